@@ -22,7 +22,7 @@ def main() -> None:
     zygote = None
     with ExitStack() as stack:
         if _starts_product(sys.argv[1:]):
-            from actors.supervision.processes.first_zygote import first_zygote
+            from actors.supervision.processes.zygote_process import first_zygote
 
             with suppress(OSError):  # `serve` tries it again, and says what is wrong
                 zygote = stack.enter_context(first_zygote())

@@ -1,13 +1,28 @@
-"""The lines of the product's own log: text for people, one JSON object a line for programs. Times are UTC."""
+"""The lines of the product's own log: text for people, one JSON object a line for programs, and entries of systemd's
+journal. Times are UTC.
+
+The journal has a native protocol: one datagram an entry. An entry is lines `NAME=value`; a value with a line feed is
+`NAME`, a line feed, its length as 64 bits (little-endian), the value and a line feed (systemd's
+JOURNAL_NATIVE_PROTOCOL). So no value can forge a field. An entry that is too large for a datagram goes as a sealed
+memory file whose descriptor is sent instead. Nothing here waits for the journal.
+"""
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import logging
+import os
+import re
+import socket
+import struct
+import sys
+from collections.abc import Mapping
+from pathlib import Path
 
 from config.model.choices import LOG_LEVELS
-from config.text.escaping import printable, printable_json
-from config.text.formatting import timestamp_text
+from config.text.formatting import printable, printable_json, timestamp_text
 
 _subject = ""
 
@@ -35,7 +50,7 @@ class TextFormatter(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Line breaks, orders to terminals and the like are escaped (`config.text.escaping`)."""
+        """Line breaks, orders to terminals and the like are escaped (`config.text.formatting`)."""
         line = f"{timestamp_text(record.created)} {record.levelname} {record.name}: {message_of(record)}"
         trace = self.formatException(record.exc_info).split("\n") if record.exc_info else []
         return "\n  ".join(map(printable, (line, *trace)))
@@ -59,3 +74,90 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return printable_json(json.dumps(line, ensure_ascii=False))
+
+
+SOCKET = Path("/run/systemd/journal/socket")
+IDENTIFIER = "proxyfleet"
+BUFFER = 1024**2
+"""Bytes that may wait for the journal; it reads them within milliseconds, or is away."""
+PRIORITIES = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}
+"""Of syslog, by our levels."""
+_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
+_NAME = re.compile(r"[A-Z0-9][A-Z0-9_]{0,63}", re.ASCII)
+
+
+class Journal:
+    """A socket to the journal. `send` raises `OSError` when it isn't there, or is full at the moment."""
+
+    def __init__(self, path: Path = SOCKET) -> None:
+        self._path = str(path)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
+
+    def send(self, fields: Mapping[str, object]) -> None:
+        """Send an entry; a field without value is left out. Raises `ValueError` for a name that isn't in capitals."""
+        entry = entry_of({"SYSLOG_IDENTIFIER": IDENTIFIER, **fields})
+        try:
+            self._socket.sendto(entry, self._path)
+        except OSError as error:
+            if error.errno not in (errno.EMSGSIZE, errno.ENOBUFS):
+                raise
+            self._send_file(entry)
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+    def _send_file(self, entry: bytes) -> None:
+        file = os.memfd_create("journal-entry", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
+        try:
+            with open(file, "wb", closefd=False) as whole:
+                whole.write(entry)
+            fcntl.fcntl(file, fcntl.F_ADD_SEALS, _SEALS)
+            rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", file))
+            self._socket.sendmsg([], [rights], 0, self._path)
+        finally:
+            os.close(file)
+
+
+def entry_of(fields: Mapping[str, object]) -> bytes:
+    """An entry in the native format."""
+    return b"".join(_field(name, str(value)) for name, value in fields.items() if value not in ("", None))
+
+
+def _field(name: str, value: str) -> bytes:
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is no name of a field of the journal")
+    data = value.encode("utf-8", "replace")
+    if "\n" not in value:
+        return name.encode() + b"=" + data + b"\n"
+    return name.encode() + b"\n" + struct.pack("<Q", len(data)) + data + b"\n"
+
+
+class JournalHandler(logging.Handler):
+    """Log records into the journal; on standard error when that fails."""
+
+    def __init__(self, path: Path = SOCKET) -> None:
+        super().__init__()
+        self._journal = Journal(path)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Send one; its time is the journal's own."""
+        fields: dict[str, object] = {
+            "MESSAGE": printable(message_of(record)),
+            "PRIORITY": PRIORITIES.get(record.levelname.lower(), 6),
+            "PROXYFLEET_LOGGER": record.name,
+        }
+        if record.exc_info:
+            fields["PROXYFLEET_EXCEPTION"] = logging.Formatter().formatException(record.exc_info)
+        for name, value in getattr(record, "fields", {}).items():
+            fields[f"PROXYFLEET_{name.upper()}"] = value
+        try:
+            self._journal.send(fields)
+        except (OSError, ValueError):
+            sys.stderr.write(self.format(record) + "\n")
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._journal.close()
+        super().close()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from actors.bus.loop import Loop
-from actors.bus.messages.problems import Problem
+from actors.bus.messages.common import Problem
 
 QUIET = 30.0
 SETTLE = 0.1
@@ -23,7 +23,7 @@ Report = Callable[[tuple[Problem, ...], tuple[Problem, ...]], None]
 """Called with the active problems, and with those that ended since the last report."""
 
 
-class Problems:
+class ActiveProblems:
     """`clock` returns Unix seconds. `report` may be set later; a report that is due by then reaches it."""
 
     def __init__(self, loop: Loop, clock: Callable[[], float], report: Report = lambda _problems, _over: None) -> None:
@@ -90,4 +90,4 @@ class Problems:
         return tuple(listed)
 
     def __repr__(self) -> str:
-        return f"<Problems {', '.join(' '.join(key).strip() for key in self._active) or 'none'}>"
+        return f"<ActiveProblems {', '.join(' '.join(key).strip() for key in self._active) or 'none'}>"

@@ -4,13 +4,19 @@ Ctrl-C, `timeout`, service managers and container engines often send a signal to
 the supervisor alone would be enough. Were each of them to end by itself, those that others report to would be gone
 before the others. So a process that isn't the supervisor ignores all but SIGTERM, and at SIGTERM it asks the
 supervisor first (`actors.process.Actor.terminate`).
+
+After a SIGCHLD the supervisor and the zygote ask the kernel which children have ended.
 """
 
 from __future__ import annotations
 
+import logging
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+log = logging.getLogger(__name__)
 
 IGNORED = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
 """For the supervisor alone: end, read the configuration again, upgrade."""
@@ -41,3 +47,26 @@ def blocked() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def ended() -> Iterator[tuple[int, int]]:
+    """Pid and exit code (or minus the signal) of each child that has ended, which is reaped by it; never waits."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        yield pid, os.waitstatus_to_exitcode(status)
+
+
+def become_subreaper() -> None:
+    """Adopt the children of a dead zygote, so that nothing stays a zombie (prctl(2))."""
+    import ctypes  # not for the zygote, which imports this module, too
+
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        log.warning("cannot become a child subreaper: %s", os.strerror(ctypes.get_errno()))

@@ -1,45 +1,34 @@
 """SQLite for actors and the audit trail: one owner, WAL, files 0600, explicit transactions, a format in each file.
 
-The format is in the file itself (`PRAGMA user_version`; 0, of releases before there was one, means 1). A file of an
-older release is brought forward where it lies when it is opened, each step in one transaction with its number, so that
-a kill in the middle leaves the step before.
+The format is in the file itself (`PRAGMA user_version`).
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from config.files.paths import private_directory
 
+FORMAT = 1
+"""Of each file; a release that stores something that the one before could not read counts up."""
 CHECKPOINT_PAGES = 4_000
 """Pages of 4 KiB to which the `-wal` of a file with `sync_each_commit` grows before it is brought into the file."""
-
-Step = Callable[[sqlite3.Connection], None]
-"""From one format of a file to the next, within a transaction that is under way: no `executescript`, no `COMMIT`."""
+LARGEST_LOG = 2 * CHECKPOINT_PAGES * 4096
+"""Bytes that such a `-wal` keeps once its content is in the file, whatever a large change has made of it."""
 
 
 class FileTooNew(sqlite3.DatabaseError):
     """A newer release wrote this file; nothing in it was changed."""
 
 
-def add_columns(database: sqlite3.Connection, table: str, names: Iterable[str]) -> bool:
-    """Add the columns that `table` lacks, with 0 in every row; whether there were any."""
-    there = {row[1] for row in database.execute(f"PRAGMA table_info({table})")}
-    missing = [name for name in names if name not in there]
-    for name in missing:
-        database.execute(f"ALTER TABLE {table} ADD COLUMN {name} NOT NULL DEFAULT 0")
-    return bool(missing)
+def open_database(file: Path, schema: str, any_thread: bool = False) -> sqlite3.Connection:
+    """Open `file`, making it and its folder if need be, and run `schema` (`CREATE … IF NOT EXISTS`).
 
-
-def open_database(file: Path, schema: str, any_thread: bool = False, steps: Sequence[Step] = ()) -> sqlite3.Connection:
-    """Open `file`, making it and its folder if need be, bring it forward and run `schema` (`CREATE … IF NOT EXISTS`).
-
-    `steps` lead from format 1 to the one of `schema`. With `any_thread` several threads may use it, one at a time: the
-    caller holds a lock.
+    With `any_thread` several threads may use it, one at a time: the caller holds a lock.
 
     A commit survives the death of the process at any moment, and all but the last moments a power cut (WAL with
     `synchronous=NORMAL`); the file is never torn. Raises `sqlite3.Error` (`FileTooNew`) and
@@ -49,7 +38,7 @@ def open_database(file: Path, schema: str, any_thread: bool = False, steps: Sequ
     os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # its -wal and -shm get the same mode
     database = sqlite3.connect(file, isolation_level=None, check_same_thread=not any_thread)
     try:
-        _bring_up_to_date(database, file, steps)
+        _require_format(database, file)
         database.execute("PRAGMA journal_mode=WAL")
         database.execute("PRAGMA synchronous=NORMAL")
         database.executescript(schema)
@@ -67,6 +56,7 @@ def sync_each_commit(database: sqlite3.Connection) -> None:
     """
     database.execute("PRAGMA synchronous=FULL")
     database.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
+    database.execute(f"PRAGMA journal_size_limit={LARGEST_LOG}")
 
 
 def open_for_reading(file: Path, alone: bool = False) -> sqlite3.Connection:
@@ -98,17 +88,9 @@ def transaction(database: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
         raise
 
 
-def _bring_up_to_date(database: sqlite3.Connection, file: Path, steps: Sequence[Step]) -> None:
-    newest = 1 + len(steps)
+def _require_format(database: sqlite3.Connection, file: Path) -> None:
     (found,) = database.execute("PRAGMA user_version").fetchone()
-    if found > newest:
-        raise FileTooNew(f"{file}: has format {found}; this release knows up to {newest}")
-    (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    if tables == 0:
-        database.execute(f"PRAGMA user_version = {newest}")
-        return
-    found = max(1, found)
-    for number, step in enumerate(steps[found - 1 :], start=found + 1):
-        with transaction(database):
-            step(database)
-            database.execute(f"PRAGMA user_version = {number}")
+    if found > FORMAT:
+        raise FileTooNew(f"{file}: has format {found}; this release reads format {FORMAT}")
+    if found < FORMAT:
+        database.execute(f"PRAGMA user_version = {FORMAT}")

@@ -10,7 +10,7 @@ PERIOD = 60.0
 """Seconds between two lines about the same error."""
 
 
-class Throttle:
+class LogThrottle:
     """Which of many like events get a log line: the first, one with another key, and one per `period` seconds.
 
     `clock` is monotonic. With a period of infinity an event is logged again only after `reset` or another key.
@@ -49,7 +49,7 @@ class ThrottledLog:
         self._log = log
         self._what = what
         self._recovery = recovery or f"{what}: recovered"
-        self._throttle = Throttle(period, clock)
+        self._throttle = LogThrottle(period, clock)
         self._suppressed = 0
 
     def error(self, error: object, level: int = logging.ERROR, key: str | None = None) -> None:

@@ -32,7 +32,7 @@ _HIDDEN = "."
 Numbers = memoryview
 
 
-class Slot(NamedTuple):
+class UsageSlot(NamedTuple):
     """A record: `numbers[at + BYTES_IN]`."""
 
     numbers: Numbers
@@ -46,9 +46,9 @@ class FileRecord(NamedTuple):
     numbers: tuple[int, ...]
 
 
-def private_slot() -> Slot:
+def private_slot() -> UsageSlot:
     """A record in the memory of this process alone."""
-    return Slot(memoryview(bytearray(8 * _NUMBERS)).cast("Q"), 0)
+    return UsageSlot(memoryview(bytearray(8 * _NUMBERS)).cast("Q"), 0)
 
 
 class UsageFile:
@@ -60,7 +60,7 @@ class UsageFile:
         self.path = folder / f"{proxy_id}.{instance}"
         hidden = folder / f"{_HIDDEN}{self.path.name}"
         self._descriptor = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        self._free: list[Slot] = []
+        self._free: list[UsageSlot] = []
         self._size = 0
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -71,7 +71,7 @@ class UsageFile:
             hidden.unlink(missing_ok=True)
             raise
 
-    def slot(self, account_id: str, serial: int) -> Slot:
+    def slot(self, account_id: str, serial: int) -> UsageSlot:
         """A record for this account with all figures at zero. Raises `OSError` when the file can't grow."""
         identifier = account_id.encode()
         if len(identifier) > _ID_MAX:
@@ -87,7 +87,7 @@ class UsageFile:
         numbers[at + SERIAL] = serial  # last: from now on the record counts
         return slot
 
-    def release(self, slot: Slot) -> None:
+    def release(self, slot: UsageSlot) -> None:
         """Free a record whose figures the collector has stored."""
         if len(slot.numbers) > _NUMBERS:
             slot.numbers[slot.at + SERIAL] = 0
@@ -97,7 +97,7 @@ class UsageFile:
         os.posix_fallocate(self._descriptor, self._size, _CHUNK)  # a hole on a full disk would end the process
         chunk = memoryview(mmap.mmap(self._descriptor, _CHUNK, offset=self._size)).cast("Q")
         self._size += _CHUNK
-        self._free.extend(Slot(chunk, at) for at in range(len(chunk) - _WORDS, -1, -_WORDS))
+        self._free.extend(UsageSlot(chunk, at) for at in range(len(chunk) - _WORDS, -1, -_WORDS))
 
 
 def process_of(path: Path) -> tuple[str, int] | None:

@@ -18,9 +18,8 @@ from typing import Any, Protocol, TypeVar
 
 from actors.bus.events import Publisher
 from actors.bus.loop import Loop
-from actors.bus.mailbox import Mailbox
+from actors.bus.mailbox import ASLEEP, Mailbox
 from actors.bus.messages.common import Failed, Unreachable
-from actors.bus.startup_queue import ASLEEP
 from api.errors import PeerUnavailable
 
 log = logging.getLogger(__name__)

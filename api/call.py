@@ -11,9 +11,9 @@ from api.container import Services
 from api.errors import Denied, Unauthenticated
 from api.http import session_cookie
 from api.http.client import NO_SITE, Site
+from api.objects.pools.kind import POOLS
 from api.security.account_holder import AccountHolder
 from api.security.caller import Caller
-from api.services.object_kinds import POOLS
 
 _ETAG = re.compile(r'(?:W/)?"([0-9]{1,18})(?:-[0-9a-f]{1,64})?"', re.ASCII)
 """The revision alone, or with the tag of a content (`api.http.representation.form_of`), which `If-Match` ignores."""
@@ -138,7 +138,7 @@ class Document(NamedTuple):
 class Reply:
     """A success: `data` for the envelope. `revision` becomes the ETag. `cookies` are of `Set-Cookie`.
 
-    A `document` is the body itself. `after_response` is called when the response was written.
+    A `document` is the body itself.
     """
 
     data: dict[str, Any]
@@ -146,11 +146,10 @@ class Reply:
     revision: int | None = None
     headers: dict[str, str] = field(default_factory=dict)
     cookies: tuple[str, ...] = ()
-    after_response: Callable[[], None] | None = None
     document: Document | None = None
 
     def plain(self) -> dict[str, Any]:
-        """As JSON-like data; only of an enveloped response without `after_response`."""
+        """As JSON-like data; only of an enveloped response."""
         return {"data": self.data, "status": self.status, "revision": self.revision, "headers": self.headers}
 
     @classmethod

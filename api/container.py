@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +18,28 @@ from pydantic import BaseModel
 from actors.bus.events import event_topic, new_event
 from actors.bus.messages.common import Failed
 from actors.net.client_key import client_key
-from actors.net.own_requests import OutgoingGuard
+from actors.net.egress_guard import OutgoingGuard
 from actors.process import set_up_logging
-from api.audit import AuditedStore, Trail, origin, resource_named
+from api.audit import origin
 from api.audit.context import on_behalf_of
 from api.audit.masking import difference, field_names
 from api.audit.refused import BoundedEntries
-from api.audit.store import ACCOUNTS, CONFIGURATION
-from api.audit.trail import trail_file
 from api.bus_bridge import Bridge
+from api.engine.commit import Engine
+from api.engine.objects import Hooks, Objects, Records, load, one_at_a_time
+from api.engine.record_cache import RecordCache
+from api.engine.records import Stored
 from api.errors import NotFound, PeerUnavailable
-from api.history import Purpose, Reader, Recorder
+from api.history import Purpose, Reader
 from api.http.idempotency import Idempotency
 from api.oauth.sign_in import SignIns
+from api.objects.kinds import OBJECT_KINDS
+from api.objects.lists.kind import LISTS
+from api.objects.plans.plans import Plans, hooks_of_plans
+from api.objects.policies import POLICIES
+from api.objects.pools.kind import POOLS
+from api.objects.webhooks.kind import WEBHOOKS, hooks_of_webhooks
+from api.objects.webhooks.sender import WebhookSender
 from api.security import users
 from api.security.account_sessions import AccountSessions
 from api.security.api_keys import LastUsed
@@ -58,11 +68,10 @@ from api.services.list_contents import ListContents
 from api.services.list_fetches import ListFetches
 from api.services.list_states import ListStates, Sourced
 from api.services.log_search import LogSearch
-from api.services.object_kinds import LISTS, POOLS
 from api.services.object_users import ObjectUsers
+from api.services.object_views import ObjectViews
 from api.services.overview import Overviews
 from api.services.password_renewal import PasswordRenewal
-from api.services.plans import Plans
 from api.services.pool_sources import PoolSources
 from api.services.pool_states import PoolStates
 from api.services.proxies import Proxies, ProxyRules
@@ -72,11 +81,9 @@ from api.services.proxy_test.tester import ProxyTester
 from api.services.runtime_view import RuntimeView
 from api.services.self_service import SelfService
 from api.services.settings import LiveSettings
-from api.services.shared_objects import SharedObjects
+from api.services.shared_objects import ObjectChanges, SharedObjects
 from api.services.upstream_addresses import UpstreamPolicy
-from api.services.webhooks import Webhooks
-from api.store import Store, StoreError
-from api.store.accounts import open_accounts
+from api.store import StoreError
 from config.files.paths import DataDir, RunDir
 from config.files.secret_box import secret_box_of
 from config.model.event_check import checked
@@ -84,13 +91,11 @@ from config.model.fleet_accounts import FleetAccount
 from config.model.lists import DestinationList
 from config.model.pools import Pool
 from config.model.subscriptions import is_about_people
-from config.model.webhooks import opened_headers
+from config.model.webhooks import WebhookRecord, opened_headers
 from config.net.ports import Range, merged
 from config.settings.groups import History as HistorySettings
-from config.settings.groups import Logging
-from config.settings.groups import Webhooks as WebhookSettings
-from config.settings.settings import Accounts as AccountSettings
-from config.settings.settings import Auth, Proxy, Security, Server
+from config.settings.groups import Logging, WebhookSettings
+from config.settings.settings import AccountSettings, Auth, ProxyGroup, Security, Server
 
 log = logging.getLogger(__name__)
 
@@ -102,7 +107,7 @@ class ApiSettings:
     server: Server = field(default_factory=Server)
     logging: Logging = field(default_factory=Logging)
     auth: Auth = field(default_factory=Auth)
-    proxy: Proxy = field(default_factory=Proxy)
+    proxy: ProxyGroup = field(default_factory=ProxyGroup)
     security: Security = field(default_factory=Security)
     accounts: AccountSettings = field(default_factory=AccountSettings)
     prometheus_token_hash: str | None = None
@@ -115,7 +120,7 @@ class ApiSettings:
     def from_plain(cls, plain: Mapping[str, Any]) -> ApiSettings:
         """From what `config.settings.settings.plain` gives."""
         kinds: dict[str, type[BaseModel]] = {
-            "server": Server, "logging": Logging, "auth": Auth, "proxy": Proxy, "security": Security,
+            "server": Server, "logging": Logging, "auth": Auth, "proxy": ProxyGroup, "security": Security,
             "accounts": AccountSettings, "webhooks": WebhookSettings,
             "history": HistorySettings,
         }  # fmt: skip
@@ -141,7 +146,7 @@ class Services:
 
     def __init__(
         self,
-        store: Store,
+        store: Engine,
         bridge: Bridge,
         settings: ApiSettings,
         keys: SigningKeys,
@@ -151,46 +156,42 @@ class Services:
     ) -> None:
         self.ending = threading.Event()
         """Set when the API ends: requests that wait for something return."""
-        self.audit = Trail(data)
+        self.store = store
+        self.audit, self.history = store.trail, store.history
         self.refused_actions = BoundedEntries(self._append)
         self.sign_ins_of_holders = BoundedEntries(self.audit.append)
         """Those that succeed, and sign-outs."""
         self._failed_sign_ins = {each: BoundedEntries(self._append) for each in ("user", "account")}
         self.seal = secret_box_of(data)
-        self.history = Recorder(self.audit, self.seal)
-        self.store = store = AuditedStore(store, self.audit, self.history)
         self.bridge = bridge
         self.data = data
         self._make_authentication(store, keys)
         self.runtime = RuntimeView(bridge)
         self.idempotency = Idempotency(data, self.seal)
-        self.account_store = open_accounts(data)
-        self.account_store.complete(store)
-        self.audited_accounts = AuditedStore(self.account_store, self.audit, self.history, ACCOUNTS)
-        """The same with an audit trail: for changes."""
-        self.revisions = Reader(trail_file(data), lambda: self.history.visible, self.seal)
+        self.account_store = store.accounts
+        self.revisions = Reader(data.fleet, self.seal)
         self._begin_history()
         self.account_names = names = AccountNames(self.account_store, self._stored_proxies)
-        self.proxies = Proxies(store, bridge, self.publish, self.seal, names, self.runtime.changed)
+        self._make_shared_objects(store, data)
+        self.proxies = Proxies(store, bridge, self.publish, self.seal, names, self.shared_objects, self.runtime.changed)
         self.proxy_taggings = ProxyTaggings(self.proxies, store, names, bridge)
-        self._make_objects(store, data)
-        self.pool_states = PoolStates(run_dir.pools, self.shared_objects, self.publish, self.runtime.pools_in_use)
+        self._make_object_changes(run_dir)
         self._make_fleet_accounts(bridge, data)
+        webhooks: RecordCache[Stored[WebhookRecord]] = RecordCache(store, WEBHOOKS.collection, partial(load, WEBHOOKS))
+        self.webhooks = WebhookSender(store, webhooks, bridge, self.seal)
+        self.objects = self._make_objects(store, webhooks)
         self.accounts = Accounts(self.proxies, bridge)
-        self.webhooks = Webhooks(store, bridge, self.publish, self.seal)
-        self.health = HealthService(store, self.runtime, self.proxies, self.webhooks, data, supervisor_pid, run_dir)
+        self.health = HealthService(store, self.runtime, self.proxies, self.webhooks, data, supervisor_pid)
         self.overviews = self._make_overviews()
         self.log_search = LogSearch(bridge, self.ending, self.proxies.name_of)
         self.live = LiveSettings(store, bridge, self.publish, lambda: self.settings, self._apply_plain)
-        self.on_moved: Callable[[], None] = lambda: None
-        """Called when the response to a change of the API's own address was written."""
         self.on_max_connections: Callable[[int], None] = lambda _max: None
         self.tester = ProxyTester(bridge)
         self.rates = RateLimits(settings.security.rate_limiting)
         self.sign_ins = SignIns(settings.auth.oauth2, self._outgoing)
         self.apply(settings)
 
-    def _make_authentication(self, store: AuditedStore, keys: SigningKeys) -> None:
+    def _make_authentication(self, store: Engine, keys: SigningKeys) -> None:
         """What finds out who sends a request."""
         self.tokens = Tokens(store, keys)
         self.sessions = Sessions(store, self.tokens)
@@ -200,22 +201,14 @@ class Services:
             store, self.tokens, self.login_throttle, LastUsed(store), self.publish, self._record, self.password_checker
         )
 
-    def _make_objects(self, store: AuditedStore, data: DataDir) -> None:
-        """Lists, pools and policies, behind the services of proxies."""
-        states, proxies = ListStates(data.lists), self.proxies
+    def _make_shared_objects(self, store: Engine, data: DataDir) -> None:
+        """What reads lists, pools and policies."""
+        states = ListStates(data.lists)
         self.pool_sources = PoolSources(store, self.seal)
-        self.shared_objects = objects = SharedObjects(
-            store, self.seal, proxies.lock, proxies.link, self.publish, states.current_file, self.pool_sources
+        self.shared_objects = SharedObjects(
+            store, self.seal, states.current_file, self.pool_sources, self.account_store.named_policies
         )
-        self.object_users = objects.other_users = ObjectUsers(proxies.all, self.account_store)
-        objects.users_lock = self.account_names.lock
-        objects.named_policies = self.account_store.named_policies
-        proxies.objects, proxies.refuse_unknown = objects.messages, objects.refuse_unknown
-        proxies.upstreams_of_pool = objects.upstreams_of_pool
-        self._make_lists(states)
-
-    def _make_lists(self, states: ListStates) -> None:
-        self.list_contents = contents = ListContents(states)
+        self.list_contents = ListContents(states)
         self.list_fetches = ListFetches(
             states,
             lambda: [each.record for kind in (LISTS, POOLS) for each in self.shared_objects.all(kind)],
@@ -227,7 +220,32 @@ class Services:
             keep=self._keep_upstreams,
             has=self.pool_sources.has,
         )
-        self.shared_objects.checks = {"lists": contents.prepare, "pools": self.proxies.check_pool}
+
+    def _make_object_changes(self, run_dir: RunDir) -> None:
+        """What changes of them need, behind the service of proxies."""
+        proxies, objects = self.proxies, self.shared_objects
+        self.object_users = ObjectUsers(proxies.all, self.account_store)
+        self.object_changes = ObjectChanges(
+            objects, proxies.lock, proxies.link, self.object_users, self.account_names.lock
+        )
+        self.pool_states = PoolStates(run_dir.pools, objects, self.publish, self.runtime.pools_in_use)
+
+    def _make_objects(self, store: Engine, webhooks: Records[WebhookRecord]) -> Mapping[str, Objects[Any]]:
+        """The objects of each kind, by collection."""
+        hooks, records, contents = self.object_changes.hooks, self.shared_objects.records, self.list_contents
+        views = ObjectViews(contents, self.pool_states)
+        special: dict[str, tuple[Records[Any], Hooks[Any]]] = {
+            "lists": (records["lists"], hooks(LISTS, views.lists, contents.prepare, warnings=views.of_list)),
+            "pools": (records["pools"], hooks(POOLS, views.pools, self.proxies.check_pool, self.pool_states.forget)),
+            "policies": (records["policies"], hooks(POLICIES, views.policies)),
+            "webhooks": (webhooks, hooks_of_webhooks(self.webhooks.statuses, self.webhooks.notify, self.seal)),
+            "plans": (self.plans, hooks_of_plans(self.account_store, self.account_names, self.object_changes)),
+        }
+        made = {}
+        for name, kind in OBJECT_KINDS.items():
+            known = special.get(name) or (RecordCache(store, name, partial(load, kind)), Hooks(lock=one_at_a_time()))
+            made[name] = Objects(kind, store, known[0], self.seal, self.publish, known[1])
+        return made
 
     def _settle_contents(self, records: Sequence[Sourced]) -> list[str]:
         """Of lists and pools; the ids of lists whose files were made."""
@@ -245,27 +263,27 @@ class Services:
     def _content_changed(self, object_id: str) -> None:
         """The content of a list or a pool is another one: proxies get it at once, or a little later."""
         try:
-            self.shared_objects.send_again(POOLS if object_id.startswith("pool_") else LISTS, object_id)
+            self.object_changes.send_again(POOLS if object_id.startswith("pool_") else LISTS, object_id)
         except PeerUnavailable as error:
             self.proxies.link.resync(Failed(str(error)))
 
     def _make_fleet_accounts(self, bridge: Bridge, data: DataDir) -> None:
         """The services of accounts, plans and credentials, behind those of proxies."""
-        self.plans = Plans(self.audited_accounts, self.account_store, self.account_names, self.shared_objects)
+        self.plans = Plans(self.store, self.account_store)
         self.account_activity = AccountActivities(bridge, self.plans)
         self.fleet_accounts = FleetAccounts(
-            self.audited_accounts,
+            self.store,
             self.account_store,
             self.account_names,
             self.plans,
             self.proxies.all,
             self.publish,
             self.account_activity.drop,
-            self.shared_objects,
+            self.object_changes,
         )
         self.inline_accounts = InlineAccounts(self.proxies.all, self.account_store.figures)
         self.every_account = EveryAccount(self.fleet_accounts, self.inline_accounts)
-        self.password_renewal = PasswordRenewal(self.audited_accounts)
+        self.password_renewal = PasswordRenewal(self.store)
         self.self_service = SelfService(
             AccountSessions(data),
             self.account_store,
@@ -279,19 +297,15 @@ class Services:
             self.password_renewal,
         )
         self.account_batches = AccountBatches(self.fleet_accounts)
-        self.account_imports = AccountImports(
-            self.fleet_accounts, self.account_store, self.audited_accounts, self.account_names, self.publish
-        )
+        self.account_imports = AccountImports(self.fleet_accounts, self.store, self.account_names, self.publish)
         self.credentials = AccountCredentials(
-            self.account_store, self.audited_accounts, self.publish, self.account_activity.drop
+            self.store, self.publish, self.account_activity.drop, self.shared_objects.refuse_unknown
         )
-        self.credentials.refuse_unknown = self.shared_objects.refuse_unknown
         self.account_ends = AccountEnds(self.account_store, bridge)
 
     def _begin_history(self) -> None:
-        """Complete the history of an earlier process; data of a release without one have their first revision now."""
-        self.history.settle({CONFIGURATION: self.store, ACCOUNTS: self.account_store})
-        if not self.history.visible and (self.store.revision or self.account_store.revision):
+        """Data of which all history was deleted have their first revision now."""
+        if not self.history.newest and self.store.revision:
             with on_behalf_of("system", "history-begin"):
                 self.history.add_empty(self.audit.stamp())
 
@@ -374,9 +388,7 @@ class Services:
         self.list_fetches.close()
         self.password_checker.close()
         self.self_service.close()
-        self.account_store.close()
         self.revisions.close()
-        self.audit.close()
         self.idempotency.close()
 
     def _stored_proxies(self) -> Sequence[StoredProxy]:
@@ -384,7 +396,7 @@ class Services:
 
     def resource_named(self, params: Mapping[str, str]) -> dict[str, Any] | None:
         """The resource that the first parameter of a path names, for the audit trail."""
-        return resource_named((self.store, self.audited_accounts), params)
+        return self.store.resource_named(params)
 
     def sign_in_refused(self, reason: str, address: str) -> None:
         """Record that the sign-in of a user of an identity provider was refused."""

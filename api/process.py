@@ -14,28 +14,27 @@ from actors.bus.loop import THREADED_WAIT
 from actors.bus.mailbox import ASK_TIMEOUT, Reply, refuse
 from actors.bus.messages.common import SUPERVISOR, Done
 from actors.bus.messages.supervision import DesiredRevisions, DrainConnections, QueryDesired
-from actors.garbage import without_collections
-from actors.memory import give_back
-from actors.net.listener_drain import DRAIN_SECONDS
+from actors.garbage import end_start, without_collections
 from actors.process import Actor, Boot
 from api.app import create_app
 from api.bus_bridge import LoopBridge, reason_of
 from api.container import ApiSettings, Services
 from api.cpu_affinity import pin_to_one_core
+from api.engine.commit import Engine
+from api.objects.webhooks.link import WebhookLink
 from api.security.signing import SigningKeys
 from api.server.http_server import ApiServer
-from api.server.listener_handover import ListenerReceiver
 from api.server.rejected_requests import RejectedRequestLog
 from api.services.account_credentials import LapsedCredentials
 from api.services.account_ends import ExpiredAccounts
-from api.services.account_table import TableChecks
 from api.services.history_pruning import HistoryPruning
 from api.services.password_renewal import PasswordRenewalHandler
 from api.services.password_reset import PasswordResetHandler
 from api.services.supervisor_link import REPLACE_TIMEOUT
-from api.services.webhook_sync import WebhookLink
-from api.store import StoreError, open_store
+from api.store import StoreError
+from api.store.fleet import require_store
 from config.files.paths import DataDir, PathError, private_directory
+from config.files.secret_box import secret_box_of
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +67,8 @@ class ApiActor(Actor):
             keys = SigningKeys(self.data_dir)
             pid = boot.params.get("supervisor_pid")
             with without_collections():
-                self._store = open_store(self.data_dir)
+                require_store(self.data_dir)
+                self._store = Engine(self.data_dir, secret_box_of(self.data_dir))
                 self._services = Services(self._store, self._bridge, settings, keys, self.data_dir, self.run_dir, pid)
                 self._services.proxies.all()  # read now
             self._services.pool_states.forget_all_but_stored()
@@ -81,18 +81,19 @@ class ApiActor(Actor):
         self._lapsed = LapsedCredentials(self._services.credentials)
         self._ends = ExpiredAccounts(self._services.account_ends)
         self._pruning = HistoryPruning(self._services.history, lambda: self._services.settings.history)
-        self._table_checks = TableChecks(self._services.account_store)
-        self._webhooks = WebhookLink(self._services.webhooks, self.mailbox, self._bridge)
+        self._webhooks = WebhookLink(
+            self._services.objects["webhooks"],
+            self._services.webhooks,
+            self._services.publish,
+            self.mailbox,
+            self._bridge,
+        )
         services = self._services
         self._password_resets = PasswordResetHandler(
             services.store, services.login_throttle, services.publish, services.data, self._bridge
         )
         self._renewals = PasswordRenewalHandler(services.password_renewal, self._bridge)
         self._handlers = (self._webhooks, self._password_resets, self._renewals)
-        self._handover: ListenerReceiver | None = None
-        if not behind_tls:
-            handover = self._handover = ListenerReceiver(self.loop, self.run_dir.api_handover, self._move)
-            self._services.on_moved = lambda: self._bridge.call(handover.activate)
         self._services.on_max_connections = self._server.limit
         _warn_if_all_rejected(settings)
         self._report_desired_state()
@@ -129,22 +130,15 @@ class ApiActor(Actor):
 
     def close(self) -> None:
         """End the threads, then close everything."""
-        if self._handover is not None:
-            self._handover.close()
         self._bridge.close()
         self._server.close()
         self._lapsed.close()
         self._ends.close()
         self._pruning.close()
-        self._table_checks.close()
         self._renewals.close()
         self._services.close()
         self._store.close()
         super().close()
-
-    def _move(self, listener: socket.socket) -> None:
-        self._server.move(listener)
-        self.loop.call_later(DRAIN_SECONDS, self._server.close_previous_listener)
 
     def _report_desired_state(self) -> None:
         """The supervisor may have missed a change when the API died; requests are served once it has all proxies."""
@@ -159,12 +153,11 @@ class ApiActor(Actor):
 
     def _on_desired_state_reply(self, reply: Any) -> None:
         if isinstance(reply, Done):
-            give_back()
+            end_start()
             self._server.start()
             self._lapsed.start()
             self._ends.start()
             self._pruning.start()
-            self._table_checks.start()
             self._services.list_fetches.start()
             self.ready()
             self._webhooks.send_webhooks()

@@ -10,8 +10,7 @@ SOCKETS_MAX = 16_384
 """Listening sockets of one proxy in all its workers."""
 
 PROCESSES_MAX = 4_000
-"""Processes of all proxies that don't sleep. The table of accounts has places for 4,096 readers: the API is one, and so
-are processes that drain beside their successors."""
+"""Processes of all proxies that don't sleep: the tasks of the unit (`TasksMax=`) are enough for eight of each."""
 
 
 def resolved(workers: int) -> int:

@@ -36,19 +36,15 @@ version_of() {
     "$1" -c 'import platform; print(platform.python_version())' 2>/dev/null || echo missing
 }
 
-# Of the tests; at least two, so that tests that share something by mistake show.
+# Of the tests: twice as many as cores, since half of their time they wait; but of Chromium, which doesn't, one more.
 workers() {
-    echo $(($(nproc 2>/dev/null || echo 2) * 2))
+    local cores
+    cores=$(nproc 2>/dev/null || echo 2)
+    case "${1:-}" in
+    all | pure) echo $((cores + 1)) ;;
+    *) echo $((2 * cores)) ;;
+    esac
 }
-
-# Tests that run on compiled modules as well: those of the modules, of the actors and the supervisor around them, and of
-# the product as a whole. The API's own, which schemathesis is one of, have nothing compiled in them.
-compiled_tests=(
-    tests/unit/actors/forwarding tests/unit/actors/accounts tests/unit/actors/pools tests/unit/actors/workers
-    tests/actor/bus tests/actor/forwarding tests/actor/pools tests/actor/supervision
-    tests/conformance/test_compiled_and_pure.py tests/conformance/test_corpus.py
-    tests/conformance/test_client_hellos.py tests/conformance/test_differential.py tests/product/e2e
-)
 
 # Programs that are started after this run from a copy of the checkout with compiled modules, the folder $compiled. False
 # where nothing can be compiled, which is said in one line.

@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from functools import reduce
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
-
-from pydantic import BaseModel
 
 from api.cli import toml
 from config.settings.settings import Settings
@@ -39,7 +38,7 @@ def rows() -> Iterator[tuple[list[str], str, str]]:
 
 def sample() -> str:
     """The whole file."""
-    defaults = _defaults(Settings)
+    defaults = Settings()
     parts, table = [HEAD], ""
     for names, default, meaning in sorted(rows(), key=lambda row: _place(row[0][0])):
         group = names[0].rpartition(".")[0]
@@ -47,7 +46,9 @@ def sample() -> str:
             parts.append(f"\n[{group}]\n")
             table = group
         parts.append("\n" + "".join(f"# {line}\n" for line in wrap(meaning, WIDTH)))
-        parts += [_assignment(name.rpartition(".")[2], _found(defaults, name), default) for name in names]
+        for name in names:
+            value = _simple(reduce(getattr, name.split("."), defaults))
+            parts.append(_assignment(name.rpartition(".")[2], value, default))
     return "".join(parts)
 
 
@@ -64,26 +65,11 @@ def _assignment(key: str, value: Any, words: str) -> str:
     return f"#{toml.dumps({key: value})}"
 
 
-def _defaults(model: type[BaseModel]) -> dict[str, Any]:
-    """The defaults of a group, nested, in the types that TOML has."""
-    found: dict[str, Any] = {}
-    for name, field in model.model_fields.items():
-        value = field.get_default(call_default_factory=True)
-        found[name] = _defaults(type(value)) if isinstance(value, BaseModel) else _simple(value)
-    return found
-
-
 def _simple(value: Any) -> Any:
+    """In the types that TOML has."""
     if isinstance(value, (tuple, frozenset)):
         return list(value)
     return value if value is None or isinstance(value, (bool, int, float, str, dict)) else str(value)
-
-
-def _found(defaults: dict[str, Any], name: str) -> Any:
-    value: Any = defaults
-    for part in name.split("."):
-        value = value[part]
-    return value
 
 
 def _sentence(markdown: str) -> str:

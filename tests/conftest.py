@@ -1,60 +1,76 @@
-"""For all tests: where pytest's `tmp_path` lies, which tests begin, the root logger, and how hypothesis judges time.
+"""For all tests: where pytest's `tmp_path` lies, the root logger, hypothesis, and the hooks of `tests.kit.suite`.
 
-Not at all: a test on a slow or busy machine is no worse a test.
+Hypothesis judges no time: a test on a slow or busy machine is no worse a test.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import signal
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.kit import suite
 from tests.kit.folders import FOLDERS
 
 os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", FOLDERS)  # asked for by pytest after this, and handed to its workers
 
 settings.register_profile(
-    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
+    "any machine",
+    deadline=None,
+    max_examples=int(os.environ.get("EXAMPLES", "25")),
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize="CI" in os.environ,
 )
 settings.load_profile("any machine")
 """A change is judged by the same examples each time; by hand each run tries others."""
 
 
-SLOW_FOLDERS = (
-    "tests/product/e2e/",
-    "tests/conformance/",
-    "tests/product/systemd/",
-    "tests/actor/supervision/",
-    "tests/product/cli/",
-    "tests/packaging/",
-)
-"""Their tests wait for processes. Each worker begins with its part of them; the quick ones of all are left for the end,
-so that no worker is alone with a slow test."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--part", choices=["quick", "all", "pure", "compiled"], default="all", help="see tests/kit/suite.py"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for each in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        if signal.getsignal(each) is signal.SIG_IGN:  # as `nohup` and `&` have it, which commands under test inherit
+            signal.signal(each, signal.default_int_handler if each == signal.SIGINT else signal.SIG_DFL)
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(suite.Run(config), "run of the suite")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """What doesn't belong to the part that was asked for."""
+    path = collection_path.relative_to(config.rootpath).as_posix() if collection_path != config.rootpath else ""
+    return True if path and not suite.belongs(path, config.getoption("part")) else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order the tests for xdist's `worksteal`, which first gives each worker an equal slice of the list."""
-    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    modules: dict[str, list[pytest.Item]] = {}
-    for item in items:
-        modules.setdefault(item.nodeid.partition("::")[0], []).append(item)
-    slow = [(name, module) for name, module in modules.items() if name.startswith(SLOW_FOLDERS)]
-    quick = [item for name, module in modules.items() if not name.startswith(SLOW_FOLDERS) for item in module]
-    slow.sort(key=lambda each: next(i for i, folder in enumerate(SLOW_FOLDERS) if each[0].startswith(folder)))
-    slices: list[list[pytest.Item]] = [[] for _ in range(workers)]
-    for number, (_name, module) in enumerate(slow):
-        slices[number % workers] += module
-    left = len(items)
-    for place, part in enumerate(slices):
-        size = left // (workers - place)
-        left -= size
-        wanted = max(0, size - len(part))
-        part.extend(quick[:wanted])
-        del quick[:wanted]
-    items[:] = [item for part in slices for item in part] + quick
+    """The longest scopes come first, so that no worker is alone with one at the end."""
+    seconds = suite.Expected(item.nodeid for item in items).seconds
+    items.sort(key=lambda item: -seconds[suite.scope_of(item.nodeid)])
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> suite.Scopes:
+    return suite.Scopes(config, log)
+
+
+def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
+    run = node.config.pluginmanager.get_plugin("run of the suite")
+    if node.gateway.id == "gw0":
+        run.collected(ids)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    run = session.config.pluginmanager.get_plugin("run of the suite")
+    if run is not None and session.items:
+        run.collected([item.nodeid for item in session.items])
 
 
 @pytest.fixture(autouse=True)

@@ -28,7 +28,7 @@ class ProtocolError(Exception):
     """Bytes on the bus that are not a message of this protocol; the text is the reason."""
 
 
-class Role(IntEnum):
+class EnvelopeRole(IntEnum):
     """What an envelope is: a message without a reply, a request, or a reply."""
 
     TELL = 0
@@ -42,7 +42,7 @@ class Envelope:
 
     message: Any
     correlation: int = 0
-    role: Role = Role.TELL
+    role: EnvelopeRole = EnvelopeRole.TELL
 
 
 T = TypeVar("T")
@@ -91,7 +91,7 @@ def decode(frame: bytes) -> Envelope:
         raise ProtocolError(f"unknown message {kind!r}")
     if not isinstance(correlation, int) or role not in (0, 1, 2):
         raise ProtocolError(f"{kind}: bad correlation or role")
-    return Envelope(_build(cls, body), correlation, Role(role))
+    return Envelope(_build(cls, body), correlation, EnvelopeRole(role))
 
 
 def pack(value: Any) -> bytes:
@@ -110,14 +110,14 @@ def unpack(kind: type[T], packed: bytes) -> T:
     return built
 
 
-def kind_and_role(frame: bytes) -> tuple[str, Role] | None:
+def kind_and_role(frame: bytes) -> tuple[str, EnvelopeRole] | None:
     """The name of the message in `frame` and its role, without the rest of it; None for what is no envelope."""
     unpacker = msgpack.Unpacker(max_buffer_size=_HEAD_MAX)
     unpacker.feed(frame[:_HEAD_MAX])
     try:
         unpacker.read_array_header()
         _version, kind, _correlation, role = (unpacker.unpack() for _ in range(4))
-        return (kind, Role(role)) if isinstance(kind, str) else None
+        return (kind, EnvelopeRole(role)) if isinstance(kind, str) else None
     except (ValueError, msgpack.exceptions.UnpackException):
         return None
 

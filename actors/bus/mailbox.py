@@ -13,24 +13,91 @@ makes anew.
 
 `tell` sends without a reply. `ask` doesn't block: it calls a function exactly once, with the reply, or with
 `Unreachable` when the deadline has passed.
+
+Requests to actors that are starting wait in the router until the actor is ready. Between the moment when a process is
+made and its hello no process has the actor's name. A request that comes then would be refused, though the actor will be
+ready within some milliseconds; so it waits, for a bounded time.
 """
 
 from __future__ import annotations
 
 import itertools
 import logging
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import zmq
 
-from actors.bus.codec import Envelope, ProtocolError, Role, decode, encode, kind_and_role
+from actors.bus.codec import Envelope, EnvelopeRole, ProtocolError, decode, encode, kind_and_role
 from actors.bus.loop import Loop, Timer, bind, new_socket
 from actors.bus.messages.common import SUPERVISOR, Failed, Unreachable
 from actors.bus.permissions import may_send
-from actors.bus.startup_queue import ASLEEP, STARTING, StartupQueue
 from actors.throttled_log import ThrottledLog
+from config.files.paths import RunDir
+
+WAIT_MAX = 2.5
+"""Seconds that a request waits: less than its sender does, as a rule."""
+WAITING_MAX = 100
+"""Requests that wait for one actor; those beyond it are refused."""
+
+STARTING = "it is starting"
+ASLEEP = "its proxy sleeps"
+"""Why a request is not passed on: the forwarding actor of a proxy that sleeps has no process."""
+
+
+class _Waiting:
+    __slots__ = ("refuse", "send", "timer")
+
+    def __init__(self, send: Callable[[], None], refuse: Callable[[], None], timer: Timer) -> None:
+        self.send = send
+        self.refuse = refuse
+        self.timer = timer
+
+
+class StartupQueue:
+    """See the module. Names are as on the wire."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._expected: dict[bytes, list[_Waiting]] = {}
+
+    def expect(self, name: bytes) -> None:
+        """An actor of this name is starting."""
+        self._expected.setdefault(name, [])
+
+    def add(self, name: bytes, send: Callable[[], None], refuse: Callable[[], None]) -> bool:
+        """Call `send` when the actor is ready, else `refuse`. False when it is not expected, or its queue is full."""
+        waiting = self._expected.get(name)
+        if waiting is None or len(waiting) >= WAITING_MAX:
+            return False
+
+        def give_up() -> None:
+            waiting.remove(entry)
+            refuse()
+
+        entry = _Waiting(send, refuse, self._loop.call_later(WAIT_MAX, give_up))
+        waiting.append(entry)
+        return True
+
+    def arrived(self, name: bytes) -> None:
+        """The actor is ready: send what has waited for it."""
+        for each in self._end(name):
+            each.send()
+
+    def gone(self, name: bytes) -> None:
+        """No actor of this name is starting any more: refuse what has waited for it."""
+        for each in self._end(name):
+            each.refuse()
+
+    def _end(self, name: bytes) -> list[_Waiting]:
+        waiting = self._expected.pop(name, [])
+        for each in waiting:
+            each.timer.cancel()
+        return waiting
+
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +150,7 @@ class Endpoint(ABC):
         number = next(self._numbers)
         late = self._loop.call_later(timeout, lambda: self._resolve(number, Unreachable(to, "no reply in time")))
         self._requests[number] = (name_in(to), on_reply, late)
-        failure = self.transmit(to, encode(Envelope(message, number, Role.ASK)))
+        failure = self.transmit(to, encode(Envelope(message, number, EnvelopeRole.ASK)))
         if failure is not None:
             self._loop.call_soon(lambda: self._resolve(number, Unreachable(to, failure)))
 
@@ -94,17 +161,17 @@ class Endpoint(ABC):
         except ProtocolError as error:
             log.error("message from %s refused: %s", sender, error)
             return
-        if envelope.role is Role.REPLY:
+        if envelope.role is EnvelopeRole.REPLY:
             self._replied(sender, envelope)
         else:
             self._receiver(name_in(sender), envelope.message, self._reply_to(sender, envelope))
 
     def _reply_to(self, sender: str, request: Envelope) -> Reply:
-        if request.role is not Role.ASK:
+        if request.role is not EnvelopeRole.ASK:
             return _no_reply
 
         def reply(message: Any) -> None:
-            self.transmit(sender, encode(Envelope(message, request.correlation, Role.REPLY)))
+            self.transmit(sender, encode(Envelope(message, request.correlation, EnvelopeRole.REPLY)))
 
         return reply
 
@@ -176,7 +243,7 @@ class MailboxRouter(Endpoint):
         self._starting.arrived(name.encode())
 
     def expect(self, name: str) -> None:
-        """A process of `name` is starting: requests for it wait until it is current (`actors.bus.startup_queue`)."""
+        """A process of `name` is starting: requests for it wait until it is current (`actors.bus.mailbox`)."""
         if name.encode() not in self._current:
             self._starting.expect(name.encode())
 
@@ -212,7 +279,11 @@ class MailboxRouter(Endpoint):
             return
         to, frame = opened
         head = kind_and_role(frame)
-        if head is not None and head[1] is not Role.REPLY and not may_send(sender.decode(errors="replace"), head[0]):
+        if (
+            head is not None
+            and head[1] is not EnvelopeRole.REPLY
+            and not may_send(sender.decode(errors="replace"), head[0])
+        ):
             self._refused(sender, to, head[0], frame)
             return
         if to == SUPERVISOR.encode():
@@ -230,8 +301,8 @@ class MailboxRouter(Endpoint):
             envelope = decode(frame)
         except ProtocolError:
             return
-        if envelope.role is Role.ASK:
-            self._pass(to, sender, encode(Envelope(Failed(why), envelope.correlation, Role.REPLY)))
+        if envelope.role is EnvelopeRole.ASK:
+            self._pass(to, sender, encode(Envelope(Failed(why), envelope.correlation, EnvelopeRole.REPLY)))
 
     def _not_passed(self, sender: bytes, to: bytes, frame: bytes, failure: str) -> None:
         """A request waits while the actor starts, and else gets `Unreachable`; all else is dropped."""
@@ -240,12 +311,12 @@ class MailboxRouter(Endpoint):
         except ProtocolError as error:
             log.error("message from %r refused: %s", sender, error)
             return
-        if envelope.role is not Role.ASK:
+        if envelope.role is not EnvelopeRole.ASK:
             return
 
         def refuse(reason: str) -> None:
             unreachable = Unreachable(to.decode(errors="replace"), reason)
-            self._pass(to, sender, encode(Envelope(unreachable, envelope.correlation, Role.REPLY)))
+            self._pass(to, sender, encode(Envelope(unreachable, envelope.correlation, EnvelopeRole.REPLY)))
 
         def send() -> None:
             failure = self._pass(sender, to, frame)
@@ -281,3 +352,45 @@ def _no_reply(_message: Any) -> None:
 def refuse(_sender: str, message: Any, reply: Reply) -> None:
     """A receiver for messages that an actor doesn't handle: a request gets `Failed`."""
     reply(Failed(f"{type(message).__name__} is not understood here"))
+
+
+class NotRunningError(Exception):
+    """Nothing runs in this run directory; the text names it."""
+
+
+class BusClient:
+    """A connection to the bus of the product that runs in `run`. Raises `NotRunningError`."""
+
+    def __init__(self, run: RunDir) -> None:
+        if not os.path.exists(run.path / "mailbox"):  # False also without permission
+            raise NotRunningError(f"nothing runs in {run.path}; name its run directory with --run-dir")
+        self._loop = Loop()
+        self._context: zmq.Context[Any] = zmq.Context()
+        own = address_of("command", os.getpid())
+        self._mailbox = Mailbox(self._loop, self._context, run.mailbox, own, refuse)
+
+    def ask(self, message: Any, to: str = SUPERVISOR, timeout: float = ASK_TIMEOUT) -> Any:
+        """The reply; `Unreachable` when none came in `timeout` seconds."""
+        replies: list[Any] = []
+
+        def received(reply: Any) -> None:
+            replies.append(reply)
+            self._loop.stop()
+
+        self._mailbox.ask(to, message, received, timeout)
+        self._loop.run()
+        return replies[0]
+
+    def close(self) -> None:
+        """Leave the bus."""
+        self._mailbox.close()
+        self._context.term()
+        self._loop.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

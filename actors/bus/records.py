@@ -9,8 +9,8 @@ A batch is one frame, msgpack: `[source, instance, number, first, rows, proxy_na
 turn, packed once however often it is sent: lists with the fields of `config.text.access_fields`. (Several frames would
 let libzmq 4.3.5 abort when the socket is closed amid them.) `first` is the oldest number that the sender still keeps:
 all before it are on disk, so an indexer that knows nothing of this sender (its file is gone) waits for nothing that
-will never come. `proxy_name` is what the proxy is called at the moment; a program of the release before sends none. The
-acknowledgement is `[source, instance, number]`: this number and all before it are on disk.
+will never come. `proxy_name` is what the proxy is called at the moment. The acknowledgement is
+`[source, instance, number]`: this number and all before it are on disk.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import msgpack
 import zmq
 
 from actors.bus.loop import Loop, bind, new_socket
-from actors.throttled_log import Throttle
+from actors.throttled_log import LogThrottle
 from config.text.access_fields import ACCESS_FIELDS
 
 log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class RecordSender:
         """The number that was last sent once more, while others are still to be; else 0."""
         self.proxy_name = ""
         """The proxy's name, for the outputs beside the index."""
-        self._drops = Throttle()
+        self._drops = LogThrottle()
         self.dropped = 0
         self._socket: zmq.Socket[bytes] | None = None
         self._closed = False
@@ -184,7 +184,7 @@ class RecordSender:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class RecordBatch:
     """One batch as it arrived; see the module."""
 
     source: str
@@ -195,7 +195,7 @@ class Batch:
     proxy_name: str = ""
 
 
-Commit = Callable[[Batch], int]
+Commit = Callable[[RecordBatch], int]
 """Puts a batch on disk if it is the next one; returns the last number of this instance that is on disk in any case."""
 
 
@@ -226,14 +226,14 @@ class RecordReceiver:
         self._loop.send(self._socket, [sender, msgpack.packb([batch.source, batch.instance, committed])])
 
 
-def _batch_of(packed: bytes) -> Batch:
+def _batch_of(packed: bytes) -> RecordBatch:
     """Raises what msgpack does, `TypeError` and `ValueError`."""
-    source, instance, number, first, body, *more = msgpack.unpackb(packed)
+    source, instance, number, first, body, proxy_name = msgpack.unpackb(packed)
     rows = msgpack.unpackb(body)
     if (
-        not isinstance(source, str)
+        {type(source), type(proxy_name)} != {str}
         or not isinstance(rows, list)
         or {type(instance), type(number), type(first)} != {int}
     ):
         raise ValueError("not a batch")
-    return Batch(source, instance, number, first, rows, more[0] if more and isinstance(more[0], str) else "")
+    return RecordBatch(source, instance, number, first, rows, proxy_name)

@@ -4,7 +4,7 @@ Read in this order; each imports only what is above it, which a contract of `pyp
 
 - `protocols`: sans-IO sessions. Bytes and events go in, `commands` come out.
 - `isolation`: an unforeseen exception ends one connection and not the process. `requester`: for whom a name is resolved
-  or a password checked. `upstream`: the state of one upstream proxy. `date_line`: the clock of responses.
+  or a password checked. `upstream`: the state of one upstream proxy.
 - `limits`: token buckets, throttles and meters of connections, accounts with their quotas.
 - `policies`: ordered rules about requests, loaded only where there are some.
 - `access`: which clients, users and targets are allowed.

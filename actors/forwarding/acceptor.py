@@ -6,17 +6,15 @@ import logging
 import socket
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from actors.bus.messages.problems import NO_DESCRIPTORS
+from actors.bus.messages.common import NO_DESCRIPTORS
 from actors.bus.messages.specs import ProxySpec
 from actors.counters import ERRORS
 from actors.forwarding.accept_turns import AcceptTurns
 from actors.forwarding.connections.client_connection import ClientConnection
 from actors.forwarding.connections.command_handlers import HANDLERS
-from actors.forwarding.connections.first_bytes import TlsDetector
-from actors.forwarding.connections.proxy_header_reader import ProxyHeaderReader
+from actors.forwarding.connections.first_bytes import ProxyHeaderReader, TlsDetector
 from actors.forwarding.context import ForwardingContext
 from actors.forwarding.net.dialer import EDGE
 from actors.forwarding.protocols import failures
@@ -24,14 +22,13 @@ from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.error_body import Asker
 from actors.forwarding.protocols.registry import rejection_reply
 from actors.forwarding.reporting import trace
-from actors.net.accepting import accept
-from actors.net.descriptor_exhaustion import ACCEPT_PAUSE, OUT_OF_DESCRIPTORS
-from actors.net.proxy_protocol import Ends, Header
+from actors.net.accepting import ACCEPT_PAUSE, OUT_OF_DESCRIPTORS, accept
+from actors.net.proxy_protocol import Ends, ProxyHeader
 from actors.net.transport import Transport
 
 if TYPE_CHECKING:
-    from actors.forwarding.net.certificate_watch import CertificateWatch
-    from config.files.client_certificates import ClientFiles
+    from actors.forwarding.net.tls_server import CertificateWatch
+    from config.files.certificates import ClientFiles
 
 log = logging.getLogger(__name__)
 
@@ -39,16 +36,12 @@ ACCEPTED_AT_ONCE: Final = 64
 
 
 class Acceptor:
-    """`own_tls` are the certificate and key of the product, for `https` proxies without a pair of their own.
+    """`own_tls` are the certificate and key of the product, for `https` proxies without a pair of their own."""
 
-    `tickets` is the file with the root key of TLS session tickets.
-    """
-
-    def __init__(self, context: ForwardingContext, own_tls: tuple[str, str] | None, tickets: Path) -> None:
+    def __init__(self, context: ForwardingContext, own_tls: tuple[str, str] | None) -> None:
         self._context = context
         self._loop = context.loop
         self._own_tls = own_tls
-        self._tickets = tickets
         self._certificate: CertificateWatch | None = None
         self._detects_tls = False
         self._listeners: Sequence[tuple[socket.socket, int]] = ()
@@ -73,12 +66,10 @@ class Acceptor:
         if not spec.speaks_tls:
             self._certificate = None
             return
-        from actors.forwarding.net.certificate_watch import CertificateWatch  # only https proxies pay for it
-        from actors.net.tls_tickets import Tickets
+        from actors.forwarding.net.tls_server import CertificateWatch  # only https proxies pay for it
 
         if self._certificate is None:
-            tickets = Tickets(self._tickets, spec.id)
-            self._certificate = CertificateWatch(self._loop, self._context.problems, tickets)
+            self._certificate = CertificateWatch(self._loop, self._context.problems)
         self._certificate.use(spec.tls or self._own_tls, _client_files(spec))
 
     def share(self, shared: bool) -> None:
@@ -175,7 +166,7 @@ class Acceptor:
             self._last_ip = peer_ip
             self._reject_when_full(sock, port)
 
-    def _on_proxy_header(self, reader: ProxyHeaderReader, header: Header) -> None:
+    def _on_proxy_header(self, reader: ProxyHeaderReader, header: ProxyHeader) -> None:
         """The client is known. Its connection has a place already, that of the reader."""
         ends = header.ends
         client_ip = ends[0][0] if ends else reader.client_ip
@@ -292,6 +283,6 @@ def _client_files(spec: ProxySpec) -> ClientFiles | None:
     """What clients' certificates are verified by; None where clients are not asked for one."""
     if spec.client_tls is None:
         return None
-    from config.files.client_certificates import ClientFiles  # only https proxies pay for it
+    from config.files.certificates import ClientFiles  # only https proxies pay for it
 
     return ClientFiles(spec.client_tls.ca, spec.client_tls.crl, spec.client_tls.required)

@@ -14,9 +14,18 @@ from setproctitle import getthreadtitle, setproctitle, setthreadtitle
 from actors.bus.codec import unpack
 from actors.bus.events import counters_topic
 from actors.bus.loop import Timer
-from actors.bus.mailbox import Reply, refuse
+from actors.bus.mailbox import ASLEEP, Reply, refuse
 from actors.bus.messages.accounts import AccountStates, CollectUsage, PushTotals, QueryAccounts
-from actors.bus.messages.common import SUPERVISOR, Done, Failed, Unreachable, actor_proxy, proxy_label
+from actors.bus.messages.common import (
+    SUPERVISOR,
+    Done,
+    Failed,
+    Problem,
+    ReportProblems,
+    Unreachable,
+    actor_proxy,
+    proxy_label,
+)
 from actors.bus.messages.forwarding import (
     AllowTestClient,
     CloseConnections,
@@ -31,31 +40,26 @@ from actors.bus.messages.forwarding import (
     Sleep,
 )
 from actors.bus.messages.metrics import Counters
-from actors.bus.messages.problems import Problem, ReportProblems
-from actors.bus.messages.specs import DnsSpec, ProxySpec
-from actors.bus.messages.upstreams import QueryUpstreams, Upstreams
+from actors.bus.messages.specs import DnsSpec, ProxySpec, QueryUpstreams, Upstreams
 from actors.bus.records import RecordSender, Row, is_error
-from actors.bus.startup_queue import ASLEEP
 from actors.counters import CPU_SECONDS, NAMES, RECORDS_DROPPED, WAKES
 from actors.forwarding import sleep_pack
 from actors.forwarding.acceptor import Acceptor
 from actors.forwarding.connections.client_connection import ClientConnection
-from actors.forwarding.connections.proxy_header_reader import ProxyHeaderReader
+from actors.forwarding.connections.first_bytes import ProxyHeaderReader
 from actors.forwarding.connections.table import ConnectionTable
 from actors.forwarding.context import ForwardingContext
 from actors.forwarding.explain import reply_explanation
 from actors.forwarding.fleet_objects import ObjectReader
-from actors.forwarding.net.dns_settings import merged
-from actors.forwarding.protocols.session_config import HANDSHAKE_TIMEOUT
+from actors.forwarding.net.resolver_link import merged
+from actors.forwarding.protocols.session import HANDSHAKE_TIMEOUT
 from actors.forwarding.reconfiguration import Configuration, Reconfiguration
 from actors.forwarding.reporting import trace
-from actors.forwarding.reporting.counter_publisher import CounterPublisher
+from actors.forwarding.reporting.counter_publisher import CounterPublisher, LoopLoad
 from actors.forwarding.reporting.denied_names_reporter import DeniedNamesReporter
-from actors.forwarding.reporting.last_reports import LastReports
-from actors.forwarding.reporting.loop_load import LoopLoad
 from actors.forwarding.reporting.password_renewals import PasswordRenewals
-from actors.forwarding.reporting.usage_reporter import RETRY, UsageReporter
-from actors.forwarding.sleeper import Sleeper
+from actors.forwarding.reporting.usage_reporter import RETRY, LastReports, UsageReporter
+from actors.forwarding.sleep_pack import Sleeper
 from actors.histogram import sparse
 from actors.log_format import set_subject
 from actors.process import Actor, Boot
@@ -93,7 +97,7 @@ class ForwardingActor(Actor):
             proxy["max_idle_connections"],
             float(proxy["keep_alive_timeout"]),
             float(params.get("handshake_timeout", HANDSHAKE_TIMEOUT)),
-            self.data_dir.accounts_table,
+            self.data_dir.fleet,
             self.data_dir.lists,
             self.run_dir,
             proxy.get("contact") or "",
@@ -105,7 +109,7 @@ class ForwardingActor(Actor):
         self._table = ConnectionTable(
             self.loop, self.forwarding.connections.keys(), self.forwarding.clock, self.forwarding.connection_id
         )
-        self._acceptor = Acceptor(self.forwarding, _files(boot.settings.get("server.tls")), self.run_dir.tickets)
+        self._acceptor = Acceptor(self.forwarding, _files(boot.settings.get("server.tls")))
         self._first_request = float(params.get("first_request_timeout", FIRST_REQUEST))
         self.forwarding.limits.usage.open_file = self._open_usage_file
         self._usage = UsageReporter(self.loop, self.mailbox, self.forwarding.limits, boot.instance)

@@ -35,7 +35,7 @@ class ConnectionInfo(NamedTuple):
     tls_version: str = ""
 
 
-class Connection(Expirable, MeteredConnection, Protocol):
+class OpenConnection(Expirable, MeteredConnection, Protocol):
     """An open connection or tunnel, which can be inspected and ended from outside."""
 
     number: int

@@ -1,8 +1,12 @@
-"""What all connections of one forwarding actor share, and how a configuration takes effect on it."""
+"""What all connections of one forwarding actor share, and how a configuration takes effect on it.
+
+The `Date` line of the responses that a proxy makes itself (RFC 9110 6.6.1) is written anew once a second at most.
+"""
 
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -10,50 +14,92 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actors.bus.loop import Loop
-from actors.bus.messages.problems import NO_DESCRIPTORS
-from actors.bus.messages.specs import AccessSpec, AccountSpec, ClientTlsSpec, EgressSpec, ProxySpec
+from actors.bus.messages.common import NO_DESCRIPTORS
+from actors.bus.messages.specs import AccessSpec, AccountSpec, ClientTlsSpec, EgressSpec, ProxySpec, UpstreamsSpec
 from actors.bus.records import Row
-from actors.forwarding.access.authenticator import Authenticator
+from actors.forwarding.access.authenticator import ClientAuthenticator
 from actors.forwarding.access.directory import Directory
 from actors.forwarding.access.named_lists import NamedListFiles
-from actors.forwarding.access.narrowing import OwnRules, own_rules
 from actors.forwarding.access.policy import AccessPolicy
-from actors.forwarding.access.rules import Rules
+from actors.forwarding.access.rules import AccessRules, OwnRules, own_rules
 from actors.forwarding.access.test_clients import Testers
-from actors.forwarding.access.username_parameters import Reader
-from actors.forwarding.connection import Connection
-from actors.forwarding.date_line import DateLine
+from actors.forwarding.access.username_parameters import ParameterNames, SessionSuffix, UsernameReader
+from actors.forwarding.connection import OpenConnection
 from actors.forwarding.fleet_objects import FleetObjects
 from actors.forwarding.limits.accounts import PASSWORD_CHANGED, REMOVED
 from actors.forwarding.limits.held_accounts import UnreadableError
 from actors.forwarding.limits.meter import Meter
-from actors.forwarding.limits.throttle import Throttle
+from actors.forwarding.limits.token_bucket import Throttle
 from actors.forwarding.net.connection_pool import ConnectionPool
 from actors.forwarding.net.dialer import Dialer
-from actors.forwarding.net.egress import Sources
+from actors.forwarding.net.egress import SESSION, Sources
 from actors.forwarding.net.lingering_close import LingeringClose
 from actors.forwarding.net.resolver import Resolver, new_threads
 from actors.forwarding.net.resolver_link import ResolverLink
 from actors.forwarding.net.splice import AnyFlow, CopyFlow, Flow, PipePool
 from actors.forwarding.open_connections import OpenConnections
-from actors.forwarding.protocols.http.via import pseudonym_of
+from actors.forwarding.protocols.http.header_changes import pseudonym_of
 from actors.forwarding.protocols.registry import new_session
-from actors.forwarding.protocols.session import Session
-from actors.forwarding.protocols.session_config import HANDSHAKE_TIMEOUT, SessionConfig
+from actors.forwarding.protocols.session import HANDSHAKE_TIMEOUT, Session, SessionConfig
 from actors.forwarding.proxy_policy import ProxyPolicy, policy_of, via_entry
 from actors.forwarding.upstream_sets import UpstreamSets
-from actors.forwarding.user_names import reader_of
 from actors.net.egress_guard import EgressGuard
 from actors.net.transport import Transport
-from actors.problems import Problems
+from actors.problems import ActiveProblems
 from config.files.paths import RunDir
 
 if TYPE_CHECKING:
-    from actors.forwarding.policies.policy_set import PolicySet
-    from actors.forwarding.policies.portions import Portions
+    from actors.forwarding.policies.judge import PolicySet
+    from actors.forwarding.policies.masks import Portions
     from actors.forwarding.upstreams.upstream_set import UpstreamContext, UpstreamSet
 
-Visit = Callable[[Connection], None]
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+def http_date(wall: float) -> str:
+    """Unix seconds as an IMF-fixdate (RFC 9110 5.6.7), in English whatever the locale."""
+    at = time.gmtime(wall)
+    day = f"{_DAYS[at.tm_wday]}, {at.tm_mday:02} {_MONTHS[at.tm_mon - 1]} {at.tm_year:04}"
+    return f"{day} {at.tm_hour:02}:{at.tm_min:02}:{at.tm_sec:02} GMT"
+
+
+class DateLine:
+    """Called with the time of a monotonic clock, returns the field's line with its CRLF. `wall` is Unix time."""
+
+    __slots__ = ("_line", "_until", "_wall")
+
+    def __init__(self, wall: Callable[[], float] = time.time) -> None:
+        self._wall = wall
+        self._line = b""
+        self._until = float("-inf")
+
+    def __call__(self, now: float) -> bytes:
+        if now >= self._until:
+            wall = self._wall()
+            self._until = now + 1.0 - wall % 1.0
+            self._line = f"Date: {http_date(wall)}\r\n".encode("ascii")
+        return self._line
+
+
+_SUFFIX = SessionSuffix()
+
+
+def reader_of(spec: ProxySpec, objects: FleetObjects, has_upstreams: bool) -> UsernameReader | None:
+    """None: user names are taken as they are. Known are the labels of all upstreams, and what policies ask for.
+
+    Without `username_params` there may be a session where it has an effect: on upstreams, or on source addresses.
+    """
+    wanted = spec.username_params
+    if wanted is None:
+        return _SUFFIX if has_upstreams or spec.bind_policy == SESSION else None
+    upstreams: list[UpstreamsSpec] = [spec.upstreams, *(pool.upstreams for pool in objects.pools)]
+    labels = {name for each in upstreams for entry in each.entries for name, _value in entry.labels}
+    marks = {name for each in objects.policies for rule in each.rules for name, _value in rule.params}
+    return ParameterNames(wanted.separator, frozenset(labels), frozenset(marks), wanted.reject_unknown)
+
+
+Visit = Callable[[OpenConnection], None]
 """Something to be done with an open connection."""
 
 Side = tuple[Transport, int]
@@ -75,16 +121,16 @@ class ForwardingContext(OpenConnections):
         pool_limit: int,
         keep_alive_timeout: float,
         handshake_timeout: float = HANDSHAKE_TIMEOUT,
-        accounts_table: Path | None = None,
+        fleet: Path | None = None,
         lists: Path | None = None,
         run_dir: RunDir | None = None,
         contact: str = "",
     ) -> None:
-        """In `run_dir` are the sockets of the resolvers, and the folder with what processes know of the upstreams of
-        pools. Without it names are looked up by the system, and each process knows its own of pools. `contact` is as
-        in `SessionConfig`."""
+        """`fleet` is the file with the accounts of the fleet. In `run_dir` are the sockets of the resolvers, and the
+        folder with what processes know of the upstreams of pools. Without it names are looked up by the system, and
+        each process knows its own of pools. `contact` is as in `SessionConfig`."""
         super().__init__(loop, add_record)
-        self.problems = Problems(loop, self.clock)
+        self.problems = ActiveProblems(loop, self.clock)
         self.lists = NamedListFiles(loop, self.problems, lists)
         """The lists that rules name."""
         self.lists.on_changed = self._lists_changed
@@ -94,15 +140,15 @@ class ForwardingContext(OpenConnections):
         session = SessionConfig(keep_alive_timeout=keep_alive_timeout, handshake_timeout=handshake_timeout)
         self._unconfigured(replace(session, date=DateLine(), new_id=self.stats.new_id, contact=contact))
         self._make_ways(pool_limit, run_dir)
-        self._make_users(accounts_table)
+        self._make_users(fleet)
 
     def _unconfigured(self, session: SessionConfig) -> None:
         """What a configuration replaces, as it is before the first one."""
-        self.policy = ProxyPolicy(AccessPolicy(EgressGuard(_EGRESS), Rules(AccessSpec())), session)
+        self.policy = ProxyPolicy(AccessPolicy(EgressGuard(_EGRESS), AccessRules(AccessSpec())), session)
         self._with_testers = replace(session, accepts_optional_user=True)
         """For sessions of clients that may be a test, known by its user name."""
         self.upstreams: UpstreamSet | None = None
-        self.names: Reader | None = None
+        self.names: UsernameReader | None = None
         """Reads user names with parameters; None: they have none."""
         self.policies: PolicySet | None = None
         """What judges requests; None without policies."""
@@ -124,12 +170,12 @@ class ForwardingContext(OpenConnections):
         self.sources = Sources(self.loop)
         """Where connections leave from."""
 
-    def _make_users(self, accounts_table: Path | None) -> None:
+    def _make_users(self, fleet: Path | None) -> None:
         """Who may use the proxy."""
-        self.directory = Directory(self.loop, self.problems, accounts_table)
+        self.directory = Directory(self.loop, self.problems, fleet)
         self.limits.held.source = self.directory
         self.directory.on_changed = self.limits.held.changed
-        self.authenticator = Authenticator(self.loop, self.directory)
+        self.authenticator = ClientAuthenticator(self.loop, self.directory)
         self.authenticator.backend.on_limits = self.limits.guests.admit
         self.testers = Testers(self.loop)
 
@@ -186,12 +232,12 @@ class ForwardingContext(OpenConnections):
         """The access policy of a configuration: the present one, if it says the same."""
         if self._spec is not None and (spec, egress) == (self._spec.access, self._egress):
             return self.policy.access
-        return AccessPolicy(EgressGuard(egress), Rules(spec, lists=self.lists))
+        return AccessPolicy(EgressGuard(egress), AccessRules(spec, lists=self.lists))
 
     def _lists_changed(self) -> None:
         """Connections that were made by the former version of a list are not kept for reuse."""
         if self._spec is not None:
-            access = AccessPolicy(EgressGuard(self._egress), Rules(self._spec.access, lists=self.lists))
+            access = AccessPolicy(EgressGuard(self._egress), AccessRules(self._spec.access, lists=self.lists))
             self.dialer.access = access
             self.policy = replace(self.policy, access=access)
             self.pool.flush()
@@ -218,7 +264,7 @@ class ForwardingContext(OpenConnections):
         """Compile the policies of a configuration; None: it has none."""
         if not (spec.policy or objects.policies):
             return None
-        from actors.forwarding.policies.policy_set import PolicySet  # only proxies with policies pay for it
+        from actors.forwarding.policies.judge import PolicySet  # only proxies with policies pay for it
 
         return (yield from PolicySet.compiling(objects.policies, spec.policy, self.lists, self.policies))
 
@@ -325,14 +371,14 @@ class ForwardingContext(OpenConnections):
         return f"<ForwardingContext of {self.stats.proxy_id or 'no proxy yet'}: {len(self.connections)} connections>"
 
 
-def _end_of_user(user: str, reason: str, since: int, connection: Connection) -> None:
+def _end_of_user(user: str, reason: str, since: int, connection: OpenConnection) -> None:
     """End it if it is from before the number `since`, and this user's."""
     of_account = connection.meter is not None and connection.meter.account is not None
     if not of_account and connection.number < since and connection.info().user == user:
         connection.end(reason)
 
 
-def _policies_changed(connection: Connection) -> None:
+def _policies_changed(connection: OpenConnection) -> None:
     connection.policies_changed()
 
 
@@ -340,7 +386,7 @@ def _all_of(*visits: Visit | None) -> Visit | None:
     """Those that are not None, in their order; None: there is none."""
     wanted = [each for each in visits if each is not None]
 
-    def visit(connection: Connection) -> None:
+    def visit(connection: OpenConnection) -> None:
         for each in wanted:
             each(connection)
 

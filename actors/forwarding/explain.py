@@ -4,7 +4,7 @@ Nothing is connected to. The stages are those of a real request, in order: `clie
 `account` (disabled, expired, outside its schedule, from elsewhere, quota used up), `credential` (the same of that),
 `name` (before resolving), `resolve`, then for each address `egress_guard` and `address`; the last but `resolve` and
 `egress_guard` go by the rules of account, credential and proxy. `policy` is the stage where a rule of a policy decides
-(`explained_policies`), `source` the one where no address has a family that the request has a source address of,
+(`explained_parts`), `source` the one where no address has a family that the request has a source address of,
 `tls_name` that of the name in the TLS handshake of a tunnel, if it was asked about. The first refusal decides.
 """
 
@@ -21,34 +21,35 @@ from actors.bus.messages.common import Failed
 from actors.bus.messages.forwarding import (
     Explain,
     ExplainedAddress,
-    ExplainedName,
-    ExplainedTlsName,
-    ExplainedUpstreams,
-    Explanation,
+    HeadersExplanation,
+    NameExplanation,
+    RequestExplanation,
+    SourceExplanation,
+    TlsNameExplanation,
+    UpstreamsExplanation,
 )
-from actors.bus.messages.policies import DIRECT
-from actors.forwarding.access.narrowing import own_rules
+from actors.bus.messages.specs import DIRECT, AccountSpec
 from actors.forwarding.access.policy import AccessPolicy, Decision
-from actors.forwarding.access.username_parameters import NO_PARAMETERS, Names, Parameters, Understood
+from actors.forwarding.access.rules import REPORTED, OwnRules, own_rules
+from actors.forwarding.access.tls_names import NO_NAME, OFF, Judgement, check_in_force, decide_name, refusal
+from actors.forwarding.access.username_parameters import NO_PARAMETERS, ParameterNames, Parameters, Understood
 from actors.forwarding.connections.named_user import understood
 from actors.forwarding.context import ForwardingContext
-from actors.forwarding.explained_headers import explained_headers
-from actors.forwarding.explained_source import explained_source, source_for
-from actors.forwarding.explained_tls_name import Asked, explained_tls_name
-from actors.forwarding.limits.credentials import spec_of
+from actors.forwarding.limits.accounts import spec_of
 from actors.forwarding.limits.held_accounts import UnreadableError
-from actors.forwarding.net.egress import BIND_ADDRESS, Requested
+from actors.forwarding.net.egress import BIND_ADDRESS, Requested, Stated
 from actors.forwarding.net.resolver import Resolution, Resolved
-from actors.forwarding.net.source_address import Source
+from actors.forwarding.net.source_address import SourceAddress
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure, Refused
+from actors.forwarding.protocols.http.header_changes import extended_via
 from actors.forwarding.protocols.http.targets import Authority, parse_authority
+from config.net.names import canonical_name
 
 if TYPE_CHECKING:
     from actors.accounts.records import CredentialRecord
-    from actors.bus.messages.specs import AccountSpec
-    from actors.forwarding.explained_policies import Policed
-    from actors.forwarding.policies.judge import Verdict
+    from actors.forwarding.explained_parts import Policed
+    from actors.forwarding.policies.judge import PolicyVerdict
     from actors.forwarding.upstreams.upstream_set import UpstreamSet
 
 _URL = re.compile(r"(https?)://([^/?#]*)([/?][^#]*)?(?:#.*)?", re.IGNORECASE | re.DOTALL | re.ASCII)
@@ -56,6 +57,96 @@ _V6_MAX = 45
 """Characters of an IPv6 address."""
 DEFAULT_PORT = 443
 BY_BACKEND = "auth.backend: allowed if the authentication back end knows this user, which was not asked"
+
+
+def explained_headers(
+    context: ForwardingContext, target: Authority, client_ip: str, verdict: PolicyVerdict | None
+) -> HeadersExplanation:
+    """Of an HTTP/1.1 request that has none of these fields itself."""
+    policy, of_rules = context.policy, None if verdict is None else verdict.header_changes
+    via, own = extended_via(None, 1, policy.session.via), policy.headers
+    head = b"GET / HTTP/1.1\r\n" + (b"Via: " + via + b"\r\n\r\n" if via else b"\r\n")
+    if own is not None:
+        head = own.apply(head, client_ip, target.text)
+    if of_rules is not None:
+        head = of_rules.apply(head)
+    lines = head.decode("ascii").split("\r\n")[1:-2]
+    pairs = tuple((name, value) for name, _colon, value in (line.partition(": ") for line in lines))
+    changed = (changes for changes in (None if own is None else own.changes, of_rules) if changes is not None)
+    named = {each.decode() for changes in changed for each in changes.removed}
+    return HeadersExplanation(pairs, tuple(sorted(named - {canonical_name(name) for name, _value in pairs})))
+
+
+def source_for(
+    context: ForwardingContext, requested: Requested, account: AccountSpec | None, verdict: PolicyVerdict | None
+) -> SourceAddress:
+    """Where the request leaves from, if by nothing else as all of the proxy do."""
+    stated = context.sources.stated(verdict, account)
+    return context.sources.explained(stated, requested, account) if stated.entries else context.dialer.source
+
+
+def explained_source(
+    context: ForwardingContext, source: SourceAddress, account: AccountSpec | None, verdict: PolicyVerdict | None
+) -> SourceExplanation | None:
+    """What to say of it; None: the kernel chooses."""
+    if not source.given:
+        return None
+    stated = context.sources.stated(verdict, account)
+    if not stated.entries:
+        stated = Stated((context.sources.address,), BIND_ADDRESS)
+    ipv4, ipv6 = ("", "") if source.drawn else (source.ipv4, source.ipv6)
+    return SourceExplanation(stated.rule, context.sources.policy, stated.entries, ipv4, ipv6)
+
+
+STAGE = "tls_name"
+
+
+class Asked(NamedTuple):
+    """A request, as far as it is decided. `address` is the target's where the request goes directly; None: through an
+    upstream. `is_plain`: it is no tunnel."""
+
+    target: Authority
+    own: OwnRules
+    policed: Policed | None
+    is_plain: bool
+    address: str | None
+
+
+def explained_tls_name(
+    context: ForwardingContext, asked: Asked, decision: Decision, name: str | None
+) -> tuple[TlsNameExplanation, Decision]:
+    """What is in force, and the decision with that about `name`: the handshake's, empty for one without, None where it
+    was not asked about."""
+    policy, target, policed = context.policy, asked.target, asked.policed
+    verdict = None if policed is None else policed.verdict
+    check = check_in_force(policy.tls_name, policy.access.rules, asked.own, verdict, target)
+    is_checked = not asked.is_plain and target.port in policy.tls_ports
+    explained = TlsNameExplanation(check.check, check.entry, is_checked, name)
+    if name is None or not is_checked or check.check == OFF or decision.failure is not None:
+        return explained, decision
+    judgement = refusal(check, target, name or None, NO_NAME, lambda named: _judged(context, asked, named))
+    detail = "" if judgement.failure is None else judgement.failure.detail
+    explained = TlsNameExplanation(check.check, check.entry, is_checked, name, judgement.kind, detail)
+    return explained, _with_judgement(decision, judgement)
+
+
+def _judged(context: ForwardingContext, asked: Asked, named: Authority) -> Decision:
+    policed, through_upstream, address = asked.policed, asked.address is None, asked.address
+    if policed is None:
+        return decide_name(context.policy.access, asked.own, None, named, address, through_upstream, None)
+    judge, verdict = policed.judge_of(named), policed.verdict
+    address = policed.address if through_upstream else address
+    return decide_name(context.policy.access, asked.own, judge, named, address, through_upstream, verdict)
+
+
+def _with_judgement(decision: Decision, judgement: Judgement) -> Decision:
+    """A refusal of the name decides; what would be one stands in the reason where nothing else does."""
+    failure = judgement.failure
+    if failure is None or (judgement.reported and decision.reason):
+        return decision
+    if judgement.reported:
+        return Decision(None, REPORTED + failure.reason, failure.entry, STAGE, failure)
+    return Decision(failure, failure.reason, failure.entry, STAGE)
 
 
 class _Result(NamedTuple):
@@ -115,7 +206,7 @@ def reply_explanation(shared: ForwardingContext, query: Explain, reply: Reply) -
         reply(Failed(str(error), "user" if query.credential is None else "credential"))
 
 
-def explain(context: ForwardingContext, query: Explain, done: Callable[[Explanation], None]) -> None:
+def explain(context: ForwardingContext, query: Explain, done: Callable[[RequestExplanation], None]) -> None:
     """Call `done` with the explanation, perhaps in this very call.
 
     Raises `Refused` when the target is none, and `UnreadableError` when the accounts can't be read.
@@ -150,16 +241,16 @@ class _Asked:
         query, subject = self._query, self._subject
         if query.draft is None and not self._context.judges(subject.account):
             return None
-        from actors.forwarding.explained_policies import Policed  # only proxies with policies pay for it
+        from actors.forwarding.explained_parts import Policed  # only proxies with policies pay for it
 
         user, path, asked = subject.user or "", plain_path(query.target), self._name.parameters.asked
         return Policed(self._context, self._target, query, user, subject.account, path, asked)
 
     @property
-    def _verdict(self) -> Verdict | None:
+    def _verdict(self) -> PolicyVerdict | None:
         return None if self._policed is None else self._policed.verdict
 
-    def _source(self) -> Source:
+    def _source(self) -> SourceAddress:
         given, user = self._name.parameters, self._subject.user or ""
         requested = Requested(self._query.client_ip, user, given.session or "", given.rotate, given.ttl)
         return source_for(self._context, requested, self._subject.account, self._verdict)
@@ -190,7 +281,7 @@ class _Asked:
 
     # --- what is said about it ---
 
-    def explanation(self, result: _Result) -> Explanation:
+    def explanation(self, result: _Result) -> RequestExplanation:
         """All that is said about a decision."""
         if result.decision.failure is None and _is_backends(self._context, self._subject):
             result = result._replace(decision=Decision(None, result.decision.reason, BY_BACKEND, "user"))
@@ -203,7 +294,7 @@ class _Asked:
         explanation = _explanation(result._replace(decision=decision), self._target, self._access.mode, self._subject)
         return self._with_details(replace(explanation, tls_name=tls_name), passed if allowed else None)
 
-    def _tls_name(self, result: _Result, directly: bool) -> tuple[ExplainedTlsName, Decision]:
+    def _tls_name(self, result: _Result, directly: bool) -> tuple[TlsNameExplanation, Decision]:
         """What becomes of the name in a handshake, and the decision with that."""
         passing = next((each.address for each in result.addresses if each.decision == "allow"), None)
         asked = Asked(self._target, self._own, self._policed, self._is_plain, passing if directly else None)
@@ -214,7 +305,7 @@ class _Asked:
         """Whether it is a request of plain HTTP."""
         return bool(plain_path(self._query.target)) and self._context.policy.speaks_http
 
-    def _with_details(self, explanation: Explanation, passed: UpstreamSet | None) -> Explanation:
+    def _with_details(self, explanation: RequestExplanation, passed: UpstreamSet | None) -> RequestExplanation:
         """With the upstreams that it passes, its name, its source, its head and the rules, where there are any."""
         context, query, subject, verdict = self._context, self._query, self._subject, self._verdict
         if passed is not None:
@@ -228,7 +319,7 @@ class _Asked:
         return explanation if self._policed is None else replace(explanation, rules=self._policed.rules())
 
 
-def _upstreams(context: ForwardingContext, verdict: Verdict | None) -> UpstreamSet | None:
+def _upstreams(context: ForwardingContext, verdict: PolicyVerdict | None) -> UpstreamSet | None:
     """Those that an allowed request would go through; None where it goes directly."""
     if verdict is not None and verdict.use == DIRECT:
         return None
@@ -242,8 +333,8 @@ def _choosing(context: ForwardingContext, parameters: Parameters) -> Parameters:
 
 def _explained_upstreams(
     context: ForwardingContext, upstreams: UpstreamSet, parameters: Parameters, subject: _Subject, query: Explain
-) -> ExplainedUpstreams:
-    from actors.forwarding.explained_upstreams import explained_upstreams  # only proxies with upstreams pay for it
+) -> UpstreamsExplanation:
+    from actors.forwarding.explained_parts import explained_upstreams  # only proxies with upstreams pay for it
 
     session = parameters.session
     key = query.client_ip if session is None else f"{subject.user or ''}\0{session}"
@@ -296,17 +387,17 @@ def _before_resolving(
 def _understood(context: ForwardingContext, query: Explain) -> Understood:
     """How the user name is read, with what rules of the draft ask for."""
     names = context.names
-    if query.draft is not None and isinstance(names, Names):
+    if query.draft is not None and isinstance(names, ParameterNames):
         names = names.knowing(frozenset(name for rule in query.draft.rules for name, _value in rule.params))
     return understood(context, query.user or "", names=names)
 
 
-def _explained(name: Understood, query: Explain) -> ExplainedName | None:
+def _explained(name: Understood, query: Explain) -> NameExplanation | None:
     """How the user name was understood; None where it is no more than that."""
     if not name.problem and name.parameters is NO_PARAMETERS:
         return None
     given = name.parameters
-    return ExplainedName(
+    return NameExplanation(
         query.user or "",
         given.session,
         given.ttl,
@@ -336,7 +427,9 @@ def _is_backends(context: ForwardingContext, subject: _Subject) -> bool:
     return asks and context.authenticator.asks_backend(subject.user or "")
 
 
-def _resolved(access: AccessPolicy, client: Decision, target: Authority, result: Resolution, source: Source) -> _Result:
+def _resolved(
+    access: AccessPolicy, client: Decision, target: Authority, result: Resolution, source: SourceAddress
+) -> _Result:
     if isinstance(result, Failure):
         return _Result(_refusal(result, result.recorded or result.detail, "resolve"))
     decided = _decide_addresses(access, client, target, result.addresses)
@@ -365,9 +458,9 @@ def _decision(decision: Decision) -> str:
     return "allow" if decision.failure is None else "deny"
 
 
-def _explanation(result: _Result, target: Authority, mode: str, subject: _Subject) -> Explanation:
+def _explanation(result: _Result, target: Authority, mode: str, subject: _Subject) -> RequestExplanation:
     decision, addresses = result
-    return Explanation(
+    return RequestExplanation(
         decision=_decision(decision),
         reason=decision.reason,
         rule=decision.rule,

@@ -18,7 +18,7 @@ from actors.forwarding.context import ForwardingContext
 from actors.forwarding.explain import reply_explanation
 from actors.forwarding.fleet_objects import ObjectReader
 from actors.forwarding.limits.held_accounts import UnreadableError
-from actors.forwarding.net.dns_settings import merged
+from actors.forwarding.net.resolver_link import merged
 from actors.forwarding.reporting.usage_reporter import UsageReporter
 from actors.process import Actor, Boot
 
@@ -37,7 +37,7 @@ class ExplainingActor(Actor):
             lambda _row: None,
             proxy["max_idle_connections"],
             float(proxy["keep_alive_timeout"]),
-            accounts_table=self.data_dir.accounts_table,
+            fleet=self.data_dir.fleet,
             lists=self.data_dir.lists,
             run_dir=self.run_dir,
         )

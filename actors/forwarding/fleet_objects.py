@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from actors.bus.codec import unpack
-from actors.bus.messages.fleet_objects import ListRef, PoolSpec
-from actors.bus.messages.policies import PolicySpec
+from actors.bus.messages.specs import ListRef, PolicySpec, PoolSpec
+from config.net.addresses import Address
+from config.net.entries import ListHost
 
 T = TypeVar("T")
 
@@ -20,6 +21,29 @@ class FleetObjects:
     lists: tuple[ListRef, ...] = ()
     pools: tuple[PoolSpec, ...] = ()
     policies: tuple[PolicySpec, ...] = ()
+
+
+class FoundList(Protocol):
+    """A list that can be read. Both return what of it matches, as text."""
+
+    def by_name(self, name: str) -> str | None:
+        """The domain that matches a name in lower case without a dot at its end."""
+
+    def by_address(self, address: Address) -> str | None:
+        """The network or place that matches an address."""
+
+
+class NamedLists(Protocol):
+    """The lists that entries may name, as they are now."""
+
+    def __hash__(self) -> int:
+        """Rules that are compiled with other lists are other rules."""
+
+    def find(self, host: ListHost) -> FoundList | None:
+        """The list; None when it can't be read."""
+
+    def judges_addresses(self, host: ListHost) -> bool:
+        """Whether its entries match addresses, not names."""
 
 
 class ObjectReader:

@@ -1,23 +1,53 @@
-"""The open connections of one forwarding actor: their numbers, what is counted of them, and what becomes of them."""
+"""The open connections of one forwarding actor: their numbers, what is counted of them, and what becomes of them.
+
+Going over all connections of a proxy, or what is made of them, a slice in each turn of the loop. Ten thousand at once
+would be a stall.
+"""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Callable
+from functools import partial
+from itertools import islice
+from typing import Final, TypeVar
 
 from actors.bus.loop import Loop
 from actors.bus.records import Row
 from actors.counters import CONNECTIONS, INTERNAL_ERRORS
-from actors.forwarding.connection import Connection
+from actors.forwarding.connection import OpenConnection
 from actors.forwarding.isolation import REASON, CrashLog
-from actors.forwarding.limits.limits import Limits
+from actors.forwarding.limits.limits import LimitsOfProxy
 from actors.forwarding.net.timer_wheel import TimerWheel
 from actors.forwarding.protocols.commands import Report
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.reporting import trace
-from actors.forwarding.slices import in_slices
 from actors.forwarding.stats import ConnectionStats
+
+T = TypeVar("T")
+
+SLICE: Final = 250
+"""What is visited in one turn; a millisecond or less."""
+
+
+def in_slices(
+    loop: Loop,
+    waiting: dict[T, None],
+    visit: Callable[[T], None],
+    complete: Callable[[], None],
+) -> None:
+    """Visit those that wait, the first in this very call. What is not to be visited any more is removed by others.
+
+    Then call `complete`, in this call as well if there were few.
+    """
+    for each in tuple(islice(waiting, SLICE)):
+        if waiting.pop(each, each) is None:
+            visit(each)
+    if waiting:
+        loop.call_soon(partial(in_slices, loop, waiting, visit, complete))
+    else:
+        complete()
 
 
 class OpenConnections:
@@ -30,14 +60,14 @@ class OpenConnections:
         self.id_prefix = os.urandom(6).hex()
         """Begins the ids of requests and ends those of connections; no other process has it."""
         self.stats = ConnectionStats(loop, add_record, self.id_prefix)
-        self.connections: dict[Connection, None] = {}
+        self.connections: dict[OpenConnection, None] = {}
         """Those that are open; a set of as many takes twice the memory."""
         self.on_empty: Callable[[], None] | None = None
         """Called when the last of them has ended."""
         self.timers = TimerWheel(loop)
-        self.limits = Limits(loop)
+        self.limits = LimitsOfProxy(loop)
         self.stats.on_refusal = self.limits.count_refusal
-        self._unvisited: list[dict[Connection, None]] = []
+        self._unvisited: list[dict[OpenConnection, None]] = []
         """Those that something is still to be done with, a table for each time that all were to be visited."""
         self._crashes = CrashLog()
         self._last_number = 0
@@ -56,7 +86,7 @@ class OpenConnections:
         """The id of a connection: its number, and what distinguishes this process from all others."""
         return f"{number:x}{self.id_prefix[:8]}"
 
-    def add(self, connection: Connection) -> None:
+    def add(self, connection: OpenConnection) -> None:
         """Register a client connection that was accepted."""
         if self.debug:
             trace.note(self.connection_id(connection.number), "accepted from %s", connection.client_ip)
@@ -65,7 +95,7 @@ class OpenConnections:
         if self.limits.counts:
             self.limits.connection_added(connection, len(self.connections))
 
-    def remove(self, connection: Connection) -> None:
+    def remove(self, connection: OpenConnection) -> None:
         """Remove a connection that has ended."""
         if self.debug:
             age = self.clock() - connection.number / 1e6
@@ -81,7 +111,7 @@ class OpenConnections:
         if not self.connections and self.on_empty is not None:
             self.on_empty()
 
-    def replace(self, connection: Connection, successor: Connection) -> None:
+    def replace(self, connection: OpenConnection, successor: OpenConnection) -> None:
         """Put a tunnel or association in the place of the client connection that has become it."""
         self.connections.pop(connection, None)
         self.timers.cancel(connection)
@@ -95,7 +125,7 @@ class OpenConnections:
             self.limits.connection_closed(connection)
             self.limits.connection_opened(successor)
 
-    def visit_all(self, visit: Callable[[Connection], None], done: Callable[[], None]) -> None:
+    def visit_all(self, visit: Callable[[OpenConnection], None], done: Callable[[], None]) -> None:
         """Visit all that are open now and do not end before, in slices; then call `done`, at once where they are few.
 
         What takes the place of one meanwhile is visited instead.
@@ -109,20 +139,20 @@ class OpenConnections:
 
         in_slices(self.loop, unvisited, visit, complete)
 
-    def tunnel_ended(self, tunnel: Connection, report: Report) -> None:
+    def tunnel_ended(self, tunnel: OpenConnection, report: Report) -> None:
         """Count, record and remove a tunnel or association that has ended."""
         if self.debug:
             trace.note_report(self.connection_id(tunnel.number), report, None)
         self.stats.exchange_ended(report, tunnel.client_ip, tunnel.listen_port)
         self.remove(tunnel)
 
-    def handshake_failed(self, connection: Connection, failure: Failure) -> None:
+    def handshake_failed(self, connection: OpenConnection, failure: Failure) -> None:
         """Count a failed TLS handshake with a client, and record it within bounds."""
         if self.debug:
             trace.note(self.connection_id(connection.number), "%s: %s", failure.reason, failure.detail)
         self.stats.handshake_failed(connection.client_ip, connection.listen_port, failure)
 
-    def crashed(self, connection: Connection, error: Exception) -> None:
+    def crashed(self, connection: OpenConnection, error: Exception) -> None:
         """Count and log an unforeseen exception within a connection, and end that connection alone."""
         self.count_crash(f"a connection of {connection.client_ip}", error)
         try:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 from actors.bus.messages.specs import ProxySpec, RequestHeadersSpec
 from actors.forwarding.access.policy import AccessPolicy
-from actors.forwarding.protocols.http.via import pseudonym_of, received_by
-from actors.forwarding.protocols.session_config import SessionConfig
+from actors.forwarding.protocols.http.header_changes import pseudonym_of, received_by
+from actors.forwarding.protocols.session import SessionConfig
 
 if TYPE_CHECKING:
-    from actors.forwarding.protocols.http.forwarded import OwnHeaders
+    from actors.forwarding.protocols.http.header_changes import OwnHeaders
 
 _UNCHANGED: Final = RequestHeadersSpec()
 
@@ -61,8 +61,12 @@ def own_headers(spec: ProxySpec) -> OwnHeaders | None:
     wanted = spec.request_headers
     if wanted == _UNCHANGED:
         return None
-    from actors.forwarding.protocols.http.forwarded import FIELDS, OwnHeaders  # only proxies that change heads
-    from actors.forwarding.protocols.http.header_changes import field_changes, merged
+    from actors.forwarding.protocols.http.header_changes import (  # only proxies that change heads
+        FIELDS,
+        OwnHeaders,
+        field_changes,
+        merged,
+    )
 
     by = b"" if spec.via == "off" else b"_" + pseudonym_of(spec.id)
     return OwnHeaders(merged((field_changes(wanted.set, wanted.remove),)), FIELDS.get(wanted.forwarded), by)

@@ -16,8 +16,8 @@ from actors.forwarding.context import ForwardingContext, Visit
 from actors.forwarding.fleet_objects import FleetObjects
 
 if TYPE_CHECKING:
-    from actors.forwarding.policies.policy_set import PolicySet
-    from actors.forwarding.policies.portions import Portions
+    from actors.forwarding.policies.judge import PolicySet
+    from actors.forwarding.policies.masks import Portions
 
 ENTRIES: Final = 400
 """Entries of policies that are read in one turn; five milliseconds or so."""

@@ -17,10 +17,10 @@ class Requester(Protocol):
         """True while the result is wanted. A client that has ended its side before its turn is taken to be gone."""
 
 
-class _Proxy(NamedTuple):
+class _ProxyItself(NamedTuple):
     client_ip: str = ""
     waits: bool = True
 
 
-OURSELVES: Requester = _Proxy()
+OURSELVES: Requester = _ProxyItself()
 """The proxy itself: for an upstream's address, or for an explanation."""

@@ -6,22 +6,29 @@ where nothing is worth keeping.
 
 Times are of the monotonic clock, so a pack belongs to one boot of the machine. One of another boot, of another release,
 or a damaged one is ignored with a line in the log: limits then begin anew, as at a restart.
+
+When a proxy has no clients for long enough, its process says so; the supervisor decides whether it sleeps. The order is
+what no client may fall through (`actors.supervision.sleepers`): the process accepts whatever waits, accepts no more,
+leaves its pack, and replies; only then does the supervisor watch the sockets. A client that has come by then is seen
+there, and the process goes on as if nothing had been.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from actors.bus.codec import ProtocolError, pack, unpack
+from actors.bus.loop import Timer
+from actors.forwarding.acceptor import Acceptor
 from actors.forwarding.access.guess_limit import KeptFailures
 from actors.forwarding.context import ForwardingContext
 from actors.forwarding.limits.kept_window import KeptWindow
 from actors.forwarding.upstreams.upstream_set import KeptSet
-from config.files.accounts_table import boot_id
+from config.files.paths import boot_id
 
 log = logging.getLogger(__name__)
 
@@ -134,3 +141,107 @@ def _empty() -> Pack:
 
 def _is_empty(kept: KeptSet) -> bool:
     return not (kept.upstreams or kept.sessions.bound or kept.sessions.last)
+
+
+REPORTED_AGAIN = 30.0
+"""Seconds until idleness is reported once more: the supervisor may have had something under way."""
+DECIDED_WITHIN = 15.0
+"""Seconds after which a process that was sent to sleep goes on by itself: neither `Resume` nor `Stop` has come."""
+BUSY_AGAIN = 0.5
+"""Seconds after which is looked again for what holds the process awake without being a connection."""
+
+
+class Sleeper:
+    """`report` is called when the process has been idle long enough. `folder` and `worker` are those of the pack."""
+
+    def __init__(
+        self, context: ForwardingContext, acceptor: Acceptor, report: Callable[[], None], folder: Path, worker: int
+    ) -> None:
+        self._context = context
+        self._loop = context.loop
+        self._acceptor = acceptor
+        self._report = report
+        self._folder = folder
+        self._worker = worker
+        self._after = 0.0
+        self._empty_since = self._loop.now
+        self._timer: Timer | None = None
+        self.asleep = False
+        """True between `sleep` and `resume`."""
+
+    def configure(self, after: float) -> None:
+        """Report after so many seconds without a client; 0: never."""
+        if after != self._after:
+            self._after = after
+            self._disarm()
+            self._context.on_empty = self._emptied if after else None
+            if after:
+                self._arm(after)
+
+    def sleep(self) -> bool:
+        """Accept no more and leave the pack. False when there is a client, or the pack can't be written."""
+        if self.asleep:
+            return True
+        if self._is_busy() or not self._acceptor.listening:
+            return False
+        self._acceptor.accept_waiting()
+        if self._is_busy():
+            return False
+        self._acceptor.pause()
+        try:
+            write(self._folder, self._worker, self._context)
+        except OSError as error:
+            log.warning("the proxy does not sleep: what it knows can't be kept: %s", error)
+            self.resume()
+            return False
+        self._disarm()
+        self.asleep = True
+        self._timer = self._loop.call_later(DECIDED_WITHIN, self.resume)
+        return True
+
+    def resume(self) -> None:
+        """Go on as if `sleep` had not been."""
+        self.asleep = False
+        remove(self._folder, self._worker)
+        self._acceptor.resume()
+        self._disarm()
+        if self._after:
+            self._arm(self._after)
+
+    def stop(self) -> None:
+        """The process ends."""
+        self._disarm()
+        self._after = 0.0
+
+    def _is_busy(self) -> bool:
+        context = self._context
+        return bool(context.connections or context.lingering or context.testers)
+
+    def _emptied(self) -> None:
+        self._empty_since = self._loop.now
+        if self._timer is None:
+            self._arm(self._after)
+
+    def _check(self) -> None:
+        self._timer = None
+        left = self._empty_since + self._after - self._loop.now
+        if self._context.connections:
+            return  # the last one arms it again
+        if self._is_busy():
+            self._arm(BUSY_AGAIN)
+        elif left > 0:
+            self._arm(left)
+        else:
+            self._arm(REPORTED_AGAIN)
+            self._report()
+
+    def _arm(self, seconds: float) -> None:
+        self._timer = self._loop.call_later(seconds, self._check)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def __repr__(self) -> str:
+        return f"<Sleeper after {self._after:.0f} s>"

@@ -17,7 +17,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from actors.bus.messages.upstreams import UpstreamSpec
+from actors.bus.messages.specs import UpstreamSpec
 
 BACK_OFF_FIRST = 1.0
 BACK_OFF_MAX = 60.0

@@ -10,9 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from actors.bus.messages.fleet_objects import PoolSpec
-from actors.bus.messages.specs import EgressSpec, ProxySpec
-from actors.bus.messages.upstreams import UpstreamsSpec
+from actors.bus.messages.specs import EgressSpec, PoolSpec, ProxySpec, UpstreamsSpec
 
 if TYPE_CHECKING:
     from actors.forwarding.limits.elsewhere import Elsewhere

@@ -2,7 +2,7 @@
 
 So what is made at a first use lies in memory that all actors share: readers of messages, caches, and the bytecode that
 the interpreter has specialized by then. The first requests of an actor are quicker for it, too. Nothing else is left:
-no descriptor, no thread, no ZeroMQ context. What has been run is put together in memory (`actors.memory_layout`).
+no descriptor, no thread, no ZeroMQ context.
 """
 
 from __future__ import annotations
@@ -10,16 +10,14 @@ from __future__ import annotations
 import gc
 import logging
 import os
-import random
 import select
 import socket
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import zmq
 
-from actors.bus.codec import Envelope, Role, decode, encode, pack
+from actors.bus.codec import Envelope, EnvelopeRole, decode, encode, pack
 from actors.bus.loop import Loop
 from actors.bus.messages.common import ApplySettings, Done, Hello, Stop
 from actors.bus.messages.forwarding import Configure
@@ -27,16 +25,11 @@ from actors.bus.messages.metrics import Counters
 from actors.bus.messages.specs import EgressSpec, ProxySpec
 from actors.bus.records import Row
 from actors.forwarding.actor import ForwardingActor
-from actors.memory_layout import called_code, fill_gaps, gather_code
 from actors.process import Boot
-from actors.signals import blocked
 
 ROUNDS = 10
 """Of each; a function is specialized at its eighth call."""
 
-_PROTOCOLS = ("http", "socks4", "socks5")
-_REFUSED = b"127.0.0.2:9"
-"""A target that the egress guard denies."""
 _RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Type: text/plain\r\nServer: a\r\n\r\na"
 _TURNS_MAX = 50
 _CONNECTED_WITHIN = 1.0
@@ -64,16 +57,11 @@ _BOOT = Boot(
 
 
 def prepare() -> None:
-    """Warm this process, and put together what processes that are forked from it will use.
-
-    Raises `OSError` without descriptors, or where this machine can't connect to itself.
-    """
+    """Warm this process. Raises `OSError` without descriptors, or where this machine can't connect to itself."""
     try:
-        gather_code(called_code(lambda: warm(rounds=1)))
         warm()
     except zmq.ZMQError as error:  # no descriptors
         raise OSError(error.errno, str(error)) from error
-    fill_gaps()
 
 
 def warm(on_record: Callable[[Row], None] = lambda _row: None, rounds: int = ROUNDS) -> None:
@@ -82,7 +70,6 @@ def warm(on_record: Callable[[Row], None] = lambda _row: None, rounds: int = ROU
     logging.disable()  # these clients are none
     try:
         for _ in range(rounds):
-            _begin_as_forked()
             _run(on_record)
     except (OSError, zmq.ZMQError) as error:
         failure = error.with_traceback(None)  # which has all that was made
@@ -93,15 +80,6 @@ def warm(on_record: Callable[[Row], None] = lambda _row: None, rounds: int = ROU
         os.close(left)
     if failure is not None:
         raise failure
-
-
-def _begin_as_forked() -> None:
-    """What the interpreter runs in each new process (`os.register_at_fork`), and what the zygote does."""
-    with blocked():
-        random.seed()
-        after_fork = getattr(threading, "_after_fork", None)  # a private part, which need not be in every release
-        if after_fork is not None and threading.active_count() == 1:
-            after_fork()
 
 
 class _WarmingActor(ForwardingActor):
@@ -139,11 +117,11 @@ def _run(on_record: Callable[[Row], None]) -> None:
 
 def _serve_all(actor: _WarmingActor, listener: socket.socket, origin: socket.socket) -> None:
     actor.loop.watch(origin.fileno(), select.EPOLLIN, lambda _mask: _accept(actor.loop, origin))
-    for protocol in _PROTOCOLS:
-        actor.mailbox.on_frame("supervisor", _configuration(protocol))
-        for target in (_REFUSED, b"127.0.0.1:%d" % origin.getsockname()[1]):
-            for pieces in _clients(protocol, target):
-                _serve(actor, listener, pieces)
+    actor.mailbox.on_frame("supervisor", _configuration())
+    target = b"127.0.0.1:%d" % origin.getsockname()[1]
+    head = b"Host: %b\r\nUser-Agent: a\r\nAccept: */*\r\n\r\n" % target
+    _serve(actor, listener, b"GET http://%b/a HTTP/1.1\r\n" % target + head)
+    _serve(actor, listener, b"CONNECT %b HTTP/1.1\r\n" % target + head, b"a")
 
 
 def _listener() -> socket.socket:
@@ -152,39 +130,26 @@ def _listener() -> socket.socket:
 
 def _boot() -> Boot:
     """Of one that wakes."""
-    return replace(_BOOT, params={"asleep": True, "configure": pack(_configure("http"))})
+    return replace(_BOOT, params={"asleep": True, "configure": pack(_configure())})
 
 
-def _configuration(protocol: str) -> bytes:
+def _configuration() -> bytes:
     """A configuration, as it arrives; before it, messages that each actor sends and receives."""
     for message in (Hello(1, 1), Done(), Stop(0.0), ApplySettings({}), Counters("p", 1, {})):
         decode(encode(Envelope(message)))
-    return encode(Envelope(_configure(protocol), 1, Role.ASK))
+    return encode(Envelope(_configure(), 1, EnvelopeRole.ASK))
 
 
-def _configure(protocol: str) -> Configure:
-    spec = ProxySpec("p", "p", "127.0.0.1", 1, protocol, True, 1, 30.0, True, 1000, None, None, None, sleep_after=3600)
+def _configure() -> Configure:
+    spec = ProxySpec("p", "p", "127.0.0.1", 1, "http", True, 1, 30.0, True, 1000, None, None, None, sleep_after=3600)
     return Configure(spec, EgressSpec("public_only", ("127.0.0.1/32", "192.0.2.0/24"), (("127.0.0.1", 1),)))
 
 
 # --- clients and their origin, which turn with the actor ---
 
 
-def _clients(protocol: str, target: bytes) -> tuple[tuple[bytes, ...], ...]:
-    """What each client sends, piece by piece: the next one at each response."""
-    host, _, port = target.partition(b":")
-    address = socket.inet_aton(host.decode())
-    wire_port = int(port).to_bytes(2)
-    if protocol == "http":
-        head = b"Host: %b\r\nUser-Agent: a\r\nAccept: */*\r\n\r\n" % target
-        return (b"GET http://%b/a HTTP/1.1\r\n" % target + head,), (b"CONNECT %b HTTP/1.1\r\n" % target + head, b"a")
-    if protocol == "socks4":
-        return ((b"\x04\x01" + wire_port + address + b"\x00", b"a"),)
-    return ((b"\x05\x01\x00", b"\x05\x01\x00\x01" + address + wire_port, b"a"),)
-
-
-def _serve(actor: _WarmingActor, listener: socket.socket, pieces: tuple[bytes, ...]) -> None:
-    """A client that sends this, until it has its record."""
+def _serve(actor: _WarmingActor, listener: socket.socket, *pieces: bytes) -> None:
+    """A client that sends this, piece by piece, the next one at each response, until it has its record."""
     before = actor.recorded
     with socket.socket() as client:
         client.settimeout(_CONNECTED_WITHIN)
@@ -198,7 +163,7 @@ def _serve(actor: _WarmingActor, listener: socket.socket, pieces: tuple[bytes, .
     actor.loop.turn(0.0)
 
 
-def _send_by_turns(loop: Loop, client: socket.socket, pieces: tuple[bytes, ...]) -> None:
+def _send_by_turns(loop: Loop, client: socket.socket, pieces: Sequence[bytes]) -> None:
     left = iter(pieces)
 
     def on_response(_mask: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from actors.bus.messages.problems import WORKERS
+from actors.bus.messages.common import WORKERS
 from actors.forwarding.context import ForwardingContext
 from actors.forwarding.limits.elsewhere import join_workers
 

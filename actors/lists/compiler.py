@@ -1,6 +1,7 @@
-"""Makes the file of a compiled list (`actors.lists.layout`): entries are added one by one, then written at once.
+"""Makes the file of a compiled list (`actors.lists.compiled`): entries are added one by one, then written at once.
 
 While entries are added, a domain takes 12 bytes of memory and a network some 60.
+Networks are written as disjoint ranges: one binary search finds the most specific network of an address.
 """
 
 from __future__ import annotations
@@ -8,14 +9,84 @@ from __future__ import annotations
 import os
 from array import array
 from bisect import bisect_left
+from collections.abc import Iterable
+from ipaddress import IPv4Network
 from pathlib import Path
+from typing import NamedTuple
 from zlib import crc32
 
-from actors.lists.compiled import digest_of
-from actors.lists.layout import KEY_SIZE, Header, pack_header, sections
-from actors.lists.names import Range
-from actors.lists.ranges import WIDTHS, disjoint
+from actors.lists.compiled import KEY_SIZE, NO_NETWORK, ListHeader, digest_of, pack_header, sections
 from config.files.durable import new_file, sync
+from config.net.entries import read_network
+from config.net.names import in_a_labels, is_host_name
+
+WIDTHS = {4: 32, 6: 128}
+
+
+def disjoint(networks: Iterable[tuple[int, int]], width: int) -> tuple[list[int], list[int]]:
+    """Where each range begins, and the length of the most specific network in it; `NO_NETWORK` for none.
+
+    `networks` are pairs of first address and length, sorted. Two networks are disjoint or one has the other, so those
+    that are open at an address are a stack.
+    """
+    sweep = _Sweep(width)
+    for start, length in networks:
+        sweep.begin(start, length)
+    sweep.close_until(1 << width)
+    return sweep.starts, sweep.lengths
+
+
+class _Sweep:
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self._open: list[tuple[int, int]] = []  # first address behind it, and length
+        self.starts: list[int] = []
+        self.lengths: list[int] = []
+
+    def begin(self, start: int, length: int) -> None:
+        self.close_until(start)
+        self._open.append((start + (1 << (self._width - length)), length))
+        self._mark(start, length)
+
+    def close_until(self, address: int) -> None:
+        """End the networks that end at or before this address."""
+        while self._open and self._open[-1][0] <= address:
+            end, _length = self._open.pop()
+            if end < 1 << self._width:
+                self._mark(end, self._open[-1][1] if self._open else NO_NETWORK)
+
+    def _mark(self, start: int, length: int) -> None:
+        """A range begins. One of the same length goes on: the address tells the networks in it apart."""
+        if self.starts and self.starts[-1] == start:
+            self.starts.pop()
+            self.lengths.pop()
+        if (self.lengths[-1] if self.lengths else NO_NETWORK) != length:
+            self.starts.append(start)
+            self.lengths.append(length)
+
+
+class NumberedNetwork(NamedTuple):
+    """A network: IP version, first address and length."""
+
+    version: int
+    start: int
+    length: int
+
+
+def domain_of(text: str) -> str:
+    """`text` in lower case, in A-labels and without a dot at its end. Raises `ValueError`."""
+    name = in_a_labels(text).lower().removesuffix(".")
+    if not is_host_name(name):
+        raise ValueError("is not a domain")
+    return name
+
+
+def range_of(text: str) -> NumberedNetwork:
+    """An address or a network. Raises `ValueError`."""
+    network = read_network(text)
+    version = 4 if isinstance(network, IPv4Network) else 6
+    return NumberedNetwork(version, int(network.network_address), network.prefixlen)
+
 
 PARTS = 256
 """Digests are sorted in so many parts: only one of them is a list of Python's numbers at a time."""
@@ -46,7 +117,7 @@ class ListCompiler:
         self._parts[digest >> 56].append(digest)
         self._filtered.append(crc32(data))
 
-    def add_network(self, network: Range) -> None:
+    def add_network(self, network: NumberedNetwork) -> None:
         """An IPv4 or IPv6 network."""
         self._networks[network.version].append((network.start, network.length))
 
@@ -81,7 +152,7 @@ class CompiledContent:
         starts4, lengths4 = disjoint(networks[4], WIDTHS[4])
         starts6, lengths6 = disjoint(networks[6], WIDTHS[6])
         buckets = _buckets(digests)
-        self._header = Header(
+        self._header = ListHeader(
             key, 0, self.entries, len(digests), (len(bits) * 8).bit_length() - 1, (len(buckets) - 1).bit_length() - 1,
             len(starts4), len(starts6), 0,
         )  # fmt: skip

@@ -15,10 +15,10 @@ from typing import Any, Final
 
 import maxminddb
 
+from actors.lists.compiled import ListError
 from actors.lists.files import file_name
-from actors.lists.formats.streams import Chunks, first_and_rest, joined
-from actors.lists.layout import ListError
 from actors.lists.places import asn_of, country_of
+from actors.lists.streams import Chunks, first_and_rest, joined
 from config.files.durable import new_file, sync
 
 _TAR: Final = 257, b"ustar"

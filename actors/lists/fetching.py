@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import socket
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,17 +19,16 @@ from typing import Any, Final
 from urllib.parse import urljoin
 
 from urllib3 import BaseHTTPResponse
-from urllib3.connection import HTTPConnection
-from urllib3.exceptions import HTTPError, IncompleteRead, NewConnectionError, ProtocolError
+from urllib3.exceptions import HTTPError, IncompleteRead, ProtocolError
 from urllib3.util import parse_url
 
+from actors.lists.compiled import ListError
 from actors.lists.compiler import CompiledContent, ListCompiler
-from actors.lists.files import file_name, is_whole, version_of
-from actors.lists.formats.reading import Skipped, read_list
-from actors.lists.formats.streams import Chunks, bounded, unzipped
-from actors.lists.layout import ListError
-from actors.net.guarded_pools import connect_guarded, pools_by
-from actors.net.own_requests import OutgoingGuard
+from actors.lists.files import UPSTREAMS, file_name, is_whole, version_of
+from actors.lists.reading import Skipped, read_list
+from actors.lists.streams import Chunks, bounded, unzipped
+from actors.net.egress_guard import OutgoingGuard
+from actors.net.guarded_client import connect_guarded, reason_of, requested
 from config.net.entries import GEO
 
 REDIRECTS_MAX: Final = 5
@@ -41,13 +39,11 @@ CPU_MAX: Final = 300
 PIECE: Final = 64 * 1024
 UNUSABLE_FILE: Final = "its file can't be used; the log says why"
 USER_AGENT: Final = "Proxyfleet-Lists/1"
-UPSTREAMS: Final = "upstreams"
-"""The kind of a pool of upstreams, beside those of lists."""
 _REDIRECTS: Final = (301, 302, 303, 307, 308)
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class FetchJob:
     """What to fetch, from `url` or `file`.
 
     `etag`, `last_modified` and `entries` are those of the content that there is, empty for none. A content with less
@@ -89,7 +85,7 @@ class Fetched:
     upstreams: list[dict[str, Any]] = field(default_factory=list, repr=False)
 
 
-def fetch(job: Job) -> Fetched:
+def fetch(job: FetchJob) -> Fetched:
     """Fetch and compile. Never raises for what a server or the network does, or for a full disk.
 
     Whatever is wrong with a file is one error: who may name files of this machine doesn't learn which there are.
@@ -98,7 +94,7 @@ def fetch(job: Job) -> Fetched:
     return Fetched(UNUSABLE_FILE, cause=found.error) if job.file and found.error else found
 
 
-def _tried(job: Job) -> Fetched:
+def _tried(job: FetchJob) -> Fetched:
     try:
         return _from_file(job) if job.file else _from_url(job)
     except ListError as error:
@@ -106,10 +102,10 @@ def _tried(job: Job) -> Fetched:
     except (IncompleteRead, ProtocolError):
         return Fetched("its response ended too early")
     except (HTTPError, HTTPException, OSError, ValueError) as error:
-        return Fetched(_reason(error))
+        return Fetched(reason_of(error))
 
 
-def _from_url(job: Job) -> Fetched:
+def _from_url(job: FetchJob) -> Fetched:
     with _response(job) as response:
         if response.status == 304 and (job.etag or job.last_modified):
             return Fetched(entries=job.entries, etag=job.etag, last_modified=job.last_modified)
@@ -119,7 +115,7 @@ def _from_url(job: Job) -> Fetched:
         return replace(found, etag=_kept(response, "etag"), last_modified=_kept(response, "last-modified"))
 
 
-def _from_file(job: Job) -> Fetched:
+def _from_file(job: FetchJob) -> Fetched:
     with open(os.open(job.file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
         about = os.fstat(file.fileno())
         if not stat.S_ISREG(about.st_mode):
@@ -132,41 +128,18 @@ def _from_file(job: Job) -> Fetched:
 
 
 @contextmanager
-def _response(job: Job) -> Iterator[BaseHTTPResponse]:
+def _response(job: FetchJob) -> Iterator[BaseHTTPResponse]:
     """The response behind all redirects. Raises `ListError`, and what urllib3 does."""
     connect = connect_guarded(OutgoingGuard((), job.excepted_by, job.own), TIMEOUT)
-
-    def open_socket(connection: HTTPConnection) -> socket.socket:
-        try:
-            return connect(connection.host.strip("[]"), int(connection.port or 0))
-        except OSError as error:
-            raise NewConnectionError(connection, str(error.strerror or error)) from error
-
-    pools, url, given = pools_by(open_socket), job.url, job.headers
+    url, given = job.url, job.headers
     for _ in range(REDIRECTS_MAX + 1):
-        parts = parse_url(url)
-        pool = pools[parts.scheme or ""](parts.host or "", parts.port, timeout=TIMEOUT, maxsize=1)
-        try:
-            response = pool.urlopen(
-                "GET",
-                parts.request_uri,
-                headers=_headers(job, given),
-                retries=False,
-                redirect=False,
-                preload_content=False,
-                decode_content=False,
-            )
-            try:
-                location = response.headers.get("location")
-                if response.status not in _REDIRECTS or not location:
-                    yield response
-                    return
-                before, url = url, _behind(url, location)
-                given = given if _origin(url) == _origin(before) else {}  # not even if it leads back
-            finally:
-                response.close()
-        finally:
-            pool.close()
+        with requested("GET", url, _headers(job, given), connect, TIMEOUT) as response:
+            location = response.headers.get("location")
+            if response.status not in _REDIRECTS or not location:
+                yield response
+                return
+            before, url = url, _behind(url, location)
+            given = given if _origin(url) == _origin(before) else {}  # not even if it leads back
     raise ListError(f"it redirects more than {REDIRECTS_MAX} times")
 
 
@@ -186,7 +159,7 @@ def _origin(url: str) -> tuple[str | None, str | None, int | None]:
     return parts.scheme, parts.host, parts.port or {"http": 80, "https": 443}.get(parts.scheme or "")
 
 
-def _headers(job: Job, given: Mapping[str, str]) -> dict[str, str]:
+def _headers(job: FetchJob, given: Mapping[str, str]) -> dict[str, str]:
     """Those of the job may take the place of two of ours, and not of what the response is read by."""
     headers = {"accept": "*/*", "user-agent": USER_AGENT, **{name.lower(): value for name, value in given.items()}}
     headers |= {"accept-encoding": "gzip", "connection": "close"}
@@ -197,7 +170,7 @@ def _headers(job: Job, given: Mapping[str, str]) -> dict[str, str]:
     return headers
 
 
-def _content(job: Job, response: BaseHTTPResponse) -> Chunks:
+def _content(job: FetchJob, response: BaseHTTPResponse) -> Chunks:
     encoding = response.headers.get("content-encoding", "identity").lower()
     if encoding not in ("identity", "gzip", "x-gzip"):
         raise ListError(f"it encoded its response as {encoding[:40]!r}; only gzip is accepted")
@@ -205,7 +178,7 @@ def _content(job: Job, response: BaseHTTPResponse) -> Chunks:
     return unzipped(unzipped(received, job.max_bytes), job.max_bytes)  # a file of gzip may be sent with it once more
 
 
-def _read(job: Job, content: Chunks) -> Fetched:
+def _read(job: FetchJob, content: Chunks) -> Fetched:
     """Make the file of this content; of upstreams there is none."""
     if job.kind == UPSTREAMS:
         from actors.lists.upstreams import read_upstreams  # needs the models of requests, which only this does
@@ -223,7 +196,7 @@ def _read(job: Job, content: Chunks) -> Fetched:
     return _written(job, file, compiler.compile(), skipped)
 
 
-def _written(job: Job, file: str, compiled: CompiledContent, skipped: Skipped) -> Fetched:
+def _written(job: FetchJob, file: str, compiled: CompiledContent, skipped: Skipped) -> Fetched:
     if compiled.entries * 2 < job.entries:
         now = f"{compiled.entries} entries now ({skipped.count} lines skipped)"
         raise ListError(f"it has {now}, {job.entries} before: less than half")
@@ -244,14 +217,3 @@ def _kept(response: BaseHTTPResponse, header: str) -> str:
     """A validator, if it may be sent back."""
     value: Any = response.headers.get(header, "")
     return value if len(value) <= 1024 and value.isascii() and value.isprintable() else ""
-
-
-def _reason(error: BaseException) -> str:
-    """The innermost reason in words: urllib3 wraps it several times."""
-    inner = error
-    while True:
-        wrapped = next((each for each in inner.args if isinstance(each, BaseException)), None)
-        deeper = wrapped or inner.__cause__ or inner.__context__
-        if deeper is None:
-            return str(getattr(inner, "strerror", None) or inner) or type(inner).__name__
-        inner = deeper

@@ -12,19 +12,19 @@ import re
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from actors.lists.compiled import CompiledList
-from actors.lists.compiler import ListCompiler
-from actors.lists.formats.reading import DOMAINS
-from actors.lists.layout import ListDamaged
-from actors.lists.names import domain_of, range_of
+from actors.lists.compiled import CompiledList, ListDamaged
+from actors.lists.compiler import ListCompiler, domain_of, range_of
+from actors.lists.reading import DOMAINS
 from config.net.entries import GEO
 
 if TYPE_CHECKING:
     from actors.lists.places import PlaceDatabase
 
 ENDING = ".list"
+UPSTREAMS: Final = "upstreams"
+"""The kind of a pool of upstreams, beside those of lists."""
 _FILE = re.compile(r"\.?(list_[0-9a-f]+)(?:-[0-9a-f]+\.list(?:-[0-9a-f]+)?|\.json(?:\.new)?)")
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import maxminddb
 
-from actors.lists.layout import ListDamaged
+from actors.lists.compiled import ListDamaged
 from config.net.entries import COUNTRY, ListHost
 
 Address = IPv4Address | IPv6Address
@@ -25,7 +25,7 @@ DIGITS: Final = 24
 _PIECE: Final = 1024 * 1024
 
 
-class Place(NamedTuple):
+class GeoPlace(NamedTuple):
     """What a database says about an address. `network` is the part of the Internet that it says it of."""
 
     network: str
@@ -56,12 +56,12 @@ class PlaceDatabase:
         if f"-{digest.hexdigest()[:DIGITS]}" not in self._path.name:
             raise ListDamaged("has damaged content")
 
-    def find(self, address: Address) -> Place | None:
+    def find(self, address: Address) -> GeoPlace | None:
         """What it says about an address."""
         record, length = self._record(address)
         if record is None:
             return None
-        return Place(_network(address, length), country_of(record), asn_of(record))
+        return GeoPlace(_network(address, length), country_of(record), asn_of(record))
 
     def of(self, host: ListHost) -> AddressesOfPlace | None:
         """What an entry matches; None for one that names no place."""

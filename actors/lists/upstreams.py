@@ -13,12 +13,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from actors.lists.formats.reading import Skipped
-from actors.lists.formats.streams import Chunks
-from actors.lists.layout import ListError
+from actors.lists.compiled import ListError
+from actors.lists.reading import Skipped
+from actors.lists.streams import Chunks
 from config.model.fields import InvalidProxy, field_path
 from config.model.pools import PoolUpstreamInput
-from config.model.upstream_list_parser import BadLine, Entry, each_entry
+from config.model.upstream_list_parser import BadUpstreamLine, Entry, each_entry
 from config.model.upstreams import UPSTREAMS_MAX, check_upstream
 from config.text.validation_messages import worded
 
@@ -38,7 +38,7 @@ def read_upstreams(chunks: Chunks, form: str, entries_before: int) -> Read:
     skipped = Skipped()
     try:
         found = _without_shared_names(list(_distinct(text, form, skipped)))
-    except BadLine as error:
+    except BadUpstreamLine as error:
         raise ListError(f"it is no CSV with upstreams: {error}") from error
     if not found:
         raise ListError(f"there is no upstream in it ({skipped.count} lines skipped)")
@@ -69,9 +69,9 @@ def _distinct(text: str, form: str, skipped: Skipped) -> Iterator[PoolUpstreamIn
             yield upstream
 
 
-def _checked(entry: Entry | BadLine) -> PoolUpstreamInput:
+def _checked(entry: Entry | BadUpstreamLine) -> PoolUpstreamInput:
     """Raises `ValueError`, whose text quotes nothing of the line."""
-    if isinstance(entry, BadLine):
+    if isinstance(entry, BadUpstreamLine):
         raise entry
     try:
         upstream = PoolUpstreamInput.model_validate(entry)

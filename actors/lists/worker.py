@@ -15,7 +15,7 @@ from dataclasses import asdict
 
 from setproctitle import setproctitle
 
-from actors.lists.fetching import CPU_MAX, Fetched, Job, fetch
+from actors.lists.fetching import CPU_MAX, Fetched, FetchJob, fetch
 from actors.signals import OF_THE_GROUP
 
 NICENESS = 10
@@ -37,7 +37,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # SIGXCPU leaves one
     given = json.load(sys.stdin)
     try:
-        result = fetch(Job(**{**given, "own": [(host, first, last) for host, first, last in given["own"]]}))
+        result = fetch(FetchJob(**{**given, "own": [(host, first, last) for host, first, last in given["own"]]}))
     except MemoryError:
         result = Fetched(f"it needs more than {MEMORY_MAX // 2**20} MiB of memory")
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # the API may have died meanwhile

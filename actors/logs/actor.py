@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from actors.bus.mailbox import Reply, refuse
 from actors.bus.messages.records import CountLogs, QueryLogs, TailLogs
-from actors.bus.records import Batch, RecordReceiver
-from actors.logs.index import LogIndex
+from actors.bus.records import RecordBatch, RecordReceiver
+from actors.logs.index import PERIOD, LogIndex, retain
 from actors.logs.record_schema import Row
-from actors.logs.retention import PERIOD, retain
-from actors.logs.search_service import Searches
+from actors.logs.search import Searches
 from actors.logs.sinks import ActiveSink
-from actors.process import Actor, Boot
+from actors.process import Actor, Boot, view
 from actors.throttled_log import ThrottledLog
-from config.settings.view import view
 
 if TYPE_CHECKING:
     from config.settings.groups import Logging
@@ -68,7 +66,7 @@ class LogsActor(Actor):
         self._index.close()
         self._sink.close()
 
-    def _commit(self, batch: Batch) -> int:
+    def _commit(self, batch: RecordBatch) -> int:
         """A batch that can't be stored isn't acknowledged; its sender keeps it and sends it again."""
         sender = (batch.source, batch.instance)
         try:

@@ -16,9 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from actors.logs.columns import Columns, conjunction
+from actors.logs.columns import RecordColumns, conjunction, may_contain
 from actors.logs.dayfile import BLOCK_ROWS, COUNTED, fresh_batches, runs
-from actors.logs.ngram_filter import may_contain
 from actors.logs.query_filter import CompiledQuery, where
 from actors.logs.record_schema import Row
 
@@ -46,7 +45,7 @@ class Block:
         self.first, self.count, self.oldest, self.newest = first, count, oldest, newest
         self.fresh = False
         self._database = database
-        self._columns: Columns | None = None
+        self._columns: RecordColumns | None = None
         self._mask: bytes | None = None
         self.evaluated = False
         """`mask` was called and is cached."""
@@ -54,7 +53,7 @@ class Block:
     @classmethod
     def of_rows(cls, database: sqlite3.Connection, first: int, rows: list[Row]) -> Block:
         """Of records that are in no block on disk."""
-        columns = Columns.of_rows(rows)
+        columns = RecordColumns.of_rows(rows)
         times = columns.times()
         made = cls(database, first, len(rows), min(times), max(times))
         made.fresh, made._columns = True, columns
@@ -66,10 +65,10 @@ class Block:
         return self.first + self.count - 1
 
     @property
-    def columns(self) -> Columns:
+    def columns(self) -> RecordColumns:
         """Its records; see `release`."""
         if self._columns is None:
-            self._columns = Columns(self.count, self._load)
+            self._columns = RecordColumns(self.count, self._load)
         return self._columns
 
     def release(self) -> None:
@@ -141,7 +140,7 @@ class OpenFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class LogSnapshot:
     """Files, the newest first. `floor`: files were left out, with records of this time (microseconds) and before.
 
     `complete`: no file is left out, and none was unreadable.
@@ -160,7 +159,7 @@ class LogReader:
         self._open: dict[Path, sqlite3.Connection] = {}
 
     @contextmanager
-    def snapshot(self, oldest: float = 0.0, newest: float = FAR) -> Iterator[Snapshot]:
+    def snapshot(self, oldest: float = 0.0, newest: float = FAR) -> Iterator[LogSnapshot]:
         """The files with records from `oldest` to `newest` (Unix seconds) at one moment. Raises `sqlite3.Error`."""
         paths, left_out = self._select(oldest, newest)
         files: list[OpenFile] = []
@@ -170,7 +169,7 @@ class LogReader:
                 if database is not None:
                     files.append(OpenFile(path, database))
             complete = left_out is None and len(files) == len(paths)
-            yield Snapshot(files, None if left_out is None else _end_of(left_out), complete)
+            yield LogSnapshot(files, None if left_out is None else _end_of(left_out), complete)
         finally:
             for file in files:
                 if file.database.in_transaction:

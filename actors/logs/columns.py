@@ -6,18 +6,29 @@ loops. Which rows match a condition is a *mask*: one byte for each row, 1 or 0; 
 
 Numbers are eight bytes a row, written plane by plane (first all lowest bytes, then the next, …), where the upper
 planes are nearly constant and vanish in the compression. Times are whole microseconds.
+
+Whether a block may contain a word, known without reading it: a set of four-byte pieces, as bits. A text that contains a
+word contains every run of four bytes of it. So of each block the set of all such runs ("n-grams") of its texts is kept
+as a Bloom filter with one hash function, the remainder by a prime: bit `ngram % prime` is set. A word with an n-gram
+that isn't there isn't in the block. One function is enough, since a word tests several n-grams: with an eighth of the
+bits set, a word of eight bytes (five n-grams) is a false positive once in 30,000 blocks. A word of fewer than four
+bytes has no n-gram and may be anywhere.
+
+N-grams come from views of the same bytes as 32-bit numbers at the four possible offsets, which is the work of the
+interpreter's own loops. Letters A to Z are folded by the caller.
 """
 
 from __future__ import annotations
 
+import sys
 import zlib
 from array import array
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import msgpack
 
-from actors.logs.record_schema import ADDED, CODES, FACETS, NUMBERS, REQUEST_ID, TARGET, TIMESTAMP, Row, empty_record
+from actors.logs.record_schema import CODES, FACETS, NUMBERS, OTHERS, REQUEST_ID, TARGET, TIMESTAMP, Row, empty_record
 from config.text.access_fields import ACCESS_FIELDS
 
 LEVEL = 2
@@ -134,12 +145,12 @@ class DictionaryColumn:
 
 Load = Callable[[str], bytes]
 """Reads a segment of a block on disk. A segment is some columns, by name, each compressed by itself."""
-SEGMENTS = {"facets": FACETS, "targets": (TARGET,), "figures": (TIMESTAMP, *NUMBERS, REQUEST_ID, *ADDED)}
+SEGMENTS = {"facets": FACETS, "targets": (TARGET,), "figures": (TIMESTAMP, *NUMBERS, REQUEST_ID, *OTHERS)}
 """The columns of each; what is read together lies together."""
 _SEGMENT_OF = {name: segment for segment, names in SEGMENTS.items() for name in names}
 
 
-class Columns:
+class RecordColumns:
     """The columns of some records, from the records themselves or from their segments, which are read when needed."""
 
     def __init__(self, count: int, load: Load | None = None) -> None:
@@ -150,7 +161,7 @@ class Columns:
         self._numbers: dict[str, array[int]] = {}
 
     @classmethod
-    def of_rows(cls, rows: Sequence[Row]) -> Columns:
+    def of_rows(cls, rows: Sequence[Row]) -> RecordColumns:
         """Of valid rows (`actors.logs.record_schema`), at least one and at most 65,535."""
         made = cls(len(rows))
         for name, column in zip(ACCESS_FIELDS, zip(*rows, strict=True), strict=True):
@@ -167,11 +178,7 @@ class Columns:
     def texts(self, name: str) -> DictionaryColumn:
         """A column of texts: a facet, the target or the request's id."""
         if name not in self._texts:
-            self._texts[name] = (
-                DictionaryColumn.deserialize(self._unpacked(name))
-                if self._has(name)
-                else DictionaryColumn.of([""] * self.count)
-            )
+            self._texts[name] = DictionaryColumn.deserialize(self._unpacked(name))
         return self._texts[name]
 
     def searched_texts(self, name: str) -> DictionaryColumn:
@@ -214,10 +221,6 @@ class Columns:
     def _packed(self, name: str) -> bytes:
         column = _planes(self._numbers[name]) if name in self._numbers else self._texts[name].serialize()
         return zlib.compress(msgpack.packb(column), LEVEL)
-
-    def _has(self, name: str) -> bool:
-        """False for a column that the earlier release which wrote the block did not have."""
-        return name in self._segment(_SEGMENT_OF[name])
 
     def _unpacked(self, name: str) -> Any:
         return msgpack.unpackb(zlib.decompress(self._segment(_SEGMENT_OF[name])[name]))
@@ -272,3 +275,60 @@ def _unplaned(planes: bytes) -> array[int]:
     for plane in range(8):
         raw[plane::8] = planes[plane * count : (plane + 1) * count]
     return array("q", bytes(raw))
+
+
+NGRAM = 4
+PRIMES = dict(
+    zip(
+        (1 << power for power in range(10, 19)),
+        (821, 1901, 3847, 7523, 13877, 28319, 60089, 115771, 238361),
+        strict=True,
+    )
+)
+"""By the bits that a filter has. Not the largest ones below: near a power of two the remainders of letters and digits
+fall together. These were tried with words, numbers and hexadecimal, and err no more often than chance would."""
+_SMALLEST, _LARGEST = min(PRIMES), max(PRIMES)
+_BITS_PER_NGRAM = 6
+_DIGITS = bytes.maketrans(b"\x00\x01", b"01")
+
+
+def build_filter(texts: bytes) -> bytes:
+    """The filter of all that is in `texts`, which are in lower case and separated by line feeds."""
+    ngrams = _ngrams(b"\n" + texts + b"\n")
+    bits = min(_LARGEST, max(_SMALLEST, 1 << (len(ngrams) * _BITS_PER_NGRAM).bit_length()))
+    prime = PRIMES[bits]
+    flags = bytearray(bits)
+    for ngram in ngrams:
+        flags[ngram % prime] = 1
+    return int(flags.translate(_DIGITS), 2).to_bytes(bits // 8, "big")
+
+
+def may_contain(filter_bits: bytes, words: Iterable[frozenset[int]]) -> bool:
+    """True if all n-grams of these words (`ngrams_of`) are in the filter."""
+    prime = PRIMES[len(filter_bits) * 8]
+    for ngrams in words:
+        for ngram in ngrams:
+            place = ngram % prime
+            if not filter_bits[place >> 3] & (0x80 >> (place & 7)):
+                return False
+    return True
+
+
+def ngrams_of(word: bytes) -> frozenset[int]:
+    """The n-grams of a word in lower case."""
+    return frozenset(_ngrams(word))
+
+
+def _ngrams(text: bytes) -> set[int]:
+    """All runs of four bytes as numbers, the first byte the lowest."""
+    found: set[int] = set()
+    whole = memoryview(text)
+    for offset in range(NGRAM):
+        length = (len(text) - offset) // NGRAM * NGRAM
+        if length > 0:
+            found.update(whole[offset : offset + length].cast("I"))
+    return found if sys.byteorder == "little" else {_swapped(ngram) for ngram in found}
+
+
+def _swapped(ngram: int) -> int:
+    return int.from_bytes(ngram.to_bytes(4, "big"), "little")

@@ -15,7 +15,7 @@ from itertools import compress
 
 from actors.bus.messages.records import CountLogs, LogCounts
 from actors.log_format import levels_from
-from actors.logs.blocks import Block, Snapshot
+from actors.logs.blocks import Block, LogSnapshot
 from actors.logs.columns import DictionaryColumn
 from actors.logs.query_filter import MICRO, CompiledQuery
 from actors.logs.record_schema import HOST, TARGET
@@ -40,13 +40,13 @@ Sums = dict[str, list[int]]
 """By value: records, bytes in, bytes out."""
 
 
-def count_records(snapshot: Snapshot, message: CountLogs, clock: Callable[[], float]) -> LogCounts:
+def count_records(snapshot: LogSnapshot, message: CountLogs, clock: Callable[[], float]) -> LogCounts:
     """The counts. Raises `sqlite3.Error`."""
-    return _Count(snapshot, message).run(clock() + READ_MAX, clock)
+    return _ValueCount(snapshot, message).run(clock() + READ_MAX, clock)
 
 
-class _Count:
-    def __init__(self, snapshot: Snapshot, message: CountLogs) -> None:
+class _ValueCount:
+    def __init__(self, snapshot: LogSnapshot, message: CountLogs) -> None:
         self._message = message
         self._query = query = CompiledQuery.of(message.query)
         self._ngrams = query.ngrams()

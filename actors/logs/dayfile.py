@@ -2,7 +2,7 @@
 
 A batch is stored as it arrived, as one row of `batches`. When there are enough of them they are packed: their
 records become compressed columns (`actors.logs.columns`) with a filter of what may be found in them
-(`actors.logs.ngram_filter`), the span of their times, and their counts by proxy, status and level. One transaction puts
+(`actors.logs.columns`), the span of their times, and their counts by proxy, status and level. One transaction puts
 the block in and takes the batches out, so a reader finds each record once.
 
 Records are numbered in the order in which they were stored, over all files. `positions` has the number of the last
@@ -21,9 +21,8 @@ from typing import Any
 
 import msgpack
 
-from actors.logs.columns import SEGMENTS, Columns
-from actors.logs.ngram_filter import build_filter
-from actors.logs.record_schema import SEARCHED, Row, completed
+from actors.logs.columns import SEGMENTS, RecordColumns, build_filter
+from actors.logs.record_schema import SEARCHED, Row
 from actors.sqlite import open_database, transaction
 from config.text.access_fields import ACCESS_FIELDS
 
@@ -127,7 +126,7 @@ class DayFile:
 
     def _put_block(self, first: int, rows: list[Row]) -> None:
         """Move records from the batches to a block, in one transaction."""
-        columns = Columns.of_rows(rows)
+        columns = RecordColumns.of_rows(rows)
         times = columns.times()
         segments = columns.segments()
         content = (first, build_filter(columns.searched(SEARCHED)), *(segments[name] for name in SEGMENTS))
@@ -141,7 +140,7 @@ class DayFile:
 def fresh_batches(database: sqlite3.Connection) -> Iterator[tuple[int, list[Row]]]:
     """Batches that are in no block yet, in order: the number of the first record, and the records."""
     for first, body in database.execute("SELECT first, body FROM batches ORDER BY first"):
-        yield first, list(map(completed, msgpack.unpackb(body)))
+        yield first, msgpack.unpackb(body)
 
 
 def last_number(database: sqlite3.Connection) -> int:

@@ -6,6 +6,10 @@ sender sends the missing ones again.
 
 A record is in the file of the day on which it was committed, which is its own day or, when the indexer was away or
 the clock was set, another one. Its number is greater than all before, in any file.
+
+How long records are kept: whole days are deleted, the oldest first, when they are too old or take too much room. The
+file that is written is never deleted. When it alone takes too much, its oldest blocks go; their room in the file is
+used again.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from actors.bounded import keep
-from actors.bus.records import Batch
+from actors.bus.records import RecordBatch
 from actors.logs.blocks import day_files, day_of
 from actors.logs.dayfile import BLOCK_ROWS, DATABASE_SUFFIXES, DayFile, Sender
 from actors.logs.record_schema import Row, valid_rows
@@ -56,7 +60,7 @@ class LogIndex:
         """The file that is written."""
         return self._file.path
 
-    def commit(self, batch: Batch) -> int:
+    def commit(self, batch: RecordBatch) -> int:
         """Store a batch if it is the next of its sender; returns the last stored number. Raises `sqlite3.Error`."""
         sender = (batch.source, batch.instance)
         position = max(self._positions.get(sender, 0), batch.first - 1)
@@ -83,7 +87,7 @@ class LogIndex:
         """Close the file of today."""
         self._file.close()
 
-    def _valid_rows(self, batch: Batch) -> list[Row]:
+    def _valid_rows(self, batch: RecordBatch) -> list[Row]:
         rows = valid_rows(batch.rows)
         if len(rows) < len(batch.rows):
             self._malformed += len(batch.rows) - len(rows)
@@ -143,3 +147,59 @@ def _open_day(path: Path) -> DayFile | None:
                 part.rename(f"{aside}{end}")
         log.error("moved damaged %s aside as %s: %s", path.name, aside.name, error)
         return None
+
+
+DAY = 86_400.0
+PERIOD = 60.0
+"""Seconds between two checks."""
+
+
+def retain(index: LogIndex, days: int, size: int, clock: Callable[[], float] = time.time) -> None:
+    """Keep the records of `days` days before today, and at most `size` bytes of them; 0: any number.
+
+    Raises `OSError` and `sqlite3.Error`.
+    """
+    first = day_of(max(0.0, clock() - days * DAY))
+    for path in _deletable(index):
+        if path.name[:10] < first:
+            _delete(path, f"older than {days} days")
+    if size > 0:
+        _fit(index, size)
+
+
+def _fit(index: LogIndex, size: int) -> None:
+    taken = sum(_size(path) for path in (*_deletable(index), index.path))
+    for path in _deletable(index):
+        if taken <= size:
+            return
+        taken -= _size(path)
+        _delete(path, f"more than {size} bytes")
+    dropped = index.shrink(size)
+    if dropped:
+        log.warning("deleted the %d oldest access records of today: more than %d bytes", dropped, size)
+
+
+def _deletable(index: LogIndex) -> list[Path]:
+    """The oldest first."""
+    folder = index.path.parent
+    found = [*folder.glob("????-??-??.sqlite"), *folder.glob("????-??-??.jsonl"), *folder.glob("????-??-??.log")]
+    today = index.path.stem
+    return sorted(path for path in found if path.stem != today)
+
+
+def _size(path: Path) -> int:
+    """With what SQLite has not yet written into it."""
+    return _length(path) + _length(path.with_name(f"{path.name}-wal"))
+
+
+def _length(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _delete(path: Path, why: str) -> None:
+    for end in DATABASE_SUFFIXES:
+        path.with_name(path.name + end).unlink(missing_ok=True)
+    log.info("deleted the access records in %s: %s", path.name, why)

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 from actors.bus.messages.records import QueryLogs
 from actors.log_format import levels_from
-from actors.logs.columns import Columns, conjunction, disjunction
+from actors.logs.columns import RecordColumns, conjunction, disjunction, ngrams_of
 from actors.logs.dayfile import COUNTED
-from actors.logs.ngram_filter import ngrams_of
 from actors.logs.record_schema import ALPN, LISTEN_PORT, REQUEST_ID, SEARCHED, TARGET, TLS_NAME
 from config.model.choices import LOG_LEVELS
 
@@ -97,7 +96,7 @@ class CompiledQuery:
                 needed += [ngrams_of(b"\n" + _as_searched(name, each) + b"\n") for each in wanted]
         return needed
 
-    def mask(self, columns: Columns) -> bytes | None:
+    def mask(self, columns: RecordColumns) -> bytes | None:
         """Which rows match all but the times; None: no row."""
         masks = [b"\x01" * columns.count]
         for name, wanted in self.facets:
@@ -133,7 +132,7 @@ def _folded(text: str) -> bytes:
 
 
 def _as_searched(name: str, value: str) -> bytes:
-    """A value as it stands in the texts of which n-grams are kept (`Columns.searched_texts`)."""
+    """A value as it stands in the texts of which n-grams are kept (`RecordColumns.searched_texts`)."""
     return _folded(f"({value})" if name == "reason" and value else value)
 
 
@@ -142,7 +141,7 @@ def where(times: array[int], matches: Callable[[int], bool]) -> bytes:
     return bytes(map(matches, times))
 
 
-def _containing(columns: Columns, word: bytes) -> bytes | None:
+def _containing(columns: RecordColumns, word: bytes) -> bytes | None:
     """The target comes last, which is the largest."""
     found = [mask for name in SEARCHED if (mask := columns.searched_texts(name).containing(word)) is not None]
     return disjunction(found) if found else None

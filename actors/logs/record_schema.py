@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import Any
 
 from config.text.access_fields import ACCESS_FIELDS
-from config.text.escaping import printable
+from config.text.formatting import printable
 
 Row = list[Any]
 
@@ -24,7 +24,7 @@ FACETS = ("level", "proxy_id", "client_ip", "user", "method", "status_code", "re
 TARGET = "target_url"
 HOST = "target_host"
 """Stands for the host of the target where values are counted (`actors.logs.counting`)."""
-ADDED = (
+OTHERS = (
     "detail",
     "rule",
     "credential",
@@ -38,14 +38,13 @@ ADDED = (
     ALPN,
     "tls_version",
 )
-"""Fields that records of earlier releases lack: all, or the last ones."""
 CODES = ("status_code", LISTEN_PORT)
 """Numbers outside and texts in here, since what is asked for is one of them; an empty text is 0."""
 REQUEST_ID = "request_id"
 SEARCHED = ("method", "status_code", "reason", "client_ip", "proxy_id", "user", TARGET)
 """The fields that are searched for words; the first three and the target make up the message of a record."""
 
-_TEXTS = tuple(ACCESS_FIELDS.index(name) for name in (*FACETS, TARGET, REQUEST_ID, *ADDED) if name not in CODES)
+_TEXTS = tuple(ACCESS_FIELDS.index(name) for name in (*FACETS, TARGET, REQUEST_ID, *OTHERS) if name not in CODES)
 _texts_of = itemgetter(*_TEXTS)
 _VALID: set[tuple[type, ...]] = set()
 """Types of rows that were found valid; there are few."""
@@ -53,21 +52,12 @@ _VALID: set[tuple[type, ...]] = set()
 
 def valid_rows(rows: Iterable[Any]) -> list[Row]:
     """The rows that are records, their texts without control characters; others are left out."""
-    return [_clean(row) for row in map(completed, rows) if isinstance(row, list) and _is_valid(row)]
+    return [_clean(row) for row in rows if isinstance(row, list) and _is_valid(row)]
 
 
 def empty_record() -> dict[str, Any]:
     """Every field with its empty value."""
     return {name: 0 if name in (TIMESTAMP, *NUMBERS, *CODES) else "" for name in ACCESS_FIELDS}
-
-
-_EMPTY = tuple(empty_record().values())
-
-
-def completed(row: Any) -> Any:
-    """A record with the fields that an earlier release, which stored it or still drains, lacks."""
-    missing = len(ACCESS_FIELDS) - len(row) if isinstance(row, list) else 0
-    return [*row, *_EMPTY[-missing:]] if 0 < missing <= len(ADDED) else row
 
 
 def _is_valid(row: Row) -> bool:

@@ -15,13 +15,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from actors.journald import PRIORITIES, SOCKET, Journal
+from actors.log_format import PRIORITIES, SOCKET, Journal
 from actors.logs.record_schema import Row
-from actors.throttled_log import Throttle
-from config.text.access_fields import LINE_FIELDS, message_of
-from config.text.access_format import FILE_FORMATS, FORMATS, compiled
-from config.text.escaping import printable, printable_json
-from config.text.formatting import timestamp_text
+from actors.throttled_log import LogThrottle
+from config.text.access_fields import FILE_FORMATS, FORMATS, LINE_FIELDS, compiled, message_of
+from config.text.formatting import printable, printable_json, timestamp_text
 
 log = logging.getLogger(__name__)
 
@@ -115,12 +113,11 @@ class JournalSink:
 class ActiveSink:
     """The sink that is configured, and the count of records that it dropped."""
 
-    def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._clock = clock
         self._output, self._template = "stderr", ""
         self._sink: RecordSink | None = None
-        self._throttle = Throttle()
+        self._throttle = LogThrottle()
         self.dropped = 0
         """Records that were dropped."""
 
@@ -159,7 +156,7 @@ class ActiveSink:
             self._sink = None
 
     def _day_file(self, suffix: str) -> Path:
-        return self._folder / f"{time.strftime('%Y-%m-%d', time.gmtime(self._clock()))}.{suffix}"
+        return self._folder / f"{time.strftime('%Y-%m-%d', time.gmtime())}.{suffix}"
 
 
 def json_line(record: Record) -> str:
@@ -173,7 +170,7 @@ def _record(row: Row, proxy_name: str) -> Record:
 
 
 def _lines_by(template: str) -> Callable[[Record], str]:
-    """The function that writes a record by a template of `config.text.access_format`."""
+    """The function that writes a record by a template of `config.text.access_fields`."""
     line = compiled(template, LINE_FIELDS)
     return lambda record: printable(line(record)) + "\n"
 

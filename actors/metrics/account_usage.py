@@ -7,10 +7,22 @@ counts once. What a process had counted when it was killed is in its file (`acto
 
 Bytes belong to the period, and to the hour, in which their report arrives. A closed hour never changes: when the clock
 is set back a little, its last hour goes on.
+
+The file of what accounts have used: its tables. `accounts` has what each has used in the present day, week, month and
+in total; `used`, in its `period` since `since`, is there to sort by. `warned` and `reached` are the starts of the
+periods for which there was an event; events wait in `notices` until they are published. `reports` has the last report
+of each process, and `ended` the processes whose last one is taken. `hours` and `days` are what was used when: by number
+of the hour or day since 1970, account and proxy.
+
+The events of accounts that come near their quotas or reach them: once each in a period, also through restarts. An event
+is stored in the same transaction as the usage that it is about, and deleted when it was published. One that was
+published right before the collector died is published again with its id, by which receivers know it.
 """
 
 from __future__ import annotations
 
+import json
+import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +31,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from actors.bus.events import new_event
 from actors.bus.messages.accounts import (
     CREDENTIAL,
     AccountActivity,
@@ -29,11 +42,94 @@ from actors.bus.messages.accounts import (
     PushTotals,
     ReportUsage,
 )
-from actors.metrics.quota_notices import QuotaNotices
-from actors.metrics.usage_schema import FIGURES, SCHEMA, SUMS, add_up_processes
+from actors.bus.messages.events import Event
 from actors.sqlite import open_database, transaction
 from actors.usage_file import BYTES_IN, SERIAL, FileRecord
 from config.model.quotas import PERIODS, period_at
+from config.text.formatting import timestamp_text
+
+FIGURES = ("bytes_in", "bytes_out", "requests", "milliseconds", "refusals")
+"""What is counted of an account, as columns."""
+SUMS = tuple(f"{kind}_{column}" for kind in PERIODS for column in ("since", "in", "out"))
+
+_FIGURES = ", ".join(f"{name} INTEGER NOT NULL" for name in FIGURES)
+SCHEMA = f"""
+CREATE TABLE IF NOT EXISTS accounts (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE,
+    username TEXT NOT NULL DEFAULT '', gone INTEGER NOT NULL DEFAULT 0,
+    period TEXT NOT NULL DEFAULT 'total', since REAL NOT NULL DEFAULT 0, used INTEGER NOT NULL DEFAULT 0,
+    last_seen REAL NOT NULL DEFAULT 0, client_ip TEXT NOT NULL DEFAULT '', warned REAL, reached REAL,
+    {", ".join(f"{name} {'REAL' if name.endswith('since') else 'INTEGER'} NOT NULL DEFAULT 0" for name in SUMS)}
+);
+CREATE INDEX IF NOT EXISTS accounts_by_usage ON accounts (period, since, used, id);
+CREATE INDEX IF NOT EXISTS accounts_by_last_seen ON accounts (last_seen, id);
+CREATE TABLE IF NOT EXISTS proxies (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE);
+CREATE TABLE IF NOT EXISTS reports (
+    account INTEGER, instance INTEGER, proxy INTEGER NOT NULL, serial INTEGER NOT NULL, {_FIGURES},
+    connections INTEGER NOT NULL, PRIMARY KEY (account, instance)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS reports_by_instance ON reports (instance);
+CREATE TABLE IF NOT EXISTS notices (
+    id TEXT PRIMARY KEY, kind TEXT NOT NULL, at REAL NOT NULL, data TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS ended (instance INTEGER PRIMARY KEY, at REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS hours (
+    hour INTEGER, account INTEGER, proxy INTEGER, {_FIGURES}, PRIMARY KEY (hour, account, proxy)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS days (
+    day INTEGER, account INTEGER, proxy INTEGER, {_FIGURES}, PRIMARY KEY (day, account, proxy)
+) WITHOUT ROWID;
+"""
+
+
+WARNING, REACHED = "account.quota_warning", "account.quota_reached"
+
+
+class QuotaNotices:
+    """Writes within a transaction that is under way. `percent` of a quota is the warning; 0 for none."""
+
+    def __init__(self, database: sqlite3.Connection, percent: float = 80.0) -> None:
+        self.percent = percent
+        self._database = database
+
+    def note(self, number: int, account_id: str, username: str, quota: int, usage: AccountUsage) -> None:
+        """Make the events that are due, now that an account has used so much of its quota."""
+        used = usage.bytes_in + usage.bytes_out
+        if not quota or used < min(quota, quota * (self.percent or 100) / 100):
+            return
+        warned, reached = self._database.execute(
+            "SELECT warned, reached FROM accounts WHERE number = ?", (number,)
+        ).fetchone()
+        until = period_at(usage.period, usage.since)[1]
+        data = {
+            "account_id": account_id,
+            "username": username,
+            "used": used,
+            "quota": quota,
+            "period": usage.period,
+            "period_end": None if until is None else timestamp_text(until),
+        }
+        if self.percent and warned != usage.since:
+            self._add(WARNING, {**data, "percent": self.percent})
+            self._database.execute("UPDATE accounts SET warned = ? WHERE number = ?", (usage.since, number))
+        if used >= quota and reached != usage.since:
+            self._add(REACHED, data)
+            self._database.execute("UPDATE accounts SET reached = ? WHERE number = ?", (usage.since, number))
+
+    def pending(self) -> list[Event]:
+        """Those that are not published yet, oldest first."""
+        rows = self._database.execute("SELECT id, kind, at, data FROM notices ORDER BY at, kind DESC").fetchall()
+        return [Event(identifier, kind, at, json.loads(data)) for identifier, kind, at, data in rows]
+
+    def published(self, events: Iterable[Event]) -> None:
+        """These are published."""
+        self._database.executemany("DELETE FROM notices WHERE id = ?", [(each.id,) for each in events])
+
+    def _add(self, kind: str, data: dict[str, object]) -> None:
+        event = new_event(kind, data)
+        values = (event.id, kind, event.timestamp, json.dumps(data))
+        self._database.execute("INSERT INTO notices VALUES (?, ?, ?, ?)", values)
+
 
 HOUR, DAY = 3600, 86400
 KEPT_DAYS = 400
@@ -130,7 +226,7 @@ class UsageLedger:
 
     def __init__(self, folder: Path, wall: Callable[[], float] = time.time) -> None:
         self._wall = wall
-        self._database = open_database(folder / "usage.sqlite", SCHEMA, steps=[add_up_processes])
+        self._database = open_database(folder / "usage.sqlite", SCHEMA)
         self.notices = QuotaNotices(self._database)
         self._proxies: dict[str, int] = {}
         self._hour: int = self._database.execute("SELECT ifnull(max(hour), 0) FROM hours").fetchone()[0]

@@ -27,7 +27,7 @@ from actors.bus.messages.events import Event
 from actors.bus.messages.metrics import (
     Counters,
     DropProxyMetrics,
-    QueryMetrics,
+    QueryMetricSeries,
     QueryRealtime,
     QueryStats,
     QuerySystem,
@@ -36,20 +36,19 @@ from actors.bus.messages.metrics import (
     SystemMetrics,
 )
 from actors.bus.messages.supervision import SetProxyNames
-from actors.metrics.alerts import EVALUATION_PERIOD, Alerts
+from actors.metrics.alerts import EVALUATION_PERIOD, ErrorRateAlerts
+from actors.metrics.catalogue import Reading, read_in_slices
 from actors.metrics.denied_names import DeniedNameNotices
-from actors.metrics.incremental_read import Reading, read_in_slices
 from actors.metrics.live_feed import PROXY, SYSTEM, LiveFeed, event_payload, metrics_payload, proxy_fields
 from actors.metrics.series_writer import SeriesWriter
-from actors.metrics.system import MEMORY, Machine
-from actors.metrics.totals import Totals
+from actors.metrics.system import MEMORY, MachineMetrics
+from actors.metrics.totals import CounterTotals
 from actors.metrics.usage_service import PUBLISHED_AFTER, UsageService
-from actors.process import Actor, Boot
+from actors.process import Actor, Boot, view
 from actors.proxy_names import ProxyNames
 from actors.throttled_log import ThrottledLog
 from config.model.event_check import checked
-from config.net.tcp_address import tcp_parts
-from config.settings.view import view
+from config.net.addresses import tcp_parts
 
 log = logging.getLogger(__name__)
 
@@ -64,15 +63,15 @@ class MetricsActor(Actor):
 
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         super().__init__(boot, sockets)
-        self._totals = Totals(self.data_dir.metrics)
+        self._totals = CounterTotals(self.data_dir.metrics)
         self._usage = UsageService(
             self.loop, self.mailbox, self.data_dir.metrics, self.run_dir.usage, self._publish_event
         )
         self._usage.set_warning(boot.settings["alerts"]["quota_warning"])
         self._series = SeriesWriter(self._totals)
-        self._alerts = Alerts(self.data_dir.metrics, view(boot.settings["alerts"]))
+        self._alerts = ErrorRateAlerts(self.data_dir.metrics, view(boot.settings["alerts"]))
         self._alerts.begin(self._totals.stats())
-        self._machine = Machine(self.run_dir, self.data_dir)
+        self._machine = MachineMetrics(self.run_dir, self.data_dir)
         self._save_errors = ThrottledLog(log, "cannot save totals and series")
         self._deleted: dict[str, None] = {}
         self._ended: dict[int, None] = {}
@@ -104,7 +103,7 @@ class MetricsActor(Actor):
             reply(self._system_metrics())
         elif isinstance(message, QueryRealtime):
             reply(self._realtime(message.proxy_ids, self._totals.active(), message.of_one))
-        elif isinstance(message, QueryMetrics):
+        elif isinstance(message, QueryMetricSeries):
             self._read_series(message, reply)
         elif isinstance(message, (ReportUsage, QueryUsage, QueryReached, ResetUsage, DropAccountUsage)):
             self._usage.receive(message, reply)
@@ -209,7 +208,7 @@ class MetricsActor(Actor):
             metrics |= {"cpu_usage": self._machine.cpu_percent, "memory_usage": self._machine.memory_percent()}
         return Realtime(time.time(), metrics)
 
-    def _read_series(self, query: QueryMetrics, reply: Reply) -> None:
+    def _read_series(self, query: QueryMetricSeries, reply: Reply) -> None:
         """Store what was counted in this second first, since only what is stored is read."""
         self._series.request_store()
         self._save()

@@ -37,7 +37,7 @@ class _Sample:
     errors: int
 
 
-class Alerts:
+class ErrorRateAlerts:
     """One file. `clock` is monotonic."""
 
     def __init__(self, folder: Path, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:

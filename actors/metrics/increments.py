@@ -18,8 +18,6 @@ RESIDENT_SAMPLES = "told"
 FIELDS = (*COUNTED, "active", "resident", RESIDENT_SAMPLES)
 """`answered` are the requests that `response_seconds` is the sum of. `active` is a sum, too: of the connections that
 were open, second by second. So is `resident`: of the bytes of memory in `RESIDENT_SAMPLES` reports."""
-FRACTIONS = tuple(row.name for row in COUNTERS if row.in_buckets and row.unit == "s")
-"""Those that are no integers."""
 PLACE = {name: place for place, name in enumerate(FIELDS)}
 
 

@@ -16,8 +16,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from actors.metrics.increments import FIELDS, Increments, add_counts, pack_latency, unpack_latency
-from actors.metrics.packed_buckets import PackedBuckets
-from actors.sqlite import add_columns
 
 TOTAL = ""
 """Stands for all proxies together, deleted ones too, in place of an id."""
@@ -49,7 +47,7 @@ _Key = tuple[int, int, str]
 
 
 @dataclass(slots=True)
-class Machine:
+class MachineSums:
     """The machine in a bucket: seconds that it was filled, samples, and their sums in percent."""
 
     seconds: float = 0.0
@@ -64,7 +62,7 @@ class Bucket:
 
     start: int
     increments: Increments | None
-    machine: Machine
+    machine: MachineSums
 
 
 class Series:
@@ -73,11 +71,9 @@ class Series:
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
         database.executescript(SCHEMA)
-        older = add_columns(database, "points", FIELDS)
-        self._packed = PackedBuckets(database, anew=older)
         self._open: dict[_Key, Increments] = {}
         self._changed: set[_Key] = set()
-        self._machine: dict[tuple[int, int], Machine] = {}
+        self._machine: dict[tuple[int, int], MachineSums] = {}
         self._machine_changed: set[tuple[int, int]] = set()
 
     def add(self, proxy_id: str, increments: Increments, at: float) -> None:
@@ -102,12 +98,8 @@ class Series:
 
     # --- on disk ---
 
-    def store(self, now: float) -> None:
-        """Write what has changed, within the caller's transaction; call `stored` when it is committed.
-
-        Buckets that are over by `now` (Unix seconds) are packed, to be read quickly. Call `failed` when it can't be
-        committed.
-        """
+    def store(self) -> None:
+        """Write what has changed, within the caller's transaction; call `stored` once it is committed, or `failed`."""
         rows = ((*key, *self._open[key].values, pack_latency(self._open[key].latency)) for key in self._changed)
         self._database.executemany(_INSERT, rows)
         samples = ((key, self._machine[key]) for key in self._machine_changed)
@@ -115,9 +107,6 @@ class Series:
             "INSERT OR REPLACE INTO machine VALUES (?, ?, ?, ?, ?, ?)",
             [(*key, each.seconds, each.samples, each.cpu, each.memory) for key, each in samples],
         )
-        for step, t in sorted({key[:2] for key in self._changed}):
-            self._packed.changed(step, t)
-        self._packed.pack(now)
 
     def stored(self, now: float) -> None:
         """The transaction is committed: buckets that are over by `now` leave the memory."""
@@ -128,7 +117,6 @@ class Series:
 
     def failed(self) -> int:
         """The disk can't be written to: bound the memory. Returns the number of buckets that are lost."""
-        self._packed.reread()
         if len(self._changed) <= UNSTORED_MAX:
             return 0
         lost = {key for key in self._changed if key[0] < 3600}
@@ -142,7 +130,6 @@ class Series:
         for step, kept in KEPT.items():
             for table in ("points", "machine"):
                 self._database.execute(f"DELETE FROM {table} WHERE step = ? AND t < ?", (step, now - kept - step))  # noqa: S608
-        self._packed.forget_old(now)
 
     def last_filled(self) -> float | None:
         """Until when, in Unix seconds, something is known to have been counted."""
@@ -159,19 +146,18 @@ class Series:
         Histograms are only read when `latency` is wanted. What isn't stored yet isn't seen.
         """
         wanted = (TOTAL,) if proxy_ids is None else tuple(proxy_ids)
-        sums = self._packed.read(step, start, end, wanted, latency)
-        rest = [t for t in range(start, end, step) if t not in sums]
-        sums |= self._sums(step, rest, wanted)
+        slots = list(range(start, end, step))
+        sums = self._sums(step, slots, wanted)
         if latency:
-            self._add_latency(sums, step, rest, wanted)
+            self._add_latency(sums, step, slots, wanted)
         machines = {
-            t: Machine(*sampled)
+            t: MachineSums(*sampled)
             for t, *sampled in self._database.execute(
                 "SELECT t, seconds, samples, cpu, memory FROM machine WHERE step = ? AND t >= ? AND t < ?",
                 (step, start, end),
             )
         }
-        return [Bucket(t, sums.get(t), machines.get(t) or Machine()) for t in range(start, end, step)]
+        return [Bucket(t, sums.get(t), machines.get(t) or MachineSums()) for t in range(start, end, step)]
 
     def _sums(self, step: int, slots: list[int], wanted: tuple[str, ...]) -> dict[int, Increments]:
         summed = ", ".join(f"SUM({name})" for name in FIELDS)
@@ -197,8 +183,8 @@ class Series:
         ).fetchone()
         return Increments() if row is None else Increments(list(row[:-1]), unpack_latency(row[-1]))
 
-    def _read_machine(self, key: tuple[int, int]) -> Machine:
+    def _read_machine(self, key: tuple[int, int]) -> MachineSums:
         row = self._database.execute(
             "SELECT seconds, samples, cpu, memory FROM machine WHERE step = ? AND t = ?", key
         ).fetchone()
-        return Machine() if row is None else Machine(*row)
+        return MachineSums() if row is None else MachineSums(*row)

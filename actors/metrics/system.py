@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,13 +35,12 @@ class Memory:
     vms: int
 
 
-class Machine:
+class MachineMetrics:
     """What psutil measures. `cpu_percent` is of the second before the last `sample`."""
 
-    def __init__(self, run: RunDir, data: DataDir, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, run: RunDir, data: DataDir) -> None:
         self._run = run
         self._data = data
-        self._clock = clock
         self._memory: tuple[float, Memory] | None = None
         self.cpu_percent = 0.0
         self.sample()
@@ -66,7 +64,7 @@ class Machine:
 
     def memory(self) -> Memory:
         """Of our processes, at most five seconds old."""
-        now = self._clock()
+        now = time.monotonic()
         if self._memory is None or now - self._memory[0] > MEMORY_FRESH:
             self._memory = (now, self._read_memory())
         return self._memory[1]

@@ -3,23 +3,79 @@
 Each process counts from its own start and reports its cumulative counters again and again, so what is kept is the last
 report of every process: a total is the sum over all processes that a proxy ever had. A lost report is made up for by
 the next. The reports of processes that are long gone are folded into one row, instance 0.
+
+Beside the plain counters there are those by label: refusals by reason, requests by status, latencies by bucket. On disk
+that is a row for each label, and so are plain counters that came after the first: without a column.
 """
 
 from __future__ import annotations
 
+import sqlite3
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from actors.bus.messages.metrics import Counters, ProxyStats
 from actors.counters import COUNTERS, LABELLED, NAMES, STATUSES, ZEROS
-from actors.metrics import labelled_counters
 from actors.metrics.increments import BUCKET_PLACES, COUNTED, FIELDS, Increments, add_counts
-from actors.metrics.labelled_counters import LabelledCounts
 from actors.sqlite import open_database, transaction
+
+LATENCY = "latency"
+"""The label is the number of a bucket of `actors.histogram`."""
+
+LabelledCounts = dict[tuple[str, str], int]
+"""Cumulative counts by kind (`stored` of a row of `actors.counters`, or `LATENCY`) and label."""
+
+_PLAIN = tuple((place, row.stored or row.name) for place, row in enumerate(COUNTERS) if not row.column)
+_PLACES = {kind: place for place, kind in _PLAIN}
+
+LABELLED_SCHEMA = """
+CREATE TABLE IF NOT EXISTS tallies (
+    proxy_id TEXT, instance INTEGER, kind TEXT, reason TEXT, count INTEGER NOT NULL,
+    PRIMARY KEY (proxy_id, instance, kind, reason)
+) WITHOUT ROWID;
+"""
+
+
+def labelled_counts(counters: Counters) -> LabelledCounts:
+    """The counts by label in a message."""
+    counts = {(row.stored, label): count for row in LABELLED for label, count in getattr(counters, row.field).items()}
+    return counts | {(LATENCY, str(number)): count for number, count in counters.latency}
+
+
+def plain_counts(values: Sequence[Any], before: Sequence[Any] = ZEROS) -> LabelledCounts:
+    """Those of the plain counters without a column that differ from `before`, as they stand on disk."""
+    return {(kind, ""): values[place] for place, kind in _PLAIN if values[place] != before[place]}
+
+
+def counts_of_kind(counts: LabelledCounts, kind: str) -> dict[str, int]:
+    """The counts of one kind by label."""
+    return {reason: count for (each, reason), count in sorted(counts.items()) if each == kind}
+
+
+def changed_counts(before: LabelledCounts, after: LabelledCounts) -> LabelledCounts:
+    """Those of `after` that differ from `before`."""
+    return {key: count for key, count in after.items() if before.get(key) != count}
+
+
+def latency_counts(counts: LabelledCounts) -> dict[int, int]:
+    """The latencies."""
+    return {int(label): count for (kind, label), count in counts.items() if kind == LATENCY}
+
+
+def load_counts(database: sqlite3.Connection) -> Iterator[tuple[str, int, str, str, int]]:
+    """The rows on disk: proxy, instance, kind, label and count."""
+    yield from database.execute("SELECT proxy_id, instance, kind, reason, count FROM tallies")
+
+
+def store_counts(database: sqlite3.Connection, proxy_id: str, instance: int, counts: LabelledCounts) -> None:
+    """Write the counts of one process, within the caller's transaction. Labels are never deleted."""
+    rows = [(proxy_id, instance, kind, reason, count) for (kind, reason), count in counts.items()]
+    database.executemany("INSERT OR REPLACE INTO tallies VALUES (?, ?, ?, ?, ?)", rows)
+
 
 LIVE_FOR = 12.0
 """Seconds without a report after which a process's active connections count no more."""
@@ -37,7 +93,7 @@ CREATE TABLE IF NOT EXISTS words (
     {", ".join(f"{NAMES[place]} NOT NULL" for place in _COLUMN_PLACES)},
     PRIMARY KEY (proxy_id, instance)
 ) WITHOUT ROWID;
-{labelled_counters.SCHEMA}"""
+{LABELLED_SCHEMA}"""
 _ROW = ("proxy_id", "instance", "last_request", *(NAMES[place] for place in _COLUMN_PLACES))
 _COLUMNS, _MARKS = ", ".join(_ROW), ", ".join("?" * len(_ROW))
 _READ = f"SELECT {_COLUMNS} FROM words"  # noqa: S608 - names of ours
@@ -57,7 +113,7 @@ class ProcessCounters:
     def of(cls, counters: Counters) -> ProcessCounters:
         """From the message; a counter that another release does not know is 0."""
         values = [counters.values.get(name, zero) for name, zero in zip(NAMES, ZEROS, strict=True)]
-        return cls(values, counters.last_request, labelled_counters.counts_of(counters))
+        return cls(values, counters.last_request, labelled_counts(counters))
 
     def restore(self, columns: Sequence[float]) -> None:
         """From the columns of a row; what has none is added by `restore_count`."""
@@ -66,7 +122,7 @@ class ProcessCounters:
 
     def restore_count(self, kind: str, label: str, count: int) -> None:
         """From a row of the labelled counts."""
-        place = labelled_counters.place_of(kind)
+        place = _PLACES.get(kind)
         if place is None:
             self.labelled[kind, label] = count
         else:
@@ -78,8 +134,8 @@ class ProcessCounters:
 
     def changes_since(self, before: ProcessCounters) -> LabelledCounts:
         """What is to be stored besides the row."""
-        plain = labelled_counters.plain_rows(self.values, before.values)
-        return labelled_counters.changes(before.labelled, self.labelled) | plain
+        plain = plain_counts(self.values, before.values)
+        return changed_counts(before.labelled, self.labelled) | plain
 
     def add(self, other: ProcessCounters) -> None:
         """Sum up."""
@@ -126,7 +182,7 @@ class TransactionParticipant(Protocol):
         ...
 
 
-class Totals:
+class CounterTotals:
     """All counters of all proxies. `clock` is monotonic.
 
     `participant` keeps what it derives from the counters in `database`, too, and is saved in the same transactions, so
@@ -148,7 +204,7 @@ class Totals:
             process = _Process(ProcessCounters(last_request=last_request), received=clock(), restored=True)
             process.counted.restore(columns)
             self._proxies.setdefault(proxy_id, {})[instance] = process
-        for proxy_id, instance, kind, label, count in labelled_counters.load(self._database):
+        for proxy_id, instance, kind, label, count in load_counts(self._database):
             self._proxies[proxy_id][instance].counted.restore_count(kind, label, count)
         self._changed = dict.fromkeys(self._proxies, clock())
 
@@ -256,7 +312,7 @@ class Totals:
     def _store(self, proxy_id: str, instance: int, counted: ProcessCounters, counts: LabelledCounts) -> None:
         row = (proxy_id, instance, *counted.columns())
         self._database.execute(f"INSERT OR REPLACE INTO words ({_COLUMNS}) VALUES ({_MARKS})", row)  # noqa: S608 - names of ours
-        labelled_counters.store(self._database, proxy_id, instance, counts)
+        store_counts(self._database, proxy_id, instance, counts)
 
     def close(self) -> None:
         """Close the file."""
@@ -272,15 +328,13 @@ class Totals:
             if now - process.received < LIVE_FOR:
                 busy, turn_max_ms = max(busy, process.loop_busy), max(turn_max_ms, process.loop_turn_max_ms)
         labelled = {
-            row.field: labelled_counters.of_kind(total.labelled, row.stored)
-            for row in LABELLED
-            if detailed or row is not STATUSES
+            row.field: counts_of_kind(total.labelled, row.stored) for row in LABELLED if detailed or row is not STATUSES
         }
         return ProxyStats(
             values=tuple(total.values),
             active_connections=active,
             last_request=total.last_request,
-            latency=tuple(sorted(labelled_counters.histogram(total.labelled).items())) if detailed else (),
+            latency=tuple(sorted(latency_counts(total.labelled).items())) if detailed else (),
             resident=resident,
             loop_busy=busy,
             loop_turn_max_ms=turn_max_ms,
@@ -317,7 +371,7 @@ class Totals:
 
 def _increments(before: ProcessCounters, after: ProcessCounters) -> Increments:
     """Never negative: the counters of a process only grow, whatever is on disk."""
-    old, new = labelled_counters.histogram(before.labelled), labelled_counters.histogram(after.labelled)
+    old, new = latency_counts(before.labelled), latency_counts(after.labelled)
     latency = {number: count - old.get(number, 0) for number, count in new.items() if count > old.get(number, 0)}
     counted = [max(0, after.values[place] - before.values[place]) for place in BUCKET_PLACES]
     return Increments([*counted, sum(latency.values()), *[0] * (len(FIELDS) - len(COUNTED))], latency)

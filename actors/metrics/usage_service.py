@@ -24,7 +24,7 @@ from actors.bus.messages.accounts import (
     ReportUsage,
     ResetUsage,
     Totals,
-    Usage,
+    UsageOfAccounts,
 )
 from actors.bus.messages.common import Done, Failed, forwarding_name
 from actors.bus.messages.events import Event
@@ -90,7 +90,7 @@ class UsageService:
     def _query(self, message: QueryUsage | QueryReached, reply: Reply) -> None:
         try:
             if isinstance(message, QueryUsage):
-                reply(Usage(self._ledger.usage(message.periods)))
+                reply(UsageOfAccounts(self._ledger.usage(message.periods)))
             else:
                 reply(Reached(tuple(self._ledger.reached(message.limit))))
         except sqlite3.Error as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 
-from config.net.ip import plain
+from config.net.addresses import plain
 
 CLIENT_PREFIX = 64
 """Length of the IPv6 network that one host or home has for itself (RFC 6177)."""

@@ -5,6 +5,10 @@ reachable by the registries of IANA, and an IPv6 address that carries an IPv4 on
 NAT64, 6to4, Teredo) is allowed only when the inner one is too; an address of this machine itself never is, since it
 reaches services behind the firewall. The product's own listeners and API are never allowed, whatever is excepted,
 since a proxy that connects to itself is a loop or a way in.
+
+The product's own requests, those of webhooks and to identity providers among them, have one list (`OutgoingGuard`). The
+product's own listeners and API, link-local and metadata addresses are closed to all; addresses that are not public, and
+those of this machine, to those whose target is not the operator's choice.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from typing import Any
 
 from actors.bounded import keep
 from actors.bus.messages.specs import EgressSpec
-from actors.net.local_addresses import Address, is_local
+from actors.net.this_machine import Address, is_local
 from config.net.ports import Range, merged
 
 _SPECIAL_V4 = tuple(
@@ -208,14 +212,13 @@ class UpstreamGuard:
         self,
         spec: EgressSpec,
         local: Callable[[Address], bool] | None = None,
-        clock: Callable[[], float] = time.monotonic,
         fetched: bool = False,
     ) -> None:
         self._fetched = fetched
         self._services = OwnListeners(spec.services)
         self._proxies = OwnListeners(spec.own, spec.own_ranges)
         allow = spec.allow if spec.upstreams_allow is None else spec.upstreams_allow
-        self._addresses = EgressGuard(EgressSpec(spec.policy, allow, ()), local, clock)
+        self._addresses = EgressGuard(EgressSpec(spec.policy, allow, ()), local)
 
     def check(self, address: str, port: int, name: str) -> str | None:
         """None when an upstream that is written as `name` may be connected to there, else why not."""
@@ -244,11 +247,10 @@ class NameServerGuard:
         own: OwnListeners,
         allow: Sequence[str],
         named: Callable[[], Iterable[tuple[str, int]]],
-        local: Callable[[Address], bool] | None = None,
     ) -> None:
         self._own = own
         self._named = named
-        self._addresses = EgressGuard(EgressSpec("public_only", tuple(allow), ()), local)
+        self._addresses = EgressGuard(EgressSpec("public_only", tuple(allow), ()))
 
     def check(self, address: str, port: int, host: str) -> str | None:
         """None when a server that is written with this host may be asked there, else why not."""
@@ -319,3 +321,23 @@ def _may_be_local(address: Address) -> bool:
         return is_local(address)
     except OSError:
         return True  # unknown now, and the product itself must never be reached
+
+
+class OutgoingGuard:
+    """`own` are the addresses of the product's own listeners, `(host, port)`, and `ranges` those of consecutive ports.
+
+    `excepted_by` names, for refusals, the setting that permits private addresses; empty: they are permitted.
+    """
+
+    def __init__(self, own: Iterable[tuple[str, int]], excepted_by: str = "", ranges: Iterable[Range] = ()) -> None:
+        self._closed = EgressGuard(EgressSpec("private", (), tuple(own), own_ranges=tuple(ranges)))
+        self._public = EgressGuard(EgressSpec("public_only", (), ())) if excepted_by else None
+        self._excepted_by = excepted_by
+
+    def check(self, address: str, port: int, name: str) -> str | None:
+        """None when `address` may be connected to for the target `name`, else a sentence that says why not."""
+        closed = self._closed.check(address, port, name)
+        if closed is not None or self._public is None:
+            return closed
+        sentence = self._public.check(address, port, name)
+        return sentence and f"{sentence}; {self._excepted_by} of the configuration would let it"

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 from typing import Any
 
 from requests.adapters import HTTPAdapter
 from urllib3 import PoolManager
-from urllib3.connection import HTTPConnection
-from urllib3.exceptions import NewConnectionError
 
-from actors.net.guarded_pools import Connect, pools_by
+from actors.net.guarded_client import Connect, pools_to
 
 
 class GuardedAdapter(HTTPAdapter):
@@ -23,11 +20,5 @@ class GuardedAdapter(HTTPAdapter):
     def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **more: Any) -> None:
         """See `HTTPAdapter`."""
         manager = PoolManager(num_pools=connections, maxsize=maxsize, block=block, **more)
-        manager.pool_classes_by_scheme = pools_by(self._checked)
+        manager.pool_classes_by_scheme = pools_to(self._connect)
         self.poolmanager = manager
-
-    def _checked(self, connection: HTTPConnection) -> socket.socket:
-        try:
-            return self._connect(connection.host.strip("[]"), int(connection.port or 0))
-        except OSError as error:
-            raise NewConnectionError(connection, str(error.strerror or error)) from error

@@ -23,7 +23,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final, NamedTuple
 
 from actors.net.socks_wire import Endpoint
-from config.net.ip import unmapped
+from config.net.addresses import unmapped
 
 V1_MAX: Final = 107
 """The longest line of version 1, its CR LF included (2.1)."""
@@ -56,7 +56,7 @@ class BadHeader(ValueError):
     """These octets are no header of the PROXY protocol; the text says what is wrong with them."""
 
 
-class Header(NamedTuple):
+class ProxyHeader(NamedTuple):
     """A whole header. `size` is its octets.
 
     `source` and `destination` are the client's address and the one that it connected to; both are None when the header
@@ -74,7 +74,7 @@ class Header(NamedTuple):
         return None if self.source is None or self.destination is None else (self.source, self.destination)
 
 
-def read_header(data: bytes) -> Header | None:
+def read_header(data: bytes) -> ProxyHeader | None:
     """The header that `data` begins with; None when more is to come. Raises `BadHeader`."""
     if data.startswith(_V2_SIGNATURE[: len(data)]):
         return _read_v2(data)
@@ -86,7 +86,7 @@ def read_header(data: bytes) -> Header | None:
 # --- version 1 ---
 
 
-def _read_v1(data: bytes) -> Header | None:
+def _read_v1(data: bytes) -> ProxyHeader | None:
     end = data.find(b"\n", 0, V1_MAX)
     if end < 0:
         if len(data) >= V1_MAX:
@@ -99,8 +99,8 @@ def _read_v1(data: bytes) -> Header | None:
     _refuse_lone_cr(line[:-1])
     ends = line[len(_V1_START) : -1]
     if ends == _V1_UNKNOWN or ends.startswith(_V1_UNKNOWN + b" "):
-        return Header(end + 1)
-    return Header(end + 1, *_v1_addresses(ends))
+        return ProxyHeader(end + 1)
+    return ProxyHeader(end + 1, *_v1_addresses(ends))
 
 
 def _refuse_lone_cr(line: bytes) -> None:
@@ -127,7 +127,7 @@ def _v1_addresses(ends: bytes) -> tuple[Endpoint, Endpoint]:
 # --- version 2 ---
 
 
-def _read_v2(data: bytes) -> Header | None:
+def _read_v2(data: bytes) -> ProxyHeader | None:
     command = _command(data[12]) if len(data) > 12 else _LOCAL
     family, transport = _family(data[13]) if command == _PROXY and len(data) > 13 else (0, 0)
     if len(data) < _V2_FIXED:
@@ -144,8 +144,8 @@ def _read_v2(data: bytes) -> Header | None:
     if used:
         _check_tlvs(data[:size], _V2_FIXED + used)
     if transport != _STREAM or family not in (_INET, _INET6):
-        return Header(size)
-    return Header(size, *_v2_addresses(data[_V2_FIXED : _V2_FIXED + used]))
+        return ProxyHeader(size)
+    return ProxyHeader(size, *_v2_addresses(data[_V2_FIXED : _V2_FIXED + used]))
 
 
 def _command(octet: int) -> int:

@@ -18,9 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from actors.net.tls_tickets import Tickets
-from config.files.certificates import CertificateError, ends_at, server_context
-from config.files.client_certificates import ClientFiles, ask_clients
+from config.files.certificates import CertificateError, ClientFiles, ask_clients, ends_at, server_context
 from config.text.formatting import timestamp_text
 
 log = logging.getLogger(__name__)
@@ -228,18 +226,12 @@ class Certificate:
     """
 
     def __init__(
-        self,
-        cert_file: str,
-        key_file: str,
-        on_problem: OnProblem,
-        clients: ClientFiles | None = None,
-        tickets: Tickets | None = None,
+        self, cert_file: str, key_file: str, on_problem: OnProblem, clients: ClientFiles | None = None
     ) -> None:
-        """With `clients`, clients are asked for a certificate, and there are no `tickets`. Raises `CertificateError`
-        for no good files to begin with."""
+        """With `clients`, clients are asked for a certificate. Raises `CertificateError` for no good files to begin
+        with."""
         self._files = (Path(cert_file), Path(key_file))
         self._clients = clients
-        self._tickets = tickets if clients is None else None
         self._on_problem = on_problem
         self._seen = self._fingerprint()
         self._checked_at = 0.0
@@ -262,16 +254,12 @@ class Certificate:
             self._reload(seen)
         else:
             self._refused = None  # the files are the good ones, or are so again
-            if self._tickets is not None and self._tickets.changed:
-                self._tickets.set_keys(self._context, self._files)
         self._report_condition()
 
     def _new_context(self) -> ssl.SSLContext:
         context = server_context(*self._files)
         if self._clients is not None:
             ask_clients(context, self._clients)
-        if self._tickets is not None:
-            self._tickets.set_keys(context, self._files)
         return context
 
     def _reload(self, seen: tuple[object, ...]) -> None:

@@ -13,21 +13,16 @@ from typing import Any
 from actors.bus.codec import unpack
 from actors.bus.loop import Timer
 from actors.bus.mailbox import Reply, refuse
-from actors.bus.messages.common import SUPERVISOR
-from actors.bus.messages.fleet_objects import PoolSpec
-from actors.bus.messages.pools import CheckPoolOnce, CheckPools
-from actors.bus.messages.problems import Problem, ReportProblems
-from actors.bus.messages.specs import DnsSpec, EgressSpec
+from actors.bus.messages.common import SUPERVISOR, Problem, ReportProblems
+from actors.bus.messages.specs import CheckPoolOnce, CheckPools, DnsSpec, EgressSpec, PoolSpec
 from actors.forwarding.isolation import CrashLog
 from actors.forwarding.net.dialer import Dialer
-from actors.forwarding.net.dns_settings import merged
 from actors.forwarding.net.resolver import Resolver, new_threads
-from actors.forwarding.net.resolver_link import ResolverLink
-from actors.forwarding.upstreams.reaching import access_to_upstreams
+from actors.forwarding.net.resolver_link import ResolverLink, merged
+from actors.forwarding.upstreams.attempt import access_to_upstreams
 from actors.pools.checked_pool import CheckedPool
-from actors.pools.state import pool_state
-from actors.pools.summary import longest_check
-from actors.problems import Problems
+from actors.pools.state import longest_check, pool_state
+from actors.problems import ActiveProblems
 from actors.process import Actor, Boot
 
 log = logging.getLogger(__name__)
@@ -49,7 +44,7 @@ class PoolsActor(Actor):
         self._pools: dict[str, CheckedPool] = {}
         self._once: dict[str, tuple[CheckedPool, Timer]] = {}
         """Those that no proxy uses while they are checked once, and what ends that."""
-        self._problems = Problems(self.loop, time.time, self._report)
+        self._problems = ActiveProblems(self.loop, time.time, self._report)
         self._apply_dns()
         self.loop.call_every(OBSERVE_PERIOD, self._observe)
         self.ready()

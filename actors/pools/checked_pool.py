@@ -5,25 +5,23 @@ from __future__ import annotations
 from dataclasses import replace
 
 from actors.bus.loop import Loop
-from actors.bus.messages.fleet_objects import PoolSpec
-from actors.bus.messages.problems import UPSTREAM_DOWN, UPSTREAMS_UNREACHABLE
-from actors.bus.messages.upstreams import UpstreamSpec, UpstreamsSpec
+from actors.bus.messages.common import UPSTREAM_DOWN, UPSTREAMS_UNREACHABLE
+from actors.bus.messages.specs import PoolSpec, UpstreamSpec, UpstreamsSpec
 from actors.forwarding.net.dialer import Dialer
 from actors.forwarding.protocols.failures import CREDENTIALS_REJECTED
 from actors.forwarding.upstream import target_mark
-from actors.forwarding.upstreams.attempt import Plan
+from actors.forwarding.upstreams.attempt import AttemptPlan, Reaching
 from actors.forwarding.upstreams.handshake import Blame, UpstreamFailed
 from actors.forwarding.upstreams.health_checks import HealthChecks
-from actors.forwarding.upstreams.reaching import Reaching
-from actors.pools.slot import Slot
-from actors.pools.state import PoolState, identity
-from actors.problems import Problems
+from actors.pools.slot import UpstreamSlot
+from actors.pools.state import SharedPoolState, identity
+from actors.problems import ActiveProblems
 
 
-class Member:
+class CheckedMember:
     """One upstream: its configuration and its slot."""
 
-    def __init__(self, spec: UpstreamSpec, slot: Slot) -> None:
+    def __init__(self, spec: UpstreamSpec, slot: UpstreamSlot) -> None:
         self.spec = spec
         self.slot = slot
         self.reached = False
@@ -69,10 +67,10 @@ class Member:
         self.slot.record_latency(now, latency)
 
 
-class _Checks(HealthChecks[Member]):
+class _Checks(HealthChecks[CheckedMember]):
     """No check of an upstream that has asked for a pause: it would be one more request."""
 
-    def _check(self, upstream: Member) -> None:
+    def _check(self, upstream: CheckedMember) -> None:
         pause = upstream.slot.paused_until - self._loop.now
         if pause > 0:
             if self._upstreams.spec.check_enabled:
@@ -88,9 +86,9 @@ class CheckedPool:
         self,
         loop: Loop,
         dialer: Dialer,
-        problems: Problems,
+        problems: ActiveProblems,
         spec: PoolSpec,
-        state: PoolState,
+        state: SharedPoolState,
         former: CheckedPool | None,
     ) -> None:
         """`former` is the same pool in another configuration."""
@@ -103,7 +101,7 @@ class CheckedPool:
         self._state = state
         self._reaching = Reaching()
         self._unreachable: bool = former is not None and former._unreachable
-        self.members = [Member(each, slot) for each, slot in zip(self.spec.entries, state.slots, strict=True)]
+        self.members = [CheckedMember(each, slot) for each, slot in zip(self.spec.entries, state.slots, strict=True)]
         if former is not None:
             self._follow(former)
         self._checks = _Checks(self)
@@ -145,17 +143,17 @@ class CheckedPool:
 
     # --- for the checks ---
 
-    def reaching(self, upstream: Member) -> Plan:
-        """See `Checked`."""
+    def reaching(self, upstream: CheckedMember) -> AttemptPlan:
+        """See `CheckedUpstreams`."""
         return self._reaching.plan(upstream.spec, self.spec.check_timeout)
 
-    def succeeded(self, upstream: Member) -> None:
-        """See `Checked`."""
+    def succeeded(self, upstream: CheckedMember) -> None:
+        """See `CheckedUpstreams`."""
         self._state.count_check(upstream.slot, failed=False)
         upstream.slot.succeeded(self.loop.now)
 
-    def failed(self, upstream: Member, failed: UpstreamFailed) -> None:
-        """See `Checked`."""
+    def failed(self, upstream: CheckedMember, failed: UpstreamFailed) -> None:
+        """See `CheckedUpstreams`."""
         now, slot = self.loop.now, upstream.slot
         self._state.count_check(slot, failed=True)
         if failed.blame is Blame.UNCLEAR:  # an error of this process
@@ -187,7 +185,7 @@ class CheckedPool:
             detail = f"the upstream {member.spec.name} of the pool {former.name} was removed"
             self._problems.ends(UPSTREAM_DOWN, detail, former._subject(member))
 
-    def _changed(self, member: Member) -> None:
+    def _changed(self, member: CheckedMember) -> None:
         name, pool, subject = member.spec.name, self.name, self._subject(member)
         if member.known_down:
             detail = f"the upstream {name} of the pool {pool} is down: {member.slot.last_error}"
@@ -203,7 +201,7 @@ class CheckedPool:
             detail = f"an upstream of the pool {self.name} can be reached again"
             self._problems.ends(UPSTREAMS_UNREACHABLE, detail, self.name)
 
-    def _subject(self, member: Member) -> str:
+    def _subject(self, member: CheckedMember) -> str:
         return f"{self.name}/{member.spec.name}"
 
     def __repr__(self) -> str:

@@ -95,7 +95,7 @@ def spans_of(cooldown: Mapping[str, tuple[float, float]]) -> Spans:
     return tuple(cooldown.get(kind, (0.0, 0.0)) for kind in KINDS)
 
 
-class Slot:
+class UpstreamSlot:
     """`now` is always the loop's clock."""
 
     __slots__ = ("_at", "_raw", "_words", "spans")
@@ -326,4 +326,5 @@ class Slot:
             words[at + READY_AT] = ready
 
     def __repr__(self) -> str:
-        return f"<Slot {self.state}, {int(self._words[self._at + FAILURES])} failures, ready at {self.ready_at:g}>"
+        failures = int(self._words[self._at + FAILURES])
+        return f"<UpstreamSlot {self.state}, {failures} failures, ready at {self.ready_at:g}>"

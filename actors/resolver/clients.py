@@ -14,10 +14,10 @@ from typing import Any
 import msgpack
 
 from actors.bus.loop import Loop
-from actors.net.descriptor_exhaustion import ACCEPT_PAUSE, OUT_OF_DESCRIPTORS
+from actors.net.accepting import ACCEPT_PAUSE, OUT_OF_DESCRIPTORS
 from actors.net.resolver_protocol import FORGET, PACKET_MAX, PING, PONG, PROFILE
-from actors.resolver.lookup import Reply
-from actors.resolver.profiles import Profile, ProfileKey
+from actors.resolver.lookup import LookupReply
+from actors.resolver.profiles import DnsProfile, ProfileKey
 from actors.resolver.service import Service
 from actors.throttled_log import ThrottledLog
 
@@ -84,7 +84,7 @@ class _Client:
         self._service = service
         self._closed = closed
         self._is_open = True
-        self._profile: Profile = service.acquire(ProfileKey())
+        self._profile: DnsProfile = service.acquire(ProfileKey())
         self._proxy = ""
         self._unsent: deque[bytes] = deque()
         loop.watch(sock.fileno(), select.EPOLLIN, self._on_ready)
@@ -166,5 +166,5 @@ class _Client:
         before, self._profile = self._profile, self._service.acquire(key)
         self._service.release(before)
 
-    def _reply(self, number: int, reply: Reply) -> None:
+    def _reply(self, number: int, reply: LookupReply) -> None:
         self.send([number, reply.status, max(0.0, min(reply.until - self._loop.now, 1e9)), reply.content])

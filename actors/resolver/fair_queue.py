@@ -27,7 +27,7 @@ Client = tuple[str, str]
 """Whose lookup it is: the proxy, empty where its name servers are those of all, and the client."""
 
 
-class Job(Protocol):
+class QueuedLookup(Protocol):
     """A lookup that waits or runs."""
 
     @property
@@ -41,19 +41,19 @@ class Job(Protocol):
         """End it: others need its place."""
 
 
-class _Proxy:
+class _ProxyQueue:
     """What waits and runs for one proxy, by client."""
 
     def __init__(self) -> None:
-        self.waiting: OrderedDict[str, deque[Job]] = OrderedDict()
-        self.running: dict[Job, tuple[str, float]] = {}
+        self.waiting: OrderedDict[str, deque[QueuedLookup]] = OrderedDict()
+        self.running: dict[QueuedLookup, tuple[str, float]] = {}
         self.counts: Counter[str] = Counter()
 
     @property
     def waits(self) -> int:
         return sum(map(len, self.waiting.values()))
 
-    def pop(self, client: str) -> Job:
+    def pop(self, client: str) -> QueuedLookup:
         """The next job of a client, whose turn is the last one then."""
         row = self.waiting[client]
         job = row.popleft()
@@ -63,12 +63,12 @@ class _Proxy:
             del self.waiting[client]
         return job
 
-    def oldest(self) -> tuple[Job, float]:
+    def oldest(self) -> tuple[QueuedLookup, float]:
         """The first job of the client that has most of them."""
         most = max(self.counts, key=self.counts.__getitem__)
         return next((job, began) for job, (client, began) in self.running.items() if client == most)
 
-    def ended(self, job: Job) -> None:
+    def ended(self, job: QueuedLookup) -> None:
         """It runs no longer."""
         client, _began = self.running.pop(job)
         self.counts[client] -= 1
@@ -85,13 +85,13 @@ class FairQueue:
         self._of_proxy = max(1, running_max // PROXY_PART) if by_proxy else running_max
         self._of_client = min(RUNNING_OF_CLIENT, max(1, self._of_proxy // CLIENT_PART))
         self._by_proxy = by_proxy
-        self._proxies: OrderedDict[str, _Proxy] = OrderedDict()
-        self._running: dict[Job, str] = {}
+        self._proxies: OrderedDict[str, _ProxyQueue] = OrderedDict()
+        self._running: dict[QueuedLookup, str] = {}
         self._scheduled = False
 
-    def add(self, client: Client, job: Job) -> bool:
+    def add(self, client: Client, job: QueuedLookup) -> bool:
         """Let a job wait for its turn; False when too many wait for this client, or this proxy."""
-        proxy = self._proxies.setdefault(client[0], _Proxy())
+        proxy = self._proxies.setdefault(client[0], _ProxyQueue())
         most = WAITING_MAX // CLIENT_PART if self._by_proxy else WAITING_MAX
         if len(proxy.waiting.get(client[1], ())) >= most or (self._by_proxy and proxy.waits >= WAITING_MAX):
             return False
@@ -99,7 +99,7 @@ class FairQueue:
         self._schedule()
         return True
 
-    def ended(self, job: Job) -> None:
+    def ended(self, job: QueuedLookup) -> None:
         """A job that was started, or only waited, has ended."""
         name = self._running.pop(job, None)
         if name is not None:
@@ -149,14 +149,14 @@ class FairQueue:
                 return name, client
         return None
 
-    def _next_of(self, proxy: _Proxy) -> str | None:
+    def _next_of(self, proxy: _ProxyQueue) -> str | None:
         """The client of this proxy that has the next turn."""
         if len(self._running) < self._running_max and len(proxy.running) < self._of_proxy:
             return next((each for each in proxy.waiting if proxy.counts[each] < self._of_client), None)
         newcomer = next((each for each in proxy.waiting if not proxy.counts[each]), None)
         return newcomer if newcomer is not None and self._made_room(proxy) else None
 
-    def _made_room(self, proxy: _Proxy) -> bool:
+    def _made_room(self, proxy: _ProxyQueue) -> bool:
         """End the oldest lookup of this proxy, of another one where it has none, unless it has just begun."""
         most = proxy if proxy.running else max(self._proxies.values(), key=lambda each: len(each.running))
         job, began = most.oldest()

@@ -13,9 +13,8 @@ import h2.exceptions
 import h2.settings
 
 from actors.bus.loop import Loop
-from actors.resolver.stream import WAITING_MAX, FramedStream, StreamClosed
-from actors.resolver.udp import Lost, Received
-from actors.resolver.wire import STREAM_MAX, Query
+from actors.resolver.stream import WAITING_MAX, FramedStream, Lost, Received, StreamClosed
+from actors.resolver.wire import STREAM_MAX, DnsQuery
 from config.net.dns_servers import DnsServer
 
 MEDIA_TYPE = "application/dns-message"
@@ -43,10 +42,10 @@ class HttpsStream(FramedStream):
         )
         self._server = server
         self._parts: dict[int, bytearray] = {}
-        self._queued: list[tuple[Query, Received, Lost]] = []
+        self._queued: list[tuple[DnsQuery, Received, Lost]] = []
         super().__init__(loop, address, server.name)
 
-    def send(self, query: Query, received: Received, lost: Lost) -> Callable[[], None]:
+    def send(self, query: DnsQuery, received: Received, lost: Lost) -> Callable[[], None]:
         """See `FramedStream`."""
         if self._queued or not self._has_room(query):
             entry = query, received, lost
@@ -66,7 +65,7 @@ class HttpsStream(FramedStream):
         """See `FramedStream`."""
         return super().full or len(self._queued) >= WAITING_MAX
 
-    def _has_room(self, query: Query) -> bool:
+    def _has_room(self, query: DnsQuery) -> bool:
         """Whether the server lets a request begin and its body be sent."""
         http, settings = self._http, self._http.remote_settings
         room = min(http.outbound_flow_control_window, settings.initial_window_size, settings.max_frame_size)
@@ -76,11 +75,11 @@ class HttpsStream(FramedStream):
             and room >= len(query.with_id(_ID))
         )
 
-    def _leave_queue(self, entry: tuple[Query, Received, Lost]) -> None:
+    def _leave_queue(self, entry: tuple[DnsQuery, Received, Lost]) -> None:
         if entry in self._queued:
             self._queued.remove(entry)
 
-    def _request(self, query: Query, received: Received, lost: Lost) -> Callable[[], None]:
+    def _request(self, query: DnsQuery, received: Received, lost: Lost) -> Callable[[], None]:
         body, stream = query.with_id(_ID), self._http.get_next_available_stream_id()
         server = self._server
         host = f"[{server.name}]" if ":" in server.name else server.name

@@ -1,7 +1,7 @@
 """How names are resolved for the proxies that say the same about it: by which name servers, and how long that is kept.
 
-`Profile` is for configured servers, to which names are put as they are. `SystemProfile` has those of the system, with
-its search domains, and knows the names that are not of the DNS.
+`DnsProfile` is for configured servers, to which names are put as they are. `SystemProfile` has those of the system,
+with its search domains, and knows the names that are not of the DNS.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ProfileKey(NamedTuple):
     max_ttl: int = 86_400
 
 
-class Profile:
+class DnsProfile:
     """See the module. `deadline` is the seconds that a question may take, in `rounds` of all servers."""
 
     def __init__(self, loop: Loop, key: ProfileKey, new_server: NewServer) -> None:
@@ -94,7 +94,7 @@ class Profile:
             server.close()
 
 
-class SystemProfile(Profile):
+class SystemProfile(DnsProfile):
     """By the system's configuration, which is followed."""
 
     def __init__(self, loop: Loop, key: ProfileKey, new_server: NewServer, system: SystemConfig) -> None:
@@ -104,7 +104,7 @@ class SystemProfile(Profile):
         self._apply()
 
     def refresh(self) -> bool:
-        """See `Profile`."""
+        """See `DnsProfile`."""
         self._system.refresh(self._loop.now)
         if self._version == self._system.version:
             return False
@@ -121,7 +121,7 @@ class SystemProfile(Profile):
         return (name, *searched) if name.count(".") >= known.ndots else (*searched, name)
 
     def is_systems(self, name: str) -> bool:
-        """See `Profile`."""
+        """See `DnsProfile`."""
         return self._system.switch.knows(name)
 
     def _apply(self) -> None:

@@ -1,29 +1,78 @@
-"""One name server: what is known of its health, and a query to it, by UDP and TCP, TLS or HTTPS."""
+"""One name server: what is known of its health, and a query to it, by UDP and TCP, TLS or HTTPS.
+
+Counted are requests of actors, and by name server queries, failures and latencies.
+"""
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection
 from functools import partial
 from ipaddress import ip_address
 
 from actors.bus.loop import Loop
-from actors.resolver.counts import Counts
-from actors.resolver.stream import FramedStream, Streams
-from actors.resolver.udp import Datagram
+from actors.histogram import BUCKETS, bucket_of, sparse
+from actors.resolver.stream import FramedStream, Streams, UdpQuery
 from actors.resolver.wire import (
     FORMERR,
     NOTIMP,
     PAYLOAD,
     STREAM_MAX,
     Bogus,
+    DnsQuery,
+    DnsResponse,
     OtherCase,
-    Query,
-    Response,
     new_query,
     read_response,
 )
 from config.net.dns_servers import DnsServer
+
+UNUSED_MAX = 64
+"""Servers whose counters are kept though no proxy has them any more."""
+
+
+class ServerCounts:
+    """Counters of one name server since the start."""
+
+    def __init__(self) -> None:
+        self.queries = 0
+        self.failures = 0
+        self.seconds = 0.0
+        self._latency = [0] * BUCKETS
+
+    def responded(self, seconds: float) -> None:
+        """A response has come after this time."""
+        self.seconds += seconds
+        self._latency[bucket_of(seconds)] += 1
+
+    @property
+    def latency(self) -> tuple[tuple[int, int], ...]:
+        """Number and count of the buckets of `actors.histogram` that aren't empty."""
+        return sparse(self._latency)
+
+
+class Counts:
+    """All counters of the process."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.hits = 0
+        self.failures = 0
+        self.dropped: Counter[str] = Counter()
+        """Messages that are no response to a query, by what is wrong with them."""
+        self.servers: dict[str, ServerCounts] = {}
+
+    def of_server(self, name: str) -> ServerCounts:
+        """The counters of a name server."""
+        return self.servers.setdefault(name, ServerCounts())
+
+    def forget_unused(self, used: Collection[str]) -> None:
+        """Drop the counters of servers that are not used any more, except those that came last."""
+        unused = [name for name in self.servers if name not in used]
+        for name in unused[:-UNUSED_MAX]:
+            del self.servers[name]
+
 
 UNKNOWN_RTT = 0.25
 """Seconds after which a server that has not responded yet gets company."""
@@ -40,7 +89,7 @@ NO_EDNS_FOR = 900.0
 """Seconds that a server is asked without EDNS: it may be another one by then, or was forged (RFC 6891, section 6.2.2).
 """
 
-OnResponse = Callable[[Response | str], None]
+OnResponse = Callable[[DnsResponse | str], None]
 """Called with the response, or with why there is none as a clause."""
 Cancel = Callable[[], None]
 FindAddress = Callable[[str, Callable[[str | None], None]], None]
@@ -123,9 +172,9 @@ class NameServer:
     def ask(self, name: str, kind: int, done: OnResponse) -> Cancel:
         """Put a question; `done` is called once, later, unless it is cancelled."""
         self.counts.queries += 1
-        return _Attempt(self, name, kind, done).cancel
+        return _QueryAttempt(self, name, kind, done).cancel
 
-    def query(self, name: str, kind: int) -> Query:
+    def query(self, name: str, kind: int) -> DnsQuery:
         """The query as this server understands it. Raises `NotAName`."""
         now = self._loop.now
         return new_query(
@@ -138,7 +187,7 @@ class NameServer:
         return self._loop
 
     def send(
-        self, query: Query, by_stream: bool, received: Callable[[bytes, int], bool], lost: Callable[[str], None]
+        self, query: DnsQuery, by_stream: bool, received: Callable[[bytes, int], bool], lost: Callable[[str], None]
     ) -> Cancel:
         """Send a query. `received` gets messages with the id of the query until it returns True."""
         if by_stream or self.by_stream:
@@ -148,9 +197,9 @@ class NameServer:
         if refused is not None:
             self._loop.call_soon(partial(lost, refused))
             return _nothing
-        return Datagram(self._loop, (server.host, server.port), query, received, lost).close
+        return UdpQuery(self._loop, (server.host, server.port), query, received, lost).close
 
-    def read(self, message: bytes, query: Query, number: int, longest: int) -> Response:
+    def read(self, message: bytes, query: DnsQuery, number: int, longest: int) -> DnsResponse:
         """As `read_response`, of at most `longest` bytes; what is no response is counted. Raises `Bogus`."""
         try:
             if len(message) > longest and message[:2] == number.to_bytes(2, "big"):
@@ -164,7 +213,7 @@ class NameServer:
         """A response by TCP had the name in other letters, too: so it is the server that changes them."""
         self._low_case_until = self._loop.now + LOW_CASE_FOR
 
-    def without_edns(self, query: Query, response: Response) -> bool:
+    def without_edns(self, query: DnsQuery, response: DnsResponse) -> bool:
         """Whether the query has to be repeated without EDNS (RFC 6891, section 7), as all for a while."""
         if not query.edns or response.code not in (FORMERR, NOTIMP):
             return False
@@ -205,7 +254,7 @@ class NameServer:
         return f"<NameServer {self.name}>"
 
 
-class _Attempt:
+class _QueryAttempt:
     """One question to one server: first by UDP, by TCP where that doesn't do, and without EDNS where it must be."""
 
     def __init__(self, server: NameServer, name: str, kind: int, done: OnResponse) -> None:
@@ -271,9 +320,9 @@ class _Attempt:
         self._server.missed()
         self._end(why)
 
-    def _end(self, result: Response | str) -> None:
+    def _end(self, result: DnsResponse | str) -> None:
         done = self._done
-        if isinstance(result, Response):
+        if isinstance(result, DnsResponse):
             self._server.responded(self._server.loop.now - self._began)
         self.cancel()
         if done is not None:

@@ -1,25 +1,89 @@
-"""Requests for names: from the cache, or by a lookup in their turn. See `actors.resolver`."""
+"""Requests for names: from the cache, or by a lookup in their turn. See `actors.resolver`.
+
+The addresses of name servers that are given by name come from this machine's own names, and from the system's name
+servers. Each search is a lookup beside those of clients, and has a deadline: so no name that is dead keeps another
+waiting.
+"""
 
 from __future__ import annotations
 
 import resource
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from actors.bus.loop import Loop
-from actors.net.resolver_protocol import BUSY, NEGATIVE, SYSTEM
+from actors.net.egress_guard import is_localhost
+from actors.net.resolver_protocol import BUSY, FOUND, NEGATIVE, SOME, SYSTEM
 from actors.net.resolver_protocol import FAILED as FAILED_REPLY
 from actors.net.resolver_protocol import TIMED_OUT as TIMED_OUT_REPLY
-from actors.resolver.cache import Cache
-from actors.resolver.counts import Counts
+from actors.net.this_machine import LOOPBACK, HostsFile
 from actors.resolver.fair_queue import RUNNING_MAX, Client, FairQueue
-from actors.resolver.lookup import Lookup, OnReply, Reply, is_negative, reply_of
-from actors.resolver.profiles import Profile, ProfileKey, SystemProfile
-from actors.resolver.questions import Questions
-from actors.resolver.server_names import ServerNames
-from actors.resolver.servers import NameServer
+from actors.resolver.lookup import Lookup, LookupReply, OnReply, is_negative, reply_of
+from actors.resolver.profiles import DnsProfile, ProfileKey, SystemProfile
+from actors.resolver.questions import Cache, Questions
+from actors.resolver.servers import Counts, NameServer
 from actors.resolver.system_config import SystemConfig
 from config.net.dns_servers import DnsServer
+
+DEADLINE = 5.0
+"""Seconds; a question that waits for the server has ten by default, and another server as well."""
+
+Found = Callable[[str | None], None]
+
+
+class ServerNames:
+    """`find` calls back once with an address, or with None. `refreshed` is the system's profile as it is now."""
+
+    def __init__(self, loop: Loop, questions: Questions, refreshed: Callable[[], DnsProfile]) -> None:
+        self._loop = loop
+        self._questions = questions
+        self._refreshed = refreshed
+        self._hosts = HostsFile()
+
+    def find(self, host: str, found: Found) -> None:
+        """Perhaps in this very call."""
+        known = LOOPBACK if is_localhost(host) else self._hosts.find(host, self._loop.now)
+        if known is not None:
+            found(_reachable(known))
+            return
+        lookup = Lookup(self._loop, self._refreshed(), host, self._questions, _ended)
+        lookup.waiting["", ""] = [_NameSearch(self._loop, lookup, found).replied]
+        lookup.start()
+
+
+class _NameSearch:
+    """Of the replies to a lookup the first that says it."""
+
+    def __init__(self, loop: Loop, lookup: Lookup, found: Found) -> None:
+        self._found: Found | None = found
+        self._deadline = loop.call_later(DEADLINE, lookup.give_up)
+
+    def replied(self, reply: LookupReply) -> None:
+        """See `OnReply`."""
+        address = _reachable(reply.content) if reply.status in (SOME, FOUND) else None
+        if self._found is None or (address is None and reply.status == SOME):
+            return
+        self._deadline.cancel()
+        found, self._found = self._found, None
+        found(address)
+
+
+def _ended(_lookup: Lookup) -> None:
+    """It has had no place to give back."""
+
+
+def _reachable(addresses: Iterable[str]) -> str | None:
+    """The first to which there is a way: a connection of datagrams sends nothing."""
+    for address in addresses:
+        try:
+            with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+                probe.connect((address, 53))
+                return address
+        except OSError:
+            continue
+    return None
+
 
 NEVER_IN_DNS = ("invalid", "onion")
 """Last labels of names that are not to be asked for (RFC 6761, section 6.4; RFC 7686)."""
@@ -49,19 +113,19 @@ class Service:
         running = min(RUNNING_MAX, max(16, descriptors // (2 * DESCRIPTORS_OF_LOOKUP)))
         self._queue = FairQueue(loop, running, by_proxy=guard is not None)
         self._guard = guard or _allows
-        self._profiles: dict[ProfileKey, tuple[Profile, int]] = {}
+        self._profiles: dict[ProfileKey, tuple[DnsProfile, int]] = {}
         self._lookups: dict[tuple[ProfileKey, str], Lookup] = {}
         self.acquire(ProfileKey())  # for good: names of name servers are asked for by it
 
     # --- profiles ---
 
-    def acquire(self, key: ProfileKey) -> Profile:
+    def acquire(self, key: ProfileKey) -> DnsProfile:
         """The profile of a client connection. Raises `ValueError` for a server that is none."""
         profile, users = self._profiles.get(key) or (self._new_profile(key), 0)
         self._profiles[key] = profile, users + 1
         return profile
 
-    def release(self, profile: Profile) -> None:
+    def release(self, profile: DnsProfile) -> None:
         """A client connection doesn't use it any more; without any it is closed."""
         kept, users = self._profiles[profile.key]
         self._profiles[profile.key] = kept, users - 1
@@ -71,20 +135,20 @@ class Service:
             profile.close()
             self.counts.forget_unused({name for each, _users in self._profiles.values() for name in each.servers})
 
-    def _new_profile(self, key: ProfileKey) -> Profile:
+    def _new_profile(self, key: ProfileKey) -> DnsProfile:
         if key.servers:
-            return Profile(self._loop, key, self._new_server)
+            return DnsProfile(self._loop, key, self._new_server)
         return SystemProfile(self._loop, key, self._new_server, self._system)
 
     def _new_server(self, server: DnsServer, stream_only: bool) -> NameServer:
         return NameServer(self._loop, self._server_names.find, server, self.counts, stream_only, self._check)
 
-    def _system_profile(self) -> Profile:
+    def _system_profile(self) -> DnsProfile:
         profile = self._profiles[ProfileKey()][0]
         self._refresh(profile)
         return profile
 
-    def _refresh(self, profile: Profile) -> None:
+    def _refresh(self, profile: DnsProfile) -> None:
         if profile.refresh():
             self.forget("", profile.key)
 
@@ -99,15 +163,15 @@ class Service:
 
     # --- requests ---
 
-    def resolve(self, profile: Profile, name: str, client: Client, done: OnReply) -> None:
+    def resolve(self, profile: DnsProfile, name: str, client: Client, done: OnReply) -> None:
         """Call `done` with the reply, perhaps in this very call; more than once while parts of it are late."""
         self.counts.requests += 1
         self._refresh(profile)
         if profile.is_systems(name):
-            done(Reply(SYSTEM, self._loop.now, ""))
+            done(LookupReply(SYSTEM, self._loop.now, ""))
             return
         if name.rstrip(".").rpartition(".")[2] in NEVER_IN_DNS:
-            done(Reply(NEGATIVE, float("inf"), f"{name} does not resolve: such names are not in the DNS"))
+            done(LookupReply(NEGATIVE, float("inf"), f"{name} does not resolve: such names are not in the DNS"))
             return
         reply = self._cached(profile, name)
         if reply is not None:
@@ -116,11 +180,11 @@ class Service:
         else:
             self._begin_lookup(profile, name, client, partial(self._counted, done))
 
-    def _counted(self, done: OnReply, reply: Reply) -> None:
+    def _counted(self, done: OnReply, reply: LookupReply) -> None:
         self.counts.failures += reply.status in (FAILED_REPLY, NEGATIVE, TIMED_OUT_REPLY, BUSY)
         done(reply)
 
-    def _cached(self, profile: Profile, name: str) -> Reply | None:
+    def _cached(self, profile: DnsProfile, name: str) -> LookupReply | None:
         candidates = profile.candidates(name)
         for candidate in candidates:
             found = {kind: self._questions.known(profile, candidate, kind) for kind in profile.kinds}
@@ -132,7 +196,7 @@ class Service:
                 return reply
         return None
 
-    def _begin_lookup(self, profile: Profile, name: str, client: Client, done: OnReply) -> None:
+    def _begin_lookup(self, profile: DnsProfile, name: str, client: Client, done: OnReply) -> None:
         key = profile.key, name
         lookup = self._lookups.get(key)
         if lookup is None:
@@ -143,7 +207,7 @@ class Service:
             del lookup.waiting[client]
             if not lookup.waiting:
                 del self._lookups[key]
-            done(Reply(BUSY, self._loop.now, f"{name} was not looked up: too many names wait"))
+            done(LookupReply(BUSY, self._loop.now, f"{name} was not looked up: too many names wait"))
 
     def _ended(self, lookup: Lookup) -> None:
         self._queue.ended(lookup)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from actors.throttled_log import ThrottledLog
-from config.net.ip import is_address
+from config.net.addresses import is_address
 
 RESOLV_CONF = Path("/etc/resolv.conf")
 CHECKED_EVERY = 1.0

@@ -57,7 +57,7 @@ class OtherCase(Bogus):
     """The name in the response has its letters in another case: forged, or of a server that changes names."""
 
 
-class Query(NamedTuple):
+class DnsQuery(NamedTuple):
     """A query without its id. `question` is the question section, which the response has to repeat."""
 
     name: str
@@ -71,7 +71,7 @@ class Query(NamedTuple):
         return head + self.question + (_EDNS if self.edns else b"")
 
 
-class Response(NamedTuple):
+class DnsResponse(NamedTuple):
     """What a response says about the name. `ttl` is seconds; `alias` is where an unfinished chain of CNAMEs ends.
 
     `negative_ttl` is RFC 2308's, None when the response doesn't say how long the name has no addresses.
@@ -94,12 +94,12 @@ def pack_name(name: str) -> bytes:
     return b"".join(bytes((len(label),)) + label.encode() for label in labels) + b"\0"
 
 
-def new_query(name: str, kind: int, mixed_case: bool = True, edns: bool = True) -> Query:
+def new_query(name: str, kind: int, mixed_case: bool = True, edns: bool = True) -> DnsQuery:
     """A query for the records of this kind. Raises `NotAName`."""
     packed = pack_name(name.lower())
     if mixed_case:
         packed = _in_random_case(packed)
-    return Query(name, kind, packed + struct.pack("!HH", kind, _IN), edns)
+    return DnsQuery(name, kind, packed + struct.pack("!HH", kind, _IN), edns)
 
 
 _CASE_BITS = bytes(0x20 if 97 <= each <= 122 else 0 for each in range(256))
@@ -112,7 +112,7 @@ def _in_random_case(packed: bytes) -> bytes:
     return (int.from_bytes(packed, "big") ^ flips).to_bytes(len(packed), "big")
 
 
-def read_response(message: bytes, query: Query, number: int) -> Response:
+def read_response(message: bytes, query: DnsQuery, number: int) -> DnsResponse:
     """What the message says as a response to the query with this id. Raises `Bogus`."""
     if len(message) < _HEADER.size:
         raise Bogus("malformed")
@@ -123,12 +123,12 @@ def read_response(message: bytes, query: Query, number: int) -> Response:
         raise Bogus("malformed")
     code, end = flags & 0x0F, _HEADER.size + len(query.question)
     if questions == 0 and code in (FORMERR, NOTIMP, REFUSED, SERVFAIL):
-        return Response(code)  # as servers reply that couldn't read it
+        return DnsResponse(code)  # as servers reply that couldn't read it
     if questions != 1 or len(message) < end:
         raise Bogus("question")
     _check_question(message[_HEADER.size : end], query.question)
     if flags & _TRUNCATED or code not in (NOERROR, NXDOMAIN):
-        return Response(code, bool(flags & _TRUNCATED))
+        return DnsResponse(code, bool(flags & _TRUNCATED))
     try:
         return _read_records(message, end, in_first, authority, query, code)
     except (dns.exception.DNSException, struct.error, UnicodeError) as error:
@@ -151,7 +151,7 @@ class _Records:
     """Of the names that were read."""
 
 
-def _read_records(message: bytes, place: int, in_first: int, authority: int, query: Query, code: int) -> Response:
+def _read_records(message: bytes, place: int, in_first: int, authority: int, query: DnsQuery, code: int) -> DnsResponse:
     if in_first + authority > RECORDS_MAX:
         raise Bogus("overlong")
     records = _Records()
@@ -160,7 +160,7 @@ def _read_records(message: bytes, place: int, in_first: int, authority: int, que
     return _follow(records, query.name, code)
 
 
-def _read_record(message: bytes, place: int, records: _Records, query: Query, of_first: bool) -> int:
+def _read_record(message: bytes, place: int, records: _Records, query: DnsQuery, of_first: bool) -> int:
     """Returns where the record ends."""
     wanted = query.kind
     if message.startswith(_TO_QUESTION, place):  # as of nearly all
@@ -198,7 +198,7 @@ def _address(data: bytes, kind: int) -> str:
     return dns.ipv4.inet_ntoa(data) if kind == A else dns.ipv6.inet_ntoa(data)
 
 
-def _follow(records: _Records, name: str, code: int) -> Response:
+def _follow(records: _Records, name: str, code: int) -> DnsResponse:
     """From the name by CNAMEs to addresses. Raises `Bogus` for a loop and for too long a chain."""
     seen, ttl = {name}, TTL_MAX
     while name in records.aliases:
@@ -210,7 +210,7 @@ def _follow(records: _Records, name: str, code: int) -> Response:
     found = records.addresses.get(name, [])
     if found:
         ttl = min(ttl, *(each for _address, each in found))
-        return Response(code, False, tuple(dict.fromkeys(each for each, _ttl in found))[:ADDRESSES_MAX], ttl)
+        return DnsResponse(code, False, tuple(dict.fromkeys(each for each, _ttl in found))[:ADDRESSES_MAX], ttl)
     negative = min(records.negative_ttls) if records.negative_ttls else None
     unfinished = len(seen) > 1 and negative is None and code == NOERROR
-    return Response(code, ttl=ttl, alias=name if unfinished else "", negative_ttl=negative)
+    return DnsResponse(code, ttl=ttl, alias=name if unfinished else "", negative_ttl=negative)

@@ -1,10 +1,13 @@
-"""How the processes of each kind of actor are made, and which groups of the settings each gets."""
+"""How the processes of each kind of actor are made, and which groups of the settings each gets.
+
+The zygote imports the classes of the actors by name; this module imports none of them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from socket import socket
-from typing import Any
+from typing import Any, NamedTuple
 
 from actors.bus.codec import pack
 from actors.bus.messages.common import (
@@ -22,10 +25,25 @@ from actors.bus.messages.common import (
     forwarding_name,
 )
 from actors.bus.messages.forwarding import Configure
-from actors.supervision.actor_classes import ActorClasses
 from actors.supervision.config import SupervisionConfig
-from actors.supervision.processes.actor_spec import ActorSpec
-from actors.supervision.processes.worker_id import Worker
+from actors.supervision.processes.actor_spec import ActorSpec, WorkerId
+
+
+class ActorClasses(NamedTuple):
+    """The actor classes, `package.module:Class`."""
+
+    api: str = "api.process:ApiActor"
+    tls: str = "api.server.tls_terminator:TlsTerminator"
+    forwarding: str = "actors.forwarding.actor:ForwardingActor"
+    explaining: str = "actors.forwarding.explaining_actor:ExplainingActor"
+    metrics: str = "actors.metrics.actor:MetricsActor"
+    logs: str = "actors.logs.actor:LogsActor"
+    webhooks: str = "actors.webhooks.actor:WebhooksActor"
+    telemetry: str = "actors.telemetry.actor:TelemetryActor"
+    resolver: str = "actors.resolver.actor:ResolverActor"
+    lab: str = "actors.lab:LabActor"
+    pools: str = "actors.pools.actor:PoolsActor"
+
 
 Sockets = Callable[[], list[socket]]
 
@@ -77,7 +95,7 @@ def params_at_start(configure: Configure) -> dict[str, bytes]:
 
 def proxy_spec(
     actor_class: str,
-    worker: Worker,
+    worker: WorkerId,
     sockets: Sockets,
     params_of: Callable[[int], Mapping[str, Any]] = lambda _instance: {},
     on_end: Callable[[int], None] = lambda _instance: None,

@@ -2,9 +2,11 @@
 
 Fixed actors always run: the API, the metrics collector, the log indexer, the webhook sender, the resolver, and the TLS
 terminator and the push of telemetry where they are configured; and the checks of pools while a proxy can use one
-(`pool_checks`), and a second resolver while one names name servers. Beside them runs one forwarding actor for every
-proxy that is active, unless it sleeps; `reconciler` brings that about. The API's commands are handled in
+(`occasional_actor`), and a second resolver while one names name servers. Beside them runs one forwarding actor for
+every proxy that is active, unless it sleeps; `reconciler` brings that about. The API's commands are handled in
 `proxy_commands`, the actual state is reported by `runtime_report`.
+
+They end in phases: senders of reports before their receivers.
 """
 
 from __future__ import annotations
@@ -27,43 +29,73 @@ from actors.bus.messages.common import (
     WEBHOOKS,
     Hello,
     Listening,
+    ReportProblems,
     actor_proxy,
     forwarding_name,
 )
-from actors.bus.messages.fleet_objects import FleetObject
+from actors.bus.messages.events import ReplayedEvents, ReplayEvents
 from actors.bus.messages.forwarding import Configure, DrainEnded, Idle
-from actors.bus.messages.pools import CheckPool
-from actors.bus.messages.problems import ReportProblems
-from actors.bus.messages.specs import ProxySpec
+from actors.bus.messages.specs import CheckPool, FleetObject, ProxySpec
 from actors.bus.messages.supervision import DrainConnections, QueryRuntime, QueryWorkers, StartExplainer
-from actors.bus.messages.webhooks import ReplayedEvents, ReplayEvents
-from actors.supervision.actor_classes import ActorClasses
-from actors.supervision.actor_specs import collector_specs, pools_spec, proxy_resolver_spec
-from actors.supervision.callbacks import CountdownLatch, noop
-from actors.supervision.config import SupervisionConfig
-from actors.supervision.desired_proxies import DesiredProxies
-from actors.supervision.egress_config import EgressConfigPublisher
+from actors.supervision.actor_specs import ActorClasses, collector_specs, pools_spec, proxy_resolver_spec
+from actors.supervision.callbacks import CountdownLatch, StartWaiters, noop
+from actors.supervision.config import EgressConfigPublisher, SupervisionConfig
+from actors.supervision.desired_proxies import DesiredProxies, worker_count
 from actors.supervision.explainers import Explainers
 from actors.supervision.listeners.registry import ListenerRegistry
-from actors.supervision.occasional_actor import OccasionalActor
-from actors.supervision.pool_checks import PoolChecks
-from actors.supervision.problem_reports import ProblemReports
-from actors.supervision.processes import fd_reserve
+from actors.supervision.occasional_actor import OccasionalActor, PoolChecks
+from actors.supervision.problems import ProblemReports
+from actors.supervision.processes import fd_limit
 from actors.supervision.processes.actor_spec import ActorSpec, SupervisionContext
-from actors.supervision.processes.lifecycle import State
+from actors.supervision.processes.lifecycle import ActorState
 from actors.supervision.processes.managed_actor import ManagedActor
 from actors.supervision.processes.proxy_actors import ProxyActors
-from actors.supervision.processes.start_waiters import StartWaiters
 from actors.supervision.proxy_commands import ProxyCommands
-from actors.supervision.proxy_events import ProxyEventPublisher
-from actors.supervision.proxy_names import ProxyNamePublisher
+from actors.supervision.proxy_events import ProxyEventPublisher, ProxyNamePublisher
 from actors.supervision.reconciler import Reconciler
 from actors.supervision.runtime_report import RuntimeReporter
-from actors.supervision.shutdown import PhasedShutdown
 from actors.supervision.sleepers import Sleepers
 from actors.supervision.upgrade.handover import Predecessor
 from actors.supervision.upgrade.predecessors import Predecessors
-from actors.supervision.worker_count import worker_count
+
+
+class PhasedShutdown:
+    """The actors of a phase are stopped when all of the phase before have ended and it isn't `busy` otherwise.
+
+    `advance` is to be called whenever an actor has ended; `on_end` is called once, when all have.
+    """
+
+    def __init__(
+        self,
+        phases: Sequence[Sequence[ManagedActor]],
+        stop: Callable[[ManagedActor], None],
+        on_end: Callable[[], None],
+        busy: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._phases = [list(phase) for phase in phases]
+        self._stop = stop
+        self._on_end: Callable[[], None] | None = on_end
+        self._busy = busy
+        self._advancing = False
+
+    def advance(self) -> None:
+        """Begin the phases that are due."""
+        if self._advancing:
+            return  # an actor ended as soon as it was stopped: the loop below sees it
+        self._advancing = True
+        while self._phases and self._is_over(self._phases[0]):
+            del self._phases[0]
+        self._advancing = False
+        if not self._phases and self._on_end is not None:
+            on_end, self._on_end = self._on_end, None
+            on_end()
+
+    def _is_over(self, phase: list[ManagedActor]) -> bool:
+        for actor in phase:
+            if actor.life.state not in (ActorState.STOPPED, ActorState.DRAINING):
+                self._stop(actor)
+        return not self._busy() and all(actor.life.state is ActorState.STOPPED and not actor.drains for actor in phase)
+
 
 log = logging.getLogger(__name__)
 
@@ -172,7 +204,7 @@ class ActorSupervisor:
         self._desired.replace(specs)
         for spec in self._desired.specs.values():
             self._sleepers.begin_asleep(spec)
-        fd_reserve.warn_if_short(
+        fd_limit.warn_if_short(
             (len(each.ports), worker_count(each)) for each in self._desired.specs.values() if each.active
         )
         self._context.settings.put(self._egress_group())
@@ -303,7 +335,7 @@ class ActorSupervisor:
         """Drain its predecessors, and send what has changed while it was starting."""
         log.info("%s runs (pid %s)", actor.label, actor.runtime().pid)
         self._actors.drain_predecessors(actor)
-        if all(each.life.state is State.RUNNING for name, each in self._fixed.items() if name not in OPTIONAL):
+        if all(each.life.state is ActorState.RUNNING for name, each in self._fixed.items() if name not in OPTIONAL):
             on_ready, self.on_ready = self.on_ready, noop
             on_ready()
         self._names.started(actor.name, self._desired.specs)
@@ -322,7 +354,7 @@ class ActorSupervisor:
         proxy_id = actor.worker.proxy_id
         if proxy_id:
             self._actors.forget_configuration(actor)
-            if not any(each.life.state is State.RUNNING for each in self._by_name(actor.name)):
+            if not any(each.life.state is ActorState.RUNNING for each in self._by_name(actor.name)):
                 self._proxy_events.down(proxy_id, actor.life)
             self._problems.publish(actor)
             self._starting.update(proxy_id)
@@ -330,7 +362,7 @@ class ActorSupervisor:
 
     def actor_ended(self, actor: ManagedActor) -> None:
         """Continue with what has waited for its end."""
-        if actor.life.state is State.SLEEPING:
+        if actor.life.state is ActorState.SLEEPING:
             self._actors.slept(actor)
             self._advance_shutdown()
             return

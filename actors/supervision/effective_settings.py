@@ -12,7 +12,7 @@ from typing import Any
 
 from config.settings.runtime import Stored, merge, overlay
 from config.settings.settings import Settings
-from config.settings.sources import UNTIL_RESTART, Origins, Reading, SettingSource, described, waiting
+from config.settings.sources import UNTIL_RESTART, EffectiveValue, Origins, Reading, described, waiting
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class EffectiveSettings:
         self.now = self.preview(self.stored)
         return names
 
-    def described(self) -> list[SettingSource]:
+    def described(self) -> list[EffectiveValue]:
         """Each key with its value, the source of it, and what a change needs; without those of the first start."""
         found = described(Reading(self.base, self.origins), self.stored, self.now, self.latest)
         return [each for each in found if each.change != "first_start"]

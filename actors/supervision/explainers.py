@@ -16,7 +16,7 @@ from actors.bus.messages.supervision import StartExplainer
 from actors.supervision.actor_specs import params_at_start
 from actors.supervision.callbacks import noop
 from actors.supervision.processes.actor_spec import ActorSpec, SupervisionContext
-from actors.supervision.processes.lifecycle import State
+from actors.supervision.processes.lifecycle import ActorState
 from actors.supervision.processes.managed_actor import ManagedActor
 
 log = logging.getLogger(__name__)
@@ -66,13 +66,13 @@ class Explainers:
             return
         if found is None:
             found = self._by_name[name] = _Explainer(self._new_actor(name))
-        if found.actor.life.state in (State.STOPPED, State.DRAINING):
+        if found.actor.life.state in (ActorState.STOPPED, ActorState.DRAINING):
             found.actor.start(self._at_start(found, configure))
         self._keep(found)
-        if found.actor.life.state is State.RUNNING:
+        if found.actor.life.state is ActorState.RUNNING:
             self._configure(found, configure)
             reply(Done())
-        elif found.actor.life.state is State.STARTING:
+        elif found.actor.life.state is ActorState.STARTING:
             found.waiting.append(reply)
         else:
             reply(Failed(found.actor.life.error or "it can't be started"))
@@ -136,7 +136,7 @@ class Explainers:
 
     def _end(self, found: _Explainer) -> None:
         found.actor.stop(DRAIN, noop)
-        if found.actor.life.state is State.STOPPED:
+        if found.actor.life.state is ActorState.STOPPED:
             self.actor_ended(found.actor)
 
     def _reply(self, found: _Explainer, message: Done | Failed) -> None:

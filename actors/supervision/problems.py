@@ -1,4 +1,4 @@
-"""The problems that actors report of themselves, and which of them are published.
+"""The problems that actors report of themselves: stored, compared with what is known, and which of them are published.
 
 A report belongs to one process. What counts are those of the processes that serve: of an actor one, of a proxy with
 several workers as many, whose problems are united by reason and subject. Until a new process has made its first report,
@@ -7,11 +7,15 @@ what was published before counts.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
-from actors.bus.messages.problems import Problem, ReportProblems
+from actors.bus.mailbox import Reply
+from actors.bus.messages.common import Problem, ReportProblems, forwarding_name
 from actors.bus.messages.supervision import Runtime
+from actors.supervision.processes.lifecycle import ActorState
+from actors.supervision.processes.managed_actor import ManagedActor
+from actors.supervision.proxy_events import ProxyEventPublisher
 
 _Key = tuple[str, str]
 REPLACED = "a new process serves without it"
@@ -97,3 +101,41 @@ def _united(reports: Iterable[ReportProblems]) -> dict[_Key, Problem]:
 
 def _key(problem: Problem) -> _Key:
     return problem.reason, problem.subject
+
+
+class ProblemReports:
+    """`by_name` returns the actors with a name on the bus, `label` what logs call them."""
+
+    def __init__(
+        self, events: ProxyEventPublisher, by_name: Callable[[str], Sequence[ManagedActor]], label: Callable[[str], str]
+    ) -> None:
+        self.book = ProblemBook()
+        self.own: Callable[[str], Iterable[Problem]] = lambda _proxy_id: ()
+        """Returns the problems of a proxy that the supervisor itself has found."""
+        self._events = events
+        self._by_name = by_name
+        self._label = label
+
+    def received(self, sender: str, message: ReportProblems, _reply: Reply) -> None:
+        """A process has reported. Those that drain don't count."""
+        accepting = [each for each in self._by_name(sender) if each.life.state is not ActorState.DRAINING]
+        if accepting:
+            self.book.put(sender, message)
+            self.publish(accepting[0])
+
+    def publish(self, actor: ManagedActor) -> None:
+        """Publish what has begun and what is over of an actor, of which another process may serve now."""
+        serving = [each.serving for each in self._by_name(actor.name) if each.serving is not None]
+        proxy_id = actor.worker.proxy_id
+        begun, over = self.book.changes(actor.name, serving, self.own(proxy_id))
+        self._events.problems(self._label(actor.name), proxy_id, begun, over)
+
+    def forget_proxy(self, proxy_id: str) -> None:
+        """It is not to run any more."""
+        self.book.forget(forwarding_name(proxy_id))
+        self._events.forget(proxy_id)
+
+    def forget(self, name: str) -> None:
+        """The actor of this name, which is no proxy's, is not to run any more."""
+        self.book.forget(name)
+        self._events.forget(name)

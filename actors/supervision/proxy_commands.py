@@ -23,19 +23,17 @@ from actors.bus.messages.supervision import (
     ReserveListener,
     RestartProxy,
 )
-from actors.supervision.callbacks import CountdownLatch, call_once
-from actors.supervision.desired_proxies import DesiredProxies
+from actors.supervision.callbacks import CountdownLatch, StartWaiters, call_once
+from actors.supervision.desired_proxies import DesiredProxies, worker_count
 from actors.supervision.listeners.bind import ListenError, ResourceExhausted
 from actors.supervision.listeners.registry import ListenerRegistry
 from actors.supervision.processes.actor_spec import SupervisionContext
-from actors.supervision.processes.lifecycle import State
+from actors.supervision.processes.lifecycle import ActorState
 from actors.supervision.processes.managed_actor import ManagedActor
 from actors.supervision.processes.proxy_actors import ProxyActors
-from actors.supervision.processes.start_waiters import StartWaiters
-from actors.supervision.proxy_names import ProxyNamePublisher
+from actors.supervision.proxy_events import ProxyNamePublisher
 from actors.supervision.reconciler import Reconciler
 from actors.supervision.sleepers import Sleepers
-from actors.supervision.worker_count import worker_count
 from config.net.ports import Ports
 
 RESTART_REPLY_MAX = 4.0
@@ -166,7 +164,7 @@ class ProxyCommands:
             else:
                 reply(outcome)
 
-        if first.life.state is State.FAILED:
+        if first.life.state is ActorState.FAILED:
             reply(Failed(first.life.error or "it can't be started"))
         else:
             first.replace(replaced)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from actors.bus.messages.forwarding import Configure
 from actors.bus.messages.specs import EgressSpec, ProxySpec
 from actors.supervision.listeners.listener import Address
-from actors.supervision.processes.lifecycle import State
-from actors.supervision.processes.worker_id import Worker
+from actors.supervision.processes.actor_spec import WorkerId
+from actors.supervision.processes.lifecycle import ActorState
 
 Configuration = Callable[[ProxySpec, EgressSpec], Configure]
 Count = Callable[[ProxySpec], int]
@@ -26,7 +26,7 @@ class ActualState:
     While it `backs_off`, nothing is to be started.
     """
 
-    state: State
+    state: ActorState
     configured: Configure | None = None
     backs_off: bool = False
 
@@ -57,7 +57,7 @@ class Bind:
 class Start:
     """Make a process of the worker on the proxy's socket."""
 
-    worker: Worker
+    worker: WorkerId
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +71,12 @@ class Watch:
 class SendConfiguration:
     """Send the process of the worker its configuration."""
 
-    worker: Worker
+    worker: WorkerId
     configure: Configure
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class StopProxy:
     """Have all processes of the proxy drain and end, and close the listener."""
 
     proxy_id: str
@@ -86,21 +86,21 @@ class Stop:
 class StopWorker:
     """Have this process drain and end; the listener stays, for the others."""
 
-    worker: Worker
+    worker: WorkerId
 
 
 @dataclass(frozen=True, slots=True)
 class Forget:
     """Nothing is left of a worker that is not desired."""
 
-    worker: Worker
+    worker: WorkerId
 
 
-Step = Bind | Start | Watch | SendConfiguration | Stop | StopWorker | Forget
+Step = Bind | Start | Watch | SendConfiguration | StopProxy | StopWorker | Forget
 
-_ALIVE = (State.STARTING, State.RUNNING)
+_ALIVE = (ActorState.STARTING, ActorState.RUNNING)
 _NOTHING = ActualProxy()
-_STOPPED = ActualState(State.STOPPED)
+_STOPPED = ActualState(ActorState.STOPPED)
 
 
 def one_worker(_spec: ProxySpec) -> int:
@@ -149,8 +149,8 @@ def _down(proxy_id: str, spec: ProxySpec | None, now: ActualProxy) -> list[Step]
     if spec is not None and spec.active and (now.asleep or not _moved(spec, now)):
         return []
     steps: list[Step] = []
-    if now.bound is not None or any(each.state in (*_ALIVE, State.FAILED) for each in now.workers.values()):
-        steps.append(Stop(proxy_id))
+    if now.bound is not None or any(each.state in (*_ALIVE, ActorState.FAILED) for each in now.workers.values()):
+        steps.append(StopProxy(proxy_id))
     return [*steps, *_forget(proxy_id, now, 0)] if spec is None else steps
 
 
@@ -161,9 +161,9 @@ def _up(spec: ProxySpec, now: ActualProxy, egress: EgressSpec, configuration: Co
     steps: list[Step] = []
     starts: list[Step] = []
     for index in range(count):
-        each, worker = now.workers.get(index, _STOPPED), Worker(spec.id, index)
+        each, worker = now.workers.get(index, _STOPPED), WorkerId(spec.id, index)
         if each.state in _ALIVE and not moved:
-            if each.state is State.RUNNING and each.configured != configure:
+            if each.state is ActorState.RUNNING and each.configured != configure:
                 steps.append(SendConfiguration(worker, configure))
         elif not each.backs_off and not (index and now.takes_over):
             starts.append(Start(worker))
@@ -177,14 +177,14 @@ def _up(spec: ProxySpec, now: ActualProxy, egress: EgressSpec, configuration: Co
 def _fewer(proxy_id: str, now: ActualProxy, count: int) -> list[Step]:
     """Workers beyond the desired number end."""
     surplus = [index for index, each in now.workers.items() if index >= count]
-    ending = (State.STOPPED, State.DRAINING)
-    return [StopWorker(Worker(proxy_id, index)) for index in surplus if now.workers[index].state not in ending]
+    ending = (ActorState.STOPPED, ActorState.DRAINING)
+    return [StopWorker(WorkerId(proxy_id, index)) for index in surplus if now.workers[index].state not in ending]
 
 
 def _forget(proxy_id: str, now: ActualProxy, count: int) -> list[Step]:
     """Workers beyond the desired number that have ended."""
     return [
-        Forget(Worker(proxy_id, index))
+        Forget(WorkerId(proxy_id, index))
         for index, each in now.workers.items()
-        if index >= count and each.state is State.STOPPED
+        if index >= count and each.state is ActorState.STOPPED
     ]

@@ -13,13 +13,11 @@ from collections.abc import Callable, Collection
 
 from actors.bus.loop import Loop
 from actors.supervision.callbacks import CountdownLatch, noop
-from actors.supervision.desired_proxies import DesiredProxies
-from actors.supervision.egress_config import EgressConfigPublisher
-from actors.supervision.occasional_actor import OccasionalActor
-from actors.supervision.pool_checks import PoolChecks
+from actors.supervision.config import EgressConfigPublisher
+from actors.supervision.desired_proxies import DesiredProxies, worker_count
+from actors.supervision.occasional_actor import OccasionalActor, PoolChecks
 from actors.supervision.processes.proxy_actors import ProxyActors
 from actors.supervision.reconcile import reconcile, reconcile_one
-from actors.supervision.worker_count import worker_count
 
 SLICE = 100
 """Proxies of which the sockets are bound in one turn; each takes about a dozen system calls."""

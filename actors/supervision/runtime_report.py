@@ -1,4 +1,14 @@
-"""The actual state, as the API, telemetry and `systemctl status` get it."""
+"""The actual state, as the API, telemetry and `systemctl status` get it.
+
+That of a proxy follows from those of its workers:
+
+| workers | state of the proxy |
+|---|---|
+| one runs | `running`; a problem while another one, which has run or was tried, doesn't |
+| none runs, one starts | `starting` |
+| none runs or starts, one has failed | `failed` |
+| all others | `draining`, else `sleeping`, else `stopped` |
+"""
 
 from __future__ import annotations
 
@@ -6,18 +16,66 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from actors.bus.messages.common import forwarding_name
-from actors.bus.messages.problems import Problem
-from actors.bus.messages.supervision import QueryRuntime, QueryWorkers, Runtime, RuntimeReport, Workers, asleep_runtime
+from actors.bus.messages.common import PROCESS, Problem, forwarding_name
+from actors.bus.messages.supervision import (
+    QueryRuntime,
+    QueryWorkers,
+    Runtime,
+    RuntimeReport,
+    WorkerRuntime,
+    Workers,
+    asleep_runtime,
+)
 from actors.supervision.desired_proxies import DesiredProxies
-from actors.supervision.pool_checks import PoolChecks
+from actors.supervision.occasional_actor import PoolChecks
 from actors.supervision.problems import ProblemBook
-from actors.supervision.processes.lifecycle import State
+from actors.supervision.processes.lifecycle import ActorState
 from actors.supervision.processes.managed_actor import ManagedActor
 from actors.supervision.processes.proxy_actors import ProxyActors
 from actors.supervision.sleepers import Sleepers
 from actors.supervision.upgrade.predecessors import Predecessors
-from actors.supervision.worker_states import combined
+
+_ORDER = (
+    ActorState.RUNNING,
+    ActorState.STARTING,
+    ActorState.FAILED,
+    ActorState.DRAINING,
+    ActorState.SLEEPING,
+    ActorState.STOPPED,
+)
+
+
+def combined(workers: Sequence[tuple[int, Runtime]]) -> Runtime:
+    """Of all workers, by index. That of one alone is as it is."""
+    if len(workers) == 1:
+        return workers[0][1]
+    state = next(each for each in _ORDER if any(runtime.state == each.value for _index, runtime in workers))
+    deciding = [runtime for _index, runtime in workers if runtime.state == state.value]
+    rows = tuple(
+        WorkerRuntime(index, each.pid, each.state, each.since, each.restarts, each.error)
+        for index, each in workers
+        if each.state not in (ActorState.STOPPED.value, ActorState.SLEEPING.value)
+    )
+    first = deciding[0]
+    return replace(
+        first,
+        since=min(each.since for each in deciding),
+        restarts=sum(each.restarts for _index, each in workers),
+        problems=_lost([runtime for _index, runtime in workers]) if state is ActorState.RUNNING else first.problems,
+        workers=rows,
+    )
+
+
+def _lost(workers: Sequence[Runtime]) -> tuple[Problem, ...]:
+    """The problem that workers have died or can't be started, while others serve. Until it runs again it has an
+    error."""
+    lost = [each for each in workers if each.error is not None]
+    if not lost:
+        return ()
+    wanted = [each for each in workers if each.state not in (ActorState.DRAINING.value, ActorState.SLEEPING.value)]
+    runs = sum(each.state == ActorState.RUNNING.value for each in wanted)
+    detail = f"{runs} of {len(wanted)} workers run: {lost[0].error}"
+    return (Problem(PROCESS, detail, min(each.since for each in lost)),)
 
 
 class RuntimeReporter:
@@ -116,7 +174,7 @@ class RuntimeReporter:
             return asleep_runtime(*self._asleep(proxy_id))
         if proxy_id in self._proxies.by_id:
             return self._runtime(self._proxies.of_proxy(proxy_id))
-        return Runtime(State.STOPPED.value, None, self._started_at, 0, None)
+        return Runtime(ActorState.STOPPED.value, None, self._started_at, 0, None)
 
     def own_problems(self, proxy_id: str) -> tuple[Problem, ...]:
         """What is wrong with a proxy that serves all the same, as the supervisor sees it: a worker is missing."""

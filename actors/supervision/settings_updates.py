@@ -9,14 +9,12 @@ from collections.abc import Callable
 from actors.bus.events import Forwarder, event_topic, new_event
 from actors.bus.mailbox import Reply
 from actors.bus.messages.common import API, ApplySettings, Done, Failed
-from actors.bus.messages.supervision import ApplyOverrides, ListenerRefused, SettingSources, ValidateSettings
+from actors.bus.messages.supervision import ApplyOverrides, SettingSources, ValidateSettings
 from actors.process import set_up_logging
 from actors.supervision.actor_supervisor import ActorSupervisor
 from actors.supervision.callbacks import CountdownLatch
 from actors.supervision.config import SupervisionConfig
 from actors.supervision.effective_settings import EffectiveSettings, shadowed_keys
-from actors.supervision.listeners.api import ApiListener
-from actors.supervision.listeners.bind import ListenError
 from actors.supervision.processes.spawner import Spawner
 from actors.supervision.program_lifecycle import ProgramLifecycle
 from actors.supervision.systemd import notify, notify_reloading
@@ -29,7 +27,10 @@ log = logging.getLogger(__name__)
 
 
 class SettingsUpdates:
-    """`load` returns the configuration, read again, and `origins` where it comes from; both raise `ConfigError`."""
+    """`load` returns the configuration, read again, and `origins` where it comes from; both raise `ConfigError`.
+
+    `bound` is where the API listens.
+    """
 
     def __init__(
         self,
@@ -37,7 +38,7 @@ class SettingsUpdates:
         load: Callable[[], Settings],
         origins: Callable[[], Origins],
         life: ProgramLifecycle,
-        api: ApiListener,
+        bound: tuple[str, int],
         actors: ActorSupervisor,
         spawner: Spawner,
         events: Forwarder,
@@ -46,7 +47,7 @@ class SettingsUpdates:
         self._load = load
         self._origins = origins
         self._life = life
-        self._api = api
+        self._bound = bound
         self._actors = actors
         self._spawner = spawner
         self._events = events
@@ -57,17 +58,11 @@ class SettingsUpdates:
             log.warning("%s", sentence)
 
     def validate(self, message: ValidateSettings, reply: Reply) -> None:
-        """Check settings that are about to be stored; a new address of the API is bound and reserved."""
+        """Check settings that are about to be stored."""
         try:
-            server = self._effective.preview(message.stored).server
-            if not self._life.closes_listeners:
-                self._api.prepare((server.host, server.port))
-            elif (server.host, server.port) != self._api.address:
-                raise ListenError("port", "can't be tried now: the product is ending")
+            self._effective.preview(message.stored)
         except InvalidOverride as error:
             reply(Failed(str(error)))
-        except ListenError as error:
-            reply(ListenerRefused(error.field, error.error))
         else:
             reply(Done())
 
@@ -75,11 +70,8 @@ class SettingsUpdates:
         """Apply settings that are stored; the reply follows when all actors have applied them."""
         before = self._effective.now
         try:
-            server = self._effective.preview(message.stored).server
-            if not self._life.closes_listeners:
-                self._api.switch((server.host, server.port))
             self._effective.put(message.stored)
-        except (InvalidOverride, ListenError) as error:
+        except InvalidOverride as error:
             reply(Failed(str(error)))
             return
         if self._life.closes_listeners:
@@ -127,5 +119,5 @@ class SettingsUpdates:
             set_up_logging(style.level, style.format, style.output)
             self._spawner.set_logging(style.level, style.format)
         latch = CountdownLatch(then)
-        self._actors.apply(SupervisionConfig.of(settings, self._api.bound), latch, but)
+        self._actors.apply(SupervisionConfig.of(settings, self._bound), latch, but)
         latch.release()

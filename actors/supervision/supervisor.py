@@ -20,12 +20,12 @@ from typing import Any
 
 import zmq
 
+from actors import signals
 from actors.bus.events import Forwarder
 from actors.bus.loop import Loop, Timer
 from actors.bus.mailbox import MailboxRouter, Reply
 from actors.bus.messages.common import Done, Failed, Terminated
-from actors.bus.messages.fleet_objects import FleetObject
-from actors.bus.messages.specs import ProxySpec
+from actors.bus.messages.specs import FleetObject, ProxySpec
 from actors.bus.messages.supervision import (
     ApplyOverrides,
     DescribeProgram,
@@ -34,17 +34,15 @@ from actors.bus.messages.supervision import (
     Upgrade,
     ValidateSettings,
 )
-from actors.memory import give_back
+from actors.garbage import end_start
 from actors.process import Boot
-from actors.supervision.actor_classes import ActorClasses
-from actors.supervision.actor_specs import api_spec, lab_spec, tls_spec
+from actors.supervision.actor_specs import ActorClasses, api_spec, lab_spec, tls_spec
 from actors.supervision.actor_supervisor import ActorSupervisor
 from actors.supervision.config import SupervisionConfig
 from actors.supervision.effective_settings import EffectiveSettings
-from actors.supervision.listeners.api import ApiListener, inner_listener
+from actors.supervision.listeners.bind import bound_address, inner_listener
 from actors.supervision.listeners.registry import ListenerRegistry
 from actors.supervision.listeners.socket_activation import InheritedListeners
-from actors.supervision.processes import reaping
 from actors.supervision.processes.actor_spec import ActorSpec, SupervisionContext
 from actors.supervision.processes.columns import WorkerColumns
 from actors.supervision.processes.fd_limit import raise_limit
@@ -53,7 +51,6 @@ from actors.supervision.processes.zygote_process import ZygoteProcess
 from actors.supervision.program_lifecycle import ProgramEvent, ProgramLifecycle, ProgramState
 from actors.supervision.settings_updates import SettingsUpdates
 from actors.supervision.systemd import notify, notify_reloading, watchdog_period
-from actors.supervision.ticket_rotation import TicketRotation
 from actors.supervision.upgrade.handover import (
     SIGNALS,
     Handover,
@@ -63,8 +60,7 @@ from actors.supervision.upgrade.handover import (
     last_signals,
     unblock_signals,
 )
-from actors.supervision.upgrade.preflight import own_command
-from actors.supervision.upgrade.upgrade import ProgramUpgrade
+from actors.supervision.upgrade.preflight import ProgramUpgrade, own_command
 from config import VERSION
 from config.files.paths import DataDir, RunDir
 from config.settings.runtime import Stored
@@ -128,23 +124,23 @@ class SupervisorProcess:
         """Of a drain or a handover: the end of its time."""
         self._status = 0
         self._wake = _signal_pipe()
-        reaping.become_subreaper()
+        signals.become_subreaper()
         raise_limit()
         settings = self._effective.now
         run, inherited = resources.run, resources.inherited
-        address = settings.server.host, settings.server.port
-        self._api = ApiListener(resources.api_socket, address, run, time.monotonic, inherited.store)
+        self._api = resources.api_socket
+        inherited.store.put(self._api)
         self._inner = inner_listener(run.api_inner) if settings.server.tls.enabled else None
         self._loop = Loop()
-        self._tickets = TicketRotation(self._loop, run.tickets)
         self._upgrade = ProgramUpgrade(self._loop, self._upgrade_blocker, self._hand_over)
         self._context: zmq.Context[Any] = zmq.Context()
         self._router = MailboxRouter(self._loop, self._context, run.mailbox, self._receive)
         self._events = Forwarder(self._loop, self._context, run.events_in, run.events_out)
         self._spawner = Spawner(self._loop, settings.logging.level, settings.logging.format, resources.locks, zygote)
-        self._actors = self._new_actors(classes or ActorClasses(), SupervisionConfig.of(settings, self._api.bound))
+        bound = bound_address(self._api)
+        self._actors = self._new_actors(classes or ActorClasses(), SupervisionConfig.of(settings, bound))
         self._settings = SettingsUpdates(
-            self._effective, reload, origins, self._life, self._api, self._actors, self._spawner, self._events
+            self._effective, reload, origins, self._life, bound, self._actors, self._spawner, self._events
         )
 
     def _new_actors(self, classes: ActorClasses, config: SupervisionConfig) -> ActorSupervisor:
@@ -175,7 +171,6 @@ class SupervisorProcess:
         if period is not None:
             self._loop.call_every(period, self._ping_watchdog)
         self._settings.warn_of_shadowed_keys()
-        self._loop.call_every(STATUS_PERIOD, self._api.expire_reservation)
         self._loop.call_every(STATUS_PERIOD, lambda: notify(f"STATUS={self._actors.summary}"))
         self._actors.start(desired, objects, self._all_bound)
         self._loop.run()
@@ -192,7 +187,7 @@ class SupervisorProcess:
 
     def _all_bound(self) -> None:
         self._resources.inherited.close_unclaimed()
-        give_back()
+        end_start()
 
     def _api_specs(self, classes: ActorClasses, config: SupervisionConfig) -> list[ActorSpec]:
         """The API, at its own address or behind the TLS terminator that has it. Which of the two holds until the
@@ -200,10 +195,10 @@ class SupervisorProcess:
         inner = self._inner
         params = {"supervisor_pid": os.getpid(), "behind_tls": inner is not None}
         if inner is None:
-            return [api_spec(classes, config, params, lambda: [self._api.socket])]
+            return [api_spec(classes, config, params, lambda: [self._api])]
         return [
             api_spec(classes, config, params, lambda: [inner]),
-            tls_spec(classes, lambda: [self._api.socket]),
+            tls_spec(classes, lambda: [self._api]),
         ]
 
     def _new_boot(self, name: str, settings: dict[str, Any], params: dict[str, Any]) -> Boot:
@@ -247,7 +242,6 @@ class SupervisorProcess:
         self._life.transition(ProgramEvent.READY)
         notify("READY=1", f"STATUS={self._actors.summary}")
         self._on_ready()
-        self._tickets.begin()
 
     def _ping_watchdog(self) -> None:
         """Report to systemd unless a process hangs that the supervisor has not been able to replace."""
@@ -271,8 +265,8 @@ class SupervisorProcess:
                 self._stop(signal.Signals(number).name)
 
     def _reap(self) -> None:
-        for pid, status in reaping.ended():
-            if not (self._upgrade.reaped(pid, status) or self._tickets.reaped(pid, status)):
+        for pid, status in signals.ended():
+            if not self._upgrade.reaped(pid, status):
                 self._spawner.reaped(pid, status)
 
     # --- upgrade ---
@@ -308,7 +302,7 @@ class SupervisorProcess:
         self._actors.kill_fixed()
         listeners, predecessors = self._actors.hand_over()
         lab = [] if self._resources.lab is None else [self._resources.lab.fileno()]
-        handover = Handover([self._api.socket.fileno(), *lab, *listeners], list(self._resources.locks), predecessors)
+        handover = Handover([self._api.fileno(), *lab, *listeners], list(self._resources.locks), predecessors)
         self._spawner.close()
         self._router.close()
         self._events.close()

@@ -19,13 +19,12 @@ from actors.bus.messages.metrics import QueryStats, QuerySystem, Stats, SystemMe
 from actors.bus.messages.supervision import QueryRuntime, RuntimeReport, SetProxyNames
 from actors.process import Actor, Boot
 from actors.proxy_names import ProxyNames
-from actors.telemetry.identity import read_identity
-from actors.telemetry.metrics import Snapshot, export_of
-from actors.telemetry.otlp_client import Collector, Outcome
+from actors.telemetry.metrics import PushedMetrics, export_of
+from actors.telemetry.otlp_client import Collector, PushOutcome, read_identity
 from actors.telemetry.records import RecordPush, export_of_records
 from actors.thread_pool import ThreadPool
 from actors.throttled_log import ThrottledLog
-from config.settings.telemetry import Otlp
+from config.settings.groups import Otlp
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +72,7 @@ class TelemetryActor(Actor):
         else:
             super().receive(sender, message, reply)
 
-    def _push(self, signal: str, message: Any, done: Callable[[Outcome | None], None]) -> None:
+    def _push(self, signal: str, message: Any, done: Callable[[PushOutcome | None], None]) -> None:
         self._threads.submit(lambda: self._collector.push(signal, message), done)
 
     def _begin_push(self) -> None:
@@ -95,10 +94,10 @@ class TelemetryActor(Actor):
             self._pushing = False  # with the next push
             return
         system = system if isinstance(system, SystemMetrics) else None
-        export = export_of(self._identity, Snapshot(fleet.proxies, stats.proxies, system, time.time()))
+        export = export_of(self._identity, PushedMetrics(fleet.proxies, stats.proxies, system, time.time()))
         self._push("metrics", export, self._on_pushed)
 
-    def _on_pushed(self, outcome: Outcome | None) -> None:
+    def _on_pushed(self, outcome: PushOutcome | None) -> None:
         self._pushing = False
         self._log_result("metrics", outcome.error if outcome is not None else "the push failed")
         if outcome is not None and outcome.error is None and self._records is not None:

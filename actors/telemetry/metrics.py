@@ -1,7 +1,7 @@
 """Totals as OTLP metrics: the same as in the exposition for Prometheus, by the names of OpenTelemetry's conventions.
 
-Sums are cumulative since `Identity.since`, over all processes that a proxy ever had, so none of them falls when one is
-restarted. Attributes: `proxy` (its id), `proxy.name`, `protocol`, `code` (the status of requests), `reason` (of
+Sums are cumulative since `ResourceIdentity.since`, over all processes that a proxy ever had, so none of them falls when
+one is restarted. Attributes: `proxy` (its id), `proxy.name`, `protocol`, `code` (the status of requests), `reason` (of
 refusals); never a client's address or a URL.
 """
 
@@ -30,7 +30,7 @@ from actors.bus.messages.supervision import Runtime
 from actors.counters import COUNTERS, LABELLED, OF_A_PROXY, OF_THE_MACHINE, LabelledCounter
 from actors.counters import Gauge as GaugeRow
 from actors.histogram import BOUNDS, PARTS, bucket_of, cumulative
-from actors.telemetry.identity import Identity, attributes, resource_of
+from actors.telemetry.otlp_client import ResourceIdentity, attributes, resource_of
 from config import VERSION
 
 _NANO = 1_000_000_000
@@ -39,7 +39,7 @@ _BUCKETS = range(bucket_of(0.001), bucket_of(60.0), PARTS)
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class PushedMetrics:
     """The content of a push, as it was `at` (Unix seconds)."""
 
     runtimes: Mapping[str, Runtime]
@@ -48,7 +48,7 @@ class Snapshot:
     at: float
 
 
-def export_of(identity: Identity, snapshot: Snapshot) -> Any:
+def export_of(identity: ResourceIdentity, snapshot: PushedMetrics) -> Any:
     """The message to `/v1/metrics`: all proxies that the fleet knows, with what they have counted."""
     scope = ScopeMetrics(scope=InstrumentationScope(name="proxyfleet", version=VERSION))
     scope.metrics.extend(_Export(identity, snapshot).metrics())
@@ -59,7 +59,7 @@ def export_of(identity: Identity, snapshot: Snapshot) -> Any:
 class _Export:
     """One push in the making."""
 
-    def __init__(self, identity: Identity, snapshot: Snapshot) -> None:
+    def __init__(self, identity: ResourceIdentity, snapshot: PushedMetrics) -> None:
         self._since, self._at = round(identity.since * _NANO), round(snapshot.at * _NANO)
         self._snapshot = snapshot
         self._proxies = [

@@ -19,10 +19,9 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeL
 from actors.bus.loop import Loop, Timer
 from actors.bus.mailbox import Mailbox
 from actors.bus.messages.common import LOGS
-from actors.bus.messages.records import LogPage, LogTail, QueryLogs, TailLogs
+from actors.bus.messages.records import LogPage, LogTailPage, QueryLogs, TailLogs
 from actors.proxy_names import ProxyNames
-from actors.telemetry.identity import Identity, attributes, resource_of
-from actors.telemetry.otlp_client import Outcome
+from actors.telemetry.otlp_client import PushOutcome, ResourceIdentity, attributes, resource_of
 from config import VERSION
 from config.files.durable import replace_file
 from config.text.access_fields import message_of
@@ -75,7 +74,7 @@ _ATTRIBUTES = {
 }
 """Names of OpenTelemetry's conventions where there are some, by the fields of a record."""
 
-Push = Callable[[Any, Callable[[Outcome | None], None]], None]
+Push = Callable[[Any, Callable[[PushOutcome | None], None]], None]
 """Sends a message off the loop, then calls with the outcome, None when the thread failed."""
 
 
@@ -98,7 +97,7 @@ class RecordPush:
         self._push = push
         self._on_result = on_result
         self._pause = PAUSE_FIRST
-        self._retry: tuple[LogTail, Timer] | None = None
+        self._retry: tuple[LogTailPage, Timer] | None = None
         self._after = _read(file)
         self._query_position()
 
@@ -126,7 +125,7 @@ class RecordPush:
         self._mailbox.ask(LOGS, TailLogs(query, self._after, WAIT), self._on_tail, REPLY_MAX)
 
     def _on_tail(self, reply: Any) -> None:
-        if not isinstance(reply, LogTail):
+        if not isinstance(reply, LogTailPage):
             self._loop.call_later(PAUSE_FIRST, self._follow)
         elif reply.rows:
             self._send(reply)
@@ -134,10 +133,10 @@ class RecordPush:
             self._after = reply.last
             self._follow()
 
-    def _send(self, tail: LogTail) -> None:
+    def _send(self, tail: LogTailPage) -> None:
         self._push(self._export(tail.rows), lambda outcome: self._on_sent(tail, outcome))
 
-    def _on_sent(self, tail: LogTail, outcome: Outcome | None) -> None:
+    def _on_sent(self, tail: LogTailPage, outcome: PushOutcome | None) -> None:
         error = "the push failed" if outcome is None else outcome.error
         self._on_result(error)
         if error is not None and (outcome is None or outcome.again):
@@ -165,7 +164,7 @@ def _read(file: Path) -> int | None:
         return None  # none yet, or damaged
 
 
-def export_of_records(identity: Identity, rows: Iterable[dict[str, Any]], names: ProxyNames) -> Any:
+def export_of_records(identity: ResourceIdentity, rows: Iterable[dict[str, Any]], names: ProxyNames) -> Any:
     """The message to `/v1/logs`: rows as maps with the names of `config.text.access_fields.ACCESS_FIELDS`.
 
     A proxy has the name that it has now; one that is deleted has none.

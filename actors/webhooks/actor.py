@@ -17,30 +17,30 @@ from typing import TYPE_CHECKING, Any
 from actors.bus.events import Subscription
 from actors.bus.mailbox import Reply, refuse
 from actors.bus.messages.common import API, EGRESS, SUPERVISOR, Done, Failed
-from actors.bus.messages.events import Event, QueryWebhookSender, WebhookSenderState
-from actors.bus.messages.webhooks import (
+from actors.bus.messages.events import (
     Deliveries,
     DisableWebhook,
+    Event,
     FetchWebhooks,
     QueryDeliveries,
+    QueryWebhookSender,
     QueryWebhookStatus,
     Redeliver,
     ReplayedEvents,
     ReplayEvents,
     SendTestEvent,
     SetWebhooks,
+    WebhookSenderState,
     WebhookStatuses,
 )
 from actors.net.egress_guard import own_addresses
-from actors.process import Actor, Boot
+from actors.process import Actor, Boot, view
 from actors.throttled_log import ThrottledLog
-from actors.webhooks.missed_events import MissedEvents
-from actors.webhooks.outbox import Outbox
+from actors.webhooks.outbox import MissedEvents, Outbox
 from actors.webhooks.sender import DISK_PAUSE, Sender
-from config.settings.view import view
 
 if TYPE_CHECKING:
-    from config.settings.groups import Webhooks as Settings
+    from config.settings.groups import WebhookSettings as Settings
 
 log = logging.getLogger(__name__)
 

@@ -5,6 +5,9 @@ each webhook that subscribes to it. Both are one commit each, so a crash in betw
 
 A delivery is `waiting` until it is `delivered` or `failed`. It is *apart* when it doesn't hold its place in the order
 of its webhook: a test, a redelivery, or one that the target rejects while it accepts others.
+
+Events that were received and could not be stored, until they are stored after all, or are known to be lost. The
+supervisor remembers the last `REMEMBERED` events of all and replays them. Older ones are nowhere any more.
 """
 
 from __future__ import annotations
@@ -17,8 +20,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from actors.bus.messages.events import Event
-from actors.bus.messages.webhooks import Delivery, DeliveryAttempt, WebhookStatus
+from actors.bus.events import REMEMBERED
+from actors.bus.messages.events import Delivery, DeliveryAttempt, Event, WebhookStatus
 from actors.sqlite import open_database, transaction
 from actors.throttled_log import ThrottledLog
 
@@ -112,11 +115,10 @@ class Outbox:
         """True if it was stored and is still here."""
         return self._database.execute("SELECT 1 FROM happened WHERE id = ?", (event_id,)).fetchone() is not None
 
-    def unfanned(self, limit: int = 1_000) -> list[tuple[int, Event]]:
+    def unfanned(self) -> list[tuple[int, Event]]:
         """Events that have no deliveries yet, oldest first, with their numbers."""
         rows = self._database.execute(
-            "SELECT number, id, type, timestamp, data FROM happened WHERE fanned_out = 0 ORDER BY number LIMIT ?",
-            (limit,),
+            "SELECT number, id, type, timestamp, data FROM happened WHERE fanned_out = 0 ORDER BY number LIMIT 1000"
         )
         return [(int(number), _event(rest)) for number, *rest in rows]
 
@@ -339,3 +341,34 @@ _ATTEMPT_FIELDS = ("timestamp", "url", "request_headers", "status_code", "respon
 def _event(row: Sequence[Any]) -> Event:
     identifier, kind, timestamp, data = row
     return Event(str(identifier), str(kind), float(timestamp), json.loads(data))
+
+
+class MissedEvents:
+    """The ids, in the order in which they were received."""
+
+    def __init__(self) -> None:
+        self._ids: dict[str, None] = {}
+        self.lost = 0
+        """Events that no process has any more, and that the outbox has not counted yet."""
+
+    def add(self, event_id: str) -> None:
+        """It could not be stored. Of more than the supervisor remembers, the first is lost."""
+        self._ids[event_id] = None
+        if len(self._ids) > REMEMBERED:
+            del self._ids[next(iter(self._ids))]
+            self.lost += 1
+
+    def stored(self, event_id: str) -> None:
+        """It is stored now."""
+        self._ids.pop(event_id, None)
+
+    def missing(self) -> frozenset[str]:
+        """Those that a replay requested now must contain; for `settle` after the replay."""
+        return frozenset(self._ids)
+
+    def settle(self, missing: frozenset[str]) -> None:
+        """All that was replayed is stored; what is still missing of those before the replay is lost."""
+        gone = self._ids.keys() & missing
+        for event_id in gone:
+            del self._ids[event_id]
+        self.lost += len(gone)

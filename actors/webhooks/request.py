@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import socket
 import time
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -19,13 +18,11 @@ import requests
 from standardwebhooks.webhooks import Webhook
 from urllib3.exceptions import HTTPError
 
-from actors.bus.messages.events import Event
-from actors.bus.messages.webhooks import WebhookSpec
-from actors.net.breakable import Breakable
+from actors.bus.messages.events import Event, WebhookSpec
+from actors.net.egress_guard import OutgoingGuard
 from actors.net.guarded_adapter import GuardedAdapter
-from actors.net.guarded_pools import Refused
-from actors.net.own_requests import OutgoingGuard
-from actors.webhooks.retry_policy import Outcome
+from actors.net.guarded_client import Breakable, connect_guarded
+from actors.webhooks.queues import DeliveryOutcome
 from config.model.webhooks import MASK
 from config.text.formatting import timestamp_text
 
@@ -65,7 +62,7 @@ class Request:
         self._deadline = math.inf
         self._connection = Breakable()
 
-    def send(self) -> Outcome:
+    def send(self) -> DeliveryOutcome:
         """Never raises for what the target or the network does."""
         body = payload(self._event)
         own = signed_headers(self._webhook, self._event, body, time.time())
@@ -78,40 +75,18 @@ class Request:
             status, text, error, wait = None, "", self._error_text(failure), None
         finally:
             self._connection.release()
-        return Outcome(masked, status, round((time.monotonic() - began) * 1000), text, error, wait)
+        return DeliveryOutcome(masked, status, round((time.monotonic() - began) * 1000), text, error, wait)
 
     def check_deadline(self) -> None:
         """Shut the connection down if the time is over; to be called now and then."""
         if time.monotonic() >= self._deadline:
             self._connection.abort()
 
-    def connect(self, host: str, port: int) -> socket.socket:
-        """A connection to an address of `host` that the guard allows. Raises `OSError`."""
-        refusal = ""
-        failure: OSError | None = None
-        for family, kind, protocol, _name, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-            denial = self._guard.check(str(address[0]), port, host)
-            if denial is not None:
-                refusal = denial
-                continue
-            sock = socket.socket(family, kind, protocol)
-            try:
-                self._connection.adopt(sock)
-                sock.settimeout(self._timeout)
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                sock.connect(address)
-            except OSError as error:
-                sock.close()
-                failure = error
-            else:
-                return sock
-        raise failure or Refused(refusal or f"{host} has no address")
-
     def _post(self, body: bytes, headers: dict[str, str]) -> tuple[int, str, str | None, float | None]:
         with requests.Session() as session:
             session.trust_env = False
             session.headers.clear()
-            adapter = GuardedAdapter(self.connect)
+            adapter = GuardedAdapter(connect_guarded(self._guard, self._timeout, self._connection.adopt))
             session.mount("http://", adapter)
             session.mount("https://", adapter)
             with session.post(

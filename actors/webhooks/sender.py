@@ -2,7 +2,7 @@
 
 Each webhook has two queues with at most one request each: one in order, one for what is apart from it. So a slow or
 dead target delays no other; of the threads (`webhooks.max_concurrent`) all slow ones together have half
-(`actors.webhooks.slot_scheduler`).
+(`actors.webhooks.queues`).
 """
 
 from __future__ import annotations
@@ -17,22 +17,27 @@ from typing import TYPE_CHECKING
 
 from actors.bus.events import new_event
 from actors.bus.loop import Loop
-from actors.bus.messages.events import Event
-from actors.bus.messages.webhooks import Deliveries, DeliveryAttempt, WebhookSpec, WebhookStatus, WebhookTried
-from actors.net.own_requests import OutgoingGuard
+from actors.bus.messages.events import Deliveries, DeliveryAttempt, Event, WebhookSpec, WebhookStatus, WebhookTried
+from actors.net.egress_guard import OutgoingGuard
 from actors.thread_pool import ThreadPool
 from actors.throttled_log import ThrottledLog
 from actors.webhooks.outbox import DELIVERED, Outbox, Waiting
-from actors.webhooks.queues import DeliveryQueue, Sending, Target
-from actors.webhooks.retry_policy import Outcome, RetryDecision, after_attempt
-from actors.webhooks.slot_scheduler import SlotScheduler
+from actors.webhooks.queues import (
+    DeliveryOutcome,
+    DeliveryQueue,
+    RetryDecision,
+    Sending,
+    SlotScheduler,
+    TargetQueues,
+    after_attempt,
+)
 from config.model.event_check import checked
 from config.model.subscriptions import matches
 from config.net.ports import Range
 
 if TYPE_CHECKING:
     from actors.webhooks.request import Request
-    from config.settings.groups import Webhooks as Settings
+    from config.settings.groups import WebhookSettings as Settings
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +72,7 @@ class Sender:
         self._on_disabled = on_disabled
         self._clock = clock
         self._jitter = jitter
-        self._targets: dict[str, Target] | None = None
+        self._targets: dict[str, TargetQueues] | None = None
         self._tests: dict[int, OnTested | None] = {}
         """Tests by the number of their delivery; None once the result is reported and still to be stored."""
         self._under_way: set[Request] = set()
@@ -107,7 +112,7 @@ class Sender:
 
         before = self._targets or {}
         self._live.clear()  # waiting events may be older than a new webhook
-        self._targets = {each.id: before.get(each.id) or Target(each) for each in webhooks}
+        self._targets = {each.id: before.get(each.id) or TargetQueues(each) for each in webhooks}
         for each in webhooks:
             self._targets[each.id].webhook = each
         self._slots.keep(set(self._targets))
@@ -182,7 +187,7 @@ class Sender:
         self._closed = True
         self._threads.close()
 
-    def _target(self, webhook_id: str) -> Target | None:
+    def _target(self, webhook_id: str) -> TargetQueues | None:
         return (self._targets or {}).get(webhook_id)
 
     # --- from events to deliveries ---
@@ -223,7 +228,7 @@ class Sender:
 
     # --- from deliveries to requests ---
 
-    def _pump(self, target: Target) -> None:
+    def _pump(self, target: TargetQueues) -> None:
         """Start what is due, and wait for what is due later."""
         if self._closed:
             return
@@ -242,7 +247,7 @@ class Sender:
         if target is not None:
             self._pump(target)
 
-    def _schedule(self, target: Target, queue: DeliveryQueue, first: Callable[[str], Waiting | None]) -> None:
+    def _schedule(self, target: TargetQueues, queue: DeliveryQueue, first: Callable[[str], Waiting | None]) -> None:
         if queue.under_way is not None or queue.storing:
             return
         delivery = first(target.webhook.id)
@@ -260,12 +265,12 @@ class Sender:
         queue.scheduled = delivery.number, delivery.next_at
         queue.timer = self._loop.call_later(pause, lambda: self._on_retry_timer(target, queue, delivery))
 
-    def _on_retry_timer(self, target: Target, queue: DeliveryQueue, delivery: Waiting) -> None:
+    def _on_retry_timer(self, target: TargetQueues, queue: DeliveryQueue, delivery: Waiting) -> None:
         queue.cancel_timer()
         if self._target(target.webhook.id) is target and not self._closed:
             self._start(target, queue, delivery)
 
-    def _start(self, target: Target, queue: DeliveryQueue, delivery: Waiting) -> None:
+    def _start(self, target: TargetQueues, queue: DeliveryQueue, delivery: Waiting) -> None:
         from actors.webhooks.request import Request  # see `set_webhooks`
 
         event = self._outbox.event(delivery.event)
@@ -287,8 +292,8 @@ class Sender:
         self._under_way.add(sending.request)
         self._threads.submit(sending.request.send, lambda outcome: self._on_sent(sending, outcome))
 
-    def _on_sent(self, sending: Sending, outcome: Outcome | None) -> None:
-        outcome = outcome or Outcome({}, None, 0, "", BUG)
+    def _on_sent(self, sending: Sending, outcome: DeliveryOutcome | None) -> None:
+        outcome = outcome or DeliveryOutcome({}, None, 0, "", BUG)
         webhook, delivery = sending.webhook, sending.delivery
         self._under_way.discard(sending.request)
         sending.queue.under_way = None
@@ -306,7 +311,7 @@ class Sender:
         if self._under_way:
             self._loop.call_later(CHECK_PERIOD, self._check_deadlines)
 
-    def _report_test(self, delivery: Waiting, outcome: Outcome) -> None:
+    def _report_test(self, delivery: Waiting, outcome: DeliveryOutcome) -> None:
         on_tested = self._tests.get(delivery.number)
         if on_tested is not None:
             self._tests[delivery.number] = None  # until it is stored, it must not be sent as a redelivery
@@ -315,7 +320,7 @@ class Sender:
 
     # --- from requests to stored results ---
 
-    def _decide(self, target: Target, sending: Sending, outcome: Outcome) -> None:
+    def _decide(self, target: TargetQueues, sending: Sending, outcome: DeliveryOutcome) -> None:
         once = sending.event.type == TEST or not target.webhook.enabled
         decision = after_attempt(
             sending.delivery,
@@ -333,7 +338,7 @@ class Sender:
         attempt = _attempt(sending, outcome)
         self._store_or_wait(target, sending.queue, lambda: self._store(target, decision, attempt))
 
-    def _store_or_wait(self, target: Target, queue: DeliveryQueue, store: Callable[[], None]) -> None:
+    def _store_or_wait(self, target: TargetQueues, queue: DeliveryQueue, store: Callable[[], None]) -> None:
         """Store a result, now or when the disk takes it: nothing is sent again because the disk is full."""
         if self._closed or self._target(target.webhook.id) is not target:
             return
@@ -348,7 +353,7 @@ class Sender:
         queue.storing = False
         self._pump(target)
 
-    def _store(self, target: Target, decision: RetryDecision, attempt: DeliveryAttempt) -> None:
+    def _store(self, target: TargetQueues, decision: RetryDecision, attempt: DeliveryAttempt) -> None:
         delivery = decision.delivery
         self._outbox.add_attempt(delivery, attempt)
         self._tests.pop(delivery.number, None)
@@ -361,7 +366,7 @@ class Sender:
             target.disabled = True
             self._on_disabled()
 
-    def _retry_now(self, target: Target) -> None:
+    def _retry_now(self, target: TargetQueues) -> None:
         """The target lives: what waits for its next attempt in the order needn't wait any longer."""
         first = self._outbox.first(target.webhook.id)
         if first is not None and first.pause > 0 and target.ordered.under_way is None:
@@ -369,7 +374,7 @@ class Sender:
             self._outbox.update(first)
 
 
-def _attempt(sending: Sending, outcome: Outcome) -> DeliveryAttempt:
+def _attempt(sending: Sending, outcome: DeliveryOutcome) -> DeliveryAttempt:
     """Not numbered: the outbox does that."""
     return DeliveryAttempt(
         number=0,

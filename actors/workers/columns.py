@@ -24,7 +24,7 @@ from operator import mul
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from actors.workers.mapped import HEADER, Kind, Words, make, open_existing
+from actors.mapped_file import HEADER, FileKind, Words, make, open_existing
 
 COLUMNS: Final = 128
 """Processes that count together; a further one counts for itself alone."""
@@ -38,7 +38,7 @@ OWNER, ALIVE, OPEN, SEEN, FILES, FULL, ENDED = range(7)
 KEYS, RATES, SESSIONS, USAGE = 1, 2, 4, 8
 """Bits of FILES."""
 
-KIND: Final = Kind("columns", LINE * COLUMNS)
+KIND: Final = FileKind("columns", LINE * COLUMNS)
 NAME: Final = "columns"
 _OF_COLUMN = re.compile(r"\.?\d+\.(keys|rates|sessions|usage)|\.columns")
 
@@ -46,7 +46,7 @@ _USED = 4
 """The word of the header that has the number of lines in use or used before; the supervisor writes it."""
 
 
-class Open(NamedTuple):
+class OpenCount(NamedTuple):
     """Open connections of all processes that live, and how many processes these are."""
 
     connections: int
@@ -69,11 +69,11 @@ class Columns:
         """One word of every line in use."""
         return self.words[HEADER + which : HEADER + LINE * self.words[_USED] : LINE].tolist()
 
-    def open_connections(self) -> Open:
+    def open_connections(self) -> OpenCount:
         """Of the processes that live."""
         words, end = self.words, HEADER + LINE * self.words[_USED]
         alive = words[HEADER + ALIVE : end : LINE].tolist()
-        return Open(sum(map(mul, alive, words[HEADER + OPEN : end : LINE])), sum(alive))
+        return OpenCount(sum(map(mul, alive, words[HEADER + OPEN : end : LINE])), sum(alive))
 
     # --- for the process of a line ---
 

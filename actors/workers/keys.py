@@ -18,7 +18,7 @@ import hashlib
 from typing import Final
 
 from actors.bounded import keep
-from actors.workers.mapped import HEADER, Kind, Words
+from actors.mapped_file import HEADER, FileKind, Words
 
 SETS: Final = 4096
 WAYS: Final = 8
@@ -32,7 +32,7 @@ SLOT_SECONDS: Final = 60 / (SLOTS - 1)
 
 DIGESTS_KEPT: Final = 4096
 
-KIND: Final = Kind("keys", SETS * _SET)
+KIND: Final = FileKind("keys", SETS * _SET)
 
 
 class Digests:

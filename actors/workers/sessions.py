@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from actors.workers.mapped import HEADER, Kind, Words
+from actors.mapped_file import HEADER, FileKind, Words
 
 SETS: Final = 2048
 WAYS: Final = 8
@@ -19,7 +19,7 @@ _ENTRY: Final = 4
 _SET: Final = WAYS * _ENTRY
 _SECOND_HALF, _VALUE, _END = 1, 2, 3
 
-KIND: Final = Kind("sessions", SETS * _SET)
+KIND: Final = FileKind("sessions", SETS * _SET)
 
 
 class Choice(NamedTuple):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from actors.workers.mapped import HEADER, Kind, Words
+from actors.mapped_file import HEADER, FileKind, Words
 
 SETS: Final = 2048
 WAYS: Final = 8
@@ -20,7 +20,7 @@ _ENTRY: Final = 4
 _SET: Final = WAYS * _ENTRY
 _INSTANCE, _SERIAL, _BYTES = 1, 2, 3
 
-KIND: Final = Kind("usage", SETS * _SET)
+KIND: Final = FileKind("usage", SETS * _SET)
 
 NO_PLACE: Final = -1
 

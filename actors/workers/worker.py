@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
+from actors.mapped_file import FileKind, Words, make, open_existing, private
 from actors.workers import columns, keys, rates, sessions, usage
-from actors.workers.columns import ALIVE, ENDED, FILES, OPEN, OWNER, SEEN, Columns, Open
+from actors.workers.columns import ALIVE, ENDED, FILES, OPEN, OWNER, SEEN, Columns, OpenCount
 from actors.workers.keys import KeyTable
-from actors.workers.mapped import Kind, Words, make, open_existing, private
 from actors.workers.rates import Moved, RateTable
 from actors.workers.sessions import SessionTable
 from actors.workers.usage import NO_PLACE, UsageTable, Used
@@ -29,18 +29,18 @@ Table = TypeVar("Table")
 OnFailure = Callable[[str], None]
 
 
-class _Shared(NamedTuple, Generic[Table]):
+class _SharedFiles(NamedTuple, Generic[Table]):
     """One kind of file: its bit in FILES, and how its numbers are read."""
 
     bit: int
-    kind: Kind
+    kind: FileKind
     table: Callable[[Words], Table]
 
 
-KEYS = _Shared(columns.KEYS, keys.KIND, KeyTable)
-RATES = _Shared(columns.RATES, rates.KIND, RateTable)
-SESSIONS = _Shared(columns.SESSIONS, sessions.KIND, SessionTable)
-USAGE = _Shared(columns.USAGE, usage.KIND, UsageTable)
+KEYS = _SharedFiles(columns.KEYS, keys.KIND, KeyTable)
+RATES = _SharedFiles(columns.RATES, rates.KIND, RateTable)
+SESSIONS = _SharedFiles(columns.SESSIONS, sessions.KIND, SessionTable)
+USAGE = _SharedFiles(columns.USAGE, usage.KIND, UsageTable)
 
 
 class _View(NamedTuple, Generic[Table]):
@@ -55,7 +55,9 @@ class _View(NamedTuple, Generic[Table]):
 class _Files(Generic[Table]):
     """The files of one kind, of all columns of a proxy."""
 
-    def __init__(self, folder: Path, shared: Columns, column: int, file: _Shared[Table], on_failure: OnFailure) -> None:
+    def __init__(
+        self, folder: Path, shared: Columns, column: int, file: _SharedFiles[Table], on_failure: OnFailure
+    ) -> None:
         self._folder = folder
         self._columns = shared
         self._column = column
@@ -179,7 +181,7 @@ class Worker:
         self._columns.write(self.column, OPEN, count)
         self._columns.write(self.column, SEEN, int(1000 * now))
 
-    def open_connections(self) -> Open:
+    def open_connections(self) -> OpenCount:
         """Those of all processes that live, this one included."""
         return self._columns.open_connections()
 

@@ -15,6 +15,8 @@ LONGEST_LIST = 200
 """A list with more entries is recorded as their number and a hash."""
 LONGEST_FIELD = 1024
 """Bytes of a field in an entry (a map's are those of each key): the rest becomes its number of bytes and a hash."""
+_LONGEST_CHARACTER = 10
+"""Bytes, of a surrogate as it is written here."""
 MOST_KEYS = 100
 """Keys of a map of which each is a field of its own."""
 
@@ -57,12 +59,12 @@ def field_names(part: Mapping[str, Any], path: str = "") -> list[str]:
 
 def shortened(value: Any) -> Any:
     """A value as an entry has it: `LONGEST_FIELD` bytes of its beginning, and of the whole the bytes and a SHA-256."""
-    if isinstance(value, Mapping) and len(value) <= MOST_KEYS:
-        return {_shortened_text(name): shortened(each) for name, each in value.items()}
     if isinstance(value, str):
         return _shortened_text(value)
-    if not isinstance(value, (list, tuple, Mapping)):
+    if not value or not isinstance(value, (dict, list, tuple, Mapping)):  # a dict is found sooner than a Mapping
         return value
+    if len(value) <= MOST_KEYS and isinstance(value, (dict, Mapping)):
+        return {_shortened_text(name): shortened(each) for name, each in value.items()}
     whole = _bytes_of(value)
     if len(whole) <= LONGEST_FIELD:
         return value
@@ -72,6 +74,8 @@ def shortened(value: Any) -> Any:
 
 
 def _shortened_text(text: str) -> str:
+    if len(text) <= LONGEST_FIELD // _LONGEST_CHARACTER:
+        return text
     whole = text.encode("utf-8", "backslashreplace")
     if len(whole) <= LONGEST_FIELD:
         return text
@@ -135,15 +139,17 @@ def mask(name: str, value: Any, hiding: frozenset[str]) -> Any:
         return value
     if _is_secret(name):
         return MASK
-    if isinstance(value, Mapping):
-        return {key: MASK if name in hiding else mask(key, item, hiding) for key, item in value.items()}
+    if isinstance(value, str):
+        if name == "url":
+            return masked_url(value)
+        return _USERINFO.sub(rf"\1:{MASK}@", value) if "@" in value else value
+    if isinstance(value, (int, float)):
+        return timestamp_text(value) if name.endswith(_MOMENT_ENDINGS) else value
     if isinstance(value, (list, tuple)):
         return _listed([mask(name, item, hiding) for item in value])
-    if isinstance(value, (int, float)) and name.endswith(_MOMENT_ENDINGS):
-        return timestamp_text(value)
-    if name == "url" and isinstance(value, str):
-        return masked_url(value)
-    return _USERINFO.sub(rf"\1:{MASK}@", value) if isinstance(value, str) else value
+    if isinstance(value, (dict, Mapping)):
+        return {key: MASK if name in hiding else mask(key, item, hiding) for key, item in value.items()}
+    return value
 
 
 def _listed(items: list[Any]) -> Any:

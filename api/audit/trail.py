@@ -8,9 +8,8 @@ with 64 zeros before the first. So a row that is altered, deleted, inserted or m
 Rows that are cut off at the end are detected by the table `head`, which every append moves in the same transaction,
 and, if that is rewritten too, by a head that was noted elsewhere (`verify` takes it).
 
-Every append is synced before it returns (WAL with `synchronous=FULL`). The same file has the tables of revisions
-(`api.history`), which are written with the entries of their changes. The columns that are searched are computed from
-the content by SQLite itself, so they can't differ from it.
+An entry about a change of documents is in the transaction of that change (`api.engine.commit`), any other one in its
+own. The columns that are searched are computed from the content by SQLite itself, so they can't differ from it.
 """
 
 from __future__ import annotations
@@ -21,59 +20,25 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from actors.sqlite import open_database, open_for_reading, sync_each_commit, transaction
+from actors.sqlite import open_for_reading
 from api.audit.context import origin
 from api.audit.masking import shortened
-from api.history import SCHEMA as HISTORY_SCHEMA
-from api.store.interface import StoreError, StoreWriteError
-from config.files.paths import DataDir, PathError
+from api.store import StoreError
+from api.store.fleet_file import FleetFile
+from config.files.paths import DataDir
 from config.text.formatting import timestamp_text
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
-Action = Callable[[sqlite3.Connection], T]
-
 GENESIS = "0" * 64
 _SILENT = {"resource": None, "before": None, "after": None, "outcome": "done", "details": None}
-SEARCHABLE = {
-    "timestamp": "$.timestamp",
-    "action": "$.action",
-    "outcome": "$.outcome",
-    "user_id": "$.actor.user_id",
-    "username": "$.actor.username",
-    "credential_id": "$.credential.id",
-    "address": "$.address",
-    "request_id": "$.request_id",
-    "resource_type": "$.resource.type",
-    "resource_id": "$.resource.id",
-}
 _UNINDEXED = {"resource_name": "json_extract(content, '$.resource.name')"}
 """Expressions by which entries are searched without a column."""
-_COLUMNS = ",\n".join(
-    f"    {name} TEXT GENERATED ALWAYS AS (json_extract(content, '{path}')) VIRTUAL"
-    for name, path in SEARCHABLE.items()
-)
-_SCHEMA = f"""
-CREATE TABLE IF NOT EXISTS audit (
-    seq INTEGER PRIMARY KEY, content TEXT NOT NULL, hash TEXT NOT NULL,
-{_COLUMNS}
-);
-CREATE TABLE IF NOT EXISTS head (one INTEGER PRIMARY KEY CHECK (one = 1), seq INTEGER NOT NULL, hash TEXT NOT NULL);
-CREATE INDEX IF NOT EXISTS audit_by_resource ON audit (resource_id);
-CREATE INDEX IF NOT EXISTS audit_by_action ON audit (action);
-CREATE INDEX IF NOT EXISTS audit_by_user ON audit (user_id);
-CREATE INDEX IF NOT EXISTS audit_by_time ON audit (timestamp);
-CREATE TRIGGER IF NOT EXISTS audit_is_not_altered BEFORE UPDATE ON audit
-    BEGIN SELECT RAISE(ABORT, 'the audit trail is append-only'); END;
-CREATE TRIGGER IF NOT EXISTS audit_is_not_cut BEFORE DELETE ON audit
-    BEGIN SELECT RAISE(ABORT, 'the audit trail is append-only'); END;
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +60,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which rows. `equal` are exact values by the names of `SEARCHABLE`; an action may end with `.*`.
+    """Which rows. `equal` are exact values by the names of `api.store.schema.SEARCHABLE`; an action may end with `.*`.
 
     `start` and `end` are ISO 8601 texts as in the rows, both included; `below` is the row that a cursor has come to.
     """
@@ -115,19 +80,15 @@ class Broken:
 
 
 class Trail:
-    """The trail of one data directory, and its only writer. Thread-safe. Raises `StoreError`."""
+    """The trail of one file. Thread-safe. Raises `StoreError`."""
 
-    def __init__(self, data: DataDir, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, file: FleetFile, clock: Callable[[], float] = time.time) -> None:
+        self._file = file
         self._clock = clock
-        self._lock = threading.Lock()
         self._reading = threading.Lock()  # a long search holds up no change
-        try:
-            self._database = open_database(trail_file(data), _SCHEMA + HISTORY_SCHEMA, any_thread=True)
-            sync_each_commit(self._database)
-            self._head = _last_known(self._database)
-            self._reader = sqlite3.connect(trail_file(data), isolation_level=None, check_same_thread=False)
-        except (sqlite3.Error, PathError, OSError) as error:
-            raise StoreError(f"{trail_file(data)}: {error}") from error
+        with file.reading() as database:
+            self._altered = _last_if_altered(database)
+            self._reader = sqlite3.connect(file.path, isolation_level=None, check_same_thread=False)
 
     def append(self, action: str, resource: dict[str, Any] | None = None, **more: Any) -> Entry:
         """Append one entry about an action of the current origin, durably. Raises `StoreWriteError`.
@@ -137,30 +98,47 @@ class Trail:
         """
         return self.append_all([{"action": action, "resource": resource, **more}])[0]
 
-    def append_all(self, rows: Sequence[Mapping[str, Any]], also: Action[None] | None = None) -> list[Entry]:
-        """Append several entries, all of them or none; each has what `append` takes. Raises `StoreWriteError`.
-
-        `also` is done in the same transaction.
-        """
-        current = origin()
-        with self._lock:
-            common = {**_SILENT, **self.stamp()}
-            entries = self._write([{**common, **shortened(row)} for row in rows], also)
-        current.rows += len(entries)
+    def append_all(self, rows: Sequence[Mapping[str, Any]]) -> list[Entry]:
+        """Append several entries, all of them or none; each has what `append` takes. Raises `StoreWriteError`."""
+        contents = [self._content(row) for row in rows]
+        with self._file.transaction(sum(len(str(each)) for each in contents)) as database:
+            stamp = {"timestamp": self._moment()}
+            head, entries = self._last(database), []
+            for content in contents:
+                numbered = {"seq": head.seq + 1, **content, **stamp}
+                head = Head(head.seq + 1, chain_hash(head.hash, canonical_json(numbered)))
+                entries.append(Entry(head.seq, numbered, head.hash))
+            _insert(database, ((each.seq, canonical_json(each.content), each.hash) for each in entries), lambda: head)
+        origin().rows += len(entries)
         return entries
+
+    def parts(self, row: Mapping[str, Any]) -> tuple[str, str]:
+        """An entry for `append_staged`: its content before and behind `seq` and `timestamp`, which it gets there."""
+        content = self._content(row)
+        before = canonical_json({name: each for name, each in content.items() if name < "seq"})
+        after = canonical_json({name: each for name, each in content.items() if name > "timestamp"})
+        return f"{before[:-1]},", "}" if after == "{}" else f",{after[1:]}"
+
+    def append_staged(self, database: sqlite3.Connection) -> None:
+        """Append the entries of `api.store.accounts.staging.Staging`, while that is attached, within a transaction."""
+        head, stamp = self._last(database), json.dumps(self._moment())
+
+        def rows(staged: Iterable[tuple[str, str]]) -> Iterator[tuple[int, str, str]]:
+            nonlocal head
+            for before, after in staged:
+                content = f'{before}"seq":{head.seq + 1},"timestamp":{stamp}{after}'
+                head = Head(head.seq + 1, chain_hash(head.hash, content))
+                yield head.seq, content, head.hash
+
+        first = head.seq
+        # closed, whatever becomes of it: what is still read can't be detached
+        with closing(database.execute("SELECT before, after FROM staged.entries ORDER BY place")) as staged:
+            _insert(database, rows(staged), lambda: head)
+        origin().rows += head.seq - first
 
     def stamp(self) -> dict[str, Any]:
         """The time, and whose request is served, as in an entry of this moment."""
-        return {"timestamp": timestamp_text(self._clock()), **origin().fields()}
-
-    def transact(self, action: Action[T]) -> T:
-        """Do something with other tables of the file, in one transaction. Raises `StoreWriteError`."""
-        with self._lock:
-            try:
-                with transaction(self._database) as database:
-                    return action(database)
-            except sqlite3.Error as error:
-                raise StoreWriteError(f"the file of the audit trail: {error}") from error
+        return {"timestamp": self._moment(), **origin().fields()}
 
     def find(self, selection: Selection, limit: int, offset: int) -> tuple[list[Entry], int]:
         """A page of entries, newest first, and how many there are in all. Raises `StoreError`."""
@@ -178,39 +156,29 @@ class Trail:
     @property
     def head(self) -> Head:
         """The last row."""
-        with self._lock:
-            return self._head
+        with self._file.reading() as database:
+            return self._last(database)
 
     def close(self) -> None:
-        """Close the file."""
-        with self._lock, self._reading:
+        """End reading. The file stays open."""
+        with self._reading:
             self._reader.close()
-            self._database.close()
 
-    def _write(self, rows: Sequence[dict[str, Any]], also: Action[None] | None) -> list[Entry]:
-        head, entries = self._head, []
-        for row in rows:
-            numbered = {"seq": head.seq + 1, **row}
-            head = Head(head.seq + 1, chain_hash(head.hash, canonical_json(numbered)))
-            entries.append(Entry(head.seq, numbered, head.hash))
-        try:
-            with transaction(self._database):
-                self._database.executemany(
-                    "INSERT INTO audit (seq, content, hash) VALUES (?, ?, ?)",
-                    [(each.seq, canonical_json(each.content), each.hash) for each in entries],
-                )
-                self._database.execute("REPLACE INTO head VALUES (1, ?, ?)", (head.seq, head.hash))
-                if also is not None:
-                    also(self._database)
-        except sqlite3.Error as error:
-            raise StoreWriteError(f"the audit trail: {error}") from error
-        self._head = head
-        return entries
+    def _content(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """All of an entry but its number and its time."""
+        return {**_SILENT, **origin().fields(), **shortened(row)}
+
+    def _moment(self) -> str:
+        return timestamp_text(self._clock())
+
+    def _last(self, database: sqlite3.Connection) -> Head:
+        return max(_read_head(database), self._altered, key=lambda head: head.seq)
 
 
-def trail_file(data: DataDir) -> Path:
-    """Where the trail of a data directory lies."""
-    return data.audit / "audit.sqlite"
+def _insert(database: sqlite3.Connection, rows: Iterable[tuple[int, str, str]], head: Callable[[], Head]) -> None:
+    database.executemany("INSERT INTO audit (seq, content, hash) VALUES (?, ?, ?)", rows)
+    last = head()
+    database.execute("REPLACE INTO head VALUES (1, ?, ?)", (last.seq, last.hash))
 
 
 def canonical_json(row: dict[str, Any]) -> str:
@@ -229,15 +197,11 @@ def verify(data: DataDir, noted: Head | None = None, alone: bool = False) -> Hea
     `noted` is a head that was written down elsewhere: it must be in the chain. Reads only; the product may be running
     unless the caller is `alone` with the data. Raises `StoreError` when there is no trail, or it can't be read at all.
     """
-    file = trail_file(data)
     try:
-        database = open_for_reading(file, alone)
-        try:
+        with closing(open_for_reading(data.fleet, alone)) as database:
             return _verify(database, noted)
-        finally:
-            database.close()
     except sqlite3.Error as error:
-        raise StoreError(f"{file}: {error}") from error
+        raise StoreError(f"{data.fleet}: {error}") from error
 
 
 def _verify(database: sqlite3.Connection, noted: Head | None) -> Head | Broken:
@@ -270,17 +234,18 @@ def _error_of(seq: int, content: str, digest: str, before: Head) -> str | None:
 
 
 def _read_head(database: sqlite3.Connection) -> Head:
-    found = database.execute("SELECT seq, hash FROM head").fetchone()
+    found = database.execute("SELECT seq, hash FROM head WHERE typeof(seq) = 'integer'").fetchone()
     return Head(int(found[0]), str(found[1])) if found else Head(0, GENESIS)
 
 
-def _last_known(database: sqlite3.Connection) -> Head:
-    """Where to append. When row and head disagree, the trail was altered: that is logged, and the gap stays visible."""
+def _last_if_altered(database: sqlite3.Connection) -> Head:
+    """When row and head disagree, the trail was altered: that is logged, and later entries leave the gap visible."""
     kept = _read_head(database)
     found = database.execute("SELECT seq, hash FROM audit ORDER BY seq DESC LIMIT 1").fetchone()
     last = Head(int(found[0]), str(found[1])) if found else Head(0, GENESIS)
-    if last != kept:
-        log.critical("the audit trail was altered: `proxyfleet audit verify` says where")
+    if last == kept:
+        return Head(0, GENESIS)
+    log.critical("the audit trail was altered: `proxyfleet audit verify` says where")
     return max(last, kept, key=lambda head: head.seq)
 
 

@@ -8,15 +8,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Literal
 
 from pydantic import BaseModel
 
 from api.backup.differences import PASSING, Difference
 from api.store import Document
-from api.store.accounts import ACCOUNTS, PLANS, AccountStore, accounts_file
-from config.files.paths import DataDir
+from api.store.accounts import ACCOUNTS, PLANS, AccountStore
 from config.model.fleet_accounts import FleetAccount
 from config.model.plans import Plan
 
@@ -30,27 +28,13 @@ Digests = Mapping[str, tuple[str, bytes]]
 """By id, the name and the digest of the document."""
 
 
-@dataclass(frozen=True, slots=True)
-class AccountDigests:
-    """What is stored, by collection, and the last step of the store."""
-
-    documents: Mapping[str, Digests] = field(default_factory=dict)
-    revision: int = 0
+AccountDigests = Mapping[str, Digests]
+"""What is stored, by collection."""
 
 
-def read_accounts(data: DataDir, checked: bool = False) -> AccountDigests:
-    """Of a store that no process has open. `checked`: read each document as its model, too.
-
-    Raises `StoreError`, `pydantic.ValidationError`.
-    """
-    if not accounts_file(data).exists():
-        return AccountDigests()
-    store = AccountStore(data, publish=False)
-    try:
-        found = {name: dict(_digests(store, name, checked)) for name in _MODELS}
-        return AccountDigests(found, store.revision)
-    finally:
-        store.close()
+def read_accounts(store: AccountStore, checked: bool = False) -> AccountDigests:
+    """`checked`: read each document as its model, too. Raises `StoreError`, `pydantic.ValidationError`."""
+    return {name: dict(_digests(store, name, checked)) for name in _MODELS}
 
 
 def _digests(store: AccountStore, collection: str, checked: bool) -> Iterator[tuple[str, tuple[str, bytes]]]:
@@ -68,7 +52,7 @@ def _digest(document: Document) -> bytes:
 def account_differences(now: AccountDigests, then: AccountDigests) -> Iterator[Difference]:
     """From what is there now to what is in the backup."""
     for collection in _MODELS:
-        before, after = now.documents.get(collection, {}), then.documents.get(collection, {})
+        before, after = now.get(collection, {}), then.get(collection, {})
         yield from _of_change(collection, "added", [name for key, (name, _) in after.items() if key not in before])
         changed = [name for key, (name, digest) in after.items() if key in before and before[key][1] != digest]
         yield from _of_change(collection, "changed", changed)

@@ -13,7 +13,6 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from config.files.accounts_table import announce, former_tables, lock_of
 from config.files.durable import sync
 from config.files.paths import DataDir
 
@@ -71,31 +70,17 @@ def finish(data: DataDir) -> CompletedRestore | None:
             return None
     else:
         old.mkdir(mode=0o700, exist_ok=True)
+        for log in (f"{data.fleet.name}-wal", f"{data.fleet.name}-shm"):
+            _set_aside(data.path / log, old)  # before the file, since they don't belong to the restored one
         for fresh in sorted(ready.iterdir()):
             _exchange(data.path / fresh.name, fresh, old / fresh.name)
-        for file in (data.initial_password, *_table_files(data)):
-            _set_aside(file, old)
-        _announce_accounts(data)
+        _set_aside(data.initial_password, old)
         sync(old)
         sync(data.path)
         ready.rmdir()
     kept = _keep_previous(data, old) if any(old.iterdir()) else None
     discard(data)
     return CompletedRestore(kept)
-
-
-def _table_files(data: DataDir) -> list[Path]:
-    """The tables of accounts: the API makes one anew of what was restored."""
-    table = data.accounts_table
-    return [file for each in (table, *former_tables(table)) for file in (each, lock_of(each))]
-
-
-def _announce_accounts(data: DataDir) -> None:
-    """Where accounts were restored, forwarding waits for their table."""
-    from api.store.accounts import accounts_file  # every start comes here, and only one behind a restore needs it
-
-    if accounts_file(data).exists():
-        announce(data.path)
 
 
 def _exchange(place: Path, fresh: Path, old: Path) -> None:

@@ -11,9 +11,10 @@ from pathlib import Path
 from api.backup import sealed_keys
 from api.backup.archive import MANIFEST, SEALED, Progress, no_progress
 from api.backup.manifest import FORMAT, KIND, BadArchive, Manifest, Member, read_manifest
-from api.backup.snapshot import CollectError, collect, format_of
+from api.backup.snapshot import CollectError, collect, require_data
 from api.backup.target import check_target, staging
 from config import VERSION
+from config.files.data_format import DATA_FORMAT
 from config.files.durable import new_file, sync
 from config.files.paths import DataDir
 
@@ -39,17 +40,16 @@ def create_backup(
 
 def _copy_data(data: DataDir, root: Path, with_keys: bool, with_logs: bool) -> tuple[Manifest, dict[str, bytes]]:
     """Copy all below `root`: the manifest of the copies, and the content of the key files by name."""
-    data_format, installed = format_of(data), _store_inode(data)
+    require_data(data)
+    installed = _inode(data)
     folders, keys = collect(data, root, with_logs)
-    if format_of(data) != data_format:
-        raise CollectError(f"{data.path}: the data were brought to another format meanwhile; try again")
-    if _store_inode(data) != installed:
+    if _inode(data) != installed:
         raise CollectError(f"{data.path}: a backup was restored there meanwhile; try again")
     manifest = Manifest(
         kind=KIND,
         format=FORMAT,
         product=VERSION,
-        data_format=data_format,
+        data_format=DATA_FORMAT,
         created_at=time.time(),
         folders=folders,
         keys=with_keys,
@@ -62,9 +62,9 @@ def _copy_data(data: DataDir, root: Path, with_keys: bool, with_logs: bool) -> t
     return manifest, keys
 
 
-def _store_inode(data: DataDir) -> int:
-    """The inode of the store's folder, which a restore replaces; 0 without a store."""
-    return data.store.stat().st_ino if data.store.is_dir() else 0
+def _inode(data: DataDir) -> int:
+    """That of the fleet's file, which a restore replaces; 0 without one."""
+    return data.fleet.stat().st_ino if data.fleet.is_file() else 0
 
 
 def _member(path: Path, root: Path) -> Member:

@@ -10,21 +10,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from api.objects.kinds import KINDS
 from api.store import Store
+from api.store.accounts.columns import TABLES
 
 Bodies = Mapping[str, Mapping[str, Any]]
 
-COLLECTIONS = {
-    "proxies": "name",
-    "users": "username",
-    "api_keys": "name",
-    "webhooks": "name",
-    "settings": "id",
-    "lists": "name",
-    "pools": "name",
-    "policies": "name",
-}
-"""Collections that are compared, and the field that names an entry to people."""
+COLLECTIONS = tuple(name for name in (*KINDS, "api_keys", "settings") if name not in TABLES)
+"""Collections that are compared; accounts and plans are elsewhere."""
 PASSING = frozenset(("created_at", "updated_at", "last_login", "last_used"))
 
 
@@ -71,7 +64,8 @@ def _of_collection(collection: str, now: Mapping[str, Bodies], then: Mapping[str
     before, after = now.get(collection, {}), then.get(collection, {})
     for identifier in dict.fromkeys((*after, *before)):
         old, new = before.get(identifier), after.get(identifier)
-        name = str((new or old or {}).get(COLLECTIONS[collection], identifier))
+        body = new or old or {}
+        name = str(body.get("name") or body.get("username") or identifier)
         if old is None:
             yield Difference(collection, name, "added")
         elif new is None:

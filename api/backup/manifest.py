@@ -11,7 +11,9 @@ from config.text.validation_messages import worded
 
 KIND = "proxyfleet.backup"
 FORMAT = 1
-FOLDERS = ("store", "audit", "metrics", "webhooks", "lists", "logs")
+FLEET = "fleet.sqlite"
+"""The file of configuration, accounts, history and audit trail, which lies in the data directory itself."""
+FOLDERS = ("metrics", "webhooks", "lists", "logs")
 """Folders of the data directory that may be in an archive; keys are apart."""
 OPTIONAL = ("logs",)
 
@@ -50,7 +52,7 @@ class Manifest(BaseModel):
     kind: Literal["proxyfleet.backup"]
     format: int
     product: str
-    data_format: Annotated[int, Field(ge=1)] = 1
+    data_format: Annotated[int, Field(ge=1)]
     created_at: Annotated[float, Field(ge=0, lt=_YEAR_10000)]
     folders: tuple[str, ...]
     keys: bool
@@ -78,7 +80,7 @@ def read_manifest(content: bytes) -> Manifest:
     paths = [member.path for member in manifest.files]
     for path in paths:
         folder, _, name = path.partition("/")
-        if folder not in manifest.folders or not NAME.fullmatch(name):
+        if path != FLEET and (folder not in manifest.folders or not NAME.fullmatch(name)):
             raise BadArchive(f"its manifest names {path!r}, which can't be in a backup")
     twice = len(set(paths)) != len(paths) or len(set(manifest.folders)) != len(manifest.folders)
     if twice or not set(manifest.folders) <= set(FOLDERS):

@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from api.audit import Broken, Trail, verify
-from api.audit.context import on_behalf_of
-from api.audit.store import ACCOUNTS, CONFIGURATION
+from api.audit import Broken, verify
 from api.backup import atomic_swap, lost_secrets, sealed_keys
 from api.backup.accounts import account_differences, read_accounts
 from api.backup.archive import OpenArchive, Progress, no_progress
@@ -22,18 +20,18 @@ from api.backup.current_state import CurrentState, read_current_state
 from api.backup.differences import Difference, bodies_of, differences, key_differences, trail_difference
 from api.backup.lost_secrets import LostSecret
 from api.backup.manifest import BadArchive, Manifest
-from api.history import Recorder
+from api.engine.commit import open_engine
+from api.objects.lists.kind import LISTS
+from api.objects.pools.kind import POOLS
 from api.security import tokens, users
 from api.security.api_keys import ApiKey
 from api.security.users import ADMINISTRATOR
-from api.services.object_kinds import LISTS, POOLS
 from api.services.object_messages import read_objects
 from api.services.proxy_specs import read_specs
 from api.services.settings import read_stored
-from api.store import RECOVERY_STEP, Store, StoreError, check_files, migration, migrations, open_store, start_over
-from api.store import accounts as account_store
-from api.store.accounts import AccountStore, accounts_file
-from config.files.data_format import NAME, DataFormatError, Mark, write_mark
+from api.store import RECOVERY_STEP, Store, StoreError, check_fleet_file, open_store, start_over
+from api.store.fleet_file import newest_number
+from config.files.data_format import DATA_FORMAT, NAME, Mark, write_mark
 from config.files.paths import DataDir
 from config.files.secret_box import SecretBoxError, secret_box_of
 from config.model.webhooks import SECRET_PURPOSE, WebhookRecord, opened_headers
@@ -69,7 +67,7 @@ def prepare_restore(
     With `without_secrets` the keys of the archive are not used, and secrets that the present keys do not open are
     removed. The caller holds the lock of `data`. Raises `BadArchive`, `OSError`.
     """
-    _refuse_newer(archive.manifest)
+    _refuse_other_format(archive.manifest)
     _refuse_full(data, archive.manifest)
     _refuse_mounts(data, archive.manifest)
     fresh = DataDir(atomic_swap.begin(data))
@@ -79,9 +77,8 @@ def prepare_restore(
         _check_store(fresh)
         sealed = None if without_secrets else archive.sealed
         _install_keys(now, fresh, archive, sealed, passphrase)
-        _bring_up_to_date(fresh, archive.manifest)
+        write_mark(fresh.path, Mark())
         _check_audit(fresh)
-        _settle_history(fresh)
         lost = _remove_lost_secrets(fresh) if without_secrets else []
         yield PreparedRestore(
             archive.manifest, tuple(_differences_to(data, now, fresh, sealed is not None)), now, tuple(lost)
@@ -100,8 +97,7 @@ def commit(data: DataDir, prepared: PreparedRestore, digest: str) -> CompletedRe
     out since, so that no client's `If-Match` matches a document that it never saw.
     """
     fresh = DataDir(data.path / atomic_swap.RESTORING / "new")
-    _end_sign_ins(fresh, prepared.current.revision)
-    account_store.start_over_above(fresh, prepared.current.accounts.revision + RECOVERY_STEP)
+    start_over(fresh, tokens.COLLECTION, max(newest_number(fresh.fleet), prepared.current.number) + RECOVERY_STEP)
     _audit_restore(fresh, prepared, digest)
     fresh.idempotency.mkdir(mode=0o700)  # responses after the backup would be repeated for what was undone
     fresh.account_sessions.parent.mkdir(mode=0o700)  # holders who signed in with a password that is back
@@ -109,23 +105,12 @@ def commit(data: DataDir, prepared: PreparedRestore, digest: str) -> CompletedRe
     return atomic_swap.commit(data)
 
 
-def _end_sign_ins(fresh: DataDir, given_out: int) -> None:
-    store = open_store(fresh)
-    newest = max(store.revision, given_out)
-    store.close()
-    start_over(fresh, tokens.COLLECTION, newest + RECOVERY_STEP)
-
-
 def _audit_restore(fresh: DataDir, prepared: PreparedRestore, digest: str) -> None:
     made, head = timestamp_text(prepared.manifest.created_at), prepared.current.audit_head
     details = {"created_at": made, "product": prepared.manifest.product, "sha256": digest, "replaced_head": head}
-    trail = Trail(fresh)
-    try:
-        with on_behalf_of("command_line", "restore"):
-            trail.append("backup.restored", {"type": "backup", "id": None, "name": None}, details=details)
-            Recorder(trail, None).add_empty(trail.stamp(), prepared.current.last_revision)
-    finally:
-        trail.close()
+    with open_engine(fresh, "command_line", "restore") as engine, engine.exclusive():
+        engine.trail.append("backup.restored", {"type": "backup", "id": None, "name": None}, details=details)
+        engine.history.add_empty(engine.trail.stamp(), prepared.current.last_revision)
 
 
 def _keep_initial_password(data: DataDir, fresh: DataDir) -> None:
@@ -134,41 +119,26 @@ def _keep_initial_password(data: DataDir, fresh: DataDir) -> None:
         password = data.initial_password.read_text(encoding="utf-8").strip()
     except (FileNotFoundError, UnicodeDecodeError):
         return
-    store = open_store(fresh)
-    try:
+    with closing(open_store(fresh)) as store:
         user = users.by_name(store, ADMINISTRATOR)
-    finally:
-        store.close()
     if user is not None and check_password(password, user.password_hash):
         fresh.initial_password.touch(mode=0o600)
         fresh.initial_password.write_text(password + "\n", encoding="utf-8")
 
 
-def _refuse_newer(manifest: Manifest) -> None:
-    if manifest.data_format > migrations.DATA_FORMAT:
+def _refuse_other_format(manifest: Manifest) -> None:
+    if manifest.data_format != DATA_FORMAT:
         raise BadArchive(
-            f"its data have format {manifest.data_format}, and this release knows up to {migrations.DATA_FORMAT}:"
-            f" restore it with {manifest.product} or newer"
+            f"its data have format {manifest.data_format}, and this release reads format {DATA_FORMAT}: restore it with"
+            f" {manifest.product}"
         )
 
 
 def _check_store(fresh: DataDir) -> None:
     try:
-        check_files(fresh.store)
-        account_store.check_accounts_file(fresh.store)
+        check_fleet_file(fresh)
     except StoreError as error:
         raise BadArchive(f"its configuration can't be read by this release: {error}") from error
-
-
-def _bring_up_to_date(fresh: DataDir, manifest: Manifest) -> None:
-    """Migrate data of an older release before they are put in place; the archive is their backup."""
-    write_mark(fresh.path, Mark(manifest.data_format, manifest.product))
-    try:
-        migration.bring_up_to_date(fresh, migrations.STEPS)
-    except DataFormatError as error:
-        raise BadArchive(str(error)) from error
-    for kept in fresh.path.glob("before-*"):
-        shutil.rmtree(kept)
 
 
 def _refuse_full(data: DataDir, manifest: Manifest) -> None:
@@ -210,24 +180,17 @@ def _remove_lost_secrets(fresh: DataDir) -> list[LostSecret]:
     try:
         seal = secret_box_of(fresh)
         seal.ensure()
-        store = open_store(fresh)
-        try:
+        with closing(open_store(fresh)) as store:
             return lost_secrets.remove(store, seal)
-        finally:
-            store.close()
     except (StoreError, SecretBoxError, ValidationError) as error:
         raise BadArchive(f"its configuration can't be read by this release: {_error_text(error)}") from error
 
 
 def _differences_to(data: DataDir, now: CurrentState, fresh: DataDir, with_keys: bool) -> list[Difference]:
     try:
-        store = open_store(fresh)
-        try:
+        with closing(open_store(fresh)) as store:
             _check_documents(store, fresh)
-            then = bodies_of(store)
-        finally:
-            store.close()
-        accounts = read_accounts(fresh, checked=True)
+            then, accounts = bodies_of(store), read_accounts(store.accounts, checked=True)
     except (StoreError, SecretBoxError, ValidationError) as error:
         if with_keys or not (isinstance(error, SecretBoxError) or isinstance(error.__cause__, SecretBoxError)):
             raise BadArchive(f"its configuration can't be read by this release: {_error_text(error)}") from error
@@ -243,18 +206,6 @@ def _differences_to(data: DataDir, now: CurrentState, fresh: DataDir, with_keys:
         *key_differences(now.keys, keys),
         *trail_difference(now.audit_head),
     ]
-
-
-def _settle_history(fresh: DataDir) -> None:
-    """Remove the revisions whose changes were made after the store was copied: the trail is copied last."""
-    try:
-        with ExitStack() as opened:
-            stores: dict[str, Store] = {CONFIGURATION: opened.enter_context(closing(open_store(fresh)))}
-            if accounts_file(fresh).exists():
-                stores[ACCOUNTS] = opened.enter_context(closing(AccountStore(fresh, publish=False)))
-            Recorder(opened.enter_context(closing(Trail(fresh))), None).settle(stores)
-    except StoreError as error:
-        raise BadArchive(f"its history of the configuration can't be read: {error}") from error
 
 
 def _error_text(error: Exception) -> str:

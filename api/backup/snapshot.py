@@ -7,25 +7,22 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from actors.sqlite import open_for_reading
 from api.backup.manifest import NAME, OPTIONAL
-from api.store import StoreError, check_files
-from api.store.accounts import accounts_file
-from config.files.data_format import DataFormatError, Mark, read_mark, write_mark
+from api.store import StoreError, check_fleet_file
+from config.files.data_format import DataFormatError, Mark, require_own_format, write_mark
 from config.files.paths import DataDir
 
 ATTEMPTS = 200
 PAUSE = 0.05
 """Seconds between two attempts at the store; it is busy for milliseconds at a time."""
 
-DATABASES = ("audit", "metrics", "webhooks", "lists")
+DATABASES = ("metrics", "webhooks", "lists")
 _SQLITE = b"SQLite format 3\x00"
 _OF_DATABASES = ("-wal", "-shm", "-journal")
-
-FileStates = dict[Path, tuple[int, int, int]]
 
 
 class CollectError(Exception):
@@ -40,16 +37,14 @@ def collect(data: DataDir, target: Path, with_logs: bool) -> tuple[tuple[str, ..
     """
     try:
         keys = _store_and_keys(data, target)
-        check_files(target / "store")
-        _accounts(data, target)
         folders = [*DATABASES, *(OPTIONAL if with_logs else ())]
         for name in folders:
             _databases(data.path / name, target / name)
     except StoreError as error:
-        raise CollectError(f"{data.path}: start the product, which repairs what it can: {error}") from error
+        raise CollectError(f"{data.path}: {error}") from error
     except (OSError, sqlite3.Error) as error:
         raise CollectError(_error_text(data, target, error)) from error
-    return ("store", *folders), keys
+    return tuple(folders), keys
 
 
 def _error_text(data: DataDir, target: Path, error: OSError | sqlite3.Error) -> str:
@@ -62,85 +57,61 @@ def _error_text(data: DataDir, target: Path, error: OSError | sqlite3.Error) -> 
 
 
 def snapshot(data: DataDir, target: Path) -> DataDir:
-    """Copy what a restore compares with into `target` while the product runs: store, keys, audit trail, format.
+    """Copy what a restore compares with into `target` while the product runs: the fleet's file, keys, format.
 
     Raises `CollectError`.
     """
     copy = DataDir(target)
-    number = format_of(data)
+    require_data(data)
     try:
         copy.keys.mkdir(mode=0o700)
         for name, content in _store_and_keys(data, target).items():
             (copy.keys / name).write_bytes(content)
-        _accounts(data, target)
-        _databases(data.path / "audit", target / "audit")
-        write_mark(target, Mark(number))
+        write_mark(target, Mark())
+    except StoreError as error:
+        raise CollectError(f"{data.path}: {error}") from error
     except (OSError, sqlite3.Error) as error:
         raise CollectError(_error_text(data, target, error)) from error
     return copy
 
 
-def format_of(data: DataDir) -> int:
-    """The format of the data (`config.files.data_format`). Raises `CollectError` while an upgrade of them isn't
-    finished."""
+def require_data(data: DataDir) -> None:
+    """Raise `CollectError` when there are no data, or of another format (`config.files.data_format`)."""
     try:
-        mark = read_mark(data.path)
-    except (OSError, DataFormatError) as error:
+        mark = require_own_format(data.path)
+    except DataFormatError as error:
         raise CollectError(str(error)) from error
-    if mark is None or mark.installing is not None:
-        raise CollectError(
-            f"{data.path}: there are no data, or an upgrade of them was cut off: start the product first"
-        )
-    return mark.format
+    if mark is None:
+        raise CollectError(f"{data.path}: there are no data: start the product first")
 
 
 def _store_and_keys(data: DataDir, target: Path) -> dict[str, bytes]:
-    """Read until no file was replaced while all were read: then they are of one moment."""
+    """Copy the fleet between two readings of the keys that are alike: then its secrets are sealed with them."""
     for _ in range(ATTEMPTS):
-        before = _file_states(data)
-        try:
-            contents = {path: path.read_bytes() for path in before}
-        except FileNotFoundError:
-            continue  # replaced just now
-        if before == _file_states(data):
-            return _write_store_copies(data, contents, target / "store")
+        keys = _keys(data)
+        _fleet(data, DataDir(target))
+        if keys == _keys(data):
+            return keys
         time.sleep(PAUSE)
-    raise CollectError(f"{data.store}: changes all the time; try again when less is going on")
+    raise CollectError(f"{data.keys}: changes all the time; try again when less is going on")
 
 
-def _file_states(data: DataDir) -> FileStates:
-    """Inode, size and time of each file; a file that was replaced has another inode.
+def _fleet(data: DataDir, target: DataDir) -> None:
+    """Of one moment, and without what was deleted."""
+    target.fleet.unlink(missing_ok=True)
+    check_fleet_file(data)
+    if data.fleet.exists():
+        with closing(open_for_reading(data.fleet)) as database:
+            database.execute("VACUUM INTO ?", [str(target.fleet)])
+        target.fleet.chmod(0o600)
 
-    Staged files are included: with a journal (`api.store.commit_journal`) they are part of the store.
-    """
-    found: FileStates = {}
-    for folder in (data.store, data.keys):
-        for path in _archivable(folder):
-            try:
-                status = path.stat()
-            except FileNotFoundError:
-                continue  # the next reading differs then
-            if path.is_file() and not path.name.startswith(accounts_file(data).name):
-                found[path] = (status.st_ino, status.st_size, status.st_mtime_ns)
+
+def _keys(data: DataDir) -> dict[str, bytes]:
+    found = {}
+    for path in _files(data.keys):
+        with suppress(FileNotFoundError):  # replaced just now: the next reading differs then
+            found[path.name] = path.read_bytes()
     return found
-
-
-def _write_store_copies(data: DataDir, contents: dict[Path, bytes], target: Path) -> dict[str, bytes]:
-    target.mkdir(mode=0o700)
-    keys = {}
-    for path, content in contents.items():
-        if path.parent == data.keys:
-            keys[path.name] = content
-        else:
-            (target / path.name).write_bytes(content)
-    return keys
-
-
-def _accounts(data: DataDir, target: Path) -> None:
-    """The accounts, which are in the store's folder and are altered in place, unlike the other files there."""
-    file = accounts_file(data)
-    if file.exists():
-        _copy_database(file, target / "store" / file.name)
 
 
 def _databases(source: Path, target: Path) -> None:

@@ -18,7 +18,8 @@ import typer
 
 from api.cli.commands import OTHER, guarded, local_command
 from api.cli.errors import EXIT_STATUSES
-from api.cli.help import Commands
+from api.cli.help import CommandLine
+from api.cli.options import argument
 from api.cli.terminal.output import Output
 from config import VERSION
 
@@ -26,35 +27,23 @@ WIDTH = 110
 """Columns of help in a pipe, where descriptions fit into a line; help at a narrower terminal has no panels."""
 
 MODULES: dict[str, tuple[str, ...]] = {
-    "local.serve": ("serve",),
-    "local.check": ("check-config",),
-    "local.effective_settings": ("config",),
-    "remote.sign_in": ("login", "logout", "whoami"),
-    "remote.run": ("run",),
+    "local.start": ("serve", "check-config", "config"),
     "remote.proxies": ("proxies",),
-    "remote.accounts": ("accounts",),
-    "remote.plans": ("plans",),
+    "remote.accounts": ("accounts", "plans"),
     "remote.shared_objects": ("lists", "pools", "policies"),
     "remote.credentials": ("credentials",),
-    "remote.connections": ("connections",),
-    "remote.dns": ("dns",),
-    "remote.users": ("users",),
-    "remote.sessions": ("sessions",),
-    "remote.keys": ("keys",),
+    "remote.connections": ("connections", "dns"),
+    "remote.users": ("login", "logout", "whoami", "users", "sessions", "keys"),
+    "remote.run": ("run",),
     "remote.webhooks": ("webhooks",),
     "remote.records": ("logs",),
     "remote.system": ("settings", "status", "metrics"),
     "remote.top": ("top",),
     "remote.usage": ("usage",),
-    "remote.import_export": ("export", "import", "apply"),
-    "local.convert": ("convert",),
+    "remote.import_export": ("export", "import", "apply", "convert"),
     "remote.history": ("history", "rollback"),
     "remote.audit": ("audit",),
-    "local.backup": ("backup",),
-    "local.restore": ("restore",),
-    "local.upgrade": ("upgrade",),
-    "local.offline": ("reset-settings", "rotate-signing-key"),
-    "local.reset_password": ("reset-password",),
+    "local.upkeep": ("backup", "restore", "upgrade", "reset-settings", "rotate-signing-key", "reset-password"),
 }
 """The commands and groups that `add_commands` of each module adds, in the order of the help."""
 
@@ -69,7 +58,8 @@ def application(words: Sequence[str] = ()) -> typer.Typer:
     of_named = [module for module, names in MODULES.items() if named in names]
     for module in of_named if of_named or named in _OWN else MODULES:
         import_module(f"api.cli.{module}").add_commands(app)
-    local_command(app, "completion", rich_help_panel=OTHER)(completion)
+    shell = argument("SHELL", "Your shell.", Literal["bash", "zsh", "fish"], default="bash")
+    local_command(app, "completion", {"shell": shell}, rich_help_panel=OTHER)(completion)
     local_command(app, "version", rich_help_panel=OTHER)(version)
     for group in app.registered_groups:
         if group.name == named and group.typer_instance is not None:
@@ -93,7 +83,7 @@ def _without_commands() -> typer.Typer:
     wide = terminal and get_terminal_size().columns >= WIDTH
     app = typer.Typer(
         name="proxyfleet",
-        cls=Commands,
+        cls=CommandLine,
         help="A forward-proxy service with a management API.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
@@ -132,9 +122,7 @@ def version(out: Output) -> None:
     out.data({"version": VERSION, "compiled": compiled}, lambda: out.line(line))
 
 
-def completion(
-    out: Output, shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(help="Your shell.")] = "bash"
-) -> None:
+def completion(out: Output, shell: str) -> None:
     """Print the completion for a shell. For bash: eval "$(proxyfleet completion bash)" in ~/.bashrc."""
     from api.cli.terminal.completion import script_of
 

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from api.cli.credentials import Credentials, Tokens
-from api.cli.errors import CommandError, Status
-from api.cli.responses import Credential, cause_of, data_of, error_of, unreachable
+from api.cli.errors import CommandError, Credential, Status, cause_of, data_of, error_of, unreachable
 from config import VERSION
 
 if TYPE_CHECKING:  # requests is loaded by the first call
@@ -121,6 +120,10 @@ class Client:
         self._ca_file = ca_file
         self._session: requests.Session | None = None
 
+    def pause(self, wanted: float) -> float:
+        """Seconds until the next poll: `wanted`, or more, so that the rate limit lasts."""
+        return self.rate_limits.pause(wanted) if self.rate_limits else wanted
+
     @property
     def signed_in(self) -> Tokens | None:
         """The login at this API; None with a key."""
@@ -195,21 +198,11 @@ class Client:
         finally:
             response.close()
 
-    def pages(self, path: str, name: str, **query: Any) -> Iterator[dict[str, Any]]:
-        """All entries of a paginated list."""
+    def pages(self, path: str, name: str, size: str = "limit", **query: Any) -> Iterator[dict[str, Any]]:
+        """All entries of a list that is read by a cursor; `size` is the parameter with the length of a page."""
         cursor: str | None = None
         while True:
-            data = self.get(path, **query, cursor=cursor, per_page=PAGE)
-            yield from data[name]
-            cursor = data["next_cursor"]
-            if cursor is None:
-                return
-
-    def cursor_pages(self, path: str, name: str, **query: Any) -> Iterator[dict[str, Any]]:
-        """All entries of a list that is read by a cursor."""
-        cursor: str | None = None
-        while True:
-            data = self.get(path, **{"limit": PAGE, **query}, cursor=cursor)
+            data = self.get(path, **{size: PAGE, **query}, cursor=cursor)
             yield from data[name]
             cursor = data["next_cursor"]
             if cursor is None:
@@ -229,15 +222,6 @@ class Client:
             self.credentials.put(self.url, Tokens.from_response(data, username, ca_file))
         user: dict[str, Any] = data["user"]
         return user
-
-    def follow_to(self, url: str) -> None:
-        """The same API listens at `url` now: call it there, with the same sign-in."""
-        with self.credentials.locked():
-            tokens = self.credentials.tokens(self.url)
-            if tokens is not None:
-                self.credentials.put(url, tokens)
-                self.credentials.forget(self.url)
-        self.url = url
 
     def sign_out(self) -> bool:
         """End the login at the API and remove its tokens. Returns False if there was none."""

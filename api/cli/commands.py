@@ -1,10 +1,12 @@
 """What all commands share: options, the session, and the output of a `CommandError`.
 
-    @command(group, "show")
-    def show_proxy(session: Session, proxy: ProxyArgument) -> None:
-        "Show a proxy."
+    @command(group, "list", {"proxy": argument("PROXY", "A name or id.", of=PROXY), "user": text("--user", "…")})
+    def list_connections(session: Session, proxy: str, fields: Given) -> None:
+        "List live connections."
 
-Typer gets the function without `session` and with the common options after its own.
+A command's options and arguments are the table, in the order of the help: by the dotted field of the API that each sets
+(`options.py`). Those that the function names are parameters of their own; the others come as one mapping by field,
+None for what was not given. Errors of the API name the option where it differs from the field.
 """
 
 from __future__ import annotations
@@ -12,22 +14,29 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, TextIO, get_args, get_origin, get_type_hints
+from keyword import iskeyword
+from types import MappingProxyType
+from typing import Any, Literal, TextIO, get_args, get_origin
 
 import typer
-from typer.models import OptionInfo
+from typer.core import TyperCommand, TyperGroup
 
 from api.cli.client import DEFAULT_URL, Client
 from api.cli.credentials import Credentials
 from api.cli.errors import CommandError, Status
-from api.cli.flags import FlagsCommand, FlagsGroup
+from api.cli.options import Option, flag, option, seconds_option, text
 from api.cli.terminal.output import Format, Output, safe
 from config.settings.env import ENV_PREFIX
 
 Command = Callable[..., None]
+Given = dict[str, Any]
+"""Values by the dotted field of the API."""
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
+USUAL = ("list", "show", "create", "mint", "update", "rotate", "revoke", "delete")
+"""Commands of a kind, in the order of help."""
 URL_VARIABLE = f"{ENV_PREFIX}URL"
 KEY_VARIABLE = f"{ENV_PREFIX}API_KEY"
 CA_VARIABLE = f"{ENV_PREFIX}CA_FILE"
@@ -43,44 +52,19 @@ RUN, RESOURCES, WATCH, CONFIGURE, RECOVER, OTHER = (
 )
 """Panels of the help at a wide terminal."""
 
-OutputOption = Annotated[
-    Format, typer.Option("--output", "-o", help="A table for people, or JSON for programs.", rich_help_panel=_PANEL)
-]
-UrlOption = Annotated[
-    str | None,
-    typer.Option(
-        "--url",
-        envvar=URL_VARIABLE,
-        show_envvar=True,
-        help=f"The management API; by default that of the last login, else {DEFAULT_URL}.",
-        rich_help_panel=_PANEL,
+_URL = f"The management API; by default that of the last login, else {DEFAULT_URL}."
+_KEY = "An API key instead of a login. Prefer the variable: others on this machine see arguments."
+_CA = "A PEM file with the certificate authority to trust."
+_COMMON: Mapping[str, Option] = {  # commands have arguments of the names without the underscore
+    "output_": option(
+        Format, "--output -o", "A table for people, or JSON for programs.", default="table", rich_help_panel=_PANEL
     ),
-]
-KeyOption = Annotated[
-    str | None,
-    typer.Option(
-        "--key",
-        envvar=KEY_VARIABLE,
-        show_envvar=True,
-        show_default=False,
-        help="An API key instead of a login. Prefer the variable: others on this machine see arguments.",
-        rich_help_panel=_PANEL,
-    ),
-]
-CaOption = Annotated[
-    str | None,
-    typer.Option(
-        "--ca-file",
-        envvar=CA_VARIABLE,
-        show_envvar=True,
-        help="A PEM file with the certificate authority to trust.",
-        rich_help_panel=_PANEL,
-    ),
-]
-TimeoutOption = Annotated[
-    float, typer.Option("--timeout", min=0.1, help="Seconds that a response may take.", rich_help_panel=_PANEL)
-]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
+    "url_": text("--url", _URL, envvar=URL_VARIABLE, show_envvar=True, rich_help_panel=_PANEL),
+    "key_": text("--key", _KEY, envvar=KEY_VARIABLE, show_envvar=True, show_default=False, rich_help_panel=_PANEL),
+    "ca_file_": text("--ca-file", _CA, envvar=CA_VARIABLE, show_envvar=True, rich_help_panel=_PANEL),
+    "timeout_": seconds_option("--timeout", "Seconds that a response may take.", 30.0, min=0.1, rich_help_panel=_PANEL),
+}
+YES = flag("--yes -y", "Don't ask.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,96 +89,124 @@ def confirm(question: str, yes: bool) -> None:
 
 def common_options() -> list[inspect.Parameter]:
     """The options of every command that calls the API."""
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    options = (
-        ("output_", OutputOption, "table"),  # commands have arguments of the names without the underscore
-        ("url_", UrlOption, None),
-        ("key_", KeyOption, None),
-        ("ca_file_", CaOption, None),
-        ("timeout_", TimeoutOption, 30.0),
-    )
-    return [inspect.Parameter(name, keyword, default=default, annotation=kind) for name, kind, default in options]
+    return _signature(_COMMON)
 
 
 def command(
     group: typer.Typer,
     name: str,
-    options: Mapping[str, str] | None = None,
-    fields: Mapping[str, Any] | None = None,
+    fields: Mapping[str, Option] = NOTHING,
+    options: Mapping[str, str] = NOTHING,
+    about: str | None = None,
+    aliases: Sequence[str] = (),
     **settings: Any,
 ) -> Callable[[Command], Command]:
     """Make a function that takes a session a command of `group`.
 
-    `fields` are options by the dotted field of the API that they set, each the annotation of a parameter. The function
-    gets their values by field as its parameter `fields`, None for those that were not given. `options` names the
-    options for further fields. Errors of the API name the option if it differs from the field.
+    `options` names the options of further fields in errors of the API. `about` takes the place of the docstring; help
+    omits the `aliases`.
     """
-    by_parameter = {field.replace(".", "_"): field for field in fields or {}}
-    by_field = {field: _option_of(kind) for field, kind in (fields or {}).items()}
-    renamed = {field: option for field, option in by_field.items() if option != f"--{field}"} | dict(options or {})
+    labels = {field: each.label for field, each in fields.items() if each.label is not None}
+    renamed = {field: label for field, label in labels.items() if label != f"--{field}"} | dict(options)
 
     def decorate(function: Command) -> Command:
-        def run(**given: Any) -> None:
+        def run(given: dict[str, Any]) -> None:
             out = Output(given.pop("output_"))
             connection = {each: given.pop(f"{each}_") for each in ("url", "key", "ca_file", "timeout")}
-            if fields is not None:
-                found = {field: given.pop(parameter) for parameter, field in by_parameter.items()}
-                given["fields"] = {field: None if value == [] else value for field, value in found.items()}
-            guarded(out, lambda: function(connect(out, **connection), **given), renamed)
 
-        group.command(name, cls=FlagsCommand, **settings)(_with_signature(run, function, common_options(), fields))
+            def work() -> None:
+                session = connect(out, **connection)
+                function(session, **_given(function, fields, given, session.api))
+
+            guarded(out, work, renamed)
+
+        help_text = about or function.__doc__
+        _register(group, name, run, help_text, {**fields, **_COMMON}, settings)
+        for alias in aliases:
+            _register(group, alias, run, help_text, {**fields, **_COMMON}, {"hidden": True})
         return function
 
     return decorate
 
 
-def _is_named(info: OptionInfo) -> bool:
-    return any(str(each).startswith("--") for each in (info.default, *(info.param_decls or ())))
-
-
-def _option_of(kind: Any) -> str:
-    """`--name` of the annotation of an option."""
-    info = next(each for each in get_args(kind) if isinstance(each, OptionInfo))
-    names = (str(info.default), *(info.param_decls or ()))  # Typer takes the first name for the default
-    return next(each for each in names if each.startswith("--")).partition("/")[0]
-
-
-def add_group(app: typer.Typer, name: str, group: typer.Typer, panel: str = RESOURCES) -> None:
-    """Add a group of commands to the application."""
-    app.add_typer(group, name=name, cls=FlagsGroup, rich_help_panel=panel)
-
-
-def add_alias(group: typer.Typer, name: str, function: Command) -> None:
-    """Give a command of `group` another name, which help omits."""
-    run = next(each.callback for each in group.registered_commands if _name(each.callback) == _name(function))
-    assert run is not None
-    group.command(name, cls=FlagsCommand, hidden=True)(run)
-
-
-def _name(function: Command | None) -> str | None:
-    return None if function is None else function.__name__
-
-
-def either(name: str, positional: str | None, option: str | None) -> str | None:
-    """A value that is an argument or the option `name`; None for neither. Raises `CommandError` for two different
-    ones."""
-    if positional is not None and option is not None and positional != option:
-        raise CommandError(f"{positional!r} and {name} {option!r}: give one of them", status=Status.USAGE)
-    return option if positional is None else positional
-
-
-def local_command(group: typer.Typer, name: str, **settings: Any) -> Callable[[Command], Command]:
+def local_command(
+    group: typer.Typer, name: str, fields: Mapping[str, Option] = NOTHING, **settings: Any
+) -> Callable[[Command], Command]:
     """Make a function that takes an `Output` a command that calls no API."""
 
     def decorate(function: Command) -> Command:
-        def run(**given: Any) -> None:
+        def run(given: dict[str, Any]) -> None:
             out = Output(given.pop("output_"))
-            guarded(out, lambda: function(out, **given))
+            guarded(out, lambda: function(out, **_given(function, fields, given)))
 
-        group.command(name, cls=FlagsCommand, **settings)(_with_signature(run, function, common_options()[:1]))
+        _register(group, name, run, function.__doc__, {**fields, "output_": _COMMON["output_"]}, settings)
         return function
 
     return decorate
+
+
+def _register(
+    group: typer.Typer,
+    name: str,
+    run: Callable[[dict[str, Any]], None],
+    about: str | None,
+    parameters: Mapping[str, Option],
+    settings: Mapping[str, Any],
+) -> None:
+    """Add a command; Typer reads its options from the signature of a function."""
+
+    def called(**given: Any) -> None:
+        run(given)
+
+    signature = inspect.Signature(_signature(parameters))
+    called.__doc__ = about
+    called.__annotations__ = {each.name: each.annotation for each in signature.parameters.values()}
+    called.__signature__ = signature  # type: ignore[attr-defined]
+    group.command(name, cls=FlagsCommand, **settings)(called)
+
+
+def _signature(parameters: Mapping[str, Option]) -> list[inspect.Parameter]:
+    keyword, required = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.empty
+    return [
+        inspect.Parameter(
+            _name(field), keyword, default=required if each.default is ... else each.default, annotation=each.annotation
+        )
+        for field, each in parameters.items()
+    ]
+
+
+def _name(field: str) -> str:
+    """The name of the parameter for a field: `from` and `to.x` can't be one."""
+    name = field.replace(".", "_")
+    return f"{name}_" if iskeyword(name) else name
+
+
+def _given(
+    function: Command, fields: Mapping[str, Option], given: Mapping[str, Any], api: Client | None = None
+) -> dict[str, Any]:
+    """The arguments of the function. Raises `CommandError`."""
+    own = inspect.signature(function).parameters
+    takes_all = any(each.kind is each.VAR_KEYWORD for each in own.values())
+    values = {field: each.parsed(given[_name(field)]) for field, each in fields.items()}
+    if api is not None:
+        values = {field: each.found(api, values[field]) for field, each in fields.items()}
+    named = {_name(field): value for field, value in values.items() if takes_all or _name(field) in own}
+    rest = {field: value for field, value in values.items() if _name(field) not in own}
+    return {**named, "fields": rest} if "fields" in own else named
+
+
+def add_group(app: typer.Typer, name: str, group: typer.Typer, panel: str = RESOURCES) -> None:
+    """Add a group of commands to the application; the usual commands of a kind come first in its help."""
+    group.registered_commands.sort(key=lambda each: USUAL.index(each.name) if each.name in USUAL else len(USUAL))
+    app.add_typer(group, name=name, cls=FlagsGroup, rich_help_panel=panel)
+
+
+def either(name: str, positional: str | None, given: str | None) -> str | None:
+    """A value that is an argument or the option `name`; None for neither. Raises `CommandError` for two different
+    ones."""
+    if positional is not None and given is not None and positional != given:
+        raise CommandError(f"{positional!r} and {name} {given!r}: give one of them", status=Status.USAGE)
+    return given if positional is None else positional
 
 
 def connect(out: Output, url: str | None, key: str | None, ca_file: str | None, timeout: float) -> Session:
@@ -206,13 +218,13 @@ def connect(out: Output, url: str | None, key: str | None, ca_file: str | None, 
     return Session(api, out)
 
 
-def guarded(out: Output, work: Callable[[], None], options: Mapping[str, str] | None = None) -> None:
+def guarded(out: Output, work: Callable[[], None], options: Mapping[str, str] = NOTHING) -> None:
     """Run `work`; print its error and raise `typer.Exit` with the exit status."""
     try:
         work()
         out.out.flush()
     except CommandError as error:
-        error.options = options or {}
+        error.options = options
         out.error(error)
         raise typer.Exit(int(error.status)) from error
     except KeyboardInterrupt as error:
@@ -236,35 +248,64 @@ def discard_output(stream: TextIO | None = None) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), (stream or sys.stdout).fileno())
 
 
-def _with_signature(
-    run: Command, function: Command, more: list[inspect.Parameter], fields: Mapping[str, Any] | None = None
-) -> Command:
-    """`run` with the parameters of `function` but the first; the options of `fields` replace the one of that name."""
-    hints = get_type_hints(function, include_extras=True)
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters: list[inspect.Parameter] = []
-    for each in list(inspect.signature(function).parameters.values())[1:]:
-        if each.name == "fields":
-            parameters += [
-                inspect.Parameter(field.replace(".", "_"), keyword, default=None, annotation=kind)
-                for field, kind in (fields or {}).items()
-            ]
-        else:
-            parameters.append(each.replace(kind=keyword, annotation=hints[each.name]))
-    parameters += more
-    for each in parameters:
-        _name_value(each)
-    run.__name__, run.__doc__ = function.__name__, function.__doc__
-    run.__annotations__ = {each.name: each.annotation for each in parameters}
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return run
+# --- parameters of Typer that suit ours ---
 
 
-def _name_value(parameter: inspect.Parameter) -> None:
-    """Have help print the value of a text option as `--client CLIENT`, not as a type of Python."""
-    annotation = parameter.annotation
-    kind, *info = get_args(annotation) if get_origin(annotation) is Annotated else (None,)
-    texts = (kind, *get_args(kind))  # str, str | None, list[str] | None
-    for each in info:
-        if isinstance(each, OptionInfo) and not each.metavar and (str in texts or list[str] in texts):
-            each.metavar = _option_of(annotation)[2:].upper() if _is_named(each) else parameter.name.upper()
+def _adapted(params: list[Any]) -> list[Any]:
+    """The parameters of a command or group: flags have no type, and values that need no conversion get none."""
+    for each in params:
+        if getattr(each, "is_flag", False):
+            each.metavar = ""
+        usual = getattr(each, "get_runtime_param", None)  # other releases have no such models
+        if usual is not None and not isinstance(getattr(usual, "__self__", None), _Conversion):
+            each.get_runtime_param = _Conversion(each).itself
+    return params
+
+
+class _Conversion:
+    """Converts the values of a parameter as Typer does, and leaves to it what needs a look at the value."""
+
+    def __init__(self, parameter: Any) -> None:
+        self._usual = parameter.get_runtime_param
+        self._annotation = parameter.type_descriptor.annotation
+
+    def itself(self) -> _Conversion:
+        """In place of Typer's own object for the parameter."""
+        return self
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        """The value that the function of the command gets."""
+        if value is None:
+            return () if param.multiple or param.nargs == -1 else None
+        found = converted(self._annotation, value)
+        return self._usual().coerce(value, param=param, ctx=ctx) if found is None else found
+
+
+def converted(annotation: Any, value: Any) -> Any:
+    """What Typer makes of `value`, where that depends on its type alone; else None. A number is a default already."""
+    if get_origin(annotation) is list and isinstance(value, (list, tuple)):
+        found = [converted(get_args(annotation)[0], each) for each in value]
+        return None if None in found else found
+    if get_origin(annotation) is Literal:
+        return value if value in get_args(annotation) else None
+    return value if annotation in (str, bool, int, float) and type(value) is annotation else None
+
+
+class FlagsCommand(TyperCommand):
+    """A command of ours. Typer's help at a terminal would add a type to flags, which take no value: `--yes <bool>`.
+
+    And it judges every value by models of pydantic, the absent ones, too: loading that takes longer than all the rest
+    of a short command.
+    """
+
+    def get_params(self, ctx: Any) -> Any:
+        """See `_adapted`."""
+        return _adapted(super().get_params(ctx))
+
+
+class FlagsGroup(TyperGroup):
+    """A group of commands of ours."""
+
+    def get_params(self, ctx: Any) -> Any:
+        """See `_adapted`."""
+        return _adapted(super().get_params(ctx))

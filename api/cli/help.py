@@ -14,9 +14,8 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from api.cli.commands import discard_output, output_error
+from api.cli.commands import FlagsGroup, discard_output, output_error
 from api.cli.errors import CommandError, Status
-from api.cli.flags import FlagsGroup
 from api.cli.terminal.output import Output
 from api.cli.terminal.streams import open_missing_streams
 
@@ -31,7 +30,7 @@ _HIDDEN = ("install_completion", "show_completion")
 _LIBRARY_WORDS = re.compile(r"Value error, |(?<=: )Input should be |, unable to parse .*")
 
 
-class Commands(FlagsGroup):
+class CommandLine(FlagsGroup):
     """The top level, with groups between commands, where Typer has them last."""
 
     def list_commands(self, ctx: Any) -> list[str]:

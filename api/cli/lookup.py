@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
@@ -13,28 +13,54 @@ from api.cli.errors import CommandError, Status
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of resource: its name in messages, the field that names one, and how the API and the command list all."""
+    """A kind of resource: its name in messages, its group of commands, the field that names one, and the API's list.
+
+    The list is at `path`, by default the name of the group; `page_size` is the parameter with the length of a page,
+    None where the API lists all at once. Paths of one resource have its id, or `by_name` its name as well.
+    """
 
     title: str
-    name_field: str
-    list_all: Callable[[Client], Iterable[dict[str, Any]]]
-    list_command: str
+    group: str
+    name_field: str = "name"
+    path: str = ""
+    page_size: str | None = "limit"
+    query: Mapping[str, Any] = field(default_factory=dict)
+    by_name: bool = False
+    list_command: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", self.path or f"/{self.group}")
+        object.__setattr__(self, "list_command", self.list_command or f"proxyfleet {self.group} list")
+
+    @property
+    def member(self) -> str:
+        """The member of responses with all of them."""
+        return self.path.rpartition("/")[2].replace("-", "_")
+
+    def listed(self, api: Client) -> dict[str, Any]:
+        """All that the caller may see, in the API's response or in one of several."""
+        found: dict[str, Any]
+        if self.page_size is None:
+            found = api.get(self.path)
+        else:
+            found = {self.member: list(api.pages(self.path, self.member, self.page_size, **self.query))}
+        return found
+
+    def all(self, api: Client) -> list[dict[str, Any]]:
+        """All that the caller may see, as the API lists them."""
+        found: list[dict[str, Any]] = self.listed(api)[self.member]
+        return found
 
 
-PROXY = Kind("proxy", "name", lambda api: api.pages("/proxies", "proxies"), "proxyfleet proxies list")
-USER = Kind("user", "username", lambda api: api.get("/users")["users"], "proxyfleet users list")
-KEY = Kind("API key", "name", lambda api: api.get("/api-keys")["api_keys"], "proxyfleet keys list")
-WEBHOOK = Kind("webhook", "name", lambda api: api.get("/webhooks")["webhooks"], "proxyfleet webhooks list")
-PLAN = Kind("plan", "name", lambda api: api.get("/plans")["plans"], "proxyfleet plans list")
-LIST = Kind("list", "name", lambda api: api.cursor_pages("/lists", "lists"), "proxyfleet lists list")
-POOL = Kind("pool", "name", lambda api: api.cursor_pages("/pools", "pools"), "proxyfleet pools list")
-POLICY = Kind("policy", "name", lambda api: api.cursor_pages("/policies", "policies"), "proxyfleet policies list")
-ACCOUNT = Kind(
-    "account",
-    "username",
-    lambda api: api.cursor_pages("/accounts", "accounts", inline=False),
-    "proxyfleet accounts list",
-)
+PROXY = Kind("proxy", "proxies", page_size="per_page")
+USER = Kind("user", "users", "username", page_size=None)
+KEY = Kind("API key", "keys", path="/api-keys", page_size=None)
+WEBHOOK = Kind("webhook", "webhooks", page_size=None)
+PLAN = Kind("plan", "plans", page_size=None)
+LIST = Kind("list", "lists", by_name=True)
+POOL = Kind("pool", "pools", by_name=True)
+POLICY = Kind("policy", "policies", by_name=True)
+ACCOUNT = Kind("account", "accounts", "username", query={"inline": False})
 
 ACCOUNT_ID = "acc_"
 
@@ -46,7 +72,7 @@ def account_id(api: Client, name_or_id: str, inline: bool = False) -> str:
     """
     if name_or_id.startswith(ACCOUNT_ID):
         return name_or_id
-    found = api.cursor_pages("/accounts", "accounts", q=name_or_id)
+    found = api.pages("/accounts", "accounts", q=name_or_id)
     named = [one for one in found if one["username"] == name_or_id]
     fleet = [one for one in named if inline or not one["inline"]]
     if named and not fleet:
@@ -57,12 +83,15 @@ def account_id(api: Client, name_or_id: str, inline: bool = False) -> str:
             f"It is changed there: proxyfleet accounts update {proxy} {name_or_id}; it has no credentials",
             Status.NOT_FOUND,
         )
-    return find_id(api, replace(ACCOUNT, list_all=lambda _api: fleet), name_or_id)
+    return str(_chosen(ACCOUNT, fleet, name_or_id)["id"])
 
 
 def find(api: Client, kind: Kind, name_or_id: str) -> dict[str, Any]:
     """The resource as the API lists it; an id wins over a name. Raises `CommandError` for none and for several."""
-    everything = list(kind.list_all(api))
+    return _chosen(kind, kind.all(api), name_or_id)
+
+
+def _chosen(kind: Kind, everything: list[dict[str, Any]], name_or_id: str) -> dict[str, Any]:
     by_id = [one for one in everything if one["id"] == name_or_id]
     found = by_id or [one for one in everything if one[kind.name_field] == name_or_id]
     if len(found) > 1:
@@ -71,14 +100,9 @@ def find(api: Client, kind: Kind, name_or_id: str) -> dict[str, Any]:
             f"There are {len(found)} {kind.title}s called {name_or_id!r}", f"Give the id: {ids}", Status.USAGE
         )
     if not found:
-        near = get_close_matches(
-            name_or_id, [str(one[kind.name_field]) for one in everything if one[kind.name_field]], n=1
-        )
-        hint = (
-            f"Did you mean {near[0]!r}? All of them: {kind.list_command}"
-            if near
-            else f"All of them: {kind.list_command}"
-        )
+        known = [str(one[kind.name_field]) for one in everything if one[kind.name_field]]
+        near = [f"Did you mean {each!r}? " for each in get_close_matches(name_or_id, known, n=1)]
+        hint = f"{''.join(near)}All of them: {kind.list_command}"
         raise CommandError(f"There is no {kind.title} {name_or_id!r}", hint, Status.NOT_FOUND)
     return found[0]
 
@@ -95,13 +119,13 @@ def sent(api: Client, kind: Kind, name_or_id: str, send: Callable[[], Any]) -> A
 
 def find_id(api: Client, kind: Kind, name_or_id: str) -> str:
     """The id of the resource. Raises `CommandError`."""
-    return str(find(api, kind, name_or_id)["id"])
+    return account_id(api, name_or_id) if kind is ACCOUNT else str(find(api, kind, name_or_id)["id"])
 
 
 def names(api: Client, kind: Kind) -> dict[str, str]:
     """Names by id; empty if the caller may not list the resources."""
     try:
-        return {str(one["id"]): str(one[kind.name_field]) for one in kind.list_all(api)}
+        return {str(one["id"]): str(one[kind.name_field]) for one in kind.all(api)}
     except CommandError as error:
         if error.status is not Status.NOT_AUTHORISED:
             raise

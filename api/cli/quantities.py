@@ -1,4 +1,4 @@
-"""Sizes, rates and spans of time: with a unit at a terminal, plain numbers in a pipe, and read with a unit.
+"""Sizes, rates, spans of time and moments: with a unit at a terminal, plain numbers in a pipe, and read with a unit.
 
 Units are decimal, `kB` and `MB`, as in bills and in the page, whose `lib/quantities.ts` has the same rules. Settings
 read as they were typed: `20 GiB`, `20 Mbit/s`. The management API's own texts have 1024-based units.
@@ -7,11 +7,15 @@ read as they were typed: `20 GiB`, `20 Mbit/s`. The management API's own texts h
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from config.text.formatting import uptime_text
+from api.cli.errors import CommandError, Status
+from api.cli.options import Option, text
+from config.text.formatting import parse_moment, timestamp_text, uptime_text
 
 
 @runtime_checkable
@@ -131,6 +135,14 @@ def size_of(text: str) -> int:
     return _parsed(text, rate=False)
 
 
+def bytes_of(quota: str) -> int:
+    """The value of `--quota`. Raises `CommandError`."""
+    try:
+        return size_of(quota)
+    except ValueError as error:
+        raise CommandError(f"--quota {quota!r}: {error}", status=Status.USAGE) from error
+
+
 def rate_of(text: str) -> int:
     """Bytes per second of `125000`, `125kB/s`, `1Mbit/s` or `1MiB/s`. Raises `ValueError`."""
     return _parsed(text, rate=True)
@@ -169,3 +181,84 @@ def with_unit(name: str, value: Any) -> Any:
     if last in SIZES | RATES and isinstance(value, (int, float)) and not isinstance(value, bool):
         return Size(value, per_second=last in RATES, is_setting=True)
     return value
+
+
+# --- moments: `15m`, `2h`, `7d`; `12:30`, `yesterday`, `yesterday 12:30`, a date; or ISO 8601; UTC, as in the API ---
+
+_SPAN = re.compile(r"([0-9]{1,6})([smhdwy])", re.ASCII)
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
+_CLOCK = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?", re.ASCII)
+_DAY = re.compile(r"(today|yesterday|tomorrow|[0-9]{4}-[0-9]{2}-[0-9]{2})(?: +([0-9:]+))?", re.ASCII | re.IGNORECASE)
+_DAYS = {"today": 0, "yesterday": -1, "tomorrow": 1}
+
+_NOT_BEFORE = (
+    "Not before: 15m, 2h, 7d ago; 12:30, yesterday, 2030-01-31; or an ISO 8601 date and time. UTC; by default "
+)
+
+
+def ago(text: str, option: str = "--since") -> str:
+    """The moment so long ago, or the given one, as ISO 8601. Raises `CommandError`."""
+    return _moment(text, -1, option)
+
+
+def from_now(text: str, option: str = "--expires") -> str:
+    """The moment so far ahead, or the given one, as ISO 8601. Raises `CommandError`."""
+    return _moment(text, 1, option)
+
+
+def seconds(text: str, option: str) -> int:
+    """The seconds of a span such as `15m`. Raises `CommandError`."""
+    span = _SPAN.fullmatch(text)
+    if span is None:
+        raise CommandError(f"{option} {text!r}: is not a span of time", "Such as 15m, 2h, 7d", Status.USAGE)
+    return int(span[1]) * _SECONDS[span[2]]
+
+
+def _moment(text: str, direction: int, option: str) -> str:
+    now = datetime.fromtimestamp(time.time(), UTC)
+    try:
+        found = moment_of(text.strip(), direction, now)
+        return timestamp_text(parse_moment(text) if found is None else found.timestamp())
+    except ValueError as error:
+        hint = "Such as 15m, 2h, 7d, 12:30, yesterday, 2030-01-31, or 2030-01-31T12:00:00Z; all in UTC"
+        raise CommandError(f"{option} {text!r}: is neither a span of time nor a date", hint, Status.USAGE) from error
+    except OverflowError as error:
+        raise CommandError(f"{option} {text!r}: is too far away", status=Status.USAGE) from error
+
+
+def moment_of(text: str, direction: int, now: datetime) -> datetime | None:
+    """The moment of `text` at `now`; None if it is not one of the short forms. Raises `ValueError`, `OverflowError`.
+
+    A time of day is the nearest in `direction`: the last one that has passed, or the next one.
+    """
+    if span := _SPAN.fullmatch(text):
+        return now + timedelta(seconds=direction * int(span[1]) * _SECONDS[span[2]])
+    if _CLOCK.fullmatch(text):
+        found = _at(now.date(), text)
+        beyond = found > now if direction < 0 else found <= now
+        return found + timedelta(days=direction) if beyond else found
+    if day := _DAY.fullmatch(text):
+        return _at(_day(day[1].lower(), now), day[2] or "0:00")
+    return None
+
+
+def _day(word: str, now: datetime) -> date:
+    return now.date() + timedelta(days=_DAYS[word]) if word in _DAYS else date.fromisoformat(word)
+
+
+def _at(day: date, clock: str) -> datetime:
+    found = _CLOCK.fullmatch(clock)
+    if found is None:
+        raise ValueError("must be a time of day")
+    hour, minute, second = (int(each or 0) for each in found.groups())
+    return datetime(day.year, day.month, day.day, hour, minute, second, tzinfo=UTC)
+
+
+def moment_option(names: str, about: str, direction: int = -1) -> Option:
+    """An option that takes a moment, so long ago (-1) or ahead (1); an empty one counts as not given."""
+    return text(names, about, parse=lambda given: _moment(given, direction, names) if given else None)
+
+
+SINCE = {"start_time": moment_option("--since", f"{_NOT_BEFORE}an hour ago.")}
+SINCE_BEGIN = {"start_time": moment_option("--since", f"{_NOT_BEFORE}from the first on.")}
+UNTIL = {"end_time": moment_option("--until", "Not after: the same; by default now.")}

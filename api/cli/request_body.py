@@ -9,41 +9,44 @@ import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from api.cli.errors import CommandError, Status
+from api.cli.options import Option, file_option, texts
 from api.cli.quantities import field_value
+from config.files.durable import replace_file_of_user
 
 
-def set_option(*examples: str) -> Any:
+def set_option(*examples: str) -> Option:
     """The option `--set`, with examples of the command's fields."""
     listed = ", ".join(shlex.quote(each) if set(each) & set("\"'[{*") else each for each in examples)
-    text = f"Any field of the API by its dotted name; the value is JSON or text: {listed}."
-    return typer.Option("--set", metavar="FIELD=VALUE", help=text)
+    about = f"Any field of the API by its dotted name; the value is JSON or text: {listed}."
+    return texts("--set", about, metavar="FIELD=VALUE")
 
 
-FileOption = Annotated[
-    Path | None, typer.Option("--from", metavar="FILE", help="A body in TOML or JSON; - is standard input.")
-]
+def whole_body(*examples: str) -> dict[str, Option]:
+    """The options `--set` and `--from`, which `body_of` finds among the fields."""
+    return {
+        "set_": set_option(*examples),
+        "from_": file_option("--from", "A body in TOML or JSON; - is standard input."),
+    }
 
 
-def body_of(given: Mapping[str, Any], settings: Sequence[str] | None, file: Path | None = None) -> dict[str, Any]:
-    """The content of `file`, overridden by options (None means not given), overridden by `--set`.
+def body_of(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of the file `from_`, overridden by options (None means not given), overridden by `set_`.
 
     Of an option that is a file the body has its text.
     """
+    file = fields.get("from_")
     body: dict[str, Any] = {} if file is None else read_mapping(file)
-    for name, value in given.items():
-        if value is not None:
+    for name, value in fields.items():
+        if value is not None and name not in ("set_", "from_"):
             put(body, name, read_text(value) if isinstance(value, Path) else value)
-    for setting in settings or ():
+    for setting in fields.get("set_") or ():
         name, equals, text = setting.partition("=")
         if not equals or not name:
-            raise CommandError(
-                f"--set {setting!r}: must be FIELD=VALUE", "Such as --set settings.timeout=60", Status.USAGE
-            )
+            hint = "Such as --set settings.timeout=60"
+            raise CommandError(f"--set {setting!r}: must be FIELD=VALUE", hint, Status.USAGE)
         put(body, name, _parsed_value(name, text))
     return body
 
@@ -143,6 +146,14 @@ def read_text(file: Path) -> str:
         raise CommandError(f"{display_name(file)}: is not UTF-8 text", status=Status.USAGE) from error
     except OSError as error:
         raise CommandError(f"{file}: {error.strerror or error}", status=Status.USAGE) from error
+
+
+def write_private(file: Path, text: str) -> None:
+    """Write a file for this user alone, whole or not at all: it has names, or hashes. Raises `CommandError`."""
+    try:
+        replace_file_of_user(file, text.encode())
+    except OSError as error:
+        raise CommandError(f"{file}: {error.strerror or error}") from error
 
 
 def display_name(file: Path) -> str:

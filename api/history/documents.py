@@ -12,21 +12,9 @@ from typing import Any, Literal
 from api.store import StoreWriteError
 from config.files.secret_box import SecretBox, SecretBoxError
 
-KINDS = {
-    "proxies": "proxy",
-    "users": "user",
-    "api_keys": "api_key",
-    "webhooks": "webhook",
-    "settings": "settings",
-    "plans": "plan",
-    "accounts": "account",
-    "lists": "list",
-    "pools": "pool",
-    "policies": "policy",
-}
-"""Collections whose changes are revisions, and what one document of each is called."""
-
-COLLECTIONS = {kind: collection for collection, kind in KINDS.items()}
+UNREVISED = frozenset({"refresh_families", "fetched_upstreams", "credentials"})
+"""Collections whose changes are no revisions: they are no configuration."""
+_IRREGULAR = {"proxies": "proxy", "policies": "policy", "settings": "settings"}
 
 LOST = "lost"
 """A hash that can't be opened any more, in its place. No password and no key has it."""
@@ -45,8 +33,13 @@ Action = Literal["create", "update", "delete"]
 
 
 def kind_of(collection: str) -> str:
-    """`proxy` of `proxies`; of any collection."""
-    return KINDS.get(collection, collection.removesuffix("s"))
+    """What one document of a collection is called: `proxy` of `proxies`."""
+    return _IRREGULAR.get(collection, collection.removesuffix("s"))
+
+
+def collection_of(kind: str) -> str:
+    """The opposite."""
+    return next((name for name, each in _IRREGULAR.items() if each == kind), f"{kind}s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +94,7 @@ class Packing:
         text = _json(body)
         if _HASH.search(text):
             try:
-                text = _json(_each_hash(body, self._sealed))
+                text = _json(_each_hash(dict(body), self._sealed))
             except SecretBoxError as error:
                 raise StoreWriteError(str(error)) from error
         return text if len(text) < COMPRESSED_FROM else zlib.compress(text, 1)
@@ -129,7 +122,8 @@ def _json(body: Body) -> bytes:
 
 
 def _each_hash(value: Any, change: Callable[[str], str]) -> Any:
-    if isinstance(value, Mapping):
+    """`value` is as JSON has it."""
+    if isinstance(value, dict):
         return {
             name: change(item)
             if name.endswith("_hash") and item and isinstance(item, str)

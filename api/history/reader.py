@@ -5,21 +5,22 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from api.errors import NotFound
 from api.history.documents import DocumentChange, Packing
+from api.history.recorder import newest_revision
 from api.store import StoreError
 from config.files.secret_box import SecretBox
 
 _HEAD = "number, timestamp, author, restored, nullif(undone, 0), kinds, created, updated, deleted"
 _CHANGE = ("collection", "id", "before", "after", "fields")
 _CHANGED = ", ".join(_CHANGE)
-_RANGE = "number > ? AND number <= ? AND NOT undecided"
-_BOTH = "revision_changes JOIN revisions USING (key)"
+_RANGE = "number > ? AND number <= ?"
 
 LATER_AT_ONCE = 20
 """Changes of one document that are read at once; each has it whole, twice."""
@@ -75,22 +76,21 @@ class RevisionSelection:
         """As SQL, without `below`."""
         terms = {
             "instr(kinds, ?)": None if self.kind is None else f",{self.kind},",
-            "key IN (SELECT key FROM revision_changes WHERE id = ?)": self.id,
-            "key IN (SELECT key FROM revision_changes WHERE name = ?)": self.name,
+            "number IN (SELECT number FROM revision_changes WHERE id = ?)": self.id,
+            "number IN (SELECT number FROM revision_changes WHERE name = ?)": self.name,
             "user_id = ?": self.user_id,
             "username = ?": self.username,
             "timestamp >= ?": self.start,
             "timestamp <= ?": self.end,
         }
         given = {term: value for term, value in terms.items() if value is not None}
-        return " AND ".join(["NOT undecided", *given]), [*given.values()]
+        return " AND ".join(["1", *given]), [*given.values()]
 
 
 class Reader:
-    """Reads. Thread-safe. Raises `StoreError`. Revisions above `last()` are not made yet."""
+    """Reads. Thread-safe. Raises `StoreError`."""
 
-    def __init__(self, file: Path, last: Callable[[], int], seal: SecretBox) -> None:
-        self._last = last
+    def __init__(self, file: Path, seal: SecretBox) -> None:
         self._packing = Packing(seal)
         self._lock = threading.Lock()
         try:
@@ -107,7 +107,6 @@ class Reader:
     def page(self, selection: RevisionSelection, limit: int) -> tuple[list[Revision], int]:
         """A page of revisions, newest first, and how many there are in all."""
         where, values = selection.condition()
-        where, values = f"{where} AND number <= ?", [*values, self._last()]
         below = [] if selection.below is None else [selection.below]
         further = " AND number < ?" if below else ""
         sql = f"SELECT {_HEAD} FROM revisions WHERE {where}{further} ORDER BY number DESC LIMIT ?"  # noqa: S608 - names are ours, values are bound
@@ -118,22 +117,22 @@ class Reader:
 
     def get(self, number: int) -> Revision | None:
         """One revision."""
-        sql = f"SELECT {_HEAD} FROM revisions WHERE number = ? AND number <= ? AND NOT undecided"  # noqa: S608 - as above
         with self._reading() as database:
-            row = database.execute(sql, [number, self._last()]).fetchone()
+            row = database.execute(f"SELECT {_HEAD} FROM revisions WHERE number = ?", [number]).fetchone()  # noqa: S608 - as above
         return None if row is None else _revision(row)
 
     @property
     def newest(self) -> int:
         """The last revision, 0 for none."""
-        return self._last()
+        with self._reading() as database:
+            return newest_revision(database)
 
     def summaries(self, number: int, limit: int, selection: RevisionSelection | None = None) -> list[Summary]:
         """The first changes of a revision; with a selection only those of the object that it names."""
         wanted = {} if selection is None else {"id": selection.id, "name": selection.name}
         only = {f" AND {name} = ?": value for name, value in wanted.items() if value is not None}
         sql = (
-            f"SELECT collection, id, name, before IS NULL, after IS NULL, fields FROM {_BOTH}"  # noqa: S608 - as above
+            "SELECT collection, id, name, before IS NULL, after IS NULL, fields FROM revision_changes"  # noqa: S608 - as above
             f" WHERE number = ?{''.join(only)} ORDER BY place LIMIT ?"
         )
         with self._reading() as database:
@@ -147,7 +146,7 @@ class Reader:
 
     def changes(self, number: int, after: int, limit: int) -> list[tuple[int, DocumentChange]]:
         """Changes of a revision behind a place, with their places."""
-        sql = f"SELECT place, {_CHANGED} FROM {_BOTH} WHERE number = ? AND place > ? ORDER BY place LIMIT ?"  # noqa: S608 - as above
+        sql = f"SELECT place, {_CHANGED} FROM revision_changes WHERE number = ? AND place > ? ORDER BY place LIMIT ?"  # noqa: S608 - as above
         with self._reading() as database:
             rows = database.execute(sql, [number, after, limit]).fetchall()
         return [(place, self._change(row)) for place, *row in rows]
@@ -155,7 +154,7 @@ class Reader:
     def keys(self, first: int, last: int, after: Key | None = None, limit: int = -1) -> list[Key]:
         """The documents that revisions after `first` and up to `last` have changed, in order, behind one of them."""
         sql = (
-            f"SELECT DISTINCT collection, id FROM {_BOTH} WHERE {_RANGE} AND (collection, id) > (?, ?)"  # noqa: S608 - as above
+            f"SELECT DISTINCT collection, id FROM revision_changes WHERE {_RANGE} AND (collection, id) > (?, ?)"  # noqa: S608 - as above
             " ORDER BY collection, id LIMIT ?"
         )
         with self._reading() as database:
@@ -163,31 +162,38 @@ class Reader:
 
     def of_object(self, identifier: str, first: int, last: int) -> DocumentChange | None:
         """As `between`, by the id alone; None if none of these revisions has changed it."""
-        sql = f"SELECT collection FROM {_BOTH} WHERE {_RANGE} AND id = ? LIMIT 1"  # noqa: S608 - as above
+        sql = f"SELECT collection FROM revision_changes WHERE {_RANGE} AND id = ? LIMIT 1"  # noqa: S608 - as above
         with self._reading() as database:
             row = database.execute(sql, [first, last, identifier]).fetchone()
         return None if row is None else self.between(first, last, (row[0], identifier))
 
     def between(self, first: int, last: int, key: Key) -> DocumentChange:
-        """A document as it was after the revision `first`, and after `last`; one of those between has changed it."""
+        """A document as it was after the revision `first`, and after `last`; one of those between has changed it.
+
+        Raises `NotFound` if those were deleted meanwhile.
+        """
         bodies = []
         with self._reading() as database:
             for column, order in (("before", "ASC"), ("after", "DESC")):
                 sql = (
-                    f"SELECT {column} FROM {_BOTH} WHERE {_RANGE} AND collection = ? AND id = ?"  # noqa: S608 - as above
+                    f"SELECT {column} FROM revision_changes WHERE {_RANGE} AND collection = ? AND id = ?"  # noqa: S608 - as above
                     f" ORDER BY number {order} LIMIT 1"
                 )
-                bodies.append(database.execute(sql, [first, last, *key]).fetchone()[0])
+                row = database.execute(sql, [first, last, *key]).fetchone()
+                if row is None:
+                    raise NotFound("The revision")
+                bodies.append(row[0])
         before, after = map(self._packing.unpack, bodies)
         return DocumentChange(*key, before, after)
 
     def later(self, key: Key, number: int) -> Iterator[tuple[Revision, DocumentChange]]:
         """The changes of a document after a revision, newest first."""
         sql = (
-            f"SELECT {_HEAD}, {_CHANGED} FROM {_BOTH} WHERE {_RANGE} AND collection = ? AND id = ?"  # noqa: S608 - as above
+            f"SELECT {_HEAD}, {_CHANGED} FROM revision_changes JOIN revisions USING (number)"  # noqa: S608 - as above
+            f" WHERE {_RANGE} AND collection = ? AND id = ?"
             " ORDER BY number DESC LIMIT ?"
         )
-        last = self._last()
+        last = self.newest
         while True:
             with self._reading() as database:
                 rows = database.execute(sql, [number, last, *key, LATER_AT_ONCE]).fetchall()

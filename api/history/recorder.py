@@ -1,39 +1,22 @@
-"""Writing revisions: each in the transaction of the audit entries that precede its changes.
-
-The caller opens a revision (`Recorder.revision`), which holds up all other changes; writes into it what is about to
-be changed; and says afterwards whether it was (`made`, `refused`). What is changed within it in the other store, too,
-is part of it."""
+"""Writing revisions, each within the transaction of its changes."""
 
 from __future__ import annotations
 
-import logging
+import json
 import sqlite3
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple
 
-from api.history import tables
-from api.history.documents import DocumentChange, Packing
-from api.store import Store
+from api.history.documents import DocumentChange, Packing, kind_of
+from api.store.accounts.staging import ChangeRow
+from api.store.fleet_file import FleetFile
 from config.files.secret_box import SecretBox
 
-log = logging.getLogger(__name__)
-
-T = TypeVar("T")
-Action = Callable[[sqlite3.Connection], T]
-"""Something within a transaction."""
-
-
-class Ledger(Protocol):
-    """The owner of the file: the audit trail."""
-
-    def transact(self, action: Action[T]) -> T:
-        """What `action` returns, durably; nothing of it happened if it raises. Raises `StoreError`."""
-        ...
+PRUNED_AT_ONCE = 500
+"""Changes that one transaction deletes, so that no change of the configuration waits for long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,172 +28,131 @@ class Limits:
     size: int = 2**30
 
 
-@dataclass(slots=True)
-class _Draft:
-    """A revision that is under way: how many changes are `written`, and how many of them are `made`."""
+class Purpose(NamedTuple):
+    """What a revision is for, if it takes back others: whose state it restores, or which one it undoes."""
 
-    number: int
-    key: int
-    purpose: tables.Purpose
-    written: int = 0
-    made: int = 0
-    undecided: bool = False
+    restored: int | None = None
+    undone: int | None = None
 
 
-@dataclass(slots=True)
-class StagedChanges:
-    """Changes that are written before their revision is there, since they are too many for one transaction."""
-
-    key: int
-    count: int = 0
-    first: DocumentChange | None = None
+NO_PURPOSE = Purpose()
 
 
 class Recorder:
-    """Writes revisions. Thread-safe. `visible` is the number of the last one whose changes are made."""
+    """Writes revisions. Thread-safe. Raises `StoreError`."""
 
-    def __init__(self, ledger: Ledger, seal: SecretBox | None) -> None:
-        """Without a seal hashes of passwords and keys are not recorded. Raises `StoreError`."""
-        self._ledger = ledger
+    def __init__(self, file: FleetFile, seal: SecretBox | None) -> None:
+        """Without a seal hashes of passwords and keys are not recorded."""
+        self._file = file
         self._packing = Packing(seal)
-        self._lock = threading.RLock()
-        self._draft: _Draft | None = None
-        self._corrections: list[Action[None]] = []
-        """What is still to be done about earlier revisions; part of the next transaction."""
-        ledger.transact(tables.bring_forward)
-        self._last = self.visible = ledger.transact(tables.last_number)
-        self._lowest = ledger.transact(tables.lowest_key)
-        self._staged: set[int] = set()
 
-    @contextmanager
-    def revision(self, purpose: tables.Purpose = tables.NO_PURPOSE) -> Iterator[None]:
-        """Changes within the block are one revision."""
-        with self._lock:
-            if self._draft is not None:
-                yield
-                return
-            self._draft = _Draft(self._last + 1, self._last + 1, purpose)
-            try:
-                yield
-            finally:
-                self._close()
+    @property
+    def newest(self) -> int:
+        """The number of the last revision, 0 for none."""
+        with self._file.reading() as database:
+            return newest_revision(database)
 
-    def write(
-        self, probe: tables.Probe, changes: Sequence[DocumentChange], origin: Callable[[], Mapping[str, Any]]
-    ) -> Action[None]:
-        """What writes these changes into the open revision; with `corrected` after the transaction.
+    def rows_of(self, changes: Iterable[DocumentChange]) -> list[ChangeRow]:
+        """Changes as they are stored."""
+        return [
+            (
+                *(each.collection, each.id, each.name, json.dumps(each.fields)),
+                *(self._packing.pack(each.before), self._packing.pack(each.after)),
+            )
+            for each in changes
+        ]
 
-        `origin` gives what `tables.insert` takes. Raises `StoreWriteError`.
+    def add(self, rows: Sequence[ChangeRow], purpose: Purpose, origin: Mapping[str, Any]) -> int:
+        """Make these changes a revision, within the transaction that makes them; its number.
+
+        `origin` has `timestamp`, and what is known of the author.
         """
-        draft = self._of_block()
-        rows = tables.rows_of(draft.key, draft.written, changes, self._packing)
-        draft.written += len(changes)
+        with self._file.transaction() as database:
+            number = self._insert(database, newest_revision(database) + 1, purpose, origin)
+            database.executemany(
+                "INSERT INTO revision_changes VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                ((number, place, *row) for place, row in enumerate(rows)),
+            )
+            return _summed_up(database, number)
 
-        def action(database: sqlite3.Connection) -> None:
-            self.correct(database)
-            tables.insert(database, draft.number, draft.purpose, origin())
-            tables.add_changes(database, rows)
-            tables.sum_up(database, draft.key, probe)
-
-        return action
-
-    @contextmanager
-    def staging(self) -> Iterator[StagedChanges]:
-        """For changes that are staged within the block; those that no revision has adopted are deleted later."""
-        with self._lock:
-            self._lowest -= 1
-            staged = StagedChanges(self._lowest)
-            self._staged.add(staged.key)
-        try:
-            yield staged
-        finally:
-            self._staged.discard(staged.key)
-
-    def stage(self, staged: StagedChanges, changes: Sequence[DocumentChange]) -> Action[None]:
-        """What writes more staged changes, within a transaction. Raises `StoreWriteError`."""
-        rows = tables.rows_of(staged.key, staged.count, changes, self._packing)
-        staged.count += len(changes)
-        staged.first = staged.first or next(iter(changes), None)
-        return partial(tables.add_changes, rows=rows)
-
-    def adopt(self, staged: StagedChanges, probe: tables.Probe, origin: Mapping[str, Any]) -> None:
-        """Make staged changes those of the open revision, in a transaction. Raises `StoreError`."""
-        draft = self._of_block()
-
-        def action(database: sqlite3.Connection) -> None:
-            self.correct(database)
-            tables.insert(database, draft.number, draft.purpose, origin, staged.key)
-            tables.sum_up(database, staged.key, probe)
-
-        self._ledger.transact(action)
-        self.corrected()
-        draft.key, draft.written = staged.key, staged.count
-
-    def made(self) -> None:
-        """What was written into the open revision is made."""
-        draft = self._of_block()
-        draft.made = draft.written
-
-    def refused(self, known: bool) -> None:
-        """The last changes that were written are not made; unless this is `known`, a restart will show it."""
-        draft = self._of_block()
-        if known:
-            self._corrections.append(partial(tables.take_back, key=draft.key, first=draft.made))
-            draft.written = draft.made
-        else:
-            self._corrections.append(partial(tables.mark_undecided, key=draft.key))
-            draft.undecided = True
-
-    def correct(self, database: sqlite3.Connection) -> None:
-        """Do what is to be done about refused changes, within a transaction; with `corrected` after it."""
-        for each in self._corrections:
-            each(database)
-
-    def corrected(self) -> None:
-        """The transaction is over."""
-        self._corrections.clear()
-
-    def _of_block(self) -> _Draft:
-        if self._draft is None:
-            raise RuntimeError("no revision is open")
-        return self._draft
-
-    def _close(self) -> None:
-        """A revision that has come to nothing leaves its number to the next one."""
-        draft, self._draft = self._of_block(), None
-        if draft.undecided:
-            self._last = draft.number
-        elif draft.made:
-            self._last = self.visible = draft.number
-
-    # --- at the start and now and then ----------------------------------------------------------------------------
-
-    def settle(self, stores: Mapping[str, Store]) -> None:
-        """Remove the last revisions, if their changes were not made. Raises `StoreError`."""
-        removed = self._ledger.transact(partial(tables.settle, stores=stores))
-        if removed:
-            log.warning("recorded revisions of the configuration that were not made are removed: %d", removed)
-        self._last = self.visible = self._ledger.transact(tables.last_number)
+    def add_staged(self, database: sqlite3.Connection, purpose: Purpose, origin: Mapping[str, Any]) -> None:
+        """The same with the changes of `api.store.accounts.staging.Staging`, while that is attached; none is none."""
+        if database.execute("SELECT 1 FROM staged.changes").fetchone() is None:
+            return
+        number = self._insert(database, newest_revision(database) + 1, purpose, origin)
+        database.execute(
+            "INSERT INTO main.revision_changes"
+            " SELECT ?, place, collection, id, name, fields, before, after FROM staged.changes",
+            [number],
+        )
+        _summed_up(database, number)
 
     def add_empty(self, origin: Mapping[str, Any], above: int = 0) -> None:
         """Add a revision without changes, with a number above `above`: the history begins, or continues elsewhere."""
-        number = max(self._last, above) + 1
-        self._ledger.transact(partial(tables.insert, number=number, purpose=tables.NO_PURPOSE, origin=origin))
-        self._last = self.visible = number
+        with self._file.transaction() as database:
+            self._insert(database, max(newest_revision(database), above) + 1, NO_PURPOSE, origin)
 
     def prune(self, limits: Limits, now: float) -> int:
-        """Delete revisions beyond the limits, oldest first, but never the last; how many. Raises `StoreError`."""
+        """Delete revisions beyond the limits, oldest first, but never the last; how many."""
         oldest = datetime.fromtimestamp(now, UTC) - timedelta(days=limits.days)
         removed = 0
-        while key := self._ledger.transact(
-            partial(tables.beyond, oldest=oldest, most=limits.revisions, size=limits.size, last=self.visible)
-        ):
-            self._delete(key)
+        self._delete(0)  # what a kill has left
+        while number := self._beyond(oldest, limits):
+            self._delete(number)
             removed += 1
-        while key := self._ledger.transact(partial(tables.orphan, staged=self._staged)):
-            self._delete(key)
         return removed
 
-    def _delete(self, key: int) -> None:
-        while self._ledger.transact(partial(tables.delete_some, key=key)):
-            pass
+    @staticmethod
+    def _insert(database: sqlite3.Connection, number: int, purpose: Purpose, origin: Mapping[str, Any]) -> int:
+        author = json.dumps({name: value for name, value in origin.items() if name != "timestamp"})
+        database.execute(
+            "INSERT INTO revisions (number, timestamp, author, restored, undone) VALUES (?, ?, ?, ?, ?)",
+            [number, origin["timestamp"], author, purpose.restored, purpose.undone or 0],
+        )
+        return number
+
+    def _beyond(self, oldest: datetime, limits: Limits) -> int | None:
+        """The first revision, if it is too old, or there are too many, or too many bytes, and it is not the last."""
+        with self._file.reading() as database:
+            row = database.execute("SELECT number, timestamp FROM revisions ORDER BY number LIMIT 1").fetchone()
+            if row is None or row[0] >= newest_revision(database):
+                return None
+            count, total = database.execute("SELECT count(*), total(size) FROM revisions").fetchone()
+        old = datetime.fromisoformat(row[1]) < oldest
+        return int(row[0]) if old or count > limits.revisions or total > limits.size else None
+
+    def _delete(self, number: int) -> None:
+        """Delete a revision, then the changes of those that were deleted: so none is undone in part."""
+        deleted = PRUNED_AT_ONCE
+        while deleted == PRUNED_AT_ONCE:
+            with self._file.transaction() as database:
+                database.execute("DELETE FROM revisions WHERE number = ?", [number])
+                deleted = database.execute(
+                    "DELETE FROM revision_changes WHERE (number, place) IN"
+                    " (SELECT number, place FROM revision_changes"
+                    " WHERE number < (SELECT min(number) FROM revisions) LIMIT ?)",
+                    [PRUNED_AT_ONCE],
+                ).rowcount
+
+
+def newest_revision(database: sqlite3.Connection) -> int:
+    """The number of the last revision, 0 for none; also of a damaged file, as far as it can be read."""
+    with suppress(ValueError):
+        return int(database.execute("SELECT max(number) FROM revisions").fetchone()[0] or 0)
+    return 0
+
+
+def _summed_up(database: sqlite3.Connection, number: int) -> int:
+    """Bring the columns that sum up the changes up to date."""
+    *counts, found = database.execute(
+        "SELECT total(before IS NULL), total(before IS NOT NULL AND after IS NOT NULL), total(after IS NULL),"
+        " total(ifnull(length(before), 0) + ifnull(length(after), 0)), group_concat(DISTINCT collection)"
+        " FROM revision_changes WHERE number = ?",
+        [number],
+    ).fetchone()
+    kinds = "".join(f"{kind_of(each)}," for each in found.split(","))
+    database.execute(
+        "UPDATE revisions SET created = ?, updated = ?, deleted = ?, size = ?, kinds = ? WHERE number = ?",
+        [*map(int, counts), f",{kinds}", number],
+    )
+    return number

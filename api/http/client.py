@@ -15,7 +15,7 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from urllib.parse import urlsplit
 
-from config.net.ip import unmapped
+from config.net.addresses import unmapped
 
 SAFE = ("GET", "HEAD", "OPTIONS")
 """Methods that change nothing (RFC 9110, section 9.2.1)."""

@@ -4,5 +4,3 @@ from __future__ import annotations
 
 BODY_GATE = "proxyfleet.body_gate"
 """The `api.http.body_limits.BodyGate` of a request with a large body."""
-AFTER_RESPONSE = "proxyfleet.after"
-"""A function that the server calls after it has written the response."""

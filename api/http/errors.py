@@ -24,7 +24,7 @@ from api.errors import (
     TooBusy,
     Unauthenticated,
 )
-from api.store.interface import NotInEffect, RevisionConflict, StoreError
+from api.store.interface import RevisionConflict, StoreError
 from config.model.fields import InvalidResource
 from config.settings.runtime import ReadOnlySetting
 
@@ -134,9 +134,6 @@ TABLE: dict[type[Exception], Callable[[Any, str], ApiError]] = {
         "If-Match", f"the resource was changed at this moment; it is at {error.actual} now", 412
     ),
     TooBusy: _too_busy,
-    NotInEffect: lambda _, request_id: internal(
-        request_id, "The change is stored, but proxies don't know it yet: they will as soon as the disk can be written"
-    ),
     StoreError: lambda _, request_id: internal(
         request_id, "The configuration could not be written; nothing was changed"
     ),

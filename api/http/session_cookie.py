@@ -15,7 +15,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from api.http.client import Site
-from config.net.host_names import is_loopback
+from config.net.names import is_loopback
 
 NAME = "proxyfleet"
 SECURE_NAME = f"__Host-{NAME}"

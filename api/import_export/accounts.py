@@ -1,4 +1,4 @@
-"""Planning of plans and accounts of the fleet.
+"""Planning of accounts of the fleet.
 
 In a document proxies are known by their names. Accounts are known by their user names; where several have the same,
 the proxies that they name distinguish them.
@@ -8,45 +8,34 @@ from __future__ import annotations
 
 import secrets as random
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
-from api.import_export.document import MOST_ACCOUNTS, AccountEntry, PlanEntry
-from api.import_export.entries import account_entry, plan_entry
-from api.import_export.plan import ImportRequest, PlanContext, Problems, Step
-from api.import_export.state import State, StoredRecord
-from api.services.plans import MAX_PLANS
-from api.store.accounts import ACCOUNTS, PLANS, AccountStore
+from api.engine.objects import load
+from api.engine.records import Stored
+from api.engine.transfer import Planning
+from api.import_export.plan import ImportRequest, Problems, Step
+from api.import_export.state import State
+from api.objects.accounts import ACCOUNTS as KIND
+from api.objects.accounts import AccountEntry, AccountNaming
+from api.store.accounts import ACCOUNTS, AccountStore
 from config.model.fields import InvalidResource
 from config.model.fleet_accounts import AccountProxies, FleetAccount, FleetAccountUpdate, change_fleet_account
-from config.model.plans import Plan, change_plan
+from config.model.plans import Plan
 from config.model.proxies import ProxyRecord
 from config.weak_passwords import weakness_of_account
 
-Stored = StoredRecord[FleetAccount]
+MOST_PRUNED = 10_000
+
+Found = Stored[FleetAccount]
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
-    """Ids by names, and the other way round: of plans and proxies as they would be."""
-
-    plans: Mapping[str, str]
-    proxies: Mapping[str, str]
-    plan_names: Mapping[str, str]
-    proxy_names: Mapping[str, str]
-
-    def entry(self, account: FleetAccount) -> dict[str, Any]:
-        """An entry of `accounts`."""
-        return account_entry(account, self.plan_names, self.proxy_names)
-
-
-def names_of(state: State, proxies: list[Step[ProxyRecord]], plans: list[Step[Plan]]) -> Names:
+def names_of(state: State, proxies: list[Step[ProxyRecord]], plans: list[Step[Plan]]) -> AccountNaming:
     """The names after these steps. What is deleted keeps its name for what is known of it before."""
-    of_plans, of_proxies = _ids(state.plans, plans), _ids(state.proxies, proxies)
+    of_plans, of_proxies = _ids(state, "plans", plans), _ids(state, "proxies", proxies)
     known = {step.id: step.name for step in plans if step.after is None}
     gone = {step.id: step.name for step in proxies if step.after is None}
-    return Names(
+    return AccountNaming(
         of_plans,
         of_proxies,
         {**known, **{identifier: name for name, identifier in of_plans.items()}},
@@ -54,50 +43,13 @@ def names_of(state: State, proxies: list[Step[ProxyRecord]], plans: list[Step[Pl
     )
 
 
-def _ids(stored: Mapping[str, StoredRecord[Any]], steps: list[Step[Any]]) -> dict[str, str]:
-    found = {name: each.record.id for name, each in stored.items()}
+def _ids(state: State, collection: str, steps: list[Step[Any]]) -> dict[str, str]:
+    found = {name: each.record.id for name, each in state.by_key(collection).items()}
     for step in steps:
         found.pop(step.name, None)
         if step.after is not None:
             found[step.name] = step.id
     return found
-
-
-# --- plans --------------------------------------------------------------------------------------------------------
-
-
-def plan_plans(state: State, request: ImportRequest, context: PlanContext, problems: Problems) -> list[Step[Plan]]:
-    """A step for each entry, in their order; then, to prune, one for each plan that has none."""
-    entries = request.document.plans
-    if entries is None:
-        return []
-    steps, named = [], dict[str, int]()
-    for index, entry in enumerate(entries):
-        path = f"plans[{index}]"
-        if entry.name in named:
-            problems.add(f"{path}.name", f"is the name of plans[{named[entry.name]}], too")
-            continue
-        named[entry.name] = index
-        try:
-            steps.append(_plan_step(path, state.plans.get(entry.name), _wanted_plan(state, entry, context)))
-        except InvalidResource as error:
-            problems.add(f"{path}.{error.field}", error.error)
-    left = [each for name, each in sorted(state.plans.items()) if name not in named]
-    if request.prune:
-        steps += [_plan_step("plans", each, None) for each in left]
-    if len(entries) + (0 if request.prune else len(left)) > MAX_PLANS:
-        problems.add("plans", f"there may be {MAX_PLANS} at most")
-    return steps
-
-
-def _plan_step(path: str, stored: StoredRecord[Plan] | None, after: Plan | None) -> Step[Plan]:
-    return Step("plan", PLANS, path, stored, after, plan_entry)
-
-
-def _wanted_plan(state: State, entry: PlanEntry, context: PlanContext) -> Plan:
-    stored, now = state.plans.get(entry.name), context.now
-    blank = Plan(id="pln_" + random.token_hex(8), name=entry.name, created_at=now, updated_at=now)
-    return change_plan(blank if stored is None else stored.record, entry, now)
 
 
 def refuse_plans_in_use(
@@ -116,14 +68,11 @@ def refuse_plans_in_use(
             problems.add("plans", text)
 
 
-# --- accounts -----------------------------------------------------------------------------------------------------
-
-
 def plan_accounts(
-    request: ImportRequest, context: PlanContext, store: AccountStore, names: Names, problems: Problems
+    request: ImportRequest, context: Planning, store: AccountStore, names: AccountNaming, problems: Problems
 ) -> list[Step[FleetAccount]]:
     """A step for each entry, in their order; then, to prune, one for each account that has none."""
-    entries = request.document.accounts
+    entries = request.document.section("accounts")
     if entries is None:
         return []
     planner = _Planner(request, context, store, names, problems)
@@ -135,14 +84,14 @@ class _Planner:
     """The accounts of one document."""
 
     def __init__(
-        self, request: ImportRequest, context: PlanContext, store: AccountStore, names: Names, problems: Problems
+        self, request: ImportRequest, context: Planning, store: AccountStore, names: AccountNaming, problems: Problems
     ) -> None:
         self._context = context
         self._store = store
         self._names = names
         self._problems = problems
         self._sealed = request.secrets.accounts
-        self._together = Counter(entry.username for entry in request.document.accounts or ())
+        self._together = Counter(entry.username for entry in request.document.section("accounts") or ())
         self._seen: Counter[str] = Counter()
         self._matched: set[str] = set()
 
@@ -163,21 +112,20 @@ class _Planner:
 
     def pruned(self) -> Iterator[Step[FleetAccount]]:
         """Deletions of all accounts that no entry is about."""
-        if self._store.count(ACCOUNTS) - len(self._matched) > MOST_ACCOUNTS:
-            self._problems.add("accounts", f"pruning may delete {MOST_ACCOUNTS} accounts at most")
+        if self._store.count(ACCOUNTS) - len(self._matched) > MOST_PRUNED:
+            self._problems.add("accounts", f"pruning may delete {MOST_PRUNED} accounts at most")
             return
         for document in self._store.documents(ACCOUNTS):
             if document.id not in self._matched:
-                record = FleetAccount.model_validate(document.body)
-                yield self._step("accounts", StoredRecord(record, document.revision), None)
+                yield self._step("accounts", load(KIND, document), None)
 
-    def _step(self, path: str, stored: Stored | None, after: FleetAccount | None) -> Step[FleetAccount]:
-        return Step("account", ACCOUNTS, path, stored, after, self._names.entry)
+    def _step(self, path: str, stored: Found | None, after: FleetAccount | None) -> Step[FleetAccount]:
+        return Step(KIND, path, stored, after, entry=self._names.entry)
 
-    def _match(self, entry: AccountEntry, proxies: AccountProxies | None) -> Stored | None:
+    def _match(self, entry: AccountEntry, proxies: AccountProxies | None) -> Found | None:
         """The account of an entry: the only one of its name, else the one that names the same proxies."""
         found = self._store.accounts_named(entry.username)
-        known = [StoredRecord(FleetAccount.model_validate(each.body), each.revision) for each in found]
+        known = [load(KIND, each) for each in found]
         if len(known) > 1 or self._together[entry.username] > 1:
             wanted = self._that_exist(proxies or AccountProxies(all=True))
             known = [each for each in known if self._that_exist(each.record.proxies) == wanted]
@@ -203,7 +151,7 @@ class _Planner:
         return AccountProxies(all=given.all or False, ids=ids, tags=given.tags or [])
 
     def _wanted(
-        self, entry: AccountEntry, stored: Stored | None, proxies: AccountProxies | None, sealed: str | None
+        self, entry: AccountEntry, stored: Found | None, proxies: AccountProxies | None, sealed: str | None
     ) -> FleetAccount:
         now = self._context.now
         blank = FleetAccount(id="acc_" + random.token_hex(8), username=entry.username, created_at=now, updated_at=now)

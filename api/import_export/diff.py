@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.audit.masking import LONGEST_LIST
-from api.import_export.entries import SecretValue
+from api.engine.transfer import SecretValue
 from config.model.webhooks import MASK
 
 KNOWN_BY = {"accounts": "username", "upstreams": "name", "rules": "name"}

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from api.engine.transfer import without_secrets
 from api.errors import Invalid
 from api.import_export import sealed_secrets
-from api.import_export.document import KIND, MOST_ACCOUNTS, VERSION
-from api.import_export.entries import (
-    account_entry,
-    object_entry,
-    plan_entry,
-    proxy_entry,
-    user_entry,
-    webhook_entry,
-    without_secrets,
-)
+from api.import_export.accounts import names_of
+from api.import_export.document import KIND, VERSION
 from api.import_export.sealed_secrets import ProxySecrets, Secrets, SourceSecrets, UpstreamSecret, WebhookSecrets
-from api.import_export.state import State, StoredRecord
+from api.import_export.state import State
+from api.objects.accounts import ACCOUNTS
+from api.objects.kinds import KINDS
+from api.objects.webhooks.kind import WEBHOOKS
 from api.store import StoreDamaged
-from api.store.accounts import ACCOUNTS, AccountSelection, AccountStore
+from api.store.accounts import AccountSelection, AccountStore
 from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.auth_backend import PURPOSE as BACKEND_PURPOSE
 from config.model.fleet_accounts import FleetAccount
@@ -31,10 +27,13 @@ from config.model.proxies import ProxyRecord
 from config.model.upstreams import PURPOSE, ProxyUpstream
 from config.model.webhooks import SECRET_PURPOSE, WebhookRecord, opened_headers
 
+MOST_ACCOUNTS = ACCOUNTS.in_document or 0
+"""More of them are exported and imported as CSV."""
+
 
 def read_accounts(store: AccountStore) -> list[FleetAccount]:
     """All accounts of the fleet. Raises `Invalid` if they are too many for a document."""
-    count = store.count(ACCOUNTS)
+    count = store.count(ACCOUNTS.collection)
     if count > MOST_ACCOUNTS:
         text = (
             f"there are {count} accounts, and a document has {MOST_ACCOUNTS} at most: omit them, and export them as CSV"
@@ -49,28 +48,20 @@ def export(state: State, accounts: Sequence[FleetAccount] | None) -> dict[str, A
 
     Without `accounts` of the fleet that section is left out.
     """
-    hooks = sorted(state.webhooks, key=lambda each: (each.record.name, each.record.url))
-    return {
-        "kind": KIND,
-        "version": VERSION,
-        "proxies": [without_secrets(proxy_entry(state.proxies[name].record)) for name in sorted(state.proxies)],
-        "users": [without_secrets(user_entry(state.users[name].record)) for name in sorted(state.users)],
-        "webhooks": [without_secrets(webhook_entry(each.record)) for each in hooks],
-        "settings": {group: dict(values) for group, values in sorted(state.settings.items())},
-        "plans": [plan_entry(state.plans[name].record) for name in sorted(state.plans)],
-        **{name: _object_entries(found) for name, found in state.objects.items()},
-        **({} if accounts is None else {"accounts": list(map(without_secrets, _account_entries(state, accounts)))}),
-    }
-
-
-def _object_entries(stored: Mapping[str, StoredRecord[Any]]) -> list[Any]:
-    return [without_secrets(object_entry(stored[name].record)) for name in sorted(stored)]
+    sections: dict[str, Any] = {}
+    for name, found in state.records.items():
+        transfer = KINDS[name].transfer
+        records = sorted((each.record for each in found), key=transfer.key)
+        sections[name] = [without_secrets(transfer.entry(each)) for each in records]
+        if name == WEBHOOKS.collection:
+            sections["settings"] = {group: dict(values) for group, values in sorted(state.settings.items())}
+    if accounts is not None:
+        sections["accounts"] = list(map(without_secrets, _account_entries(state, accounts)))
+    return {"kind": KIND, "version": VERSION, **sections}
 
 
 def _account_entries(state: State, accounts: Sequence[FleetAccount]) -> list[dict[str, Any]]:
-    plans = {each.record.id: name for name, each in state.plans.items()}
-    proxies = {each.record.id: name for name, each in state.proxies.items()}
-    entries = [account_entry(each, plans, proxies) for each in accounts]
+    entries = list(map(names_of(state, [], []).entry, accounts))
     return sorted(entries, key=lambda each: (each["username"], json.dumps(each["proxies"])))
 
 
@@ -86,15 +77,18 @@ def _secrets(state: State, accounts: Sequence[FleetAccount], seal: SecretBox) ->
     hashes: dict[str, list[str | None]] = {}
     for entry in _account_entries(state, accounts):
         hashes.setdefault(entry["username"], []).append(entry.get("password"))
+    proxies, users, webhooks, pools, lists = (
+        [each.record for each in state.records[name]] for name in ("proxies", "users", "webhooks", "pools", "lists")
+    )
     try:
         return Secrets(
-            proxies={name: _of_proxy(stored.record, seal) for name, stored in state.proxies.items()},
-            users={each.record.username: each.record.password_hash for each in state.users.values()},
-            webhooks=[_of_webhook(each.record, seal) for each in state.webhooks],
+            proxies={each.name: _of_proxy(each, seal) for each in proxies},
+            users={each.username: each.password_hash for each in users},
+            webhooks=[_of_webhook(each, seal) for each in webhooks],
             accounts=hashes,
-            pools={name: _of_upstreams(each.record.upstreams, seal) for name, each in state.objects["pools"].items()},
-            lists=list(_of_sources((each.record for each in state.objects["lists"].values()), seal)),
-            pool_sources=list(_of_sources((each.record for each in state.objects["pools"].values()), seal)),
+            pools={each.name: _of_upstreams(each.upstreams, seal) for each in pools},
+            lists=list(_of_sources(lists, seal)),
+            pool_sources=list(_of_sources(pools, seal)),
         )
     except SecretBoxError as error:
         raise StoreDamaged(str(error)) from error

@@ -19,34 +19,41 @@ from actors.bus.messages.supervision import (
     ListenerRefused,
     ListenerReserved,
     ReserveListener,
-    ValidateSettings,
 )
 from api.bus_bridge import reason_of
 from api.container import Services
+from api.engine.transfer import Planning
 from api.errors import Invalid, PeerUnavailable, StaleRevision
-from api.import_export.accounts import names_of, plan_accounts, plan_plans, refuse_plans_in_use
+from api.import_export.accounts import names_of, plan_accounts, refuse_plans_in_use
 from api.import_export.document import ConfigDocument
 from api.import_export.minimal import completed
-from api.import_export.object_users import refuse_names_of_nothing
-from api.import_export.objects import plan_objects
-from api.import_export.plan import PASSWORDS_MAX, ImportRequest, Plan, PlanContext, Problems, Step, pending
-from api.import_export.proxies import plan_proxies
-from api.import_export.settings import plan_settings, rules_with
+from api.import_export.plan import (
+    PASSWORDS_MAX,
+    ImportRequest,
+    Plan,
+    Problems,
+    Step,
+    pending,
+    plan_kind,
+    plan_settings,
+    rules_with,
+)
+from api.import_export.plan_checks import keep_the_caller, refuse_addresses, usable_proxies
+from api.import_export.references import refuse_names_of_nothing, refuse_unknown_names
 from api.import_export.state import read_state
-from api.import_export.users import plan_users
-from api.import_export.webhooks import plan_webhooks
+from api.objects.kinds import KINDS
+from api.objects.lists.kind import LISTS
+from api.objects.named_kinds import NAMED
 from api.security import api_keys, users
 from api.security.api_keys import ApiKey
 from api.security.users import ADMINISTRATOR, User
 from api.services import settings
 from api.services.fleet_accounts import AccountChange, StoredAccount
-from api.services.object_kinds import KINDS, LISTS
 from api.services.proxies import processes_of, refuse_too_many
 from api.services.proxy_cache import StoredProxy
 from api.services.revocation import commit_and_revoke
-from api.services.settings import moves
-from api.services.shared_objects import about
 from api.store import StoreError, Write
+from api.store.accounts import ACCOUNTS, PLANS
 from config.files.paths import forget_initial_password
 from config.model.fields import InvalidProxy
 from config.model.fleet_accounts import FleetAccount
@@ -59,14 +66,13 @@ APPLY_TIMEOUT = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was changed, or would be; `mark` is the ETag of the configuration; `moved`: the API's address changed.
+    """What was changed, or would be; `mark` is the ETag of the configuration.
 
     `revision` is the one that the change has made, if it has.
     """
 
     plan: Plan
     mark: int
-    moved: bool
     revision: int | None = None
 
 
@@ -85,14 +91,14 @@ def carry_out(services: Services, make: Callable[[], Plan], if_match: int | None
         if if_match not in (None, plan.state.mark):
             raise StaleRevision(plan.state.mark)
         if not plan.pending() and not plan.changed_settings:
-            return Outcome(plan, plan.state.mark, moved=False)
+            return Outcome(plan, plan.state.mark)
         with _reserved_listeners(services, plan, keep=not dry_run):
             if dry_run:
-                return Outcome(plan, plan.state.mark, moved=False)
+                return Outcome(plan, plan.state.mark)
             _prepare_lists(services, plan)
             services.self_service.end_sign_ins(ended_sign_ins(plan))
             revoked = _commit(services, plan)
-        revision = services.history.visible
+        revision = services.history.newest
         error = _notify(services, plan)
         mark = read_state(services.store, services.account_store).mark
     for key in revoked:
@@ -100,33 +106,34 @@ def carry_out(services: Services, make: Callable[[], Plan], if_match: int | None
     _publish_events(services, plan)
     if error is not None:
         raise error
-    return Outcome(plan, mark, moves(plan.changed_settings), revision)
+    return Outcome(plan, mark, revision)
 
 
 def make_plan(services: Services, request: ImportRequest) -> Plan:
     """The plan of an import. Raises `InvalidMany` with all errors, `StoreError`."""
     state, problems, now = read_state(services.store, services.account_store), Problems(), time.time()
-    context = PlanContext(
-        services.seal, services.settings, services.proxies.rules, now, services.fleet_accounts.weak_passwords
-    )
-    of_settings = plan_settings(state, request, context, problems)
+    of_settings, rules = plan_settings(state, request, services.settings, problems), services.proxies.rules
     if of_settings is not None:
-        context = replace(context, rules=rules_with(of_settings.changed, context.rules))
-    request = replace(request, document=completed(request.document, context.rules, problems))
-    proxies, plans = plan_proxies(state, request, context, problems), plan_plans(state, request, context, problems)
-    accounts = plan_accounts(request, context, services.account_store, names_of(state, proxies, plans), problems)
-    objects = plan_objects(state, request, context, problems)
-    plan = Plan(
-        state,
-        proxies,
-        plan_users(state, request, context, problems),
-        plan_webhooks(state, request, context, problems),
-        of_settings,
-        plans,
-        accounts,
-        objects,
-    )
-    refuse_plans_in_use(plans, accounts, services.account_store, problems)
+        rules = rules_with(of_settings.changed, rules)
+    request = replace(request, document=completed(request.document, rules, problems))
+    weak = services.fleet_accounts.weak_passwords
+    planning = Planning(services.seal, now, rules, request.secrets, problems.add, weak)
+
+    def steps_of(name: str) -> list[Step[Any]]:
+        return plan_kind(KINDS[name], state, request, planning, problems)
+
+    of: dict[str, list[Step[Any]]] = {"proxies": list(usable_proxies(steps_of("proxies"), planning, problems))}
+    refuse_addresses(state, of["proxies"], planning, problems)
+    of["plans"] = steps_of("plans")
+    names = names_of(state, of["proxies"], of["plans"])
+    of["accounts"] = plan_accounts(request, planning, services.account_store, names, problems)
+    of |= {name: steps_of(name) for name in NAMED}
+    refuse_unknown_names(NAMED.values(), state, of, problems)
+    of["users"] = steps_of("users")
+    keep_the_caller(of["users"], request.caller_id, problems)
+    of |= {name: steps_of(name) for name in KINDS if name not in of}
+    plan = Plan(state, of, of_settings)
+    refuse_plans_in_use(of["plans"], of["accounts"], services.account_store, problems)
     refuse_names_of_nothing(plan, services.object_users, problems)
     problems.refuse()
     refuse_clashes(services, plan)
@@ -136,21 +143,20 @@ def make_plan(services: Services, request: ImportRequest) -> Plan:
 def refuse_clashes(services: Services, plan: Plan) -> None:
     """One user name is one account, for any one proxy as it would be. Raises `InvalidMany`."""
     problems, names = Problems(), services.account_names
-    proxies = {each.record.id: StoredProxy(each.record, each.revision) for each in plan.state.proxies.values()}
-    for step in pending(plan.proxies):
+    proxies = {each.record.id: StoredProxy(each.record, each.revision) for each in plan.state.records["proxies"]}
+    for step in pending(plan.of["proxies"]):
         if step.after is None:
             proxies.pop(step.id, None)
         else:
             proxies[step.id] = StoredProxy(step.after, 0)
-    known, wanted = (
-        processes_of(each.record for each in those) for those in (plan.state.proxies.values(), proxies.values())
-    )
+    stored = plan.state.records["proxies"]
+    known, wanted = (processes_of(each.record for each in those) for those in (stored, proxies.values()))
     if wanted > known:
         refuse_too_many(wanted, "proxies")
-    changed = {step.id: step.after for step in pending(plan.accounts)}
-    paths = {step.id: f"{step.path}." for step in plan.accounts}
+    changed = {step.id: step.after for step in pending(plan.of["accounts"])}
+    paths = {step.id: f"{step.path}." for step in plan.of["accounts"]}
     names.refuse_accounts(changed, paths, list(proxies.values()))
-    for step in pending(plan.proxies):
+    for step in pending(plan.of["proxies"]):
         try:
             if step.after is not None:
                 names.refuse_proxy(step.before, step.after, changed.keys())
@@ -160,11 +166,11 @@ def refuse_clashes(services: Services, plan: Plan) -> None:
 
 
 def _refuse_too_many_passwords(document: ConfigDocument) -> None:
-    proxies = document.proxies or []
+    proxies = document.section("proxies") or []
     given = sum(entry.auth is not None and entry.auth.password is not None for entry in proxies)
-    given += sum(account.password is not None for entry in proxies for account in entry.accounts or ())
-    given += sum(entry.password is not None for entry in document.users or ())
-    given += sum(entry.password is not None for entry in document.accounts or ())
+    people = [account for entry in proxies for account in entry.accounts or ()]
+    people += [entry for name in ("users", "accounts") for entry in document.section(name) or ()]
+    given += sum(each.password is not None for each in people)
     if given > PASSWORDS_MAX:
         problems = Problems()
         problems.add("proxies", f"at most {PASSWORDS_MAX} passwords can be given in the clear; seal the others")
@@ -177,7 +183,7 @@ def _locked(services: Services) -> Iterator[None]:
     with (
         services.live.lock(),
         users.one_change,
-        services.webhooks.lock(),
+        services.objects["webhooks"].hooks.lock(None),
         services.proxies.lock(),
         services.account_names.lock,
     ):
@@ -190,8 +196,8 @@ def _locked(services: Services) -> Iterator[None]:
 @contextmanager
 def _reserved_listeners(services: Services, plan: Plan, keep: bool) -> Iterator[None]:
     """Every address that the plan needs is bound within the block; released at its end unless it succeeded."""
-    wanted = [step for step in plan.proxies if _binds(step.before, step.after)]
-    leaving = tuple(step.id for step in plan.proxies if _binds(step.after, step.before))
+    wanted = [step for step in plan.of["proxies"] if _binds(step.before, step.after)]
+    leaving = tuple(step.id for step in plan.of["proxies"] if _binds(step.after, step.before))
     kept = False
     try:
         _reserve(services, wanted, leaving)
@@ -201,7 +207,7 @@ def _reserved_listeners(services: Services, plan: Plan, keep: bool) -> Iterator[
         kept = keep
     finally:
         if not kept:
-            _release_listeners(services, plan, wanted)
+            _release_listeners(services, wanted)
 
 
 def _binds(before: ProxyRecord | None, after: ProxyRecord | None) -> bool:
@@ -234,12 +240,10 @@ def _validate_settings(services: Services, stored: Any) -> None:
         raise Invalid(f"settings.{error.field}" if error.field else "settings", error.error) from error
 
 
-def _release_listeners(services: Services, plan: Plan, wanted: Sequence[Step[Any]]) -> None:
+def _release_listeners(services: Services, wanted: Sequence[Step[Any]]) -> None:
     """Without a reply nothing is to be done: the supervisor's reservations expire."""
     if wanted:
         services.bridge.ask(SUPERVISOR, CancelListeners(tuple(step.id for step in wanted)))
-    if moves(plan.changed_settings):
-        services.bridge.ask(SUPERVISOR, ValidateSettings(plan.state.settings))
 
 
 # --- the change itself --------------------------------------------------------------------------------------------
@@ -247,22 +251,15 @@ def _release_listeners(services: Services, plan: Plan, wanted: Sequence[Step[Any
 
 def _prepare_lists(services: Services, plan: Plan) -> None:
     """Compile the lists that come with their entries: their files are there when proxies learn of them."""
-    for step in pending(plan.objects):
-        if step.collection == LISTS.collection and step.after is not None:
+    for step in pending(plan.of[LISTS.collection]):
+        if step.after is not None:
             services.list_contents.prepare(step.after)
 
 
 def _commit(services: Services, plan: Plan) -> list[ApiKey]:
     """Store all of it, or nothing; the keys of deleted users, which are revoked with it."""
-    accounts, writes = _account_writes(plan), _writes(plan)
-    first = writes[0] if writes else None
-    store = services.account_store
-    with services.audited_accounts.audited(accounts), store.together(accounts, services.store, first):
-        return _commit_configuration(services, plan, writes) if writes else []
-
-
-def _commit_configuration(services: Services, plan: Plan, writes: Sequence[Write]) -> list[ApiKey]:
-    there = [(step.before, step.after) for step in plan.users if step.before is not None]
+    writes = [*_account_writes(plan), *_writes(plan)]
+    there = [(step.before, step.after) for step in plan.of["users"] if step.before is not None]
     signed_out = [before.id for before, after in there if after is not None and _ends_tokens(before, after)]
     gone = [before.id for before, after in there if after is None]
     return commit_and_revoke(services.store, writes, signed_out, gone)[1]
@@ -270,13 +267,13 @@ def _commit_configuration(services: Services, plan: Plan, writes: Sequence[Write
 
 def _account_writes(plan: Plan) -> list[Write]:
     """A plan is there before its accounts are, and goes after them."""
-    plans = pending(plan.plans)
+    plans = pending(plan.of["plans"])
     made, gone = ([step for step in plans if (step.after is None) is is_gone] for is_gone in (False, True))
-    return [step.write() for step in (*made, *pending(plan.accounts), *gone)]
+    return [step.write() for step in (*made, *pending(plan.of["accounts"]), *gone)]
 
 
 def _writes(plan: Plan) -> list[Write]:
-    writes = [step.write() for step in pending([*plan.objects, *plan.proxies, *plan.users, *plan.webhooks])]
+    writes = [step.write() for step in plan.pending() if step.kind.collection not in (PLANS, ACCOUNTS)]
     if plan.settings is not None and plan.settings.changed:
         body = {"id": settings.DOCUMENT, **plan.settings.stored}
         writes.append(Write(settings.COLLECTION, settings.DOCUMENT, body))
@@ -298,12 +295,13 @@ def _notifications(services: Services, plan: Plan) -> Iterator[Callable[[], None
     of_settings = plan.settings
     if of_settings is not None and of_settings.changed:
         yield lambda: services.live.apply(of_settings.stored)
-    has_policies = any(step.after is not None and step.after.policy is not None for step in pending(plan.accounts))
-    if _any(plan.proxies) or _any(plan.objects) or _any(plan.plans) or has_policies:
+    accounts = [step.after for step in pending(plan.of["accounts"]) if step.after is not None]
+    has_policies = any(each.policy is not None for each in accounts)
+    if _any(plan.of["proxies"]) or _any(plan.objects) or _any(plan.of["plans"]) or has_policies:
         yield lambda: _replace_proxies(services)
-    if _any(plan.webhooks):
-        yield services.webhooks.notify_sender
-    for step in plan.users:
+    if _any(plan.of["webhooks"]):
+        yield services.webhooks.notify
+    for step in plan.of["users"]:
         if _is_new_password_of_the_first(step.before, step.after):
             yield lambda: forget_initial_password(services.data)
 
@@ -331,9 +329,9 @@ def ended_sign_ins(plan: Plan) -> list[str]:
 
 def _accounts_of(plan: Plan, moment: Literal["before", "after"]) -> dict[str, tuple[object, ...]]:
     """By id what sign-ins depend on, of the accounts in the plan."""
-    proxies = [getattr(step, moment) for step in pending(plan.proxies)]
+    proxies = [getattr(step, moment) for step in pending(plan.of["proxies"])]
     inline = [account for proxy in proxies if proxy is not None for account in proxy.accounts]
-    accounts = [getattr(step, moment) for step in pending(plan.accounts)]
+    accounts = [getattr(step, moment) for step in pending(plan.of["accounts"])]
     return {
         each.id: (each.password_hash, each.enabled, each.expires_at)
         for each in (*inline, *accounts)
@@ -351,15 +349,15 @@ def _is_new_password_of_the_first(before: User | None, after: User | None) -> bo
 
 
 def _publish_events(services: Services, plan: Plan) -> None:
-    for step in plan.proxies:
+    for step in plan.of["proxies"]:
         if step.before is not None and (step.after is None or step.changes):
             services.proxies.drop_account_usage(step.before, step.after)
         for kind in _proxy_events(step):
             services.proxies.publish_event(kind, step.record)
     for each in pending(plan.objects):
-        services.publish(f"{each.kind}.{each.action}d", about(KINDS[each.collection], each.record))
-    services.fleet_accounts.finish([_account_change(step) for step in pending(plan.accounts)])
-    for person in plan.users:
+        services.publish(f"{each.kind.name}.{each.action}d", each.kind.about(each.record))
+    services.fleet_accounts.finish([_account_change(step) for step in pending(plan.of["accounts"])])
+    for person in plan.of["users"]:
         if person.action != "unchanged":
             services.publish(f"user.{person.action}d", users.about(person.record))
     if plan.changed_settings:

@@ -1,27 +1,41 @@
 """A plan: what an import would change, found by comparing the present state with the desired one.
 
-Planning changes nothing and sends no message; each kind of resource has its module for it, which share this one.
+Planning changes nothing and sends no message; each kind of resource has its module for it, which share this one. That
+of settings is at the end.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal
 
+from api.engine.kind import Kind
+from api.engine.records import R, Stored
+from api.engine.transfer import PlannedRecord, Planning
 from api.errors import InvalidMany
 from api.import_export.diff import Difference, differences
 from api.import_export.document import ConfigDocument
 from api.import_export.sealed_secrets import Secrets
-from api.import_export.state import R, State, StoredRecord
-from api.security.users import User
+from api.import_export.state import State
+from api.objects.kinds import KINDS, OBJECT_KINDS
+from api.objects.named_kinds import NAMED
 from api.services.proxies import ProxyRules
-from api.store import Write
-from config.files.secret_box import SecretBox
-from config.model.fleet_accounts import FleetAccount
-from config.settings.runtime import Grouped, Stored
+from api.store import StoreWriteError, Write
+from config.files.secret_box import SecretBoxError
+from config.model.fields import InvalidResource
+from config.settings import runtime
+from config.settings.runtime import (
+    Grouped,
+    ReadOnlySetting,
+    SettingsUpdate,
+    changes,
+    merge,
+    visible_settings,
+)
 
+IN_ORDER = (*NAMED, *(name for name in KINDS if name not in NAMED))
 MOST_PROBLEMS = 100
 PASSWORDS_MAX = 100
 """Passwords in the clear in one import, each of which takes a good part of a tenth of a second to hash."""
@@ -42,35 +56,24 @@ class ImportRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class PlanContext:
-    """What planning needs besides: the effective settings, the seal of this installation, the time."""
-
-    seal: SecretBox
-    settings: Grouped
-    rules: ProxyRules
-    now: float
-    weak_passwords: bool = False
-    """Whether accounts may have any password."""
-
-
-@dataclass(frozen=True, slots=True)
 class Step(Generic[R]):
     """One resource: as it is stored, and as it is to be. `path` is where the document has it.
 
-    `secret` was generated for a new resource, and only the response to this import has it.
+    `secret` was generated for a new resource, and only the response to this import has it. `entry` makes an entry of a
+    record, where that is not as its kind does it.
     """
 
-    kind: str
-    collection: str
+    kind: Kind[R]
     path: str
-    stored: StoredRecord[R] | None
+    stored: Stored[R] | None
     after: R | None
-    entry: Callable[[R], Mapping[str, Any]]
     secret: str | None = None
+    entry: Callable[[R], Mapping[str, Any]] | None = None
     changes: list[Difference] = field(init=False)
 
     def __post_init__(self) -> None:
-        entries = [None if each is None else self.entry(each) for each in (self.before, self.after)]
+        entry = self.entry or self.kind.transfer.entry
+        entries = [None if each is None else entry(each) for each in (self.before, self.after)]
         object.__setattr__(self, "changes", differences(*entries))
 
     @property
@@ -97,18 +100,17 @@ class Step(Generic[R]):
     @property
     def id(self) -> str:
         """Its identifier in this installation."""
-        return self.record.id
+        return str(getattr(self.record, "id"))  # noqa: B009 - which all records have
 
     @property
     def name(self) -> str:
         """The name by which the document knows it."""
-        record = self.record
-        return record.username if isinstance(record, User | FleetAccount) else record.name
+        return str(getattr(self.record, self.kind.transfer.identity))
 
     def write(self) -> Write:
         """For the store."""
         body = None if self.after is None else self.after.model_dump(mode="json")
-        return Write(self.collection, self.id, body, self.stored.revision if self.stored else 0)
+        return Write(self.kind.collection, self.id, body, self.stored.revision if self.stored else 0)
 
 
 def pending(steps: Sequence[Step[Any]]) -> list[Step[Any]]:
@@ -136,8 +138,8 @@ class Problems:
 class SettingsStep:
     """The settings that the document names, flat; `changed` are those that differ, `stored` what would be stored."""
 
-    changed: Stored
-    stored: Stored
+    changed: runtime.Stored
+    stored: runtime.Stored
     changes: list[Difference]
 
 
@@ -155,45 +157,147 @@ class NotCompared:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All steps. `settings` is None when the document has none."""
+    """All steps, by collection. `settings` is None when the document has none."""
 
     state: State
-    proxies: list[Step[Any]]
-    users: list[Step[Any]]
-    webhooks: list[Step[Any]]
+    of: Mapping[str, list[Step[Any]]]
     settings: SettingsStep | None
-    plans: list[Step[Any]]
-    accounts: list[Step[Any]]
-    objects: list[Step[Any]]
-    """Lists, pools and policies, in the order in which they name each other."""
 
     def steps(self) -> list[Step[Any]]:
-        """The steps of resources that have documents of their own."""
-        return [*self.objects, *self.proxies, *self.users, *self.webhooks, *self.plans, *self.accounts]
+        """The steps of resources that have documents of their own; named ones come before those that name them."""
+        return [step for name in IN_ORDER for step in self.of[name]]
+
+    @property
+    def objects(self) -> list[Step[Any]]:
+        """Those of lists, pools and policies, in the order in which they name each other."""
+        return [step for name in NAMED for step in self.of[name]]
 
     def pending(self) -> list[Step[Any]]:
         """The steps that change something."""
         return pending(self.steps())
 
     @property
-    def changed_settings(self) -> Stored:
+    def changed_settings(self) -> runtime.Stored:
         """The settings that differ from the effective ones."""
         return {} if self.settings is None else self.settings.changed
 
     def not_compared(self, document: ConfigDocument, accounts: int) -> NotCompared:
         """What an import of this document leaves alone without a comparison; there were so many `accounts` before."""
-        stored = {
-            "proxies": len(self.state.proxies),
-            "users": len(self.state.users),
-            "webhooks": len(self.state.webhooks),
-            "plans": len(self.state.plans),
-            **{name: len(found) for name, found in self.state.objects.items()},
-            "accounts": accounts,
-        }
-        compared = Counter(step.collection for step in self.steps() if step.before is not None)
+        stored = {**{name: len(found) for name, found in self.state.records.items()}, "accounts": accounts}
+        compared = Counter(step.kind.collection for step in self.steps() if step.before is not None)
         given = {name for name in (*stored, "settings") if getattr(document, name) is not None}
         return NotCompared(
             not document.minimal,
             {name: left for name in stored if name in given and (left := stored[name] - compared[name])},
             [name for name in (*stored, "settings") if name not in given],
         )
+
+
+# --- one kind ------------------------------------------------------------------------------------------------------
+
+
+def plan_kind(
+    kind: Kind[Any], state: State, request: ImportRequest, planning: Planning, problems: Problems
+) -> list[Step[Any]]:
+    """A step for each entry, in their order; then, to prune, one for each object that has none."""
+    entries, found, key = request.document.section(kind.collection), state.records[kind.collection], kind.transfer.key
+    if entries is None:
+        return []
+    matched = _matched(kind, state, entries, problems)
+    steps = [_planned(kind, index, stored, entries[index], planning, problems) for index, stored in matched.items()]
+    known = {stored.record.id for stored in matched.values() if stored is not None}
+    left = [each for each in found if each.record.id not in known]
+    if kind.transfer.match is None:
+        left.sort(key=lambda each: key(each.record))
+    if request.prune:
+        steps += [Step(kind, kind.collection, each, None) for each in left]
+    if kind.most is not None and len(entries) + (0 if request.prune else len(left)) > kind.most:
+        problems.add(kind.collection, f"there may be {kind.most} at most")
+    return [step for step in steps if step is not None]
+
+
+def _matched(
+    kind: Kind[Any], state: State, entries: Sequence[Any], problems: Problems
+) -> dict[int, Stored[Any] | None]:
+    """The stored object of each entry, by index, without entries of a name that another one has."""
+    transfer, found = kind.transfer, state.records[kind.collection]
+    if transfer.match is not None:
+        matched = transfer.match(found, entries, problems.add)
+        return {index: matched.get(index) for index in range(len(entries))}
+    known, named, first = state.by_key(kind.collection), dict[int, Stored[Any] | None](), dict[Any, int]()
+    for index, entry in enumerate(entries):
+        key = transfer.key(entry)
+        if key in first:
+            path = f"{kind.collection}[{index}].{transfer.identity}"
+            problems.add(path, f"is the name of {kind.collection}[{first[key]}], too")
+            continue
+        first[key] = index
+        named[index] = known.get(key)
+    return named
+
+
+def _planned(
+    kind: Kind[Any], index: int, stored: Stored[Any] | None, entry: Any, planning: Planning, problems: Problems
+) -> Step[Any] | None:
+    path = f"{kind.collection}[{index}]"
+    planning = replace(planning, refuse=lambda field, error: problems.add(f"{path}.{field}", error))
+    try:
+        wanted = _wanted(kind, stored, entry, planning)
+    except InvalidResource as error:
+        planning.refuse(error.field, error.error)
+        return None
+    except SecretBoxError as error:
+        raise StoreWriteError(str(error)) from error
+    return None if wanted is None else Step(kind, path, stored, wanted.record, wanted.secret)
+
+
+def _wanted(kind: Kind[Any], stored: Stored[Any] | None, entry: Any, planning: Planning) -> PlannedRecord | None:
+    if kind.transfer.wanted is not None:
+        return kind.transfer.wanted(stored, entry, planning)
+    made = OBJECT_KINDS[kind.collection]
+    if stored is None:
+        return PlannedRecord(made.new(entry, planning.now, planning.seal))
+    return PlannedRecord(made.change(stored.record, entry, planning.now, planning.seal))
+
+
+# --- settings -----------------------------------------------------------------------------------------------------
+
+
+def plan_settings(state: State, request: ImportRequest, effective: Grouped, problems: Problems) -> SettingsStep | None:
+    """What is to change of the effective settings; None when the document has none.
+
+    An export names those that were set through the API, since the others are the configuration file's. They are never
+    pruned; a minimal document with settings forgets those that it leaves out, as `proxyfleet settings unset` does.
+    """
+    wanted = request.document.settings
+    if wanted is None:
+        return None
+    try:
+        changed = changes(effective, wanted)
+    except ReadOnlySetting as error:
+        problems.add(f"settings.{error.field}", error.error)
+        return None
+    now = visible_settings(effective)
+    forgotten = _left_out(state.settings, wanted) if request.document.minimal else {}
+    kept = {
+        group: {key: value for key, value in values.items() if key not in forgotten.get(group, {})}
+        for group, values in state.settings.items()
+    }
+    stored = {group: values for group, values in merge(kept, changed).items() if values}
+    changed = merge(changed, forgotten)
+    before = {group: {key: now[group][key] for key in values} for group, values in changed.items()}
+    return SettingsStep(changed, stored, differences(before, changed))
+
+
+def _left_out(stored: runtime.Stored, wanted: SettingsUpdate) -> runtime.Stored:
+    """The overrides that the document does not have, as null: the configuration's values are to apply again."""
+    given = wanted.model_dump(exclude_none=True)
+    left = {group: dict.fromkeys(values.keys() - given.get(group, {}).keys()) for group, values in stored.items()}
+    return {group: values for group, values in left.items() if values}
+
+
+def rules_with(changed: runtime.Stored, now: ProxyRules) -> ProxyRules:
+    """The settings that new proxies have, with changes of them. `proxy.workers` is the configuration file's alone."""
+    proxy = changed.get("proxy", {})
+    known = {name: proxy[name] for name in ("default_timeout", "sleep_after") if proxy.get(name) is not None}
+    return replace(now, **known)

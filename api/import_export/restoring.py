@@ -23,56 +23,35 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from api.audit import origin
 from api.audit.masking import difference
-from api.backup.lost_secrets import openable_list, openable_pool, openable_proxy, openable_webhook
 from api.container import Services
+from api.engine.kind import Kind
+from api.engine.objects import load
+from api.engine.records import Stored
 from api.errors import Invalid, NotFound
-from api.history import KINDS, LOST, Body, DocumentChange, Purpose, is_renewed
+from api.history import LOST, Body, DocumentChange, Purpose, is_renewed
 from api.import_export.accounts import names_of, refuse_plans_in_use
 from api.import_export.diff import differences
-from api.import_export.entries import object_entry, plan_entry, proxy_entry, user_entry, webhook_entry
 from api.import_export.imports import Outcome, carry_out, refuse_clashes
 from api.import_export.plan import Plan, Problems, SettingsStep, Step
-from api.import_export.restore_checks import refuse_invalid, refuse_misfits
-from api.import_export.state import StoredRecord, read_state
+from api.import_export.plan_checks import refuse_invalid
+from api.import_export.state import read_state
 from api.import_export.undoing import Undo
-from api.import_export.webhooks import with_previous_secret
+from api.objects.kinds import KINDS
 from api.security import api_keys
 from api.security.users import User
 from api.services import settings
-from api.services.object_kinds import KINDS as OBJECTS
-from api.store import Document, Store, StoreWriteError
+from api.store import Document, StoreWriteError
 from config.files.secret_box import SecretBoxError
 from config.model.fields import InvalidResource
 from config.model.fleet_accounts import FleetAccount
-from config.model.lists import DestinationList
-from config.model.plans import Plan as PlanRecord
-from config.model.policies import Policy
-from config.model.pools import Pool
 from config.model.proxies import ProxyRecord
-from config.model.webhooks import WebhookRecord
-from config.settings.runtime import Stored
+from config.settings import runtime
 
-_MODELS: dict[str, type[BaseModel]] = {
-    "proxies": ProxyRecord,
-    "users": User,
-    "webhooks": WebhookRecord,
-    "plans": PlanRecord,
-    "accounts": FleetAccount,
-    **{name: kind.model for name, kind in OBJECTS.items()},
-}
-_OF_ACCOUNTS = ("plans", "accounts")
-_ENTRIES: dict[str, Callable[[Any], Mapping[str, Any]]] = {
-    "proxies": proxy_entry,
-    "users": user_entry,
-    "webhooks": webhook_entry,
-    "plans": plan_entry,
-    **dict.fromkeys(OBJECTS, object_entry),
-}
-_Pair = tuple[StoredRecord[Any] | None, Any]
+_Pair = tuple[Stored[Any] | None, Any]
 """An object as it is stored, and as it is to be; None where there is none."""
 
 MISSING = "the key of this installation does not open it any more: enter it again"
@@ -161,9 +140,7 @@ class _Objects:
     """The objects of which changes are taken back: as they are stored, and as they are to be."""
 
     def __init__(self, services: Services, now: float, request: RestoreRequest) -> None:
-        self._stores: Mapping[str, Store] = {
-            name: services.account_store if name in _OF_ACCOUNTS else services.store for name in KINDS
-        }
+        self._store = services.store
         self._seal = services.seal
         self._now = now
         self._with_passwords = request.with_passwords
@@ -172,12 +149,12 @@ class _Objects:
         if request.undo:
             self._undo = Undo(services.revisions, request.revision, request.with_passwords, self.problems)
         self.left: list[NotRestored] = []
-        self.pairs: dict[str, list[_Pair]] = {name: [] for name in _MODELS}
-        self.settings: Stored | None = None
+        self.pairs: dict[str, list[_Pair]] = {name: [] for name in KINDS}
+        self.settings: runtime.Stored | None = None
 
     def add(self, change: DocumentChange) -> None:
         """The object as it was before this change. Raises `StoreError`."""
-        present = self._stores[change.collection].get(change.collection, change.id)
+        present = self._store.get(change.collection, change.id)
         body = None if present is None else present.body
         if change.collection == api_keys.COLLECTION:
             self._leave_key(change, body)
@@ -195,51 +172,41 @@ class _Objects:
                 raise StoreWriteError(str(error)) from error
 
     def _add_pair(self, change: DocumentChange, present: Document | None, target: Body | None) -> None:
-        model = _MODELS[change.collection]
-        stored: StoredRecord[Any] | None = None
-        if present is not None:
-            stored = StoredRecord(model.model_validate(present.body), present.revision)
-        after = None if target is None else model.model_validate(target)
+        kind = KINDS[change.collection]
+        stored = None if present is None else load(kind, present)
+        after = None if target is None else kind.model.model_validate(target)
         if stored is not None and after is not None:
-            after = self._with_present(stored.record, after, KINDS[change.collection])
+            after = self._with_present(stored.record, after, kind)
             if self._undo is not None:
-                self._refuse_misfits(after, _path(change.collection, change.id))
+                self._refuse_misfits(after, kind)
         if after is not None:
-            after = self._openable(after, KINDS[change.collection])
+            after = self._openable(after, kind)
         self.pairs[change.collection].append((stored, after))
 
-    def _refuse_misfits(self, after: Any, path: str) -> None:
+    def _refuse_misfits(self, after: Any, kind: Kind[Any]) -> None:
+        """A change of nothing is checked as any other change is."""
         try:
-            refuse_misfits(after, self._now, self._seal)
+            kind.transfer.refit(after, self._now, self._seal)
         except InvalidResource as error:
-            self.problems.add(f"{path}.{error.field}", error.error)
+            self.problems.add(f"{_path(kind.collection, after.id)}.{error.field}", error.error)
 
-    def _openable(self, record: Any, kind: str) -> Any:
+    def _openable(self, record: Any, kind: Kind[Any]) -> Any:
         """Without the secrets that can't be opened any more."""
         fields = list(_lost_hashes(record.model_dump()))
-        if isinstance(record, ProxyRecord):
-            record, sealed = openable_proxy(record, self._seal)
+        if kind.transfer.openable is not None:
+            record, sealed = kind.transfer.openable(record, self._seal)
             fields += sealed
-        elif isinstance(record, WebhookRecord):
-            record, fields = openable_webhook(record, self._seal)
-        elif isinstance(record, Pool):
-            record, fields = openable_pool(record, self._seal)
-        elif isinstance(record, DestinationList):
-            record, fields = openable_list(record, self._seal)
-        name = getattr(record, "name", None) or record.username
-        self.left += [NotRestored(kind, record.id, name, each, MISSING) for each in fields]
+        name = getattr(record, kind.transfer.identity)
+        self.left += [NotRestored(kind.name, record.id, name, each, MISSING) for each in fields]
         return record
 
-    def _with_present(self, before: Any, after: Any, kind: str) -> Any:
+    def _with_present(self, before: Any, after: Any, kind: Kind[Any]) -> Any:
         """`after` with what is not restored in an object that is there."""
-        after = after.model_copy(update={"updated_at": self._now})
-        if isinstance(after, WebhookRecord):
-            return with_previous_secret(after, before, self._now)
-        if isinstance(after, Policy):
-            return after.model_copy(update={"ended": before.ended})
+        after = kind.transfer.restored(before, after, self._now)
         if isinstance(after, ProxyRecord):
             return self._with_present_passwords(before, after)
-        return self._with_present_password(before, after, kind) if isinstance(after, User | FleetAccount) else after
+        is_holder = isinstance(after, User | FleetAccount)
+        return self._with_present_password(before, after, kind.name) if is_holder else after
 
     def _with_present_password(self, before: Any, after: Any, kind: str) -> Any:
         """Of a user or an account."""
@@ -304,32 +271,25 @@ def _plan(services: Services, objects: _Objects, caller_id: str) -> Plan:
     problems = objects.problems
     problems.refuse()
     state = read_state(services.store, services.account_store)
-    steps = {name: _steps(objects, name, entry) for name, entry in _ENTRIES.items()}
-    names = names_of(state, steps["proxies"], steps["plans"])
-    plan = Plan(
-        state,
-        steps["proxies"],
-        steps["users"],
-        steps["webhooks"],
-        None if objects.settings is None else _settings_step(state.settings, objects.settings),
-        steps["plans"],
-        _steps(objects, "accounts", names.entry),
-        [step for collection in OBJECTS for step in steps[collection]],
-    )
+    of = {name: _steps(objects, kind) for name, kind in KINDS.items() if name != "accounts"}
+    of["accounts"] = _steps(objects, KINDS["accounts"], names_of(state, of["proxies"], of["plans"]).entry)
+    plan = Plan(state, of, None if objects.settings is None else _settings_step(state.settings, objects.settings))
     refuse_invalid(services, plan, caller_id, problems)
-    refuse_plans_in_use(plan.plans, plan.accounts, services.account_store, problems)
+    refuse_plans_in_use(of["plans"], of["accounts"], services.account_store, problems)
     problems.refuse()
     refuse_clashes(services, plan)
     return plan
 
 
-def _steps(objects: _Objects, collection: str, entry: Callable[[Any], Mapping[str, Any]]) -> list[Step[Any]]:
+def _steps(
+    objects: _Objects, kind: Kind[Any], entry: Callable[[Any], Mapping[str, Any]] | None = None
+) -> list[Step[Any]]:
     """By name, deletions first: what comes back may have the name of what was made since."""
     steps: list[Step[Any]] = []
-    for stored, after in objects.pairs[collection]:
+    for stored, after in objects.pairs[kind.collection]:
         record = after or (stored.record if stored is not None else None)
         assert record is not None
-        steps.append(Step(KINDS[collection], collection, _path(collection, record.id), stored, after, entry))
+        steps.append(Step(kind, _path(kind.collection, record.id), stored, after, entry=entry))
     return sorted(steps, key=lambda step: (step.after is not None, step.name))
 
 
@@ -337,9 +297,9 @@ def _path(collection: str, identifier: str) -> str:
     return f"{collection}.{identifier}"
 
 
-def _settings_step(now: Stored, then: Stored) -> SettingsStep:
+def _settings_step(now: runtime.Stored, then: runtime.Stored) -> SettingsStep:
     """Overrides only: a null stands for the value of the configuration."""
-    changed: Stored = {}
+    changed: runtime.Stored = {}
     for group in {**now, **then}:
         before, after = now.get(group, {}), then.get(group, {})
         differing = {key: after.get(key) for key in {**before, **after} if before.get(key) != after.get(key)}

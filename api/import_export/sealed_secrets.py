@@ -112,6 +112,10 @@ class Secrets(_Part):
     lists: list[SourceSecrets] = []
     pool_sources: list[SourceSecrets] = []
 
+    def of_proxy(self, name: str) -> ProxySecrets:
+        """Those of this proxy, without any if there are none."""
+        return self.proxies.get(name) or ProxySecrets()
+
 
 def seal(secrets: Secrets, passphrase: str) -> dict[str, Any]:
     """`secrets` of a document."""

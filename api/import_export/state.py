@@ -4,38 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
+from api.engine.objects import load
+from api.engine.records import Stored
 from api.errors import TooBusy
-from api.security import users
-from api.security.users import User
-from api.services import proxy_cache, settings, webhooks
-from api.services.object_kinds import KINDS
+from api.objects.kinds import KINDS
+from api.services import settings
 from api.store import Document, Store
-from api.store.accounts import PLANS, AccountStore
-from config.model.fleet_accounts import FleetAccount
-from config.model.lists import DestinationList
-from config.model.plans import Plan
-from config.model.policies import Policy
-from config.model.pools import Pool
-from config.model.proxies import ProxyRecord
-from config.model.user_names import name_key
-from config.model.webhooks import WebhookRecord
-from config.settings.runtime import Stored
+from api.store.accounts import ACCOUNTS, PLANS, AccountStore
+from config.settings import runtime
 
-R = TypeVar("R", ProxyRecord, User, WebhookRecord, Plan, FleetAccount, Pool, DestinationList, Policy)
-
-_OF_ACCOUNTS = "accounts"
 _BOOKKEEPING = frozenset(("updated_at", "last_login"))
-
-
-@dataclass(frozen=True, slots=True)
-class StoredRecord(Generic[R]):
-    """A record and its revision."""
-
-    record: R
-    revision: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +27,20 @@ class State:
     `revisions` change with whatever is stored, `mark` with the configuration alone: it is the ETag.
     """
 
-    proxies: dict[str, StoredRecord[ProxyRecord]]
-    users: dict[str, StoredRecord[User]]
-    webhooks: list[StoredRecord[WebhookRecord]]
-    settings: Stored
-    plans: dict[str, StoredRecord[Plan]]
-    objects: dict[str, dict[str, StoredRecord[Any]]]
-    """Lists, pools and policies, by collection and name."""
+    records: Mapping[str, list[Stored[Any]]]
+    """By collection, the oldest first."""
+    settings: runtime.Stored
     revisions: tuple[tuple[str, str, int], ...]
     mark: int
+
+    def by_key(self, collection: str) -> dict[Any, Stored[Any]]:
+        """Those of a kind by what documents know them by: users by name without regard to case, others by name."""
+        key = KINDS[collection].transfer.key
+        return {key(each.record): each for each in self.records[collection]}
+
+    def by_id(self, collection: str) -> dict[str, Any]:
+        """The records of a kind."""
+        return {each.record.id: each.record for each in self.records[collection]}
 
 
 ROUNDS = 50
@@ -61,13 +48,11 @@ ROUNDS = 50
 
 
 def read_state(store: Store, accounts: AccountStore) -> State:
-    """Proxies and plans by name, users by name without regard to case, webhooks oldest first; all as of one moment.
-
-    Raises `TooBusy` while there is no moment without a change.
-    """
+    """Raises `TooBusy` while there is no moment without a change."""
 
     def find() -> dict[str, list[Document]]:
-        return {**_find(store), PLANS: accounts.find(PLANS), _OF_ACCOUNTS: [_mark_of(accounts)]}
+        found = {name: store.find(name) for name in (*KINDS, settings.COLLECTION) if name not in (PLANS, ACCOUNTS)}
+        return {**found, PLANS: accounts.find(PLANS), ACCOUNTS: [_mark_of(accounts)]}
 
     found, again = find(), find()
     for _ in range(ROUNDS):
@@ -76,34 +61,22 @@ def read_state(store: Store, accounts: AccountStore) -> State:
         found, again = again, find()  # there was a change between, maybe of several of them
     else:
         raise TooBusy(1, "The configuration is changed all the time")
-    hooks = _records(found[webhooks.COLLECTION], WebhookRecord)
     return State(
-        proxies={each.record.name: each for each in _records(found[proxy_cache.COLLECTION], ProxyRecord)},
-        users={name_key(each.record.username): each for each in _records(found[users.COLLECTION], User)},
-        webhooks=sorted(hooks, key=lambda each: (each.record.created_at, each.record.id)),
+        records={name: _records(name, found[name]) for name in KINDS if name != ACCOUNTS},
         settings=next((settings.stored_of(each.body) for each in found[settings.COLLECTION]), {}),
-        plans={each.record.name: each for each in _records(found[PLANS], Plan)},
-        objects={
-            name: {each.record.name: each for each in _records(found[name], kind.model)} for name, kind in KINDS.items()
-        },
         revisions=_revisions(found),
         mark=_mark(found),
     )
 
 
-def _find(store: Store) -> dict[str, list[Document]]:
-    names = (proxy_cache.COLLECTION, users.COLLECTION, webhooks.COLLECTION, settings.COLLECTION, *KINDS)
-    return {name: store.find(name) for name in names}
-
-
 def _mark_of(accounts: AccountStore) -> Document:
     """A document that changes when an account or a plan does."""
-    revision = accounts.last_change()
-    return Document(accounts.id, revision, {})
+    return Document(str(accounts.horizon), accounts.last_change(), {})
 
 
-def _records(documents: list[Document], model: type[R]) -> list[StoredRecord[R]]:
-    return [StoredRecord(model.model_validate(each.body), each.revision) for each in documents]
+def _records(collection: str, documents: list[Document]) -> list[Stored[Any]]:
+    found = [load(KINDS[collection], each) for each in documents]
+    return sorted(found, key=lambda each: (each.record.created_at, each.record.id))
 
 
 def _revisions(found: dict[str, list[Document]]) -> tuple[tuple[str, str, int], ...]:
@@ -114,11 +87,11 @@ def _mark(found: dict[str, list[Document]]) -> int:
     content: dict[str, Any] = {
         name: {each.id: _lasting(each.body) for each in documents}
         for name, documents in found.items()
-        if name not in (PLANS, _OF_ACCOUNTS)
+        if name not in (PLANS, ACCOUNTS)
     }
-    (accounts,) = found[_OF_ACCOUNTS]
+    (accounts,) = found[ACCOUNTS]
     if accounts.revision:
-        content[_OF_ACCOUNTS] = [accounts.id, accounts.revision]
+        content[ACCOUNTS] = [accounts.id, accounts.revision]
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).digest()
     return int.from_bytes(digest[:7])
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import TypeAdapter, ValidationError
 
-from actors.net.own_requests import OutgoingGuard
+from actors.net.egress_guard import OutgoingGuard
 from api.errors import IDENTITY_PROVIDER, PeerUnavailable
 from api.oauth.transport import get_object
 from config.settings.oauth import DISCOVERY_SUFFIX, SHARED_TENANTS, OAuth2, ProviderUrl

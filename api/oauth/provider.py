@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import requests
 
-from actors.net.own_requests import OutgoingGuard
+from actors.net.egress_guard import OutgoingGuard
 from api.errors import IDENTITY_PROVIDER, Invalid, PeerUnavailable
 from api.oauth.endpoints import Endpoints, find_endpoints
 from api.oauth.id_token import KeySet, claims_of

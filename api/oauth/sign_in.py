@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from actors.net.client_key import client_key
-from actors.net.own_requests import OutgoingGuard
+from actors.net.egress_guard import OutgoingGuard
 from api.concurrency_limit import ConcurrencyLimit
 from api.oauth.identity import Identity
 from api.oauth.pending import PendingSignIns, Started

@@ -19,12 +19,11 @@ from requests.auth import AuthBase
 from requests.utils import get_environ_proxies
 from urllib3.connection import HTTPConnection
 
-from actors.net.breakable import Breakable, within
+from actors.net.egress_guard import OutgoingGuard
 from actors.net.guarded_adapter import GuardedAdapter
-from actors.net.guarded_pools import connect_guarded, pools_by
-from actors.net.own_requests import OutgoingGuard
+from actors.net.guarded_client import Breakable, connect_guarded, pools_by, within
 from api.errors import IDENTITY_PROVIDER, PeerUnavailable
-from config.net.host_names import is_loopback
+from config.net.names import is_loopback
 
 CONNECT_TIMEOUT = 5.0
 READ_TIMEOUT = 5.0

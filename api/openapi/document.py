@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from api.engine.operation import Operation
 from api.http import session_cookie
 from api.http.lines import NDJSON
 from api.http.query import Parameter
 from api.openapi import error_responses
 from api.openapi.examples import example_of
 from api.openapi.schemas.references import Schemas
-from api.operations.operation import Operation
 from config import VERSION
 from config.model import fields
 from config.model.events import EVENT_DATA

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from api.operations.operation import Operation
+from api.engine.operation import Operation
 
 CODES: dict[int, tuple[str, tuple[str, ...]]] = {
     400: ("The request is not valid; `details` name the field and what is allowed", ("INVALID_REQUEST",)),

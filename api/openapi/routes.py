@@ -12,9 +12,9 @@ from functools import cache
 from importlib.resources import files
 
 from api.call import Call, Document, Reply
+from api.engine.operation import NONE, V1, Operation, get, resource
 from api.errors import NotFound
 from api.openapi.document import build
-from api.operations.operation import NONE, V1, Operation, get, resource
 
 _TYPES = {
     "index.html": "text/html; charset=utf-8",

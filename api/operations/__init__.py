@@ -1,57 +1,67 @@
 """The operations of the API: one table that drives routes, permission checks and the description of the API.
 
-Each module holds the rows of one kind of resource; the order here is the order of the document.
+Rows stand with their handlers in `api/resources`, those of kinds of objects follow from their declarations, and where a
+table has handlers of several modules it is here. The order is that of the document.
 """
 
 from __future__ import annotations
 
+from itertools import chain
+
+from api.engine.operation import ANY, BEARER, HOLDER, NONE, PERSON, V1, Operation
+from api.engine.operations import operations
+from api.objects.kinds import OBJECT_KINDS
+from api.objects.lists import actions as lists
+from api.objects.pools import actions as pools
+from api.objects.webhooks import actions as webhooks
 from api.operations import (
+    connections,
+    credentials,
+    proxies,
+    records,
+)
+from api.resources import (
     account_batches,
     account_credentials,
     accounts,
     clients,
-    connections,
-    credentials,
     dns,
     fleet_accounts,
     health,
     me,
     metrics,
-    plans,
-    proxies,
-    records,
     revisions,
     settings,
-    shared_objects,
     transfer,
     usage,
     users,
-    webhooks,
 )
-from api.operations.operation import ANY, BEARER, HOLDER, NONE, PERSON, V1, Operation
 
 __all__ = ["ANY", "BEARER", "HOLDER", "NONE", "PERSON", "TABLE", "V1", "Operation"]
 
+_CREATES = {"webhooks": webhooks.create_webhook}
+"""Handlers of creates whose responses have more than others."""
 TABLE: tuple[Operation, ...] = (
-    *health.TABLE,
-    *metrics.TABLE,
-    *usage.TABLE,
+    *health.ROWS,
+    *metrics.ROWS,
+    *usage.ROWS,
     *credentials.TABLE,
     *proxies.TABLE,
-    *clients.TABLE,
+    *clients.ROWS,
     *connections.TABLE,
-    *accounts.TABLE,
-    *fleet_accounts.TABLE,
-    *plans.TABLE,
-    *shared_objects.TABLE,
-    *me.TABLE,
-    *account_batches.TABLE,
-    *account_credentials.TABLE,
-    *users.TABLE,
+    *accounts.ROWS,
+    *fleet_accounts.ROWS,
+    *chain.from_iterable(operations(kind, _CREATES.get(name)) for name, kind in OBJECT_KINDS.items()),
+    *lists.ROWS,
+    *pools.ROWS,
+    *me.ROWS,
+    *account_batches.ROWS,
+    *account_credentials.ROWS,
+    *users.ROWS,
     *records.TABLE,
-    *revisions.TABLE,
-    *settings.TABLE,
-    *transfer.TABLE,
-    *webhooks.TABLE,
-    *dns.TABLE,
+    *revisions.ROWS,
+    *settings.ROWS,
+    *transfer.ROWS,
+    *webhooks.ROWS,
+    *dns.ROWS,
 )

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import falcon
 
 from api.container import Services
+from api.engine.operation import BEARER, HOLDER, NONE, PERSON, Operation
 from api.errors import Denied, MissingPermission, Unauthenticated
 from api.http import session_cookie
 from api.http.client import is_secure
-from api.operations.operation import BEARER, HOLDER, NONE, PERSON, Operation
 from api.security.caller import Caller
 
 

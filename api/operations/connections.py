@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from api.engine.operation import PROXY, V1, delete, get, resource
 from api.openapi.schemas.connections import Connections, Ended, EndedFleet, EndedMany, FleetConnections
-from api.operations.operation import PROXY, V1, delete, get, resource
 from api.resources import connections, fleet_connections
 
 _OF_ALL = resource(f"{V1}/connections", read="proxy.read", write="proxy.write")(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from api.engine.operation import ANY, BEARER, NONE, PERSON, V1, create, delete, get, post, resource
 from api.openapi.schemas.base import Message, Revoked
 from api.openapi.schemas.keys import ApiKeys, NewApiKey, RotatedApiKey
 from api.openapi.schemas.sign_in import (
@@ -16,7 +17,6 @@ from api.openapi.schemas.sign_in import (
     WhoAmI,
 )
 from api.openapi.schemas.system import RotatedKey
-from api.operations.operation import ANY, BEARER, NONE, PERSON, V1, create, delete, get, post, resource
 from api.resources import api_keys as keys
 from api.resources import auth, oauth, sessions
 from api.security.api_keys import READ_ONLY_FIELDS, ApiKeyCreate, ApiKeyRotate

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from api.engine.operation import V1, create, delete, get, post, resource, update
 from api.openapi.schemas.base import Deleted
 from api.openapi.schemas.explanations import Explanation
 from api.openapi.schemas.proxies import ActedProxy, NewProxy, OneProxy, Proxies, TaggedProxies, Tested
-from api.operations.operation import V1, create, delete, get, post, resource, update
 from api.resources import access, proxies, proxy_queries
 from config.model.proxies import READ_ONLY_FIELDS, ProxyCreate, ProxyUpdate
 from config.model.tagging import ProxyTagging

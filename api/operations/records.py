@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from api.engine.operation import V1, get, resource
 from api.openapi.schemas.proxies import LogHistogram, Logs, LogTail, LogValues
 from api.openapi.schemas.system import AuditTrail, AuditVerification
-from api.operations.operation import V1, get, resource
 from api.resources import audit, log_counts, log_queries, logs
 from api.security.permissions import ADMIN, AUDITOR
 

@@ -15,16 +15,15 @@ from actors.net.client_key import client_key
 from api.audit import origin
 from api.call import Call, Document, Reply, RequestHeaders
 from api.container import Services
+from api.engine.operation import Operation
 from api.errors import Denied, MissingPermission, StaleRevision
 from api.http.body import read_body, read_model
 from api.http.client import NO_SITE, SAFE, Site
-from api.http.environ import AFTER_RESPONSE
 from api.http.errors import invalid, translated
 from api.http.idempotency import HEADER
 from api.http.lines import Lines, has_lines, read_lines
 from api.http.representation import IDENTITY, form_of, is_known
 from api.operations.authorization import authorize
-from api.operations.operation import Operation
 
 REPLAYED = {"Idempotency-Replayed": "true"}
 
@@ -47,8 +46,6 @@ class Responder:
             raise
         if req.method in SAFE and reply.revision is not None and call.if_match not in (None, reply.revision):
             raise StaleRevision(reply.revision)  # operations that change something have compared it before
-        if reply.after_response is not None:
-            req.env[AFTER_RESPONSE] = reply.after_response
         self._respond(req, resp, reply)
 
     def _respond(self, req: falcon.Request, resp: falcon.Response, reply: Reply) -> None:

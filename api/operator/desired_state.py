@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from actors.bus.messages.fleet_objects import FleetObject
-from actors.bus.messages.specs import ProxySpec
+from actors.bus.messages.specs import FleetObject, ProxySpec
 from api.services.list_states import ListStates
 from api.services.object_messages import read_objects, with_policies
 from api.services.proxy_specs import read_specs
-from api.store import Store, StoreDamaged
-from api.store.accounts import read_named_policies
+from api.store import FleetStore, Store, StoreDamaged
 from config.files.paths import DataDir
 from config.files.secret_box import SecretBoxError, secret_box_of
 
@@ -27,13 +25,13 @@ def read_desired_proxies(store: Store, data: DataDir) -> tuple[ProxySpec, ...]:
         raise StoreDamaged(str(error)) from error
 
 
-def read_desired_objects(store: Store, data: DataDir) -> tuple[FleetObject, ...]:
+def read_desired_objects(store: FleetStore, data: DataDir) -> tuple[FleetObject, ...]:
     """All lists, pools and policies, and what accounts and plans name.
 
     The caller holds the lock of the data directory. Raises `StoreError`.
     """
     try:
         objects = read_objects(store, secret_box_of(data), ListStates(data.lists).current_file)
-        return with_policies(objects, read_named_policies(data))
+        return with_policies(objects, store.accounts.named_policies())
     except SecretBoxError as error:
         raise StoreDamaged(str(error)) from error

@@ -5,17 +5,14 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from api.audit import Trail
-from api.audit.context import on_behalf_of
-from api.audit.store import audited
+from api.engine.commit import open_engine
 from api.security import users
 from api.security.signing import SigningKeys
 from api.security.tokens import last_token_end
 from api.security.users import ADMINISTRATOR
 from api.services import settings
 from api.services.password_reset import OPERATION, reset
-from api.store import StoreError, open_store
-from api.store.storage import parse
+from api.store import StoreError, open_store, peek
 from config.files.paths import DataDir, forget_initial_password
 from config.model.proxies import ProxyRecord
 from config.settings.runtime import Stored
@@ -27,15 +24,11 @@ def reset_password(data: DataDir, username: str, password: str | None) -> str:
     A disabled user stays disabled. The caller holds the lock of the data directory.
     Raises `password_reset.UnknownUser`, `first_start.WeakPassword`, `StoreError`.
     """
-    store = open_store(data)
-    try:
-        with audited(data, store, "command_line", OPERATION) as recorded:
-            user, chosen = reset(recorded, username, password)
-        if user.username == ADMINISTRATOR:
-            forget_initial_password(data)
-        return chosen
-    finally:
-        store.close()
+    with open_engine(data, "command_line", OPERATION) as engine:
+        user, chosen = reset(engine, username, password)
+    if user.username == ADMINISTRATOR:
+        forget_initial_password(data)
+    return chosen
 
 
 def is_disabled(data: DataDir, username: str) -> bool:
@@ -50,15 +43,11 @@ def is_disabled(data: DataDir, username: str) -> bool:
 
 def reset_settings(data: DataDir) -> list[str]:
     """Delete all settings changed through the API; their keys. The caller holds the lock. Raises `StoreError`."""
-    store = open_store(data)
-    try:
-        stored = settings.read_stored(store)
+    with open_engine(data, "command_line", "reset-settings") as engine:
+        stored = settings.read_stored(engine)
         if stored:
-            with audited(data, store, "command_line", "reset-settings") as recorded:
-                recorded.delete(settings.COLLECTION, settings.DOCUMENT)
+            engine.delete(settings.COLLECTION, settings.DOCUMENT)
         return [f"{group}.{key}" for group, values in stored.items() for key in values]
-    finally:
-        store.close()
 
 
 def rotate_signing_key(data: DataDir) -> tuple[str, float]:
@@ -66,15 +55,10 @@ def rotate_signing_key(data: DataDir) -> tuple[str, float]:
 
     The caller holds the lock. Raises `StoreError`.
     """
-    store, trail = open_store(data), Trail(data)
-    try:
-        with on_behalf_of("command_line", "rotate-signing-key"):
-            trail.append("signing_key.rotated", {"type": "signing_key", "id": None, "name": None})
-        until = last_token_end(store, time.time())
+    with open_engine(data, "command_line", "rotate-signing-key") as engine:
+        engine.trail.append("signing_key.rotated", {"type": "signing_key", "id": None, "name": None})
+        until = last_token_end(engine, time.time())
         return SigningKeys(data).rotate(until).id, until
-    finally:
-        trail.close()
-        store.close()
 
 
 def peek_proxies(data: DataDir) -> list[ProxyRecord]:
@@ -98,11 +82,7 @@ def peek_settings(data: DataDir) -> Stored:
 
 def _peek(data: DataDir, collection: str) -> dict[str, Any]:
     """The bodies of a collection by their ids."""
-    file = data.store / f"{collection}.json"
     try:
-        entries = parse(file, file.read_bytes())
-    except (FileNotFoundError, PermissionError):
-        return {}
-    except (OSError, StoreError) as error:
-        raise ValueError(f"{file}: {error}") from error
-    return {name: entry["body"] for name, entry in entries.items() if entry.get("body") is not None}
+        return peek(data, collection)
+    except StoreError as error:
+        raise ValueError(str(error)) from error

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from actors.bus.client import BusClient, NotRunningError
-from actors.bus.messages.common import API, Failed
+from actors.bus.mailbox import BusClient, NotRunningError
+from actors.bus.messages.common import API, Failed, PasswordReset, ResetPassword
 from actors.bus.messages.supervision import DescribeProgram, Program
-from actors.bus.messages.users import PasswordReset, ResetPassword
 from api.services.password_reset import UnknownUser
 from config.files.paths import RunDir
 

@@ -9,13 +9,11 @@ from __future__ import annotations
 import importlib
 import shutil
 
-from actors.supervision.actor_classes import ActorClasses
+from actors.supervision.actor_specs import ActorClasses
 from actors.supervision.effective_settings import with_overrides
 from api.operator.offline import peek_settings
-from api.store import StoreError, migration, migrations
-from api.store.accounts import check_accounts_file
-from api.store.storage import parse
-from config.files import data_format
+from api.store import StoreError, check_fleet_file
+from config.files.data_format import require_own_format
 from config.files.paths import DataDir, PathError, unwritable
 from config.settings.runtime import InvalidOverride
 from config.settings.settings import ConfigError, Settings
@@ -36,20 +34,13 @@ def check_start(settings: Settings, data: DataDir, entries: ActorClasses | None 
             _load(entry)
     if error_text := unwritable(data.path):
         raise WouldNotStart(error_text)
-    for file in sorted(data.store.glob("*.json")):
-        try:
-            parse(file, file.read_bytes())
-        except FileNotFoundError:
-            continue  # the program that runs has just replaced it
-        except (OSError, StoreError) as error:
-            raise WouldNotStart(str(error)) from error
     try:
-        check_accounts_file(data.store)
+        check_fleet_file(data)
     except StoreError as error:
         raise WouldNotStart(str(error)) from error
     try:
         _check_space(data)
-        _check_format(data)
+        require_own_format(data.path)
         with_overrides(settings, peek_settings(data)).server.tls.check_certificate()
     except (ConfigError, InvalidOverride, PathError, ValueError) as error:
         raise WouldNotStart(str(error)) from error
@@ -60,16 +51,6 @@ def _check_space(data: DataDir) -> None:
     free = shutil.disk_usage(data.path).free if data.path.exists() else LEAST_SPACE
     if free < LEAST_SPACE:
         raise WouldNotStart(f"{data.path}: the disk is full; {size_text(LEAST_SPACE)} of free space are needed")
-
-
-def _check_format(data: DataDir) -> None:
-    """The data are migrated when the running program has ended already, so it must be known before that they can be."""
-    mark = data_format.refuse_newer(data.path, migrations.DATA_FORMAT)
-    missing = migration.missing_space(data, mark, migrations.STEPS) if mark is not None else 0
-    if missing > 0:
-        raise WouldNotStart(
-            f"{data.path}: bringing the data to the new format needs {size_text(missing)} more of space"
-        )
 
 
 def _load(entry: str) -> None:

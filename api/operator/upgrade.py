@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from actors.bus.client import BusClient, NotRunningError
+from actors.bus.mailbox import BusClient, NotRunningError
 from actors.bus.messages.common import Failed, Unreachable
 from actors.bus.messages.supervision import DescribeProgram, Program, Upgrade
 from api.operator.run_dir import run_dir

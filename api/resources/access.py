@@ -10,9 +10,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, StrictStr
 
 from actors.bus.messages.common import SUPERVISOR, Done, Failed, explainer_name, forwarding_name
-from actors.bus.messages.fleet_objects import ListRef
-from actors.bus.messages.forwarding import Explain, ExplainedSource, ExplainedUpstreams, Explanation
-from actors.bus.messages.policies import PolicySpec
+from actors.bus.messages.forwarding import Explain, RequestExplanation, SourceExplanation, UpstreamsExplanation
+from actors.bus.messages.specs import ListRef, PolicySpec
 from actors.bus.messages.supervision import StartExplainer
 from actors.forwarding.access.policy import without_address
 from actors.forwarding.explain import read_target
@@ -20,18 +19,18 @@ from actors.forwarding.protocols.failures import Refused
 from api.bus_bridge import Bridge, checked, is_asleep, request
 from api.call import Call, Reply
 from api.errors import Denied, Invalid, MissingPermission
+from api.objects.lists.kind import LISTS
+from api.objects.policies import POLICIES, policy_spec
 from api.security.caller import Caller
-from api.services.object_kinds import LISTS, POLICIES
-from api.services.object_specs import policy_spec
 from config.model import json_patterns
 from config.model.fields import Body, InvalidResource, Part, Port, example
 from config.model.object_fields import ObjectName
 from config.model.object_names import Named
 from config.model.policies import Policy, PolicyCreate, Rules, new_policy
 from config.model.proxies import ProxyRecord
+from config.net.addresses import is_address, plain
 from config.net.entries import one_address
-from config.net.host_names import is_host_name
-from config.net.ip import is_address, plain
+from config.net.names import is_host_name
 
 
 def _target(text: str) -> str:
@@ -139,7 +138,7 @@ def explain_access(call: Call) -> Reply:
     return Reply({**view, "assumed": _assumed(proxy.record, body, reply)})
 
 
-def _assumed(proxy: ProxyRecord, body: ExplainBody, found: Explanation) -> list[str]:
+def _assumed(proxy: ProxyRecord, body: ExplainBody, found: RequestExplanation) -> list[str]:
     """What only the client knows; nothing where the request is refused before that is looked at."""
     if not proxy.auth.enabled or found.stage in ("client", "user"):
         return []
@@ -152,9 +151,9 @@ def _explained(bridge: Bridge, proxy_id: str, query: Explain) -> object:
     """The reply of the proxy's process, or where it sleeps of one for this alone. Raises `PeerUnavailable`."""
     reply = bridge.ask(forwarding_name(proxy_id), query)
     if not is_asleep(reply):
-        return checked(forwarding_name(proxy_id), reply, Explanation, Failed)
+        return checked(forwarding_name(proxy_id), reply, RequestExplanation, Failed)
     request(bridge, SUPERVISOR, StartExplainer(proxy_id), Done)
-    return request(bridge, explainer_name(proxy_id), query, Explanation, Failed)
+    return request(bridge, explainer_name(proxy_id), query, RequestExplanation, Failed)
 
 
 def _policy(call: Call, draft: PolicyDraft) -> Policy:
@@ -163,8 +162,8 @@ def _policy(call: Call, draft: PolicyDraft) -> Policy:
         raise MissingPermission("proxy.write", call.caller.key is not None)
     try:
         policy = new_policy(PolicyCreate(name=draft.name, rules=draft.rules), time.time())
-        _refuse_beyond(call.caller, POLICIES.names(policy))
-        call.services.shared_objects.refuse_unknown(POLICIES.names(policy))
+        _refuse_beyond(call.caller, POLICIES.refers(policy))
+        call.services.shared_objects.refuse_unknown(POLICIES.refers(policy))
     except InvalidResource as error:
         raise InvalidResource(f"draft.{error.field}", error.error) from error
     except Invalid as error:
@@ -179,7 +178,7 @@ def _refuse_beyond(caller: Caller, names: Iterable[Named]) -> None:
             raise Denied(f"draft.{each.field}: the {each.kind} {each.name!r} is not in the key's scope")
 
 
-def _within_scope(caller: Caller, draft: PolicyDraft | None, explanation: Explanation) -> Explanation:
+def _within_scope(caller: Caller, draft: PolicyDraft | None, explanation: RequestExplanation) -> RequestExplanation:
     """Without rules of policies and upstreams of pools that the scope of the caller's key doesn't name."""
     upstreams, given = explanation.upstreams, None if draft is None else draft.name
     if upstreams is not None and upstreams.pool and not caller.reaches("pools", upstreams.pool):
@@ -192,25 +191,25 @@ def _messages(call: Call, policy: Policy | None) -> tuple[PolicySpec | None, tup
     """The policy and the lists that it names, as the forwarding actor gets them."""
     if policy is None:
         return None, ()
-    named = {each.name for each in POLICIES.names(policy) if each.collection == LISTS.collection}
+    named = {each.name for each in POLICIES.refers(policy) if each.collection == LISTS.collection}
     return policy_spec(policy, 0), tuple(map(call.services.shared_objects.list_ref, sorted(named)))
 
 
-def _without_addresses(explanation: Explanation) -> Explanation:
+def _without_addresses(explanation: RequestExplanation) -> RequestExplanation:
     """Without the addresses that a name resolves to inside: not every caller who may read may see them."""
     rule = without_address(explanation.host) if explanation.stage == "egress_guard" else explanation.rule
     return replace(explanation, rule=rule, addresses=())
 
 
-def _source_view(source: ExplainedSource) -> dict[str, Any]:
+def _source_view(source: SourceExplanation) -> dict[str, Any]:
     return {**asdict(source), "ipv4": source.ipv4 or None, "ipv6": source.ipv6 or None}
 
 
-def _upstreams_view(upstreams: ExplainedUpstreams) -> dict[str, Any]:
+def _upstreams_view(upstreams: UpstreamsExplanation) -> dict[str, Any]:
     return {**asdict(upstreams), "pool": upstreams.pool or None, "chosen": upstreams.chosen or None}
 
 
-def _view(explanation: Explanation) -> dict[str, Any]:
+def _view(explanation: RequestExplanation) -> dict[str, Any]:
     view = asdict(explanation)
     target = {"host": view.pop("host"), "port": view.pop("port")}
     return {

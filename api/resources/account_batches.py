@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from api.call import Call, Reply
+from api.engine.operation import V1, post, resource
 from api.errors import Invalid, MissingPermission
 from api.http.lines import Lines
 from api.http.query import Query, choice
-from config.model.account_batches import BATCH_MAX
+from api.openapi.schemas.account_batches import BatchedAccounts
+from config.model.account_batches import BATCH_MAX, AccountBatch, AccountImport
+from config.model.fleet_accounts import READ_ONLY_FIELDS
 
 TO_DELETE = "proxy.delete"
 """The permission that a batch with deletions needs besides."""
@@ -63,3 +66,34 @@ def _applied(call: Call, dry_run: bool) -> Reply:
             "dry_run": dry_run,
         }
     )
+
+
+_BATCH = 4 * 1024 * 1024
+_IMPORT = 16 * 1024 * 1024
+"""Bytes of a body."""
+
+ROWS = resource(f"{V1}/accounts", write="proxy.write")(
+    post(
+        "/batch",
+        "batchAccounts",
+        batch_accounts,
+        BatchedAccounts,
+        body=AccountBatch,
+        read_only=READ_ONLY_FIELDS,
+        errors=(412,),
+        largest_body=_BATCH,
+    ),
+    post(
+        "/import",
+        "importAccounts",
+        import_accounts,
+        BatchedAccounts,
+        body=AccountImport,
+        read_only=READ_ONLY_FIELDS,
+        errors=(412,),
+        largest_body=_IMPORT,
+        lines=True,
+        query=ImportAccounts,
+        audit=False,
+    ),
+)

@@ -5,10 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from api.call import Call, Reply
+from api.engine.operation import V1, create, delete, get, resource
 from api.errors import Denied
 from api.http.cursor import EXAMPLE, PATTERN, ListCursor, checksum
 from api.http.query import Query, cursor, integer
+from api.openapi.schemas.account_credentials import Credentials, NewCredential, OneCredential, Refusals
+from api.openapi.schemas.base import Revoked
+from api.resources import refusals
 from config.model.account_credentials import AccountCredential
+from config.model.new_credentials import READ_ONLY_FIELDS, CredentialCreate
 from config.model.object_names import named_in
 from config.text.formatting import timestamp_text
 
@@ -79,3 +84,37 @@ def _view(credential: AccountCredential) -> dict[str, Any]:
         "expires_at": timestamp_text(credential.expires_at),
         "created_at": timestamp_text(credential.created_at),
     }
+
+
+_ONE = "/{credential_id}"
+
+ROWS = resource(f"{V1}/accounts/{{account_id}}/credentials", read="proxy.read", write="proxy.write")(
+    get(
+        "",
+        "listCredentials",
+        list_credentials,
+        Credentials,
+        query=ListCredentials,
+        account_scoped=True,
+    ),
+    create(
+        "",
+        "createCredential",
+        create_credential,
+        NewCredential,
+        body=CredentialCreate,
+        read_only=READ_ONLY_FIELDS,
+        account_scoped=True,
+    ),
+    get(_ONE, "getCredential", get_credential, OneCredential, account_scoped=True),
+    get(
+        f"{_ONE}/refusals",
+        "listRefusals",
+        refusals.list_refusals,
+        Refusals,
+        "metrics.read",
+        query=refusals.CredentialRefusals,
+        account_scoped=True,
+    ),
+    delete(_ONE, "revokeCredential", revoke_credential, Revoked, account_scoped=True),
+)

@@ -6,10 +6,12 @@ from typing import Any
 
 from actors.bus.messages.accounts import AccountState
 from api.call import Call, Reply
-from api.services.accounts import find
+from api.engine.operation import PROXY, create, delete, get, post, resource, update
+from api.openapi.schemas.accounts import Accounts, DeletedAccount, OneAccount
+from api.services.accounts import READ_ONLY_FIELDS, find
 from api.services.proxy_cache import StoredProxy
 from api.services.proxy_views import account_view
-from config.model.accounts import ProxyAccount
+from config.model.accounts import AccountInput, AccountUpdate, ProxyAccount
 from config.model.quotas import period_at
 from config.text.formatting import timestamp_text
 
@@ -100,3 +102,32 @@ def _view(account: ProxyAccount, state: AccountState) -> dict[str, Any]:
             "active_connections": state.connections,
         },
     }
+
+
+_ONE = "/{username}"
+_READ_ONLY = READ_ONLY_FIELDS | {"username"}
+
+ROWS = resource(f"{PROXY}/accounts", read="proxy.read", write="proxy.write")(
+    get("", "listAccounts", list_accounts, Accounts),
+    create(
+        "",
+        "createAccount",
+        create_account,
+        OneAccount,
+        body=AccountInput,
+        read_only=READ_ONLY_FIELDS,
+        if_match=True,
+    ),
+    get(_ONE, "getAccount", get_account, OneAccount, if_match=True),
+    *update(
+        _ONE,
+        ("replaceAccount", "updateAccount"),
+        update_account,
+        OneAccount,
+        body=AccountUpdate,
+        read_only=_READ_ONLY,
+        if_match=True,
+    ),
+    delete(_ONE, "deleteAccount", delete_account, DeletedAccount, if_match=True),
+    post(f"{_ONE}/reset-usage", "resetAccountUsage", reset_usage, OneAccount, audit="account.usage_reset"),
+)

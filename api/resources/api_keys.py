@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from api.call import Call, Reply
+from api.engine.kind import Kind
 from api.errors import Denied, Invalid, MissingPermission, NotFound, Unauthenticated
+from api.objects.lists.kind import LISTS
+from api.objects.named_kinds import NAMED
 from api.security import api_keys, users
 from api.security.caller import Caller
 from api.security.permissions import ADMIN, first_not_held, holds
-from api.services.object_kinds import KINDS, LISTS, ObjectKind
 from api.store import NotStored, RevisionConflict, Write
 from api.store.accounts import ACCOUNTS
 from config.text.formatting import timestamp_text
@@ -115,14 +118,14 @@ def _check_scope(call: Call) -> None:
     scope = call.body.scope
     if scope is None:
         return
-    for kind in KINDS.values():
+    for kind in NAMED.values():
         if scope.named(kind.collection) is not None:
             _check_objects(call, scope, kind)
     if scope.accounts is not None:
         _check_account_scope(call, scope)
 
 
-def _check_objects(call: Call, scope: api_keys.Scope, kind: ObjectKind) -> None:
+def _check_objects(call: Call, scope: api_keys.Scope, kind: Kind[Any]) -> None:
     field = f"scope.{kind.collection}"
     if scope.proxies is None and (scope.accounts is None or kind is not LISTS):
         beside = "scope.proxies or scope.accounts" if kind is LISTS else "scope.proxies"

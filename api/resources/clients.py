@@ -6,11 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from api.call import Call, Document, Reply
+from api.engine.operation import PROXY, V1, get, resource
 from api.errors import Invalid, NotFound
 from api.http.query import Query, choice, text
+from api.openapi.schemas.clients import Snippets, SnippetsOfAccount
 from api.services import client_snippets
 from api.services import pac as pac_file
 from api.services.certificate_trust import is_private
+from api.services.pac import MEDIA_TYPE
 from config.model.fleet_accounts import FleetAccount
 from config.model.proxies import ProxyRecord
 
@@ -136,3 +139,26 @@ def _own_host(call: Call) -> str:
     if host is None:
         raise Invalid("Host", "must be a host, perhaps with a port; or give the query parameter host")
     return "127.0.0.1" if pac_file.is_every_address(host) else host
+
+
+ROWS = resource("", read="proxy.read")(
+    get(
+        "/proxy.pac",
+        "getPac",
+        pac,
+        query=GetPac,
+        produces=MEDIA_TYPE,
+        errors=(404,),
+        public_if="public_pac",
+        scoped=True,
+    ),
+    get(
+        f"{V1}/accounts/{{account_id}}/snippets",
+        "getAccountSnippets",
+        get_account_snippets,
+        SnippetsOfAccount,
+        query=AccountSnippets,
+        account_scoped=True,
+    ),
+    get(f"{PROXY}/snippets", "getSnippets", get_snippets, Snippets, query=GetSnippets),
+)

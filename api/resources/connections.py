@@ -9,10 +9,10 @@ from typing import Any
 from actors.bus.messages.common import forwarding_name
 from actors.bus.messages.forwarding import (
     CloseConnections,
-    Connection,
     ConnectionFilter,
-    Connections,
-    Ended,
+    ConnectionPage,
+    ConnectionReport,
+    ConnectionsEnded,
     QueryConnections,
 )
 from actors.bus.messages.supervision import RuntimeReport
@@ -77,20 +77,22 @@ def list_connections(call: Call) -> Reply:
     return Reply({"connections": [connection_view(each, visible) for each in page.connections], "total": page.total})
 
 
-def _page(bridge: Bridge, proxy: ProxyRecord, message: QueryConnections, report: RuntimeReport | None) -> Connections:
+def _page(
+    bridge: Bridge, proxy: ProxyRecord, message: QueryConnections, report: RuntimeReport | None
+) -> ConnectionPage:
     """A page of the connections of all workers, and of those of an older program; without such, a proxy that is
     inactive or sleeps has none."""
     drains = bool(older_addresses(report, [proxy]))
     if proxy.status == "inactive" and not drains:
-        return Connections((), 0)
+        return ConnectionPage((), 0)
     if proxy.workers == 1 and not drains:
-        pages: list[Connections] = request_workers(bridge, proxy, message, Connections)
-        return pages[0] if pages else Connections((), 0)
+        pages: list[ConnectionPage] = request_workers(bridge, proxy, message, ConnectionPage)
+        return pages[0] if pages else ConnectionPage((), 0)
     fleet = FleetConnections(bridge, [proxy], report)
     rows, total = fleet.page(message)
     for reason in fleet.silent.values():
         raise PeerUnavailable(forwarding_name(proxy.id), reason)
-    return Connections(tuple(row.connection for row in rows), total)
+    return ConnectionPage(tuple(row.connection for row in rows), total)
 
 
 def end_connection(call: Call) -> Reply:
@@ -130,14 +132,14 @@ def _end(call: Call, message: CloseConnections) -> int:
     proxy, bridge = call.services.proxies.get(call.params["proxy_id"]).record, call.services.bridge
     older = older_addresses(call.services.runtime.whole(), [proxy])
     replies = bridge.ask_all(dict.fromkeys(older, message)).values() if older else ()
-    ended = sum(each.count for each in replies if isinstance(each, Ended))  # one that has gone has none left
+    ended = sum(each.count for each in replies if isinstance(each, ConnectionsEnded))  # one that has gone has none left
     if proxy.status == "inactive":
         return ended
-    found: list[Ended] = request_workers(bridge, proxy, message, Ended)
+    found: list[ConnectionsEnded] = request_workers(bridge, proxy, message, ConnectionsEnded)
     return ended + sum(each.count for each in found)
 
 
-def connection_view(connection: Connection, upstreams: frozenset[str] | None) -> dict[str, Any]:
+def connection_view(connection: ConnectionReport, upstreams: frozenset[str] | None) -> dict[str, Any]:
     """A connection in the API; `upstreams` are the names of those that it may show, None: all."""
     visible = upstreams is None or connection.parent in upstreams
     return {

@@ -15,7 +15,9 @@ from actors.bus.messages.dns import (
     QueryDnsCache,
 )
 from api.call import Call, Reply
+from api.engine.operation import V1, delete, get, resource
 from api.http.query import Query, integer, text
+from api.openapi.schemas.dns import CachedNames, DroppedNames
 from api.services.resolvers import added, ask_resolvers
 
 ENTRIES_MAX = 1_000
@@ -97,3 +99,9 @@ def _view(entry: DnsEntry) -> dict[str, object]:
         "servers": list(entry.servers),
         "detail": entry.detail,
     }
+
+
+ROWS = resource(f"{V1}/dns/cache", read="settings.read", write="proxy.write")(
+    get("", "listCachedNames", show_cache, CachedNames, query=CacheQuery),
+    delete("", "dropCachedNames", flush_cache, DroppedNames, query=FlushQuery, audit="cache_dropped"),
+)

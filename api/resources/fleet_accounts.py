@@ -8,13 +8,17 @@ from typing import Any
 
 from actors.bus.messages.common import METRICS
 from api.call import Call, Reply
+from api.engine.operation import V1, create, delete, get, post, resource, update
 from api.errors import PeerUnavailable
 from api.http.cursor import EXAMPLE, PATTERN, ListCursor, checksum
 from api.http.query import Query, choice, cursor, integer, text
+from api.openapi.schemas.base import Deleted
+from api.openapi.schemas.fleet_accounts import FleetAccountPage, OneFleetAccount
 from api.services.account_views import account_view
 from api.services.every_account import Kinds
 from api.services.fleet_accounts import StoredAccount
 from api.store.accounts import SORTS, AccountSelection, Position
+from config.model.fleet_accounts import READ_ONLY_FIELDS, FleetAccountCreate, FleetAccountUpdate
 
 SCANS = 10
 """Batches of accounts that one request goes through for those over their quota."""
@@ -163,3 +167,43 @@ def _one(call: Call, account: StoredAccount, status: int = 200, headers: dict[st
     warnings = [each._asdict() for each in call.services.fleet_accounts.warnings(account.record)]
     (view,) = _views(call, [account])
     return Reply({"account": view, "warnings": warnings}, status, account.revision, headers or {})
+
+
+_ONE = "/{account_id}"
+
+ROWS = resource(f"{V1}/accounts", read="proxy.read", write="proxy.write", delete="proxy.delete")(
+    get(
+        "",
+        "listFleetAccounts",
+        list_accounts,
+        FleetAccountPage,
+        query=ListFleetAccounts,
+        errors=(404,),
+    ),
+    create(
+        "",
+        "createFleetAccount",
+        create_account,
+        OneFleetAccount,
+        body=FleetAccountCreate,
+        read_only=READ_ONLY_FIELDS,
+    ),
+    get(_ONE, "getFleetAccount", get_account, OneFleetAccount, if_match=True),
+    *update(
+        _ONE,
+        ("replaceFleetAccount", "updateFleetAccount"),
+        update_account,
+        OneFleetAccount,
+        body=FleetAccountUpdate,
+        read_only=READ_ONLY_FIELDS,
+        if_match=True,
+    ),
+    post(
+        f"{_ONE}/reset-usage",
+        "resetFleetAccountUsage",
+        reset_usage,
+        OneFleetAccount,
+        audit="account.usage_reset",
+    ),
+    delete(_ONE, "deleteFleetAccount", delete_account, Deleted, if_match=True),
+)

@@ -6,9 +6,13 @@ import platform
 
 from actors.compiled import runs_compiled
 from api.call import Call, Reply
+from api.engine.operation import ANY, NONE, V1, get, resource
+from api.openapi.schemas.health import Alive, HealthReport, SmallHealth, SystemStatus, Version
+from api.openapi.schemas.overview import Overview
+from api.resources import overview
 from api.services.health import UNHEALTHY
-from api.store.migrations import DATA_FORMAT
 from config import VERSION
+from config.files.data_format import DATA_FORMAT
 
 
 def check(call: Call) -> Reply:
@@ -61,7 +65,7 @@ def version(_call: Call) -> Reply:
     """Show the version.
 
     Returns the release that runs, whether its forwarding path is compiled, the format of its data directory and the
-    version of Python. A release restores a backup of its own or of an older data format.
+    version of Python. A release restores backups of its own data format.
     """
     python, compiled = platform.python_version(), runs_compiled()
     return Reply({"version": VERSION, "compiled": compiled, "data_format": DATA_FORMAT, "python": python})
@@ -69,3 +73,18 @@ def version(_call: Call) -> Reply:
 
 def _http_status(status: str) -> int:
     return 503 if status == UNHEALTHY else 200
+
+
+ROWS = (
+    *resource("", read=NONE)(
+        get("/health", "health", check, SmallHealth, may_be_503=True, unlimited=True),
+        get("/livez", "livez", live, Alive, unlimited=True),
+        get("/readyz", "readyz", ready, SmallHealth, may_be_503=True, unlimited=True),
+    ),
+    *resource(V1)(
+        get("/overview", "getOverview", overview.overview, Overview, ANY, query=overview.OverviewRange, scoped=True),
+        get("/health", "getHealth", report, HealthReport, ANY, may_be_503=True, scoped=True),
+        get("/status", "getStatus", system_status, SystemStatus, "metrics.read"),
+        get("/version", "getVersion", version, Version, ANY, scoped=True),
+    ),
+)

@@ -15,12 +15,18 @@ from actors.bus.messages.forwarding import ConnectionFilter, QueryConnections
 from actors.forwarding.connections.table import SORTS
 from api.audit import origin
 from api.call import Call, Reply
+from api.engine.operation import HOLDER, NONE, V1, Operation, create, delete, get, post, resource
 from api.errors import Denied, Invalid, PeerUnavailable, Unauthenticated
 from api.http import session_cookie
 from api.http.query import Query, choice, integer
+from api.openapi.schemas import me as views
+from api.openapi.schemas.account_credentials import Credentials, NewCredential
+from api.openapi.schemas.base import Message, Revoked
+from api.openapi.schemas.clients import SnippetsOfAccount
 from api.resources import account_credentials as credentials
+from api.resources.account_credentials import ListCredentials
 from api.resources.auth import NOT_CACHED, check_page
-from api.resources.clients import snippets_of_account
+from api.resources.clients import AccountSnippets, snippets_of_account
 from api.resources.connections import connection_view
 from api.security.account_holder import AccountHolder
 from api.security.account_sessions import LIFETIME
@@ -32,6 +38,7 @@ from api.services.usage_report import days_of
 from config.model.accounts import Quota
 from config.model.fields import Body, Password, example
 from config.model.fleet_accounts import FleetAccount
+from config.model.new_credentials import READ_ONLY_FIELDS, CredentialCreate
 from config.model.object_names import named_in, without_names
 from config.text.formatting import timestamp_text
 
@@ -278,3 +285,50 @@ def _connection(row: Row) -> dict[str, Any]:
 def _record(call: Call, holder: AccountHolder, action: str) -> None:
     resource = {"type": "account", "id": holder.account_id, "name": holder.username}
     call.services.sign_ins_of_holders.record(holder.account_id, resource, {}, action, "done")
+
+
+ROWS = resource(f"{V1}/me", read=HOLDER, write=HOLDER)(
+    post(
+        "/login",
+        "loginAccount",
+        login,
+        views.HolderToken,
+        NONE,
+        body=AccountLogin,
+        audit=False,
+        session_cookie=True,
+    ),
+    post(
+        "/resume",
+        "resumeAccount",
+        resume,
+        views.HolderSession,
+        NONE,
+        errors=(401,),
+        audit=False,
+        session_cookie=True,
+    ),
+    post("/logout", "logoutAccount", logout, Message, audit=False),
+    get("", "getMe", show, views.Me),
+    Operation("PATCH", "", "updateMe", change_password, Message, body=OwnPassword),
+    get("/usage", "getMyUsage", show_usage, views.OwnUsage),
+    get("/connections", "listMyConnections", list_connections, views.OwnConnections, query=OwnConnections),
+    get(
+        "/credentials",
+        "listMyCredentials",
+        list_credentials,
+        Credentials,
+        query=ListCredentials,
+    ),
+    create(
+        "/credentials",
+        "createMyCredential",
+        create_credential,
+        NewCredential,
+        body=CredentialCreate,
+        read_only=READ_ONLY_FIELDS,
+        audit=False,
+    ),
+    delete("/credentials/{credential_id}", "revokeMyCredential", revoke_credential, Revoked, audit=False),
+    get("/snippets", "getMySnippets", get_snippets, SnippetsOfAccount, query=AccountSnippets),
+)

@@ -12,10 +12,12 @@ from actors.bus.messages.common import METRICS
 from actors.bus.messages.dns import DnsState, QueryDns
 from actors.metrics.catalogue import INTERVALS, NAMES
 from api.call import Call, Document, Reply
+from api.engine.operation import V1, get, resource
 from api.errors import Invalid, MissingPermission, NotFound, PeerUnavailable
 from api.http.query import Query, choice, moment, text
+from api.objects.pools.kind import POOLS
+from api.openapi.schemas.metrics import Metrics, RealtimeMetrics
 from api.services.metrics import Proxy, read_realtime, read_series
-from api.services.object_kinds import POOLS
 from api.services.proxy_upstreams import ask_all_upstreams
 from api.services.proxy_views import listed
 from api.services.resolvers import added, ask_resolvers
@@ -168,3 +170,33 @@ def _top_accounts(call: Call) -> Sequence[TopAccount]:
 def _must_exist(call: Call, proxy_id: str | None) -> None:
     if proxy_id is not None and call.services.store.get("proxies", proxy_id) is None:
         raise NotFound("The proxy")
+
+
+ROWS = resource("", read="metrics.read")(
+    get(
+        f"{V1}/metrics",
+        "queryMetrics",
+        query_metrics,
+        Metrics,
+        query=QueryMetrics,
+        errors=(404,),
+        scoped=True,
+    ),
+    get(
+        f"{V1}/metrics/realtime",
+        "getRealtimeMetrics",
+        realtime,
+        RealtimeMetrics,
+        query=RealtimeQuery,
+        errors=(404,),
+        scoped=True,
+    ),
+    get(
+        "/metrics",
+        "getExposition",
+        exposition,
+        produces="text/plain",
+        prometheus_token=True,
+        scoped=True,
+    ),
+)

@@ -9,9 +9,9 @@ from pydantic import AfterValidator, Field, StrictFloat, StrictStr
 
 from api.call import Call, Reply
 from api.errors import Invalid, NotFound
+from api.objects.pools.kind import POOLS
 from api.services import proxy_views
 from api.services.account_names import may_use
-from api.services.object_kinds import POOLS
 from api.services.proxy_cache import StoredProxy
 from api.services.proxy_test.tester import test_target
 from api.services.proxy_upstreams import ask_upstreams, exit_view, upstream_states

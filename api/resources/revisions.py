@@ -6,12 +6,16 @@ import re
 from dataclasses import asdict
 
 from api.call import Call, Reply
+from api.engine.operation import V1, get, post, resource
 from api.errors import NotFound
-from api.history import COLLECTIONS, Key, Revision, RevisionSelection, kind_of
+from api.history import Key, Revision, RevisionSelection, collection_of, kind_of
 from api.http.query import Query, choice, cursor, integer, moment, text, texts
 from api.import_export.restoring import RestoreRequest, restore
+from api.objects.kinds import REVISED
+from api.openapi.schemas.revisions import ObjectThen, OneRevision, RestoredConfig, RevisionDiff, RevisionList
 from api.resources.revision_views import change_view, object_view, revision_view
 from api.resources.transfer import import_view
+from api.security.permissions import ADMIN, AUDITOR
 from config.text.formatting import timestamp_text
 
 NAMED_MAX = 20
@@ -19,7 +23,7 @@ NAMED_MAX = 20
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,14}", re.ASCII)
 _PLACE = "^[0-9]{1,9}$"
-_KEY = f"^({'|'.join(COLLECTIONS)}):[A-Za-z0-9_-]{{1,128}}$"
+_KEY = f"^({'|'.join(REVISED)}):[A-Za-z0-9_-]{{1,128}}$"
 
 
 def _read_number(value: str) -> int:
@@ -32,13 +36,13 @@ def _read_key(value: str) -> Key:
     kind, _, identifier = value.partition(":")
     if not re.search(_KEY, value, re.ASCII):
         raise ValueError("must be a next_cursor of an earlier response")
-    return COLLECTIONS[kind], identifier
+    return collection_of(kind), identifier
 
 
 class ListRevisions(Query):
     """Filters of revisions, and the page."""
 
-    kind: str | None = choice("Only revisions that changed an object of this kind", COLLECTIONS)
+    kind: str | None = choice("Only revisions that changed an object of this kind", REVISED)
     object_id: str | None = text("Only revisions that changed this object", "prx_0123456789abcdef", 128)
     object_name: str | None = text("Only revisions that changed an object of this name", "office", 128)
     user_id: str | None = text("Only by this user", "usr_0123456789abcdef", 128)
@@ -162,7 +166,7 @@ def get_object_then(call: Call) -> Reply:
     change = services.revisions.of_object(identifier, revision.number, last)
     if change is not None:
         return Reply(object_view(revision.number, change.collection, identifier, change.before))
-    for collection in COLLECTIONS.values():
+    for collection in map(collection_of, REVISED):
         store = services.account_store if collection in ("plans", "accounts") else services.store
         present = store.get(collection, identifier)
         if present is not None:
@@ -210,7 +214,7 @@ def _restored(call: Call, undo: bool) -> Reply:
         "revision": outcome.revision,
         "not_restored": list(map(asdict, restored.left)),
     }
-    return Reply(data, revision=outcome.mark, after_response=call.services.on_moved if outcome.moved else None)
+    return Reply(data, revision=outcome.mark)
 
 
 def _found(call: Call, text: str) -> Revision:
@@ -219,3 +223,38 @@ def _found(call: Call, text: str) -> Revision:
     if revision is None:
         raise NotFound("The revision")
     return revision
+
+
+_ONE = "/{revision_id}"
+
+ROWS = resource(f"{V1}/revisions", read=ADMIN, write=ADMIN)(
+    get("", "listRevisions", list_revisions, RevisionList, role=AUDITOR, query=ListRevisions),
+    get(_ONE, "getRevision", get_revision, OneRevision, role=AUDITOR, query=ReadRevision),
+    get(
+        f"{_ONE}...{{other_id}}",
+        "compareRevisions",
+        compare_revisions,
+        RevisionDiff,
+        role=AUDITOR,
+        query=CompareRevisions,
+    ),
+    get(f"{_ONE}/objects/{{object_id}}", "getObjectThen", get_object_then, ObjectThen, role=AUDITOR),
+    post(
+        f"{_ONE}/restore",
+        "restoreRevision",
+        restore_revision,
+        RestoredConfig,
+        query=RestoreState,
+        if_match=True,
+        audit=False,
+    ),
+    post(
+        f"{_ONE}/undo",
+        "undoRevision",
+        undo_revision,
+        RestoredConfig,
+        query=RestoreState,
+        if_match=True,
+        audit=False,
+    ),
+)

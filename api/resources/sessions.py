@@ -7,7 +7,7 @@ from api.errors import NotFound
 from api.http.client import Site
 from api.security import users
 from api.security.users import User
-from config.net.host_names import is_loopback
+from config.net.names import is_loopback
 
 FORWARDED = ("forwarded", "via", "x-forwarded-for", "x-real-ip")
 """Header fields that proxies add to a request."""

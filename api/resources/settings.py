@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from api.call import Call, Reply
+from api.engine.operation import V1, delete, get, resource, update
+from api.openapi.schemas.system import SettingSourceList, SystemSettings
 from api.services.settings import SettingsView
+from config.settings.runtime import SettingsUpdate
 
 
 def get_settings(call: Call) -> Reply:
@@ -12,8 +15,7 @@ def get_settings(call: Call) -> Reply:
     Returns the settings that are in effect, from the configuration file and the API together. Secrets are not among
     them.
     """
-    settings = call.services.live.view()
-    return Reply(dict(settings.groups), revision=settings.revision)
+    return _reply(call.services.live.view())
 
 
 def list_setting_sources(call: Call) -> Reply:
@@ -30,7 +32,7 @@ def update_settings(call: Call) -> Reply:
 
     Changes the given settings and keeps all others. One invalid field changes nothing.
     """
-    return _changed(call, *call.services.live.update(call.body, call.if_match))
+    return _reply(call.services.live.update(call.body, call.if_match))
 
 
 def unset_setting(call: Call) -> Reply:
@@ -39,10 +41,23 @@ def unset_setting(call: Call) -> Reply:
     Removes the value that was set through the API for one setting, such as `logging.level`, so that the value of the
     configuration file is in effect again. Returns all settings.
     """
-    return _changed(call, *call.services.live.unset(call.params["setting"], call.if_match))
+    return _reply(call.services.live.unset(call.params["setting"], call.if_match))
 
 
-def _changed(call: Call, settings: SettingsView, moved: bool) -> Reply:
-    # A new address is used as soon as this response is written.
-    after = call.services.on_moved if moved else None
-    return Reply(dict(settings.groups), revision=settings.revision, after_response=after)
+def _reply(settings: SettingsView) -> Reply:
+    return Reply(dict(settings.groups), revision=settings.revision)
+
+
+ROWS = resource(f"{V1}/settings", read="settings.read", write="settings.write")(
+    get("", "getSettings", get_settings, SystemSettings, if_match=True),
+    get("/sources", "listSettingSources", list_setting_sources, SettingSourceList),
+    *update(
+        "",
+        ("replaceSettings", "updateSettings"),
+        update_settings,
+        SystemSettings,
+        body=SettingsUpdate,
+        if_match=True,
+    ),
+    delete("/{setting}", "unsetSetting", unset_setting, SystemSettings, if_match=True),
+)

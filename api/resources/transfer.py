@@ -10,15 +10,20 @@ from dataclasses import asdict
 from typing import Any
 
 from api.call import Call, Reply
+from api.engine.operation import V1, get, post, resource
 from api.errors import Invalid
+from api.http.body import IMPORT_PATH, MAX_IMPORT
 from api.http.query import Query, choice
 from api.import_export import sealed_secrets
 from api.import_export.diff import Difference
+from api.import_export.document import ConfigDocument
 from api.import_export.export import export, export_with_secrets, read_accounts
 from api.import_export.imports import Outcome, run
 from api.import_export.plan import ImportRequest, Step
 from api.import_export.sealed_secrets import Secrets, VaultError
 from api.import_export.state import read_state
+from api.openapi.schemas.transfer import ExportedConfig, Imported
+from api.security.permissions import ADMIN
 from api.store.accounts import ACCOUNTS
 
 PASSPHRASE = "x-passphrase"  # noqa: S105 - the name of a header
@@ -81,10 +86,9 @@ def import_config(call: Call) -> Reply:
     )
     accounts = call.services.account_store.count(ACCOUNTS)
     outcome = run(call.services, request)
-    after = call.services.on_moved if outcome.moved else None
     left = outcome.plan.not_compared(request.document, accounts)
     view = {**import_view(outcome, request.dry_run), "not_compared": asdict(left)}
-    return Reply(view, revision=outcome.mark, after_response=after)
+    return Reply(view, revision=outcome.mark)
 
 
 def _unsealed(call: Call) -> Secrets:
@@ -133,10 +137,35 @@ def _field(change: Difference) -> dict[str, Any]:
 def _step(step: Step[Any], dry_run: bool) -> dict[str, Any]:
     made = step.before is not None or not dry_run
     view = {
-        "kind": step.kind,
+        "kind": step.kind.name,
         "name": step.name,
         "id": step.id if made else None,
         "action": step.action,
         "fields": list(map(_field, step.changes)),
     }
     return {**view, "secret": step.secret} if step.secret is not None and made else view
+
+
+ROWS = resource("", read=ADMIN, write=ADMIN)(
+    get(
+        f"{V1}/config/export",
+        "exportConfig",
+        export_config,
+        ExportedConfig,
+        query=ExportConfig,
+        if_match=True,
+        passphrase=True,
+    ),
+    post(
+        IMPORT_PATH,
+        "importConfig",
+        import_config,
+        Imported,
+        body=ConfigDocument,
+        largest_body=MAX_IMPORT,
+        query=ImportConfig,
+        if_match=True,
+        passphrase=True,
+        audit=False,
+    ),
+)

@@ -9,8 +9,10 @@ from typing import Any
 
 from actors.bus.messages.common import METRICS
 from api.call import Call, Document, Reply
+from api.engine.operation import V1, get, resource
 from api.errors import Invalid, MissingPermission, PeerUnavailable
 from api.http.query import Query, choice, moment, text
+from api.openapi.schemas.usage import Usage
 from api.services.usage_report import GROUPS, INTERVALS, Membership, Selection, UsageReport, csv_pieces, json_pieces
 from api.store.accounts import ACCOUNTS
 
@@ -119,3 +121,17 @@ def _memberships(call: Call) -> dict[str, Membership]:
         document.id: Membership(plans.get(document.body.get("plan") or ""), tuple(document.body.get("tags", ())))
         for document in call.services.account_store.documents(ACCOUNTS)
     }
+
+
+ROWS = resource("", read="metrics.read")(
+    get(
+        f"{V1}/usage",
+        "reportUsage",
+        report,
+        Usage,
+        query=QueryUsageReport,
+        also_produces=CSV,
+        scoped=True,
+        streams=True,
+    ),
+)

@@ -9,11 +9,16 @@ from __future__ import annotations
 import time
 
 from api.call import Call, Reply
+from api.engine.operation import V1, create, delete, get, resource, update
 from api.errors import Denied, Invalid, MissingPermission, NotFound, StaleRevision, TooBusy
+from api.openapi.schemas.base import Deleted
+from api.openapi.schemas.sign_in import EndedSession, Sessions
+from api.openapi.schemas.users import OneUser, Roles, Users
+from api.resources import sessions
 from api.security import api_keys, users
 from api.security.caller import Caller
 from api.security.permissions import ADMIN, AUDITOR, PERMISSIONS, ROLES, first_not_held, holds
-from api.security.users import ADMINISTRATOR, User, UserUpdate
+from api.security.users import ADMINISTRATOR, READ_ONLY_FIELDS, User, UserCreate, UserUpdate
 from api.services.revocation import commit_and_revoke
 from api.store import Document, Store, Write
 from api.store.records import is_same
@@ -94,7 +99,7 @@ def update_user(call: Call) -> Reply:
         _keep_an_administrator(call.services.store, user, changed)
         write = Write(users.COLLECTION, user.id, changed.model_dump(mode="json"), before.revision)
         ends = body.password is not None or changed.status != "active"
-        (revision,), _ = commit_and_revoke(call.services.store, [write], [user.id] if ends else [])
+        revision, _ = commit_and_revoke(call.services.store, [write], [user.id] if ends else [])
     if body.password is not None and user.username == ADMINISTRATOR:
         forget_initial_password(call.services.data)
     call.services.publish("user.updated", users.about(changed))
@@ -207,3 +212,28 @@ def _matching(call: Call) -> Document:
     if call.if_match not in (None, document.revision):
         raise StaleRevision(document.revision)
     return document
+
+
+_ONE = "/{user_id}"
+_READ_ONLY = READ_ONLY_FIELDS | {"username"}
+
+ROWS = resource(V1)(
+    get("/roles", "listRoles", list_roles, Roles, "users.read"),
+) + resource(f"{V1}/users", read="users.read", write="users.write", delete="users.delete")(
+    get("", "listUsers", list_users, Users),
+    create("", "createUser", create_user, OneUser, body=UserCreate, read_only=READ_ONLY_FIELDS),
+    get(_ONE, "getUser", get_user, OneUser, if_match=True, allows_self=True),
+    *update(
+        _ONE,
+        ("replaceUser", "updateUser"),
+        update_user,
+        OneUser,
+        body=UserUpdate,
+        read_only=_READ_ONLY,
+        if_match=True,
+        allows_self=True,
+    ),
+    delete(_ONE, "deleteUser", delete_user, Deleted, if_match=True),
+    get(f"{_ONE}/sessions", "listUserSessions", sessions.list_of_user, Sessions, ADMIN),
+    delete(f"{_ONE}/sessions/{{session_id}}", "endUserSession", sessions.end_of_user, EndedSession, ADMIN),
+)

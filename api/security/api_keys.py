@@ -26,15 +26,17 @@ from pydantic import (
     WithJsonSchema,
 )
 
+from api.engine.records import view_of
 from api.security.users import Permissions
 from api.store import Document, RevisionConflict, Store, StoreWriteError
 from api.store.records import Loaded
 from config.model import json_patterns
+from config.model.declaration import MOMENT, SECRET, Instant
 from config.model.fields import NULLABLE, Body, Input, Name, example
 from config.model.object_fields import ObjectName
+from config.net.addresses import plain
 from config.net.entries import read_network
-from config.net.ip import plain
-from config.text.formatting import parse_moment, timestamp_text
+from config.text.formatting import parse_moment
 
 COLLECTION = "api_keys"
 READ_ONLY_FIELDS = frozenset({"id", "prefix", "created_at", "last_used", "key", "user_id"})
@@ -113,13 +115,13 @@ class ApiKey(BaseModel):
     id: str
     name: str
     prefix: str
-    key_hash: str = Field(repr=False)
+    key_hash: Annotated[str, SECRET] = Field(repr=False)
     user_id: str
     permissions: list[str]
     scope: Scope | None = None
-    created_at: float
-    last_used: float | None = None
-    expires_at: float | None = None
+    created_at: Instant
+    last_used: Annotated[float | None, MOMENT] = None
+    expires_at: Annotated[float | None, MOMENT] = None
 
     def expired(self, now: float) -> bool:
         """Whether its time is over."""
@@ -134,17 +136,7 @@ class ApiKey(BaseModel):
 
     def view(self) -> dict[str, Any]:
         """As the API shows it."""
-        return {
-            "id": self.id,
-            "name": self.name,
-            "prefix": self.prefix,
-            "permissions": self.permissions,
-            "created_at": timestamp_text(self.created_at),
-            "last_used": None if self.last_used is None else timestamp_text(self.last_used),
-            "expires_at": None if self.expires_at is None else timestamp_text(self.expires_at),
-            "scope": None if self.scope is None else self.scope.model_dump(exclude_none=True),
-            "user_id": self.user_id,
-        }
+        return view_of(self)
 
 
 def new_key(body: ApiKeyCreate, user_id: str, granted: tuple[str, ...], now: float) -> tuple[ApiKey, str]:

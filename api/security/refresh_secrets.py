@@ -31,9 +31,9 @@ def next_secret(secret: str, key: str) -> str:
     return _tagged(_mac(f"after {secret}", key)[:_NONCE], key)
 
 
-def was_issued(secret: str, key: str | None) -> bool:
-    """Whether `secret` was made with this key; families of earlier releases have none until their next refresh."""
-    return key is not None and hmac.compare_digest(secret[_NONCE:], _tag(secret[:_NONCE], key))
+def was_issued(secret: str, key: str) -> bool:
+    """Whether `secret` was made with this key."""
+    return hmac.compare_digest(secret[_NONCE:], _tag(secret[:_NONCE], key))
 
 
 def is_hash_of(digest: str, secret: str) -> bool:

@@ -80,7 +80,7 @@ class Sessions:
         }
 
     def _last_use(self, family: str, body: Mapping[str, Any]) -> tuple[float, str | None]:
-        stored = body.get("used_at", body["created_at"]), body.get("address")
+        stored = body["used_at"], body.get("address")
         return max(self._used.get(family, stored), stored, key=lambda use: use[0])
 
 

@@ -17,8 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from api.store.interface import StoreDamaged, StoreWriteError
-from config.files.durable import replace_file
-from config.files.keyfile import KeyFileError, make_key, read_key
+from config.files.durable import KeyFileError, make_key, read_key, replace_file
 from config.files.paths import DataDir, PathError
 
 

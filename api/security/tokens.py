@@ -153,7 +153,7 @@ class Tokens:
         document = self._store.get(COLLECTION, family)
         if document is None or document.body.get("session") != COOKIE:
             raise BadToken
-        if not was_issued(secret, document.body.get("tag_key")):
+        if not was_issued(secret, document.body["tag_key"]):
             raise BadToken
         return family, document.body["user_id"]
 
@@ -207,9 +207,9 @@ class Tokens:
             raise ExpiredToken(body["refresh_until"])
         elif current is not secret:
             return body["user_id"], self._pair(body["user_id"], family, current, int(body["refresh_until"] - now))
-        key = body.get("tag_key") or new_key()
+        key = body["tag_key"]
         fresh = next_secret(secret, key) if by_cookie else new_secret(key)
-        following = self._following({**body, "tag_key": key}, fresh, client)
+        following = self._following(body, fresh, client)
         if by_cookie:
             following["replaced"] = _replaced(body, now)
         try:
@@ -220,7 +220,7 @@ class Tokens:
 
     def _refuse(self, body: Mapping[str, Any], secret: str) -> NoReturn:
         """The secret is not the current one: end the family if it was one. Raises `BadToken`, `StoreWriteError`."""
-        if not was_issued(secret, body.get("tag_key")):
+        if not was_issued(secret, body["tag_key"]):
             raise BadToken
         self.revoke(body["id"])
         raise ReusedToken(body["user_id"], body["id"])
@@ -229,8 +229,7 @@ class Tokens:
         """The document of a family with a new secret. Access tokens that it has had may end after those to come."""
         now = self._clock()
         refresh_until = now + self.lifetimes.refresh_token_ttl
-        earlier = last_access_end(family) if "keep_until" in family else 0.0
-        access_until = max(earlier, now + self.lifetimes.access_token_ttl + 1)
+        access_until = max(family.get("access_until", 0.0), now + self.lifetimes.access_token_ttl + 1)
         seen = {} if client is None else {"address": client.address, "user_agent": client.user_agent}
         return {
             **family,
@@ -309,12 +308,7 @@ def _decode_by(secret: bytes, token: str) -> dict[str, Any]:
 
 def last_token_end(store: Store, now: float) -> float:
     """When the last access token that was issued ends, at the latest."""
-    return max((last_access_end(document.body) for document in store.find(COLLECTION)), default=now)
-
-
-def last_access_end(family: Mapping[str, Any]) -> float:
-    """When the last access token of a family ends; of families of older releases a later moment."""
-    return float(family.get("access_until", family["keep_until"]))
+    return max((document.body["access_until"] for document in store.find(COLLECTION)), default=now)
 
 
 def _parts(token: str) -> tuple[str, str]:

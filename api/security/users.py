@@ -10,14 +10,15 @@ from weakref import WeakKeyDictionary
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr
 
+from api.engine.records import view_of
 from api.security.permissions import GRANTABLE, ROLES
 from api.store import Document, Store
 from api.store.records import REMEMBERED, Loaded
 from config.model import json_patterns
+from config.model.declaration import INTERNAL, MOMENT, SECRET, Instant
 from config.model.fields import Body, example, user_name
 from config.model.user_names import name_key, new_name
 from config.passwords import hash_password
-from config.text.formatting import timestamp_text
 from config.weak_passwords import LONGEST, SHORTEST, weakness
 
 COLLECTION = "users"
@@ -143,15 +144,15 @@ class User(BaseModel):
     id: str
     username: str
     email: str | None
-    password_hash: str = Field(repr=False)
+    password_hash: Annotated[str, SECRET] = Field(repr=False)
     role: Role
-    permissions: list[str] | None = None
+    permissions: Annotated[list[str] | None, INTERNAL] = None
     status: Status = "active"
-    last_login: float | None = None
-    oauth: OAuthLink | None = None
-    email_claimed: bool = False
-    created_at: float
-    updated_at: float
+    last_login: Annotated[float | None, MOMENT] = None
+    oauth: Annotated[OAuthLink | None, INTERNAL] = None
+    email_claimed: Annotated[bool, INTERNAL] = False
+    created_at: Instant
+    updated_at: Instant
 
     def granted(self) -> tuple[str, ...]:
         """What this user may do at this moment."""
@@ -159,18 +160,8 @@ class User(BaseModel):
 
     def view(self) -> dict[str, Any]:
         """As the API shows it."""
-        return {
-            "id": self.id,
-            "username": self.username,
-            "email": self.email,
-            "role": self.role,
-            "status": self.status,
-            "permissions": list(self.granted()),
-            "oauth_provider": None if self.oauth is None else self.oauth.provider,
-            "last_login": None if self.last_login is None else timestamp_text(self.last_login),
-            "created_at": timestamp_text(self.created_at),
-            "updated_at": timestamp_text(self.updated_at),
-        }
+        provider = None if self.oauth is None else self.oauth.provider
+        return {**view_of(self), "permissions": list(self.granted()), "oauth_provider": provider}
 
 
 def new_user(body: UserCreate, now: float | None = None) -> User:

@@ -1,5 +1,5 @@
 """The HTTP server of the management API: waitress, its sockets and limits. Nothing here knows a proxy.
 
 `http_server` composes it, `channel` is one connection, `tasks` one response; `tls_terminator` is the process that
-speaks TLS, `listener_handover` and `draining_listener` move the API to another address.
+speaks TLS.
 """

@@ -25,19 +25,16 @@ import math
 import socket
 import sys
 import termios
-import threading
 import time
 from enum import Enum, auto
-from functools import partial
 from io import BytesIO
 from typing import Any
 
-from waitress.channel import ClientDisconnected, HTTPChannel
+from waitress.channel import HTTPChannel
 from waitress.utilities import InternalServerError
 
 from actors.net.proxy_protocol import BadHeader, read_header
 from api.server.parser import Parser
-from api.server.repeated_fields import RepeatedFields
 from api.server.tasks import ErrorResponse, Response
 
 log = logging.getLogger(__name__)
@@ -50,16 +47,9 @@ MIN_SEND_RATE = 4096
 """Bytes a second that a client has to take of a response, as the mean of `SEND_WINDOW` seconds: a client that reads an
 export byte by byte would occupy its thread for ever."""
 LINGER = 2.0
-DRAIN_IDLE = 2.0
-"""Seconds after which an idle connection to an address that the API has left is closed: at once could be in the middle
-of a client's next request."""
 FIRST_REQUEST = 0.5
 KEPT_ALIVE = 0.2
 """Seconds that a connection may still send its first request, or another one, when the server drains."""
-
-
-_thread = threading.local()
-"""`channel` is the one that the thread serves."""
 
 
 class ChannelPhase(Enum):
@@ -74,30 +64,24 @@ class ChannelPhase(Enum):
 
 
 class Channel(HTTPChannel):
-    """One connection. All but `service` and `reject` belongs to the server's thread.
+    """One connection. All but `service` and `reject` belongs to the server's thread."""
 
-    `outdated_since` is set when it came by an address that the API has left: its next response is its last.
-    """
-
+    parser_class = Parser
     task_class = Response
     error_task_class = ErrorResponse
     request: Parser | None = None
     """The request that is being read."""
     requests: list[Parser]
     """Those that are complete; the first one is being served."""
-    outdated_since: float | None = None
     client: str | None = None
     """Whose connections it counts among."""
-    _unsent: bytes | None = None
-    """A response whose request has left the queue, or is about to."""
-    _response_is_whole = False
+    response_is_whole = False
     """Whether the application has nothing to add to what is to be sent."""
     _next_waits = False
     """Whether the next one of several requests that came together is to be served when all is sent."""
 
     def __init__(self, server: Any, *arguments: Any, **options: Any) -> None:
         super().__init__(server, *arguments, **options)
-        self.parser_class = partial(Parser, repeated=RepeatedFields())
         self._enter(ChannelPhase.PROXY_HEADER if server.behind_tls else ChannelPhase.FRESH)
         self._proxy_header = b""
         self._active, self._sent = self._entered, 0
@@ -110,29 +94,20 @@ class Channel(HTTPChannel):
 
     # --- requests ---
 
-    @staticmethod
-    def served_by_this_thread() -> Channel | None:
-        """The connection whose request this thread serves; None in the server's thread."""
-        return getattr(_thread, "channel", None)
-
     def service(self) -> None:
-        _thread.channel, self._response_is_whole = self, False
+        self.response_is_whole = False
         request = self.requests[0]
         try:
             if request.awaits_decision and self.connected and self._body_is_wanted(request):
                 self._read_body(request)
             else:
-                self._serve()
+                super().service()
+                if not self.connected:
+                    self._give_up()
+                self._start_next()
         except BaseException:
             self._give_up()
             raise
-
-    def _serve(self) -> None:
-        try:
-            super().service()
-        finally:
-            self._send_unsent()
-        self._start_next()
 
     def serve_next(self) -> None:
         """Serve the next request as soon as what is to be sent has been sent, so that a client that sends requests
@@ -143,12 +118,13 @@ class Channel(HTTPChannel):
         if not self._next_waits:
             return
         with self.requests_lock:
-            if self._next_waits and self._unsent is None and not self.total_outbufs_len:
+            if self._next_waits and not self.total_outbufs_len:
                 self._next_waits = False
                 self.server.task_dispatcher.add_task(self)
 
     def _give_up(self) -> None:
-        """After an error that has left no response: without it, the connection would wait for ever."""
+        """After an error that has left no response, with which the connection would wait for ever; or when it is
+        closed, and others came with its request."""
         with self.requests_lock:
             for request in self.requests:
                 request.close()
@@ -227,49 +203,6 @@ class Channel(HTTPChannel):
 
     # --- responses ---
 
-    @property
-    def needs_the_loop(self) -> bool:
-        """Whether the server's thread has to send, to close, or to watch this connection again."""
-        return bool(self.writable()) or not self.server.event_loop.watches(self._fileno)
-
-    def send_last(self, response: bytes) -> None:
-        """Send a whole response as soon as its request has left the queue, in the thread that serves it.
-
-        By then the connection awaits the next request, which many clients send before this thread goes on. The lock
-        keeps the responses in order: it is released when this one is sent. Raises `ClientDisconnected`.
-        """
-        self.outbuf_lock.acquire()
-        if not self.connected:
-            self.outbuf_lock.release()
-            raise ClientDisconnected
-        self._active = time.monotonic()  # before the request has left the queue
-        self._unsent = response
-
-    def _send_unsent(self) -> None:
-        response = self._unsent
-        if response is None:
-            return
-        try:
-            self._send_now(response)
-        finally:
-            self._unsent = None
-            self.outbuf_lock.release()
-        self.server.pull_trigger()
-
-    def _send_now(self, data: bytes) -> None:
-        """What the socket doesn't take is left to the server's thread."""
-        sent, failed = 0, False
-        if not self.total_outbufs_len:
-            sent, failed = self._flush_exception(lambda do_close: self.send(data, do_close), do_close=False)
-        if sent < len(data) and not failed:
-            self.write_soon(data[sent:])
-
-    def flush_now(self) -> None:
-        """Send what the socket takes of what is to be sent, in the thread that serves the request."""
-        self._response_is_whole = True
-        if self.total_outbufs_len:
-            self._flush_exception(self._flush_some, do_close=False)
-
     def write_soon(self, data: Any) -> int:
         try:
             return int(super().write_soon(data))
@@ -279,15 +212,8 @@ class Channel(HTTPChannel):
             raise
 
     def _flush_outbufs_below_high_watermark(self) -> None:
-        if not self._response_is_whole:  # else the next one waits, not this thread
+        if not self.response_is_whole:  # else the next one waits, not this thread
             super()._flush_outbufs_below_high_watermark()
-
-    def _flush_some(self, do_close: bool = True) -> bool:
-        with self.outbuf_lock:  # a thread may still send when its request has left the queue
-            is_sent = bool(super()._flush_some(do_close))
-            if self.total_outbufs_len <= self.adj.outbuf_high_watermark:
-                self.outbuf_lock.notify_all()
-            return is_sent
 
     def handle_write(self) -> None:
         super().handle_write()
@@ -308,8 +234,6 @@ class Channel(HTTPChannel):
 
     def _close(self) -> None:
         super().handle_close()
-        with self.outbuf_lock:
-            self.outbuf_lock.notify_all()
         if self.request is not None:
             self.request.reservation.release()
         self._start_next()  # the requests that wait end in a thread, like all others
@@ -337,11 +261,13 @@ class Channel(HTTPChannel):
             self._active = time.monotonic()
             self.received(data)
 
+    def handle_expt(self) -> None:
+        """TCP's urgent data: unread, they would end each turn of the loop at once."""
+        self.handle_close()
+
     def _end_of_requests(self) -> None:
         """The client has closed its half, and may still read the response that is being sent."""
-        with self.outbuf_lock:
-            is_over = self.phase is ChannelPhase.LINGERING or not self.total_outbufs_len
-        if is_over:
+        if self.phase is ChannelPhase.LINGERING or not self.total_outbufs_len:
             self.handle_close()
         else:
             self.close_when_flushed = True
@@ -356,7 +282,7 @@ class Channel(HTTPChannel):
     @property
     def is_answering(self) -> bool:
         """Whether a request is being served, or the response to it is being sent."""
-        return bool(self.requests or self._unsent is not None or self.total_outbufs_len)
+        return bool(self.requests or self.total_outbufs_len)
 
     def overdue(self, now: float) -> bool:
         """Whether its phase takes too long. While a request is answered the rest of the next one is not read."""
@@ -375,18 +301,14 @@ class Channel(HTTPChannel):
         """Whether nothing is served or sent, and nothing has come or gone for too long."""
         return not self.is_answering and now - self._active > IDLE_TIMEOUT
 
-    def lapsed(self, now: float) -> bool:
-        """Whether it is idle and came by an address that the API has left `DRAIN_IDLE` seconds ago."""
-        return self.outdated_since is not None and now - self.outdated_since > DRAIN_IDLE and self.idle
-
     def may_send_request(self, drained: float) -> bool:
         """Whether a request may still begin when the server has drained for so many seconds."""
         is_new = self.phase in (ChannelPhase.PROXY_HEADER, ChannelPhase.FRESH)
         return drained < (FIRST_REQUEST if is_new else KEPT_ALIVE)
 
     def send(self, data: bytes, do_close: bool = True) -> int:
-        in_a_thread = Channel.served_by_this_thread() is not None  # where the loop's map must not be changed
-        count = int(super().send(data, do_close and not in_a_thread))
+        in_the_loop = self.server.is_this_thread  # in others the map of the loop must not be changed
+        count = int(super().send(data, do_close and in_the_loop))
         self._sent += count
         if count:
             self._active = time.monotonic()

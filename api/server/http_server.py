@@ -13,31 +13,28 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from waitress import wasyncore
 from waitress.adjustments import Adjustments
 from waitress.server import TcpWSGIServer
 
+from actors.net.accepting import ACCEPT_PAUSE, OUT_OF_DESCRIPTORS
 from actors.net.client_key import client_key
-from actors.net.descriptor_exhaustion import ACCEPT_PAUSE, OUT_OF_DESCRIPTORS
 from actors.supervision.listeners.bind import BACKLOG
 from actors.throttled_log import ThrottledLog
 from api.concurrency_limit import COUNTS_MAX, EXPORTS_MAX, TAILS_MAX
 from api.http.body import MAX_BODY
-from api.http.environ import AFTER_RESPONSE
 from api.security.password_checker import AT_ONCE
 from api.server.channel import Channel, ChannelPhase
 from api.server.connection_limits import per_address
-from api.server.draining_listener import DrainingListener
-from api.server.event_loop import EventLoop
 from api.server.parser import Bodies
 from api.server.rejected_requests import RejectedRequest
-from api.server.task_threads import TaskThreads
 from api.server.tasks import MAX_HEAD
 
 log = logging.getLogger(__name__)
+logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # that requests wait for a thread is no news
 
 THREADS = 8 + AT_ONCE + TAILS_MAX + EXPORTS_MAX + COUNTS_MAX
 """Enough for all requests that may wait for the hash of a password, for records or for a client that reads many, and
@@ -59,54 +56,47 @@ class _Server(TcpWSGIServer):
     def __init__(
         self,
         application: Callable[..., Any],
-        event_loop: EventLoop,
+        sockets: dict[int, Any],
         *,
         behind_tls: bool,
         on_rejected: OnRejected,
         **options: Any,
     ) -> None:
-        self.event_loop = event_loop
         self.behind_tls = behind_tls
         self.on_rejected = on_rejected
         self.per_address = 0
         self.connections: Counter[str] = Counter()
         """By client, as `client_key` has it."""
         self.draining_since: float | None = None
-        self.draining_listeners: list[DrainingListener] = []
         self._resume_accepting_at = self._next_maintenance = 0.0
         self._full_log = ThrottledLog(log, "connections wait to be accepted")
         self._crowded_log = ThrottledLog(log, "connections are closed")
         self._descriptors_log = ThrottledLog(log, "connections can't be accepted")
         self._overdue_log = ThrottledLog(log, "connections are ended")
         self.buffers_log = ThrottledLog(log, "responses can't be kept until they are sent")
-        super().__init__(application, event_loop, **options)
+        self._thread_id = 0
+        super().__init__(application, sockets, **options)
 
     def run(self) -> None:
-        while self.event_loop:
+        self._thread_id = threading.get_ident()
+        while self._map:
             try:
-                self._turn()
+                wasyncore.loop(TURN, use_poll=True, map=self._map)
             except Exception:  # without this thread the API would be dead, unnoticed
                 log.exception("a turn of the server's loop has failed")
                 time.sleep(TURN)
 
-    def _turn(self) -> None:
-        self.event_loop.ask(self)
-        for listener in self.draining_listeners:
-            self.event_loop.ask(listener)
-        self.event_loop.turn(TURN)
+    @property
+    def is_this_thread(self) -> bool:
+        """Whether the caller is in the server's thread."""
+        return threading.get_ident() == self._thread_id
 
     def add_task(self, task: Channel) -> None:
         """Have the first request of a connection served, or the next one when the response before it is sent."""
-        if Channel.served_by_this_thread() is None:
+        if self.is_this_thread:
             super().add_task(task)
         else:
             task.serve_next()
-
-    def pull_trigger(self) -> None:
-        """Wake the loop for the connection whose request this thread serves, if it has something for the loop."""
-        channel = Channel.served_by_this_thread()
-        if channel is not None and channel.needs_the_loop:
-            self.trigger.pull_trigger(lambda: self.event_loop.ask(channel))
 
     def getsockname(self) -> tuple[str, Any]:
         return ("localhost", 443) if self.socket.family == socket.AF_UNIX else super().getsockname()
@@ -136,27 +126,19 @@ class _Server(TcpWSGIServer):
         return time.monotonic() < self._resume_accepting_at
 
     def handle_accept(self) -> None:
-        self.accept_from(self)
-
-    def accept_from(self, listener: Any) -> bool:
-        """Accept one connection at a listening socket of this server. Returns whether there was one."""
         try:
-            channel = self._accepted(listener)
+            channel = self._accepted()
         except OSError as error:  # the client is gone again, or there is no descriptor for it
             if error.errno in OUT_OF_DESCRIPTORS:
                 self._pause_accepting()
                 self._descriptors_log.error(error)
-            return False
-        if channel is None:
-            return False
-        channel.outdated_since = None if listener is self else time.monotonic()
-        if not self.behind_tls and self._count(channel) > self.per_address:
+            return
+        if channel is not None and not self.behind_tls and self._count(channel) > self.per_address:
             self._crowded_log.error(f"one client has more than {self.per_address}", logging.WARNING)
             channel.handle_close()
-        return True
 
-    def _accepted(self, listener: Any) -> Channel | None:
-        accepted = listener.accept()
+    def _accepted(self) -> Channel | None:
+        accepted = self.accept()
         if accepted is None:
             return None
         connection, address = accepted
@@ -177,12 +159,11 @@ class _Server(TcpWSGIServer):
 
     def maintenance(self, now: float) -> None:
         """Close connections that have had their time. `now` is of the monotonic clock."""
-        self.event_loop.outdated = True
         for channel in tuple(self.active_channels.values()):
             is_overdue = channel.overdue(now)
             if is_overdue and channel.phase is ChannelPhase.READING:
                 self._overdue_log.error("their requests did not come in time", logging.WARNING)
-            has_ended = channel.silent(now) or channel.stalled(now) or channel.lapsed(now) or channel.will_close
+            has_ended = channel.silent(now) or channel.stalled(now) or channel.will_close
             if is_overdue or has_ended:
                 channel.handle_close()  # now: a socket may never get writable, when `will_close` has its effect
 
@@ -196,7 +177,6 @@ class _Server(TcpWSGIServer):
         now = time.monotonic()
         if self.draining_since is None:
             self.draining_since = now
-        self.event_loop.outdated = True
         for channel in tuple(self.active_channels.values()):
             if channel.idle and not channel.may_send_request(now - self.draining_since):
                 channel.handle_close()
@@ -204,23 +184,6 @@ class _Server(TcpWSGIServer):
     def close(self) -> None:
         """Close the listener only: another thread may still pull the trigger (see `ApiServer.close`)."""
         wasyncore.dispatcher.close(self)
-
-    def move(self, listener: socket.socket) -> None:
-        """Accept at `listener` instead."""
-        for channel in tuple(self.active_channels.values()):
-            channel.outdated_since = channel.outdated_since or time.monotonic()
-        self.del_channel()
-        self.draining_listeners.append(DrainingListener(self, self.socket))
-        listener.setblocking(False)
-        self.set_socket(listener)
-        self.effective_host, self.effective_port = listener.getsockname()[:2]
-        self.sockinfo = (listener.family, listener.type, listener.proto, listener.getsockname())
-
-    def close_previous_listener(self) -> None:
-        """Accept what waits at the address before, then close it."""
-        previous = self.draining_listeners.pop(0)
-        previous.accept_all()
-        previous.close()
 
     def _count(self, channel: Channel) -> int:
         """Count a new connection; how many its client has now."""
@@ -233,25 +196,6 @@ class _Server(TcpWSGIServer):
         self.connections[client] -= 1
         if not self.connections[client]:
             del self.connections[client]
-
-
-class _NotifyingBody:
-    """The body of a response; `after_response` is called when all of it was written."""
-
-    def __init__(self, body: Iterable[bytes], after_response: Callable[[], None]) -> None:
-        self._body = body
-        self._after_response = after_response
-
-    def __iter__(self) -> Iterator[bytes]:
-        return iter(self._body)
-
-    def close(self) -> None:
-        self._after_response()
-
-
-def _notifying(environ: dict[str, Any], body: Iterable[bytes]) -> Iterable[bytes]:
-    after = environ.get(AFTER_RESPONSE)
-    return body if after is None else _NotifyingBody(body, after)
 
 
 class ApiServer:
@@ -270,7 +214,7 @@ class ApiServer:
         `on_rejected` is called with each request that never reaches the application, and returns headers for its
         response.
         """
-        self._map = EventLoop()
+        self._map: dict[int, Any] = {}
         adjustments = Adjustments(
             sockets=[listener],
             threads=THREADS,
@@ -286,12 +230,10 @@ class ApiServer:
             log_socket_errors=False,
         )
         self.bodies = adjustments.bodies = Bodies()
-        self._dispatcher = TaskThreads(THREADS)
         self._server = _Server(
-            lambda environ, start: _notifying(environ, application(environ, start)),
+            application,
             self._map,
             _sock=listener,
-            dispatcher=self._dispatcher,
             adj=adjustments,
             sockinfo=(listener.family, listener.type, listener.proto, listener.getsockname()),
             bind_socket=False,
@@ -308,17 +250,6 @@ class ApiServer:
     def limit(self, max_connections: int) -> None:
         """Limit the connections to come."""
         self._server.trigger.pull_trigger(lambda: self._server.limit(max_connections))
-
-    def move(self, listener: socket.socket) -> None:
-        """Accept at `listener` from now on. Older connections end between two requests.
-
-        Connections to the old socket are still accepted until `close_previous_listener` is called.
-        """
-        self._server.trigger.pull_trigger(lambda: self._server.move(listener))
-
-    def close_previous_listener(self) -> None:
-        """Close the old socket: `DRAIN_SECONDS` seconds after each `move`."""
-        self._server.trigger.pull_trigger(self._server.close_previous_listener)
 
     def drain(self) -> None:
         """Every connection ends with its next response, or soon if it sends nothing. To be called periodically."""
@@ -343,10 +274,10 @@ class ApiServer:
         another file that has the same descriptor by now. A thread that doesn't end keeps the pipe.
         """
         self._server.trigger.pull_trigger(self._close_in_thread)
-        self._dispatcher.shutdown(1.0)
+        self._server.task_dispatcher.shutdown(timeout=1.0)
         if self._thread.is_alive():
             self._thread.join(1.0)
-        if not self._thread.is_alive() and not self._dispatcher.running:
+        if not self._thread.is_alive() and not self._server.task_dispatcher.threads:
             self._server.trigger.close()
 
     def _stop_in_thread(self) -> None:

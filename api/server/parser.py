@@ -11,7 +11,6 @@ from waitress.utilities import Error
 
 from api.http.body_limits import LARGE_EACH, LARGE_TOTAL, SMALL, SMALL_TOTAL, BodyGate, Budget, Reservation
 from api.server.chunks import ChunkedBody
-from api.server.repeated_fields import RepeatedFields, plain_first_line
 
 LENGTH_DIGITS_MAX = 18
 """Of a Content-Length: below an exabyte. Python refuses to read thousands of digits."""
@@ -35,7 +34,7 @@ class Bodies:
 
 
 class Parser(HTTPRequestParser):
-    """One request. `adj.bodies` are the `Bodies` of the server, `repeated` the fields of its connection.
+    """One request. `adj.bodies` are the `Bodies` of the server.
 
     With a body that is larger than `SMALL` it is `completed` at first without it, so that it gets its turn among the
     connection's requests; `gate` holds the application's decision, and `resume` reads the rest.
@@ -63,9 +62,8 @@ class Parser(HTTPRequestParser):
     waits_for_continue = False
     _rest = b""
 
-    def __init__(self, adj: Any, repeated: RepeatedFields | None = None) -> None:
+    def __init__(self, adj: Any) -> None:
         super().__init__(adj)
-        self._repeated = RepeatedFields() if repeated is None else repeated
         self.reservation = Reservation()
 
     def received(self, data: bytes) -> int:
@@ -103,24 +101,6 @@ class Parser(HTTPRequestParser):
         self.reservation.release()
 
     def parse_header(self, header_plus: bytes) -> None:
-        first_line, _, fields = header_plus.partition(b"\r\n")
-        if not self._is_repetition(first_line, fields):
-            self._parse_all(header_plus)
-            self._repeated.remember(fields, self)
-
-    def _is_repetition(self, first_line: bytes, fields: bytes) -> bool:
-        """Whether only the first line was to be read, which is done then."""
-        headers = self._repeated.headers(fields)
-        line = None if headers is None else plain_first_line(first_line)
-        if headers is None or line is None:
-            return False
-        self.first_line, self.headers, self.version = first_line, headers, "1.1"
-        self.command, self.request_uri, self.path, self.query = line
-        self.proxy_scheme = self.proxy_netloc = self.fragment = ""
-        self.url_scheme = self.adj.url_scheme
-        return True
-
-    def _parse_all(self, header_plus: bytes) -> None:
         lines = header_plus.split(b"\r\n")
         self.version = "1.0" if lines[0].endswith(b" HTTP/1.0") else "1.1"  # of the response to what is rejected below
         if any(_is_excessive_length(line) for line in lines):

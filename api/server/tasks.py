@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from waitress.task import ErrorTask, WSGITask
 
 from api.http.body import MAX_BODY, MAX_IMPORT, RETRY_AFTER
 from api.http.client import request_id
-from api.http.environ import AFTER_RESPONSE, BODY_GATE
+from api.http.environ import BODY_GATE
 from api.http.errors import INVALID_REQUEST, envelope_bytes
-from api.server.header_case import spelled, whole_head
 from api.server.rejected_requests import RejectedRequest
 
 MAX_HEAD = 64 * 1024
 """Bytes of the head of a request."""
 HEAD_TOO_LARGE = 431
+_NAMES = (
+    *(b"ETag", b"RateLimit", b"RateLimit-Policy", b"WWW-Authenticate"),
+    *(b"X-RateLimit-Limit", b"X-RateLimit-Remaining", b"X-RateLimit-Reset"),
+)
+_AS_SPECIFIED = {name.lower(): name for name in _NAMES}
+_SPELLED = re.compile(rb"(?<=\r\n)(?:" + b"|".join(_NAMES) + rb")(?=: )", re.IGNORECASE)
 NOSNIFF = ("X-Content-Type-Options", "nosniff")
 
 _MESSAGES = {
@@ -58,9 +64,6 @@ class ErrorResponse(ErrorTask):
         self.channel.reject()
         self.write(b"" if self._first_line.startswith(b"HEAD ") else body)
 
-    def build_response_header(self) -> bytes:
-        return spelled(super().build_response_header())
-
     @property
     def _first_line(self) -> bytes:
         return getattr(self.request, "first_line", b"")
@@ -97,31 +100,28 @@ class Response(WSGITask):
         return environ
 
     def write(self, data: bytes) -> None:
-        """A whole response that isn't the last one of its connection goes by one system call."""
-        if self.wrote_header or not self.complete or self.content_length != len(data) or not self._is_plain:
+        """A whole response goes by one system call."""
+        if self.wrote_header or not self.complete or self.content_length != len(data) or not self.has_body:
             super().write(data)
             return
         head = self.build_response_header()
         self.wrote_header, self.content_bytes_written = True, len(data)
-        if self.close_on_finish:
-            self.channel.write_soon(head + data)
-        else:
-            self.channel.send_last(head + data)
-
-    @property
-    def _is_plain(self) -> bool:
-        return self.has_body and (self.environ is None or AFTER_RESPONSE not in self.environ)
+        self.channel.write_soon(head + data)
 
     def finish(self) -> None:
         super().finish()
-        self.channel.flush_now()
+        self.channel.response_is_whole = True
 
     def build_response_header(self) -> bytes:
-        moves = self.environ is not None and AFTER_RESPONSE in self.environ  # after it, the API has another address
-        if moves or self.channel.server.draining_since is not None or self.channel.outdated_since is not None:
+        if self.channel.server.draining_since is not None:
             self.request.headers["CONNECTION"] = "close"
-        if self.version == "1.1" and self.has_body and self.request.headers.get("CONNECTION", "").lower() != "close":
-            head = whole_head(self.status, self.response_headers, self.start_time)
-            if head is not None:
-                return head
-        return spelled(super().build_response_header())
+        return spelled(bytes(super().build_response_header()))
+
+
+def spelled(head: bytes) -> bytes:
+    """The head of a response with the names of its fields as their specifications write them.
+
+    Names mean the same in any case (RFC 9110, section 5.1), but waitress capitalizes each part of them, and people
+    search for `ETag` and `X-RateLimit-Limit`.
+    """
+    return _SPELLED.sub(lambda found: _AS_SPECIFIED[found[0].lower()], head)

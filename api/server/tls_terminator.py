@@ -18,24 +18,18 @@ import time
 from collections import Counter
 from collections.abc import Collection
 
-from actors.bus.messages.common import SUPERVISOR
-from actors.bus.messages.problems import CERTIFICATE, Problem, ReportProblems
+from actors.bus.messages.common import CERTIFICATE, SUPERVISOR, Problem, ReportProblems
+from actors.net.accepting import ACCEPT_PAUSE, OUT_OF_DESCRIPTORS
 from actors.net.client_key import client_key
-from actors.net.descriptor_exhaustion import ACCEPT_PAUSE, OUT_OF_DESCRIPTORS
-from actors.net.listener_drain import DRAIN_SECONDS, reject_new_syns
 from actors.net.tls_stream import Certificate, TlsStream
-from actors.net.tls_tickets import Tickets
-from actors.problems import Problems
+from actors.problems import ActiveProblems
 from actors.process import Actor, Boot
 from actors.throttled_log import ThrottledLog
 from api.server.connection_limits import per_address
-from api.server.listener_handover import ListenerReceiver
 from api.server.tls_connection import TlsConnection
 
 log = logging.getLogger(__name__)
 
-MOVE_WAIT = 0.5
-"""Seconds after which a new address is used: the response to the request for it is written by then."""
 DEADLINE_PERIOD = 0.5
 CERTIFICATE_PERIOD = 30.0
 """Seconds between two checks of the certificate while no client connects."""
@@ -49,10 +43,9 @@ class TlsTerminator(Actor):
         """Raises `CertificateError` without a good certificate."""
         super().__init__(boot, sockets)
         server = boot.settings["server"]
-        self._problems = Problems(self.loop, time.time, self._report)
+        self._problems = ActiveProblems(self.loop, time.time, self._report)
         pair = server["tls"]["cert_file"], server["tls"]["key_file"]
-        tickets = Tickets(self.run_dir.tickets, boot.name)
-        self._certificate = Certificate(*pair, self._on_certificate, tickets=tickets)
+        self._certificate = Certificate(*pair, self._on_certificate)
         self.loop.call_every(CERTIFICATE_PERIOD, self._certificate.check)
         self._max_connections: int = server["max_connections"]
         self._descriptors_log = ThrottledLog(log, "connections can't be accepted")
@@ -61,7 +54,6 @@ class TlsTerminator(Actor):
         self._by_address: Counter[str] = Counter()
         self._listener: socket.socket | None = None
         self._draining = self._full = False
-        self._handover = ListenerReceiver(self.loop, self.run_dir.api_handover, self._move, MOVE_WAIT)
         self._listen(sockets[0])
         self.loop.call_every(DEADLINE_PERIOD, self._check_deadlines)
         self.ready()
@@ -84,7 +76,6 @@ class TlsTerminator(Actor):
         for connection in tuple(self._connections):
             connection.close()
         self._stop_listening()
-        self._handover.close()
         super().close()
 
     def _on_closed(self, connection: TlsConnection) -> None:
@@ -122,25 +113,6 @@ class TlsTerminator(Actor):
             self.loop.unwatch(self._listener.fileno())
             self._listener.close()
             self._listener = None
-
-    def _move(self, listener: socket.socket) -> None:
-        """Connections to the old socket are still accepted for `DRAIN_SECONDS`."""
-        old, self._listener = self._listener, None
-        if old is not None:
-            reject_new_syns(old)
-            self.loop.unwatch(old.fileno())
-            self.loop.watch(old.fileno(), select.EPOLLIN, lambda _mask: self._accept_all(old))
-            self.loop.call_later(DRAIN_SECONDS, lambda: self._close_drained(old))
-        self._listen(listener)
-
-    def _close_drained(self, listener: socket.socket) -> None:
-        self._accept_all(listener)
-        self.loop.unwatch(listener.fileno())
-        listener.close()
-
-    def _accept_all(self, listener: socket.socket) -> None:
-        while self._accept_from(listener):
-            continue
 
     def _accept(self, _mask: int) -> None:
         for _ in range(ACCEPTS_AT_ONCE):

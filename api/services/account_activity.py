@@ -15,11 +15,11 @@ from actors.bus.messages.accounts import (
     QueryUsage,
     Reached,
     ResetUsage,
-    Usage,
+    UsageOfAccounts,
 )
 from actors.bus.messages.common import METRICS, Done
 from api.bus_bridge import Bridge, reason_of, request
-from api.services.plans import Plans
+from api.objects.plans.plans import Plans
 from config.model.accounts import Quota
 from config.model.fleet_accounts import FleetAccount
 from config.model.quotas import period_at
@@ -50,7 +50,7 @@ class AccountActivities:
         if not periods:
             return {}
         reply: Any = self._bridge.ask(METRICS, QueryUsage(periods), ASK_TIMEOUT)
-        if not isinstance(reply, Usage):
+        if not isinstance(reply, UsageOfAccounts):
             return None
         return {each: reply.accounts.get(each) or _unused(period) for each, period in periods.items()}
 

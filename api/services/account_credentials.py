@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from api.audit import AuditedStore
+from api.engine.commit import Engine
 from api.errors import Invalid, NotFound
 from api.services.rounds import Rounds
 from api.store import NotStored, Write
-from api.store.accounts import ACCOUNTS, CREDENTIALS, AccountStore, Position
+from api.store.accounts import ACCOUNTS, CREDENTIALS, Position
 from config.model.account_credentials import AccountCredential
 from config.model.fleet_accounts import FleetAccount
 from config.model.new_credentials import CredentialCreate, new_credential
@@ -30,24 +30,26 @@ Publish = Callable[[str, dict[str, Any]], None]
 
 
 class AccountCredentials:
-    """Reads and changes. Thread-safe. `audited` writes to `store` with entries of the audit trail."""
+    """Reads and changes. Thread-safe."""
 
     def __init__(
         self,
-        store: AccountStore,
-        audited: AuditedStore,
+        engine: Engine,
         publish: Publish,
         drop_usage: Callable[[Sequence[str]], None],
+        refuse_unknown: Callable[[Iterable[Named]], None] = lambda _named: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`drop_usage` is called with ids of credentials that are gone and had a quota."""
-        self._store = store
-        self._audited = audited
+        """`drop_usage` is called with ids of credentials that are gone and had a quota.
+
+        `refuse_unknown` raises `Invalid` for the first name of no object.
+        """
+        self._engine = engine
+        self._store = engine.accounts
         self._publish = publish
         self._drop_usage = drop_usage
         self._clock = clock
-        self.refuse_unknown: Callable[[Iterable[Named]], None] = lambda _named: None
-        """Raises `Invalid` for the first name of no object."""
+        self._refuse_unknown = refuse_unknown
 
     def mint(self, account_id: str, body: CredentialCreate) -> tuple[AccountCredential, str]:
         """The new credential and its secret. Raises `NotFound`, `Invalid`, `InvalidResource`, `StoreError`."""
@@ -56,9 +58,9 @@ class AccountCredentials:
             raise Invalid(None, "the account is disabled, which ends its credentials: enable it first")
         if account.expires_at is not None and account.expires_at <= now:
             raise Invalid(None, "the account has expired, and no credential outlives it")
-        self.refuse_unknown(named_in(body.allow_destinations, "allow_destinations"))
+        self._refuse_unknown(named_in(body.allow_destinations, "allow_destinations"))
         credential, secret = new_credential(account_id, account.expires_at, body, now)
-        self._audited.put(CREDENTIALS, credential.model_dump(mode="json"), expect=0)
+        self._engine.put(CREDENTIALS, credential.model_dump(mode="json"), expect=0)
         if self._store.get(ACCOUNTS, account_id) is None:  # deleted meanwhile, with the credentials that it had then
             self._delete(credential)
             raise NotFound("The account")
@@ -110,7 +112,7 @@ class AccountCredentials:
 
     def _delete(self, credential: AccountCredential) -> bool:
         try:
-            self._audited.delete(CREDENTIALS, credential.id)
+            self._engine.delete(CREDENTIALS, credential.id)
         except NotStored:
             return False
         return True

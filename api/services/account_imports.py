@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any, NamedTuple
 
-from api.audit import AuditedStore
+from api.engine.commit import Engine
 from api.errors import Invalid, InvalidMany, NotFound
 from api.http.lines import Line, Lines
 from api.http.validation import validated
 from api.services.account_names import ERRORS_MAX, AccountNames
 from api.services.fleet_accounts import AccountChange, FleetAccounts, policies_given
-from api.store.accounts import PLANS, AccountStore, Staged, Staging
+from api.store.accounts import PLANS, Staged, Staging
 from config.model.account_batches import FleetAccountChange
 from config.model.fields import InvalidResource
 from config.model.fleet_accounts import READ_ONLY_FIELDS, FleetAccount, FleetAccountCreate
@@ -40,21 +40,18 @@ class AccountImports:
     def __init__(
         self,
         accounts: FleetAccounts,
-        store: AccountStore,
-        audited: AuditedStore,
+        engine: Engine,
         names: AccountNames,
         publish: Callable[[str, dict[str, Any]], None],
     ) -> None:
-        """`audited` is `store` with an audit trail."""
         self._accounts = accounts
-        self._store = store
-        self._audited = audited
+        self._engine = engine
         self._names = names
         self._publish = publish
 
     def apply(self, lines: Lines, dry_run: bool = False) -> ImportCount:
         """Add the accounts, and change those of lines with an `id`; or check them only."""
-        with closing(self._store.staging()) as staged:
+        with closing(self._engine.accounts.staging()) as staged:
             problems: dict[str, str] = {}
             policies: set[str] = set()
             count = self._fill(staged, lines, problems, policies)
@@ -123,14 +120,13 @@ class AccountImports:
 
     def _commit(self, staged: Staging, policies: set[str]) -> None:
         """Store them, unless a change of this moment stands against it."""
-        self._store.refuse_full_for(staged)
-        with self._audited.audited_in_parts(staged.writes) as audited, self._accounts.changing(policies):
+        self._engine.stage_records(staged)
+        with self._accounts.changing(policies):
             _refuse(dict(itertools.islice(self._clashes(staged), ERRORS_MAX)))
             for plan, line in staged.plans():
-                if not self._store.revision_of(PLANS, plan):
+                if not self._engine.revision_of(PLANS, plan):
                     raise Invalid(f"lines[{line}].plan", "was deleted at this moment")
-            with audited.revision():
-                self._store.commit_staged(staged)
+            self._engine.commit_staged(staged)
 
 
 def _within(path: str, field: str | None) -> str:

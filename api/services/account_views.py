@@ -1,4 +1,4 @@
-"""The views of accounts of the fleet and of plans in the API."""
+"""The views of accounts of the fleet in the API."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import time
 from typing import Any
 
 from actors.bus.messages.accounts import AccountActivity
+from api.engine.records import view_of
+from api.objects.plans.plans import Plans
 from api.services.fleet_accounts import StoredAccount, status_of
-from api.services.plans import Plans, StoredPlan
-from config.model.account_rules import StoredRules
 from config.model.accounts import Quota
 from config.model.quotas import period_at
 from config.text.formatting import timestamp_text
@@ -24,49 +24,16 @@ def account_view(
     record = account.record
     plan = plans.known(record.plan)
     return {
-        "id": record.id,
-        "username": record.username,
+        **view_of(record),
         "proxies": record.proxies.view(),
         "inline": account.inline,
         "plan": None if plan is None else plan.name,
-        "enabled": record.enabled,
-        "expires_at": _moment(record.expires_at),
-        "allow_clients": record.allow_clients,
-        "certificates": record.certificates,
-        "socks4_by_name": record.socks4_by_name,
-        **rules_view(record),
-        "tags": record.tags,
-        "metadata": record.metadata,
         "status": status_of(record, time.time(), 0 < quota.bytes <= used_bytes(activity)),
         "usage": None if activity is None else usage_view(activity, quota),
         "last_seen_at": None if activity is None else _moment(activity.last_seen or None),
         "last_client_ip": None if activity is None else activity.client_ip or None,
         "active_connections": None if activity is None else activity.connections,
-        "created_at": timestamp_text(record.created_at),
-        "updated_at": timestamp_text(record.updated_at),
     }
-
-
-def plan_view(plan: StoredPlan) -> dict[str, Any]:
-    """Every field of a plan."""
-    record = plan.record
-    return {
-        "id": record.id,
-        "name": record.name,
-        "description": record.description,
-        **rules_view(record),
-        "self_service": record.self_service.model_dump(),
-        "egress": record.egress,
-        "disclose": record.disclose,
-        "accounts": plan.accounts,
-        "created_at": timestamp_text(record.created_at),
-        "updated_at": timestamp_text(record.updated_at),
-    }
-
-
-def rules_view(record: StoredRules) -> dict[str, Any]:
-    """The rules of an account or a plan; null where it says nothing."""
-    return record.model_dump(include=set(StoredRules.model_fields))
 
 
 def usage_view(activity: AccountActivity, quota: Quota) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from actors.bus.messages.accounts import (
     QueryAccounts,
     QueryUsage,
     ResetUsage,
-    Usage,
+    UsageOfAccounts,
 )
 from actors.bus.messages.common import METRICS, Done
 from api.bus_bridge import Bridge, request
@@ -91,7 +91,7 @@ class Accounts:
         }
         if unknown:
             reply: Any = self._bridge.ask(METRICS, QueryUsage(unknown), ASK_TIMEOUT)
-            for each, activity in reply.accounts.items() if isinstance(reply, Usage) else ():
+            for each, activity in reply.accounts.items() if isinstance(reply, UsageOfAccounts) else ():
                 state = states.get(each)
                 states[each] = AccountState(activity.usage, 0 if state is None else state.connections)
         return {account.id: _current(account, states.get(account.id)) for account in proxy.record.accounts}

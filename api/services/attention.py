@@ -17,18 +17,17 @@ from typing import Any
 
 import psutil
 
-from actors.bus.messages.common import POOLS
-from actors.bus.messages.problems import LIST_UNREADABLE, UPSTREAM_DOWN, UPSTREAMS_UNREACHABLE
+from actors.bus.messages.common import LIST_UNREADABLE, POOLS, UPSTREAM_DOWN, UPSTREAMS_UNREACHABLE
+from actors.bus.messages.events import QueryDeliveries
 from actors.bus.messages.supervision import RuntimeReport
-from actors.bus.messages.webhooks import QueryDeliveries
 from api.errors import PeerUnavailable
+from api.objects.lists.kind import LISTS
+from api.objects.pools.kind import POOLS as POOL_OBJECTS
+from api.objects.webhooks.sender import WebhookSender
 from api.services.condition import WEBHOOK_FAILING, Flaw
 from api.services.list_contents import ListContents
-from api.services.object_kinds import LISTS
-from api.services.object_kinds import POOLS as POOL_OBJECTS
 from api.services.proxy_cache import StoredProxy
 from api.services.shared_objects import SharedObjects
-from api.services.webhooks import Webhooks
 from config.files.certificates import CertificateError, ends_at
 from config.files.paths import DataDir
 from config.model.fleet_accounts import FleetAccount
@@ -83,7 +82,7 @@ class Attention:
 
     def __init__(
         self,
-        webhooks: Webhooks,
+        webhooks: WebhookSender,
         data: DataDir,
         objects: SharedObjects,
         lists: ListContents,
@@ -159,7 +158,7 @@ class Attention:
             return self._slow[1:]
 
     def _of_webhooks(self) -> Iterator[View]:
-        for record in [each.record for each in self._webhooks.all()][:WEBHOOKS_MAX]:
+        for record in self._webhooks.all()[:WEBHOOKS_MAX]:
             if record.disabled_reason is not None:
                 why = record.disabled_reason
                 yield _entry(WARNING, "webhook", record.id, record.name, "webhook_disabled", why, detail=why)

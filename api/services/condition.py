@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from actors.bus.messages.common import LOGS, METRICS, POOLS, PROXY_RESOLVER, RESOLVER, TLS, WEBHOOKS
-from actors.bus.messages.problems import PROCESS, Problem
+from actors.bus.messages.common import LOGS, METRICS, POOLS, PROCESS, PROXY_RESOLVER, RESOLVER, TLS, WEBHOOKS, Problem
+from actors.bus.messages.events import WebhookStatus
 from actors.bus.messages.supervision import Runtime, RuntimeReport
-from actors.bus.messages.webhooks import WebhookStatus
 from api.services.proxy_cache import StoredProxy
 from config.model.webhooks import WebhookRecord
 from config.text.formatting import timestamp_text

@@ -15,10 +15,10 @@ from typing import Any, Literal
 
 from actors.bus.messages.common import METRICS
 from api.errors import Invalid, NotFound, PeerUnavailable, StaleRevision
+from api.objects.plans.plans import Plans
 from api.services.account_names import AccountNames, may_use
-from api.services.plans import Plans
 from api.services.proxy_cache import StoredProxy
-from api.services.shared_objects import SharedObjects
+from api.services.shared_objects import ObjectChanges
 from api.store import Document, RevisionConflict, Store, Write
 from api.store.accounts import ACCOUNTS, PLANS, AccountSelection, AccountStore, Position
 from api.store.records import is_same
@@ -93,7 +93,7 @@ class FleetAccounts:
         proxies: Callable[[], Sequence[StoredProxy]],
         publish: Callable[[str, dict[str, Any]], None],
         drop_usage: Callable[[Sequence[str]], None],
-        objects: SharedObjects,
+        objects: ObjectChanges,
     ) -> None:
         """`store` is `accounts` with an audit trail; `drop_usage` is called with ids of deleted accounts."""
         self._objects = objects
@@ -198,10 +198,9 @@ class FleetAccounts:
         pending = [each for each in changes if not each.is_none]
         with self.changing(policies_given(pending)):
             self.check(pending)
-            written = self._store.commit([each.write() for each in pending]) if pending else []
+            number = self._store.commit([each.write() for each in pending]) if pending else None
         self.finish(pending)
-        revisions = dict(zip((each.id for each in pending), written, strict=True))
-        return [_after(each, revisions.get(each.id)) for each in changes]
+        return [_after(each, None if each.is_none else number) for each in changes]
 
     @contextmanager
     def changing(self, policies: Collection[str]) -> Iterator[None]:
@@ -211,7 +210,7 @@ class FleetAccounts:
         """
         with self._objects.lock() if policies else nullcontext(), self._names.lock:
             if policies:
-                self._objects.refuse_unknown(Named("policies", name, "policy") for name in policies)
+                self._objects.objects.refuse_unknown(Named("policies", name, "policy") for name in policies)
                 self._objects.send_policies(policies)
             yield
 
@@ -270,7 +269,9 @@ class FleetAccounts:
                 raise Invalid(f"{path}proxies.ids[{index}]", f"there is no proxy {proxy_id!r}")
 
     def _refuse_unknown_objects(self, account: FleetAccount, path: str) -> None:
-        self._objects.refuse_unknown(each._replace(field=f"{path}{each.field}") for each in names_of_rules(account))
+        self._objects.objects.refuse_unknown(
+            each._replace(field=f"{path}{each.field}") for each in names_of_rules(account)
+        )
 
 
 def _without_fence(proxies: Sequence[ProxyRecord]) -> Iterator[Warned]:

@@ -15,11 +15,11 @@ from actors.bus.mailbox import NOT_ON_THE_BUS
 from actors.bus.messages.common import Unreachable
 from actors.bus.messages.forwarding import (
     CloseConnections,
-    Connection,
     ConnectionFilter,
     ConnectionGroups,
-    Connections,
-    Ended,
+    ConnectionPage,
+    ConnectionReport,
+    ConnectionsEnded,
     GroupConnections,
     QueryConnections,
 )
@@ -38,14 +38,14 @@ FIRST_SHARE = 20
 """Connections that each actor is asked for at least."""
 
 R = TypeVar("R")
-_Key = Callable[[Connection], tuple[Any, float]]
+_Key = Callable[[ConnectionReport], tuple[Any, float]]
 
 
 class Row(NamedTuple):
     """A connection and its proxy."""
 
     proxy: ProxyRecord
-    connection: Connection
+    connection: ConnectionReport
 
 
 class FleetConnections:
@@ -75,7 +75,7 @@ class FleetConnections:
         while asked:
             share = min(share, end, PAGE_MAX)
             requests = {to: QueryConnections(query.only, query.sort, share, fetched.count(to)) for to in asked}
-            fetched.add(self._ask(requests, Connections))
+            fetched.add(self._ask(requests, ConnectionPage))
             for to in asked & self._silent:
                 fetched.drop(to)
             asked, share = fetched.unfinished(end), PAGE_MAX
@@ -120,7 +120,7 @@ class FleetConnections:
 
     def end(self, only: ConnectionFilter) -> int:
         """Close all that match; the number of those that were closed."""
-        replies = self._ask(dict.fromkeys(self._proxies, CloseConnections(None, only)), Ended)
+        replies = self._ask(dict.fromkeys(self._proxies, CloseConnections(None, only)), ConnectionsEnded)
         return sum(each.count for each in replies.values())
 
     def _ask(self, requests: Mapping[str, Any], kind: type[R]) -> dict[str, R]:
@@ -147,14 +147,14 @@ class _Fetched:
     def __init__(self, sort: str) -> None:
         self._key = _key(sort.removeprefix("-"))
         self._reverse = sort.startswith("-")
-        self._lists: dict[str, dict[str, Connection]] = {}
+        self._lists: dict[str, dict[str, ConnectionReport]] = {}
         self._totals: dict[str, int] = {}
 
     def count(self, actor: str) -> int:
         """How many were fetched of this actor."""
         return len(self._lists.get(actor, ()))
 
-    def add(self, pages: Mapping[str, Connections]) -> None:
+    def add(self, pages: Mapping[str, ConnectionPage]) -> None:
         """Further pages. One without anything new is the last of its actor: what was beyond it has gone."""
         for actor, page in pages.items():
             known = self._lists.setdefault(actor, {})
@@ -171,7 +171,7 @@ class _Fetched:
         """How many there are in all."""
         return sum(self._totals.values())
 
-    def sorted(self) -> list[tuple[str, Connection]]:
+    def sorted(self) -> list[tuple[str, ConnectionReport]]:
         """Those that were fetched, each with its actor."""
         rows = [(actor, each) for actor, known in self._lists.items() for each in known.values()]
         return sorted(rows, key=lambda row: self._key(row[1]), reverse=self._reverse)
@@ -191,7 +191,7 @@ class _Fetched:
         return one > other if self._reverse else one < other
 
 
-def _at_one_moment(rows: list[tuple[str, Connection]]) -> list[tuple[str, Connection]]:
+def _at_one_moment(rows: list[tuple[str, ConnectionReport]]) -> list[tuple[str, ConnectionReport]]:
     """With ages as of the last reply: each actor has counted its own as of another moment."""
     now = max((each.started_at + each.age for _, each in rows), default=0.0)
     return [(actor, replace(each, age=now - each.started_at)) for actor, each in rows]

@@ -19,14 +19,14 @@ from actors.bus.messages.metrics import SystemMetrics
 from actors.bus.messages.supervision import RuntimeReport
 from actors.compiled import runs_compiled
 from actors.metrics.system import RSS
+from api.objects.webhooks.sender import WebhookSender
 from api.services import condition
 from api.services.proxies import Proxies
 from api.services.proxy_cache import StoredProxy
 from api.services.runtime_view import NO_STATS, RuntimeView
-from api.services.webhooks import Webhooks
 from api.store import Store, StoreError
 from config import VERSION
-from config.files.paths import DataDir, RunDir
+from config.files.paths import DataDir
 from config.text.formatting import size_text, timestamp_text, uptime_text
 
 HEALTHY, DEGRADED, UNHEALTHY = "healthy", "degraded", "unhealthy"
@@ -44,10 +44,9 @@ class HealthService:
         store: Store,
         runtime: RuntimeView,
         proxies: Proxies,
-        webhooks: Webhooks,
+        webhooks: WebhookSender,
         data: DataDir,
         supervisor_pid: int | None,
-        run: RunDir,
     ) -> None:
         self._store = store
         self._runtime = runtime
@@ -55,7 +54,6 @@ class HealthService:
         self._webhooks = webhooks
         self._data = data
         self._supervisor_pid = supervisor_pid
-        self._run = run
         self._started_at = time.time()
 
     def status(self) -> str:
@@ -95,7 +93,6 @@ class HealthService:
                 "uptime": int(self._uptime(fleet)),
                 "pid": self._supervisor_pid or os.getpid(),
                 "compiled": runs_compiled(),
-                "tls_tickets": "shared" if self._run.tickets.exists() else "process",
                 "older_processes": _older_view(fleet),
                 "lab": fleet is not None and LAB in fleet.actors,
                 **_resource_view(metrics),

@@ -14,18 +14,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from actors.bounded import keep
 from actors.forwarding.explain import read_target
 from actors.forwarding.protocols.failures import Refused
-from actors.lists.compiled import CompiledList
+from actors.lists.compiled import CompiledList, ListDamaged
+from actors.lists.compiler import domain_of
 from actors.lists.files import compile_entries, is_older, is_whole, list_of_file, opened, remove_outdated
-from actors.lists.formats.reading import DOMAINS
-from actors.lists.layout import ListDamaged
-from actors.lists.names import domain_of
+from actors.lists.reading import DOMAINS
 from api.errors import Invalid
 from api.services.list_states import ListState, ListStates, Sourced
 from api.store import StoreWriteError
 from config.model.exposure_warnings import Warned
 from config.model.lists import DestinationList
+from config.net.addresses import unmapped
 from config.net.entries import GEO
-from config.net.ip import unmapped
 from config.text.formatting import timestamp_text
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from typing import Any, Final
 
-from actors.lists.fetching import CPU_MAX, Fetched, Job
+from actors.lists.fetching import CPU_MAX, Fetched, FetchJob
 from actors.lists.files import is_whole, remove_outdated, version_of
 from actors.throttled_log import ThrottledLog
 from api.services.list_states import ListState, ListStates, Sourced, asked, fetched_kind
@@ -232,7 +232,7 @@ class ListFetches:
         state = self.states.get(record.id)
         same = state.is_of(record) and self._is_there(record, state)
         own, excepted_by = self._guard()
-        job = Job(
+        job = FetchJob(
             record.id, str(self.states.folder), fetched_kind(record), source.url or "", source.form, source.max_bytes,
             state.etag if same else "", state.last_modified if same else "", state.entries if same else 0,
             own, excepted_by, "" if source.url else source.place, self._opened(source.headers or {}),

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from actors.lists.fetching import UPSTREAMS
-from actors.lists.files import file_of_entries
+from actors.lists.files import UPSTREAMS, file_of_entries
 from config.files.durable import replace_file
 from config.model.lists import DestinationList
 from config.model.pools import Pool

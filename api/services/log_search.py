@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from actors.bus.messages.common import LOGS, Failed
-from actors.bus.messages.records import CountLogs, LogCounts, LogPage, LogTail, QueryLogs, TailLogs
+from actors.bus.messages.records import CountLogs, LogCounts, LogPage, LogTailPage, QueryLogs, TailLogs
 from api.bus_bridge import Bridge, request
 from api.concurrency_limit import (
     COUNTS_EACH,
@@ -23,10 +23,8 @@ from api.concurrency_limit import (
     Slot,
 )
 from api.errors import Invalid, OperationFailed
-from config.text.access_fields import PROXY_NAME, message_of
-from config.text.escaping import printable, printable_json
-from config.text.formatting import timestamp_text
-from config.text.name_addresses import without_address, without_tried
+from config.text.access_fields import PROXY_NAME, message_of, without_address, without_tried
+from config.text.formatting import printable, printable_json, timestamp_text
 
 TAIL_SLICE = 1.0
 """Seconds after which a tail that waits checks whether the API is ending."""
@@ -34,7 +32,7 @@ EXPORT_PAGE = 2_000
 """Records that an export holds in memory at a time."""
 SEARCH_TIMEOUT = 10.0
 
-R = TypeVar("R", LogPage, LogTail, LogCounts)
+R = TypeVar("R", LogPage, LogTailPage, LogCounts)
 View = Callable[[dict[str, Any]], dict[str, Any]]
 """A record as the API serializes it for one caller."""
 
@@ -64,14 +62,14 @@ class LogSearch:
         with self.counts.acquire(user_id):
             return self._ask(message, LogCounts, SEARCH_TIMEOUT)
 
-    def tail(self, query: QueryLogs, after: int | None, wait: float, user_id: str) -> LogTail:
+    def tail(self, query: QueryLogs, after: int | None, wait: float, user_id: str) -> LogTailPage:
         """New records; none when none came within `wait` seconds, or when the API ends."""
         deadline = time.monotonic() + wait
         with self.tails.acquire(user_id):
             while True:
                 left = deadline - time.monotonic()
                 slice_ = max(0.0, min(left, TAIL_SLICE))
-                tail = self._ask(TailLogs(query, after, slice_), LogTail, slice_ + SEARCH_TIMEOUT)
+                tail = self._ask(TailLogs(query, after, slice_), LogTailPage, slice_ + SEARCH_TIMEOUT)
                 if tail.rows or left <= TAIL_SLICE or self._ending.is_set():
                     return tail
                 after = tail.last

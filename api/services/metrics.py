@@ -6,7 +6,7 @@ import math
 from typing import Any, NamedTuple
 
 from actors.bus.messages.common import METRICS
-from actors.bus.messages.metrics import MetricSeries, QueryMetrics, QueryRealtime, Realtime
+from actors.bus.messages.metrics import MetricSeries, QueryMetricSeries, QueryRealtime, Realtime
 from actors.metrics.catalogue import INTERVALS
 from api.bus_bridge import Bridge, request
 from config.text.formatting import timestamp_text
@@ -42,7 +42,7 @@ def read_series(
     """
     step = INTERVALS[interval]
     first = int(start // step) * step
-    query = QueryMetrics(names, first, max(math.ceil(end), first + 1), step, proxy_ids, of_one)
+    query = QueryMetricSeries(names, first, max(math.ceil(end), first + 1), step, proxy_ids, of_one)
     reply = request(bridge, METRICS, query, MetricSeries, timeout=TIMEOUT)
     longest = max((len(values) for values in reply.values.values()), default=0)
     times = [timestamp_text(first + number * step) for number in range(longest)]

@@ -6,16 +6,18 @@ from collections.abc import Iterable
 from typing import Any
 
 from actors.bus.codec import pack
-from actors.bus.messages.fleet_objects import PLANS, FleetObject
-from api.services.object_kinds import KINDS, POLICIES, FileOf, ObjectKind
+from actors.bus.messages.specs import PLANS, FleetObject
+from api.objects.named import FileOf, NamedKind
+from api.objects.named_kinds import NAMED
+from api.objects.policies import POLICIES
 from api.services.pool_sources import PoolSources
 from api.store import Store
 from config.files.secret_box import SecretBox
 
 
-def object_message(kind: ObjectKind, record: Any, revision: int, seal: SecretBox, file_of: FileOf) -> FleetObject:
+def object_message(kind: NamedKind[Any], record: Any, revision: int, seal: SecretBox, file_of: FileOf) -> FleetObject:
     """Raises `SecretBoxError`."""
-    names = tuple(dict.fromkeys(each.key for each in kind.names(record)))
+    names = tuple(dict.fromkeys(each.key for each in kind.refers(record)))
     packed = pack(kind.spec(record, revision, seal, file_of))
     return FleetObject(f"{kind.name}:{record.name}", record.id, revision, names, packed)
 
@@ -36,6 +38,6 @@ def read_objects(store: Store, seal: SecretBox, file_of: FileOf) -> tuple[FleetO
     sources = PoolSources(store, seal)
     return tuple(
         object_message(kind, *sources.complete(kind.model.model_validate(each.body), each.revision), seal, file_of)
-        for name, kind in KINDS.items()
+        for name, kind in NAMED.items()
         for each in store.find(name)
     )

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from pydantic_core import to_json
 
 from actors.bus.messages.common import LAB, LOGS, METRICS
-from actors.bus.messages.metrics import MetricSeries, QueryMetrics, QueryRealtime, Realtime
+from actors.bus.messages.metrics import MetricSeries, QueryMetricSeries, QueryRealtime, Realtime
 from actors.bus.messages.records import CountLogs, LogCounts, QueryLogs
 from actors.logs.record_schema import HOST
 from api.bus_bridge import Bridge
@@ -174,7 +174,7 @@ class Overviews:
         """Up to the last bucket that is over, so that it does not change between two buckets."""
         end = int(time.time()) // given.step * given.step
         start = end - max(given.seconds, 30 * given.step)
-        reply = self._bridge.ask(METRICS, QueryMetrics(NOW, start, end, given.step, scope), TIMEOUT)
+        reply = self._bridge.ask(METRICS, QueryMetricSeries(NOW, start, end, given.step, scope), TIMEOUT)
         if not isinstance(reply, MetricSeries):
             return None
         return {"start": timestamp_text(start), "step": given.step, **reply.values}

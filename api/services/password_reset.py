@@ -13,11 +13,10 @@ from collections.abc import Callable
 from typing import Any
 
 from actors.bus.mailbox import Reply
-from actors.bus.messages.common import Failed
-from actors.bus.messages.users import PasswordReset, ResetPassword
-from api.audit import AuditedStore
+from actors.bus.messages.common import Failed, PasswordReset, ResetPassword
 from api.audit.context import on_behalf_of
 from api.bus_bridge import LoopBridge
+from api.engine.commit import Engine
 from api.security import users
 from api.security.login_throttle import LoginThrottle
 from api.security.new_passwords import WeakPassword, check_strength, new_password
@@ -37,7 +36,7 @@ class UnknownUser(ValueError):
     """There is no user of this name; the text names the users."""
 
 
-def reset(store: AuditedStore, username: str, password: str | None) -> tuple[User, str]:
+def reset(store: Engine, username: str, password: str | None) -> tuple[User, str]:
     """Give a user a new password, a random one when `password` is None, and end all their sign-ins in the same step.
 
     Returns the user as stored, and the password. A disabled user stays disabled. Raises `UnknownUser`,
@@ -66,7 +65,7 @@ class PasswordResetHandler:
 
     def __init__(
         self,
-        store: AuditedStore,
+        store: Engine,
         attempts: LoginThrottle,
         publish: Callable[[str, dict[str, Any]], None],
         data: DataDir,

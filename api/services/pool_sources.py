@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from api.services.record_cache import RecordCache
+from api.engine.record_cache import RecordCache
 from api.store import Document, Store
 from config.files.secret_box import SecretBox
 from config.model.pools import Pool, PoolUpstream, PoolUpstreamInput

@@ -13,13 +13,13 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from actors.pools.slot import Health, Slot, spans_of
-from actors.pools.state import PoolState, known_state
+from actors.pools.slot import Health, UpstreamSlot, spans_of
+from actors.pools.state import PoolCounts, SharedPoolState, known_state, summary_of, unknown
 from actors.pools.state_file import remove
-from actors.pools.summary import Summary, summary_of, unknown
+from api.engine.records import Stored
 from api.errors import NotFound
-from api.services.object_kinds import POOLS
-from api.services.shared_objects import SharedObjects, StoredObject
+from api.objects.pools.kind import POOLS
+from api.services.shared_objects import SharedObjects
 from api.store import StoreWriteError
 from config.model.pools import BAN_DEFAULT, Pool, PoolUpstream, UpstreamReport
 from config.text.formatting import timestamp_text
@@ -48,7 +48,7 @@ class PoolStates:
         self._publish = publish
         self._lock = threading.Lock()
 
-    def summary(self, pool: Pool) -> Summary:
+    def summary(self, pool: Pool) -> PoolCounts:
         """The whole pool in numbers. A file that can't be read is as none."""
         try:
             return summary_of(self._folder / pool.id, len(pool.upstreams), time.monotonic())
@@ -119,19 +119,19 @@ class PoolStates:
             if path.name not in kept:
                 self.forget(path.name)
 
-    def _slots(self, pool: Pool) -> Mapping[Any, Slot]:
+    def _slots(self, pool: Pool) -> Mapping[Any, UpstreamSlot]:
         try:
             return known_state(self._folder, pool.id, [each.identity for each in pool.upstreams])
         except OSError as error:
             log.warning("the state of the pool %s can't be read: %s", pool.name, error)
             return {}
 
-    def _state(self, stored: StoredObject) -> PoolState:
+    def _state(self, stored: Stored[Any]) -> SharedPoolState:
         """Its file is made if there is none: a verdict may come before the first use."""
         pool: Pool = stored.record
         spans = spans_of({kind: (first, longest) for kind, (first, longest) in pool.cooldown.model_dump().items()})
         identities = [each.identity for each in pool.upstreams]
-        state = PoolState(self._folder / pool.id, stored.revision, identities, spans)
+        state = SharedPoolState(self._folder / pool.id, stored.revision, identities, spans)
         if not state.is_shared:
             raise StoreWriteError(f"{self._folder}: the state of pools can't be written")
         return state
@@ -140,7 +140,7 @@ class PoolStates:
 _COUNTED = ("up", "down", "unknown", "cooling_down", "banned", "usable")
 
 
-def _state(known: Summary) -> str:
+def _state(known: PoolCounts) -> str:
     """The whole pool in a word."""
     if known.usable:
         return "degraded" if known.down or known.usable < known.up else "up"
@@ -154,7 +154,7 @@ def _named(pool: Pool, name: str) -> tuple[int, PoolUpstream]:
     raise NotFound("The upstream")
 
 
-def _view(upstream: PoolUpstream, slot: Slot | None, now: float) -> dict[str, Any]:
+def _view(upstream: PoolUpstream, slot: UpstreamSlot | None, now: float) -> dict[str, Any]:
     health = _UNKNOWN if slot is None else slot.health(now)
     wall = time.time() - now
 

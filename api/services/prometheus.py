@@ -16,11 +16,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from actors.bus.messages.dns import DnsState
-from actors.bus.messages.events import WebhookSenderState
+from actors.bus.messages.events import WebhookSenderState, WebhookStatus
 from actors.bus.messages.metrics import ProxyStats, SystemMetrics
+from actors.bus.messages.specs import UpstreamState
 from actors.bus.messages.supervision import Runtime
-from actors.bus.messages.upstreams import UpstreamState
-from actors.bus.messages.webhooks import WebhookStatus
 from actors.counters import COUNTERS, LABELLED, OF_A_PROXY, OF_THE_MACHINE, LabelledCounter
 from actors.histogram import BOUNDS, PARTS, bucket_of, cumulative
 from api.services.metrics import Proxy

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from actors.pools.summary import Summary
+from actors.pools.state import PoolCounts
 
 _STATES = ("up", "down", "unknown")
 _LEFT_ALONE = (("cooldown", "cooling_down"), ("ban", "banned"))
@@ -19,7 +19,7 @@ class PoolSummary(NamedTuple):
 
     id: str
     name: str
-    state: Summary
+    state: PoolCounts
     in_use: bool
 
 

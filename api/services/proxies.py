@@ -19,7 +19,6 @@ from typing import Any, Literal
 
 from actors.bus.messages.accounts import DropAccountUsage, ResetUsage
 from actors.bus.messages.common import METRICS, SUPERVISOR, Done
-from actors.bus.messages.fleet_objects import FleetObject
 from actors.bus.messages.supervision import (
     ApplyProxy,
     CancelListeners,
@@ -36,12 +35,13 @@ from api.bus_bridge import Bridge, reason_of, request
 from api.errors import Invalid, NotFound, PeerUnavailable, StaleRevision
 from api.security.api_keys import Scope
 from api.services.account_names import AccountNames
-from api.services.pool_upstreams import OfPool, refuse_chain, refuse_pool
+from api.services.pool_upstreams import refuse_chain, refuse_pool
 from api.services.proxy_backend import with_backend
 from api.services.proxy_cache import COLLECTION, ProxyCache, StoredProxy
 from api.services.proxy_specs import spec_of, specs_of
 from api.services.proxy_upstreams import with_upstreams
 from api.services.scoped_changes import refuse_beyond
+from api.services.shared_objects import SharedObjects
 from api.services.supervisor_link import SupervisorLink
 from api.services.upstream_addresses import UpstreamPolicy
 from api.store import NotStored, RevisionConflict, Store, StoreWriteError
@@ -51,11 +51,11 @@ from config.model.accounts import ProxyAccount, refuse_weak
 from config.model.auth_backend import AuthBackend, set_secret
 from config.model.choices import ProxyStatus
 from config.model.exposure_warnings import warnings
-from config.model.object_names import Named, names_of_proxy
+from config.model.object_names import names_of_proxy
 from config.model.pools import Pool
 from config.model.proxies import ProxyCreate, ProxyRecord, ProxyUpdate, apply, new_record
 from config.model.proxy_certificates import check_certificate, refuse_ended_certificate
-from config.settings.settings import Proxy, Server, ServerTls
+from config.settings.settings import ProxyGroup, Server, ServerTls
 from config.workers import PROCESSES_MAX
 
 log = logging.getLogger(__name__)
@@ -72,10 +72,10 @@ class ProxyRules:
     `weak_passwords`: accounts may have any password.
     """
 
-    default_timeout: int = Proxy().default_timeout
-    sleep_after: int = Proxy().sleep_after
+    default_timeout: int = ProxyGroup().default_timeout
+    sleep_after: int = ProxyGroup().sleep_after
     tls: ServerTls = field(default_factory=ServerTls)
-    upstream_policy: UpstreamPolicy = field(default_factory=lambda: UpstreamPolicy.of(Server(), Proxy(), {}))
+    upstream_policy: UpstreamPolicy = field(default_factory=lambda: UpstreamPolicy.of(Server(), ProxyGroup(), {}))
     workers: int | Literal["auto"] = 1
     weak_passwords: bool = False
 
@@ -94,6 +94,7 @@ class Proxies:
         publish: Callable[[str, dict[str, Any]], None],
         seal: SecretBox,
         names: AccountNames,
+        objects: SharedObjects,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         """`changed` is called after each message to the supervisor that may change the runtime state."""
@@ -105,11 +106,7 @@ class Proxies:
         self._publish = publish
         self._names = names
         self._lock = threading.Lock()
-        self.objects: Callable[[], tuple[FleetObject, ...]] = tuple
-        """All lists, pools and policies, as they are sent with the proxies."""
-        self.refuse_unknown: Callable[[Iterable[Named]], None] = lambda _named: None
-        """Raises `Invalid` for the first name of no object."""
-        self.upstreams_of_pool: OfPool = lambda _name: ()
+        self._objects = objects
         self.link = SupervisorLink(bridge, self.desired_state, self.lock, changed)
 
     def close(self) -> None:
@@ -128,7 +125,7 @@ class Proxies:
         proxies = self._cache.all()
         changed = [each for each in proxies if known.get(each.record.id) != each.revision]
         unchanged = tuple(each.record.id for each in proxies if known.get(each.record.id) == each.revision)
-        return ReplaceProxies(specs_of(changed, self._seal), self.objects(), unchanged)
+        return ReplaceProxies(specs_of(changed, self._seal), self._objects.messages(), unchanged)
 
     def get(self, proxy_id: str) -> StoredProxy:
         """One proxy. Raises `NotFound`."""
@@ -152,7 +149,7 @@ class Proxies:
             record = self._with_upstreams(record, body)
             self._refuse_taken_name(record)
             self._refuse_too_many(record)
-            self.refuse_unknown(names_of_proxy(record))
+            self._objects.refuse_unknown(names_of_proxy(record))
             with self._reserved(record):
                 stored = self._put_named(None, record, expect=0)
             self._apply(stored)
@@ -200,7 +197,7 @@ class Proxies:
             check_certificate(record, self.rules.tls)
             self._refuse_taken_name(record)
             self._refuse_too_many(record, before.record)
-            self.refuse_unknown(names_of_proxy(record))
+            self._objects.refuse_unknown(names_of_proxy(record))
             self._require_supervisor(proxy_id)
             same = is_same(before.record, record)
             with self._reserved_if_moved(before.record, record, scope):
@@ -216,7 +213,7 @@ class Proxies:
     def check_pool(self, pool: Pool) -> None:
         """Raise `InvalidProxy` when upstreams of a pool may not be used, or lead back to a proxy that has the pool."""
         records = [each.record for each in self.all()]
-        refuse_pool(pool.name, pool.upstreams, records, self.upstreams_of_pool)
+        refuse_pool(pool.name, pool.upstreams, records, self._objects.upstreams_of_pool)
         self.rules.upstream_policy.refuse(pool, records)
 
     def delete(self, proxy_id: str, if_match: int | None) -> None:
@@ -297,7 +294,7 @@ class Proxies:
             raise StoreWriteError(str(error)) from error
         records = [each.record for each in self.all()]
         if body.upstreams or body.pool is not None or body.host is not None or body.port is not None:
-            refuse_chain(record, records, self.upstreams_of_pool)
+            refuse_chain(record, records, self._objects.upstreams_of_pool)
         if body.upstreams or body.pool is not None:
             self.rules.upstream_policy.refuse(record, records, scope)
         if getattr(getattr(body, "dns", None), "servers", None):
@@ -430,7 +427,7 @@ def processes_of(records: Iterable[ProxyRecord]) -> int:
 
 
 def refuse_too_many(processes: int, field: str | None) -> None:
-    """Raise `Invalid` when proxies would have more processes than can read the table of accounts."""
+    """Raise `Invalid` when proxies would have more processes than `PROCESSES_MAX`."""
     if processes > PROCESSES_MAX:
         raise Invalid(
             field,

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from api.services.record_cache import RecordCache
+from api.engine.record_cache import RecordCache
 from api.store import Document, Store
 from config.model.proxies import ProxyRecord
 

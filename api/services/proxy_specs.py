@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from actors.bus.messages.fleet_objects import ALL_LISTS, PLANS
 from actors.bus.messages.specs import (
+    ALL_LISTS,
+    PLANS,
     AccessSpec,
     AccountSpec,
     BackendSpec,
@@ -20,9 +21,10 @@ from actors.bus.messages.specs import (
     LimitsSpec,
     ProxySpec,
     RequestHeadersSpec,
+    UpstreamSpec,
+    UpstreamsSpec,
     UsernameParamsSpec,
 )
-from actors.bus.messages.upstreams import UpstreamSpec, UpstreamsSpec
 from api.services.proxy_cache import COLLECTION, StoredProxy, load
 from api.store import Store, StoreDamaged
 from config.files.secret_box import SecretBox, SecretBoxError

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from actors.bus.messages.upstreams import QueryUpstreams, Upstreams, UpstreamState
+from actors.bus.messages.specs import QueryUpstreams, Upstreams, UpstreamState
 from api.bus_bridge import Bridge
 from api.services.worker_requests import ask_workers, united_upstreams
 from config.files.secret_box import SecretBox

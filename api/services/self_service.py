@@ -11,8 +11,9 @@ from typing import Any
 
 from actors.net.client_key import client_key
 from api.audit.refused import WINDOW, Budget
-from api.audit.store import OF_ALL_HOLDERS
+from api.engine.commit import OF_ALL_HOLDERS
 from api.errors import Denied, Invalid, NotFound, StaleRevision, TooBusy, Unauthenticated
+from api.objects.plans.plans import Plans
 from api.security.account_holder import AccountHolder
 from api.security.account_sessions import LIFETIME, PREFIX, AccountSession, AccountSessions
 from api.security.authentication import UNKNOWN_USER_HASH
@@ -23,7 +24,6 @@ from api.services.every_account import EveryAccount
 from api.services.fleet_accounts import FleetAccounts, status_of
 from api.services.inline_accounts import InlineAccounts
 from api.services.password_renewal import PasswordRenewal
-from api.services.plans import Plans
 from api.services.proxies import Proxies
 from api.services.proxy_cache import StoredProxy
 from api.store import RevisionConflict, StoreError

@@ -1,8 +1,7 @@
 """The settings that are changed through the API: what is stored, and how a change becomes effective.
 
-In this order, so that a change is made whole or not at all: the supervisor validates it (and binds a new address), the
-store has it, the supervisor applies it everywhere. Should the product end between the last two, the next start finds it
-in the store.
+In this order, so that a change is made whole or not at all: the supervisor validates it, the store has it, the
+supervisor applies it everywhere. Should the product end between the last two, the next start finds it in the store.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from actors.bus.messages.common import SUPERVISOR, ApplySettings, Done, Failed
 from actors.bus.messages.supervision import (
     ApplyOverrides,
     DescribeSettings,
-    ListenerRefused,
     SettingSources,
     ValidateSettings,
 )
@@ -90,24 +88,24 @@ class LiveSettings:
         return SettingsView(groups, int.from_bytes(hashlib.sha256(content).digest()[:7]))
 
     def sources(self) -> tuple[dict[str, Any], ...]:
-        """Each key of the configuration with the source of its value, as `config.settings.sources.SettingSource`.
+        """Each key of the configuration with the source of its value, as `config.settings.sources.EffectiveValue`.
 
         Raises `PeerUnavailable`: the supervisor alone reads the configuration.
         """
         return request(self._bridge, SUPERVISOR, DescribeSettings(), SettingSources).settings
 
-    def update(self, body: SettingsUpdate, if_match: int | None) -> tuple[SettingsView, bool]:
-        """The effective settings after the change, and whether the API listens at another address from now on."""
+    def update(self, body: SettingsUpdate, if_match: int | None) -> SettingsView:
+        """The effective settings after the change."""
         with self._lock:
             before = self._matching(if_match)
             changed = changes(self._effective(), body)
             if not changed:
-                return before, False
+                return before
             after = self._store_and_apply(merge(read_stored(self._store), changed))
         self.publish_change(changed)
-        return after, moves(changed)
+        return after
 
-    def unset(self, name: str, if_match: int | None) -> tuple[SettingsView, bool]:
+    def unset(self, name: str, if_match: int | None) -> SettingsView:
         """Delete the override of `group.key`, and return as `update` does; without an override nothing is changed."""
         group, _, key = name.partition(".")
         with self._lock:
@@ -116,11 +114,10 @@ class LiveSettings:
             before = self._matching(if_match)
             stored = read_stored(self._store)
             if key not in stored.get(group, {}):
-                return before, False
+                return before
             after = self._store_and_apply(without(stored, group, key))
         self.publish_change({group: {key: None}})
-        address = ("host", "port")
-        return after, any(before.groups["server"][each] != after.groups["server"][each] for each in address)
+        return after
 
     def lock(self) -> AbstractContextManager[Any]:
         """Holds up all changes of settings."""
@@ -144,10 +141,8 @@ class LiveSettings:
         return self.view()
 
     def validate(self, stored: Stored) -> None:
-        """Raise `Invalid` when these overrides can't be applied, and `PeerUnavailable`; a new address is bound."""
+        """Raise `Invalid` when these overrides can't be applied, and `PeerUnavailable`."""
         reply = self._bridge.ask(SUPERVISOR, ValidateSettings(stored))
-        if isinstance(reply, ListenerRefused):
-            raise Invalid(f"server.{reply.field}", reply.error)
         if isinstance(reply, Failed):
             raise Invalid(None, reply.error)
         if not isinstance(reply, Done):
@@ -156,8 +151,3 @@ class LiveSettings:
     def apply(self, stored: Stored) -> None:
         """Make the overrides in the store effective everywhere before this returns. Raises `PeerUnavailable`."""
         self._apply(request(self._bridge, SUPERVISOR, ApplyOverrides(stored), ApplySettings).groups)
-
-
-def moves(changed: Stored) -> bool:
-    """Whether such a change moves the API to another address."""
-    return bool({"host", "port"} & changed.get("server", {}).keys())

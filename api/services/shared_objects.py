@@ -1,4 +1,4 @@
-"""Changes of pools, lists and policies: objects that any number of proxies name.
+"""Lists, pools and policies: objects that any number of proxies name.
 
 They name each other by their names. So an object in use is neither deleted nor renamed, and one that names another is
 accepted only while that is there. All changes are made under the lock of the proxies: the supervisor gets each with
@@ -7,24 +7,25 @@ the order in which the store has them.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
 
-from actors.bus.messages.fleet_objects import FleetObject, ListRef
+from actors.bus.messages.specs import FleetObject, ListRef
 from actors.bus.messages.supervision import ApplyObjects
-from api.errors import Invalid, NotFound, StaleRevision
-from api.services.object_kinds import KINDS, LISTS, FileOf, ObjectKind
+from api.engine.kind import Kind
+from api.engine.objects import Hooks, Proposal, load
+from api.engine.record_cache import RecordCache
+from api.engine.records import Stored
+from api.errors import Invalid, NotFound
+from api.objects.lists.kind import LISTS, list_ref
+from api.objects.named import FileOf, NamedKind
+from api.objects.named_kinds import NAMED
 from api.services.object_messages import object_message, policies_message, with_policies
-from api.services.object_specs import list_ref
 from api.services.pool_sources import PoolSources
-from api.services.record_cache import RecordCache
 from api.services.supervisor_link import SupervisorLink
-from api.store import Document, NotStored, RevisionConflict, Store, StoreDamaged, StoreWriteError
-from api.store.records import is_same
+from api.store import Store, StoreDamaged
 from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.object_names import Named
 from config.model.upstreams import ProxyUpstream
@@ -34,207 +35,179 @@ USERS_NAMED = 10
 """Users of an object that a refusal names."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredObject:
-    """A record and its revision. Requests share it, so it must not be altered."""
-
-    record: Any
-    revision: int
-
-
-def _load(kind: ObjectKind, document: Document) -> StoredObject:
-    return StoredObject(kind.model.model_validate(document.body), document.revision)
-
-
 class SharedObjects:
-    """Reads and changes of all kinds. Thread-safe.
+    """Reads of all these kinds. Thread-safe. `named_policies` gives the names of policies that accounts and plans have.
 
-    Changes raise `Invalid`, `InvalidResource`, `NotFound`, `StaleRevision`, `PeerUnavailable` and `StoreWriteError`.
+    `records` has those that are stored, by collection.
     """
 
     def __init__(
         self,
         store: Store,
         seal: SecretBox,
-        lock: Callable[[], AbstractContextManager[None]],
-        link: SupervisorLink,
-        publish: Callable[[str, dict[str, Any]], None],
         file_of: FileOf,
         sources: PoolSources,
+        named_policies: Callable[[], Iterable[str]],
     ) -> None:
-        """`lock` holds up other changes, `link` sends them to the supervisor."""
-        self.sources = sources
-        self._store = store
         self._seal = seal
-        self.lock = lock
-        self._link = link
         self._file_of = file_of
-        self._publish = publish
-        self._caches = {name: RecordCache(store, name, partial(_load, kind)) for name, kind in KINDS.items()}
-        self.other_users: Callable[[str, str], Iterable[str]] = lambda _collection, _name: ()
-        """Further users of the object with this collection and name: `proxy office`."""
-        self.users_lock: AbstractContextManager[object] = nullcontext()
-        """Holds up changes of those that are not made under `lock`."""
-        self.named_policies: Callable[[], Iterable[str]] = tuple
-        """The names of policies that accounts and plans have."""
-        self.checks: Mapping[str, Callable[[Any], None]] = {}
-        """By collection, what refuses a record that may not be stored; raises `InvalidResource`."""
+        self._sources = sources
+        self._named_policies = named_policies
+        self.records: Mapping[str, RecordCache[Stored[Any]]] = {
+            name: RecordCache(store, name, partial(load, kind)) for name, kind in NAMED.items()
+        }
 
-    def all(self, kind: ObjectKind) -> Sequence[StoredObject]:
+    def all(self, kind: Kind[Any]) -> Sequence[Stored[Any]]:
         """All of a kind, oldest first."""
-        return self._caches[kind.collection].all()
+        return self.records[kind.collection].all()
 
-    def get(self, kind: ObjectKind, key: str) -> StoredObject:
+    def get(self, kind: Kind[Any], key: str) -> Stored[Any]:
         """The one with this id or name. Raises `NotFound`."""
-        cache = self._caches[kind.collection]
-        found = cache.get(key) or cache.get(cache.named(key) or "")
+        records = self.records[kind.collection]
+        found = records.get(key) or records.get(records.named(key) or "")
         if found is None:
             raise NotFound(f"The {kind.name}")
         return found
 
-    def complete(self, stored: StoredObject) -> StoredObject:
+    def complete(self, stored: Stored[Any]) -> Stored[Any]:
         """As it is used: a pool that has a source with what was fetched from it."""
-        return StoredObject(*self.sources.complete(stored.record, stored.revision))
+        return Stored(*self._sources.complete(stored.record, stored.revision))
 
     def list_ref(self, name: str) -> ListRef:
         """What forwarding actors get of the list. Raises `NotFound`."""
         found = self.get(LISTS, name)
         return list_ref(found.record, found.revision, self._file_of(found.record))
 
-    def create(self, kind: ObjectKind, body: Any) -> StoredObject:
-        """A new one."""
-        record = self._made(lambda: kind.new(body, time.time(), self._seal))
-        with self.lock():
-            if len(self.all(kind)) >= kind.most:
-                raise Invalid(None, f"there are {kind.most} {kind.collection} already")
-            self._refuse(kind, record)
-            stored = self._stored(kind, record, 0)
-            self._send(kind, stored)
-        self._event(kind, "created", record)
-        return stored
-
-    def update(self, kind: ObjectKind, key: str, body: Any, if_match: int | None) -> StoredObject:
-        """Change any part."""
-        with self.lock():
-            before = self._matching(kind, key, if_match)
-            record = self._made(lambda: kind.change(before.record, body, time.time(), self._seal))
-            if is_same(before.record, record):
-                return before
-            self._refuse(kind, record)
-            with self.users_lock:
-                if record.name != before.record.name:
-                    self._refuse_in_use(kind, before.record, "name", "give it no other name")
-                if (kind_of(record) == GEO) != (kind_of(before.record) == GEO):
-                    self._refuse_in_use(kind, before.record, "kind", "they name it as what it is")
-                stored = self._stored(kind, record, before.revision)
-            self._send(kind, stored)
-        self._event(kind, "updated", record)
-        return stored
-
-    def delete(self, kind: ObjectKind, key: str, if_match: int | None) -> str:
-        """Delete one that nothing names; its id."""
-        with self.lock():
-            before = self._matching(kind, key, if_match)
-            with self.users_lock:
-                self._refuse_in_use(kind, before.record, None, "change them first")
-                self._delete(kind, before)
-            self._link.apply(ApplyObjects((), (before.record.id,)))
-        self._event(kind, "deleted", before.record)
-        return str(before.record.id)
+    def message(self, kind: NamedKind[Any], stored: Stored[Any]) -> FleetObject:
+        """An object for the supervisor. Raises `SecretBoxError`."""
+        used = self.complete(stored)
+        return object_message(kind, used.record, used.revision, self._seal, self._file_of)
 
     def messages(self) -> tuple[FleetObject, ...]:
         """All objects, for the supervisor. Raises `StoreDamaged` when a secret in one can't be opened."""
         try:
-            objects = [self._message(kind, each) for kind in KINDS.values() for each in self.all(kind)]
+            objects = [self.message(kind, each) for kind in NAMED.values() for each in self.all(kind)]
         except SecretBoxError as error:
             raise StoreDamaged(str(error)) from error
-        return with_policies(objects, self.named_policies())
+        return with_policies(objects, self._named_policies())
 
-    def send_again(self, kind: ObjectKind, object_id: str) -> None:
-        """Send an object that has not changed itself: a list whose content has. Raises `PeerUnavailable`."""
-        with self.lock():
-            stored = self._caches[kind.collection].get(object_id)
-            if stored is not None:
-                self._send(kind, stored)
+    def policies_message(self, names: Iterable[str]) -> FleetObject:
+        """The policies that accounts and plans name, and these, for the supervisor."""
+        return policies_message([*self._named_policies(), *names])
 
-    def send_policies(self, names: Iterable[str]) -> None:
-        """Have proxies know the policies that accounts and plans name, these among them, before one is needed.
-
-        The caller holds `lock`. Raises `PeerUnavailable`.
-        """
-        self._link.request(ApplyObjects((policies_message([*self.named_policies(), *names]),)))
-
-    def users(self, kind: ObjectKind, name: str) -> list[str]:
-        """What names the object, as `policy builds` and `proxy office`."""
-        own = (
-            f"{other.name} {each.record.name}"
-            for other in KINDS.values()
-            for each in self.all(other)
-            if any((found.collection, found.name) == (kind.collection, name) for found in other.names(each.record))
-        )
-        return [*own, *self.other_users(kind.collection, name)]
+    def users(self, kind: Kind[Any], name: str) -> Iterator[str]:
+        """What names the object among them, as `policy builds`."""
+        for other in NAMED.values():
+            for each in self.all(other):
+                if any(
+                    (found.collection, found.name) == (kind.collection, name) for found in other.refers(each.record)
+                ):
+                    yield f"{other.name} {each.record.name}"
 
     def refuse_unknown(self, named: Iterable[Named]) -> None:
         """Raise `Invalid` for the first name of no object, or of a list of another kind."""
         for each in named:
-            cache = self._caches[each.collection]
-            found = cache.get(cache.named(each.name) or "")
+            records = self.records[each.collection]
+            found = records.get(records.named(each.name) or "")
             if found is None:
-                raise Invalid(each.field, f"there is no {KINDS[each.collection].name} {each.name!r}")
+                raise Invalid(each.field, f"there is no {NAMED[each.collection].name} {each.name!r}")
             if misfit := each.misfit(kind_of(found.record)):
                 raise Invalid(each.field, misfit)
 
     def upstreams_of_pool(self, name: str) -> Sequence[ProxyUpstream]:
         """Those that callers have written into the pool of this name, which may lead to own proxies; those of a source
         never do (`UpstreamsSpec.fetched`)."""
-        found = self._caches["pools"].get(self._caches["pools"].named(name) or "")
+        pools = self.records["pools"]
+        found = pools.get(pools.named(name) or "")
         return () if found is None else found.record.upstreams
 
-    # --- inside ---
 
-    def _made(self, make: Callable[[], Any]) -> Any:
-        try:
-            return make()
-        except SecretBoxError as error:
-            raise StoreWriteError(str(error)) from error
+class ObjectChanges:
+    """What is asked and done around a change of one of them. Thread-safe.
 
-    def _matching(self, kind: ObjectKind, key: str, if_match: int | None) -> StoredObject:
-        stored = self.get(kind, key)
-        if if_match not in (None, stored.revision):
-            raise StaleRevision(stored.revision)
-        return stored
+    `users` gives further users of the object with a collection and a name, as `proxy office`; `users_lock` holds up
+    changes of those that are not made under `lock`, which is that of proxies. `link` leads to the supervisor.
+    """
 
-    def _refuse(self, kind: ObjectKind, record: Any) -> None:
-        if self._caches[kind.collection].named(record.name) not in (None, record.id):
-            raise Invalid("name", f'the name "{record.name}" is in use')
-        self.refuse_unknown(kind.names(record))
-        if kind.collection in self.checks:
-            self.checks[kind.collection](record)
+    def __init__(
+        self,
+        objects: SharedObjects,
+        lock: Callable[[], AbstractContextManager[None]],
+        link: SupervisorLink,
+        users: Callable[[str, str], Iterable[str]],
+        users_lock: AbstractContextManager[object],
+    ) -> None:
+        self.objects = objects
+        self.lock = lock
+        self._link = link
+        self._users = users
+        self._users_lock = users_lock
 
-    def _refuse_in_use(self, kind: ObjectKind, record: Any, field: str | None, hint: str) -> None:
-        users = self.users(kind, record.name)
+    def hooks(
+        self,
+        kind: NamedKind[Any],
+        views: Callable[..., list[dict[str, Any]]],
+        check: Callable[[Any], None] = lambda _record: None,
+        deleted: Callable[[str], None] = lambda _object_id: None,
+        warnings: Callable[[Stored[Any]], Sequence[Any]] = lambda _stored: (),
+    ) -> Hooks[Any]:
+        """Those of a kind. `check` refuses a record that may not be stored; `deleted` gets the id of a deleted one."""
+
+        def refuse(proposal: Proposal[Any]) -> None:
+            self.objects.refuse_unknown(kind.refers(proposal.after))
+            check(proposal.after)
+
+        def apply(proposal: Proposal[Any], stored: Stored[Any] | None) -> None:
+            if stored is not None:
+                self._link.apply(ApplyObjects((self.objects.message(kind, stored),)))
+            elif proposal.before is not None:
+                self._link.apply(ApplyObjects((), (proposal.before.record.id,)))
+                deleted(proposal.before.record.id)
+
+        return Hooks(
+            lock=lambda _body: self.lock(),
+            check=refuse,
+            guard=partial(self._unused, kind),
+            effect=apply,
+            complete=self.objects.complete,
+            views=views,
+            warnings=warnings,
+        )
+
+    def send_again(self, kind: NamedKind[Any], object_id: str) -> None:
+        """Send an object that has not changed itself: a list whose content has. Raises `PeerUnavailable`."""
+        with self.lock():
+            stored = self.objects.records[kind.collection].get(object_id)
+            if stored is not None:
+                self._link.apply(ApplyObjects((self.objects.message(kind, stored),)))
+
+    def send_policies(self, names: Iterable[str]) -> None:
+        """Have proxies know the policies that accounts and plans name, these among them, before one is needed.
+
+        The caller holds `lock`. Raises `PeerUnavailable`.
+        """
+        self._link.request(ApplyObjects((self.objects.policies_message(names),)))
+
+    @contextmanager
+    def _unused(self, kind: NamedKind[Any], proposal: Proposal[Any]) -> Iterator[None]:
+        """Keeps an object that is to be deleted or renamed from getting users; refuses one that has some."""
+        if proposal.before is None:
+            yield
+            return
+        before, after = proposal.before.record, proposal.after
+        with self._users_lock:
+            if after is None:
+                self._refuse_in_use(kind, before.name, None, "change them first")
+            elif after.name != before.name:
+                self._refuse_in_use(kind, before.name, "name", "give it no other name")
+            if after is not None and (kind_of(after) == GEO) != (kind_of(before) == GEO):
+                self._refuse_in_use(kind, before.name, "kind", "they name it as what it is")
+            yield
+
+    def _refuse_in_use(self, kind: NamedKind[Any], name: str, field: str | None, hint: str) -> None:
+        users = [*self.objects.users(kind, name), *self._users(kind.collection, name)]
         if users:
-            raise Invalid(field, in_use(kind, record.name, users, hint))
-
-    def _stored(self, kind: ObjectKind, record: Any, expect: int) -> StoredObject:
-        document = self._store.put(kind.collection, record.model_dump(mode="json"), expect)
-        return StoredObject(record, document.revision)
-
-    def _delete(self, kind: ObjectKind, before: StoredObject) -> None:
-        try:
-            self._store.delete(kind.collection, before.record.id, before.revision)
-        except (NotStored, RevisionConflict) as error:
-            raise NotFound(f"The {kind.name}") from error
-
-    def _send(self, kind: ObjectKind, stored: StoredObject) -> None:
-        self._link.apply(ApplyObjects((self._message(kind, stored),)))
-
-    def _message(self, kind: ObjectKind, stored: StoredObject) -> FleetObject:
-        used = self.complete(stored)
-        return object_message(kind, used.record, used.revision, self._seal, self._file_of)
-
-    def _event(self, kind: ObjectKind, action: str, record: Any) -> None:
-        self._publish(f"{kind.name}.{action}", about(kind, record))
+            raise Invalid(field, in_use(kind, name, users, hint))
 
 
 def kind_of(record: Any) -> str:
@@ -242,12 +215,7 @@ def kind_of(record: Any) -> str:
     return getattr(record, "kind", "")
 
 
-def about(kind: ObjectKind, record: Any) -> dict[str, Any]:
-    """The data of events about an object."""
-    return {f"{kind.name}_id": record.id, "name": record.name}
-
-
-def in_use(kind: ObjectKind, name: str, users: Sequence[str], hint: str) -> str:
+def in_use(kind: Kind[Any], name: str, users: Sequence[str], hint: str) -> str:
     """That an object is in use: the number of its users, and the first of them."""
     more = f" and {len(users) - USERS_NAMED} more" if len(users) > USERS_NAMED else ""
     return f"the {kind.name} {name!r} is in use by {len(users)} ({', '.join(users[:USERS_NAMED])}{more}): {hint}"

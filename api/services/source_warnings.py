@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from actors.net.local_addresses import is_local
+from actors.net.this_machine import is_local
 from config.model.exposure_warnings import Warned
 from config.model.policies import Policy, policy_warnings
-from config.net.egress import is_network, read_egress, usable
+from config.net.entries import is_network, read_egress, usable
 
 
 def unrouted(entries: str | Iterable[str], field: str) -> list[Warned]:

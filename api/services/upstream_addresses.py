@@ -18,9 +18,9 @@ from actors.resolver.system_config import system_servers
 from config.model.fields import InvalidProxy
 from config.model.pools import Pool
 from config.model.proxies import ProxyRecord
+from config.net.addresses import tcp_parts
 from config.net.dns_servers import read_server
-from config.net.tcp_address import tcp_parts
-from config.settings.settings import Proxy, Server
+from config.settings.settings import ProxyGroup, Server
 
 FOREIGN = "is a proxy that the key's scope doesn't have"
 
@@ -29,11 +29,11 @@ FOREIGN = "is a proxy that the key's scope doesn't have"
 class UpstreamPolicy:
     """The settings about it; `services` are the addresses of the product's own listeners that aren't proxies."""
 
-    proxy: Proxy
+    proxy: ProxyGroup
     services: tuple[tuple[str, int], ...]
 
     @classmethod
-    def of(cls, server: Server, proxy: Proxy, metrics: Mapping[str, Any]) -> UpstreamPolicy:
+    def of(cls, server: Server, proxy: ProxyGroup, metrics: Mapping[str, Any]) -> UpstreamPolicy:
         """From these groups; `metrics` is plain."""
         published = tcp_parts(str(metrics.get("publish", "")))
         return cls(proxy, ((server.host, server.port), *((published,) if published else ())))

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from actors.sqlite import open_for_reading
-from config.text.csv_cells import with_apostrophe
+from config.text.formatting import with_apostrophe
 
 GROUPS = ("account", "proxy", "plan", "tag")
 INTERVALS = ("hour", "day", "month")

@@ -11,8 +11,8 @@ from typing import Any
 
 from actors.bus.mailbox import NOT_ON_THE_BUS, address_of
 from actors.bus.messages.common import SUPERVISOR, Unreachable, forwarding_name
+from actors.bus.messages.specs import Upstreams, UpstreamState
 from actors.bus.messages.supervision import QueryWorkers, RuntimeReport, Workers
-from actors.bus.messages.upstreams import Upstreams, UpstreamState
 from api.bus_bridge import Bridge, checked, is_asleep
 from config.model.proxies import ProxyRecord
 

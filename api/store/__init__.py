@@ -1,18 +1,18 @@
-"""The configuration store: documents with revisions behind a small protocol.
+"""The file of the fleet: its documents with revisions behind a small protocol.
 
-`interface` is what other packages see, `tiny` the embedded store on TinyDB, `storage` writes one collection to the
-disk, `commit_journal` several of them atomically, `view` serves readers, `migration` brings data of older releases
-forward.
+`interface` is what other packages see, `fleet` all documents of the file, `tiny` most of them, on TinyDB, `rows`
+TinyDB's tables in SQLite, `accounts` those of hundreds of thousands, `schema` the tables, `fleet_file` the file as a
+whole; `view` serves readers.
 """
 
 from __future__ import annotations
 
-from api.store.commit_journal import check_files
+from api.store.fleet import RECOVERY_STEP, FleetStore, open_store, peek, start_over
+from api.store.fleet_file import check_fleet_file
 from api.store.interface import (
     Change,
     Document,
     HistoryPruned,
-    NotInEffect,
     NotStored,
     RevisionConflict,
     Store,
@@ -22,15 +22,14 @@ from api.store.interface import (
     StoreWriteError,
     Write,
 )
-from api.store.tiny import COLLECTIONS, RECOVERY_STEP, TinyStore, open_store, start_over
+from api.store.tiny import TinyStore
 
 __all__ = [
-    "COLLECTIONS",
     "RECOVERY_STEP",
     "Change",
     "Document",
+    "FleetStore",
     "HistoryPruned",
-    "NotInEffect",
     "NotStored",
     "RevisionConflict",
     "Store",
@@ -40,7 +39,8 @@ __all__ = [
     "StoreWriteError",
     "TinyStore",
     "Write",
-    "check_files",
+    "check_fleet_file",
     "open_store",
+    "peek",
     "start_over",
 ]

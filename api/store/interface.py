@@ -1,19 +1,18 @@
-"""What a configuration store does, whatever engine is behind it.
+"""What a store of documents does, whatever engine is behind it.
 
-Documents are JSON-like maps with a string `id`, in named collections. Every change, of any document in any
-collection, is one step of one counter; the number of the step is the document's `revision` from then on. So a
-follower that remembers one number can ask what changed since, and a writer that read revision 7 can insist on it.
+Documents are JSON-like maps with a string `id`, in named collections. Commits are numbered, whichever documents they
+change; the number of the commit is the document's `revision` from then on. So a follower that remembers one number can
+ask what changed since, and a writer that read revision 7 can insist on it.
 
 Errors: everything that a store raises is a `StoreError`.
 
 ==================  ================================================================================================
-`StoreDamaged`      a file is unreadable or gone and there is no earlier generation of it; nothing was opened
+`StoreDamaged`      a file is unreadable, altered or gone; nothing was opened, and nothing in it was changed
 `StoreTooNew`       the files were written by a later release
 `StoreWriteError`   the disk refused a write; the documents are what they were before
-`NotInEffect`       the change is stored, but processes that read a copy of it don't know it yet
 `RevisionConflict`  the document is not at the revision that the writer expected; `actual` 0 means: there is none
 `NotStored`         there is no such document
-`HistoryPruned`     `changes` was asked about steps whose deletions are forgotten; read everything anew
+`HistoryPruned`     `changes` was asked about commits whose deletions are forgotten; read everything anew
 ==================  ================================================================================================
 """
 
@@ -31,7 +30,7 @@ class StoreError(Exception):
 
 
 class StoreDamaged(StoreError):
-    """A file is cut short, altered or missing, and so is its previous generation."""
+    """A file is cut short, altered or missing."""
 
 
 class StoreTooNew(StoreError):
@@ -40,10 +39,6 @@ class StoreTooNew(StoreError):
 
 class StoreWriteError(StoreError):
     """A write didn't reach the disk; memory and disk still hold the state before it."""
-
-
-class NotInEffect(StoreError):
-    """The change is stored, and holds as soon as the copy of it that other processes read can be written."""
 
 
 class RevisionConflict(StoreError):
@@ -65,7 +60,7 @@ class NotStored(StoreError):
 
 
 class HistoryPruned(StoreError):
-    """Deletions up to step `horizon` are forgotten; changes since an earlier step would be incomplete."""
+    """Deletions up to the commit `horizon` are forgotten; changes since an earlier one would be incomplete."""
 
     def __init__(self, horizon: int) -> None:
         super().__init__(f"changes are known since step {horizon}")
@@ -104,12 +99,12 @@ class Write:
 class Store(Protocol):
     """The store. All methods may be called from any thread; what has returned is durable.
 
-    Reading waits for no writer: it gives what the last durable step left.
+    Reading waits for no writer: it gives what the last durable commit left.
     """
 
     @property
     def revision(self) -> int:
-        """The number of the last step."""
+        """The number of the last commit."""
         ...
 
     def get(self, collection: str, identifier: str) -> Document | None:
@@ -118,10 +113,6 @@ class Store(Protocol):
 
     def revision_of(self, collection: str, identifier: str) -> int:
         """The revision of the document, 0 when there is none: what was made of it once is good while this stays."""
-        ...
-
-    def changed_after(self, collection: str, identifier: str, step: int) -> bool:
-        """Whether the document was changed or deleted after this step of the store."""
         ...
 
     def find(self, collection: str, where: Predicate | None = None, **fields: Any) -> list[Document]:
@@ -143,22 +134,22 @@ class Store(Protocol):
         ...
 
     def delete(self, collection: str, identifier: str, expect: int | None = None) -> int:
-        """Remove a document; the number of this step. Raises `NotStored`, `RevisionConflict`, `StoreWriteError`."""
+        """Remove a document; the number of this commit. Raises `NotStored`, `RevisionConflict`, `StoreWriteError`."""
         ...
 
-    def commit(self, writes: Sequence[Write]) -> list[int]:
-        """Make all of the changes, each one step, or none of them, even if the machine stops in the middle.
+    def commit(self, writes: Sequence[Write]) -> int:
+        """Make all of the changes, or none of them, even if the machine stops in the middle; the commit's number.
 
-        The steps' numbers, in the same order. Raises as `put` and `delete`, and then nothing was changed.
+        Raises as `put` and `delete`, and then nothing was changed.
         """
         ...
 
     def changes(self, since: int) -> list[Change]:
-        """What changed after step `since`, in order, each document once. Raises `HistoryPruned`."""
+        """What changed after the commit `since`, in order, each document once. Raises `HistoryPruned`."""
         ...
 
     def wait(self, since: int, timeout: float) -> int:
-        """Wait up to `timeout` seconds for a step after `since`; the number of the last step."""
+        """Wait up to `timeout` seconds for a commit after `since`; the number of the last one."""
         ...
 
     def check(self) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from api.store.interface import Change, HistoryPruned
@@ -22,10 +23,10 @@ class View:
     Bodies are the store's own and are not altered by anybody.
     """
 
-    def __init__(self, changes: Iterable[Change], collections: Collection[str], revision: int, horizon: int) -> None:
+    def __init__(self, changes: Iterable[Change], revision: int, horizon: int) -> None:
         """`changes` are the last of each document, in any order; deletions up to `horizon` are not among them."""
         self.revision = revision
-        self._live: dict[str, dict[str, tuple[int, Body]]] = {name: {} for name in collections}
+        self._live: defaultdict[str, dict[str, tuple[int, Body]]] = defaultdict(dict)
         self._last: dict[tuple[str, str], int] = {}
         self._horizon = horizon
         self._stepped = threading.Condition()
@@ -51,12 +52,6 @@ class View:
                 raise HistoryPruned(self._horizon)
             return [self._change(*each) for each in reversed(self._newest_first(since))]
 
-    def changed_after(self, collection: str, identifier: str, step: int) -> bool:
-        """Whether the document was changed or deleted after `step`. What is forgotten was deleted long ago."""
-        with self._stepped:
-            known = self._last.get((collection, identifier))
-            return step < self._horizon if known is None else known > step
-
     def wait(self, since: int, timeout: float) -> int:
         """Wait for a step after `since`; the number of the last step."""
         deadline = time.monotonic() + timeout
@@ -75,12 +70,13 @@ class View:
                 self.revision = change.revision
             self._stepped.notify_all()
 
-    def forget(self, collection: str, identifiers: Iterable[str], horizon: int) -> None:
+    def forget(self, deleted: Iterable[tuple[str, str]], horizon: int) -> None:
         """These deletions, all up to step `horizon`, are not known any more."""
         with self._stepped:
             self._horizon = max(self._horizon, horizon)
-            for identifier in identifiers:
-                self._last.pop((collection, identifier), None)
+            for which in deleted:  # it may have been put back since, and deleted again
+                if which[1] not in self._live[which[0]] and self._last.get(which, horizon + 1) <= horizon:
+                    self._last.pop(which)
 
     def _show(self, change: Change) -> None:
         which = change.collection, change.id

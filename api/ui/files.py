@@ -1,7 +1,11 @@
-"""The files of the dashboard, read once. Only a file that was there can be requested: no path reaches the disk."""
+"""The files of the dashboard, read once. Only a file that was there can be requested: no path reaches the disk.
+
+A wheel has a gzip and a brotli form beside each file. In a checkout there are none, and gzip is made here.
+"""
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,10 +13,10 @@ from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-from api.http.representation import IDENTITY
+from api.http.representation import GZIP, IDENTITY
 
 INDEX = "index.html"
-_SUFFIXES = {".br": "br", ".gz": "gzip"}
+_SUFFIXES = {".br": "br", ".gz": GZIP}
 """In order of preference."""
 _TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -48,7 +52,12 @@ class File:
 @cache
 def all_files() -> Mapping[str, File]:
     """By path below `/ui/`. Raises `FileNotFoundError` in a checkout whose page was removed."""
-    raw = dict(_walk(files("api.ui") / "static", ""))
+    return files_in(files("api.ui") / "static")
+
+
+def files_in(folder: Traversable) -> Mapping[str, File]:
+    """By path below the folder; a form beside a file is one of its encodings. Raises as `all_files` does."""
+    raw = dict(_walk(folder, ""))
     if INDEX not in raw:
         raise FileNotFoundError("api/ui/static/index.html: missing; scripts/build-ui makes it")
     return {path: _file(path, raw) for path in raw if _type(path)}
@@ -65,6 +74,9 @@ def _walk(folder: Traversable, prefix: str) -> Iterator[tuple[str, bytes]]:
 
 def _file(path: str, raw: Mapping[str, bytes]) -> File:
     forms = {name: raw[path + suffix] for suffix, name in _SUFFIXES.items() if path + suffix in raw}
+    if not forms:
+        packed = gzip.compress(raw[path], mtime=0)
+        forms = {GZIP: packed} if len(packed) < len(raw[path]) else {}
     content = {**forms, IDENTITY: raw[path]}
     digest = hashlib.sha256(raw[path]).hexdigest()[:20]
     etags = {name: f'"{digest}"' if name == IDENTITY else f'"{digest}-{name}"' for name in content}

@@ -2,6 +2,9 @@
 
 The data directory outlives the product, the run directory does not. Both are private (0700), and every file in
 them is 0600: that is the only protection that the local sockets have, and the only one they need.
+
+Every forwarding actor calls this. Here `os` stands in for `pathlib`, whose reading and searching would cost each of
+them half a megabyte of codecs, buffers and patterns.
 """
 
 from __future__ import annotations
@@ -13,7 +16,25 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from config.files.accounts_table import table_path
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+"""A text that is another one after each boot (random(4)); of the host in a container."""
+
+_LONGEST_ID = 64
+
+
+def boot_id() -> bytes | None:
+    """The id of this boot; None where a sandbox hides it."""
+    try:
+        descriptor = os.open(BOOT_ID, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return os.read(descriptor, _LONGEST_ID).strip() or None
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+
 
 IPC_PATH_MAX = 107
 """Bytes that a Unix socket path may have on Linux (`unix(7)`: 108 with the terminating NUL)."""
@@ -56,11 +77,6 @@ class RunDir:
         return f"ipc://{self.path}/records"
 
     @property
-    def api_handover(self) -> Path:
-        """Unix datagram socket of the API, by which the supervisor hands it a new listening socket."""
-        return self.path / "api.door"
-
-    @property
     def api_inner(self) -> Path:
         """Unix socket where the API takes what the TLS terminator has decrypted, bound by the supervisor."""
         return self.path / "api.sock"
@@ -86,11 +102,6 @@ class RunDir:
         return self.path / "pools"
 
     @property
-    def tickets(self) -> Path:
-        """The root key of TLS session tickets, where processes can share one (`actors.net.tls_tickets`)."""
-        return self.path / "tickets"
-
-    @property
     def workers(self) -> Path:
         """The folder of what processes of a proxy share or leave to each other, with a folder for each proxy.
 
@@ -111,9 +122,9 @@ class DataDir:
     path: Path
 
     @property
-    def store(self) -> Path:
-        """The folder of the configuration store, one file per collection."""
-        return self.path / "store"
+    def fleet(self) -> Path:
+        """The file of the configuration, the accounts, their history and the audit trail (`api.store`)."""
+        return self.path / "fleet.sqlite"
 
     @property
     def keys(self) -> Path:
@@ -129,19 +140,6 @@ class DataDir:
     def logs(self) -> Path:
         """The folder of the log indexer's day files."""
         return self.path / "logs"
-
-    @property
-    def audit(self) -> Path:
-        """The folder of the audit trail."""
-        return self.path / "audit"
-
-    @property
-    def accounts_table(self) -> Path:
-        """The table of accounts that forwarding actors read (`actors.accounts.table`), derived from the store.
-
-        It is of this boot of the machine (`config.files.accounts_table`).
-        """
-        return table_path(self.path)
 
     @property
     def account_sessions(self) -> Path:

@@ -9,6 +9,11 @@ store it is the text
 where KEY is a fingerprint of the key (from its SHA-256; so a wrong key is reported as such) and DATA the nonce and the
 ciphertext in base64url. Without the key file the secrets of a copied store can't be read; keep the two apart in
 backups, and keep both.
+
+Secrets that systemd gives to the service (LoadCredential=, systemd.exec(5)): files that only the service can read. They
+lie in `$CREDENTIALS_DIRECTORY`, in memory that is never swapped out, and are gone with the service. So they are in no
+environment, which children inherit, and in no file of the data directory. An empty one counts as not given: that is how
+a unit says that a credential may be missing (`SetCredential=`).
 """
 
 from __future__ import annotations
@@ -19,14 +24,59 @@ import hashlib
 import os
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from config.files.credentials import SECRETS_KEY, CredentialError, credential
-from config.files.keyfile import KeyFileError, make_key, read_key
+from config.files.durable import KeyFileError, make_key, read_key
 from config.files.paths import DataDir, PathError
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+AS_KEYS = {
+    "admin-password": ("admin_password",),
+    "prometheus-token": ("metrics", "prometheus_token"),
+    "oauth2-client-secret": ("auth", "oauth2", "client_secret"),
+}
+"""Credentials that stand for a key of the configuration."""
+
+SECRETS_KEY = "secrets-key"
+"""The key of sealed secrets, as hex digits."""
+
+
+class CredentialError(Exception):
+    """A credential can't be read; the text says which and why."""
+
+
+def credential(name: str) -> Path | None:
+    """The file of a credential; None when it was not given, or is empty. Raises `CredentialError`."""
+    folder = os.environ.get("CREDENTIALS_DIRECTORY", "")
+    if not folder:
+        return None
+    path = Path(folder) / name
+    return path if _text(path) else None
+
+
+def as_settings() -> dict[str, Any]:
+    """The credentials that stand for keys of the configuration, as it is nested. Raises `CredentialError`."""
+    nested: dict[str, Any] = {}
+    for name, keys in AS_KEYS.items():
+        path = credential(name)
+        if path is not None:
+            group = nested
+            for key in keys[:-1]:
+                group = group.setdefault(key, {})
+            group[keys[-1]] = _text(path)
+    return nested
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise CredentialError(f"the credential {path.name} can't be read: {error}") from error
+
 
 NONCE_BYTES = 12
 _PREFIX = "sealed:1:"
@@ -76,6 +126,14 @@ class SecretBox:
             raise SecretBoxError(
                 f"{self._path}: a sealed secret is damaged, or was sealed for something else"
             ) from error
+
+    def opens(self, sealed: str, purpose: str) -> bool:
+        """Whether `open` would open it."""
+        try:
+            self.open(sealed, purpose)
+        except SecretBoxError:
+            return False
+        return True
 
     def _known(self, make: bool) -> bytes:
         with self._lock:

@@ -11,8 +11,8 @@ from pydantic_core import PydanticCustomError
 
 from config.model import json_patterns
 from config.model.declaration import Given, Group
-from config.net.domains import in_a_labels
 from config.net.entries import read_entry, read_network
+from config.net.names import in_a_labels
 
 ENTRIES_MAX = 10_000
 """Entries in one list."""

@@ -8,7 +8,7 @@ from pydantic import Field, StrictStr
 
 from config.model.fields import InvalidResource, Part, example
 from config.model.fleet_accounts import FleetAccount, FleetAccountCreate, FleetAccountUpdate
-from config.model.proxies import KnownTags, Tags
+from config.model.proxies import Tags
 from config.model.tagging import retagged
 
 BATCH_MAX = 1_000
@@ -24,7 +24,7 @@ class FleetAccountChange(FleetAccountUpdate):
 
     id: AccountId
     add_tags: Tags | None = None
-    remove_tags: KnownTags | None = None
+    remove_tags: Tags | None = None
 
     def resolved(self, account: FleetAccount) -> FleetAccountChange:
         """See `FleetAccountUpdate`."""

@@ -18,8 +18,8 @@ from config.model.fields import NULLABLE, InvalidResource, Part
 from config.model.object_fields import ObjectName
 from config.model.quotas import Period
 from config.model.schedules import Schedule, ScheduleInput
-from config.net.domains import in_a_labels
 from config.net.entries import read_entry
+from config.net.names import in_a_labels
 
 DESTINATIONS_MAX = 1_000
 """Entries in one list."""
@@ -39,6 +39,10 @@ class RuleLimits(Group):
     bandwidth_out: int | None = None
     connections: int | None = None
     requests_per_minute: int | None = None
+
+    def view(self) -> dict[str, Any]:
+        """Null says nothing."""
+        return self.model_dump()
 
 
 class StoredRules(BaseModel):

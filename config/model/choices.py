@@ -21,11 +21,9 @@ LOG_LEVELS: tuple[LogLevel, ...] = get_args(LogLevel)
 """Of log lines and access records, in order of severity."""
 
 BindPolicy = Literal["random", "session", "account"]
-BIND_POLICIES: tuple[BindPolicy, ...] = get_args(BindPolicy)
 """By what a request has one of several source addresses."""
 
 UpstreamPolicyName = Literal["failover", "round_robin", "least_connections", "sticky"]
-UPSTREAM_POLICIES: tuple[UpstreamPolicyName, ...] = get_args(UpstreamPolicyName)
 """How a proxy chooses among its upstreams."""
 
 PoolPolicyName = Literal["failover", "round_robin", "least_connections", "sticky", "latency"]

@@ -8,6 +8,8 @@ not make old data unreadable. Metadata of a field says the rest:
 | `Given(type)` | a request may give it, written as this strict type |
 | `SECRET` | it is in no response |
 | `INTERNAL` | a response has it as a part of another field |
+| `MOMENT` | it is Unix seconds, and ISO 8601 in responses |
+| `LongList(…)` | only the response about one object has it; all responses have the number of its entries |
 | none of them | a request can't set it; a response has it |
 
 A field whose type is a `Group` needs no metadata: of a group, a request gives any part, and the others stay.
@@ -18,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, create_model
 from pydantic.fields import FieldInfo
@@ -46,8 +48,40 @@ INTERNAL = _Unseen("internal")
 """Metadata of a field that responses have as a part of another one."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    pass
+
+
+MOMENT = _Moment()
+"""Metadata of a field that is Unix seconds."""
+Instant = Annotated[float, MOMENT]
+
+
+@dataclass(frozen=True, slots=True)
+class LongList:
+    """A field that may be long. `one` is what one of its entries is called, `view` how responses have it."""
+
+    one: str
+    view: Callable[[Any], Any] = lambda entry: entry
+
+    @property
+    def count(self) -> str:
+        """The field of responses that has their number."""
+        return f"{self.one}_count"
+
+
+def entries_of(info: FieldInfo) -> LongList | None:
+    """The metadata of a field that may be long."""
+    return next((each for each in info.metadata if isinstance(each, LongList)), None)
+
+
 class Group(BaseModel):
     """A part of a stored document: an object whose fields have defaults."""
+
+    def view(self) -> dict[str, Any]:
+        """As responses have it."""
+        return self.model_dump(exclude_none=True)
 
 
 def partial(model: type[BaseModel], name: str) -> type[Input]:

@@ -11,7 +11,7 @@ from config.model import json_patterns
 from config.model.access import each_entry
 from config.model.fields import InvalidResource
 from config.net.addresses import not_local, read_bind_address
-from config.net.egress import is_network, read_egress, usual_form
+from config.net.entries import is_network, read_egress, usual_form
 
 EGRESS_MAX = 100
 """Entries in one list."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from config.model.access import ProxyAccess
 from config.model.proxies import ProxyRecord
-from config.net.host_names import is_loopback
+from config.net.names import is_loopback
 
 
 class Warned(NamedTuple):

@@ -28,7 +28,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
 from config.model import json_patterns
-from config.net.host_names import is_host_name
+from config.net.names import is_host_name
 from config.net.ports import FORM, PORTS_MAX, Ports
 from config.workers import WORKERS_FORM
 
@@ -180,7 +180,7 @@ FilePath = Annotated[
 class Input(BaseModel):
     """A part of a request's body: fields that aren't named are refused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class _Nullable:

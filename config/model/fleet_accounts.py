@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictStr, model_validator
 
-from config.files.client_certificates import ENTRY_MAX, normal_entry
+from config.files.certificates import ENTRY_MAX, normal_entry
 from config.model import json_patterns
 from config.model.account_rules import RulesInput, StoredRules, changed_rules
 from config.model.accounts import AccountName, Moment, Networks
-from config.model.declaration import SECRET, Given, gives, update
+from config.model.declaration import MOMENT, SECRET, Given, Instant, gives, update
 from config.model.fields import NULLABLE, InvalidResource, Name, Part, Password, example, plain_text, refuse_long
 from config.model.new_credentials import refuse_secret
 from config.model.proxies import Tags
@@ -126,14 +126,14 @@ class FleetAccount(StoredRules):
     proxies: AccountProxies = AccountProxies(all=True)
     plan: str = ""
     enabled: Annotated[bool, Given(StrictBool)] = True
-    expires_at: float | None = None
+    expires_at: Annotated[float | None, MOMENT] = None
     allow_clients: Annotated[list[str], Given(Networks)] = Field(default_factory=list)
     certificates: Annotated[list[str], Given(Certificates)] = Field(default_factory=list)
     socks4_by_name: Annotated[bool, Given(StrictBool)] = False
     tags: Annotated[list[str], Given(Tags)] = Field(default_factory=list)
     metadata: Annotated[dict[str, str], Given(Metadata)] = Field(default_factory=dict)
-    created_at: float
-    updated_at: float
+    created_at: Instant
+    updated_at: Instant
 
     def is_password(self, former: str) -> bool:
         """Whether the hash with this fingerprint is of the present password."""

@@ -15,16 +15,16 @@ from config.files.secret_box import SecretBox
 from config.model import json_patterns
 from config.model.access import each_entry
 from config.model.choices import ListFormat, ListKind
-from config.model.declaration import Given, gives, update
+from config.model.declaration import Given, Instant, LongList, gives, update
 from config.model.fields import FilePath, InvalidResource, Part, example
 from config.model.object_fields import ListName
 from config.model.proxies import Description
 from config.model.sources import Source, SourceGiven, changed_source
-from config.net.domains import in_a_labels, read_domain
 from config.net.entries import GEO, read_network
+from config.net.names import in_a_labels, read_domain
 
 LIST_ENTRIES_MAX = 100_000
-"""Entries that a list has itself."""
+"""LongList that a list has itself."""
 ENTRY_MAX = 254
 """Characters of an entry."""
 
@@ -84,10 +84,10 @@ class DestinationList(BaseModel):
     name: Annotated[str, Given(ListName)]
     description: Annotated[str, Given(Description)] = ""
     kind: Annotated[ListKind, Given(ListKind)]
-    entries: list[str] = []
+    entries: Annotated[list[str], LongList("entry")] = []
     source: ListSource | None = None
-    created_at: float
-    updated_at: float
+    created_at: Instant
+    updated_at: Instant
 
 
 _NOT_BOTH: dict[str, Any] = {"not": {"required": ["entries", "source"]}}

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import StrictBool
 
 from config.model.account_rules import RulesInput, StoredRules, changed_rules
-from config.model.declaration import Given, Group, gives, update
+from config.model.declaration import Given, Group, Instant, gives, update
 from config.model.egress import Egress, refuse_foreign
 from config.model.fields import NULLABLE, Name, Part, example
 from config.model.proxies import Description
@@ -33,8 +33,8 @@ class Plan(StoredRules):
     egress: list[str] | None = None
     disclose: Annotated[bool, Given(StrictBool)] = True
     """Whether clients get to know which policy, rule and list refuse a request."""
-    created_at: float
-    updated_at: float
+    created_at: Instant
+    updated_at: Instant
 
 
 class SelfServiceInput(Part):

@@ -16,7 +16,7 @@ from config.model import json_patterns
 from config.model.access import Mode, each_entry
 from config.model.accounts import Bandwidth, Number
 from config.model.choices import ANY_METHOD, TAG_PREFIX, TlsNameCheck
-from config.model.declaration import SECRET, Given, gives, update
+from config.model.declaration import SECRET, Given, Instant, LongList, gives, update
 from config.model.egress import SomeEgress, refuse_foreign
 from config.model.exposure_warnings import Warned
 from config.model.fields import Body, InvalidResource, Name, Part, PortOrRange, example, plain_text, user_name
@@ -24,14 +24,14 @@ from config.model.header_fields import HeadersToRemove, HeadersToSet, set_and_re
 from config.model.object_fields import ObjectName, SomeLabels
 from config.model.proxies import Description
 from config.model.schedules import Schedule, ScheduleInput
-from config.net.domains import in_a_labels
 from config.net.entries import read_entry, read_network
+from config.net.names import in_a_labels
 
 RULES_MAX = 1_000
 MATCHES_MAX = 1_000
 ENTRIES_MAX = 50_000
 """Of all rules of a policy: a proxy compiles them while its clients wait, which takes about 25 µs an entry."""
-"""Entries of one list in `match`."""
+"""LongList of one list in `match`."""
 METHODS_MAX = 50
 POOL_PREFIX = "pool:"
 
@@ -227,6 +227,12 @@ class PolicyRule(BaseModel):
     mode: Mode = "enforce"
 
 
+def rule_view(rule: PolicyRule) -> dict[str, Any]:
+    """A rule as a request gives it: what it doesn't say is left out."""
+    plain = rule.model_dump(exclude_defaults=True)
+    return {"name": rule.name, "match": plain.get("match", {}), "action": plain.get("action", {}), "mode": rule.mode}
+
+
 class Policy(BaseModel):
     """A document of the collection `policies`. Times are Unix seconds.
 
@@ -237,10 +243,10 @@ class Policy(BaseModel):
     id: str
     name: Annotated[str, Given(ObjectName)]
     description: Annotated[str, Given(Description)] = ""
-    rules: list[PolicyRule] = []
+    rules: Annotated[list[PolicyRule], LongList("rule", rule_view)] = []
     ended: Annotated[int, SECRET] = 0
-    created_at: float
-    updated_at: float
+    created_at: Instant
+    updated_at: Instant
 
 
 Rules = Annotated[list[RuleInput], Field(max_length=RULES_MAX)]
@@ -355,12 +361,6 @@ def _check_action(action: ActionInput, path: str) -> None:
     twice = set_and_removed(headers.set or {}, headers.remove or ())
     if twice is not None:
         raise InvalidResource(f"{path}.headers.remove[{twice[0]}]", twice[1])
-
-
-def rule_view(rule: PolicyRule) -> dict[str, Any]:
-    """A rule as a request gives it: what it doesn't say is left out."""
-    plain = rule.model_dump(exclude_defaults=True)
-    return {"name": rule.name, "match": plain.get("match", {}), "action": plain.get("action", {}), "mode": rule.mode}
 
 
 def _of_plain_http(rule: PolicyRule) -> str:

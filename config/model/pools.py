@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictFloat, 
 
 from config.files.secret_box import SecretBox
 from config.model.choices import PoolFormat, PoolPolicyName, ProxyProtocol
-from config.model.declaration import Given, Group, gives, update
+from config.model.declaration import Given, Group, Instant, LongList, gives, update
 from config.model.fields import Body, InvalidResource, example
 from config.model.object_fields import Labels, ObjectName
 from config.model.proxies import Description
@@ -46,6 +46,11 @@ class PoolUpstream(ProxyUpstream):
     """Stored: one upstream of a pool. `password` is sealed."""
 
     labels: dict[str, str] = Field(default_factory=dict)
+
+
+def pool_upstream_view(upstream: PoolUpstream) -> dict[str, Any]:
+    """The entry as it may be sent again, without the password."""
+    return {**upstream_view(upstream), "labels": dict(upstream.labels)}
 
 
 PoolUpstreams = Annotated[list[Annotated[PoolUpstreamInput, *ONE_UPSTREAM]], *ALL_UPSTREAMS]
@@ -160,13 +165,13 @@ class Pool(BaseModel):
     name: Annotated[str, Given(ObjectName)]
     description: Annotated[str, Given(Description)] = ""
     policy: Annotated[PoolPolicyName, Given(PoolPolicyName)] = "failover"
-    upstreams: list[PoolUpstream] = []
+    upstreams: Annotated[list[PoolUpstream], LongList("upstream", pool_upstream_view)] = []
     source: PoolSource | None = None
     check: UpstreamCheck = UpstreamCheck()
     retry: PoolRetry = PoolRetry()
     cooldown: PoolCooldown = PoolCooldown()
-    created_at: float
-    updated_at: float
+    created_at: Instant
+    updated_at: Instant
 
 
 _NOT_BOTH: dict[str, Any] = {"not": {"required": ["upstreams", "source"]}}
@@ -230,8 +235,3 @@ def change_pool(pool: Pool, body: PoolUpdate, now: float, seal: SecretBox) -> Po
     if body.source is not None:
         changed |= {"upstreams": [], "source": changed_source(pool.source, PoolSource(), body.source, seal)}
     return pool.model_copy(update=changed)
-
-
-def pool_upstream_view(upstream: PoolUpstream) -> dict[str, Any]:
-    """The entry as it may be sent again, without the password."""
-    return {**upstream_view(upstream), "labels": dict(upstream.labels)}

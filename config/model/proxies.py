@@ -55,12 +55,12 @@ from config.model.fields import (
     plain_text,
     refuse_long,
 )
-from config.model.headers import ProxyHeaders, check_headers
+from config.model.header_fields import ProxyHeaders, check_headers
 from config.model.object_fields import ObjectName
 from config.model.upstreams import ProxyUpstream, UpstreamCheck, Upstreams
 from config.model.username_params import UsernameParams
 from config.net.addresses import not_local
-from config.net.egress import is_network
+from config.net.entries import is_network
 from config.net.ports import Ports, Range
 from config.passwords import check_password, hash_password
 from config.workers import SOCKETS_MAX, WORKERS_MAX, resolved
@@ -91,15 +91,6 @@ Description = Annotated[
 TAGS_MAX = 50
 """Tags of a proxy or an account."""
 Tags = Annotated[list[Tag], Field(max_length=TAGS_MAX)]
-KnownTags = Annotated[
-    list[
-        Annotated[
-            StrictStr, Field(max_length=64), AfterValidator(plain_text), json_patterns.text(json_patterns.PLAIN, 1, 64)
-        ]
-    ],
-    Field(max_length=TAGS_MAX),
-]
-"""Tags that are there already, by the rules of an earlier release."""
 
 
 class ProxyAuth(BaseModel):

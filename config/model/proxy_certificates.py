@@ -6,8 +6,7 @@ import ssl
 from pathlib import Path
 from typing import Protocol
 
-from config.files.certificates import CertificateError, ends_at, for_callers, server_context
-from config.files.client_certificates import ClientFiles, ask_clients
+from config.files.certificates import CertificateError, ClientFiles, ask_clients, ends_at, for_callers, server_context
 from config.model.fields import InvalidProxy
 from config.model.proxies import ProxyRecord
 from config.text.formatting import timestamp_text

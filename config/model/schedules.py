@@ -104,7 +104,7 @@ class ScheduleInput(Part):
 
 
 def schedule_data(schedule: dict[str, Any]) -> tuple[str, tuple[tuple[tuple[int, ...], int, int], ...]]:
-    """A stored schedule as `actors.accounts.schedule.ScheduleData`."""
+    """A stored schedule as `actors.accounts.records.ScheduleData`."""
     windows = (
         (tuple(DAYS.index(day) for day in each["days"]), _minutes(each["from"]), _minutes(each["to"]))
         for each in schedule["windows"]

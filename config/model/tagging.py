@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field, StrictStr, model_validator
 
 from config.model.fields import InvalidResource, Part, example
-from config.model.proxies import TAGS_MAX, KnownTags, Tags
+from config.model.proxies import TAGS_MAX, Tags
 
 TAGGED_MAX = 1_000
 """Proxies that one request may tag."""
@@ -30,7 +30,7 @@ class ProxyTagging(Part):
 
     ids: Annotated[list[ProxyId], Field(min_length=1, max_length=TAGGED_MAX, json_schema_extra={"uniqueItems": True})]
     add_tags: Tags = Field(default_factory=list)
-    remove_tags: KnownTags = Field(default_factory=list)
+    remove_tags: Tags = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _changes_some(self) -> ProxyTagging:

@@ -48,7 +48,7 @@ _FORMS = "host:port, host:port:user:password, user:password@host:port or scheme:
 Entry = dict[str, Any]
 
 
-class BadLine(ValueError):
+class BadUpstreamLine(ValueError):
     """A line is no upstream; the text has the error without quoting the line."""
 
     def __init__(self, error: str, line: int = 0) -> None:
@@ -56,21 +56,22 @@ class BadLine(ValueError):
 
 
 def read_text(text: str, protocol: str = DEFAULT_PROTOCOL) -> list[tuple[int, Entry]]:
-    """The entries of a list of lines or of CSV, each with the number of its line. Raises `BadLine`."""
+    """The entries of a list of lines or of CSV, each with the number of its line. Raises `BadUpstreamLine`."""
     found = []
     for number, entry in each_entry(text, None, protocol):
-        if isinstance(entry, BadLine):
+        if isinstance(entry, BadUpstreamLine):
             raise entry
         found.append((number, entry))
     if not found and not any(_counts(line) for line in text.split("\n")):
-        raise BadLine("there is no upstream in it; an empty list ends the chain")
+        raise BadUpstreamLine("there is no upstream in it; an empty list ends the chain")
     return found
 
 
-def each_entry(text: str, form: str | None, protocol: str) -> Iterator[tuple[int, Entry | BadLine]]:
+def each_entry(text: str, form: str | None, protocol: str) -> Iterator[tuple[int, Entry | BadUpstreamLine]]:
     """The entries of a list, or why a line is none, each with the number of its line.
 
-    `form` is `text` or `csv`; None is CSV where the first line has its columns. Raises `BadLine` where CSV has not.
+    `form` is `text` or `csv`; None is CSV where the first line has its columns. Raises `BadUpstreamLine` where CSV has
+    not.
     """
     lines = text.split("\n")
     first = next((index for index, line in enumerate(lines) if _counts(line)), None)
@@ -80,13 +81,13 @@ def each_entry(text: str, form: str | None, protocol: str) -> Iterator[tuple[int
     if {"host", "port"} <= set(columns):
         yield from _rows(lines, first, columns, protocol)
     elif form == "csv":
-        raise BadLine("must name the columns, host and port among them", first + 1)
+        raise BadUpstreamLine("must name the columns, host and port among them", first + 1)
     else:
         yield from ((number, _at(number, line, protocol)) for number, line in enumerate(lines, 1) if _counts(line))
 
 
 def read_line(text: str, protocol: str = DEFAULT_PROTOCOL) -> Entry:
-    """The entry of one line. Raises `BadLine`."""
+    """The entry of one line. Raises `BadUpstreamLine`."""
     line, labels, name = _ending(text.strip("\ufeff \t\r"))
     entry = _address(line, protocol)
     if labels:
@@ -104,13 +105,13 @@ def _ending(line: str) -> tuple[str, dict[str, str], str]:
         if not before or not (label or (last.startswith("#") and len(last) > 1)):
             return line, labels, name
         if len(labels) == LABELS_MAX:
-            raise BadLine(f"has more than {LABELS_MAX} labels")
+            raise BadUpstreamLine(f"has more than {LABELS_MAX} labels")
         if label is None:
             if name:
-                raise BadLine("has two names")
+                raise BadUpstreamLine("has two names")
             name = last[1:]
         elif label[1] in labels:
-            raise BadLine("has a label twice")
+            raise BadUpstreamLine("has a label twice")
         else:
             labels = {label[1]: label[2], **labels}
         line = line[: len(before)].rstrip(" \t")
@@ -126,7 +127,7 @@ def _address(line: str, protocol: str) -> Entry:
     credentials, at, address = line.rpartition("@")
     found = _ADDRESS.fullmatch(address)
     if not at or found is None:
-        raise BadLine(f"must be {_FORMS}")
+        raise BadUpstreamLine(f"must be {_FORMS}")
     user, _, password = credentials.partition(":")
     return _entry(protocol, found[1], found[2], user, password)
 
@@ -136,11 +137,11 @@ def _counts(line: str) -> bool:
     return bool(stripped) and not stripped.startswith("#")
 
 
-def _at(number: int, line: str, protocol: str) -> Entry | BadLine:
+def _at(number: int, line: str, protocol: str) -> Entry | BadUpstreamLine:
     try:
         return read_line(line, protocol)
-    except BadLine as error:
-        return BadLine(str(error), number)
+    except BadUpstreamLine as error:
+        return BadUpstreamLine(str(error), number)
 
 
 def _uri(text: str) -> Entry:
@@ -149,7 +150,7 @@ def _uri(text: str) -> Entry:
     credentials, _, address = rest.rpartition("@")
     found = _ADDRESS.fullmatch(address.removesuffix("/"))
     if found is None:
-        raise BadLine("must end with host:port")
+        raise BadUpstreamLine("must end with host:port")
     user, _, password = credentials.partition(":")
     return _entry(protocol, found[1], found[2], _decoded(user), _decoded(password))
 
@@ -157,23 +158,23 @@ def _uri(text: str) -> Entry:
 def _protocol(text: str) -> str:
     protocol = SCHEMES.get(text.lower())
     if protocol is None:
-        raise BadLine(f"the protocol must be one of {', '.join(SCHEMES)}")
+        raise BadUpstreamLine(f"the protocol must be one of {', '.join(SCHEMES)}")
     return protocol
 
 
 def _decoded(text: str) -> str:
     if _BAD_ESCAPE.search(text):
-        raise BadLine("a percent sign must be followed by two hex digits")
+        raise BadUpstreamLine("a percent sign must be followed by two hex digits")
     try:
         return unquote(text, errors="strict")
     except UnicodeDecodeError:
-        raise BadLine("what is percent-encoded must be UTF-8") from None  # the error has the bytes in it
+        raise BadUpstreamLine("what is percent-encoded must be UTF-8") from None  # the error has the bytes in it
 
 
 def _entry(protocol: str, host: str, port: str, user: str | None, password: str | None) -> Entry:
     entry: Entry = {"protocol": protocol, "host": host.removeprefix("[").removesuffix("]"), "port": int(port)}
     if password and not user:
-        raise BadLine("there is a password without a user name")
+        raise BadUpstreamLine("there is a password without a user name")
     if user:
         entry["auth"] = {"username": user, **({"password": password} if password else {})}
     return entry
@@ -186,11 +187,13 @@ def _columns(line: str) -> list[str]:
     return [cell.strip().lower() for cell in line.strip("\ufeff \t\r").split(",")]
 
 
-def _rows(lines: list[str], first: int, columns: list[str], protocol: str) -> Iterator[tuple[int, Entry | BadLine]]:
-    """Each row with the number of its first line. Raises `BadLine` for the columns."""
+def _rows(
+    lines: list[str], first: int, columns: list[str], protocol: str
+) -> Iterator[tuple[int, Entry | BadUpstreamLine]]:
+    """Each row with the number of its first line. Raises `BadUpstreamLine` for the columns."""
     unknown = [name for name in columns if name not in COLUMNS and not name.startswith(LABEL_COLUMN)]
     if unknown or len(set(columns)) < len(columns):
-        raise BadLine(f"the columns may be {', '.join(COLUMNS)} and {LABEL_COLUMN}NAME, each once", first + 1)
+        raise BadUpstreamLine(f"the columns may be {', '.join(COLUMNS)} and {LABEL_COLUMN}NAME, each once", first + 1)
     reader = csv.reader((f"{line}\n" for line in lines[first + 1 :]), strict=True, skipinitialspace=True)
     end = first + 1
     while True:
@@ -202,15 +205,15 @@ def _rows(lines: list[str], first: int, columns: list[str], protocol: str) -> It
             if any(cell.strip() for cell in cells) and not cells[0].startswith("#"):
                 yield begin, _row(cells, columns, protocol, begin)
         except csv.Error:
-            yield begin, BadLine("is not CSV: check its quotes", begin)
-        except BadLine as error:
+            yield begin, BadUpstreamLine("is not CSV: check its quotes", begin)
+        except BadUpstreamLine as error:
             yield begin, error
         end = first + 1 + reader.line_num
 
 
 def _row(cells: list[str], columns: list[str], protocol: str, number: int) -> Entry:
     if len(cells) != len(columns):
-        raise BadLine(f"has {len(cells)} cells, and there are {len(columns)} columns", number)
+        raise BadUpstreamLine(f"has {len(cells)} cells, and there are {len(columns)} columns", number)
     row = {name: cell.strip(" \t\r") for name, cell in zip(columns, cells, strict=True)}
     try:
         entry = _entry(
@@ -222,8 +225,8 @@ def _row(cells: list[str], columns: list[str], protocol: str, number: int) -> En
         )
         if row.get("weight"):
             entry["weight"] = _number(row["weight"], "weight")
-    except BadLine as error:
-        raise BadLine(str(error), number) from None
+    except BadUpstreamLine as error:
+        raise BadUpstreamLine(str(error), number) from None
     labels = {
         column.removeprefix(LABEL_COLUMN): cell
         for column, cell in row.items()
@@ -236,5 +239,5 @@ def _row(cells: list[str], columns: list[str], protocol: str, number: int) -> En
 
 def _number(text: str, column: str) -> int:
     if not re.fullmatch("[0-9]{1,6}", text, re.ASCII):
-        raise BadLine(f"the {column} must be a number")
+        raise BadUpstreamLine(f"the {column} must be a number")
     return int(text)

@@ -18,6 +18,7 @@ from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictStr, Wi
 
 from config.files.secret_box import SecretBox
 from config.model import json_patterns
+from config.model.declaration import INTERNAL, SECRET, Given, Instant, gives
 from config.model.events import EVENT_DATA
 from config.model.fields import Body, Name, example
 from config.model.subscriptions import EVERYTHING
@@ -205,7 +206,39 @@ Secret = Annotated[
 """A signing secret, as Standard Webhooks writes them."""
 
 
-class WebhookCreate(Body):
+class PreviousSecret(BaseModel):
+    """A secret that is signed with beside the current one until `until` (Unix seconds)."""
+
+    sealed: str = Field(repr=False)
+    until: float
+
+
+class WebhookRecord(BaseModel):
+    """A document of the collection `webhooks`. Secrets and the values of headers are sealed."""
+
+    id: str
+    name: Annotated[str, Given(Name)]
+    url: Annotated[str, Given(Url)]
+    events: Annotated[list[str], Given(Events)]
+    headers: dict[str, str] = Field(repr=False)
+    enabled: Annotated[bool, Given(StrictBool)]
+    disabled_reason: str | None = None
+    secret_sealed: Annotated[str, SECRET] = Field(repr=False)
+    previous_secrets: Annotated[list[PreviousSecret], INTERNAL] = Field(default_factory=list)
+    created_at: Instant
+    updated_at: Instant
+
+
+@gives(WebhookRecord)
+class WebhookUpdate(Body):
+    """The body of PUT and PATCH: any part. `events` and `headers` are replaced as a whole."""
+
+    model_config = example({"events": ["*"], "enabled": True})
+
+    headers: Headers | None = Field(None, repr=False)
+
+
+class WebhookCreate(WebhookUpdate):
     """The body of a create."""
 
     model_config = example(
@@ -221,45 +254,9 @@ class WebhookCreate(Body):
     name: Name
     url: Url
     events: Events
-    headers: Headers = Field(default_factory=dict, repr=False)
     enabled: StrictBool = True
-
-
-class WebhookUpdate(Body):
-    """The body of PUT and PATCH: any part. `events` and `headers` are replaced as a whole."""
-
-    model_config = example({"events": ["*"], "enabled": True})
-
-    name: Name | None = None
-    url: Url | None = None
-    events: Events | None = None
-    headers: Headers | None = Field(None, repr=False)
-    enabled: StrictBool | None = None
 
 
 READ_ONLY_FIELDS = frozenset(
     {"id", "secret", "disabled_reason", "previous_secret_until", "status", "created_at", "updated_at"}
 )
-
-
-class PreviousSecret(BaseModel):
-    """A secret that is signed with beside the current one until `until` (Unix seconds)."""
-
-    sealed: str = Field(repr=False)
-    until: float
-
-
-class WebhookRecord(BaseModel):
-    """A document of the collection `webhooks`. Secrets and the values of headers are sealed."""
-
-    id: str
-    name: str
-    url: str
-    events: list[str]
-    headers: dict[str, str] = Field(repr=False)
-    enabled: bool
-    disabled_reason: str | None = None
-    secret_sealed: str = Field(repr=False)
-    previous_secrets: list[PreviousSecret] = Field(default_factory=list)
-    created_at: float
-    updated_at: float

@@ -6,7 +6,7 @@ import re
 from ipaddress import ip_address
 from typing import NamedTuple
 
-from config.net.host_names import is_host_name
+from config.net.names import is_host_name
 
 FORMS = (
     "must be an address (192.0.2.53, [2001:db8::53]:5353), tls://HOST[:PORT][#NAME] or https://HOST[:PORT][/PATH]"

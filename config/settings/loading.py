@@ -20,7 +20,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, TomlConfigSettingsSource
 from pydantic_settings.exceptions import SettingsError
 
-from config.files.credentials import CredentialError
+from config.files.secret_box import CredentialError
 from config.model.fields import field_path
 from config.settings.env import ENV_PREFIX, OPTION_VARIABLES
 from config.settings.settings import ConfigError, Settings

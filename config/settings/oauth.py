@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
-from config.net.host_names import is_loopback
+from config.net.names import is_loopback
 
 ProviderName = Literal["google", "github", "microsoft", "custom"]
 MappedRole = Literal["administrator", "operator", "user", "auditor"]

@@ -1,9 +1,10 @@
 """The settings that are changed through the management API, while the product runs: those marked `Live`.
 
-What was set through the API is kept as a *sparse* map of groups, `{"server": {"port": 8081}}`, in the configuration
-store; it is laid over what defaults, file, environment and command line give (`overlay`), and so wins over them until
-`proxyfleet settings unset` or `reset-settings` forgets it. `SettingsUpdate` is the body of a change; `visible_settings`
-is what the API shows. Both have the keys that the groups mark, and two that only the API has (`FIXED`).
+What was set through the API is kept as a *sparse* map of groups, `{"logging": {"level": "debug"}}`, in the
+configuration store; it is laid over what defaults, file, environment and command line give (`overlay`), and so wins
+over them until `proxyfleet settings unset` or `reset-settings` forgets it. `SettingsUpdate` is the body of a change;
+`visible_settings` is what the API shows. Both have the keys that the groups mark, and those that only the API has
+(`FIXED`).
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from config.model.fields import Body, Input, example, field_path
-from config.settings.groups import OUTPUTS, Group, History, Live, Logging
-from config.settings.settings import Auth, Proxy, Server
+from config.settings.groups import OUTPUTS, History, Live, Logging, SettingsGroup
+from config.settings.settings import Auth, ProxyGroup, Server
 from config.text.validation_messages import worded
 
 Stored = dict[str, dict[str, Any]]
@@ -36,7 +37,7 @@ _STRICT: dict[Any, Any] = {bool: StrictBool, int: StrictInt, str: StrictStr}
 M = TypeVar("M", bound=BaseModel)
 
 
-def live_fields(group: type[Group]) -> dict[str, tuple[FieldInfo, Live]]:
+def live_fields(group: type[SettingsGroup]) -> dict[str, tuple[FieldInfo, Live]]:
     """The settings of `group` that the API shows and changes, by key."""
     return {
         key: (field, marker)
@@ -46,14 +47,14 @@ def live_fields(group: type[Group]) -> dict[str, tuple[FieldInfo, Live]]:
     }
 
 
-def shows(group: type[Group]) -> Callable[[type[M]], type[M]]:
+def shows(group: type[SettingsGroup]) -> Callable[[type[M]], type[M]]:
     """A decorator: the model has the live settings of `group`, too, as the API shows them."""
     return lambda model: _extended(
         model, {key: field.annotation for key, (field, _) in live_fields(group).items()}, ...
     )
 
 
-def _changes_of(group: type[Group]) -> Callable[[type[M]], type[M]]:
+def _changes_of(group: type[SettingsGroup]) -> Callable[[type[M]], type[M]]:
     """A decorator: the model has the live settings of `group`, too, as a request may set them; all are optional."""
     types = {key: _request_type(field, marker) | None for key, (field, marker) in live_fields(group).items()}
     return lambda model: _extended(model, types, None)
@@ -74,7 +75,7 @@ def _extended(model: type[M], types: Mapping[str, Any], default: Any) -> type[M]
 
 @_changes_of(Server)
 class ServerInput(Input):
-    """`server` of a change: where the management API listens, and for how many connections."""
+    """`server` of a change: the limit of connections; the address of the management API changes with a restart."""
 
     ssl_enabled: StrictBool | None = None
 
@@ -85,13 +86,13 @@ class LoggingInput(Input):
 
 
 @_changes_of(Auth)
-class AuthInput(Input):
+class AuthSettingsInput(Input):
     """`auth` of a change. `session_timeout` is the lifetime in seconds of access tokens that are issued from now on."""
 
     enabled: StrictBool | None = None
 
 
-@_changes_of(Proxy)
+@_changes_of(ProxyGroup)
 class ProxyInput(Input):
     """`proxy` of a change: seconds, seconds, and connections of each proxy."""
 
@@ -108,13 +109,13 @@ class SettingsUpdate(Body):
 
     server: ServerInput | None = None
     logging: LoggingInput | None = None
-    auth: AuthInput | None = None
+    auth: AuthSettingsInput | None = None
     proxy: ProxyInput | None = None
     history: HistoryInput | None = None
 
 
 _KEYS: dict[str, type[Input]] = {
-    "server": ServerInput, "logging": LoggingInput, "auth": AuthInput, "proxy": ProxyInput,
+    "server": ServerInput, "logging": LoggingInput, "auth": AuthSettingsInput, "proxy": ProxyInput,
     "history": HistoryInput,
 }  # fmt: skip
 LIVE_GROUPS = tuple(_KEYS)
@@ -143,7 +144,7 @@ class Grouped(Protocol):
     @property
     def auth(self) -> Auth: ...
     @property
-    def proxy(self) -> Proxy: ...
+    def proxy(self) -> ProxyGroup: ...
     @property
     def history(self) -> History: ...
 
@@ -164,7 +165,10 @@ def visible_settings(settings: Grouped) -> dict[str, dict[str, Any]]:
     }
 
 
+_READ_ONCE = "is read at the start; change it in the configuration, and restart"
 FIXED = {
+    ("server", "host"): _READ_ONCE,
+    ("server", "port"): _READ_ONCE,
     ("server", "ssl_enabled"): "is server.tls.enabled of the configuration; it changes with a restart",
     ("auth", "enabled"): "must be true: the management API never serves without authentication",
 }

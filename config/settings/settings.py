@@ -1,35 +1,158 @@
-"""The operator's configuration: every key with its type, its default and its limits. `loading` reads it."""
+"""The operator's configuration: every key with its type, its default and its limits. `loading` reads it.
+
+A value that is refused gets the reason as a sentence.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from ipaddress import ip_address
+import re
+from functools import reduce
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
-from config.files.credentials import as_settings
+from config.files.secret_box import as_settings
 from config.model.fields import WORKERS, Host
-from config.net.tcp_address import TCP_ADDRESS
-from config.settings.dns import Dns
+from config.net.addresses import TCP_ADDRESS
+from config.net.dns_servers import TTL_MAX, read_address, read_hosts_name, read_server
 from config.settings.env import ENV_PREFIX
-from config.settings.groups import Alerts, Group, History, Live, Logging, Webhooks
+from config.settings.groups import Alerts, History, Live, Logging, SettingsGroup, Telemetry, WebhookSettings
 from config.settings.oauth import OAuth2
-from config.settings.telemetry import Telemetry
-from config.settings.types import (
-    Contact,
-    CurveKey,
-    EgressException,
-    ListenHost,
-    Network,
-    Port,
-    PublishAddress,
-    Seconds,
-    WebUrl,
-)
 from config.workers import WORKERS_MAX
+
+SERVERS_MAX = 8
+
+
+def _server(text: str) -> str:
+    return str(read_server(text))
+
+
+NameServer = Annotated[str, AfterValidator(_server)]
+HostsName = Annotated[str, AfterValidator(read_hosts_name)]
+Address = Annotated[str, AfterValidator(read_address)]
+Addresses = Annotated[
+    tuple[Address, ...],
+    Field(min_length=1, max_length=32),
+    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
+]
+"""A single one may be written without a list."""
+
+
+class Dns(SettingsGroup):
+    """`proxy.dns`. Without `servers` names are resolved as the system is configured; `hosts` come before all servers.
+
+    `prefer` is the family whose addresses are tried first. What a name server says is kept for its time to live, but
+    for `min_ttl` seconds at least and `max_ttl` at most.
+    """
+
+    servers: tuple[NameServer, ...] = Field((), max_length=SERVERS_MAX)
+    hosts: dict[HostsName, Addresses] = Field(default_factory=dict, max_length=1000)
+    prefer: Literal["any", "ipv4", "ipv6"] = "any"
+    min_ttl: int = Field(0, ge=0, le=TTL_MAX)
+    max_ttl: int = Field(86_400, ge=1, le=TTL_MAX)
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.min_ttl > self.max_ttl:
+            raise ValueError("min_ttl must not be above max_ttl")
+        return self
+
+
+_Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+
+
+def _network(text: str) -> str:
+    ip_network(text, strict=False)
+    return text
+
+
+def _egress_exception(text: str) -> str:
+    """A network, or a name (`*.` for all below it)."""
+    if "/" in text or ":" in text or re.fullmatch(r"[0-9.]+", text):
+        return _network(text)
+    if not re.fullmatch(r"(\*\.)?[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?", text):
+        raise ValueError("must be a CIDR, an address or a host name, perhaps with a leading '*.'")
+    return text
+
+
+def _publish_address(text: str) -> str:
+    """A ZeroMQ address of this machine."""
+    match = TCP_ADDRESS.fullmatch(text)
+    if text and (match is None or int(match[2]) > 65535 or not _is_address(match[1])):
+        raise ValueError(
+            "must be empty, or tcp:// with an address of this machine (127.0.0.1, [::1]) and a port, where 0 is any "
+            "that is free"
+        )
+    return text
+
+
+def _is_address(text: str) -> bool:
+    try:
+        return ip_address(text.strip("[]")).version == (6 if text.startswith("[") else 4)
+    except ValueError:
+        return False
+
+
+def _curve_key(text: str) -> str:
+    """A public key as ZeroMQ writes it (Z85, RFC 32): 32 bytes as 40 characters."""
+    groups = [text[place : place + 5] for place in range(0, len(text), 5)]
+    values = [reduce(lambda sum_, each: sum_ * 85 + _Z85.find(each), group, 0) for group in groups]
+    if len(text) != 40 or any(each not in _Z85 for each in text) or max(values) >= 1 << 32:
+        raise ValueError(
+            "must be a public CURVE key in Z85: 40 characters; `scripts/watch-metrics --new-key` makes one"
+        )
+    return text
+
+
+def _web_url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("must be an absolute http or https URL")
+    return text
+
+
+_URL = re.compile(r"https?://[!#$%&'()*+,\-./0-9:;=?@A-Z\[\]_a-z~]{1,1000}")
+_MAIL = re.compile(r"[!#$%'*+\-./0-9=A-Z^_`a-z{|}~]{1,64}@[0-9A-Za-z-]{1,63}(?:\.[0-9A-Za-z-]{1,63}){0,8}")
+
+
+def _contact(text: str) -> str:
+    """Where people ask, as clients of proxies are sent it."""
+    if not _MAIL.fullmatch(text) and not (_URL.fullmatch(text) and _has_host(text)):
+        without = " without mailto:" if text[:7].lower() == "mailto:" else ""
+        raise ValueError(f"must be an absolute http or https URL, or a mail address{without}")
+    return text
+
+
+def _has_host(url: str) -> bool:
+    try:
+        return bool(urlsplit(url).hostname)
+    except ValueError:
+        return False
+
+
+def _listen_host(text: str) -> str:
+    if re.fullmatch(r"[0-9.]+", text):
+        ip_address(text)
+    elif not re.fullmatch(r"[A-Za-z0-9_.:%-]+", text):
+        raise ValueError("must be an IP address or a host name of this machine")
+    return text
+
+
+ListenHost = Annotated[str, AfterValidator(_listen_host)]
+EgressException = Annotated[str, AfterValidator(_egress_exception)]
+Contact = Annotated[str, AfterValidator(_contact)]
+WebUrl = Annotated[str, AfterValidator(_web_url)]
+PublishAddress = Annotated[str, AfterValidator(_publish_address)]
+CurveKey = Annotated[str, AfterValidator(_curve_key)]
+Network = Annotated[str, AfterValidator(_network)]
+Port = Annotated[int, Field(ge=1, le=65535)]
+Seconds = Annotated[int, Field(ge=1)]
+
 
 LONGEST_SESSION = 366 * 24 * 3600
 """Seconds of `auth.session_timeout` that the API sets at the most."""
@@ -43,7 +166,7 @@ class ConfigError(Exception):
         self.problems = problems
 
 
-class ServerTls(Group):
+class ServerTls(SettingsGroup):
     """`server.tls`: the certificate of the product's own TLS, and of `https` proxies that have none of their own.
 
     `enabled` is for the management API, which speaks TLS alone then.
@@ -71,7 +194,7 @@ class ServerTls(Group):
                 raise ConfigError([f"server.tls.{error}"]) from error
 
 
-class Server(Group):
+class Server(SettingsGroup):
     """`server`: the management API and the process as a whole."""
 
     host: Annotated[ListenHost, Live(Host)] = "127.0.0.1"
@@ -83,7 +206,7 @@ class Server(Group):
     tls: ServerTls = ServerTls()
 
 
-class Jwt(Group):
+class Jwt(SettingsGroup):
     """`auth.jwt`: lifetimes of tokens in seconds."""
 
     access_token_ttl: Seconds | None = None
@@ -91,7 +214,7 @@ class Jwt(Group):
     refresh_token_ttl: Seconds = 30 * 24 * 3600
 
 
-class Auth(Group):
+class Auth(SettingsGroup):
     """`auth`: how people and programs sign in to the management API."""
 
     session_timeout: Annotated[Seconds, Live(Annotated[int, Field(strict=True, ge=1, le=LONGEST_SESSION)])] = 3600
@@ -106,7 +229,7 @@ class Auth(Group):
         return self.jwt.access_token_ttl or self.session_timeout
 
 
-class Proxy(Group):
+class ProxyGroup(SettingsGroup):
     """`proxy`: what holds for all proxies."""
 
     default_timeout: Annotated[int, Field(ge=1, le=3600), Live()] = 30
@@ -127,7 +250,7 @@ class Proxy(Group):
     dns: Dns = Dns()
 
 
-class Accounts(Group):
+class AccountSettings(SettingsGroup):
     """`accounts`: clients of proxies. `self_service`: whether holders of accounts may sign in at `/me`.
 
     `weak_passwords`: whether accounts may have passwords that users may not have.
@@ -137,7 +260,7 @@ class Accounts(Group):
     weak_passwords: bool = False
 
 
-class RateLimiting(Group):
+class RateLimiting(SettingsGroup):
     """`security.rate_limiting`: two windows, per API key, else user, else address.
 
     All interactive sessions of a user together have the two of `session_…` instead.
@@ -150,7 +273,7 @@ class RateLimiting(Group):
     session_per_hour: int = Field(20_000, ge=1)
 
 
-class Security(Group):
+class Security(SettingsGroup):
     """`security`: who may reach the management API, and how often."""
 
     https_only: bool = False
@@ -160,7 +283,7 @@ class Security(Group):
     rate_limiting: RateLimiting = RateLimiting()
 
 
-class Metrics(Group):
+class MetricsSettings(SettingsGroup):
     """`metrics`: how others than the API's users get at the metrics.
 
     `prometheus_token`, sent as bearer, opens `GET /metrics`. `publish` is where programs subscribe; empty: nowhere.
@@ -207,12 +330,12 @@ class Settings(BaseSettings):
     server: Server = Server()
     logging: Logging = Logging()
     auth: Auth = Auth()
-    proxy: Proxy = Proxy()
-    accounts: Accounts = Accounts()
+    proxy: ProxyGroup = ProxyGroup()
+    accounts: AccountSettings = AccountSettings()
     security: Security = Security()
-    metrics: Metrics = Metrics()
+    metrics: MetricsSettings = MetricsSettings()
     alerts: Alerts = Alerts()
-    webhooks: Webhooks = Webhooks()
+    webhooks: WebhookSettings = WebhookSettings()
     history: History = History()
     telemetry: Telemetry = Telemetry()
 

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, SecretStr
 
-from config.files.credentials import CredentialError, as_settings
+from config.files.secret_box import CredentialError, as_settings
 from config.model.webhooks import MASK
 from config.settings.env import ENV_PREFIX
 from config.settings.loading import Places, reaches
@@ -26,7 +26,7 @@ from config.settings.runtime import LIVE_KEYS, Stored
 from config.settings.settings import ConfigError, Settings
 
 UNTIL_RESTART = ("data_dir", "run_dir", "server.host", "server.port", "server.tls", "metrics.publish", "telemetry")
-"""Keys of the configuration that are read at the start only. (The API's own address can be changed through the API.)"""
+"""Keys of the configuration that are read at the start only."""
 
 Source = Literal["default", "file", "credential", "environment", "command_line", "api"]
 Change = Literal["at_once", "reload", "restart", "first_start"]
@@ -54,7 +54,7 @@ KEYS = tuple(_paths(Settings))
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class SettingOrigin:
     """A source, and the place in it: `FILE:LINE` or the name of a variable."""
 
     source: Source = "default"
@@ -65,7 +65,7 @@ class Origin:
 class Origins:
     """The origins of the keys that have no default."""
 
-    found: Mapping[Path_, Origin] = field(default_factory=dict)
+    found: Mapping[Path_, SettingOrigin] = field(default_factory=dict)
 
     @classmethod
     def read(cls, file: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Origins:
@@ -76,9 +76,9 @@ class Origins:
             raise ConfigError([f"{file}: {error}" if file else str(error)]) from error
         return cls({path: found for path in KEYS if (found := origin(path)) is not None})
 
-    def of(self, path: Path_) -> Origin:
+    def of(self, path: Path_) -> SettingOrigin:
         """The origin of one key."""
-        return self.found.get(path, Origin())
+        return self.found.get(path, SettingOrigin())
 
     def but(self, before: Origins, paths: frozenset[Path_]) -> Origins:
         """These, with the origins of `before` for the keys `paths`."""
@@ -86,19 +86,19 @@ class Origins:
         return Origins({path: origin for path, origin in self.found.items() if path not in paths} | kept)
 
 
-def _origin_in(file: Path | None, overrides: Mapping[str, Any]) -> Callable[[Path_], Origin | None]:
+def _origin_in(file: Path | None, overrides: Mapping[str, Any]) -> Callable[[Path_], SettingOrigin | None]:
     written = _lowered(tomllib.loads(file.read_text(encoding="utf-8"))) if file else {}
     credentials, places = as_settings(), Places(file, overrides)
 
-    def origin(path: Path_) -> Origin | None:
+    def origin(path: Path_) -> SettingOrigin | None:
         if reaches(overrides, path):
-            return Origin("command_line")
+            return SettingOrigin("command_line")
         variable = _variable(path)
         if variable is not None:
-            return Origin("environment", variable)
+            return SettingOrigin("environment", variable)
         if reaches(credentials, path):
-            return Origin("credential")
-        return Origin("file", f"{file}:{places.line_of(path)}") if reaches(written, path) else None
+            return SettingOrigin("credential")
+        return SettingOrigin("file", f"{file}:{places.line_of(path)}") if reaches(written, path) else None
 
     return origin
 
@@ -126,7 +126,7 @@ class Configured:
 
 
 @dataclass(frozen=True, slots=True)
-class SettingSource:
+class EffectiveValue:
     """A key with its effective value, masked if it is a secret.
 
     `configured` is None where that is the value of the configuration. `waits`: the configuration has another value,
@@ -154,7 +154,7 @@ class Reading:
     origins: Origins = field(default_factory=Origins)
 
 
-def described(base: Reading, stored: Stored, now: Settings, latest: Reading | None = None) -> list[SettingSource]:
+def described(base: Reading, stored: Stored, now: Settings, latest: Reading | None = None) -> list[EffectiveValue]:
     """All keys. `base` is what `stored` was laid over to give `now`; `latest` has also what waits for a restart."""
     return [_described(path, base, stored, now, latest or base) for path in KEYS]
 
@@ -164,13 +164,13 @@ def waiting(base: Settings, fresh: Settings) -> frozenset[Path_]:
     return frozenset(path for path in KEYS if _at(base, path) != _at(fresh, path))
 
 
-def _described(path: Path_, base: Reading, stored: Stored, now: Settings, latest: Reading) -> SettingSource:
+def _described(path: Path_, base: Reading, stored: Stored, now: Settings, latest: Reading) -> EffectiveValue:
     value, origin = _effective(now, path), base.origins.of(_deciding(base.settings, path))
     overridden = reaches(stored, path) or _at(now, path) != _at(base.settings, path)
     waits = _at(latest.settings, path) != _at(base.settings, path)
     beside = latest.origins.of(_deciding(latest.settings, path))
     configured = Configured(_masked(_effective(latest.settings, path)), beside.source, beside.place)
-    return SettingSource(
+    return EffectiveValue(
         ".".join(path),
         _masked(value),
         "api" if overridden else origin.source,

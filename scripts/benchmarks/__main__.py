@@ -1,124 +1,108 @@
-"""`scripts/bench [soak|api|signin|logs|observe|accounts|policies|pools|…]`: print the table; 1 when a bar is missed."""
+"""`scripts/bench`: measure, and print the table. Ends with 1 when a goal is missed, with 2 when a measure failed."""
 
 from __future__ import annotations
 
 import argparse
+import os
+import platform
 import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from benchmarks import stalls
-from benchmarks.commands import COMMANDS, GROUPS, MEASURES, measure
-from benchmarks.install import default_folder, install
-from benchmarks.paced import Pace
-from benchmarks.processes import BenchError
-from benchmarks.report import markdown, plain, save
+from actors.compiled import runs_compiled
+from benchmarks import fleet, management, objects, traffic
+from benchmarks.ours import OURS, PURE, Product
+from benchmarks.processes import FAILURES, allow_many_descriptors
+from benchmarks.programs import origin, version_of
+from benchmarks.rounds import FULL, QUICK, Bench, Results
+from benchmarks.table import lines_of, markdown, save
+
+MEASURES: dict[str, Callable[[Bench], Results]] = {
+    "rest": fleet.at_rest,
+    "actor": fleet.idle_actor,
+    "fleet": fleet.many_idle_actors,
+    "create": fleet.create_among_many,
+    "start": fleet.starts,
+    "sleepers": fleet.sleepers,
+    "small": traffic.by(traffic.KEPT, "http", "squid", "haproxy-http"),
+    "heads": traffic.by(traffic.NEW, "http", "squid"),
+    "fresh": traffic.by(traffic.FRESH, "http", "squid"),
+    "medium": traffic.by(traffic.LARGE, "http", "squid", "haproxy-http"),
+    "connect": traffic.by(traffic.bulk, "http", "haproxy-tcp", "squid", parts=1),
+    "socks5": traffic.by(traffic.bulk, "socks5", "dante", parts=1),
+    "tls": traffic.by(traffic.bulk, "https", "haproxy-tls-tcp", "stunnel", parts=1),
+    "handshakes": traffic.by(traffic.handshakes, "https", "haproxy-tls"),
+    "resumed": traffic.by(traffic.resumed, "https", "haproxy-tls"),
+    "short": traffic.by(traffic.set_up, "http", "squid"),
+    "short5": traffic.by(traffic.set_up, "socks5", "dante"),
+    "idle": traffic.idle("http", "squid"),
+    "idle5": traffic.idle("socks5", "dante"),
+    "crowd": traffic.crowd,
+    "workers": traffic.workers,
+    "read": management.one,
+    "page": management.page,
+    "accounts": objects.accounts,
+    "signin": objects.signin,
+    "policies": objects.policies,
+    "lists": objects.lists,
+    "logs": objects.logs,
+}
 
 
 def main() -> int:
-    """The exit status: 0 all bars reached, 1 a bar missed, 2 could not measure all."""
-    arguments = _parser().parse_args()
-    try:
-        if arguments.install:
-            install(arguments.peers_dir)
-        rows, about = COMMANDS.get(arguments.command, measure)(arguments)
-    except BenchError as error:
-        print(f"bench: {error}", file=sys.stderr)
-        return 2
-    print(_heading(about), (markdown if arguments.markdown else plain)(rows), sep="\n\n")
-    if arguments.json:
-        save(rows, about, arguments.json)
-    if about.get("failed"):
-        return 2
-    return 1 if any(row.reached is False for row in rows) else 0
+    """The exit status."""
+    given = _parser().parse_args()
+    results: dict[str, Results] = {}
+    failed: list[str] = []
+    with _started(given) as bench:
+        for name in given.only or MEASURES:
+            began = time.monotonic()
+            print(f"measuring: {name} ...", end=" ", file=sys.stderr, flush=True)
+            try:
+                results[name] = MEASURES[name](bench)
+            except FAILURES as error:
+                failed.append(name)
+                print(f"failed: {error}", file=sys.stderr)
+            print(f"{time.monotonic() - began:.0f} s", file=sys.stderr)
+    lines = lines_of(results)
+    machine = f"{os.cpu_count()} cores, Linux {platform.release()}, CPython {platform.python_version()}"
+    versions = {"wrk": version_of("wrk", "-v"), **bench.versions}
+    print(f"{machine}; {', '.join(f'{name} {version}' for name, version in sorted(versions.items()))}")
+    if given.quick:
+        print("--quick: numbers are smaller than the rows say, and figures are rough")
+    print("", markdown(lines), sep="\n")
+    if given.json:
+        save(lines, {"machine": machine, "versions": versions, "quick": given.quick, "failed": failed}, given.json)
+    return 2 if failed else any(line.reached is False for line in lines)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="scripts/bench", description="Measure the product beside its peers.")
-    parser.add_argument("--install", action="store_true", help="install the load generator and the peers first")
-    parser.add_argument(
-        "--peers-dir", type=Path, metavar="DIR", default=default_folder(), help="of the peers from PyPI"
-    )
+    only = f"only this measure; may be given more than once: {', '.join(MEASURES)}"
+    parser.add_argument("--only", action="append", metavar="NAME", choices=MEASURES, help=only)
+    parser.add_argument("--peer", action="append", metavar="NAME", help="only beside this one; likewise")
     parser.add_argument("--quick", action="store_true", help="a short run: the figures are rough")
-    only = f"one of {', '.join(MEASURES)}, or a group ({', '.join(GROUPS)}); may be given more than once"
-    parser.add_argument("--only", action="append", metavar="NAME", choices=[*MEASURES, *GROUPS], help=only)
-    parser.add_argument(
-        "--goals", action="store_true", help="only measures with goals, and only peers that a goal names"
-    )
-    parser.add_argument(
-        "--peer", action="append", metavar="NAME", help="only beside this one; may be given more than once"
-    )
-    parser.add_argument("--peers-only", action="store_true", help="leave the product out")
-    parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
-    commands = parser.add_subparsers(dest="command")
-    _add_runs(commands)
-    _add_kinds(commands)
-    commands.metavar = "|".join(commands.choices)
     return parser
 
 
-def _add_runs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """What the running product does: under load, at its start, and while it is watched."""
-    long = commands.add_parser("soak", help="a steady load for long: does anything grow?")
-    long.add_argument("--seconds", type=float, default=600.0)
-    long.add_argument("--rate", type=int, default=Pace().requests, metavar="REQUESTS", help="each second")
-    long.add_argument("--workers", type=int, default=1, metavar="NUMBER", help="of the proxy")
-    commands.add_parser("workers", help="two workers of a proxy beside one, their balance, and 64 that are idle")
-    turns = commands.add_parser(
-        "stalls", help="the longest turns of an actor's loop by kind of load, and what they did"
-    )
-    turns.add_argument("--seconds", type=float, default=60.0, help="of each load, through each proxy")
-    turns.add_argument("--load", action="append", choices=stalls.LOADS, help="only this; may be given more than once")
-    guesses = commands.add_parser("signin", help="does the time of a refused sign-in tell what was wrong with it?")
-    guesses.add_argument("--rounds", type=int, default=200, help="sign-ins of each kind")
-    index = commands.add_parser("logs", help="the log index: how fast, how large, how soon found?")
-    index.add_argument("--records", type=int, default=10_000_000, help="in the index; a whole number of thousands")
-    index.add_argument("--rate", type=int, default=10_000, metavar="RECORDS", help="each second, to a running indexer")
-    index.add_argument("--seconds", type=float, default=20.0, help="of that")
-    begin = commands.add_parser("start", help="start, stop and upgrade: how long, and does anybody notice?")
-    begin.add_argument("--proxies", type=int, action="append", metavar="NUMBER", help="to start with; 10 and 300")
-    watched = commands.add_parser("observe", help="what looking costs: series, records, live figures, webhooks")
-    watched.add_argument("--seconds", type=float, default=5.0, help="of load in each round")
-    watched.add_argument("--events", type=int, default=1_000, help="to ten webhooks")
-
-
-def _add_kinds(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """What many objects of one kind cost."""
-    many = commands.add_parser("accounts", help="accounts of the fleet: what many of them cost")
-    many.add_argument("--accounts", type=int, default=100_000)
-    many.add_argument("--proxies", type=int, default=20)
-    many.add_argument("--seconds", type=float, default=10.0, help="of minting credentials")
-    only = "measure this alone: mint for so long, and what is left of it an hour later"
-    many.add_argument("--mint-seconds", type=float, metavar="SECONDS", help=only)
-    many.add_argument("--sign-ins", action="store_true", help="only how long sign-ins of clients take")
-    many.add_argument("--usage", action="store_true", help="only the report of a month's usage of all of them")
-    ruled = commands.add_parser("policies", help="what a decision costs, by 10 rules and by 1,000")
-    ruled.add_argument("--decisions", type=int, default=20_000, help="of each kind")
-    read = commands.add_parser("hellos", help="what reading the name in a TLS handshake costs")
-    read.add_argument("--hellos", type=int, default=20_000, help="of each client")
-    named = commands.add_parser("dns", help="names from the caches, and at once by slow and dead name servers")
-    named.add_argument("--names", type=int, default=50_000, help="from the resolver's cache")
-    listed = commands.add_parser("lists", help="what a list of many domains costs the machine and a look-up")
-    listed.add_argument("--domains", type=int, default=1_000_000)
-    pooled = commands.add_parser("pools", help="many proxies on one pool: how many checks, and what a choice costs")
-    pooled.add_argument("--proxies", type=int, default=200)
-    pooled.add_argument("--upstreams", type=int, default=1_000)
-    pooled.add_argument("--seconds", type=float, default=20.0, help="in which checks are counted")
-    resting = commands.add_parser("sleepers", help="thousands of proxies of which nearly all sleep")
-    resting.add_argument("--proxies", type=int, metavar="NUMBER", help="10,000 unless given")
-    resting.add_argument("--small", action="store_true", help="with 500, to try it")
-    page = commands.add_parser("dashboard", help="weight, first paint, scrolling, and what open tabs cost the API")
-    page.add_argument("--small", action="store_true", help="with little data, to try it")
-    page.add_argument("--records", type=int, metavar="NUMBER", help="in the log index; a whole number of thousands")
-    page.add_argument("--soak-minutes", type=float, metavar="MINUTES", help="instead: does the heap of the page grow?")
-    managing = commands.add_parser("api", help="the management API, beside FastAPI under uvicorn")
-    managing.add_argument("--configured", type=int, default=10_000, metavar="PROXIES")
-
-
-def _heading(about: dict[str, object]) -> str:
-    versions = about["versions"]
-    assert isinstance(versions, dict)
-    return f"{about['machine']}; {', '.join(f'{name} {version}' for name, version in sorted(versions.items()))}"
+@contextmanager
+def _started(given: argparse.Namespace) -> Iterator[Bench]:
+    """The origin and the product run, and the pure one beside a compiled one. All is ended, and the folder removed."""
+    effort, many = QUICK if given.quick else FULL, allow_many_descriptors()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pf-bench-", dir="/tmp")))
+        folder.chmod(0o755)
+        nginx = origin(folder)
+        stack.callback(nginx.end)
+        products = [Product(name).run() for name in (OURS, *([PURE] if runs_compiled() else []))]
+        for each in products:
+            stack.callback(each.end)
+        versions = {"nginx": nginx.version(), **{each.name: each.version() for each in products}}
+        yield Bench(folder, effort, many, nginx, products, given.peer or (), versions=versions)
 
 
 if __name__ == "__main__":

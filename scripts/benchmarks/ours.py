@@ -2,216 +2,154 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import itertools
-import json
-import os
-import re
-import sys
+import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import requests
 
-from actors.bus.client import BusClient
-from actors.bus.messages.supervision import DescribeProgram, Program
 from actors.compiled import runs_compiled
-from benchmarks.peers import GIGABYTE, Key, Speaks, self_signed
-from benchmarks.processes import BenchError, Child, accepts, free_port, tree, wait_until
-from benchmarks.report import OURS, PURE
-from config.files.paths import RunDir
+from benchmarks.processes import BenchError
+from benchmarks.programs import Speaks, self_signed
+from config import VERSION
+from tests.kit.ports import free_port
+from tests.kit.product import Product as Installation
+from tests.kit.wait import wait_until
 
-STORED_START_SECONDS = 120.0
-"""How long a start may take that finds many proxies in the store, on a machine that does other things as well."""
-
-PROGRAM = (str(Path(sys.executable).parent / "proxyfleet"),)
-
+OURS, PURE = "proxyfleet", "proxyfleet-pure"
+"""The second is ours without compiled modules, beside a product that has them."""
 _NUMBERS = itertools.count(1)
 
-PASSWORD = "benchmark-on-loopback"
-"""Of the administrator."""
 
+class Product(Installation):
+    """One installation. With the name `PURE` it is run by the checkout's sources, whatever runs this benchmark."""
 
-class Product:
-    """One running installation, signed in as its administrator."""
-
-    def __init__(
-        self,
-        folder: Path,
-        environment: Mapping[str, str] | None = None,
-        program: Sequence[str] = PROGRAM,
-        name: str = OURS,
-    ) -> None:
-        """`environment` are settings beside those that every benchmark has. One of the name `PURE` is run by the
-        checkout's sources, whatever runs this benchmark."""
+    def __init__(self, name: str = OURS) -> None:
+        super().__init__()
         self.name = name
-        self.port = free_port()
-        self._given = dict(environment or {})
-        self._folder = folder
-        command = [*program, "serve", "--data-dir", str(folder / "data"), "--run-dir", str(folder / "run")]
+        self.compiled = name != PURE and runs_compiled()
+        self.ready_after = 0.0
+        """Seconds from the start of its process until it reported that it is healthy."""
+
+    def run(self) -> Product:
+        """Start it. Raises `BenchError` when it runs other modules than it should."""
         began = time.monotonic()
-        self._child = Child("proxyfleet", command, folder, environment=self._environment())
-        self._http = requests.Session()
-        self._http.trust_env = False
         try:
-            wait_until(self._healthy, "proxyfleet is healthy", STORED_START_SECONDS)
+            self.start()
             self.ready_after = time.monotonic() - began
-            """Seconds from the start of its process until it reports that it is healthy."""
-            self._sign_in()
-            self._check_version()
+            if self.data("GET", "/version")["compiled"] != self.compiled:
+                raise BenchError(f"{self.name} runs {'pure' if self.compiled else 'compiled'} modules")
         except BaseException:
-            self.end()
+            self.discard()
             raise
+        return self
 
-    def _environment(self) -> dict[str, str]:
+    def command(self) -> list[str]:
+        python, *rest = super().command()
+        return [python, "-P", *rest]  # of the current directory nothing is imported, which may be a checkout
+
+    def environment(self) -> dict[str, str]:
         # modules are cached as they are where it is installed, else every start compiles them again
-        left_out = ("PROXYFLEET_", "PYTHONDONTWRITEBYTECODE", *(("PYTHONPATH",) if self.name == PURE else ()))
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
-        return inherited | {
-            "PROXYFLEET_SERVER__PORT": str(self.port),
-            "PROXYFLEET_ADMIN_PASSWORD": PASSWORD,
-            "PROXYFLEET_PROXY__EGRESS_ALLOW": json.dumps(["127.0.0.0/8", "::1"]),
-            "PROXYFLEET_SECURITY__RATE_LIMITING__ENABLED": "false",
-            **self._given,
-        }
+        left_out = {"PYTHONDONTWRITEBYTECODE", *(("PYTHONPATH",) if self.name == PURE else ())}
+        return {name: value for name, value in super().environment().items() if name not in left_out}
 
-    def _healthy(self) -> bool:
-        if self._child.process.poll() is not None:
-            raise BenchError(f"proxyfleet ended: {self._child.output.read_text()[-2000:]}")
-        try:
-            return accepts(self.port) and self._http.get(f"http://127.0.0.1:{self.port}/health", timeout=5).ok
-        except requests.Timeout:  # the socket is there before the API, which may have much to read
-            return False
+    def everything(self) -> list[int]:
+        """The supervisor and all that descends from it."""
+        return [self.pid, *(each.pid for each in self.processes())]
 
-    def _sign_in(self) -> None:
-        response = self.call("POST", "/auth/login", {"username": "admin", "password": PASSWORD})
-        self._http.headers["Authorization"] = f"Bearer {response['access_token']}"
-
-    def _check_version(self) -> None:
-        expected = self.name != PURE and runs_compiled()
-        if self.call("GET", "/version")["compiled"] != expected:
-            raise BenchError(f"{self.name} runs {'pure' if expected else 'compiled'} modules")
-
-    def session(self) -> requests.Session:
-        """Another client of the API, signed in as the first one, for a thread of its own."""
-        made = requests.Session()
-        made.trust_env = False
-        made.headers.update(self._http.headers)
+    def create(self, **fields: Any) -> dict[str, Any]:
+        """A new proxy for as many connections as the benchmark opens; it may not run yet."""
+        body = {"name": f"bench-{next(_NUMBERS)}", "port": free_port(), "protocol": "http", **fields}
+        made: dict[str, Any] = self.data("POST", "/proxies", body)["proxy"]
         return made
 
-    def call(
-        self, method: str, path: str, body: dict[str, Any] | None = None, session: requests.Session | None = None
-    ) -> Any:
-        """The `data` of the response. Raises `BenchError` unless it is a success."""
-        url = f"http://127.0.0.1:{self.port}/api/v1{path}"
-        response = (session or self._http).request(method, url, json=body, timeout=30)
-        if not response.ok:
-            raise BenchError(f"{method} {path}: {response.status_code} {response.text[:500]}")
-        return response.json()["data"]
+    def delete(self, proxy: dict[str, Any]) -> None:
+        """One that was created."""
+        self.data("DELETE", f"/proxies/{proxy['id']}")
 
-    def scrape(self, token: str) -> str:
-        """What Prometheus gets."""
-        headers = {"Authorization": f"Bearer {token}"}
-        return requests.get(f"http://127.0.0.1:{self.port}/metrics", headers=headers, timeout=30).text
+    def workers(self, proxy: dict[str, Any]) -> list[int]:
+        """The processes that carry the bytes of this proxy, once all of them run."""
 
-    def create(
-        self, name: str, protocol: str = "http", timeout: int = 3600, workers: int = 1, key: Key = "ecdsa"
-    ) -> tuple[str, int]:
-        """A new proxy that takes as many connections as the benchmark opens: its id and port.
+        def run() -> list[int]:
+            runtime = self.data("GET", f"/proxies/{proxy['id']}")["proxy"]["runtime"]
+            pids = [each["pid"] for each in runtime["workers"] if each["state"] == "running" and each["pid"]]
+            return pids if runtime["state"] == "running" and len(pids) == proxy["workers"] else []
 
-        `timeout` is how many seconds its tunnels may be idle, `key` the kind of its certificate for `https`.
-        """
-        port = free_port()
-        settings = {"max_connections": 50_000, "timeout": timeout}
-        about = {"name": name, "port": port, "protocol": protocol, "workers": workers}
-        body: dict[str, Any] = {**about, "settings": settings}
-        if protocol == "https":
-            certificate = str(self_signed(self._folder, key))
-            body["tls"] = {"cert_file": certificate, "key_file": certificate}
-        return self.call("POST", "/proxies", body)["proxy"]["id"], port
+        return wait_until(run, f"{proxy['name']} runs")
 
-    def forwarding_pid(self, proxy_id: str) -> int:
-        """The process that carries the bytes of this proxy, once it runs."""
-        return self.forwarding_pids(proxy_id)[0]
-
-    def forwarding_pids(self, proxy_id: str, workers: int = 1) -> list[int]:
-        """Those of all its workers, once they run."""
-        found: list[int] = []
-
-        def run() -> bool:
-            runtime = self.call("GET", f"/proxies/{proxy_id}")["proxy"]["runtime"]
-            found[:] = [each["pid"] for each in runtime["workers"] if each["state"] == "running" and each["pid"]]
-            return runtime["state"] == "running" and len(found) == workers
-
-        wait_until(run, f"proxy {proxy_id} runs", STORED_START_SECONDS)
+    def running(self) -> int:
+        """How many proxies run."""
+        found, page, more = 0, 1, True
+        while more:
+            data = self.data("GET", f"/proxies?per_page=100&page={page}")
+            found += sum(proxy["runtime"]["state"] == "running" for proxy in data["proxies"])
+            page, more = page + 1, data["pagination"]["has_next"]
         return found
 
-    @property
-    def pid(self) -> int:
-        """The supervisor."""
-        return self._child.process.pid
-
-    def started_at(self) -> float | None:
-        """When the supervisor's program was started, if it says so; it doesn't while it is just upgraded."""
-        with BusClient(self.run_dir) as asking:
-            reply = asking.ask(DescribeProgram(), timeout=1.0)
-        return reply.started_at if isinstance(reply, Program) and reply.ready else None
-
-    @property
-    def run_dir(self) -> RunDir:
-        """Where its sockets are."""
-        return RunDir(self._folder / "run")
-
-    def processes(self) -> list[int]:
-        """The supervisor and all that descends from it."""
-        return tree(self._child.process.pid)
-
-    def actors(self) -> dict[str, int]:
-        """The supervisor and the actors that are there beside those of proxies, as the log has them: pids by name."""
-        named = re.findall(r" ([a-z]+) runs \(pid ([0-9]+)\)", self._child.output.read_text())
-        return {"supervisor": self.pid, **{name: int(pid) for name, pid in named}}
+    def client(self) -> requests.Session:
+        """Another client of the API, for a thread of its own."""
+        made = requests.Session()
+        made.trust_env = False
+        made.headers["Authorization"] = f"Bearer {self.token}"
+        return made
 
     def version(self) -> str:
-        """That of the distribution which is installed, and which kind of modules it runs."""
-        kind = "compiled" if self.name != PURE and runs_compiled() else "pure"
-        return f"{importlib.metadata.version('proxyfleet')} ({kind})"
+        """That of the distribution, and which kind of modules it runs."""
+        return f"{VERSION} ({'compiled' if self.compiled else 'pure'})"
 
     def end(self) -> None:
-        """Stop it in order."""
-        self._http.close()
-        self._child.end()
+        """Stop it and remove its folder."""
+        self.discard()
 
 
 class OurProxy:
     """One proxy of a running product, measured as the peers are. `protocol` is http, https or socks5."""
 
-    keeps_alive = True
-    carries = GIGABYTE
-
-    def __init__(
-        self, product: Product, protocol: str = "http", timeout: int = 3600, workers: int = 1, key: Key = "ecdsa"
-    ) -> None:
+    def __init__(self, product: Product, folder: Path, protocol: str = "http", workers: int = 1, **more: Any) -> None:
+        """`more` are settings of the proxy, and `key` what kind of key its certificate has."""
         self.speaks: Speaks = "socks5" if protocol == "socks5" else "http"
         self.tls = protocol == "https"
-        self.name = product.name
         self._product = product
-        self.id, self.port = product.create(f"benchmark-{next(_NUMBERS)}", protocol, timeout, workers, key)
-        self._pids = product.forwarding_pids(self.id, workers)
+        body: dict[str, Any] = {"protocol": protocol, "workers": workers}
+        if self.tls:
+            certificate = str(self_signed(folder, *more.pop("key", ())))
+            body["tls"] = {"cert_file": certificate, "key_file": certificate}
+        settings = {"max_connections": 50_000, "timeout": 3600, **more}
+        self.proxy = product.create(**body, settings=settings)
+        self.port = self.proxy["port"]
+        self._pids = product.workers(self.proxy)
 
     def forwarding(self) -> list[int]:
-        """Its workers alone."""
         return self._pids
 
     def everything(self) -> list[int]:
-        """With the supervisor, the API, the log indexer, the metrics collector and the webhook sender."""
-        return self._product.processes()
+        return self._product.everything()
 
     def version(self) -> str:
-        """The product's."""
         return self._product.version()
 
     def end(self) -> None:
-        """Delete it."""
-        self._product.call("DELETE", f"/proxies/{self.id}")
+        self._product.delete(self.proxy)
+
+
+def store_proxies(data: Path, bodies: Iterable[dict[str, Any]], status: str) -> list[str]:
+    """Put the proxies of these creates into a new data directory, by the product's own classes; their ids.
+
+    Through the API it would take as many processes for a moment.
+    """
+    from api.store import Write, open_store
+    from config.files.paths import open_data_dir
+    from config.model.proxies import ProxyCreate, new_record
+
+    writes = []
+    for body in bodies:
+        record = new_record(ProxyCreate(**body), "prx_" + secrets.token_hex(8), time.time(), 30)
+        stored = record.model_copy(update={"status": status}).model_dump(mode="json")
+        writes.append(Write("proxies", record.id, stored, 0))
+    store = open_store(open_data_dir(data))
+    store.commit(writes)
+    store.close()
+    return [each.id for each in writes]

@@ -2,191 +2,126 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import sys
-import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.ours import OurProxy, Product
-from benchmarks.peers import Origin, Subject
-from benchmarks.processes import BenchError, cpu_seconds
-from benchmarks.report import OURS, PURE, Figure
+from benchmarks.ours import OURS, PURE, OurProxy, Product
+from benchmarks.processes import FAILURES, BenchError, cpu_seconds
+from benchmarks.programs import PEERS, Program, self_signed
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
     """How much is done.
 
-    `rounds` per subject, `seconds` of requests or tunnels in each, `share` of what a subject carries in about a second
-    or two in each round of bulk, and counts: tunnels, proxies, samples. `configured` proxies are made through the API,
-    `stored` ones are in the store before the start. `quiet` is how long idle actors are watched.
+    `rounds` per subject, `seconds` of requests or tunnels in each, `gigabytes` in each round of bulk, and counts:
+    tunnels, proxies, samples, accounts, records, domains. `stored` proxies are in the store before the start. `quiet`
+    is how long idle actors are watched.
     """
 
-    rounds: int
-    seconds: float
-    share: float
-    idle: int
-    crowd: int
-    configured: int
-    samples: int
-    fleet: int
-    stored: int
-    quiet: float
+    rounds: int = 5
+    seconds: float = 2
+    gigabytes: float = 2
+    idle: int = 1000
+    crowd: int = 10_000
+    configured: int = 1000
+    samples: int = 50
+    fleet: int = 200
+    stored: int = 10_000
+    quiet: float = 30
+    accounts: int = 100_000
+    minting: float = 10
+    records: int = 10_000_000
+    domains: int = 1_000_000
 
 
-FULL = Effort(
-    rounds=5,
-    seconds=2,
-    share=1,
-    idle=1000,
-    crowd=10_000,
-    configured=1000,
-    samples=50,
-    fleet=200,
-    stored=10_000,
-    quiet=30,
-)
-GOALS = replace(FULL, rounds=4)
-"""What has a goal is measured in about eleven minutes."""
+FULL = Effort()
+QUICK = Effort(1, 1, 0.25, 300, 1000, 100, 10, 20, 500, 5, 2_000, 2, 100_000, 20_000)
 
-QUICK = Effort(
-    rounds=1, seconds=1, share=0.25, idle=300, crowd=1000, configured=100, samples=10, fleet=20, stored=1000, quiet=5
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Entrant:
-    """A program that takes part in a measure. `start` raises `BenchError`, `Missing` when it is not installed; the
-    caller ends what it returns."""
-
-    name: str
-    start: Callable[[], Any]
-    """Returns a `Subject`, or the measure's own kind of one; it has `version` and `end`."""
-
-
+Subject = OurProxy | Program
+"""A proxy under measure. `forwarding` are the processes that carry the bytes, `everything` all that it consists of."""
+Figure = dict[str, float]
+"""Figures of one subject by what they are, such as `cpu` and `rate`."""
 Results = dict[str, Figure]
 """Medians by the name of the entrant."""
+Entrants = Mapping[str, Callable[[], Any]]
+"""Who takes part in a measure: what starts it. The caller ends what it returns, which has `version` and `end`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """Who is there. `product` is None when only the peers are measured, `peers_dir` holds those from PyPI.
-
-    `pure` runs beside a compiled `product`, without compiled modules.
-    """
+    """Who is there. `products` are ours: one, or the compiled and the pure one. `peers` take part; all when empty."""
 
     folder: Path
-    peers_dir: Path
-    origin: Origin
-    product: Product | None
     effort: Effort
     descriptors: int
-    versions: dict[str, str]
-    """Of the peers that were started so far, by name."""
+    origin: Program | None = None
+    products: Sequence[Product] = ()
     peers: Collection[str] = ()
-    """Those that take part; all when empty."""
-    pure: Product | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+    """Of all that were started so far, by name."""
+    numbers: Iterator[int] = field(default_factory=itertools.count)
 
     @property
-    def products(self) -> list[Product]:
-        """Ours: none, one, or the compiled and the pure one."""
-        return [each for each in (self.product, self.pure) if each]
-
-    def ours(self, protocol: str = "http") -> list[Entrant]:
-        """A proxy of each of our products for one measure."""
-        return [Entrant(each.name, partial(OurProxy, each, protocol)) for each in self.products]
+    def target(self) -> int:
+        """The port of the origin."""
+        assert self.origin is not None
+        return self.origin.port
 
     def own(self, name: str) -> Path:
-        """A new folder of this name, for one peer."""
-        folder = self.folder / f"{name}-{time.monotonic_ns()}"
+        """A new folder."""
+        folder = self.folder / f"{name}-{next(self.numbers)}"
         folder.mkdir()
         return folder
 
-    def in_turn(self, entrants: Sequence[Entrant], run: Callable[[Subject], Figure], anew: bool = False) -> Results:
+    def entrants(self, protocol: str, *peers: str) -> dict[str, Callable[[], Any]]:
+        """A proxy of each of our products, and these peers."""
+        ours = {each.name: partial(OurProxy, each, self.folder, protocol) for each in self.products}
+        return {**ours, **{name: partial(self._peer, name) for name in peers}}
+
+    def _peer(self, name: str) -> Program:
+        values = {"target": self.target, "certificate": self_signed(self.folder)}
+        return Program(name, PEERS[name], self.own(name), values)
+
+    def each(self, measured: Callable[[Product], Figure]) -> Results:
+        """Of our products, one after the other."""
+        return {product.name: measured(product) for product in self.products}
+
+    def in_turn(self, entrants: Entrants, run: Callable[[Any], Figure], anew: bool = False) -> Results:
         """The medians by entrant; each round measures all of them one after the other.
 
         With `anew` each round starts every entrant anew. A peer that is missing or fails is said and left out; ours
         raises `BenchError`.
         """
-        return in_turn(self.taking_part(entrants), run, self.effort.rounds, self.versions, anew)
-
-    def taking_part(self, entrants: Sequence[Entrant]) -> list[Entrant]:
-        """Ours, and those of the peers that were asked for."""
-        return [each for each in entrants if each.name in (OURS, PURE, *(self.peers or [each.name]))]
-
-
-def in_turn(
-    entrants: Sequence[Entrant],
-    run: Callable[[Any], Figure],
-    rounds: int,
-    versions: dict[str, str],
-    anew: bool = False,
-) -> Results:
-    """See `Bench.in_turn`. `versions` gets those of all that are started."""
-    kept = _Rounds(run, versions)
-    if anew:
-        for _ in range(rounds):
-            for entrant in entrants:
-                with kept.started([entrant]):
-                    kept.measure()
-    else:
-        with kept.started(entrants):
-            for _ in range(rounds):
-                kept.measure()
-    return kept.medians()
-
-
-class _Rounds:
-    """The figures so far, and who is left out."""
-
-    def __init__(self, run: Callable[[Any], Figure], versions: dict[str, str]) -> None:
-        self._run = run
-        self._versions = versions
-        self._seen: dict[str, list[Figure]] = {}
-        self._out: set[str] = set()
-        self._present: dict[str, Any] = {}
-
-    @contextmanager
-    def started(self, entrants: Sequence[Entrant]) -> Iterator[None]:
-        """These entrants run, as far as they can be started."""
+        chosen = {name: start for name, start in entrants.items() if name in (OURS, PURE, *(self.peers or entrants))}
+        seen: dict[str, list[Figure]] = {name: [] for name in chosen}
+        running: dict[str, Any] = {}
         with ExitStack() as stack:
-            for entrant in entrants:
-                if entrant.name in self._out:
+            for name in [*chosen] * self.effort.rounds:
+                if name not in seen:
                     continue
-                with self._left_out_on_failure(entrant.name):
-                    self._present[entrant.name] = subject = entrant.start()
-                    stack.callback(subject.end)
-                    if entrant.name not in self._versions:
-                        self._versions[entrant.name] = subject.version()
-            yield
-        self._present.clear()
-
-    def measure(self) -> None:
-        """One round of those who are present."""
-        for name, subject in self._present.items():
-            if name in self._out:
-                continue
-            with self._left_out_on_failure(name):
-                self._seen.setdefault(name, []).append(self._run(subject))
-
-    @contextmanager
-    def _left_out_on_failure(self, name: str) -> Iterator[None]:
-        try:
-            yield
-        except (BenchError, OSError) as error:
-            if name in (OURS, PURE):
-                raise BenchError(f"{name}: {error}") from error
-            self._out.add(name)
-            print(f"left out: {name}: {error}", file=sys.stderr)
-
-    def medians(self) -> Results:
-        """By entrant; nothing of one who failed in any round."""
-        return {name: medians(figures) for name, figures in self._seen.items() if name not in self._out}
+                try:
+                    if name not in running:
+                        running[name] = chosen[name]()
+                        stack.callback(running[name].end)
+                        self.versions.setdefault(name, running[name].version())
+                    seen[name].append(run(running[name]))
+                except FAILURES as error:
+                    if name in (OURS, PURE):
+                        raise BenchError(f"{name}: {error}") from error
+                    del seen[name]
+                    print(f"left out: {name}: {error}", file=sys.stderr)
+                if anew:
+                    stack.close()
+                    running.clear()
+        return {name: medians(figures) for name, figures in seen.items()}
 
 
 def medians(figures: Sequence[Figure]) -> Figure:
@@ -194,10 +129,20 @@ def medians(figures: Sequence[Figure]) -> Figure:
     return {what: statistics.median(figure[what] for figure in figures) for what in figures[0]}
 
 
-def spent(subject: Subject, act: Callable[[], float]) -> Figure:
-    """CPU seconds per unit of what `act` says that it did: `cpu` of all the proxy's processes, `actor` of those alone
-    that carry the bytes."""
+@dataclass(slots=True)
+class Done:
+    """What a load did: so many units in so many seconds, and other figures, such as `p99`."""
+
+    units: float
+    seconds: float
+    more: Figure = field(default_factory=dict)
+
+
+def spent(subject: Subject, load: Callable[[], Done], parts: float = 1e6) -> Figure:
+    """For each unit that `load` did, CPU in microseconds, or such that a second has `parts`: `cpu` of all the proxy's
+    processes, `actor` of those alone that carry the bytes. And the `rate` of units a second, and what else it saw."""
     before = cpu_seconds(subject.forwarding()), cpu_seconds(subject.everything())
-    done = act()
+    done = load()
     after = cpu_seconds(subject.forwarding()), cpu_seconds(subject.everything())
-    return {"actor": (after[0] - before[0]) / done, "cpu": (after[1] - before[1]) / done}
+    actor, everything = ((now - then) / done.units * parts for then, now in zip(before, after, strict=True))
+    return {"actor": actor, "cpu": everything, "rate": done.units / done.seconds, **done.more}

@@ -17,19 +17,17 @@ import psutil
 
 from api.audit import Head, verify
 from config.files.paths import DataDir
-from soaking import leaks
-from soaking.changes import COUNTED, LIST, PLAN, POLICY, USER, Changes, Guarded, denying, id_of, stored
+from soaking import verdict
+from soaking.changes import COUNTED, LIST, PLAN, POLICY, USER, Changes, Guarded, Ledger, denying, id_of, stored
 from soaking.disturb import Disturber, Plan
-from soaking.faults import ASLEEP, CHAINED, SPARE, UPSTREAM, WORKERS, Journal
+from soaking.faults import ASLEEP, CHAINED, SPARE, UPSTREAM, WORKERS, Journal, unexplained
 from soaking.installation import Installation
-from soaking.ledger import Ledger
-from soaking.lines import Clock, unexplained
 from soaking.traffic import Target, Traffic, moved
-from soaking.verdict import PRINTED, Check, api_checks, summary, table_of_checks, table_of_faults, traffic_checks
+from soaking.verdict import Findings
 from tests.kit.product import PASSWORD
 from tests.kit.wait import wait_until
 
-MOST_REQUESTS = 300
+MOST_REQUESTS, PRINTED = 300, 12
 SETTLED_WITHIN = 60.0
 BETWEEN_WAKES = 5.0
 """Seconds between clients of the proxy that sleeps."""
@@ -51,8 +49,9 @@ def main() -> int:
         product.start()
         soak = Soak(product, arguments, {origin.pid}, http_port, echo_port)
         checks = soak.run()
-        checks += [Check("it ends in good order", [] if product.stop(60) == 0 else ["it did not"])]
-        checks += [Check("the audit trail is whole", _audit(product))]
+        checks["it ends in good order"] = [] if product.stop(60) == 0 else ["it did not"]
+        found = verify(DataDir(product.data_dir))
+        checks["the audit trail is whole"] = [] if isinstance(found, Head) else [f"row {found.seq} {found.error}"]
         return soak.report(checks)
     finally:
         if arguments.keep_log is not None:
@@ -68,7 +67,7 @@ class Soak:
     def __init__(
         self, product: Installation, arguments: argparse.Namespace, own: set[int], http_port: int, echo_port: int
     ) -> None:
-        self._product, self._arguments, self._own = product, arguments, own
+        self._product, self._arguments, self._own, self._disk = product, arguments, own, product.disk
         guard = _make_guard(product, http_port)
         self._proxies = _make_proxies(product)
         counted = {"credentials": f"{COUNTED}:{PASSWORD}"}
@@ -78,87 +77,76 @@ class Soak:
             for name, proxy in self._proxies.items()
             if name not in (UPSTREAM, SPARE)
         ]
-        self._guarded = Guarded(self._proxies[WORKERS]["port"], guard, f"http://127.0.0.1:{http_port}")
+        guarded = Guarded(self._proxies[WORKERS]["port"], guard, f"http://127.0.0.1:{http_port}")
         self._ledger, self._journal = Ledger(), Journal()
         self._traffic = Traffic(targets, http_port, echo_port, arguments.rate / 2.3)
-        self._changes = Changes(product, self._ledger, self._guarded, arguments.seed)
+        self._changes = Changes(product, self._ledger, guarded, arguments.seed)
         self._plan = Plan(arguments.minutes * 60)
-        names = {product.forwarding_name(proxy): name for name, proxy in self._proxies.items()}
+        names = {f"fwd-{proxy['id'][-8:]}": name for name, proxy in self._proxies.items()}
         self._disturber = Disturber(product, self._journal, names, self._plan, arguments.seed)
-        self._clock = Clock(time.time(), time.monotonic())
+        self._ahead = time.time() - time.monotonic()
 
-    def run(self) -> list[Check]:
+    def run(self) -> Findings:
         """Disturb the product, and check it."""
         product, began = self._product, time.monotonic()
         self._traffic.start()
         self._disturber.start()
         try:
             time.sleep(self._plan.begin - 5)
-            before = leaks.sample(product)
+            before = verdict.sample(product)
             self._changes.start()
             self._disturber.join()
-            left = began + self._plan.total - time.monotonic()
-            _print(f"faults are over; {max(0.0, left):.0f} s of calm")
-            time.sleep(max(0.0, left))
+            left = max(0.0, began + self._plan.total - time.monotonic())
+            _print(f"faults are over; {left:.0f} s of calm")
+            time.sleep(left)
         finally:
             self._disturber.stop()
             self._changes.stop()
             self._traffic.stop()
         self._seconds = time.monotonic() - began
         product.wait_whole(SETTLED_WITHIN)
-        changes, used = self._changes_check(), self._usage_check()
+        found = stored(product)
+        lost = [each for collection, things in found.items() for each in self._ledger.lost(collection, things)]
+        used = self._miscounted()
         self._stop_new_proxies()
         self._reap()
-        return [
-            changes,
-            Check("every answered change holds for the next request", self._changes.wrong),
-            Check("what an account has used is exact", used),
-            Check("a proxy slept, and was woken", self._sleep_check()),
-            *traffic_checks(self._traffic.attempts, self._journal),
-            *api_checks(self._changes.calls, self._journal),
-            Check("everything was mended in time", self._disturber.failures),
-            Check("every start of the product succeeded", ["a start failed"] * self._disturber.starts_that_failed),
-            Check("no process is left over", leaks.stray_processes(product, self._own, self._processes)),
-            Check("no file is left over", leaks.stray_files(product)),
-            Check("no process spins when nothing happens", leaks.spinning(product)),
-            Check("no memory or descriptor leaks", leaks.growths(before, leaks.sample(product))),
-            Check(
-                "every line of the log is explained", unexplained(product.lines(), self._journal.faults, self._clock)
-            ),
-        ]
+        return {
+            "every answered change is there": lost,
+            "every answered change holds for the next request": self._changes.wrong,
+            "what an account has used is exact": used,
+            "a proxy slept, and was woken": self._sleepless(),
+            **verdict.of_traffic(self._traffic.attempts, self._journal),
+            **verdict.of_calls(self._changes.calls, self._journal),
+            "everything was mended in time": self._disturber.failures,
+            "every start of the product succeeded": self._disturber.starts_that_failed,
+            # one proxy has two workers, and one sleeps
+            "no process is left over": verdict.stray_processes(product, self._own, len(self._proxies)),
+            "no file is left over": verdict.stray_files(product),
+            "no process spins when nothing happens": verdict.spinning(product),
+            "no memory or descriptor leaks": verdict.growths(before, verdict.sample(product)),
+            "every line of the log is explained": unexplained(product.lines(), self._journal.faults, self._ahead),
+        }
 
-    def report(self, checks: list[Check]) -> int:
-        """Print it, and write the Markdown if that is wanted."""
-        for check in checks:
-            for each in check.found[:PRINTED]:
-                _print(f"NOT SO: {check.what}: {each}")
+    def report(self, checks: Findings) -> int:
+        """Print it as Markdown, and what was found on standard error."""
+        for what, found in checks.items():
+            for each in found[:PRINTED]:
+                _print(f"NOT SO: {what}: {each}")
         attempts, calls = self._traffic.attempts, self._changes.calls
         results = [
             f"{self._seconds / 60:.0f} minutes, up to {self._arguments.rate} requests a second, "
             f"{len(self._journal.faults)} faults, seed {self._arguments.seed}, {datetime.date.today()}"
-            + ("" if self._had_disk else "; without a full disk, for which root is needed"),
-            *summary(attempts, calls, self._seconds),
+            + ("" if self._disk else "; without a full disk, for which root is needed"),
+            *verdict.summary(attempts, calls, self._seconds),
             f"{self._ledger.succeeded} changes acknowledged and compared, {self._ledger.doubtful} in doubt",
         ]
-        text = "\n\n".join(
-            [
-                "\n".join(f"- {each}" for each in results),
-                table_of_faults(self._journal, attempts, calls),
-                table_of_checks(checks),
-            ]
-        )
+        listed = "\n".join(f"- {each}" for each in results)
+        faults = verdict.table_of_faults(self._journal, attempts, calls)
+        text = "\n\n".join([listed, faults, verdict.table_of_findings(checks)])
         print(text)
-        if self._arguments.markdown is not None:
-            self._arguments.markdown.write_text(text + "\n")
-        return 0 if all(check.passed for check in checks) else 1
+        return int(any(checks.values()))
 
-    def _changes_check(self) -> Check:
-        self._had_disk = self._product.disk
-        found = stored(self._product)
-        lost = [each for collection, things in found.items() for each in self._ledger.lost(collection, things)]
-        return Check("every answered change is there", lost)
-
-    def _usage_check(self) -> list[str]:
+    def _miscounted(self) -> list[str]:
         """What differs from the bytes of the traffic."""
         bounds = moved(each for each in self._traffic.attempts if each.proxy in (WORKERS, ASLEEP))
 
@@ -175,10 +163,9 @@ class Soak:
             wait_until(lambda: not wrong(), "usage is counted", 10)
         return wrong()
 
-    def _sleep_check(self) -> list[str]:
-        wakes = sum(
-            line["message"].startswith(f"{ASLEEP} (") and " sleeps" in line["message"] for line in self._product.lines()
-        )
+    def _sleepless(self) -> list[str]:
+        texts = (line["message"] for line in self._product.lines())
+        wakes = sum(text.startswith(f"{ASLEEP} (") and " sleeps" in text for text in texts)
         return [] if wakes > self._seconds / BETWEEN_WAKES / 4 else [f"it slept {wakes} times"]
 
     def _stop_new_proxies(self) -> None:
@@ -186,25 +173,15 @@ class Soak:
         for proxy in self._product.data("GET", "/proxies?per_page=100&status=active")["proxies"]:
             if proxy["name"] not in self._proxies:
                 self._product.data("POST", f"/proxies/{proxy['id']}/stop")
-        wait_until(
-            lambda: len(self._product.by_kind()["forwarding"]) == self._processes,
-            "the others have ended",
-            SETTLED_WITHIN,
-        )
-
-    @property
-    def _processes(self) -> int:
-        """Of proxies at the end: one has two workers, and one sleeps."""
-        return len(self._proxies)
+        wanted = len(self._proxies)
+        wait_until(lambda: len(self._product.by_kind()["forwarding"]) == wanted, "the others ended", SETTLED_WITHIN)
 
     def _reap(self) -> None:
         """Orphans of a killed supervisor that have ended; the others are found as left over."""
         for process in psutil.Process().children():
             if process.pid not in self._own and process.pid != self._product.pid:
-                try:
+                with suppress(ChildProcessError):  # psutil has reaped it
                     os.waitpid(process.pid, os.WNOHANG)
-                except ChildProcessError:
-                    continue  # psutil has reaped it
 
 
 def _make_guard(product: Installation, http_port: int) -> str:
@@ -245,11 +222,6 @@ def _make_proxies(product: Installation) -> dict[str, dict[str, Any]]:
     return made
 
 
-def _audit(product: Installation) -> list[str]:
-    found = verify(DataDir(product.data_dir))
-    return [] if isinstance(found, Head) else [f"row {found.seq} {found.error}"]
-
-
 def _print(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
@@ -257,11 +229,9 @@ def _print(text: str) -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/soak", description=(__doc__ or "").partition(".")[0])
     parser.add_argument("--minutes", type=float, default=20.0, help="how long, from 2 (default: 20)")
-    parser.add_argument(
-        "--rate", type=int, default=200, help=f"requests a second, up to {MOST_REQUESTS} (default: 200)"
-    )
+    rate = f"requests a second, up to {MOST_REQUESTS} (default: 200)"
+    parser.add_argument("--rate", type=int, default=200, help=rate)
     parser.add_argument("--seed", type=int, default=1, help="of everything that is chosen")
-    parser.add_argument("--markdown", type=Path, help="where the tables are written to")
     parser.add_argument("--keep-log", type=Path, help="where the product's log is copied to")
     arguments = parser.parse_args()
     if arguments.minutes < 2 or not 1 <= arguments.rate <= MOST_REQUESTS:

@@ -8,7 +8,7 @@ import threading
 import time
 from base64 import b64encode
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from http.client import HTTPConnection, HTTPException
 from typing import Any
@@ -16,25 +16,55 @@ from typing import Any
 import requests
 
 from soaking.installation import Installation
-from soaking.ledger import GONE, Ledger
 from soaking.origin import LISTED
 from tests.kit.ports import free_port
 from tests.kit.product import PASSWORD
 
-ACTIVE_PROXIES = 4
-"""Of those that come and go; the others are stopped."""
-THINGS = 25
-PAUSE = 0.2
+ACTIVE_SHARE, THINGS, PAUSE = 0.16, 25, 0.2
+"""Of the proxies that come and go, those that run; things of a kind; seconds between two changes."""
 PATIENCE = 40.0
 """Longer than any process hangs: a change without a response is not done after that."""
-
-REFUSALS = frozenset({401, 500, 502, 503, 504, 507})
-"""Statuses that a fault may lead to. 401: the token's session could not be read or was never stored."""
-
 PLAN, LIST, POLICY = "plan", "list", "policy"
 """Names of those that guard the proxy with workers."""
 USER, COUNTED = "user", "counted"
 """Accounts: that of the checks here, and that of the traffic, whose usage is compared."""
+GONE = None
+"""The value of a thing that doesn't exist."""
+
+
+@dataclass(slots=True)
+class Ledger:
+    """The changes that succeeded, which must be there at the end: the values that each thing may have.
+
+    Each thing has one writer. A change with a success response is certain. One without a response, or with an error,
+    is in doubt: it may have been done or not, perhaps later; so the thing is left alone from then on, and either is
+    right.
+    """
+
+    things: dict[tuple[str, str], list[Any]] = field(default_factory=dict)
+    succeeded: int = 0
+    doubtful: int = 0
+
+    def record(self, collection: str, name: str, value: Any, success: bool) -> None:
+        """The change to `value` (`GONE` for a deletion) was requested."""
+        values = self.things.setdefault((collection, name), [GONE])
+        values[:] = [value] if success else [*values, value]
+        self.succeeded += success
+        self.doubtful += not success
+
+    def free(self, collection: str) -> list[str]:
+        """The names of things that certainly exist and may be changed."""
+        certain = [name for name, values in self.things.items() if len(values) == 1 and values[0] is not GONE]
+        return [name for where, name in certain if where == collection]
+
+    def lost(self, collection: str, found: dict[str, Any]) -> list[str]:
+        """Where `found` differs from the changes that succeeded; unknown things count, too."""
+        known = {name: values for (where, name), values in self.things.items() if where == collection}
+        return [
+            f"{collection} {name}: {found.get(name, GONE)!r}, expected {known.get(name, 'nothing')!r}"
+            for name in {**known, **found}
+            if found.get(name, GONE) not in known.get(name, ())
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,41 +89,34 @@ class Called:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A collection, and what is changed and compared of its things: `field`, or that they are there.
+    """What is changed and compared of the things of a collection: `field`, or that they are there.
 
     `query` gets more than the soak makes on one page, or nothing if there are no pages.
     """
 
-    name: str
     body: Callable[[], dict[str, Any]]
-    field: str | None = "description"
+    field: str = "description"
     value: Callable[[int], Any] = str
     named_by: str = "name"
-    query: str = ""
+    query: str = "limit=1000"
 
 
+def _tags(number: int) -> list[str]:
+    return [f"t{number}"]
+
+
+_USER = {"password": PASSWORD, "role": "user", "permissions": []}
+_HOOK = {"events": ["proxy.*"], "enabled": False}
 KINDS = {
-    "proxies": Kind(
-        "proxies", lambda: {"port": free_port(), "protocol": "http"}, "tags", lambda n: [f"t{n}"], query="per_page=100"
-    ),
-    "users": Kind(
-        "users",
-        lambda: {"password": PASSWORD, "role": "user", "permissions": []},
-        "email",
-        lambda n: f"{n}@example.com",
-        "username",
-    ),
-    "webhooks": Kind(
-        "webhooks", lambda: {"events": ["proxy.*"], "enabled": False}, "url", lambda n: f"http://127.0.0.1:9/{n}"
-    ),
-    "api-keys": Kind("api-keys", lambda: {"permissions": ["proxy.read"]}, None),
-    "accounts": Kind(
-        "accounts", lambda: {"plan": PLAN}, "tags", lambda n: [f"t{n}"], "username", "inline=false&limit=1000"
-    ),
-    "plans": Kind("plans", dict),
-    "lists": Kind("lists", lambda: {"kind": "domains", "entries": ["a.example"]}, query="limit=1000"),
-    "policies": Kind("policies", lambda: {"rules": []}, query="limit=1000"),
-    "pools": Kind("pools", dict, query="limit=1000"),
+    "proxies": Kind(lambda: {"port": free_port(), "protocol": "http"}, "tags", _tags, query="per_page=100"),
+    "users": Kind(lambda: _USER, "email", "{}@example.com".format, "username", ""),
+    "webhooks": Kind(lambda: _HOOK, "url", "http://127.0.0.1:9/{}".format, query=""),
+    "api-keys": Kind(lambda: {"permissions": ["proxy.read"]}, "", query=""),
+    "accounts": Kind(lambda: {"plan": PLAN}, "tags", _tags, "username", "inline=false&limit=1000"),
+    "plans": Kind(dict, query=""),
+    "lists": Kind(lambda: {"kind": "domains", "entries": ["a.example"]}),
+    "policies": Kind(lambda: {"rules": []}),
+    "pools": Kind(dict),
 }
 
 
@@ -103,7 +126,7 @@ class Changes:
     def __init__(self, product: Installation, ledger: Ledger, guarded: Guarded, seed: int) -> None:
         self.calls: list[Called] = []
         self.wrong: list[str] = []
-        self.ids: dict[tuple[str, str], str] = {}
+        self._ids: dict[tuple[str, str], str] = {}
         self._product, self._ledger, self._guarded, self._dice = product, ledger, guarded, random.Random(seed)
         self._names = (f"soak-{number}" for number in itertools.count())
         self._session = requests.Session()
@@ -122,127 +145,98 @@ class Changes:
             self._thread.join(PATIENCE + 10)
 
     def _run(self) -> None:
-        others = (self._settings, self._credential, self._list, self._rules)
-        todo = [partial(self._one_of, kind) for kind in KINDS.values()] + [self._start_or_stop] * 2 + [*others]
+        others = (self._start_or_stop, self._start_or_stop, self._settings, self._credential, self._list, self._rules)
+        todo: list[Callable[[], None]] = [*(partial(self._one_of, name, kind) for name, kind in KINDS.items()), *others]
         while not self._stopping.wait(PAUSE):
             self._dice.choice(todo)()
 
-    # --- what is changed ---
-
-    def _one_of(self, kind: Kind) -> None:
+    def _one_of(self, collection: str, kind: Kind) -> None:
         """Create, change or delete one thing."""
-        free = self._free(kind.name)
-        choice = self._dice.random()
-        new = None if kind.field is None else kind.value(self._dice.randrange(10**9))
-        changed = {} if kind.field is None else {kind.field: new}
-        value = True if kind.field is None else new
+        free, choice = self._free(collection), self._dice.random()
+        changed = {kind.field: kind.value(self._dice.randrange(1, 10**9))} if kind.field else {}
+        value = changed.get(kind.field, True)
         if not free or (choice < 0.3 and len(free) < THINGS):
             name = next(self._names)
-            data = self._call("POST", f"/{kind.name}", {kind.named_by: name, **kind.body(), **changed})
-            self._ledger.record(kind.name, name, value, data is not None)
+            data = self._call("POST", f"/{collection}", {kind.named_by: name, **kind.body(), **changed})
             if data is not None:
-                self.ids[kind.name, name] = id_of(data)
-            return
-        name = self._dice.choice(free)
-        path = f"/{kind.name}/{self.ids[kind.name, name]}"
-        if not changed or choice > 0.85:
-            self._ledger.record(kind.name, name, GONE, self._call("DELETE", path) is not None)
+                self._ids[collection, name] = id_of(data)
         else:
-            self._ledger.record(kind.name, name, value, self._call("PATCH", path, changed) is not None)
+            name = self._dice.choice(free)
+            path = f"/{collection}/{self._ids[collection, name]}"
+            if not changed or choice > 0.85:
+                value, data = GONE, self._call("DELETE", path)
+            else:
+                data = self._call("PATCH", path, changed)
+        self._ledger.record(collection, name, value, data is not None)
 
     def _free(self, collection: str) -> list[str]:
-        return [name for name in self._ledger.free(collection) if (collection, name) in self.ids]
+        return [name for name in self._ledger.free(collection) if (collection, name) in self._ids]
 
     def _start_or_stop(self) -> None:
         """No part of what is compared; it makes processes come and go."""
         if free := self._free("proxies"):
-            order = "start" if self._dice.random() < ACTIVE_PROXIES / THINGS else "stop"
-            self._call("POST", f"/proxies/{self.ids['proxies', self._dice.choice(free)]}/{order}")
+            order = "start" if self._dice.random() < ACTIVE_SHARE else "stop"
+            self._call("POST", f"/proxies/{self._ids['proxies', self._dice.choice(free)]}/{order}")
 
     def _settings(self) -> None:
+        """The one thing that isn't left alone after a doubt: a later change that succeeds settles it."""
         value = self._dice.randrange(1, 3000)
         data = self._call("PATCH", "/settings", {"proxy": {"default_timeout": value}})
         self._ledger.record("settings", "default_timeout", value, data is not None)
-        if data is None:  # the one thing that can't be left alone: read its value as soon as possible
-            self._settle_settings()
-
-    def _settle_settings(self) -> None:
-        while not self._stopping.wait(1.0):
-            data = self._call("GET", "/settings")
-            if data is not None:
-                value = data["proxy"]["default_timeout"]
-                thing = self._ledger.things["settings", "default_timeout"]
-                if value in thing.values:
-                    thing.values = [value]
-                return
 
     # --- what clients have to see of a change once it is answered ---
 
     def _credential(self) -> None:
         """A secret is let in as soon as it is made, and not any more when it is revoked."""
         path = f"/accounts/{self._guarded.account}/credentials"
-        made = self._call("POST", path, {"ttl": 3600})
-        if made is None:
-            return
-        client = (USER, made["secret"])
-        self._expect("a new credential", client, self._guarded.origin + "/100", 200)
-        if self._call("DELETE", f"{path}/{made['credential']['id']}") is not None:
-            self._expect("a revoked credential", client, self._guarded.origin + "/100", 407)
+        if made := self._call("POST", path, {"ttl": 3600}):
+            self._expect("a new credential", self._guarded.origin + "/100", 200, made["secret"])
+            if self._call("DELETE", f"{path}/{made['credential']['id']}") is not None:
+                self._expect("a revoked credential", self._guarded.origin + "/100", 407, made["secret"])
 
     def _list(self) -> None:
         """It has other entries each time, and `LISTED` always."""
         self._call("POST", f"/lists/{LIST}/refresh")
-        self._expect("a name of a refreshed list", (USER, PASSWORD), f"http://{LISTED.decode()}/", 403)
+        self._expect("a name of a refreshed list", f"http://{LISTED.decode()}/", 403)
 
     def _rules(self) -> None:
         """A path is denied from now on, and no other one any more."""
         denied, other = self._dice.sample(["/1", "/2", "/3"], 2)
         rules = [denying("list", destinations=[f"list:{LIST}"]), denying("path", paths=[denied])]
         if self._call("PATCH", f"/policies/{POLICY}", {"rules": rules}) is not None:
-            self._expect("a path that a rule denies", (USER, PASSWORD), self._guarded.origin + denied, 403)
-            self._expect("a path that no rule denies", (USER, PASSWORD), self._guarded.origin + other, 200)
+            self._expect("a path that a rule denies", self._guarded.origin + denied, 403)
+            self._expect("a path that no rule denies", self._guarded.origin + other, 200)
 
-    def _expect(self, what: str, client: tuple[str, str], url: str, wanted: int) -> None:
+    def _expect(self, what: str, url: str, wanted: int, password: str = PASSWORD) -> None:
         """A client that is not answered is nothing for here: the traffic has it."""
-        word = b64encode(":".join(client).encode()).decode()
+        word = b64encode(f"{USER}:{password}".encode()).decode()
         source = f"127.1.{self._dice.randrange(256)}.{self._dice.randrange(1, 255)}"  # wrong passwords count by address
         connection = HTTPConnection("127.0.0.1", self._guarded.port, PATIENCE, (source, 0))
         try:
             connection.request("GET", url, headers={"Proxy-Authorization": f"Basic {word}"})
-            found = connection.getresponse().status
+            if (found := connection.getresponse().status) != wanted:
+                self.wrong.append(f"{what}: {found} in place of {wanted}")
         except (OSError, HTTPException):
             return
         finally:
             connection.close()
-        if found != wanted:
-            self.wrong.append(f"{what}: {found} in place of {wanted}")
-
-    # --- calls ---
 
     def _call(self, method: str, path: str, body: Any = None) -> dict[str, Any] | None:
         """`data` of a success response, else None."""
-        begin, detail = time.monotonic(), ""
-        status: int | str
-        data = None
+        begin, detail, data = time.monotonic(), "", None
+        status: int | str = "cut"
         try:
-            response = self._session.request(
-                method,
-                f"{self._product.base_url}/api/v1{path}",
-                json=body,
-                auth=("admin", PASSWORD),
-                timeout=PATIENCE,
-            )
-            status = response.status_code
-            if status in (200, 201):
+            url = f"{self._product.base_url}/api/v1{path}"
+            response = self._session.request(method, url, json=body, auth=("admin", PASSWORD), timeout=PATIENCE)
+            if response.status_code in (200, 201):
                 data = response.json()["data"]
             else:
                 detail = response.text[:300]
-        except requests.ConnectionError as error:
-            status = "refused" if "refused" in str(error) else "cut"
+            status = response.status_code
         except requests.Timeout:
             status = "late"
         except (requests.RequestException, ValueError) as error:
-            status, detail = "cut", repr(error)
+            status, detail = "refused" if "refused" in str(error) else "cut", repr(error)
         self.calls.append(Called(f"{method} {path.split('/')[1]}", status, begin, time.monotonic(), detail))
         return data
 
@@ -259,19 +253,17 @@ def denying(name: str, **match: Any) -> dict[str, Any]:
 
 def stored(product: Installation) -> dict[str, dict[str, Any]]:
     """By collection, the values that the API returns now for the things in the ledger."""
-    settings = product.data("GET", "/settings")
-    found = {name: _stored(product, kind) for name, kind in KINDS.items()}
-    return {**found, "settings": {"default_timeout": settings["proxy"]["default_timeout"]}}
-
-
-def _stored(product: Installation, kind: Kind) -> dict[str, Any]:
-    things: dict[str, Any] = {}
-    query: str | None = kind.query
-    while query is not None:
-        data = product.data("GET", f"/{kind.name}?{query}")
-        for each in data[kind.name.replace("-", "_")]:
-            if each[kind.named_by].startswith("soak-"):
-                things[each[kind.named_by]] = True if kind.field is None else each[kind.field]
-        cursor = data.get("pagination", {}).get("next_cursor")
-        query = None if cursor is None else f"{kind.query}&cursor={cursor}"
-    return things
+    timeout = product.data("GET", "/settings")["proxy"]["default_timeout"]
+    found: dict[str, dict[str, Any]] = {"settings": {"default_timeout": timeout}}
+    for collection, kind in KINDS.items():
+        things, query = found.setdefault(collection, {}), kind.query
+        while True:
+            data = product.data("GET", f"/{collection}?{query}")
+            for each in data[collection.replace("-", "_")]:
+                if each[kind.named_by].startswith("soak-"):
+                    things[each[kind.named_by]] = each[kind.field] if kind.field else True
+            cursor = data.get("pagination", {}).get("next_cursor")
+            if cursor is None:
+                break
+            query = f"{kind.query}&cursor={cursor}"
+    return found

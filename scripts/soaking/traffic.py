@@ -1,6 +1,5 @@
 """Clients of every kind at a steady pace, each asking for bytes that it can check.
 
-Each attempt has a result: `succeeded`, or one of `soaking.faults`, or `wrong` when the bytes differ.
 Attempts are begun at their time whether or not earlier ones are finished, up to `UNDER_WAY` for each proxy.
 """
 
@@ -11,14 +10,12 @@ import socket
 import ssl
 import threading
 import time
-from asyncio import StreamReader, StreamWriter
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from soaking.faults import CUT, FAILED, LATE, REFUSED
+from soaking.faults import CUT, FAILED, LATE, REFUSED, SUCCEEDED, WRONG
 
-SUCCEEDED, WRONG = "succeeded", "wrong"
 UNDER_WAY = 60
 PATIENCE = 20.0
 """Seconds for one attempt; a process that hangs is killed after ten."""
@@ -29,7 +26,7 @@ MOST_BYTES = 4 * max(SIZES)
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One, with its monotonic times."""
+    """One, with its monotonic times and how many bytes were on its connection."""
 
     proxy: str
     result: str
@@ -54,52 +51,36 @@ class Target:
     credentials: str = ""
     pause: float = 0.0
 
-    @property
-    def field(self) -> str:
-        """The header field with the credentials."""
-        word = b64encode(self.credentials.encode()).decode()
-        return f"Proxy-Authorization: Basic {word}\r\n" if word else ""
 
-
-class Wire:
+class _Wire:
     """A connection to a proxy, and how many bytes are on it."""
 
-    def __init__(self) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: Target) -> None:
         self.sent = self.received = 0
-        self._reader: StreamReader | None = None
-        self._writer: StreamWriter | None = None
-
-    async def connect(self, port: int, tls: ssl.SSLContext | None) -> None:
-        """Before all else."""
-        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", port, ssl=tls, limit=1 << 18)
+        self._reader, self.writer = reader, writer
+        word = b64encode(target.credentials.encode()).decode()
+        self._field = f"Proxy-Authorization: Basic {word}\r\n" if word else ""
 
     def write(self, data: bytes) -> None:
-        """Send it."""
-        assert self._writer is not None
         self.sent += len(data)
-        self._writer.write(data)
+        self.writer.write(data)
 
-    async def head(self) -> bytes:
-        """Up to an empty line."""
-        assert self._reader is not None
-        data = await self._reader.readuntil(b"\r\n\r\n")
-        self.received += len(data)
-        return data
+    async def request(self, line: str, host: str) -> None:
+        """And its response's head."""
+        self.write(f"{line} HTTP/1.1\r\nHost: {host}\r\n{self._field}\r\n".encode())
+        head = await self._reader.readuntil(b"\r\n\r\n")
+        self.received += len(head)
+        if head.split(b" ", 2)[1] != b"200":
+            raise _Status(head.split(b"\r\n", 1)[0].decode(errors="replace"))
 
     async def exactly(self, size: int) -> bytes:
-        """So many bytes."""
-        assert self._reader is not None
         data = await self._reader.readexactly(size)
         self.received += len(data)
         return data
 
-    def close(self) -> None:
-        """At any time."""
-        if self._writer is not None:
-            self._writer.close()
-
-
-Through = Callable[[Wire, Target, int], Awaitable[None]]
+    async def expect(self, wanted: bytes) -> None:
+        if (found := await self.exactly(len(wanted))) != wanted:
+            raise ValueError(f"{found[:40]!r} in place of {wanted[:40]!r}")
 
 
 class Traffic:
@@ -107,17 +88,13 @@ class Traffic:
 
     def __init__(self, targets: list[Target], http_port: int, echo_port: int, rate: float) -> None:
         self.attempts: list[Attempt] = []
-        self.held_back = 0
         self._targets, self._http, self._echo = targets, http_port, echo_port
         self._pause = len([target for target in targets if not target.pause]) / rate
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         self._tls.check_hostname, self._tls.verify_mode = False, ssl.CERT_NONE
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="traffic")
-
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
+        self.start = self._thread.start
 
     def stop(self) -> None:
         """Begin no more, and wait for those under way."""
@@ -139,17 +116,17 @@ class Traffic:
                 task = group.create_task(self._attempt(target, number))
                 under_way.add(task)
                 task.add_done_callback(under_way.discard)
-            else:
-                self.held_back += 1
             await asyncio.sleep(max(0.0, due - time.monotonic()))
 
     async def _attempt(self, target: Target, number: int) -> None:
-        through: Through = self._tunnel if target.protocol.startswith("socks") or number % 3 == 0 else self._get
-        begin, detail, wire = time.monotonic(), "", Wire()
+        begin, detail, wire = time.monotonic(), "", None
+        tunnels = target.protocol.startswith("socks") or number % 3 == 0
         try:
             async with asyncio.timeout(PATIENCE):
-                await wire.connect(target.port, self._tls if target.protocol == "https" else None)
-                await through(wire, target, SIZES[number % len(SIZES)])
+                tls = self._tls if target.protocol == "https" else None
+                ends = await asyncio.open_connection("127.0.0.1", target.port, ssl=tls, limit=1 << 18)
+                wire = _Wire(*ends, target)
+                await (self._tunnel if tunnels else self._get)(wire, target, SIZES[number % len(SIZES)])
             result = SUCCEEDED
         except TimeoutError:
             result = LATE
@@ -161,50 +138,37 @@ class Traffic:
             result, detail = CUT, repr(error)
         except ValueError as error:
             result, detail = WRONG, str(error)
-        finally:
-            wire.close()
-        end = time.monotonic()
-        self.attempts.append(Attempt(target.name, result, begin, end, detail, wire.sent, wire.received))
+        sent, received = (wire.sent, wire.received) if wire else (0, 0)
+        if wire:
+            wire.writer.close()
+        self.attempts.append(Attempt(target.name, result, begin, time.monotonic(), detail, sent, received))
 
-    # --- one attempt ---
-
-    async def _get(self, wire: Wire, target: Target, size: int) -> None:
+    async def _get(self, wire: _Wire, _target: Target, size: int) -> None:
         """Two requests on one connection, by a name."""
-        where = f"localhost:{self._http}"
         for _ in range(2):
-            wire.write(f"GET http://{where}/{size} HTTP/1.1\r\nHost: {where}\r\n{target.field}\r\n".encode())
-            _expect_200(await wire.head())
-            _expect_all(await wire.exactly(size), b"x" * size)
+            await wire.request(f"GET http://localhost:{self._http}/{size}", f"localhost:{self._http}")
+            await wire.expect(b"x" * size)
 
-    async def _tunnel(self, wire: Wire, target: Target, size: int) -> None:
+    async def _tunnel(self, wire: _Wire, target: Target, size: int) -> None:
         """A tunnel to the echo port, and three messages through it."""
-        await getattr(self, f"_open_{target.protocol}")(wire, target)
+        port = self._echo.to_bytes(2, "big")
+        if target.protocol == "socks4":
+            wire.write(b"\x04\x01" + port + socket.inet_aton("127.0.0.1") + b"\x00")
+            reply, succeeded = await wire.exactly(8), 90
+        elif target.protocol == "socks5":  # RFC 1928, without credentials
+            wire.write(b"\x05\x01\x00")
+            await wire.expect(b"\x05\x00")
+            wire.write(b"\x05\x01\x00\x01" + socket.inet_aton("127.0.0.1") + port)
+            reply, succeeded = await wire.exactly(10), 0
+        else:
+            await wire.request(f"CONNECT 127.0.0.1:{self._echo}", f"127.0.0.1:{self._echo}")
+            reply, succeeded = b"..", ord(".")
+        if reply[1] != succeeded:
+            raise _Status(f"reply {reply[1]} of {target.protocol}")
         message = bytes(index % 251 for index in range(size))
         for _ in range(3):
             wire.write(message)
-            _expect_all(await wire.exactly(size), message)
-
-    async def _open_http(self, wire: Wire, target: Target) -> None:
-        where = f"127.0.0.1:{self._echo}"
-        wire.write(f"CONNECT {where} HTTP/1.1\r\nHost: {where}\r\n{target.field}\r\n".encode())
-        _expect_200(await wire.head())
-
-    _open_https = _open_http
-
-    async def _open_socks5(self, wire: Wire, _target: Target) -> None:
-        """RFC 1928, without credentials."""
-        wire.write(b"\x05\x01\x00")
-        _expect_all(await wire.exactly(2), b"\x05\x00")
-        wire.write(b"\x05\x01\x00\x01" + socket.inet_aton("127.0.0.1") + self._echo.to_bytes(2, "big"))
-        reply = await wire.exactly(10)
-        if reply[1] != 0:
-            raise _Status(f"SOCKS5 reply {reply[1]}")
-
-    async def _open_socks4(self, wire: Wire, _target: Target) -> None:
-        wire.write(b"\x04\x01" + self._echo.to_bytes(2, "big") + socket.inet_aton("127.0.0.1") + b"\x00")
-        reply = await wire.exactly(8)
-        if reply[1] != 90:
-            raise _Status(f"SOCKS4 reply {reply[1]}")
+            await wire.expect(message)
 
 
 def moved(attempts: Iterable[Attempt]) -> dict[str, tuple[int, int]]:
@@ -216,14 +180,3 @@ def moved(attempts: Iterable[Attempt]) -> dict[str, tuple[int, int]]:
             low, high = bounds[name]
             bounds[name] = (low + size, high + size) if certain else (low, high + most)
     return bounds
-
-
-def _expect_200(head: bytes) -> None:
-    status = head.split(b" ", 2)[1]
-    if status != b"200":
-        raise _Status(head.split(b"\r\n", 1)[0].decode(errors="replace"))
-
-
-def _expect_all(found: bytes, wanted: bytes) -> None:
-    if found != wanted:
-        raise ValueError(f"{found[:40]!r} in place of {wanted[:40]!r}")

@@ -2,7 +2,7 @@
 
 Nothing is compiled into the checkout, where it would win over a source that was edited since. The copy lies in
 `.cache/compiled`, and its name is made of all that is in it: an edited file gives another copy. The compiled modules
-are kept apart from it, by the sources that they are made of, so an edit elsewhere compiles nothing. Two of each stay.
+are kept apart from it, by what the compiler reads for them, so an edit elsewhere compiles nothing. Two of each stay.
 
 Says in one line why nothing can be compiled, and ends with 3 where the machine has nothing to do it with, else with 4;
 `failure.log` there has the output of the build then.
@@ -10,13 +10,14 @@ Says in one line why nothing can be compiled, and ends with 3 where the machine 
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NoReturn
@@ -24,22 +25,10 @@ from typing import NoReturn
 from build_wheel import ROOT, CannotBuild, build, obstacle, reason_of
 
 CACHE = ROOT / ".cache" / "compiled"
-COMPILED_FROM = ("actors/", "config/", "scripts/wheels/")
+COMPILED_FROM = ("actors/compiled.txt", "scripts/wheels/compile_modules.py", "scripts/wheels/hook.py")
 KEPT = 2
-LEFT_OUT = {
-    ".git",
-    ".venv",
-    ".mypy_cache",
-    ".pytest_cache",
-    ".ruff_cache",
-    ".hypothesis",
-    ".cache",
-    "data",
-    "dist",
-    "build",
-    "node_modules",
-    "__pycache__",
-    "test-results",
+LEFT_OUT = {".git", ".venv", ".cache", "data", "dist", "build", "node_modules", "__pycache__", "test-results"} | {
+    *(".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis"),
 }
 
 
@@ -63,6 +52,34 @@ def fingerprint(folder: Path, names: Iterable[str]) -> str:
     return digest.hexdigest()[:16]
 
 
+def compiled_from(folder: Path) -> list[str]:
+    """What the compiler reads: the listed modules, and what they import of this checkout, directly or not."""
+    found: set[str] = set()
+    left = (folder / COMPILED_FROM[0]).read_text(encoding="utf-8").split()
+    while left:
+        name = left.pop()
+        if name not in found and (folder / name).is_file():
+            found.add(name)
+            left += imported(folder / name)
+    return sorted(found.union(COMPILED_FROM))
+
+
+def imported(file: Path) -> Iterator[str]:
+    """The files that a module may mean by its imports, and those of the packages around them."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            dotted = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            dotted = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in dotted:
+            parts = name.split(".")
+            for count in range(1, len(parts) + 1):
+                path = "/".join(parts[:count])
+                yield from (f"{path}.py", f"{path}/__init__.py")
+
+
 def tree() -> Path:
     """The copy of the checkout as it is now. Raises `CannotBuild`."""
     names = files()
@@ -74,16 +91,16 @@ def tree() -> Path:
                 (copy / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, copy / name, follow_symlinks=False)
             target = CACHE / f"tree-{fingerprint(copy, names)}"  # the checkout may have changed meanwhile
-            shutil.copytree(modules(copy, names), copy, dirs_exist_ok=True)
+            shutil.copytree(modules(copy), copy, dirs_exist_ok=True)
             (copy / ".cache").symlink_to(ROOT / ".cache")
             put_in_place(copy, target)
     target.touch()
     return target
 
 
-def modules(copy: Path, names: list[str]) -> Path:
+def modules(copy: Path) -> Path:
     """The folder of the compiled modules, made if need be. Raises `CannotBuild`."""
-    target = CACHE / f"modules-{fingerprint(copy, (name for name in names if name.startswith(COMPILED_FROM)))}"
+    target = CACHE / f"modules-{fingerprint(copy, compiled_from(copy))}"
     if not target.exists():
         print("Compiling the forwarding path, which takes some minutes ...", file=sys.stderr)
         with TemporaryDirectory() as folder:

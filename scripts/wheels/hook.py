@@ -1,10 +1,12 @@
-"""For the build of the wheel: it must have the dashboard, and gets compiled modules where `WHEEL=compiled` is set.
+"""For the build of the wheel: it must have the dashboard, and gets compressed forms of its files and the manual page.
 
-They are compiled in a temporary folder, so nothing compiled ever lies beside sources that may be edited.
+Where `WHEEL=compiled` is set, it gets compiled modules as well. All of it is made in a temporary folder: nothing that
+was made ever lies beside sources that may be edited.
 """
 
 from __future__ import annotations
 
+import gzip
 import os
 import subprocess
 import sys
@@ -12,45 +14,63 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import brotli
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 COMPILED = "compiled"
+PAGE = Path("api", "ui", "static")
 COMPILER = ["mypy==2.4.*", "pyzmq>=26.0", "setuptools>=77"]
 """mypyc is part of mypy; ZeroMQ's package has types that listed modules use."""
 
 
 class WheelHook(BuildHookInterface[Any]):
-    """See the module. An editable install has neither, since the page is in the checkout."""
+    """See the module. An editable install gets nothing: the page is in the checkout."""
 
     _folder: TemporaryDirectory[str] | None = None
 
     def dependencies(self) -> list[str]:
-        """What the build needs beside hatchling."""
+        """What the build needs beside `build-system.requires`."""
         return COMPILER if self._compiles() else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Raises `FileNotFoundError` where the page is missing, and `CalledProcessError` where compiling fails."""
+        """Raises `FileNotFoundError` where the page is missing, and `CalledProcessError` where a script fails."""
         if version == "editable":
             return
-        page = Path(self.root, "api", "ui", "static", "index.html")
+        page = Path(self.root, PAGE, "index.html")
         if not page.is_file():
             raise FileNotFoundError(f"{page}: the wheel needs the dashboard; scripts/build-ui makes it")
+        self._folder = TemporaryDirectory()
+        manual, made = Path(self._folder.name, "proxyfleet.1"), Path(self._folder.name, "packages")
+        self._run("man_page.py", manual)
+        build_data["shared_data"][str(manual)] = "share/man/man1/proxyfleet.1"
+        compress(Path(self.root, PAGE), made / PAGE)
         if self._compiles():
-            self._compile(build_data)
+            self._run("compile_modules.py", self.root, made)
+            build_data["pure_python"] = False
+            build_data["infer_tag"] = True
+        files = (each for each in made.rglob("*") if each.is_file())
+        build_data["force_include"].update({str(each): str(each.relative_to(made)) for each in files})
 
     def finalize(self, _version: str, _build_data: dict[str, Any], _artifact_path: str) -> None:
-        """Remove what was compiled: the wheel has it."""
+        """Remove what was made: the wheel has it."""
         if self._folder is not None:
             self._folder.cleanup()
+
+    def _run(self, script: str, *arguments: Path | str) -> None:
+        command = [sys.executable, "-B", str(Path(self.root, "scripts", "wheels", script)), *map(str, arguments)]
+        path = os.pathsep.join([self.root, *filter(None, [os.environ.get("PYTHONPATH")])])  # pip's environment is in it
+        subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, check=True)
 
     def _compiles(self) -> bool:
         return self.target_name == "wheel" and os.environ.get("WHEEL") == COMPILED
 
-    def _compile(self, build_data: dict[str, Any]) -> None:
-        self._folder = TemporaryDirectory()
-        program = Path(self.root, "scripts", "wheels", "compile_modules.py")
-        subprocess.run([sys.executable, str(program), self.root, self._folder.name], check=True)
-        made = Path(self._folder.name)
-        build_data["force_include"].update({str(each): str(each.relative_to(made)) for each in made.rglob("*.so")})
-        build_data["pure_python"] = False
-        build_data["infer_tag"] = True
+
+def compress(source: Path, target: Path) -> None:
+    """Put `.gz` and `.br` of each file below `source` into the same place below `target`, where they are smaller."""
+    for file in (each for each in source.rglob("*") if each.is_file()):
+        raw = file.read_bytes()
+        for suffix, form in ((".gz", gzip.compress(raw, mtime=0)), (".br", brotli.compress(raw))):
+            if len(form) < len(raw):
+                place = target / file.relative_to(source).with_name(file.name + suffix)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_bytes(form)

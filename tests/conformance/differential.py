@@ -30,7 +30,7 @@ from actors.forwarding.protocols.commands import (
 )
 from actors.forwarding.protocols.http.exchange import Exchange
 from actors.forwarding.protocols.http.session import HttpSession
-from actors.forwarding.protocols.session_config import SessionConfig
+from actors.forwarding.protocols.session import SessionConfig
 from tests.conformance.reference_parsers import (
     REQUEST_PARSERS,
     RESPONSE_PARSERS,

@@ -16,7 +16,7 @@ import schemathesis
 from schemathesis.core.failures import Failure
 
 from config.model import json_patterns
-from config.model.upstream_list_parser import BadLine, read_text
+from config.model.upstream_list_parser import BadUpstreamLine, read_text
 from tests.kit.ports import free_port
 
 BASE = os.environ["CONFORMANCE_BASE"]
@@ -51,7 +51,7 @@ STATE: tuple[tuple[str, str, str], ...] = (
     (r"current_password", r"", "a password is right or wrong"),
     (r"all", r"must", "filters and `all` exclude each other"),
     (r"email", r"is not an e-mail address", "special-use names and IDNA (RFC 6761, RFC 5891) are no format"),
-    (r"server\.ssl_enabled|auth\.enabled", r"", "these two can only be what they are"),
+    (r"server\.(host|port|ssl_enabled)|auth\.enabled", r"", "these can only be what they are"),
     (r"provider", r"is not configured", "one provider is"),
     (r"state", r"begin the sign-in again", "a state is one that the product made"),
     (r"Idempotency-Key", r"was used for another request", "a key is for one request"),
@@ -239,7 +239,7 @@ def _is_list(value: Any) -> bool:
     """Is it a text that names upstreams?"""
     try:
         return isinstance(value, str) and bool(read_text(value))
-    except BadLine:
+    except BadUpstreamLine:
         return False
 
 

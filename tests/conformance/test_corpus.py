@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Iterator
 
 from tests.conformance.fuzzing.corpus import CORPUS, NAMES
 from tests.conformance.fuzzing.seeds import SEEDS
 from tests.conformance.fuzzing.targets import TARGETS
+from tests.kit.tables import table
 
 
 def test_every_target_has_a_name_seeds_and_a_corpus() -> None:
@@ -15,14 +16,13 @@ def test_every_target_has_a_name_seeds_and_a_corpus() -> None:
     assert all(any((CORPUS / name).iterdir()) for name in NAMES)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_corpus_holds(name: str) -> None:
-    inputs = {file.name: file.read_bytes() for file in (CORPUS / name).iterdir()}
-    inputs |= {f"seed {number}": seed for number, seed in enumerate(SEEDS[name])}
-    failed = []
-    for what, octets in inputs.items():
-        try:
-            TARGETS[name](octets)
-        except Exception as error:  # noqa: BLE001 - each exception of a target is a finding, and all of them are listed
-            failed.append(f"{what}: {octets!r}: {error!r}"[:1000])
-    assert not failed, "\n".join(failed)
+def inputs() -> Iterator[tuple[str, str, bytes]]:
+    for target in NAMES:
+        yield from ((target, file.name, file.read_bytes()) for file in sorted((CORPUS / target).iterdir()))
+        yield from ((target, f"seed {number}", seed) for number, seed in enumerate(SEEDS[target]))
+
+
+@table(("target", "file", "octets"), inputs)
+def test_the_corpus_holds(target: str, file: str, octets: bytes) -> None:
+    assert file
+    TARGETS[target](octets)

@@ -7,13 +7,14 @@ from dataclasses import replace
 from enum import Enum
 from typing import Any
 
+from actors.bus import permissions
 from actors.bus.codec import ProtocolError, decode, encode
 from actors.forwarding.protocols.commands import Command
 from actors.forwarding.protocols.failures import Refused
 from actors.forwarding.protocols.http.framing import Chunked
 from actors.forwarding.protocols.http.targets import authority_of_name, parse_absolute, parse_authority
 from actors.forwarding.protocols.session import Session
-from actors.forwarding.protocols.socks.addresses import read_datagram
+from actors.forwarding.protocols.socks.replies import read_datagram
 from actors.forwarding.protocols.socks.v4 import Socks4Session
 from actors.forwarding.protocols.socks.v5 import Socks5Session
 from actors.net.proxy_protocol import BadHeader, read_header
@@ -22,6 +23,8 @@ from tests.conformance.fuzzing.http_sides import ClientSide, OriginSide
 from tests.conformance.fuzzing.input import Input, read_input
 from tests.conformance.fuzzing.socks_sides import SocksSide
 from tests.kit.compiled import attributes
+
+assert permissions.__name__  # its import registers the messages
 
 DEEPEST = 6
 """Levels of attributes that are shown."""

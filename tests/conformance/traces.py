@@ -17,7 +17,7 @@ from importlib.machinery import SOURCE_SUFFIXES, FileFinder, SourceFileLoader
 from tests.conformance.fuzzing.corpus import CORPUS, NAMES
 from tests.kit.folders import ROOT
 
-MUTATIONS = 3
+MUTATIONS = 1
 """Of each input of the corpus and each seed."""
 
 

@@ -8,8 +8,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tests.kit.product import PASSWORD
+
 if TYPE_CHECKING:  # the group `dashboard` is optional
-    from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright, WebError
+    from playwright.sync_api import (
+        Browser,
+        BrowserContext,
+        ConsoleMessage,
+        Dialog,
+        Page,
+        Playwright,
+        ViewportSize,
+        WebError,
+    )
 
 PROGRAMS = ("chromium", "chromium-browser")
 ARGUMENTS = (
@@ -29,6 +40,33 @@ REPORT_VIOLATIONS = """
 addEventListener('securitypolicyviolation', (event) =>
   console.error(`content security policy: ${event.violatedDirective} ${event.blockedURI} ${event.sample}`))
 """
+NOWHERE = "There is no such page"
+"""The title of the screen of an address that has none."""
+VISIT = """async ([path, nowhere, patience]) => {
+  const end = performance.now() + patience;
+  const follow = async (to, shown) => {
+    const link = Object.assign(document.createElement('a'), { href: `/ui${to}` });
+    document.body.append(link);
+    link.click();
+    link.remove();
+    for (;;) {
+      const title = [...document.querySelectorAll('h1')].find((each) => each.checkVisibility());
+      if (title && title.textContent.includes(nowhere) === shown) return;
+      if (performance.now() > end) throw new Error(`${to} is not shown, but ${title?.textContent}`);
+      await new Promise(requestAnimationFrame);
+    }
+  };
+  await follow('/-', true);
+  await follow(path, false);
+}"""
+LOADED = """() => [...document.querySelectorAll('h1')].filter((each) => each.checkVisibility()).length === 1 &&
+  ![...document.querySelectorAll('[role=status]')].some((each) => each.textContent.includes('Loading'))"""
+SETTLED = """async () => {
+  const ending = document.getAnimations().filter((each) => each.effect.getComputedTiming().endTime !== Infinity);
+  await Promise.allSettled(ending.map((each) => each.finished));
+}"""
+VIEWPORT: ViewportSize = {"width": 1280, "height": 800}
+"""Of every page, unless a test has another."""
 NO_SESSION = re.compile(r"/api/v1/(auth/refresh|me/resume): .* 401 ")
 """Chromium's line about a page that asks for a session where there is none."""
 
@@ -51,10 +89,71 @@ def chromium(playwright: Playwright, *more: str) -> Iterator[Browser]:
         browser.close()
 
 
+def log_in(context: BrowserContext, username: str) -> None:
+    """A user who has `PASSWORD` gets the cookie of a session."""
+    body = {"username": username, "password": PASSWORD, "session": "cookie"}
+    response = context.request.post("/api/v1/auth/login", data=body)
+    assert response.ok, response.text()
+
+
+def visit(page: Page, path: str) -> None:
+    """Show the screen of a path below `/ui`, made anew, in a page that shows another one: by its router."""
+    page.evaluate(VISIT, [path, NOWHERE, PATIENCE])
+
+
+def wait_until_loaded(page: Page) -> None:
+    """The title of the screen is there, and nothing says that it is still loading."""
+    page.wait_for_function(LOADED)
+
+
+def look(page: Page) -> None:
+    """The tab is looked at again: it asks anew for all that it shows."""
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+
+
+def settle(page: Page) -> None:
+    """Wait until what moves has arrived: else colours are between two themes."""
+    page.evaluate(SETTLED)
+
+
+def leave(page: Page) -> None:
+    """Blank the page, and put back what a test may have set: the next one finds it as new."""
+    for other in page.context.pages:
+        if other != page:
+            other.close()
+    if page.is_closed():
+        return
+    page.context.unroute_all()
+    page.unroute_all()
+    page.context.clear_permissions()
+    page.context.set_offline(False)
+    page.set_viewport_size(VIEWPORT)
+    page.emulate_media(media="screen", color_scheme="light", contrast="no-preference")
+    if page.url != "about:blank":
+        page.evaluate("localStorage.clear()")
+        _blank(page)
+
+
+def _blank(page: Page) -> None:
+    """By the page itself: the browser would end its process, and begin another one for the next test."""
+
+    def accept(dialog: Dialog) -> None:
+        dialog.accept()  # what was typed is lost
+
+    page.on("dialog", accept)
+    page.evaluate("location.assign('about:blank')")
+    page.wait_for_url("about:blank")
+    page.remove_listener("dialog", accept)
+
+
 class Problems:
     """Errors of the pages of some contexts: on the console, uncaught, and against the content security policy."""
 
     def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget what was found and allowed so far."""
         self._found: list[str] = []
         self._allowed = [NO_SESSION]
 
@@ -83,6 +182,7 @@ class Problems:
 
 
 class SignIn(Protocol):
-    """Opens a page in the session of a user with a role; `options` are those of its context."""
+    """Opens a page in the session of a user with a role: the one that tests share or, with `options`, one in a context
+    of its own, which has them."""
 
     def __call__(self, role: str = "administrator", **options: Any) -> Page: ...

@@ -1,4 +1,4 @@
-"""ClientHellos of real clients (`scripts/client-hellos` collects them), taken apart and put together again."""
+"""ClientHellos of real clients, taken apart and put together again."""
 
 from __future__ import annotations
 

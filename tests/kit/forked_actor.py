@@ -1,4 +1,4 @@
-"""Forwarding actors as the product starts them: forked from a zygote, of which each worker of the tests has one.
+"""Actors as the product starts them: forked from a zygote, of which each worker of the tests has one for each kind.
 
 A new interpreter that imports all that an actor needs costs half a second; a fork costs some milliseconds.
 """
@@ -27,8 +27,9 @@ ENTRY = "actors.forwarding.actor:ForwardingActor"
 PATIENCE = 120.0
 _PROGRAM = """
 import sys
-from actors.supervision.processes.zygote import run
-run(int(sys.argv[1]), int(sys.argv[2]))
+from actors.supervision.processes import zygote
+zygote.PRELOAD = tuple(sys.argv[3:]) or zygote.PRELOAD
+zygote.run(int(sys.argv[1]), int(sys.argv[2]))
 """
 
 
@@ -45,7 +46,7 @@ class Forked:
         """Its exit code, or minus the signal that killed it; None while it lives."""
         return self._ended_within(0.0)
 
-    def wait(self, seconds: float) -> int:
+    def wait(self, seconds: float = PATIENCE) -> int:
         """The same, once it has ended. Raises `subprocess.TimeoutExpired`."""
         status = self._ended_within(seconds)
         if status is None:
@@ -54,8 +55,12 @@ class Forked:
 
     def kill(self) -> None:
         """SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+    def send_signal(self, number: int) -> None:
+        """Send it this signal, while it lives."""
         if self.poll() is None:
-            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            signal.pidfd_send_signal(self._pidfd, number)
 
     def _ended_within(self, seconds: float) -> int | None:
         if self.returncode is None and self._is_over(seconds):
@@ -70,15 +75,21 @@ class Forked:
 
 
 class Zygote:
-    """The product's, with this process in the supervisor's place. For one thread alone."""
+    """The product's, with this process in the supervisor's place. For one thread alone.
 
-    def __init__(self) -> None:
+    It has imported what actors of the kind `entry` need, which in the product only forwarding actors find there.
+    """
+
+    def __init__(self, entry: str) -> None:
+        self._entry = entry
         self._page = LivenessPage()
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._ended: dict[int, int] = {}
         descriptors = (theirs.fileno(), self._page.descriptor)
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM, *map(str, descriptors)], pass_fds=descriptors, stdin=subprocess.DEVNULL
+            [sys.executable, "-c", _PROGRAM, *map(str, descriptors), *_preloaded(entry)],
+            pass_fds=descriptors,
+            stdin=subprocess.DEVNULL,
         )
         theirs.close()
         self._control.settimeout(PATIENCE)
@@ -86,7 +97,7 @@ class Zygote:
 
     def fork(self, boot: Boot, listeners: Sequence[socket.socket], lifeline: int) -> Forked:
         """A new actor with its own copies of the descriptors."""
-        request = {"token": 1, "entry": ENTRY, "boot": asdict(boot), "slot": 0}
+        request = {"token": 1, "entry": self._entry, "boot": asdict(boot), "slot": 0}
         for packet in packets_of(request, [lifeline, *(each.fileno() for each in listeners)]):
             socket.send_fds(self._control, [packet.data], packet.descriptors)
         while True:
@@ -116,12 +127,17 @@ class Zygote:
         self._process.wait()
 
 
-_zygote: Zygote | None = None
+def _preloaded(entry: str) -> list[str]:
+    return [] if entry == ENTRY else [entry.partition(":")[0]]
 
 
-def fork_actor(boot: Boot, listeners: Sequence[socket.socket], lifeline: int) -> Forked:
-    """A forwarding actor that listens at `listeners`, and lives for as long as the other end of `lifeline` is open."""
-    global _zygote
-    if _zygote is None:
-        _zygote = Zygote()
-    return _zygote.fork(boot, listeners, lifeline)
+_zygotes: dict[tuple[str, str | None], Zygote] = {}
+"""By what their actors are, and the authorities that these trust."""
+
+
+def fork_actor(boot: Boot, listeners: Sequence[socket.socket], lifeline: int, entry: str = ENTRY) -> Forked:
+    """An actor that listens at `listeners`, and lives for as long as the other end of `lifeline` is open."""
+    kind = entry, os.environ.get("SSL_CERT_FILE")
+    if kind not in _zygotes:
+        _zygotes[kind] = Zygote(entry)
+    return _zygotes[kind].fork(boot, listeners, lifeline)

@@ -20,12 +20,11 @@ from actors.bus.codec import pack
 from actors.bus.events import Forwarder, Subscription
 from actors.bus.loop import Loop
 from actors.bus.mailbox import MailboxRouter
-from actors.bus.messages.common import Hello, Stop, forwarding_name
+from actors.bus.messages.common import Hello, ReportProblems, Stop, forwarding_name
 from actors.bus.messages.forwarding import Configure
 from actors.bus.messages.metrics import Counters
-from actors.bus.messages.problems import ReportProblems
 from actors.bus.messages.specs import EgressSpec, ProxySpec
-from actors.bus.records import Batch, RecordReceiver
+from actors.bus.records import RecordBatch, RecordReceiver
 from actors.forwarding.fleet_objects import FleetObjects
 from actors.process import Boot
 from config.files.paths import open_run_dir
@@ -205,7 +204,7 @@ class Rig:
             message = replace(message, decisions={**self.counters.decisions, **message.decisions})
         self.counters = message
 
-    def _commit(self, batch: Batch) -> int:
+    def _commit(self, batch: RecordBatch) -> int:
         self.records.extend(dict(zip(ACCESS_FIELDS, row, strict=True)) for row in batch.rows)
         return batch.number
 

@@ -9,7 +9,7 @@ from actors.forwarding.protocols.commands import (
     Report,
 )
 from actors.forwarding.protocols.http.session import HttpSession
-from actors.forwarding.protocols.session_config import SessionConfig
+from actors.forwarding.protocols.session import SessionConfig
 from tests.kit.conversation import Conversation
 
 POLICY = SessionConfig(timeout=30, handshake_timeout=10, keep_alive_timeout=60, pseudonym=b"us", via=b"us")

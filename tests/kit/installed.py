@@ -23,9 +23,9 @@ class Installed(Product):
     def install(self, version: str, *, pure: bool = False) -> Path:
         """Make this the version that starts next, without compiled modules if `pure`; the folder of its code."""
         release = self.directory / f"release-{version}"
-        ignored = shutil.ignore_patterns("*.so") if pure else None
+        left_out = shutil.ignore_patterns("node_modules", *(["*.so"] if pure else []))  # 100 MB of the page's build
         for package in ("actors", "api", "config"):
-            shutil.copytree(ROOT / package, release / package, ignore=ignored)
+            shutil.copytree(ROOT / package, release / package, ignore=left_out)
         for file in (ROOT / "supervisor.py", *ROOT.glob("*.so")):
             shutil.copy(file, release)
         with (release / "config" / "__init__.py").open("a") as file:

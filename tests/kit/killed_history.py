@@ -1,9 +1,9 @@
 """Changes of the configuration that are killed before each step: `python -m tests.kit.killed_history DIR`.
 
 A child makes the changes of `CHANGES` on a copy of DIR, and dies before its change of the disk, or its statement of
-SQL, number 0, 1, 2 and so on. After each, the stores are opened as at a start. Then the stores must hold the state
-after some of the changes, all of it, the history as many revisions, and each of these the state of then. Prints how
-often each number of changes was `made`, and what was `wrong`."""
+SQL that reads nothing, number 0, 1, 2 and so on. After each, the engine is opened as at a start. Then it
+must hold the state after some of the changes, all of it, the history as many revisions, and each of these the state
+of then. Prints how often each number of changes was `made`, and what was `wrong`."""
 
 from __future__ import annotations
 
@@ -17,22 +17,24 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from api.audit import AuditedStore, Trail
-from api.audit.store import ACCOUNTS, CONFIGURATION
-from api.audit.trail import trail_file
-from api.history import Limits, Reader, Recorder, RevisionSelection
-from api.store import NotStored, Write, open_store
-from api.store.accounts import AccountStore
+from api.engine.commit import Engine
+from api.history import Limits, Reader, RevisionSelection
+from api.store import NotStored, Write
 from config.files.paths import DataDir
 from config.files.secret_box import secret_box_of
 from config.model.fleet_accounts import FleetAccount
 from tests.kit.folders import FOLDERS
-from tests.kit.killed_store import die_before
+
+CHANGES_OF_DISK = {
+    *("os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.link", "os.chmod", "os.utime"),
+    "sqlite3.connect",
+}
+"""Audited events."""
 
 State = dict[str, Any]
 """Bodies by `collection/id`."""
@@ -40,19 +42,15 @@ State = dict[str, Any]
 
 @dataclass
 class Opened:
-    """The stores as a start opens them."""
+    """The engine as a start opens it."""
 
-    store: AuditedStore
-    accounts: AuditedStore
-    plain: AccountStore
-    trail: Trail
-    history: Recorder
+    engine: Engine
     reader: Reader
 
     def state(self) -> State:
         """What is stored now."""
-        found = {f"proxies/{each.id}": each.body for each in self.store.find("proxies")}
-        return found | {f"accounts/{each.id}": each.body for each in self.plain.find("accounts")}
+        found = {f"proxies/{each.id}": each.body for each in self.engine.find("proxies")}
+        return found | {f"accounts/{each.id}": each.body for each in self.engine.find("accounts")}
 
     def state_after(self, number: int) -> State:
         """What was stored after a revision."""
@@ -67,18 +65,34 @@ class Opened:
 
 @contextmanager
 def opened(data: DataDir) -> Iterator[Opened]:
-    with ExitStack() as stack:
-        store = stack.enter_context(closing(open_store(data)))
-        trail = stack.enter_context(closing(Trail(data)))
-        seal = secret_box_of(data)
-        history = Recorder(trail, seal)
-        plain = stack.enter_context(closing(AccountStore(data, publish=False)))
-        audited = AuditedStore(store, trail, history, CONFIGURATION)
-        accounts = AuditedStore(plain, trail, history, ACCOUNTS)
-        plain.complete(audited)
-        history.settle({CONFIGURATION: store, ACCOUNTS: plain})
-        reader = stack.enter_context(closing(Reader(trail_file(data), lambda: history.visible, seal)))
-        yield Opened(audited, accounts, plain, trail, history, reader)
+    seal = secret_box_of(data)
+    with closing(Engine(data, seal)) as engine, closing(Reader(data.fleet, seal)) as reader:
+        yield Opened(engine, reader)
+
+
+def die_before(points: int) -> Callable[[], None]:
+    """This process dies before its change of the disk number `points` (syncs count, too); returns what counts one."""
+    left = points
+    sync: Callable[[int], None] = os.fsync
+
+    def step() -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def watch(event: str, arguments: tuple[Any, ...]) -> None:
+        writes = event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+        if writes or event in CHANGES_OF_DISK:
+            step()
+
+    def counted_sync(descriptor: int) -> None:
+        step()
+        sync(descriptor)
+
+    os.fsync = counted_sync  # type: ignore[assignment]
+    sys.addaudithook(watch)
+    return step
 
 
 def proxy(identifier: str, text: str) -> dict[str, Any]:
@@ -94,19 +108,18 @@ def _together(stores: Opened) -> None:
     """As an import does it."""
     accounts = [Write("accounts", each, account(each, "together")) for each in ("a", "b", "c")]
     proxies = [Write("proxies", each, proxy(each, "together")) for each in ("p", "q")]
-    with stores.accounts.audited(accounts), stores.plain.together(accounts, stores.store, proxies[0]):
-        stores.store.commit([*proxies, Write("webhooks", "w", {"id": "w", "name": "w"})])
+    stores.engine.commit([*accounts, *proxies, Write("webhooks", "w", {"id": "w", "name": "w"})])
 
 
 CHANGES: tuple[Callable[[Opened], object], ...] = (
-    lambda stores: stores.store.put("proxies", proxy("p", "one")),
-    lambda stores: stores.accounts.commit([Write("accounts", each, account(each, "one")) for each in ("a", "b")]),
-    lambda stores: stores.store.commit([Write("proxies", "p", proxy("p", "two")), Write("webhooks", "absent", None)]),
+    lambda stores: stores.engine.put("proxies", proxy("p", "one")),
+    lambda stores: stores.engine.commit([Write("accounts", each, account(each, "one")) for each in ("a", "b")]),
+    lambda stores: stores.engine.commit([Write("proxies", "p", proxy("p", "two")), Write("webhooks", "absent", None)]),
     _together,
-    lambda stores: stores.store.delete("proxies", "p"),
-    lambda stores: stores.accounts.delete("accounts", "a"),
-    lambda stores: stores.store.put("proxies", proxy("p", "again")),
-    lambda stores: stores.history.prune(Limits(revisions=100), time.time()),
+    lambda stores: stores.engine.delete("proxies", "p"),
+    lambda stores: stores.engine.delete("accounts", "a"),
+    lambda stores: stores.engine.put("proxies", proxy("p", "again")),
+    lambda stores: stores.engine.history.prune(Limits(revisions=100), time.time()),
 )
 
 REFUSED = 2
@@ -119,8 +132,7 @@ def change(data: DataDir, point: int) -> bool:
     if child == 0:
         with opened(data) as stores:
             step = die_before(point)
-            for database in (stores.trail._database, stores.plain._database):
-                database.set_trace_callback(lambda _sql: step())
+            stores.engine.file.database.set_trace_callback(lambda sql: None if sql.startswith("SELECT") else step())
             _change_all(stores)
             os._exit(0)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -179,7 +191,7 @@ def main(pristine: DataDir) -> None:
             with opened(data) as stores:
                 found, last = problem(stores, states), stores.reader.newest
                 made[last] += 1
-                stores.store.put("webhooks", {"id": "next", "name": "next"})
+                stores.engine.put("webhooks", {"id": "next", "name": "next"})
                 if stores.reader.newest != last + 1:
                     found = f"the number after {last} is {stores.reader.newest}"
             if found is not None:

@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -32,6 +33,11 @@ PASSWORD = "correct horse battery staple"
 START_SECONDS = 300.0
 """A start costs two seconds of one core; there are machines on which twenty others want it, too."""
 STOP_SECONDS = 120.0
+STARTS = "PRODUCT_STARTS"
+"""The environment variable that names a file for the starts of products; each adds a line, as `_note_start` has it.
+
+Its name is none of a setting, since children that inherit it would refuse that.
+"""
 
 
 class Product:
@@ -52,7 +58,8 @@ class Product:
         self.session = requests.Session()
         self.session.trust_env = False
         self._log_file = self.directory / "log"
-        self._config = config
+        self._config_file = self.directory / "config.toml"
+        self.configured = config
         self._env = dict(env or {})
         self._token: str | None = None
 
@@ -79,16 +86,19 @@ class Product:
             self.process = subprocess.Popen(
                 self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment()
             )
-        if wait:
-            self.wait_healthy()
+        begun = time.monotonic()
+        try:
+            if wait:
+                self.wait_healthy()
+        finally:
+            _note_start(time.monotonic() - begun)
 
     def command(self) -> list[str]:
         """How it is started."""
         command = [*self._wrapper, sys.executable, "-m", "supervisor", "serve"]
-        if self._config is not None:
-            file = self.directory / "config.toml"
-            file.write_text(self._config)
-            command += ["--config", str(file)]
+        if self.configured is not None:
+            self.configure(self.configured)
+            command += ["--config", str(self._config_file)]
         return [*command, "--data-dir", str(self.data_dir), "--run-dir", str(self.run_dir), "--port", str(self.port)]
 
     def environment(self) -> dict[str, str]:
@@ -107,9 +117,10 @@ class Product:
             **self._env,
         }
 
-    def add_environment(self, more: Mapping[str, str]) -> None:
-        """For the starts to come."""
-        self._env.update(more)
+    def configure(self, text: str) -> None:
+        """Its configuration file, for the next start and for a reload."""
+        self.configured = text
+        self._config_file.write_text(text)
 
     def wait_healthy(self, seconds: float = START_SECONDS) -> None:
         """Return when `GET /health` responds with 200; raise `AssertionError` with the log when it doesn't in time."""
@@ -168,6 +179,10 @@ class Product:
     def log(self) -> str:
         """All that it printed so far, over all its starts."""
         return self._log_file.read_text(errors="replace") if self._log_file.exists() else ""
+
+    def forget_log(self) -> None:
+        """`log` begins anew."""
+        os.truncate(self._log_file, 0)
 
     def processes(self) -> list[psutil.Process]:
         """The processes below the supervisor that live now; each actor's `name()` is its name on the bus."""
@@ -235,6 +250,14 @@ class Product:
             return self.session.get(f"{self.base_url}/health", timeout=5).status_code == 200
         except requests.RequestException:
             return False
+
+
+def _note_start(seconds: float) -> None:
+    """Add the test and the seconds until the product was healthy (0: no one waited) to the file of `STARTS`."""
+    if file := os.environ.get(STARTS):
+        test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
+        with Path(file).open("a") as lines:
+            lines.write(f"{test}\t{seconds:.1f}\n")
 
 
 def _name(process: psutil.Process) -> str:

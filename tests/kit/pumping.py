@@ -158,15 +158,16 @@ def _runner(pattern: re.Pattern[Any], method: str, pumped: Pumped) -> Callable[[
     def run(size: int) -> float:
         text = pumped.text(size)
         given: Any = text if isinstance(pattern.pattern, str) else text.encode("latin-1", "replace")
-        signal.setitimer(signal.ITIMER_VIRTUAL, ENDLESS)
         before = time.thread_time()
         try:
-            called(given)
-        except _GivenUp:
+            signal.setitimer(signal.ITIMER_VIRTUAL, ENDLESS)
+            try:
+                called(given)
+            finally:
+                signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+            return time.thread_time() - before
+        except _GivenUp:  # also one that came when the match was just over
             return float("inf")
-        finally:
-            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        return time.thread_time() - before
 
     return run
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from actors.bus.messages.records import CountLogs, LogCounts, LogPage, LogTail, QueryLogs
+from actors.bus.messages.records import CountLogs, LogCounts, LogPage, LogTailPage, QueryLogs
 from actors.logs.index import LogIndex
 from actors.logs.record_schema import empty_record
 from actors.logs.search import Searcher
@@ -34,7 +34,7 @@ class SearchedIndex(LogIndex):
     def count(self, message: CountLogs) -> LogCounts:
         return self._searcher.count(message)
 
-    def tail(self, query: QueryLogs, after: int) -> LogTail:
+    def tail(self, query: QueryLogs, after: int) -> LogTailPage:
         return self._searcher.tail(query, after)
 
     def pack(self) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from actors.bus.messages.upstreams import UpstreamSpec, UpstreamsSpec
+from actors.bus.messages.specs import UpstreamSpec, UpstreamsSpec
 from actors.forwarding.upstream import Upstream
-from actors.forwarding.upstreams.pool_upstream import PoolUpstream
-from actors.pools.slot import Slot, spans_of
+from actors.forwarding.upstreams.pool_upstream_set import SharedUpstream
+from actors.pools.slot import UpstreamSlot, spans_of
 from actors.pools.state_file import Layout, digests_of, private_file
 from tests.kit.forwarding_rig import Rig
 from tests.kit.ports import free_port
@@ -44,18 +44,18 @@ def three(*weights: int) -> list[Upstream]:
     ]
 
 
-def a_slot(spans: Mapping[str, tuple[float, float]] = COOLDOWNS) -> Slot:
+def a_slot(spans: Mapping[str, tuple[float, float]] = COOLDOWNS) -> UpstreamSlot:
     """What is known of one upstream of a pool, by this process alone."""
     layout = Layout(digests_of(["one"]), 1)
     file = private_file(layout)
-    slot = Slot(spans_of(spans))
+    slot = UpstreamSlot(spans_of(spans))
     slot.place(file.words, file.raw, next(iter(layout.places().values())))
     return slot
 
 
-def three_of_a_pool() -> list[PoolUpstream]:
+def three_of_a_pool() -> list[SharedUpstream]:
     """Upstreams that cool down as pools have it by default."""
-    return [PoolUpstream(each.spec, each.index, "paris", a_slot(), 0.0) for each in three()]
+    return [SharedUpstream(each.spec, each.index, "paris", a_slot(), 0.0) for each in three()]
 
 
 def up(upstream: Upstream) -> bool:

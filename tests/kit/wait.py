@@ -10,12 +10,17 @@ T = TypeVar("T")
 
 
 def wait_until(condition: Callable[[], T | None], what: str, seconds: float = 120.0, pause: float = 0.02) -> T:
-    """The first true value of `condition()`. Raises `AssertionError` naming `what` when it doesn't come in time."""
-    deadline = time.monotonic() + seconds
+    """The first true value of `condition()`. Raises `AssertionError` naming `what` when it doesn't come in time.
+
+    What takes long is asked for less often, since each time costs the product something, too: a wait is longer by a
+    tenth at most.
+    """
+    began = time.monotonic()
     while True:
         value = condition()
         if value:
             return value
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - began
+        if waited > seconds:
             raise AssertionError(f"not within {seconds} s: {what} (last: {value!r})")
-        time.sleep(pause)
+        time.sleep(max(pause, min(waited / 10, 5 * pause)))

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from standardwebhooks.webhooks import Webhook
 
-from actors.bus.messages.webhooks import WebhookSpec
+from actors.bus.messages.events import WebhookSpec
 from config.model.webhooks import new_secret
 
 

@@ -1,4 +1,7 @@
-"""What is given out: the sdist, the wheel that is built from it, and the product that is installed from that."""
+"""What is given out: the sdist, the one wheel that is built of it, and the product that is installed from that.
+
+The wheel is built of what the Containerfile copies, which is therefore enough for it.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from wheels.man_page import page
 
 from config import VERSION
 from tests.kit.folders import ROOT
@@ -33,30 +37,22 @@ def build(kind: str, source: Path, target: Path) -> Path:
     return built
 
 
-def clean_copy(target: Path) -> Path:
-    """The project's files alone, as a checkout has them: no environment, caches or data."""
-    ignored = shutil.ignore_patterns(
-        *(".git", ".venv", "data", "__pycache__", ".*_cache", ".hypothesis", "dist", "build", "node_modules"),
-        *(".cache", "test-results"),  # which are written to while tests run
-    )
-    kept = {"samples"}
-
-    def ignore(folder: str, names: list[str]) -> set[str]:
-        return set() if kept & set(Path(folder).parts) else ignored(folder, names)
-
-    shutil.copytree(ROOT, target, ignore=ignore, symlinks=True)
-    return target
-
-
 @dataclass(frozen=True)
 class Built:
-    """`sdist` is the one that was packed, unpacked; `wheel` was built from it, `program` was installed from that."""
+    """`sdist` is the one that was packed, unpacked; `context` has what the Containerfile copies of it.
+
+    `wheel` was built there, `program` was installed from that.
+    """
 
     folder: Path
 
     @property
     def sdist(self) -> Path:
         return self.folder / "unpacked" / f"proxyfleet-{VERSION}"
+
+    @property
+    def context(self) -> Path:
+        return self.folder / "context"
 
     @property
     def wheel(self) -> Path:
@@ -86,10 +82,18 @@ def built(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Built:
 
 
 def make(made: Built) -> None:
-    packed = build("sdist", clean_copy(made.folder / "checkout"), made.folder / "dist")
-    with tarfile.open(packed) as archive:
+    with tarfile.open(build("sdist", ROOT, made.folder / "dist")) as archive:
         archive.extractall(made.folder / "unpacked", filter="data")
-    install(build("wheel", made.sdist, made.folder / "dist"), made.folder / "venv")
+    lines = (made.sdist / "Containerfile").read_text().splitlines()
+    for line in (line for line in lines if line.startswith("COPY ") and "--from" not in line):
+        *copied, target = line.split()[1:]
+        (made.context / target).mkdir(parents=True, exist_ok=True)
+        for name in copied:
+            if (made.sdist / name).is_dir():
+                shutil.copytree(made.sdist / name, made.context / target, dirs_exist_ok=True)
+            else:
+                shutil.copy(made.sdist / name, made.context / target)
+    install(build("wheel", made.context, made.folder / "dist"), made.folder / "venv")
 
 
 def install(wheel: Path, environment: Path) -> None:
@@ -114,18 +118,7 @@ def test_the_sdist_has_all_that_the_tests_need_and_nothing_of_this_machine(built
     assert {"README.md", "LICENSE", "CHANGELOG.md", "pyproject.toml", "tests", "docs", "scripts", ".ci"} <= there
     assert there >= PACKAGES
     assert there.isdisjoint({"data", ".venv", ".git", "dist", ".mypy_cache"})
-    samples = {path.relative_to(sdist) for path in sdist.glob("tests/samples/*/data/store/*.json")}
-    assert samples == {path.relative_to(ROOT) for path in ROOT.glob("tests/samples/*/data/store/*.json")}
     assert (sdist / "scripts" / "serve").stat().st_mode & 0o111
-
-
-def test_the_benchmark_of_the_sdist_has_no_runners_of_other_proxies_and_says_so(built: Built) -> None:
-    found = built.sdist / "scripts" / "benchmarks"
-    assert (found / "ours.py").is_file()
-    assert not (found / "other_proxies").exists()
-    ask = "from benchmarks.entrants import squid; from unittest.mock import Mock; squid(Mock()).start()"
-    asked = subprocess.run([sys.executable, "-c", ask], cwd=found.parent, capture_output=True, text=True, timeout=180)
-    assert "Missing: the runners of other proxies are in the repository alone" in asked.stderr.splitlines()[-1]
 
 
 def test_the_wheel_is_the_four_packages_whole_and_nothing_else(built: Built) -> None:
@@ -139,13 +132,17 @@ def test_the_wheel_is_the_four_packages_whole_and_nothing_else(built: Built) -> 
         if path.is_file() and "__pycache__" not in path.parts and not path.is_relative_to(PAGE_SOURCE)
     }
     assert files <= found
-    assert {"api/ui/static/index.html", "api/ui/static/LICENSES.txt"} <= found
+    page = {name for name in files if name.startswith("api/ui/static/")}
+    assert {"api/ui/static/index.html", "api/ui/static/LICENSES.txt"} <= page
+    large = {name for name in page if (ROOT / name).stat().st_size >= 1000}
+    assert len(large) > 5
+    assert {name + suffix for name in large for suffix in (".br", ".gz")} <= found
     assert not any(name.startswith("api/ui/source/") for name in found)
 
 
 def test_no_wheel_is_built_without_the_dashboard(built: Built, tmp_path: Path) -> None:
     source = tmp_path / "source"
-    shutil.copytree(built.sdist, source, symlinks=True)
+    shutil.copytree(built.context, source)
     shutil.rmtree(source / "api" / "ui" / "static")
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "dist")]
     done = subprocess.run(command, cwd=source, capture_output=True, text=True, timeout=600)
@@ -158,22 +155,9 @@ def test_units_dashboards_sample_and_manual_page_are_installed(built: Built) -> 
     share = built.program.parent.parent / "share"
     for name in ("systemd/proxyfleet.service", "grafana/dashboard.json", "proxyfleet.toml"):
         assert (share / "proxyfleet" / name).is_file()
-    assert (share / "man" / "man1" / "proxyfleet.1").is_file()
-
-
-def test_what_the_containerfile_copies_is_enough_for_the_same_wheel(built: Built, tmp_path: Path) -> None:
-    lines = (ROOT / "Containerfile").read_text().splitlines()
-    source = tmp_path / "context"
-    source.mkdir()
-    ignored = shutil.ignore_patterns("__pycache__", "node_modules")
-    for line in (line for line in lines if line.startswith("COPY ") and "--from" not in line):
-        *copied, target = line.split()[1:]
-        for name in copied:
-            if (ROOT / name).is_dir():
-                shutil.copytree(ROOT / name, source / target, ignore=ignored)
-            else:
-                shutil.copy(ROOT / name, source / target)
-    assert names(build("wheel", source, tmp_path / "dist")) == names(built.wheel)
+    service = (share / "proxyfleet" / "systemd" / "proxyfleet.service").read_text()
+    named = re.findall(r"^Documentation=file:/opt/proxyfleet/current/(.+)$", service, re.MULTILINE)
+    assert [(share.parent / name).read_text() for name in named] == [page()]
 
 
 def test_the_installed_command_knows_its_version_and_where_data_go(built: Built, tmp_path: Path) -> None:
@@ -206,7 +190,8 @@ class Installed(Product):
         return [str(self._program), *super().command()[3:]]
 
     def environment(self) -> dict[str, str]:
-        return {**super().environment(), "PYTHONSAFEPATH": "1", "PYTHONNOUSERSITE": "1"}
+        own = {name: value for name, value in super().environment().items() if name != "PYTHONPATH"}
+        return own | {"PYTHONSAFEPATH": "1", "PYTHONNOUSERSITE": "1"}
 
 
 @pytest.mark.product
@@ -218,6 +203,12 @@ def test_the_installed_product_serves_its_pages_and_a_proxy(built: Built) -> Non
         assert page.content == (ROOT / "api" / "ui" / "static" / "index.html").read_bytes()
         for path in re.findall(r'(?:src|href)="([^"]+)"', page.text):
             assert product.session.get(product.base_url + path, timeout=60).status_code == 200, path
+        path = re.findall(r'(assets/first-[^"]+\.js)"', page.text)[0]
+        for encoding in ("br", "gzip"):
+            asked = {"Accept-Encoding": encoding}
+            script = product.session.get(f"{product.base_url}/ui/{path}", headers=asked, timeout=60)
+            assert script.headers["Content-Encoding"] == encoding
+            assert script.content == (ROOT / "api" / "ui" / "static" / path).read_bytes()
         proxy = product.proxy()
         assert proxy["runtime"]["state"] == "running"
         loaded = {name for name in Path(f"/proc/{product.pid}/cmdline").read_text().split("\0") if str(ROOT) in name}

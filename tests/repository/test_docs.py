@@ -7,29 +7,29 @@ import inspect
 import pydoc
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
+from wheels.man_page import commands
 
-from actors.bus import messages
+from actors.bus.codec import known_messages
 from actors.bus.permissions import SENDERS, may_send
 from api.app import OPERATIONS
-from api.openapi.document import build
+from api.cli.application import application
 from api.operations import Operation
 from config.settings.settings import Settings
 from tests.kit.folders import ROOT
+from tests.kit.openapi_document import document as document_of_the_api
+from tests.kit.tables import table
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
-MESSAGES = {
-    name: thing
-    for module in messages.__all__
-    for name, thing in vars(getattr(messages, module)).items()
-    if inspect.isclass(thing) and thing.__module__ == f"{messages.__name__}.{module}" and not name.startswith("_")
-}
+MESSAGES = {name: kind for name, kind in known_messages().items() if kind.__module__.startswith("actors.bus.messages.")}
 
 
+@cache
 def rows_of_the_bus() -> dict[str, list[str]]:
     """The tables of docs/bus.md: cells by message name."""
     lines = (ROOT / "docs" / "bus.md").read_text().splitlines()
@@ -41,7 +41,7 @@ def test_there_are_messages_to_document() -> None:
     assert len(MESSAGES) > 20
 
 
-@pytest.mark.parametrize("name", MESSAGES)
+@table("name", MESSAGES)
 def test_every_message_has_its_row_with_its_way_and_its_answer(name: str) -> None:
     row = rows_of_the_bus().get(name)
     assert row is not None, f"docs/bus.md has no row that begins with `{name}`"
@@ -51,7 +51,7 @@ def test_every_message_has_its_row_with_its_way_and_its_answer(name: str) -> Non
     assert meaning
 
 
-@pytest.mark.parametrize("name", MESSAGES)
+@table("name", MESSAGES)
 def test_the_way_of_a_message_is_the_one_of_its_docstring(name: str) -> None:
     way = rows_of_the_bus()[name][0]
     documented = inspect.getdoc(MESSAGES[name]) or ""
@@ -89,7 +89,7 @@ ACTORS_IN_DOCS = {
 }
 
 
-@pytest.mark.parametrize("name", MESSAGES)
+@table("name", MESSAGES)
 def test_the_documented_senders_of_a_message_may_send_it_and_no_others(name: str) -> None:
     way, answer, _meaning = rows_of_the_bus()[name]
     senders, _, receivers = way.partition(" → ")
@@ -113,29 +113,34 @@ def test_no_message_is_documented_that_does_not_exist() -> None:
     assert sorted(set(named) - set(MESSAGES)) == []
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@table("document", DOCUMENTS, ids=lambda path: path.name)
 def test_every_link_to_a_file_leads_to_one(document: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
         if "://" not in target:
             assert (document.parent / target).exists(), f"{document.name}: {target}"
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@table("document", DOCUMENTS, ids=lambda path: path.name)
 def test_every_file_of_the_project_that_is_named_exists(document: Path) -> None:
     pattern = r"`((?:actors|api|config|docs|scripts|systemd|tests)/[\w./-]+|supervisor\.py)`"
     for name in re.findall(pattern, document.read_text()):
         assert (ROOT / name).exists(), f"{document.name}: {name}"
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_every_module_that_is_named_without_its_folder_exists(document: Path) -> None:
-    known = {
+@cache
+def modules() -> set[str]:
+    return {
         path.name for part in ("actors", "api", "config", "scripts", "tests") for path in (ROOT / part).rglob("*.py")
     }
+
+
+@table("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_module_that_is_named_without_its_folder_exists(document: Path) -> None:
     named = set(re.findall(r"`(\w+\.py)`", document.read_text())) - {"supervisor.py"}
-    assert named - known == set()
+    assert named - modules() == set()
 
 
+@cache
 def names_in_docstrings() -> list[tuple[str, str]]:
     """Each dotted name of the product in backticks within a docstring, with the file that has it."""
     files = [
@@ -160,12 +165,12 @@ def test_there_are_names_in_docstrings() -> None:
     assert len(names_in_docstrings()) > 50
 
 
-@pytest.mark.parametrize(("path", "name"), names_in_docstrings())
+@table(("path", "name"), names_in_docstrings)
 def test_every_name_of_the_product_in_a_docstring_exists(path: str, name: str) -> None:
     assert pydoc.locate(name) is not None, f"{path}: `{name}` does not exist"
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.id)
+@table("operation", OPERATIONS, ids=lambda each: each.id)
 def test_every_operation_has_its_row_with_its_access(operation: Operation) -> None:
     text = (ROOT / "docs" / "api.md").read_text()
     assert f"| {operation.method} | `{operation.path}` | {operation.access.strip('()')} | " in text
@@ -198,10 +203,6 @@ def named_tests(document: str) -> list[str]:
     return re.findall(r"`(tests/[\w/]+\.py::\w+)`", (ROOT / "docs" / document).read_text())
 
 
-DOCUMENT = build(OPERATIONS)
-SCHEMAS = DOCUMENT["components"]["schemas"]
-
-
 def words(schema: object) -> Iterator[str]:
     """The names and values that a part of the API's description has."""
     if isinstance(schema, dict):
@@ -219,11 +220,11 @@ def parts(name: str) -> str:
 
 
 def test_what_is_not_included_has_no_name_in_the_product() -> None:
-    commands = re.findall(r"^#+ `proxyfleet (.+)`$", (ROOT / "docs" / "cli.md").read_text(), re.MULTILINE)
-    assert commands
     pages = [each.stem for each in (ROOT / "docs").rglob("*.md") if each.stem not in ("http2", "not-included")]
     pages += [each.name for each in ROOT.iterdir()]
-    names = {*words(DOCUMENT), *DOCUMENT["paths"], *keys_of(Settings), *commands, *pages}
+    called = [command.name for command in commands(application())]
+    assert called
+    names = {*words(document_of_the_api()), *document_of_the_api()["paths"], *keys_of(Settings), *called, *pages}
     present = {parts(each) for each in names}
     rows = [
         line.strip("|").split("|")
@@ -253,13 +254,13 @@ CONDITIONS = {
 
 def test_the_table_beside_other_products_has_all_that_rules_match() -> None:
     (row,) = re.findall(r"^\| rules \| ([^|]+) \|", (ROOT / "README.md").read_text(), re.MULTILINE)
-    assert SCHEMAS["MatchInput"]["properties"].keys() == CONDITIONS.keys()
+    assert document_of_the_api()["components"]["schemas"]["MatchInput"]["properties"].keys() == CONDITIONS.keys()
     assert [each for each in CONDITIONS.values() if each not in row] == []
 
 
 @pytest.mark.parametrize("name", ["RuleLimitsInput", "RuleLimitsView", "CredentialView", "CredentialCreate"])
 def test_limits_of_accounts_and_credentials_are_said_to_hold_on_each_proxy_and_quotas_over_all(name: str) -> None:
-    assert "each proxy" in (description := SCHEMAS[name]["description"])
+    assert "each proxy" in (description := document_of_the_api()["components"]["schemas"][name]["description"])
     assert "over all" not in description
     page = (ROOT / "docs" / "api.md").read_text()
     assert re.search(r"^\| `limits` \| of the plan \| .*each proxy alone", page, re.MULTILINE)
@@ -275,7 +276,7 @@ def test_the_security_page_has_the_ten_points_of_owasp_and_two_of_ours_and_a_tes
         assert re.search(r"`tests/[\w/]+\.py::\w+`", point), point
 
 
-@pytest.mark.parametrize("named", named_tests("security.md"))
+@table("named", named_tests("security.md"))
 def test_a_test_that_is_named_exists(named: str) -> None:
     path, _, name = named.partition("::")
     assert f"\ndef {name}(" in (ROOT / path).read_text()
@@ -303,8 +304,7 @@ PRIVATE_WORDS = re.compile(
     r"|what is (?:really )?so|(?:is|are|was|were|be) told|turn(?:s|ed)? away|parents?)\b",
     re.IGNORECASE,
 )
-NOT_CHECKED = {"cli.md", "glossary.md"}  # made from the commands; quotes rejected words
-PLAIN = [ROOT / "CHANGELOG.md", *(path for path in DOCUMENTS if path.name not in NOT_CHECKED)]
+PLAIN = [ROOT / "CHANGELOG.md", *(path for path in DOCUMENTS if path.name != "glossary.md")]  # it has rejected words
 
 
 def prose(document: Path) -> str:
@@ -313,7 +313,7 @@ def prose(document: Path) -> str:
     return re.sub(r"``.*?``|`[^`\n]*`", "", text)
 
 
-@pytest.mark.parametrize("document", PLAIN, ids=lambda path: path.name)
+@table("document", PLAIN, ids=lambda path: path.name)
 def test_the_prose_uses_the_words_of_the_glossary(document: Path) -> None:
     assert [line for line in prose(document).splitlines() if PRIVATE_WORDS.search(line)] == []
 

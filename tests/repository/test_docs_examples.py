@@ -2,38 +2,42 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import shlex
 import tomllib
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from typing import Any, get_args
 
-import pytest
+from typer.models import ArgumentInfo, OptionInfo
+from wheels.man_page import commands, option_names
 
+from api.cli.application import application
+from api.cli.commands import common_options
 from api.import_export.document import ConfigDocument
 from config.model.policies import PolicyUpdate
 from config.settings.settings import Settings
 from tests.kit.folders import ROOT
+from tests.kit.tables import table
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 COMMON_OPTIONS = {"-h", "--help"}
 
 
 @cache
-def commands() -> dict[str, set[str]]:
-    """The options of each command, by its name, from docs/cli.md, which is made from the commands."""
-    text = (ROOT / "docs" / "cli.md").read_text()
-    head, _, rest = text.partition("\n## Commands\n")
-    common = set(re.findall(r"^\| (`-.*?) \|", head, re.MULTILINE))
-    found: dict[str, set[str]] = {}
-    for section in rest.split("\n### `proxyfleet ")[1:]:
-        name = re.split(r"[`\[A-Z]", section)[0].strip()
-        cells = common | set(re.findall(r"^\| (`-.*?) \|", section, re.MULTILINE))
-        found[name] = COMMON_OPTIONS | {
-            option for cell in cells for each in re.findall(r"`(.*?)`", cell) for option in each.split("/")
-        }
-        found[name] |= {f"--{option.removeprefix('--')}" for option in found[name] if option.startswith("--")}
-    return found
+def known_commands() -> dict[str, set[str]]:
+    """The options of each command, by its name."""
+    common = _options((option, *get_args(option.annotation)[:2]) for option in common_options())
+    return {
+        command.name: COMMON_OPTIONS | common | _options(command.parameters()) for command in commands(application())
+    }
+
+
+def _options(parameters: Iterable[tuple[inspect.Parameter, Any, ArgumentInfo | OptionInfo]]) -> set[str]:
+    names = (option_names(parameter, info) for parameter, _, info in parameters)
+    return {option for name in names for each in name.split(", ") for option in each.split("/")}
 
 
 def invocations(document: Path) -> list[str]:
@@ -54,7 +58,7 @@ def problem(call: str) -> str | None:
         words = shlex.split(plain)
     except ValueError:
         words = plain.split()
-    known = commands()
+    known = known_commands()
     words = words[: words.index("--")] if "--" in words else words  # the rest is a command of its own
     if not words or words[0].startswith("-") or words[0].isupper():
         return None if not words or words[0] in {"--version", "--help", "-h", "COMMAND"} else f"unknown: {words[0]}"
@@ -66,15 +70,15 @@ def problem(call: str) -> str | None:
     return f"{name} has no {', '.join(unknown)}" if unknown else None
 
 
-def test_the_commands_are_read_from_the_manual() -> None:
-    assert {"serve", "proxies create", "accounts update", "config show"} <= set(commands())
-    assert {"--protocol", "--set", "--url", "-o", "--no-keep-alive"} <= commands()["proxies create"]
+def test_the_options_of_commands_are_known() -> None:
+    assert {"serve", "proxies create", "accounts update", "config show"} <= set(known_commands())
+    assert {"--protocol", "--set", "--url", "-o", "--no-keep-alive"} <= known_commands()["proxies create"]
     assert problem("proxies create x --protocoll http") == "proxies create has no --protocoll"
     assert problem("proxy list") == "no such command"
     assert problem("run --quiet -- curl -sS --verbose https://example.com/") is None
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@table("document", DOCUMENTS, ids=lambda path: path.name)
 def test_commands_and_options_in_the_documents_exist(document: Path) -> None:
     wrong = {call: problem(call) for call in invocations(document)}
     assert {call: why for call, why in wrong.items() if why} == {}
@@ -89,7 +93,7 @@ def toml_examples() -> list[tuple[str, str]]:
     ]
 
 
-@pytest.mark.parametrize(("name", "block"), toml_examples())
+@table(("name", "block"), toml_examples())
 def test_toml_in_the_documents_is_valid(name: str, block: str) -> None:
     """A block with proxies is a document for `apply`, one with rules a policy, any other a configuration file."""
     content = tomllib.loads(block)
@@ -132,7 +136,7 @@ def anchors(document: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@table("document", DOCUMENTS, ids=lambda path: path.name)
 def test_every_link_to_a_heading_leads_to_one(document: Path) -> None:
     for target, anchor in re.findall(r"\]\(([^)#]*)#([^)]+)\)", document.read_text()):
         if "://" not in target:
@@ -148,7 +152,7 @@ def lines_of_the_journal() -> list[str]:
     return [line for line in lines if "FileDescriptorStoreMax" not in line]
 
 
-@pytest.mark.parametrize("line", lines_of_the_journal())
+@table("line", lines_of_the_journal())
 def test_lines_of_the_log_in_the_documents_are_logged(line: str) -> None:
     code = "\n".join(path.read_text() for part in ("actors", "api") for path in (ROOT / part).rglob("*.py"))
     for piece in filter(None, (piece.strip().removesuffix(":") for piece in line.split("…"))):

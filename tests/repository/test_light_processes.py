@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests.kit.folders import ROOT
+from tests.kit.tables import table
 
-HEAVY = ("pydantic", "falcon", "requests", "tinydb", "rich", "typer", "lmdb", "zoneinfo", "dns", "h2", "maxminddb")
+HEAVY = ("pydantic", "falcon", "requests", "tinydb", "rich", "typer", "zoneinfo", "dns", "h2", "maxminddb")
 
 
-@pytest.mark.parametrize(
+@table(
     "module",
     [
         "actors.forwarding.actor",
@@ -30,6 +31,14 @@ def test_an_actor_starts_without_models_and_the_libraries_of_the_api(module: str
     loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
 
     assert loaded.stdout.strip() == "[]"
+
+
+def test_a_fetch_of_a_list_loads_of_the_bus_only_what_it_uses() -> None:
+    code = "import sys, actors.lists.worker; print(*(each for each in sys.modules if each.startswith('actors.bus.')))"
+    loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+
+    values = {"actors.bus.messages", "actors.bus.messages.specs"}
+    assert set(loaded.stdout.split()) == {"actors.bus.codec", *values}
 
 
 @pytest.mark.parametrize(

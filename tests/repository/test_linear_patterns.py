@@ -17,8 +17,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 import supervisor
 from api import app
+from tests.kit import pumping
 from tests.kit.openapi_document import document
 from tests.kit.pumping import SIZE, Bounded, slow_text
 
@@ -40,24 +43,27 @@ CONTAINERS: Final = (
 
 Found = dict[re.Pattern[Any], tuple[str, set[str]]]
 """Where a pattern is, and the methods that it is used by."""
+Texts = dict[str, tuple[str, int]]
+"""Of a pattern that is a text: where it is, and how long a text is that it is for."""
 
 
 def test_no_pattern_takes_more_than_linear_time() -> None:
-    found, unread = patterns()
+    found, texts, unread = patterns()
     slow = []
     with Bounded():
         for pattern, (place, methods) in found.items():
             text = slow_text(pattern, sorted(methods))
             if text is not None:
                 slow.append(f"{place}: {pattern.pattern!r}: {text}")
-        for source, (place, most) in described(found).items():
+        for source, (place, most) in {**texts, **described()}.items():
             text = slow_text(re.compile(source), ["search"], min(most, SIZE))
             if text is not None:
                 slow.append(f"{place}: {source!r}: {text}")
     assert (slow, unread) == ([], [])
 
 
-def test_slow_patterns_are_found() -> None:
+def test_slow_patterns_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pumping, "ENDLESS", 0.05)
     slow: tuple[tuple[Any, str], ...] = (
         (rb'(?:[^",]|"(?:[^"\\]|\\.)*")+', "findall"),
         (r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*", "fullmatch"),
@@ -72,7 +78,7 @@ def test_slow_patterns_are_found() -> None:
 
 def test_patterns_are_found_wherever_they_are() -> None:
     places = {place for place, _ in patterns()[0].values()}
-    assert {"actors.forwarding.explain._URL", "actors.lists.formats.rpz._TTL", "config.passwords._HASH"} <= places
+    assert {"actors.forwarding.explain._URL", "actors.lists.reading._TTL", "config.passwords._HASH"} <= places
     assert len(places) > 150
 
 
@@ -80,19 +86,21 @@ def test_patterns_are_found_wherever_they_are() -> None:
 
 
 @functools.cache
-def patterns() -> tuple[Found, list[str]]:
-    """All compiled patterns of the product, and places of calls whose pattern is not known."""
+def patterns() -> tuple[Found, Texts, list[str]]:
+    """All compiled patterns of the product, those that are given as texts, and places of calls whose pattern is not
+    known."""
     found: Found = {}
+    texts: Texts = {}
     unread: list[str] = []
     for module in modules():
         for place, pattern in held_by(module):
             found.setdefault(pattern, (place, set()))
     for module in modules():
-        _read(module, found, unread)
+        _read(module, found, texts, unread)
     for place, make in MADE.items():
         for pattern in make():
             found.setdefault(pattern, (place, set(ALL)))
-    return {pattern: (place, methods or set(ALL)) for pattern, (place, methods) in found.items()}, unread
+    return {pattern: (place, methods or set(ALL)) for pattern, (place, methods) in found.items()}, texts, unread
 
 
 @functools.cache
@@ -133,13 +141,20 @@ def _is_of(each: Any, module: types.ModuleType) -> bool:
     return not isinstance(each, types.FunctionType | types.ModuleType) and is_own(type(each).__module__)
 
 
-def _read(module: types.ModuleType, found: Found, unread: list[str]) -> None:
+def _read(module: types.ModuleType, found: Found, texts: Texts, unread: list[str]) -> None:
     """Add what the source of a module has: patterns that are written in place, and how those with a name are used."""
-    tree = _tree(module)
-    calls = [each.value for each in ast.walk(tree) if isinstance(each, ast.Attribute) and each.attr in METHODS]
+    assert module.__file__ is not None
+    nodes = list(_nodes(ast.parse(Path(module.__file__).read_text(encoding="utf-8"))))
+    calls = [each.value for each, _ in nodes if isinstance(each, ast.Attribute) and each.attr in METHODS]
     used = {id(part) for each in calls for part in ast.walk(each)}
-    for node, function in _nodes(tree):
-        place = f"{module.__name__}:{getattr(node, 'lineno', 0)}"
+    for node, function in nodes:
+        if not isinstance(node, ast.Call | ast.Attribute | ast.Name | ast.Dict):
+            continue
+        place = f"{module.__name__}:{node.lineno}"
+        for given in _given(node):
+            text = _value(given, module)
+            if isinstance(text, str):
+                texts.setdefault(text, (place, SIZE))
         if isinstance(node, ast.Call) and _is_call_of_re(node, module):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
             source, flags = _value(node.args[0], module), _value(_flags(node), module) or 0
@@ -158,16 +173,15 @@ def _read(module: types.ModuleType, found: Found, unread: list[str]) -> None:
                 found[pattern][1].update(ALL)
 
 
-def _tree(module: types.ModuleType) -> ast.AST:
-    assert module.__file__ is not None
-    return ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
-
-
-def _nodes(tree: ast.AST, function: str = "") -> Iterator[tuple[ast.AST, str]]:
+def _nodes(tree: ast.AST) -> Iterator[tuple[ast.AST, str]]:
     """All nodes, each with the name of the function that it is in."""
-    for node in ast.iter_child_nodes(tree):
-        yield node, function
-        yield from _nodes(node, node.name if isinstance(node, ast.FunctionDef) and not function else function)
+    waiting = [(tree, "")]
+    while waiting:
+        node, function = waiting.pop()
+        inner = node.name if isinstance(node, ast.FunctionDef) and not function else function
+        for child in ast.iter_child_nodes(node):
+            yield child, inner
+            waiting.append((child, inner))
 
 
 def _is_call_of_re(node: ast.Call, module: types.ModuleType) -> bool:
@@ -187,6 +201,8 @@ def _flags(node: ast.Call) -> ast.AST:
 
 def _value(node: ast.AST, module: types.ModuleType) -> Any:
     """The value of an expression of constants and names of the module; None for any other."""
+    if isinstance(node, ast.Name):
+        return vars(module).get(node.id)
     calls = any(isinstance(each, ast.Call | ast.Await | ast.NamedExpr) for each in ast.walk(node))
     if calls or not isinstance(node, ast.expr):
         return None
@@ -196,9 +212,9 @@ def _value(node: ast.AST, module: types.ModuleType) -> Any:
         return None  # names of a function, or a part that is no value by itself
 
 
-def described(found: Found) -> dict[str, tuple[str, int]]:
-    """Patterns of schemas, which clients match: where each is and how long a text is that it is for."""
-    made: dict[str, tuple[str, int]] = {}
+def described() -> Texts:
+    """Patterns of schemas, which clients match."""
+    made: Texts = {}
     waiting: list[Any] = [document()]
     while waiting:
         each = waiting.pop()
@@ -206,12 +222,6 @@ def described(found: Found) -> dict[str, tuple[str, int]]:
             most = max(each.get("maxLength", SIZE), made.get(each["pattern"], ("", 0))[1])
             made[each["pattern"]] = "the description of the API", most
         waiting += each.values() if isinstance(each, dict) else each if isinstance(each, list) else []
-    for module in modules():
-        for node in ast.walk(_tree(module)):
-            for given in _given(node):
-                source = _value(given, module)
-                if isinstance(source, str):
-                    made.setdefault(source, (f"{module.__name__}:{getattr(node, 'lineno', 0)}", SIZE))
     return made
 
 

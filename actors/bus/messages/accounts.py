@@ -139,7 +139,7 @@ DENIED_TUNNELS_MAX = 10
 
 
 @message
-class DeniedTunnel:
+class RefusedTunnel:
     """A tunnel that was refused for the name in its TLS handshake. A value, not a message by itself.
 
     `target` is the host and port that the client asked for, `tls_name` the name, empty for none, and `kind` what was
@@ -163,7 +163,7 @@ class DeniedNames:
     username: str
     count: int
     since: float
-    tunnels: tuple[DeniedTunnel, ...]
+    tunnels: tuple[RefusedTunnel, ...]
 
     def joined(self, other: DeniedNames) -> DeniedNames:
         """Both together; they are of the same user."""
@@ -182,13 +182,13 @@ class ReportDeniedNames:
 
 @message
 class QueryUsage:
-    """API → metrics collector: the usage of accounts, by id the period that is wanted. → `Usage`."""
+    """API → metrics collector: the usage of accounts, by id the period that is wanted. → `UsageOfAccounts`."""
 
     periods: dict[str, str]
 
 
 @message
-class Usage:
+class UsageOfAccounts:
     """Metrics collector → API: by account id; one that was never used is absent."""
 
     accounts: dict[str, AccountActivity]

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 
 from actors.bus.codec import message
-from actors.bus.messages.fleet_objects import ListRef
-from actors.bus.messages.policies import PolicySpec
-from actors.bus.messages.specs import EgressSpec, ProxySpec
+from actors.bus.messages.specs import EgressSpec, ListRef, PolicySpec, ProxySpec
 
 
 @message
@@ -92,7 +90,8 @@ class ReportOfTest:
 
 @message
 class Explain:
-    """API → forwarding actor: the decision on a request, without making it. → `Explanation` or `Failed` (a bad target).
+    """API → forwarding actor: the decision on a request, without making it. → `RequestExplanation` or `Failed` (a bad
+    target).
 
     `user` counts as authenticated; None means a client without credentials. `credential` is the id of one whose secret
     counts as sent, as `user` or without a name. `method` is that of a request for an http URL. No connection is made.
@@ -123,7 +122,7 @@ class ExplainedAddress:
 
 
 @message
-class ExplainedRule:
+class RuleExplanation:
     """What one rule of a policy has to do with a request. A value, not a message by itself.
 
     `matches` is `yes`, `no`, or `unknown` while the target's address would decide; `why` is a sentence. `use` and
@@ -140,7 +139,7 @@ class ExplainedRule:
 
 
 @message
-class ExplainedSource:
+class SourceExplanation:
     """Where a request would leave from. A value, not a message by itself.
 
     `rule` is what of the configuration says so, `entries` are its addresses and networks, `policy` is how one of them
@@ -155,7 +154,7 @@ class ExplainedSource:
 
 
 @message
-class ExplainedHeaders:
+class HeadersExplanation:
     """What is done to the header fields of a plain request. A value, not a message by itself.
 
     `set` has names and values of what is added and set, `remove` names in lower case.
@@ -166,7 +165,7 @@ class ExplainedHeaders:
 
 
 @message
-class ExplainedName:
+class NameExplanation:
     """How a user name with parameters was understood. A value, not a message by itself.
 
     `account` is the part that names the account. `ttl` is seconds, of the session; `labels` and `marks` are names and
@@ -184,7 +183,7 @@ class ExplainedName:
 
 
 @message
-class ExplainedUpstream:
+class UpstreamExplanation:
     """An upstream that would not be chosen, and why. A value, not a message by itself."""
 
     name: str
@@ -192,7 +191,7 @@ class ExplainedUpstream:
 
 
 @message
-class ExplainedUpstreams:
+class UpstreamsExplanation:
     """Which upstream a request would go through. A value, not a message by itself.
 
     `pool` is the name of theirs, empty for those of the proxy itself; `policy` is how one is chosen, `chosen` the one
@@ -205,11 +204,11 @@ class ExplainedUpstreams:
     chosen: str
     total: int
     usable: int
-    left_out: tuple[ExplainedUpstream, ...]
+    left_out: tuple[UpstreamExplanation, ...]
 
 
 @message
-class ExplainedTlsName:
+class TlsNameExplanation:
     """What becomes of the name in the TLS handshake of a tunnel. A value, not a message by itself.
 
     `check` is `off`, `record`, `match` or `allowed`, `rule` what of the configuration says so. `port_checked`: it is a
@@ -226,7 +225,7 @@ class ExplainedTlsName:
 
 
 @message
-class Explanation:
+class RequestExplanation:
     """Forwarding actor → API: the decision, its reason, and what decided at which stage (`explain.py`).
 
     `account` and `credential` are the ids of those that the client would have used, empty for none. `rules` are those
@@ -245,12 +244,12 @@ class Explanation:
     addresses: tuple[ExplainedAddress, ...]
     account: str = ""
     credential: str = ""
-    rules: tuple[ExplainedRule, ...] = ()
-    source: ExplainedSource | None = None
-    headers: ExplainedHeaders = ExplainedHeaders()
-    name: ExplainedName | None = None
-    upstreams: ExplainedUpstreams | None = None
-    tls_name: ExplainedTlsName = ExplainedTlsName()
+    rules: tuple[RuleExplanation, ...] = ()
+    source: SourceExplanation | None = None
+    headers: HeadersExplanation = HeadersExplanation()
+    name: NameExplanation | None = None
+    upstreams: UpstreamsExplanation | None = None
+    tls_name: TlsNameExplanation = TlsNameExplanation()
 
 
 @message
@@ -272,7 +271,7 @@ class ConnectionFilter:
 
 @message
 class QueryConnections:
-    """API → forwarding actor: the open connections, a page of at most 1,000. → `Connections`, after up to a second.
+    """API → forwarding actor: the open connections, a page of at most 1,000. → `ConnectionPage`, after up to a second.
 
     `sort` is one of `connections.SORTS`, with `-` before it for the greatest first.
     """
@@ -284,7 +283,7 @@ class QueryConnections:
 
 
 @message
-class Connection:
+class ConnectionReport:
     """One live connection of a client. A value, not a message by itself.
 
     `state` is `announcing`, `idle`, `authorizing`, `connecting`, `active`, `closing`,
@@ -321,10 +320,10 @@ class Connection:
 
 
 @message
-class Connections:
+class ConnectionPage:
     """Forwarding actor → API: a page, and how many match in all."""
 
-    connections: tuple[Connection, ...]
+    connections: tuple[ConnectionReport, ...]
     total: int
 
 
@@ -356,14 +355,14 @@ class ConnectionGroups:
 
 @message
 class CloseConnections:
-    """API → forwarding actor: close the connections that match; `id` None means any. → `Ended`."""
+    """API → forwarding actor: close the connections that match; `id` None means any. → `ConnectionsEnded`."""
 
     id: str | None
     only: ConnectionFilter
 
 
 @message
-class Ended:
+class ConnectionsEnded:
     """Forwarding actor → API: the number of connections that were closed."""
 
     count: int

@@ -134,7 +134,7 @@ class SystemMetrics:
 
 
 @message
-class QueryMetrics:
+class QueryMetricSeries:
     """API → metrics collector: these metrics (names of `actors.metrics.catalogue`) in a row of buckets.
 
     The first bucket begins at `start` (Unix seconds, a multiple of `step`), the last one before `end`. They are of
@@ -161,7 +161,7 @@ class MetricSeries:
 class QueryRealtime:
     """API → metrics collector: the present metrics of these proxies together, or of all (None). → `Realtime`.
 
-    `of_one` as in `QueryMetrics`.
+    `of_one` as in `QueryMetricSeries`.
     """
 
     proxy_ids: tuple[str, ...] | None = None

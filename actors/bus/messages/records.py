@@ -63,7 +63,7 @@ class LogPage:
 
 @message
 class TailLogs:
-    """API or telemetry → log indexer: what was stored after record `after`. → `LogTail` or `Failed`.
+    """API or telemetry → log indexer: what was stored after record `after`. → `LogTailPage` or `Failed`.
 
     None is from now on.
     The reply is sent as soon as there is something that `query` finds (whose times and offset don't count), or after
@@ -76,7 +76,7 @@ class TailLogs:
 
 
 @message
-class LogTail:
+class LogTailPage:
     """Log indexer → API: rows as in `LogPage`, in the order in which they were stored; `last` is the next `after`."""
 
     rows: tuple[dict[str, Any], ...]

@@ -11,9 +11,8 @@ from dataclasses import field
 from typing import Any
 
 from actors.bus.codec import message
-from actors.bus.messages.fleet_objects import FleetObject
-from actors.bus.messages.problems import Problem
-from actors.bus.messages.specs import ProxySpec
+from actors.bus.messages.common import Problem
+from actors.bus.messages.specs import FleetObject, ProxySpec
 
 
 @message
@@ -314,8 +313,7 @@ def asleep_runtime(since: float, restarts: int, certificate_ends: float) -> Runt
 class ValidateSettings:
     """API → supervisor, before a change of the settings is stored: check that it could be applied.
 
-    `stored` is a `config.settings.runtime.Stored`. A new address of the API is bound and reserved for ten seconds.
-    → `Done`, `ListenerRefused` when the address can't be bound, or `Failed`.
+    `stored` is a `config.settings.runtime.Stored`. → `Done` or `Failed`.
     """
 
     stored: dict[str, dict[str, Any]]
@@ -328,16 +326,13 @@ class DescribeSettings:
 
 @message
 class SettingSources:
-    """Supervisor → API: the keys, each as `config.settings.sources.SettingSource`, without secrets."""
+    """Supervisor → API: the keys, each as `config.settings.sources.EffectiveValue`, without secrets."""
 
     settings: tuple[dict[str, Any], ...]
 
 
 @message
 class ApplyOverrides:
-    """API → supervisor, after the store has it: apply these overrides. → `ApplySettings`.
-
-    A new address of the API comes to the API as a descriptor, by the socket `RunDir.api_handover`.
-    """
+    """API → supervisor, after the store has it: apply these overrides. → `ApplySettings`."""
 
     stored: dict[str, dict[str, Any]]

@@ -10,46 +10,128 @@ waiting; networks take turns among the first, and every fourth turn is of the ot
 
 The secret of a credential has entropy enough to be looked up by a plain hash: it costs no bcrypt, and a right one never
 waits. A wrong one counts as a wrong password.
+
+One check of a password against bcrypt, and how long refusals take. The time of a refusal must not disclose whether a
+name is known, or what kind of hash it has. All that is cheaper than a hash of our own is made as dear by further
+rounds. What is dearer is a hash from elsewhere, whose cost others have chosen: while the table of accounts has such
+hashes, refusals of all other names wait for as long as the dearest would take. That costs no processor, but it follows
+the load less closely than rounds do.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import logging
 import os
+import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from actors.bounded import keep
 from actors.bus.loop import Loop
 from actors.bus.messages.specs import ProxySpec
-from actors.fair_thread_pool import DROPPED, FairThreadPool
 from actors.forwarding.access.backend import Backend, Question
 from actors.forwarding.access.directory import Directory
 from actors.forwarding.access.guess_limit import PAUSE, GuessLimit
-from actors.forwarding.access.password_check import Checked, RefusalTime, check, hash_anew
 from actors.forwarding.limits.held_accounts import UnreadableError
 from actors.forwarding.protocols import failures
+from actors.forwarding.protocols.commands import is_secret
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority
-from actors.forwarding.protocols.secrets import is_secret
 from actors.forwarding.requester import Requester
 from actors.net.client_key import client_key, network_key, site_key
+from actors.thread_pool import DROPPED, FairThreadPool
 from actors.throttled_log import ThrottledLog
 
 if TYPE_CHECKING:
     from actors.accounts.records import CredentialRecord
     from actors.forwarding.limits.elsewhere import Elsewhere
 
+log = logging.getLogger(__name__)
+
+WEIGHT: Final = 0.2
+"""Of the last check in the average time of a round."""
+
+_PASSWORD_MAX: Final = 72
+"""Bytes that bcrypt reads."""
+
+
+class CheckedPassword(NamedTuple):
+    """The result of a check, the rounds that it took, and its seconds. `renewable`: the hash is from elsewhere, and
+    one of our own may take its place."""
+
+    matches: bool
+    rounds: int
+    seconds: float
+    renewable: bool = False
+
+
+def prehash(password: bytes) -> bytes:
+    """What bcrypt gets: a digest, since bcrypt passes over what is behind byte 72 and stops at NUL."""
+    return base64.b64encode(hashlib.sha256(password).digest())
+
+
+def check(password: bytes, stored: bytes | None) -> CheckedPassword:
+    """Whether `stored` is a hash of the password. Without one a check is made all the same, as dear as any."""
+    from config import passwords  # which loads bcrypt: only proxies with credentials pay for it
+
+    began = time.perf_counter()
+    against = stored.decode("ascii") if stored else passwords.unknown_hash()
+    matches, rounds = _matches(password, against), passwords.rounds_of(against)
+    if not matches:
+        rounds += passwords.spend_rounds((1 << passwords.COST) - rounds)
+    # Of a longer password bcrypt has read a part alone: what is behind it may be another one's.
+    renewable = matches and passwords.is_foreign(against) and len(password) <= _PASSWORD_MAX
+    return CheckedPassword(matches, rounds, time.perf_counter() - began, renewable)
+
+
+def hash_anew(password: bytes) -> bytes:
+    """A hash of our own."""
+    import bcrypt
+
+    from config.passwords import COST
+
+    return bcrypt.hashpw(prehash(password), bcrypt.gensalt(COST))
+
+
+class RefusalTime:
+    """How long refusals wait, by what rounds of bcrypt have taken lately."""
+
+    def __init__(self) -> None:
+        self._round = 0.0
+
+    def note(self, checked: CheckedPassword) -> None:
+        """A password was wrong."""
+        if checked.rounds:
+            seconds = checked.seconds / checked.rounds
+            self._round += (seconds - self._round) * (WEIGHT if self._round else 1.0)
+
+    def wait(self, checked: CheckedPassword, most_rounds: int) -> float:
+        """Seconds after which the refusal has taken as long as one that costs `most_rounds`."""
+        return max(0, most_rounds - checked.rounds) * self._round
+
+
+def _matches(password: bytes, stored: str) -> bool:
+    import bcrypt
+
+    from config.passwords import FOREIGN
+
+    hashed = stored.removeprefix(FOREIGN)
+    forms = [prehash(password)] if hashed == stored else [password[:_PASSWORD_MAX], prehash(password)]
+    try:
+        return any(bcrypt.checkpw(form, hashed.encode("ascii")) for form in forms)
+    except ValueError:
+        return False  # no hash is stored
+
+
 REMEMBERED = 60.0
 WRONG_REMEMBERED = 10.0
 CACHE_SIZE = 1024
 THREADS = 4
 SHARE_OF_CLIENT = 2
-
-log = logging.getLogger(__name__)
 
 OnRenewed = Callable[[str, bytes, bytes], None]
 """Called with the id of an account, its hash from elsewhere, and one of our own of the same password."""
@@ -75,14 +157,14 @@ class _Pair(NamedTuple):
 
 
 class _Request(NamedTuple):
-    """A request for a check: see `Authenticator.check`."""
+    """A request for a check: see `ClientAuthenticator.check`."""
 
     requester: Requester
     done: OnChecked
     gone: Callable[[], None]
 
 
-class Authenticator:
+class ClientAuthenticator:
     """Checks clients' credentials for one proxy: those of `auth`, of its accounts, and of the shared table."""
 
     def __init__(self, loop: Loop, directory: Directory | None = None) -> None:
@@ -226,8 +308,8 @@ class Authenticator:
         self._checks[key] = requests = [_Request(requester, done, gone)]
 
         def ended(result: Any) -> None:
-            """`result` is a `Checked`, `DROPPED`, or None for a bug in our own code."""
-            if not isinstance(result, Checked):
+            """`result` is a `CheckedPassword`, `DROPPED`, or None for a bug in our own code."""
+            if not isinstance(result, CheckedPassword):
                 finish(result)
                 return
             if result.matches:
@@ -236,12 +318,12 @@ class Authenticator:
             self._refusals.note(result)
             self._loop.call_later(self._refusals.wait(result, self._directory.most_rounds()), lambda: finish(result))
 
-        def finish(result: Checked | object | None) -> None:
+        def finish(result: CheckedPassword | object | None) -> None:
             del self._checks[key]
             self._uncount(pair.client)
-            matches = isinstance(result, Checked) and result.matches
+            matches = isinstance(result, CheckedPassword) and result.matches
             known = self._known(pair) if result is DROPPED else self._record_result(pair, stored, matches)
-            if known and stored and isinstance(result, Checked) and result.renewable:
+            if known and stored and isinstance(result, CheckedPassword) and result.renewable:
                 self._renew(pair, password, stored)
             failure = failures.ACCOUNTS_UNAVAILABLE if self.is_unreadable(pair.user) else None
             for each in requests:

@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from actors.bounded import keep
 from actors.bus.loop import Loop, Timer
 from actors.bus.messages.specs import BackendSpec, EgressSpec, LimitsSpec
-from actors.fair_thread_pool import DROPPED, FairThreadPool
 from actors.forwarding.access.guess_limit import GuessLimit
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority
 from actors.forwarding.requester import Requester
 from actors.net.client_key import client_key, site_key
-from actors.net.own_requests import OutgoingGuard
+from actors.net.egress_guard import OutgoingGuard
+from actors.thread_pool import DROPPED, FairThreadPool
 from actors.throttled_log import ThrottledLog
 
 if TYPE_CHECKING:
-    from actors.forwarding.access.backend_request import BackendRequest, Verdict
+    from actors.forwarding.access.backend_request import BackendRequest, BackendVerdict
     from actors.forwarding.limits.elsewhere import Elsewhere
 
 CACHE_SIZE: Final = 4096
@@ -64,12 +64,12 @@ class Question(NamedTuple):
 class _Known(NamedTuple):
     """A cached verdict: until when it holds, and how long it may while the back end fails."""
 
-    verdict: Verdict
+    verdict: BackendVerdict
     until: float
     stale_until: float
 
 
-class _Waiting(NamedTuple):
+class _WaitingUser(NamedTuple):
     requester: Requester
     done: OnDecided
     gone: Callable[[], None]
@@ -82,7 +82,7 @@ class _Flight:
 
     def __init__(self, generation: int) -> None:
         self.generation = generation
-        self.waiting: list[_Waiting] = []
+        self.waiting: list[_WaitingUser] = []
         self.request: BackendRequest | None = None
         self.timer: Timer | None = None
         self.over = False
@@ -160,15 +160,15 @@ class Backend:
             self._fail(question, known, done, "too many requests wait for the authentication back end")
             return
         if flight is not None:
-            flight.waiting.append(_Waiting(requester, done, gone))
+            flight.waiting.append(_WaitingUser(requester, done, gone))
         else:
-            self._begin(question, digest, _Waiting(requester, done, gone))
+            self._begin(question, digest, _WaitingUser(requester, done, gone))
 
     def _digest(self, question: Question) -> bytes:
         password = b"\0" if question.password is None else b"\1" + question.password
         return hashlib.blake2b(question.user.encode() + b"\0" + password, key=self._key).digest()
 
-    def _begin(self, question: Question, digest: bytes, first: _Waiting) -> None:
+    def _begin(self, question: Question, digest: bytes, first: _WaitingUser) -> None:
         assert self._spec is not None
         assert self._threads is not None
         spec, client_ip = self._spec, first.requester.client_ip
@@ -227,7 +227,7 @@ class Backend:
         if known is not None and self._holds(known) and flight.generation == self._generation:
             keep(self._known, digest, known._replace(until=self._loop.now + FAILED_PAUSE), CACHE_SIZE)
 
-    def _keep(self, question: Question, digest: bytes, client_ip: str, verdict: Verdict) -> None:
+    def _keep(self, question: Question, digest: bytes, client_ip: str, verdict: BackendVerdict) -> None:
         spec, now = self._spec, self._loop.now
         assert spec is not None
         if verdict.allow:
@@ -237,7 +237,7 @@ class Backend:
         keep(self._known, digest, _Known(verdict, now + spec.negative_seconds, 0.0), CACHE_SIZE)
         self.guessing.failed(client_key(client_ip), question.user, now)
 
-    def _decide(self, question: Question, verdict: Verdict, done: OnDecided) -> None:
+    def _decide(self, question: Question, verdict: BackendVerdict, done: OnDecided) -> None:
         if not verdict.allow:
             done(None)
             return
@@ -268,7 +268,7 @@ class Backend:
         return f"<Backend {url}, {len(self._known)} known, {len(self._flights)} under way>"
 
 
-def _send(flight: _Flight, spec: BackendSpec, guard: OutgoingGuard, content: dict[str, Any]) -> Verdict | str:
+def _send(flight: _Flight, spec: BackendSpec, guard: OutgoingGuard, content: dict[str, Any]) -> BackendVerdict | str:
     from actors.forwarding.access.backend_request import BackendRequest  # only proxies with a back end pay for it
 
     flight.request = request = BackendRequest(spec, guard, content)

@@ -8,21 +8,17 @@ from __future__ import annotations
 import json
 import math
 import secrets
-import socket
 from datetime import UTC, datetime
 from http.client import HTTPException
 from typing import Any, Final, NamedTuple
 
 from standardwebhooks.webhooks import Webhook
 from urllib3 import BaseHTTPResponse
-from urllib3.connection import HTTPConnection
-from urllib3.exceptions import HTTPError, NewConnectionError
-from urllib3.util import parse_url
+from urllib3.exceptions import HTTPError
 
 from actors.bus.messages.specs import BackendSpec, LimitsSpec
-from actors.net.breakable import Breakable
-from actors.net.guarded_pools import connect_guarded, pools_by
-from actors.net.own_requests import OutgoingGuard
+from actors.net.egress_guard import OutgoingGuard
+from actors.net.guarded_client import Breakable, connect_guarded, reason_of, requested
 
 RESPONSE_MAX: Final = 64 * 1024
 TTL_MAX: Final = 86_400.0
@@ -35,7 +31,7 @@ _LIMITS: Final = ("bandwidth_in", "bandwidth_out", "connections", "requests_per_
 _LIMIT_MAX: Final = 10**15
 
 
-class Verdict(NamedTuple):
+class BackendVerdict(NamedTuple):
     """What a back end has decided about a user.
 
     `account` is the user name of the account that the user is, empty for none. `ttl` is seconds, None without one.
@@ -47,7 +43,7 @@ class Verdict(NamedTuple):
     ttl: float | None = None
 
 
-DENIED: Final = Verdict(False)
+DENIED: Final = BackendVerdict(False)
 
 
 class BackendRequest:
@@ -56,48 +52,26 @@ class BackendRequest:
     def __init__(self, spec: BackendSpec, guard: OutgoingGuard, content: dict[str, Any]) -> None:
         self._spec = spec
         self._timeout = spec.timeout + ABORT_FIRST
-        self._connect = connect_guarded(guard, self._timeout)
         self._content = content
         self._connection = Breakable()
+        self._connect = connect_guarded(guard, self._timeout, self._connection.adopt)
         self.abort = self._connection.abort
         """End the request: nothing waits for it any more."""
 
-    def send(self) -> Verdict | str:
+    def send(self) -> BackendVerdict | str:
         """The verdict, or a sentence that says why there is none."""
         try:
             return read_verdict(self._post())
         except (HTTPError, HTTPException, OSError, ValueError) as error:
-            return _reason(error)
+            return reason_of(error, ends_at=ValueError)
         finally:
             self._connection.release()
 
     def _post(self) -> bytes:
-        url = parse_url(self._spec.url)
-        pool = pools_by(self._open)[url.scheme or ""](url.host or "", url.port, timeout=self._timeout, maxsize=1)
         body = json.dumps(self._content, separators=(",", ":"))
-        try:
-            response = pool.urlopen(
-                "POST",
-                url.request_uri,
-                body.encode(),
-                signed_headers(self._spec.secret, body),
-                retries=False,
-                redirect=False,
-                preload_content=False,
-                decode_content=False,
-            )
-            try:
-                return _body_of(response)
-            finally:
-                response.close()
-        finally:
-            pool.close()
-
-    def _open(self, connection: HTTPConnection) -> socket.socket:
-        try:
-            return self._connection.adopt(self._connect(connection.host.strip("[]"), int(connection.port or 0)))
-        except OSError as error:
-            raise NewConnectionError(connection, str(error.strerror or error)) from error
+        headers = signed_headers(self._spec.secret, body)
+        with requested("POST", self._spec.url, headers, self._connect, self._timeout, body.encode()) as response:
+            return _body_of(response)
 
 
 def signed_headers(secret: str, body: str) -> dict[str, str]:
@@ -130,7 +104,7 @@ def _body_of(response: BaseHTTPResponse) -> bytes:
     return read
 
 
-def read_verdict(body: bytes) -> Verdict:
+def read_verdict(body: bytes) -> BackendVerdict:
     """The verdict in the body of a response. Raises `ValueError`."""
     try:
         given = json.loads(body)
@@ -140,7 +114,7 @@ def read_verdict(body: bytes) -> Verdict:
         raise ValueError("its response is not a JSON object with a boolean `allow`")
     if not given["allow"]:
         return DENIED
-    return Verdict(True, _account(given.get("account")), _limits(given.get("limits")), _ttl(given.get("ttl")))
+    return BackendVerdict(True, _account(given.get("account")), _limits(given.get("limits")), _ttl(given.get("ttl")))
 
 
 def _account(given: object) -> str:
@@ -170,14 +144,3 @@ def _limits(given: object) -> LimitsSpec | None:
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LIMIT_MAX:
             raise ValueError(f"`limits.{name}` of its response is not a whole number from 0")
     return LimitsSpec(**given)
-
-
-def _reason(error: BaseException) -> str:
-    """The innermost reason in words: urllib3 wraps it several times."""
-    inner = error
-    while True:
-        wrapped = next((each for each in inner.args if isinstance(each, BaseException)), None)
-        deeper = wrapped or inner.__cause__ or (None if isinstance(inner, ValueError) else inner.__context__)
-        if isinstance(inner, ValueError) or deeper is None:
-            return str(getattr(inner, "strerror", None) or inner) or type(inner).__name__
-        inner = deeper

@@ -1,9 +1,8 @@
 """Who may use a proxy: the user of `auth`, the proxy's own accounts, and those of the table that all proxies share.
 
-The table of accounts is opened at the first name that is no other's, and only if there is one, or was before the last
-boot: then it can't be read until the API has made it anew. Accounts that were found are remembered until something but
-a credential changes in the table. What has changed is asked for once in a turn of the loop, so a change that was
-acknowledged holds for every request that comes later.
+The table of accounts is opened at the first name that is no other's. Accounts that were found are remembered until
+something but a credential changes in the table. What has changed is asked for once in a turn of the loop, so a change
+that was acknowledged holds for every request that comes later.
 """
 
 from __future__ import annotations
@@ -15,13 +14,12 @@ from typing import TYPE_CHECKING
 from actors.bounded import keep
 from actors.bus.loop import Loop
 from actors.bus.messages.specs import ProxySpec
-from actors.forwarding.limits.held_accounts import Found, UnreadableError, is_same_password
-from actors.problems import Problems
-from config.files.accounts_table import former_tables
+from actors.forwarding.limits.held_accounts import FoundAccount, UnreadableError, is_same_password
+from actors.problems import ActiveProblems
 
 if TYPE_CHECKING:
     from actors.accounts.records import CredentialRecord
-    from actors.accounts.table import Changed, Table
+    from actors.accounts.table import Changed
     from actors.forwarding.access.fleet import Fleet
     from actors.forwarding.access.peer_certificate import PeerCertificate
 
@@ -32,13 +30,12 @@ OnChanged = Callable[["set[Changed] | None"], None]
 
 
 class Directory:
-    """See the module. `path` is where a table would be; None: there is none."""
+    """See the module. `path` is the file of the fleet; None, or no such file: it has no accounts."""
 
-    def __init__(self, loop: Loop, problems: Problems | None = None, path: Path | None = None) -> None:
+    def __init__(self, loop: Loop, problems: ActiveProblems | None = None, path: Path | None = None) -> None:
         self._loop = loop
-        self._problems = problems or Problems(loop, lambda: loop.now)
+        self._problems = problems or ActiveProblems(loop, lambda: loop.now)
         self.path = path
-        self.open_table: Callable[[Path], Table] = _open_reader
         self.on_changed: OnChanged = lambda _changes: None
         self._own: dict[str, bytes] = {}
         self._proxy_id = ""
@@ -46,10 +43,9 @@ class Directory:
         self._wanted = False
         self._by_name = False
         self._fleet: Fleet | None = None
-        self._had_table: bool | None = None
-        self._found: dict[str, Found | None] = {}
+        self._found: dict[str, FoundAccount | None] = {}
         self._certified: dict[str, tuple[str, ...]] = {}
-        self._state = (0, "", 0)
+        self._state = (0, 0)
         self._refreshed = -1.0
 
     def configure(self, spec: ProxySpec) -> None:
@@ -154,7 +150,7 @@ class Directory:
             return False
         return found is not None and found.spec.socks4_by_name
 
-    def named(self, username: str) -> Found | None:
+    def named(self, username: str) -> FoundAccount | None:
         """The account of the table with this name. Raises `UnreadableError`."""
         fleet = self._open() if username and username not in self._own else None
         if fleet is None:
@@ -167,7 +163,7 @@ class Directory:
             keep(self._found, username, found, NAMES_KEPT)
             return found
 
-    def account(self, identifier: str) -> Found | None:
+    def account(self, identifier: str) -> FoundAccount | None:
         """The account of the table with this id, unless its name is another's here. Raises `UnreadableError`."""
         fleet = self._open()
         found = None if fleet is None else fleet.account(identifier, self._proxy_id, self._tags)
@@ -228,8 +224,8 @@ class Directory:
             return
         state, before = fleet.state(), self._state
         if state != before:
-            follows = state[:2] == before[:2] and state[2] > before[2]
-            changes = fleet.changes(before[2]) if follows else None
+            follows = state[0] == before[0] and state[1] > before[1]
+            changes = fleet.changes(before[1]) if follows else None
             if changes is None or any(kind != "credential" for kind, _id in changes):
                 self._forget()
             self.on_changed(changes)
@@ -238,23 +234,11 @@ class Directory:
 
     def _open(self) -> Fleet | None:
         """The table, if there is one and the proxy wants credentials."""
-        if self._fleet is None and self._wanted and self.path is not None and self._is_there(self.path):
+        if self._fleet is None and self._wanted and self.path is not None and self.path.exists():
             from actors.forwarding.access.fleet import Fleet
 
-            self._fleet = Fleet(self._loop, self._problems, self.path, self.open_table)
+            self._fleet = Fleet(self._loop, self._problems, self.path)
         return self._fleet if self._wanted else None
-
-    def _is_there(self, path: Path) -> bool:
-        """Whether there is a table, or a former one, in whose place the API makes it. That it removes: ask first."""
-        if self._had_table is None:
-            self._had_table = bool(former_tables(path))
-        return self._had_table or path.exists()
 
     def __repr__(self) -> str:
         return f"<Directory of {self._proxy_id}: {len(self._own)} of its own, {self._fleet!r}>"
-
-
-def _open_reader(path: Path) -> Table:
-    from actors.accounts.table import TableReader
-
-    return TableReader(path)

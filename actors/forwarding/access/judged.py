@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from actors.forwarding.access.narrowing import OwnRules
 from actors.forwarding.access.policy import AccessPolicy, Decision, Narrowed, refused_by_own
-from actors.forwarding.access.rules import REPORTED, Rules
-from actors.forwarding.policies.judge import Judge, Verdict
+from actors.forwarding.access.rules import REPORTED, AccessRules, OwnRules
+from actors.forwarding.policies.judge import Judge, PolicyVerdict
 from actors.forwarding.protocols.failures import POLICY_DENIED, goes_another_way
 from actors.forwarding.protocols.http.targets import Authority
 from actors.net.egress_guard import EgressGuard, UpstreamGuard
@@ -22,7 +21,7 @@ POLICY: Final = "policy"
 class Judged(Narrowed):
     """Judges by one guard, one set of access rules, and the policies of one request."""
 
-    def __init__(self, guard: EgressGuard | UpstreamGuard, rules: Rules, own: OwnRules, judge: Judge) -> None:
+    def __init__(self, guard: EgressGuard | UpstreamGuard, rules: AccessRules, own: OwnRules, judge: Judge) -> None:
         super().__init__(guard, rules, own)
         self._judge = judge
 
@@ -62,7 +61,7 @@ class Judged(Narrowed):
         return decided(verdict) if verdict.decided else _with_report(AccessPolicy.by_name_alone(self, target), verdict)
 
 
-def decided(verdict: Verdict) -> Decision:
+def decided(verdict: PolicyVerdict) -> Decision:
     """The decision of a rule that says which way a request goes, or refuses it."""
     failure, entry = verdict.failure, verdict.applied[-1].entry
     if failure is not None:
@@ -70,7 +69,7 @@ def decided(verdict: Verdict) -> Decision:
     return _with_report(Decision(None, "", entry, POLICY), verdict)
 
 
-def _with_report(decision: Decision, verdict: Verdict) -> Decision:
+def _with_report(decision: Decision, verdict: PolicyVerdict) -> Decision:
     """With what a rule in report mode would have refused, where nothing else is to be recorded."""
     if verdict.reported is None or decision.reason:
         return decision

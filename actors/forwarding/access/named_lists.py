@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from actors.bus.loop import Loop
-from actors.bus.messages.fleet_objects import ListRef
-from actors.bus.messages.problems import LIST_UNREADABLE
+from actors.bus.messages.common import LIST_UNREADABLE
+from actors.bus.messages.specs import ListRef
+from actors.forwarding.fleet_objects import FoundList
 from actors.net.socks_wire import endpoint_of
-from actors.problems import Problems
+from actors.problems import ActiveProblems
+from config.net.addresses import plain
 from config.net.entries import GEO, ListHost
-from config.net.ip import plain
 
 if TYPE_CHECKING:
-    from actors.forwarding.access.rules import FoundList
     from actors.lists.places import PlaceDatabase
     from actors.thread_pool import ThreadPool
 
@@ -44,7 +44,7 @@ class Content(Protocol):
 class NamedListFiles:
     """The lists of an actor, in `folder`. `on_changed` is called when a list that is used has another content."""
 
-    def __init__(self, loop: Loop, problems: Problems, folder: Path | None) -> None:
+    def __init__(self, loop: Loop, problems: ActiveProblems, folder: Path | None) -> None:
         self._loop = loop
         self._problems = problems
         self._folder = folder
@@ -186,8 +186,8 @@ class NamedListFiles:
 
 def _read(path: Path, kind: str) -> Content:
     """The whole file, checked. Raises `OSError`, and `ValueError` when it is damaged."""
+    from actors.lists.compiled import ListDamaged
     from actors.lists.files import opened  # only where lists are named
-    from actors.lists.layout import ListDamaged
 
     try:
         return opened(path, kind)

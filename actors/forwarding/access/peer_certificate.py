@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from actors.net.transport import Transport
-from config.files.client_certificates import normal_entry
+from config.files.certificates import normal_entry
 
 NAMES_MAX = 100
 """Names of one certificate that accounts are found by."""
@@ -20,7 +20,7 @@ _KINDS = {"DNS": "DNS:", "URI": "URI:"}
 
 
 class PeerCertificate(NamedTuple):
-    """`entries` are normal (`config.files.client_certificates`), the fingerprint first. `ends` is Unix seconds."""
+    """`entries` are normal (`config.files.certificates`), the fingerprint first. `ends` is Unix seconds."""
 
     entries: tuple[str, ...]
     ends: float

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from actors.forwarding.access.narrowing import OwnRules
-from actors.forwarding.access.rules import REPORTED, RuleMatch, Rules
+from actors.forwarding.access.rules import REPORTED, AccessRules, EntryMatch, OwnRules
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority
@@ -45,12 +44,12 @@ def without_address(name: str) -> str:
 class AccessPolicy:
     """Decides by one guard and one set of rules. Pure: it resolves nothing and connects to nothing."""
 
-    def __init__(self, guard: EgressGuard | UpstreamGuard, rules: Rules) -> None:
+    def __init__(self, guard: EgressGuard | UpstreamGuard, rules: AccessRules) -> None:
         self._guard = guard
         self._rules = rules
 
     @property
-    def rules(self) -> Rules:
+    def rules(self) -> AccessRules:
         """Those of the proxy."""
         return self._rules
 
@@ -113,7 +112,7 @@ class AccessPolicy:
             return Judged(self._guard, self._rules, own, judge)
         return Narrowed(self._guard, self._rules, own) if own else self
 
-    def _by_rules(self, match: RuleMatch, stage: str) -> Decision:
+    def _by_rules(self, match: EntryMatch, stage: str) -> Decision:
         if not match.denied:
             return Decision(None, "", match.rule, stage)
         if stage == "client":
@@ -128,7 +127,7 @@ class AccessPolicy:
 class Narrowed(AccessPolicy):
     """The policy for one account: its own rules are judged behind the guard and before the proxy's."""
 
-    def __init__(self, guard: EgressGuard | UpstreamGuard, rules: Rules, own: OwnRules) -> None:
+    def __init__(self, guard: EgressGuard | UpstreamGuard, rules: AccessRules, own: OwnRules) -> None:
         super().__init__(guard, rules)
         self._own = own
 
@@ -165,6 +164,6 @@ def refused_by_own(own: OwnRules, target: Authority, address: str | None) -> Dec
     return None
 
 
-def _refused_by(rules: Rules, match: RuleMatch, stage: str) -> Decision:
+def _refused_by(rules: AccessRules, match: EntryMatch, stage: str) -> Decision:
     failure = failures.destination_denied(rules.owner, match.reason, match.rule, match.decider)
     return Decision(failure, failure.reason, match.rule, stage)

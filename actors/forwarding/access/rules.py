@@ -11,6 +11,9 @@ it would deny it denies everything.
 
 Whatever the number of entries, matching is a few dictionary look-ups: one for each label of the name, and one for each
 prefix length that occurs, and those of each list.
+
+The destinations that an account and a credential allow and deny: rules of their own beside those of the proxy. All must
+allow a target. They are enforced whatever the mode of the proxy's rules is.
 """
 
 from __future__ import annotations
@@ -18,14 +21,16 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
-from actors.bus.messages.specs import AccessSpec
+from actors.bus.messages.specs import AccessSpec, AccountSpec
+from actors.forwarding.fleet_objects import FoundList, NamedLists
 from actors.forwarding.protocols.failures import NOTHING_DECIDED, Decider
 from actors.net.egress_guard import embedded_ipv4
+from config.net.addresses import plain
 from config.net.entries import ALL_PORTS, ListHost, Network, Ports, read_entry, read_network
-from config.net.ip import plain
 
 CLIENT_DENIED: Final = "client_denied"
 CLIENT_NOT_ALLOWED: Final = "client_not_allowed"
@@ -51,29 +56,6 @@ Found = tuple[int, str]
 """The index of an entry that matches, and what of it does, where the entry is a list; else empty."""
 
 
-class FoundList(Protocol):
-    """A list that can be read. Both return what of it matches, as text."""
-
-    def by_name(self, name: str) -> str | None:
-        """The domain that matches a name in lower case without a dot at its end."""
-
-    def by_address(self, address: Address) -> str | None:
-        """The network or place that matches an address."""
-
-
-class NamedLists(Protocol):
-    """The lists that entries may name, as they are now."""
-
-    def __hash__(self) -> int:
-        """Rules that are compiled with other lists are other rules."""
-
-    def find(self, host: ListHost) -> FoundList | None:
-        """The list; None when it can't be read."""
-
-    def judges_addresses(self, host: ListHost) -> bool:
-        """Whether its entries match addresses, not names."""
-
-
 class NoLists:
     """For those who have none: every list that is named can't be read."""
 
@@ -89,7 +71,7 @@ class NoLists:
 NO_LISTS: Final = NoLists()
 
 
-class RuleMatch(NamedTuple):
+class EntryMatch(NamedTuple):
     """`reason` is one of `REASONS`, or empty when it is allowed; `rule` is the deciding entry, empty without one;
     `decider` is that of a denial as clients may know it."""
 
@@ -103,7 +85,7 @@ class RuleMatch(NamedTuple):
         return bool(self.reason)
 
 
-ALLOWED: Final = RuleMatch("", "")
+ALLOWED: Final = EntryMatch("", "")
 
 
 class _ByPort:
@@ -240,17 +222,17 @@ class EntryList:
                     return index, detail
         return known
 
-    def denied_by(self, found: Found) -> RuleMatch:
+    def denied_by(self, found: Found) -> EntryMatch:
         """The denial of a destination by an entry."""
         index = found[0]
         named = next((host.name for place, host, _ports in self._of_lists if place == index), "")
-        return RuleMatch(
+        return EntryMatch(
             DESTINATION_DENIED, self.entry(found), Decider(rule=f"{self._name}[{index}]", named_list=named)
         )
 
-    def not_allowed(self) -> RuleMatch:
+    def not_allowed(self) -> EntryMatch:
         """The denial of a destination because no entry matches."""
-        return RuleMatch(DESTINATION_NOT_ALLOWED, self.no_match(), Decider(rule=self._name))
+        return EntryMatch(DESTINATION_NOT_ALLOWED, self.no_match(), Decider(rule=self._name))
 
     def no_match(self) -> str:
         """The rule of a denial because no entry matches."""
@@ -275,7 +257,7 @@ class EntryList:
         return least
 
 
-class Rules:
+class AccessRules:
     """The access rules of one configuration, or those of an account or credential. Changed ones are a new object."""
 
     def __init__(self, spec: AccessSpec, owner: str = PROXY, lists: NamedLists = NO_LISTS) -> None:
@@ -290,22 +272,22 @@ class Rules:
         self.names_hosts = self._allow.names_hosts
         """Whether an entry that allows may name hosts."""
 
-    def match_client(self, client_ip: str) -> RuleMatch:
+    def match_client(self, client_ip: str) -> EntryMatch:
         """Whether this address may use the proxy."""
         if not self.has_client_rules:
             return ALLOWED
         address = plain(client_ip)
         denied = self._deny_clients.by_address(address, 1)
         if denied is not None:
-            return RuleMatch(CLIENT_DENIED, self._deny_clients.entry(denied))
+            return EntryMatch(CLIENT_DENIED, self._deny_clients.entry(denied))
         if not self._allow_clients:
             return ALLOWED
         allowed = self._allow_clients.by_address(address, 1)
         if allowed is None:
-            return RuleMatch(CLIENT_NOT_ALLOWED, self._allow_clients.no_match())
-        return RuleMatch("", self._allow_clients.entry(allowed))
+            return EntryMatch(CLIENT_NOT_ALLOWED, self._allow_clients.no_match())
+        return EntryMatch("", self._allow_clients.entry(allowed))
 
-    def match_name(self, host: str, port: int) -> RuleMatch | None:
+    def match_name(self, host: str, port: int) -> EntryMatch | None:
         """The match whatever `host` resolves to; None when the addresses decide."""
         if not self.has_destination_rules:
             return ALLOWED
@@ -317,7 +299,7 @@ class Rules:
             return self._allow.not_allowed()
         return None
 
-    def match_unresolved(self, host: str, port: int) -> RuleMatch:
+    def match_unresolved(self, host: str, port: int) -> EntryMatch:
         """Whether `host` may be requested of an upstream, which resolves it: only entries with names can allow it."""
         by_name = self.match_name(host, port)
         if by_name is not None or not self._allow:
@@ -325,7 +307,7 @@ class Rules:
         allowed = self._allow.by_name(_plain(host), port)
         if allowed is None:
             return self._allow.not_allowed()
-        return RuleMatch("", self._allow.entry(allowed))
+        return EntryMatch("", self._allow.entry(allowed))
 
     def naming(self, host: str, port: int) -> str:
         """The first entry that allows `host` by its name, as records name it; empty without one. `*`, ports alone and
@@ -333,7 +315,7 @@ class Rules:
         found = self._allow.naming(_plain(host), port)
         return "" if found is None else self._allow.entry(found)
 
-    def match_address(self, host: str, port: int, address_text: str) -> RuleMatch:
+    def match_address(self, host: str, port: int, address_text: str) -> EntryMatch:
         """Whether `host` may be connected to at this address; includes `match_name`."""
         by_name = self.match_name(host, port)
         if by_name is not None:
@@ -351,7 +333,7 @@ class Rules:
             allowed = self._allow.by_address(address, port)
         if allowed is None:
             return self._allow.not_allowed()
-        return RuleMatch("", self._allow.entry(allowed))
+        return EntryMatch("", self._allow.entry(allowed))
 
 
 def _clients(name: str, written: tuple[str, ...]) -> EntryList:
@@ -375,3 +357,25 @@ def _least(indices: Iterable[int | None]) -> int | None:
 
 def _plain(host: str) -> str:
     return host.lower().removesuffix(".")
+
+
+COMPILED_MAX = 256
+"""Sets of rules that are kept compiled; accounts of one plan share theirs."""
+
+OwnRules = tuple[AccessRules, ...]
+
+
+def own_rules(account: AccountSpec | None, credential: AccountSpec | None, lists: NamedLists = NO_LISTS) -> OwnRules:
+    """Those of the account and of the credential that was used; empty where neither has any."""
+    of_account = () if account is None else _rules_of(ACCOUNT, account, lists)
+    return of_account if credential is None else of_account + _rules_of(CREDENTIAL, credential, lists)
+
+
+def _rules_of(owner: str, spec: AccountSpec, lists: NamedLists) -> OwnRules:
+    allow, deny = spec.allow_destinations, spec.deny_destinations
+    return (_compiled(owner, allow, deny, lists),) if allow or deny else ()
+
+
+@lru_cache(maxsize=COMPILED_MAX)
+def _compiled(owner: str, allow: tuple[str, ...], deny: tuple[str, ...], lists: NamedLists) -> AccessRules:
+    return AccessRules(AccessSpec(allow_destinations=allow, deny_destinations=deny), owner, lists)

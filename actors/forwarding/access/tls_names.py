@@ -11,16 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from actors.forwarding.access.narrowing import OwnRules
 from actors.forwarding.access.policy import AccessPolicy, Decision
-from actors.forwarding.access.rules import Rules
+from actors.forwarding.access.rules import AccessRules, OwnRules
 from actors.forwarding.protocols.failures import POLICY_DENIED, Failure, Refused, goes_another_way, tls_name_denied
 from actors.forwarding.protocols.http.targets import Authority, authority_of_name
 from actors.net.client_hello import MALFORMED, NOT_TLS
-from config.net.ip import plain
+from config.net.addresses import plain
 
 if TYPE_CHECKING:
-    from actors.forwarding.policies.judge import Judge, Verdict
+    from actors.forwarding.policies.judge import Judge, PolicyVerdict
 
 AUTO: Final = "auto"
 OFF: Final = "off"
@@ -71,7 +70,9 @@ _WITHOUT_NAME: Final = {
 }
 
 
-def check_in_force(tls_name: str, rules: Rules, own: OwnRules, verdict: Verdict | None, target: Authority) -> TlsCheck:
+def check_in_force(
+    tls_name: str, rules: AccessRules, own: OwnRules, verdict: PolicyVerdict | None, target: Authority
+) -> TlsCheck:
     """What becomes of the name in a tunnel to `target`, which has been let through.
 
     `tls_name` and `rules` are the proxy's; `verdict` is what the policies have said, None without any.
@@ -90,7 +91,9 @@ def check_in_force(tls_name: str, rules: Rules, own: OwnRules, verdict: Verdict 
     return TlsCheck(tls_name, enforced) if enforced else _STATED_IN_REPORT_MODE[tls_name]
 
 
-def _automatic(rules: Rules, own: OwnRules, verdict: Verdict | None, target: Authority, entry: str) -> TlsCheck:
+def _automatic(
+    rules: AccessRules, own: OwnRules, verdict: PolicyVerdict | None, target: Authority, entry: str
+) -> TlsCheck:
     """`entry`: what says `auto`."""
     naming = _naming(own, verdict, target)
     if naming:
@@ -102,7 +105,7 @@ def _automatic(rules: Rules, own: OwnRules, verdict: Verdict | None, target: Aut
     return _STATED[RECORD] if entry == FIELD else TlsCheck(RECORD, entry)
 
 
-def _naming(own: OwnRules, verdict: Verdict | None, target: Authority) -> str:
+def _naming(own: OwnRules, verdict: PolicyVerdict | None, target: Authority) -> str:
     """The entry of an account, a credential or a policy that names the target; empty without one."""
     for rules in own:
         if rules.names_hosts:
@@ -174,7 +177,7 @@ def decide_name(
     named: Authority,
     address: str | None,
     through_upstream: bool,
-    verdict: Verdict | None,
+    verdict: PolicyVerdict | None,
 ) -> Decision:
     """What guard, own rules, policies and access rules say about `named` in a tunnel that was requested for another.
 
@@ -193,7 +196,7 @@ def decide_name(
 
 
 def _by_another_way(
-    judge: Judge, named: Authority, address: str | None, through_upstream: bool, verdict: Verdict | None
+    judge: Judge, named: Authority, address: str | None, through_upstream: bool, verdict: PolicyVerdict | None
 ) -> Decision | None:
     """Settle how policies judge the name. Returns the refusal of one that would go another way than the tunnel does, or
     whose address, which was not looked up, would decide."""

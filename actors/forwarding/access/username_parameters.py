@@ -94,7 +94,7 @@ class Understood(NamedTuple):
     problem: str = ""
 
 
-class Reader(Protocol):
+class UsernameReader(Protocol):
     """Reads user names.
 
     `reject_unknown`: unknown parameters are refused. `binds`: a session has its own upstream, by whatever policy
@@ -108,10 +108,10 @@ class Reader(Protocol):
     def binds(self) -> bool: ...
 
     def understood(self, username: str, exists: Exists | None, guess: bool = False, /) -> Understood:
-        """See `Names`."""
+        """See `ParameterNames`."""
 
 
-class Names:
+class ParameterNames:
     """How the user names of one proxy are read: the separator, and which names of parameters are known."""
 
     binds = True
@@ -150,9 +150,9 @@ class Names:
             return self._guessed(username, cuts)
         return Understood(username, problem=problem)
 
-    def knowing(self, marks: frozenset[str]) -> Names:
+    def knowing(self, marks: frozenset[str]) -> ParameterNames:
         """The same, where rules ask for these as well."""
-        return Names(self.separator, self._labels, self._marks | marks, self.reject_unknown)
+        return ParameterNames(self.separator, self._labels, self._marks | marks, self.reject_unknown)
 
     def parse(self, text: str) -> Parameters:
         """The parameters in `text`, which is what stands behind the account and a separator.
@@ -228,7 +228,7 @@ class Names:
         return Understood(username)
 
     def __repr__(self) -> str:
-        return f"<Names with {self.separator!r}: {', '.join(sorted(self._known))}>"
+        return f"<ParameterNames with {self.separator!r}: {', '.join(sorted(self._known))}>"
 
 
 class SessionSuffix:
@@ -238,7 +238,7 @@ class SessionSuffix:
     binds = False
 
     def understood(self, username: str, exists: Exists | None, _guess: bool = False) -> Understood:
-        """See `Names`. Whether what is in front of it is an account is not asked."""
+        """See `ParameterNames`. Whether what is in front of it is an account is not asked."""
         account, mark, word = username.rpartition(_SUFFIX)
         if not (mark and account and word) or (exists is not None and exists(username)):
             return Understood(username)

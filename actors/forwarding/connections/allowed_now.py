@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actors.forwarding.access.narrowing import OwnRules
 from actors.forwarding.access.policy import Decision, refused_by_own
+from actors.forwarding.access.rules import OwnRules
 from actors.forwarding.access.tls_names import decide_name
 from actors.forwarding.context import ForwardingContext
 from actors.forwarding.limits.meter import Meter, account_of
@@ -17,7 +17,7 @@ from actors.net.socks_wire import UNSPECIFIED, endpoint_of
 from actors.net.transport import Transport
 
 if TYPE_CHECKING:
-    from actors.forwarding.policies.judge import Verdict
+    from actors.forwarding.policies.judge import PolicyVerdict
 
 
 def name_decision(
@@ -29,7 +29,7 @@ def name_decision(
     meter: Meter | None,
     address: str | None,
     through_upstream: bool,
-    verdict: Verdict | None,
+    verdict: PolicyVerdict | None,
 ) -> Decision:
     """What all that judged the request of a tunnel says about another name in its handshake (`decide_name`).
 

@@ -12,10 +12,10 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from actors.forwarding.access.narrowing import OwnRules
+from actors.forwarding.access.rules import OwnRules
 from actors.forwarding.net.dialer import EDGE, Dialer
 from actors.forwarding.net.resolver import Resolution
-from actors.forwarding.net.source_address import Source
+from actors.forwarding.net.source_address import SourceAddress
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority
@@ -49,7 +49,7 @@ class BindListener:
         requester: Requester = OURSELVES,
         own: OwnRules = (),
         judge: Judge | None = None,
-        source: Source | None = None,
+        source: SourceAddress | None = None,
     ) -> None:
         """`own` rules of an account hold for the peer as well, and policies, if there are any (`judge`). `source`: the
         address to listen at, if not the one that all connections leave from."""
@@ -165,7 +165,7 @@ class BindListener:
             listener.close()
 
 
-def _listening_socket(host: str, family: socket.AddressFamily, source: Source) -> socket.socket:
+def _listening_socket(host: str, family: socket.AddressFamily, source: SourceAddress) -> socket.socket:
     """Raises `OSError`."""
     if host not in source.free:
         return socket.create_server((host, 0), family=family, backlog=4)

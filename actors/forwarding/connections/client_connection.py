@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from actors.forwarding.access.username_parameters import NO_PARAMETERS
 from actors.forwarding.connection import ConnectionInfo
-from actors.forwarding.connections.bound_origin import BoundOrigin
 from actors.forwarding.connections.client_io import ClientIO
-from actors.forwarding.connections.request_context import RequestContext
+from actors.forwarding.connections.request_context import BoundOrigin, RequestContext
 from actors.forwarding.context import ForwardingContext
 from actors.forwarding.isolation import isolated
 from actors.forwarding.limits.meter import Meter, account_of
@@ -173,7 +172,7 @@ class ClientConnection(ClientIO):
             self.meter.inward.unattributed, self.meter.outward.unattributed = self.bytes_in, self.bytes_out
         return self.meter
 
-    # --- for `Connection` ---
+    # --- for `OpenConnection` ---
 
     def measure(self, meter: Meter) -> None:
         """See `MeteredConnection`. A request that was admitted already is not admitted a second time."""
@@ -188,7 +187,7 @@ class ClientConnection(ClientIO):
         """See `MeteredConnection`: requests are judged as they come, and tunnels once more when they begin."""
 
     def policies_changed(self) -> None:
-        """See `Connection`: requests are judged as they come."""
+        """See `OpenConnection`: requests are judged as they come."""
 
     def info(self) -> ConnectionInfo:
         """What it is doing now; its target is that of the last request."""
@@ -316,7 +315,7 @@ class ClientConnection(ClientIO):
 
     def handshake_failed(self, error: OSError) -> None:
         """See `ClientIO`."""
-        from actors.forwarding.net.tls_failures import handshake_failure  # only https proxies pay for it
+        from actors.forwarding.net.tls_server import handshake_failure  # only https proxies pay for it
 
         failure = handshake_failure(error, getattr(self.sock, "has_received", False))
         if failure is not None:
@@ -327,7 +326,7 @@ class ClientConnection(ClientIO):
         self.context.crashed(self, error)
 
     def drop(self) -> None:
-        """See `Connection`."""
+        """See `OpenConnection`."""
         self.closed = True
         origin = self.origin
         for sock in (self.sock, self.datagrams, None if origin is None else origin.sock):

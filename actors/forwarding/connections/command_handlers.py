@@ -7,10 +7,10 @@ from actors.forwarding.access.username_parameters import NO_PARAMETERS
 from actors.forwarding.connections.client_connection import ClientConnection, Handlers
 from actors.forwarding.connections.deferred_handlers import associate, authorize, listen, open_origin
 from actors.forwarding.connections.request_context import RequestContext
-from actors.forwarding.connections.sources import requested
 from actors.forwarding.connections.tls_name_gate import gate_of
-from actors.forwarding.connections.tunnel import Tunnel as RunningTunnel
+from actors.forwarding.connections.tunnel import TunnelConnection
 from actors.forwarding.connections.udp_association import UdpAssociation
+from actors.forwarding.connections.upstream_handlers import requested
 from actors.forwarding.protocols.commands import (
     Associate,
     Authorize,
@@ -31,7 +31,7 @@ from actors.forwarding.protocols.commands import (
     UpstreamResponded,
 )
 from actors.forwarding.reporting import trace
-from config.text.name_addresses import with_tried
+from config.text.access_fields import with_tried
 
 
 def _to_client(client: ClientConnection, command: ToClient) -> None:
@@ -63,7 +63,7 @@ def _tunnel(client: ClientConnection, command: Tunnel) -> None:
     _complete(client, client.request, command.report)
     buffered = bytes(client.send_buffer)
     readable = client.client_readable or client.client_ended
-    tunnel = RunningTunnel(
+    tunnel = TunnelConnection(
         client.context,
         client.sock,
         client.client_ip,
@@ -84,7 +84,7 @@ def _tunnel(client: ClientConnection, command: Tunnel) -> None:
     _judge_again(client, tunnel)
 
 
-def _judge_again(client: ClientConnection, successor: RunningTunnel | UdpAssociation) -> None:
+def _judge_again(client: ClientConnection, successor: TunnelConnection | UdpAssociation) -> None:
     """The account's destinations may have changed while the connection was made."""
     if client.meter is not None and client.context.own_rules(client.meter):
         client.loop.call_soon(successor.destinations_changed)

@@ -10,16 +10,16 @@ import socket
 from functools import partial
 from typing import TYPE_CHECKING
 
-from actors.bus.messages.policies import DIRECT
+from actors.bus.messages.specs import DIRECT
 from actors.counters import ORIGIN_CONNECTIONS_REUSED
-from actors.forwarding.access.narrowing import OwnRules
+from actors.forwarding.access.rules import OwnRules
 from actors.forwarding.connections.allowed_now import peer_of
 from actors.forwarding.connections.bind_listener import BindListener
 from actors.forwarding.connections.client_connection import ClientConnection
 from actors.forwarding.connections.named_user import account_in, unknown_parameters
 from actors.forwarding.connections.request_context import RequestContext
-from actors.forwarding.connections.sources import bound_from, key_of, source_of
-from actors.forwarding.connections.udp_sockets import relay_socket
+from actors.forwarding.connections.udp_targets import relay_socket
+from actors.forwarding.connections.upstream_handlers import bound_from, key_of, source_of
 from actors.forwarding.isolation import isolated
 from actors.forwarding.limits.meter import account_of
 from actors.forwarding.net.connection_pool import OriginConnection

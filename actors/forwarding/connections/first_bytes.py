@@ -2,10 +2,16 @@
 
 What is peeked at may be consumed; all else is read by the client connection later, as if it came only then. Until then
 the reader counts among the open connections.
+
+Reads the PROXY protocol header with which a balancer begins a connection. The header comes before everything else, TLS
+included. It is consumed to the octet: what is behind it is read by the client connection, as if it had come from the
+client itself.
 """
 
 from __future__ import annotations
 
+import logging
+import select
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -16,6 +22,11 @@ from actors.forwarding.isolation import isolated
 from actors.forwarding.limits.meter import Meter
 from actors.forwarding.net.dialer import EDGE
 from actors.forwarding.net.timer_wheel import NEVER
+from actors.forwarding.protocols import failures
+from actors.forwarding.protocols.failures import Failure
+from actors.net.proxy_protocol import HEADER_MAX, BadHeader, ProxyHeader, read_header
+
+log = logging.getLogger(__name__)
 
 HANDSHAKE_RECORD = 0x16
 
@@ -75,10 +86,10 @@ class FirstBytes(ABC):
         else:
             self.end("")  # nothing was sent: balancers check so whether the proxy listens
 
-    # --- for `Connection` ---
+    # --- for `OpenConnection` ---
 
     def measure(self, _meter: Meter) -> None:
-        """See `Connection`: the connection gets a meter of its own when it begins."""
+        """See `OpenConnection`: the connection gets a meter of its own when it begins."""
         return
 
     def destinations_changed(self) -> None:
@@ -86,12 +97,12 @@ class FirstBytes(ABC):
         return
 
     def policies_changed(self) -> None:
-        """See `Connection`: it has no request yet."""
+        """See `OpenConnection`: it has no request yet."""
         return
 
     @isolated
     def expire(self) -> None:
-        """See `Connection`."""
+        """See `OpenConnection`."""
         self._on_timeout()
 
     def info(self) -> ConnectionInfo:
@@ -110,7 +121,7 @@ class FirstBytes(ABC):
         self._context.crashed(self, error)
 
     def drop(self) -> None:
-        """See `Connection`."""
+        """See `OpenConnection`."""
         self.deadline = NEVER
         self._context.loop.unwatch(self.sock.fileno())
         self.sock.close()
@@ -144,3 +155,51 @@ class TlsDetector(FirstBytes):
     def _on_bytes(self, data: bytes, _mask: int) -> None:
         self._pass_on(0)
         self._on_detected(self, data[0] == HANDSHAKE_RECORD)
+
+
+_ENDED = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
+
+
+class ProxyHeaderReader(FirstBytes):
+    """Waits for one header. `on_header` is called once, with this and the header, when it has come.
+
+    The callback also removes this from the open connections. The client's address may be that of the peer, where the
+    header has none.
+    """
+
+    __slots__ = ("_on_header",)
+
+    _size = HEADER_MAX
+    _state = "announcing"
+
+    def __init__(
+        self,
+        context: ForwardingContext,
+        sock: socket.socket,
+        client_ip: str,
+        listen_port: int,
+        on_header: Callable[[ProxyHeaderReader, ProxyHeader], None],
+    ) -> None:
+        self._on_header = on_header
+        super().__init__(context, sock, client_ip, listen_port)
+
+    def _on_bytes(self, data: bytes, mask: int) -> None:
+        """Parse as much of the header as has come."""
+        try:
+            header = read_header(data)
+            if header is None and mask & _ENDED:
+                raise BadHeader("the connection ends within it")
+        except BadHeader as error:
+            self._refuse(failures.bad_proxy_header(f"no header of the PROXY protocol: {error}"))
+            return
+        if header is not None:
+            self._pass_on(header.size)
+            self._on_header(self, header)
+
+    def _on_timeout(self) -> None:
+        self._refuse(failures.PROXY_HEADER_TIMED_OUT)
+
+    def _refuse(self, failure: Failure) -> None:
+        log.debug("a connection from %s is closed: %s", self.client_ip, failure.detail)
+        self._context.stats.client_rejected(self.client_ip, self.listen_port, failure)
+        self.end(failure.reason)

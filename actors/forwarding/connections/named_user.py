@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actors.forwarding.access.username_parameters import Reader, Understood
+from actors.forwarding.access.username_parameters import Understood, UsernameReader
+from actors.forwarding.connections.client_connection import ClientConnection
 from actors.forwarding.protocols import failures
-from actors.forwarding.protocols.commands import Authorize
+from actors.forwarding.protocols.commands import Authorize, is_secret
 from actors.forwarding.protocols.failures import Failure
-from actors.forwarding.protocols.secrets import is_secret
 from actors.forwarding.reporting import trace
 
 if TYPE_CHECKING:
-    from actors.forwarding.connections.client_connection import ClientConnection
     from actors.forwarding.context import ForwardingContext
 
 
@@ -30,7 +29,7 @@ def account_in(client: ClientConnection, command: Authorize) -> str | None:
 
 
 def understood(
-    context: ForwardingContext, username: str, name_alone: bool = False, names: Reader | None = None
+    context: ForwardingContext, username: str, name_alone: bool = False, names: UsernameReader | None = None
 ) -> Understood:
     """How a user name is read; `name_alone`: there is no password, and a credential's secret may stand for the account.
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from actors.bus.messages.policies import DENY, DIRECT
+from actors.bus.messages.specs import DENY, DIRECT
 from actors.forwarding.connections.client_connection import ClientConnection
 from actors.forwarding.connections.deferred_handlers import open_way
 from actors.forwarding.isolation import isolated
@@ -18,8 +18,7 @@ from actors.forwarding.limits.meter import account_of
 from actors.forwarding.limits.rule_limits import Limited
 from actors.forwarding.net.resolver import Resolution
 from actors.forwarding.policies.facts import Facts
-from actors.forwarding.policies.judge import UNTOUCHED, Applied, Judge, Verdict
-from actors.forwarding.policies.policy_set import NO_POLICIES, PolicySet
+from actors.forwarding.policies.judge import NO_POLICIES, UNTOUCHED, Applied, Judge, PolicySet, PolicyVerdict
 from actors.forwarding.protocols.commands import NO_PARAMS, Command, Open, Report
 from actors.forwarding.protocols.failures import Failure, no_such_pool
 from actors.forwarding.protocols.http.targets import Authority, parse_absolute
@@ -94,7 +93,7 @@ def open_judged(client: ClientConnection, command: Open) -> list[Command] | None
 
 def choose(
     context: ForwardingContext, target: Authority, judge: Judge, addresses: tuple[str, ...]
-) -> tuple[Verdict, tuple[str, ...]]:
+) -> tuple[PolicyVerdict, tuple[str, ...]]:
     """The verdict at the first address that may be connected to, with all addresses of the same way and egress.
 
     An upstream resolves the name itself: no address may be one that is refused then.
@@ -111,7 +110,7 @@ def choose(
 
 
 def _follow(
-    client: ClientConnection, command: Open, judge: Judge, verdict: Verdict, addresses: tuple[str, ...]
+    client: ClientConnection, command: Open, judge: Judge, verdict: PolicyVerdict, addresses: tuple[str, ...]
 ) -> list[Command] | None:
     """Do what the verdict says: once for each request."""
     judge.settled = verdict
@@ -136,7 +135,7 @@ def _refused_by_own(client: ClientConnection, target: Authority, judge: Judge) -
     return None if decision is None else decision.failure
 
 
-def _over_limits(client: ClientConnection, verdict: Verdict) -> Failure | None:
+def _over_limits(client: ClientConnection, verdict: PolicyVerdict) -> Failure | None:
     """Count the request for the rules that match it and have limits. Returns why it is refused, else None."""
     limited = tuple(_limited(each) for each in verdict.applied if each.rule.limited)
     return client.context.limits.rules.admit(client.metered(), limited) if limited else None

@@ -8,29 +8,79 @@ seconds for a second.
 
 from __future__ import annotations
 
+import heapq
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from itertools import islice
+from operator import itemgetter
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from actors.bus.loop import Loop
 from actors.bus.messages.forwarding import (
     CloseConnections,
     ConnectionFilter,
     ConnectionGroups,
-    Connections,
-    Ended,
+    ConnectionPage,
+    ConnectionReport,
+    ConnectionsEnded,
     GroupConnections,
     QueryConnections,
 )
-from actors.bus.messages.forwarding import Connection as ConnectionReport
-from actors.forwarding.connection import Connection, ConnectionInfo
-from actors.forwarding.connections.ranking import Ranking, Row
-from actors.forwarding.slices import in_slices
+from actors.forwarding.connection import ConnectionInfo, OpenConnection
+from actors.forwarding.open_connections import in_slices
+from config.net.addresses import plain
 from config.net.entries import Network, read_network
-from config.net.ip import plain
+
+T = TypeVar("T")
+
+Row: TypeAlias = tuple[Any, int, T]
+"""What it is sorted by, a number (ties go by it, so that pages don't overlap), and what is ranked."""
+
+RUN: Final = 2_000
+"""Rows that are sorted at once; a millisecond or two."""
+
+
+_ORDER = itemgetter(0, 1)
+
+
+class Ranking(Generic[T]):
+    """Takes rows in any order, and has the first `kept` of them in that of `Row`, or its reverse."""
+
+    def __init__(self, kept: int, reverse: bool) -> None:
+        self._kept = kept
+        self._reverse = reverse
+        self._runs: list[list[Row[T]]] = []
+        self._new: list[Row[T]] = []
+        self.total = 0
+        """How many rows were added."""
+
+    def add(self, row: Row[T]) -> None:
+        """Take one more."""
+        self.total += 1
+        self._new.append(row)
+        if len(self._new) == RUN:
+            self._sort()
+
+    def _sort(self) -> None:
+        """Sort the new ones, and drop those that can't be among the first."""
+        self._new.sort(key=_ORDER, reverse=self._reverse)
+        del self._new[self._kept :]
+        if len(self._new) > RUN // 2:
+            self._runs.append(self._new)
+            self._new = []
+
+    def first(self) -> Iterator[Row[T]]:
+        """The first `kept` in order, found one by one."""
+        self._sort()
+        merged = heapq.merge(*self._runs, self._new, key=_ORDER, reverse=self._reverse)
+        return islice(merged, self._kept)
+
+    def __repr__(self) -> str:
+        return f"<Ranking of the first {self._kept} of {self.total}>"
+
 
 PAGE_MAX = 1000
 SKIPPED = 2_500
@@ -69,7 +119,7 @@ class ConnectionTable:
     def __init__(
         self,
         loop: Loop,
-        connections: AbstractSet[Connection],
+        connections: AbstractSet[OpenConnection],
         clock: Callable[[], float],
         connection_id: Callable[[int], str],
     ) -> None:
@@ -79,7 +129,7 @@ class ConnectionTable:
         self._connection_id = connection_id
         self._samples: deque[Sample] = deque(maxlen=2)
 
-    def query(self, query: QueryConnections, done: Callable[[Connections], None]) -> None:
+    def query(self, query: QueryConnections, done: Callable[[ConnectionPage], None]) -> None:
         """Call `done`, later, with a page."""
         if self._base() is not None or not self._connections:
             self._list(query, done)
@@ -97,7 +147,7 @@ class ConnectionTable:
         field = None if query.by is None else _field(query.by)
         values = frozenset(query.values)
 
-        def visit(connection: Connection) -> None:
+        def visit(connection: OpenConnection) -> None:
             info = connection.info()
             value = "" if field is None else str(info[field])
             if (not values or value in values) and matches(connection.number, info):
@@ -106,19 +156,19 @@ class ConnectionTable:
 
         self._each(visit, lambda: self._list_groups(groups, query, done))
 
-    def end(self, order: CloseConnections, done: Callable[[Ended], None]) -> None:
+    def end(self, order: CloseConnections, done: Callable[[ConnectionsEnded], None]) -> None:
         """End all that match; call `done`, later, with how many."""
         ended = 0
         matches = _matcher(order.only, self._clock)
 
-        def visit(connection: Connection) -> None:
+        def visit(connection: OpenConnection) -> None:
             nonlocal ended
             number = connection.number
             if order.id in (None, self._connection_id(number)) and matches(number, connection.info()):
                 connection.end(ENDED_BY_OPERATOR)
                 ended += 1
 
-        self._each(visit, lambda: done(Ended(ended)))
+        self._each(visit, lambda: done(ConnectionsEnded(ended)))
 
     def _base(self) -> Sample | None:
         """The sample that rates start from: the newest that is neither too fresh nor too old."""
@@ -144,24 +194,24 @@ class ConnectionTable:
 
         in_slices(self._loop, dict.fromkeys(groups), rank, skip)
 
-    def _list(self, query: QueryConnections, done: Callable[[Connections], None]) -> None:
+    def _list(self, query: QueryConnections, done: Callable[[ConnectionPage], None]) -> None:
         base = self._base() or Sample(self._loop.now - SECOND_SAMPLE, {}, {})
         limit = min(query.limit, PAGE_MAX)
-        ranking: Ranking[Connection] = Ranking(query.offset + limit, query.sort.startswith("-"))
+        ranking: Ranking[OpenConnection] = Ranking(query.offset + limit, query.sort.startswith("-"))
         matches, key = _matcher(query.only, self._clock), _key(query.sort.removeprefix("-"), base)
 
-        def visit(connection: Connection, info: ConnectionInfo) -> None:
+        def visit(connection: OpenConnection, info: ConnectionInfo) -> None:
             if matches(connection.number, info):
                 ranking.add((key(connection.number, info), connection.number, connection))
 
-        def report(page: list[Row[Connection]]) -> None:
+        def report(page: list[Row[OpenConnection]]) -> None:
             span, now = max(self._loop.now - base.at, FRESH), self._clock()
             made = tuple(
                 _report(connection, self._connection_id(number), base, span, now)
                 for _key, number, connection in page
                 if connection in self._connections
             )
-            done(Connections(made, ranking.total))
+            done(ConnectionPage(made, ranking.total))
 
         self._sample(visit, lambda: self._skip(ranking.first(), query.offset, limit, report))
 
@@ -174,12 +224,12 @@ class ConnectionTable:
         else:
             found(list(itertools.islice(rows, limit)))
 
-    def _sample(self, visit: Callable[[Connection, ConnectionInfo], None], complete: Callable[[], None]) -> None:
+    def _sample(self, visit: Callable[[OpenConnection, ConnectionInfo], None], complete: Callable[[], None]) -> None:
         """Visit all, and cache a sample of them."""
         bytes_in: dict[int, int] = {}
         bytes_out: dict[int, int] = {}
 
-        def sample(connection: Connection) -> None:
+        def sample(connection: OpenConnection) -> None:
             number, info = connection.number, connection.info()
             bytes_in[number], bytes_out[number] = info.bytes_in, info.bytes_out
             visit(connection, info)
@@ -190,10 +240,10 @@ class ConnectionTable:
 
         self._each(sample, sampled)
 
-    def _each(self, visit: Callable[[Connection], None], complete: Callable[[], None]) -> None:
+    def _each(self, visit: Callable[[OpenConnection], None], complete: Callable[[], None]) -> None:
         """Visit those that are open now and still are when their slice comes."""
 
-        def if_open(connection: Connection) -> None:
+        def if_open(connection: OpenConnection) -> None:
             if connection in self._connections:
                 visit(connection)
 
@@ -251,7 +301,7 @@ def _field(name: str) -> int:
     return ConnectionInfo._fields.index("client_ip" if name == "client" else name)
 
 
-def _report(connection: Connection, connection_id: str, base: Sample, span: float, now: float) -> ConnectionReport:
+def _report(connection: OpenConnection, connection_id: str, base: Sample, span: float, now: float) -> ConnectionReport:
     number, info = connection.number, connection.info()
     started = number / 1e6
     age = max(0.0, now - started)

@@ -56,11 +56,11 @@ from actors.net.client_hello import (
 )
 
 if TYPE_CHECKING:
-    from actors.forwarding.access.narrowing import OwnRules
     from actors.forwarding.access.policy import Decision
+    from actors.forwarding.access.rules import OwnRules
     from actors.forwarding.connections.client_connection import ClientConnection
-    from actors.forwarding.connections.tunnel import Tunnel
-    from actors.forwarding.policies.judge import Judge, Verdict
+    from actors.forwarding.connections.tunnel import TunnelConnection
+    from actors.forwarding.policies.judge import Judge, PolicyVerdict
     from actors.forwarding.protocols.failures import Failure
 
 _READ_SIZE: Final = 16 * 1024
@@ -131,9 +131,9 @@ class TlsNameGate:
         """The client's octets from a handshake record on, until it is known whether a second ClientHello may be one."""
         self._seen = b""
         """What has come of the origin, until the kind of its first message is known."""
-        self._tunnel: Tunnel | None = None
+        self._tunnel: TunnelConnection | None = None
 
-    def guard(self, tunnel: Tunnel) -> bool:
+    def guard(self, tunnel: TunnelConnection) -> bool:
         """Begin: `tunnel` is there, and moves nothing of what waits. Returns whether there is something to read."""
         self._tunnel = tunnel
         self._context.timers.schedule(self)
@@ -185,7 +185,7 @@ class TlsNameGate:
         else:
             self._read_on(tunnel, data)
 
-    def _read_hello(self, tunnel: Tunnel, data: bytes) -> None:
+    def _read_hello(self, tunnel: TunnelConnection, data: bytes) -> None:
         try:
             hello = self._reader.feed(data)
         except BadHello as bad:
@@ -197,7 +197,7 @@ class TlsNameGate:
             self._hello = hello
             self._decide(tunnel, hello.name or None, NO_NAME)
 
-    def _decide(self, tunnel: Tunnel, name: str | None, kind: str) -> None:
+    def _decide(self, tunnel: TunnelConnection, name: str | None, kind: str) -> None:
         """Let pass what was read, or refuse it: the ClientHello has this name; None: it has none, or there is none, as
         `kind` says."""
         judgement = refusal(self.check, self._target, name, kind, self._decide_name)
@@ -236,13 +236,13 @@ class TlsNameGate:
             tunnel.accepted = named
         return decision
 
-    def _found(self, tunnel: Tunnel, name: str | None, kind: str) -> None:
+    def _found(self, tunnel: TunnelConnection, name: str | None, kind: str) -> None:
         self._kind = kind
         if self._context.debug:
             number = self._context.connection_id(tunnel.number)
             trace.note(number, "name in the TLS handshake: %s, %s (%s)", name or "none", kind, self.check.check)
 
-    def _read_on(self, tunnel: Tunnel, data: bytes) -> None:
+    def _read_on(self, tunnel: TunnelConnection, data: bytes) -> None:
         """What follows the ClientHello: all may pass up to the next handshake record."""
         watch = self._watch
         assert watch is not None
@@ -255,7 +255,7 @@ class TlsNameGate:
             waiting, self._waiting = self._waiting, b""
             self._read_second(tunnel, waiting)
 
-    def _read_second(self, tunnel: Tunnel, data: bytes) -> None:
+    def _read_second(self, tunnel: TunnelConnection, data: bytes) -> None:
         """The ClientHello behind a HelloRetryRequest: it names what the first one did (RFC 8446 section 4.1.2)."""
         first = self._hello
         assert first is not None
@@ -272,7 +272,7 @@ class TlsNameGate:
         else:
             self._open(tunnel, bytes(self._reader.data))
 
-    def _refuse_second(self, tunnel: Tunnel, name: str | None, kind: str, sentence: str) -> None:
+    def _refuse_second(self, tunnel: TunnelConnection, name: str | None, kind: str, sentence: str) -> None:
         """In report mode for what refuses this name all the same; else the record says it."""
         self._found(tunnel, name, kind)
         failure = tls_name_denied(kind, sentence, self.check.entry)
@@ -284,7 +284,7 @@ class TlsNameGate:
             tunnel.report.because(failure).reason = REPORTED + failure.reason
         self._open(tunnel, bytes(self._reader.data))
 
-    def _receive_from_origin(self, tunnel: Tunnel, data: bytes) -> None:
+    def _receive_from_origin(self, tunnel: TunnelConnection, data: bytes) -> None:
         """Its first message: empty at its end."""
         self._seen += data
         retry = is_retry_request(self._seen) if data else False
@@ -303,14 +303,14 @@ class TlsNameGate:
         if waiting:
             self._read_second(tunnel, waiting)
 
-    def _open(self, tunnel: Tunnel, data: bytes) -> None:
+    def _open(self, tunnel: TunnelConnection, data: bytes) -> None:
         """All passes from now on, and first what was read."""
         self.close()
         tunnel.open(data)
 
     # --- ends ---
 
-    def _client_ended(self, tunnel: Tunnel) -> None:
+    def _client_ended(self, tunnel: TunnelConnection) -> None:
         """What it has sent is all. Nothing at all is no handshake that could be refused."""
         if self._state is _SERVER:
             self._open(tunnel, b"")
@@ -359,7 +359,7 @@ def gate_of(client: ClientConnection, command: TunnelCommand) -> TlsNameGate | N
 
 
 def unchecked_datagram(
-    context: ForwardingContext, target: Authority, own: OwnRules, verdict: Verdict | None
+    context: ForwardingContext, target: Authority, own: OwnRules, verdict: PolicyVerdict | None
 ) -> Failure | None:
     """Why a datagram may not be sent: its port is one of TLS, so it may be QUIC, whose handshake is not read here."""
     policy = context.policy

@@ -29,7 +29,7 @@ _BROKEN: Final = select.EPOLLERR
 _UP, _DOWN, _END = 1, 2, 4
 
 
-class Tunnel:
+class TunnelConnection:
     """Both sockets joined byte for byte. Takes over their handlers; reports its end to `context.tunnel_ended`."""
 
     __slots__ = (
@@ -150,7 +150,7 @@ class Tunnel:
         self._context.crashed(self, error)
 
     def drop(self) -> None:
-        """See `Connection`."""
+        """See `OpenConnection`."""
         self.deadline = NEVER
         self._up = self._down = None
         self._close_gate()
@@ -250,7 +250,7 @@ class Tunnel:
         return None if self._upstream is not None or self.target is None else peer_of(self._origin, self.target)
 
     def measure(self, meter: Meter) -> None:
-        """See `Connection`. A flow asks its throttle before each piece, so the next piece is limited."""
+        """See `OpenConnection`. A flow asks its throttle before each piece, so the next piece is limited."""
         self.meter = meter
         meter.holder = self
         if self._up is not None and self._down is not None:
@@ -265,7 +265,7 @@ class Tunnel:
 
     @isolated
     def policies_changed(self) -> None:
-        """See `Connection`."""
+        """See `OpenConnection`."""
         from actors.forwarding.connections.policy_handlers import tunnel_refused  # only with policies
 
         for named in self._named():
@@ -400,7 +400,7 @@ class Tunnel:
         return True
 
     def __repr__(self) -> str:
-        return f"<Tunnel for {self.client_ip} to {self.report.url}: {self._up!r}, {self._down!r}>"
+        return f"<TunnelConnection for {self.client_ip} to {self.report.url}: {self._up!r}, {self._down!r}>"
 
 
 def _send(sock: Transport, data: bytes) -> bytes:

@@ -21,21 +21,19 @@ from actors.counters import BYTES_IN, BYTES_OUT
 from actors.forwarding.access.policy import refused_by_own
 from actors.forwarding.connection import ConnectionInfo
 from actors.forwarding.connections.tls_name_gate import unchecked_datagram
-from actors.forwarding.connections.udp_sockets import DatagramSockets
-from actors.forwarding.connections.udp_targets import Share, Targets
-from actors.forwarding.connections.udp_waiting import Datagram, WaitingDatagrams
+from actors.forwarding.connections.udp_targets import DatagramSockets, Share, Targets, WaitingDatagram, WaitingDatagrams
 from actors.forwarding.context import ForwardingContext
 from actors.forwarding.isolation import isolated
 from actors.forwarding.limits.meter import Meter, account_of
-from actors.forwarding.limits.throttle import Throttle
+from actors.forwarding.limits.token_bucket import Throttle
 from actors.forwarding.net.egress import Requested
 from actors.forwarding.net.resolver import Resolution, Resolved
-from actors.forwarding.net.source_address import Source
+from actors.forwarding.net.source_address import SourceAddress
 from actors.forwarding.net.timer_wheel import NEVER
 from actors.forwarding.protocols.commands import RelayDatagrams
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority
-from actors.forwarding.protocols.socks.addresses import pack_datagram_head, read_datagram
+from actors.forwarding.protocols.socks.replies import pack_datagram_head, read_datagram
 from actors.net.socks_wire import Endpoint, endpoint_of
 from actors.net.transport import Transport
 
@@ -203,8 +201,8 @@ class UdpAssociation:
         resolver = self._context.dialer.resolver
         result = Resolved((target.host,)) if target.literal else resolver.known(target.host)
         if result is not None:
-            self._forward(Datagram(target, payload, share), result)
-        elif self._waiting.add(Datagram(target, payload, share)):
+            self._forward(WaitingDatagram(target, payload, share), result)
+        elif self._waiting.add(WaitingDatagram(target, payload, share)):
             resolver.resolve(target.host, partial(self._resolved, target.host), self)
 
     @isolated
@@ -212,7 +210,7 @@ class UdpAssociation:
         for datagram in self._waiting.pop(name):
             self._forward(datagram, result)
 
-    def _forward(self, datagram: Datagram, result: Resolution) -> None:
+    def _forward(self, datagram: WaitingDatagram, result: Resolution) -> None:
         """Send it to the addresses of its target, if there are any."""
         if isinstance(result, Failure):
             datagram.share.failure = result
@@ -239,7 +237,7 @@ class UdpAssociation:
                 return
         share.failure = refused or share.failure
 
-    def _source(self, address: str, judge: Judge | None) -> Source:
+    def _source(self, address: str, judge: Judge | None) -> SourceAddress:
         """Where datagrams to an address leave from: chosen once for all that one entry of the configuration decides."""
         context, account = self._context, account_of(self.meter)
         if judge is None and account is None and not context.sources.entries:
@@ -249,7 +247,7 @@ class UdpAssociation:
             return context.dialer.source
         return self._origins.chosen(stated, lambda: context.sources.source(stated, self._requested, account))
 
-    def _send_to(self, peer: Endpoint, target: Authority, payload: bytes, share: Share, source: Source) -> None:
+    def _send_to(self, peer: Endpoint, target: Authority, payload: bytes, share: Share, source: SourceAddress) -> None:
         try:
             self._origins.towards(peer[0], source).sendto(payload, peer)
         except OSError:
@@ -313,7 +311,7 @@ class UdpAssociation:
             self._watch(sock)
 
     def measure(self, meter: Meter) -> None:
-        """See `Connection`."""
+        """See `OpenConnection`."""
         self.meter = meter
         meter.holder = self
 
@@ -330,7 +328,7 @@ class UdpAssociation:
 
     @isolated
     def policies_changed(self) -> None:
-        """See `Connection`: as when the account's destinations have changed."""
+        """See `OpenConnection`: as when the account's destinations have changed."""
         from actors.forwarding.connections.policy_handlers import tunnel_refused  # only with policies
 
         for (address, _port), (_share, target) in () if self._closed else tuple(self._peers.items()):
@@ -349,7 +347,7 @@ class UdpAssociation:
         self._context.crashed(self, error)
 
     def drop(self) -> None:
-        """See `Connection`."""
+        """See `OpenConnection`."""
         self.deadline = NEVER
         for sock in (self._control, self._relay):
             self._context.loop.unwatch(sock.fileno())

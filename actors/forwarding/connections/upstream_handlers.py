@@ -1,4 +1,6 @@
-"""What a client connection does with upstreams: request a connection, use it, and report how it went."""
+"""The way out of a client connection: from which address, and with upstreams through which one. A connection of an
+upstream is requested, used, and it is reported how it went.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +12,52 @@ from actors.forwarding.access.username_parameters import NO_PARAMETERS, Paramete
 from actors.forwarding.connections.client_connection import ClientConnection
 from actors.forwarding.connections.request_context import RequestContext, Suspects
 from actors.forwarding.isolation import isolated
-from actors.forwarding.net.connection_pool import OriginConnection
+from actors.forwarding.limits.meter import account_of
+from actors.forwarding.net.connection_pool import Key, OriginConnection
+from actors.forwarding.net.egress import Requested
+from actors.forwarding.net.source_address import SourceAddress, may_serve
 from actors.forwarding.protocols.commands import Again, Command, Open, Report, UpstreamResponded
 from actors.forwarding.protocols.failures import Failure
+from actors.forwarding.protocols.http.targets import Authority
 from actors.forwarding.reporting import trace
 from actors.forwarding.upstream import AnyUpstream
-from actors.forwarding.upstreams.route import Route, Wanted
+from actors.forwarding.upstreams.route import UpstreamRoute, Wanted
 from actors.net.socks_wire import endpoint_of
 
 if TYPE_CHECKING:
-    from actors.forwarding.net.source_address import Source
-    from actors.forwarding.policies.judge import Judge
+    from actors.forwarding.policies.judge import Judge, PolicyVerdict
     from actors.forwarding.upstreams.upstream_set import UpstreamSet
 
 _DOUBTFUL = frozenset(("connection_terminated", "http_response_timeout", "http_protocol_error"))
 """How a request ends to which an upstream did not respond, or not in HTTP."""
+
+
+def source_of(client: ClientConnection, verdict: PolicyVerdict | None) -> SourceAddress | None:
+    """Where the request of a client leaves from by what policies say; None: from where all of the proxy do."""
+    sources, account = client.context.sources, account_of(client.meter)
+    stated = sources.stated(verdict, account)
+    return sources.source(stated, requested(client), account) if stated.entries else None
+
+
+def requested(client: ClientConnection) -> Requested:
+    """Who sends the request that a client connection serves."""
+    request = client.request
+    parameters = request.parameters
+    session, rotate, ttl = parameters.session or "", parameters.rotate, parameters.ttl
+    return Requested(client.client_ip, request.user, session, rotate, ttl)
+
+
+def bound_from(client: ClientConnection, origin: OriginConnection, source: SourceAddress | None) -> bool:
+    """Whether the client's own kept connection left from where the request is to leave from; else it is closed."""
+    if may_serve(origin.source, source):
+        return True
+    client.context.pool.release(origin)
+    return False
+
+
+def key_of(target: Authority, source: SourceAddress | None) -> Key:
+    """By what an idle connection to the target is found again."""
+    return (target.host if source is None else source.key(target.host), target.port)
 
 
 def open_through_upstream(
@@ -32,7 +65,7 @@ def open_through_upstream(
     command: Open,
     upstreams: UpstreamSet,
     judge: Judge | None = None,
-    source: Source | None = None,
+    source: SourceAddress | None = None,
 ) -> list[Command] | None:
     """A kept connection of the chosen upstream at once, else one that is made; `source`: where it leaves from."""
     wanted = _wanted(client, command, upstreams, judge, source)
@@ -106,7 +139,7 @@ def _judge_suspects(request: RequestContext, upstreams: UpstreamSet, suspects: S
 
 
 def _wanted(
-    client: ClientConnection, command: Open, upstreams: UpstreamSet, judge: Judge | None, source: Source | None
+    client: ClientConnection, command: Open, upstreams: UpstreamSet, judge: Judge | None, source: SourceAddress | None
 ) -> Wanted:
     parameters, key = _chosen_by(client)
     ends = None
@@ -139,7 +172,7 @@ def _port(client: ClientConnection) -> int:
 @isolated
 def _routed(client: ClientConnection, command: Open, result: OriginConnection | Failure, again: Again | None) -> None:
     route = client.pending_origin
-    assert isinstance(route, Route), route
+    assert isinstance(route, UpstreamRoute), route
     if client.context.debug:
         trace.note(client.id, "upstreams tried: %s", route.tried or "none")
     client.pending_origin = None

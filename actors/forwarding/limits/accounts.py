@@ -3,6 +3,8 @@
 What an account has used is counted by `usage`. The connections of an account that becomes invalid end at once; those of
 one that reaches its quota a quarter of a second later, so that a last short response may arrive whole, or at once if
 that would be much more than the quota.
+
+A credential of an account in use narrows the account, all of which holds as well.
 """
 
 from __future__ import annotations
@@ -12,23 +14,23 @@ import time
 from typing import TYPE_CHECKING
 
 from actors.bus.loop import Loop
-from actors.bus.messages.specs import AccountSpec
+from actors.bus.messages.specs import AccountSpec, LimitsSpec
 from actors.forwarding.limits.meter import Meter
 from actors.forwarding.limits.sliding_window import SlidingWindow
 from actors.forwarding.limits.token_bucket import TokenBucket, Wake
 from actors.forwarding.limits.usage import GRACE_BYTES, AccountCounter, do_nothing
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
+from config.net.addresses import plain
 from config.net.entries import read_network
-from config.net.ip import plain
 
 if TYPE_CHECKING:
-    from actors.accounts.schedule import Schedule
+    from actors.accounts.records import CredentialRecord, WeekSchedule
     from actors.forwarding.limits.elsewhere import SharedKey
 
-QUOTA_GRACE = 0.25
-
 log = logging.getLogger(__name__)
+
+QUOTA_GRACE = 0.25
 
 REMOVED = "account_removed"
 PASSWORD_CHANGED = "account_password_changed"  # noqa: S105 - a word for the record
@@ -192,7 +194,7 @@ class Account:
                 return failures.account_requests(limits.requests_per_minute, wait)
         return None
 
-    def _in_schedule(self, schedule: Schedule, now: float) -> bool:
+    def _in_schedule(self, schedule: WeekSchedule, now: float) -> bool:
         begin, end = self._window
         if not begin <= now < end:
             closes = schedule.closes_at(now)
@@ -272,16 +274,52 @@ def _destinations(spec: AccountSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return spec.allow_destinations, spec.deny_destinations
 
 
-def _schedule_of(spec: AccountSpec) -> Schedule | None:
+def _schedule_of(spec: AccountSpec) -> WeekSchedule | None:
     """When the account may be used; None: always. In a time zone that this machine doesn't know: never."""
     if spec.schedule is None:
         return None
     from zoneinfo import ZoneInfoNotFoundError  # only accounts with a schedule pay for time zones
 
-    from actors.accounts.schedule import Schedule
+    from actors.accounts.records import WeekSchedule
 
     try:
-        return Schedule(spec.schedule)
+        return WeekSchedule(spec.schedule)
     except ZoneInfoNotFoundError as error:
         log.error("the account %s can't be used: its schedule is in an unknown time zone: %s", spec.username, error)
-        return Schedule(("UTC", ()))
+        return WeekSchedule(("UTC", ()))
+
+
+REVOKED = "credential_revoked"
+
+
+class Credential(Account):
+    """Counts, lapses and ends connections as an account does, with words of its own."""
+
+    def refusal(self, client_ip: str, now: float) -> Failure | None:
+        """See `Account.refusal`."""
+        if self.lapsed(now):
+            return failures.CREDENTIAL_EXPIRED
+        if self.spec.allow_clients and not self.may_come_from(client_ip):
+            return failures.CREDENTIAL_NETWORK
+        return failures.CREDENTIAL_QUOTA if self.usage.exhausted else None
+
+    def admit(self, meter: Meter) -> Failure | None:
+        """See `Account.admit`."""
+        most = self.spec.limits.connections
+        if meter.credential is not self and 0 < most <= self.connections:
+            return failures.credential_connections(most)
+        return None
+
+
+def spec_of(record: CredentialRecord) -> AccountSpec:
+    """What a credential allows, as of an account without a password."""
+    return AccountSpec(
+        id=record.id,
+        username="",
+        password_hash=None,
+        limits=LimitsSpec(connections=record.max_connections),
+        quota=record.quota,
+        expires_at=record.expires_at,
+        allow_clients=record.allow_clients,
+        allow_destinations=record.allow_destinations or (),
+    )

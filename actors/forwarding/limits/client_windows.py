@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from actors.bus.loop import Loop
-from actors.forwarding.limits.former_windows import FormerWindows, Key
-from actors.forwarding.limits.sliding_window import MINUTE, SlidingWindow
+from actors.forwarding.limits.sliding_window import MINUTE, FormerWindows, Key, SlidingWindow
 from actors.net.client_key import client_key
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from actors.bus.loop import Loop
 from actors.bus.messages.specs import AccountSpec, LimitsSpec
 from actors.forwarding.limits.accounts import Account
-from actors.forwarding.limits.former_windows import FormerWindows, Key
-from actors.forwarding.limits.sliding_window import SlidingWindow
+from actors.forwarding.limits.sliding_window import FormerWindows, Key, SlidingWindow
 from actors.forwarding.limits.usage_counters import UsageCounters
 
 if TYPE_CHECKING:

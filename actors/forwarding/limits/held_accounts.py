@@ -22,9 +22,11 @@ from actors.forwarding.limits.accounts import (
     NAME_NOT_ENOUGH,
     PASSWORD_CHANGED,
     REMOVED,
+    REVOKED,
     Account,
+    Credential,
+    spec_of,
 )
-from actors.forwarding.limits.credentials import REVOKED, Credential, spec_of
 from actors.forwarding.limits.meter import Meter
 from actors.garbage import spare_collections
 
@@ -46,20 +48,20 @@ class UnreadableError(Exception):
     """The table can't be read at the moment; the problem is reported already."""
 
 
-class Found(NamedTuple):
+class FoundAccount(NamedTuple):
     """An account with what it inherits, and the id of its plan, empty for none."""
 
     spec: AccountSpec
     plan: str
 
 
-class Source(Protocol):
+class AccountSource(Protocol):
     """Where accounts come from. All raise `UnreadableError`."""
 
-    def named(self, username: str) -> Found | None:
+    def named(self, username: str) -> FoundAccount | None:
         """The account with this name that may use the proxy."""
 
-    def account(self, identifier: str) -> Found | None:
+    def account(self, identifier: str) -> FoundAccount | None:
         """The account with this id, if it may use the proxy."""
 
     def credential_by_id(self, identifier: str) -> CredentialRecord | None:
@@ -95,7 +97,7 @@ class HeldAccounts:
         on_held: Callable[[Account], None],
         on_dropped: Callable[[Account], None],
     ) -> None:
-        self.source: Source | None = None
+        self.source: AccountSource | None = None
         self.on_poll: Callable[[], None] = lambda: None
         """Called at each poll, as long as any is held."""
         self._loop = loop
@@ -137,10 +139,10 @@ class HeldAccounts:
         self.bring_up_to_date(record.id)
         held = self._credentials.get(record.id)
         if held is None:
-            held = self._credentials[record.id] = self._hold(Credential, Found(spec_of(record), ""))
+            held = self._credentials[record.id] = self._hold(Credential, FoundAccount(spec_of(record), ""))
         return held.account
 
-    def _hold(self, kind: type[Account], found: Found) -> _Held:
+    def _hold(self, kind: type[Account], found: FoundAccount) -> _Held:
         account = self._new(kind, found.spec)
         self._on_held(account)
         if self._poll_timer is None:

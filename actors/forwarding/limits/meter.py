@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from actors.forwarding.limits.throttle import Billing, Throttle
-from actors.forwarding.limits.token_bucket import TokenBucket, Wake
+from actors.forwarding.limits.token_bucket import Billing, Throttle, TokenBucket, Wake
 from actors.forwarding.protocols.failures import Failure
 
 if TYPE_CHECKING:

@@ -10,11 +10,9 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from actors.bus.loop import Loop
-from actors.bus.messages.policies import PolicySpec
-from actors.bus.messages.specs import LimitsSpec
-from actors.forwarding.limits.former_windows import FormerWindows, Key
+from actors.bus.messages.specs import LimitsSpec, PolicySpec
 from actors.forwarding.limits.meter import Meter
-from actors.forwarding.limits.sliding_window import SlidingWindow
+from actors.forwarding.limits.sliding_window import FormerWindows, Key, SlidingWindow
 from actors.forwarding.limits.token_bucket import TokenBucket
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Decider, Failure
@@ -99,7 +97,7 @@ class RuleLimit:
         return f"<RuleLimit of {self.spec}: {len(self._meters)} under way>"
 
 
-class RuleLimits:
+class MatchedRuleLimits:
     """Those of one proxy, each made when its rule matches first."""
 
     def __init__(self, loop: Loop, former: FormerWindows | None = None) -> None:
@@ -146,4 +144,4 @@ class RuleLimits:
         return (((RULE, *key), limit.window) for key, limit in self._known.items())
 
     def __repr__(self) -> str:
-        return f"<RuleLimits: {len(self._known)}>"
+        return f"<MatchedRuleLimits: {len(self._known)}>"

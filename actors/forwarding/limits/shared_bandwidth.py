@@ -1,7 +1,7 @@
 """A bandwidth that the workers of a proxy divide anew in each period, by what each moved and was short of in the last.
 
 At the edge of a period a worker that moved something in the last second writes what it was, reads what the others
-wrote, and takes its share (`actors.workers.shares`). One that moves nothing has no timer; when it begins again it takes
+wrote, and takes its share (`actors.workers.rates`). One that moves nothing has no timer; when it begins again it takes
 a part of what the others left over, until the next edge.
 """
 
@@ -12,8 +12,7 @@ from collections.abc import Sequence
 
 from actors.bus.loop import Loop
 from actors.forwarding.limits.token_bucket import TokenBucket
-from actors.workers.rates import PERIOD, Moved, period_at
-from actors.workers.shares import Demand, budget, first_share, share, share_alone
+from actors.workers.rates import PERIOD, Demand, Moved, budget, first_share, period_at, share, share_alone
 from actors.workers.worker import Worker
 
 _SECOND = round(1 / PERIOD)
@@ -24,7 +23,7 @@ _SAME = 0.005
 """Part of the whole by which a share must differ to be another."""
 
 
-class _Direction:
+class _SharedDirection:
     """One direction, as its bucket sees it: counts what moves and what waits, and sets the bucket's rate."""
 
     def __init__(self, bandwidth: SharedBandwidth, bucket: TokenBucket, workers: int) -> None:
@@ -104,8 +103,8 @@ class SharedBandwidth:
         self._worker = worker
         self._digest = digest
         self._active = False
-        self._inward = _Direction(self, inward, self.workers)
-        self._outward = _Direction(self, outward, self.workers)
+        self._inward = _SharedDirection(self, inward, self.workers)
+        self._outward = _SharedDirection(self, outward, self.workers)
 
     @property
     def workers(self) -> int:

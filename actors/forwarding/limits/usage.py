@@ -26,13 +26,13 @@ from actors.usage_file import (
     MILLISECONDS,
     REFUSALS,
     REQUESTS,
-    Slot,
+    UsageSlot,
 )
 from config.model.quotas import period_at
 
 if TYPE_CHECKING:
+    from actors.forwarding.limits.elsewhere import UsedElsewhere
     from actors.forwarding.limits.usage_counters import UsageCounters
-    from actors.forwarding.limits.used_elsewhere import UsedElsewhere
 
 GRACE_BYTES = 256 * 1024
 """Bytes beyond a quota that end the grace, however short it was."""
@@ -51,7 +51,7 @@ _NEVER = 1 << 62
 class AccountCounter:
     """What one account or credential uses. `quota` is 0 for none; `on_reached` is called when it is used up."""
 
-    def __init__(self, counts: UsageCounters, account_id: str, serial: int, slot: Slot) -> None:
+    def __init__(self, counts: UsageCounters, account_id: str, serial: int, slot: UsageSlot) -> None:
         self.id = account_id
         self.serial = serial
         self.username = ""
@@ -315,7 +315,7 @@ class AccountCounter:
         return AccountState(AccountUsage(self.period, self.since, *self._used()), self.connections, self.known)
 
     @property
-    def slot(self) -> Slot:
+    def slot(self) -> UsageSlot:
         """Where it counts."""
         return self._slot
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from actors.bus.loop import Loop
 from actors.bus.messages.accounts import AccountTotal
 from actors.forwarding.limits.usage import AccountCounter, do_nothing
-from actors.usage_file import Slot, UsageFile, private_slot
+from actors.usage_file import UsageFile, UsageSlot, private_slot
 
 if TYPE_CHECKING:
     from actors.forwarding.limits.elsewhere import Elsewhere
@@ -147,7 +147,7 @@ class UsageCounters:
             if counter is not None:
                 counter.apply_total(total)
 
-    def _slot(self, account_id: str, serial: int) -> Slot:
+    def _slot(self, account_id: str, serial: int) -> UsageSlot:
         try:
             if self._file is None and self.open_file is not None:
                 self._file = self.open_file()

@@ -12,7 +12,7 @@ from typing import Final
 
 from actors.bus.loop import Loop
 from actors.forwarding.net.egress import BIND_ADDRESS
-from actors.forwarding.net.source_address import Source
+from actors.forwarding.net.source_address import SourceAddress
 from actors.forwarding.net.timer_wheel import NEVER, TimerWheel
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.upstream import AnyUpstream
@@ -68,7 +68,7 @@ class OriginConnection:
         self.epoch = epoch
         self.reported = reported
         self.upstream: AnyUpstream | None = None
-        self.source: Source | None = None
+        self.source: SourceAddress | None = None
         self.left_from = ""
         self.place = NOWHERE
         self.hop: bytes | None = None
@@ -109,7 +109,7 @@ class OriginConnection:
             return self.source.rule
         return BIND_ADDRESS if self.left_from else ""
 
-    def leaves_from(self, source: Source | None, proxy: Source) -> None:
+    def leaves_from(self, source: SourceAddress | None, proxy: SourceAddress) -> None:
         """Note where it was made to leave from; `proxy`: where all do that nothing else is said about."""
         self.source = source
         if source is not None or proxy.given:

@@ -17,18 +17,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from actors.bus.loop import Loop, Timer
-from actors.bus.messages.problems import BIND_ADDRESS, NO_DESCRIPTORS
-from actors.forwarding.access.narrowing import OwnRules
+from actors.bus.messages.common import BIND_ADDRESS, NO_DESCRIPTORS
 from actors.forwarding.access.policy import AccessPolicy
-from actors.forwarding.net.address_order import AddressOrder
-from actors.forwarding.net.resolver import OnResolved, Resolution, Resolved, Resolver
-from actors.forwarding.net.source_address import ANY, Source, SourceAddressUnavailable
+from actors.forwarding.access.rules import OwnRules
+from actors.forwarding.net.resolver import AddressOrder, OnResolved, Resolution, Resolved, Resolver
+from actors.forwarding.net.source_address import ANY, SourceAddress, SourceAddressUnavailable
 from actors.forwarding.net.timer_wheel import TimerWheel
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority
 from actors.forwarding.requester import OURSELVES, Requester
-from config.text.name_addresses import name_and_address
+from config.text.access_fields import name_and_address
 
 if TYPE_CHECKING:
     from actors.forwarding.policies.judge import Judge
@@ -61,7 +60,7 @@ _FAILURES: Mapping[int, tuple[Callable[[str], Failure], str]] = {
 """By the error of a connect: the failure, and the end of its sentence behind the target."""
 
 
-def connect(address: str, port: int, source: Source = ANY) -> socket.socket:
+def connect(address: str, port: int, source: SourceAddress = ANY) -> socket.socket:
     """A socket that is connecting. Raises `OSError` when the kernel refuses at once, `SourceAddressUnavailable` among
     them."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -108,7 +107,7 @@ class Dialer:
         """Called with an unforeseen exception that has ended a connection on its way to an upstream."""
         self.on_problem: Callable[[str, str], None] = lambda _what, _detail: None
 
-    def set_source(self, source: Source) -> None:
+    def set_source(self, source: SourceAddress) -> None:
         """Make further connections from this address."""
         self.source = source
         self.connector = partial(connect, source=source)
@@ -151,7 +150,7 @@ class Dialer:
         requester: Requester = OURSELVES,
         own: OwnRules = (),
         judge: Judge | None = None,
-        source: Source | None = None,
+        source: SourceAddress | None = None,
     ) -> Dial:
         """Begin; `done` is called once, later, unless the dial is cancelled before. `own` rules and policies (`judge`)
         hold for it as well. `source`: where it leaves from, if not from where all do."""
@@ -169,7 +168,7 @@ class Dial:
         requester: Requester,
         own: OwnRules = (),
         judge: Judge | None = None,
-        source: Source | None = None,
+        source: SourceAddress | None = None,
     ) -> None:
         self._judge = judge
         self.source = source

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from actors.bounded import keep
 from actors.bus.loop import Loop
-from actors.forwarding.net.source_address import Source, plain_source
+from actors.forwarding.net.source_address import SourceAddress, plain_source
 
 if TYPE_CHECKING:
     from actors.bus.messages.specs import AccountSpec, ProxySpec
     from actors.forwarding.limits.elsewhere import Elsewhere, SharedSessions
-    from actors.forwarding.policies.judge import Verdict
+    from actors.forwarding.policies.judge import PolicyVerdict
 
 BIND_ADDRESS: Final = "bind_address"
 PLAN: Final = "egress of the plan"
@@ -82,11 +82,11 @@ class Sources:
         return after != before
 
     @property
-    def own(self) -> Source:
+    def own(self) -> SourceAddress:
         """Where what belongs to no request leaves from: one address of each family, always the same."""
         return _choose(Stated(self.entries, BIND_ADDRESS), "") if self.entries else plain_source(self.address)
 
-    def stated(self, verdict: Verdict | None, account: AccountSpec | None) -> Stated:
+    def stated(self, verdict: PolicyVerdict | None, account: AccountSpec | None) -> Stated:
         """What decides about a request, without entries where nothing does; `verdict` is that of the policies."""
         applied = None if verdict is None else verdict.egress
         if applied is not None:
@@ -95,13 +95,13 @@ class Sources:
             return Stated(account.egress, PLAN)
         return Stated(self.entries, BIND_ADDRESS)
 
-    def source(self, stated: Stated, requested: Requested, account: AccountSpec | None) -> Source:
+    def source(self, stated: Stated, requested: Requested, account: AccountSpec | None) -> SourceAddress:
         """Where a request leaves from by entries that there are."""
         if requested.rotate and requested.session and self.policy == SESSION:
             self._rotate(_session(requested))
         return _choose(stated, self.key(requested._replace(rotate=requested.rotate and not requested.session), account))
 
-    def explained(self, stated: Stated, requested: Requested, account: AccountSpec | None) -> Source:
+    def explained(self, stated: Stated, requested: Requested, account: AccountSpec | None) -> SourceAddress:
         """As `source`, without any effect; a session that is to rotate has no address yet."""
         return _choose(stated, self.key(requested, account, used=False))
 
@@ -171,7 +171,7 @@ def _session(requested: Requested) -> str:
     return f"session {requested.user}\0{requested.session}"
 
 
-def _choose(stated: Stated, key: str | None) -> Source:
+def _choose(stated: Stated, key: str | None) -> SourceAddress:
     """The addresses of a key; None: at random."""
     from actors.forwarding.net.source_choice import choice_of  # only where there is something to choose
 

@@ -3,6 +3,8 @@
 It is made with the first name, to the resolver of the proxies' own name servers where the profile has some. When it
 ends, as with the resolver's process, all requests under way fail at once. A resolver that is silent while names wait is
 asked whether it is there; one that hangs counts as gone until it replies again.
+
+How an actor's names are resolved: what its proxy says, on top of the settings `proxy.dns`.
 """
 
 from __future__ import annotations
@@ -10,12 +12,14 @@ from __future__ import annotations
 import select
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import msgpack
 
 from actors.bus.loop import Loop, Timer
+from actors.bus.messages.specs import DnsSpec
 from actors.net.resolver_protocol import FORGET, PACKET_MAX, PING, PROFILE, SOME
 from config.files.paths import RunDir
 
@@ -29,7 +33,7 @@ AT_ONCE = 64
 """Packets in one turn at most."""
 
 
-class Profile(NamedTuple):
+class ResolverProfile(NamedTuple):
     """How the names of this actor are resolved; `servers` empty: as the system does. `proxy` is the one that names the
     servers itself, empty where it doesn't."""
 
@@ -39,7 +43,7 @@ class Profile(NamedTuple):
     proxy: str = ""
 
 
-class Reply(NamedTuple):
+class ResolverReply(NamedTuple):
     """A reply of the resolver. `ttl` is the seconds that it holds."""
 
     status: int
@@ -47,7 +51,7 @@ class Reply(NamedTuple):
     content: Any
 
 
-OnReply = Callable[[Reply | None], None]
+OnReply = Callable[[ResolverReply | None], None]
 """Called with the reply, twice if the first has only some of the addresses; None: the resolver is gone."""
 
 
@@ -61,7 +65,7 @@ class ResolverLink:
         self.on_forget: Callable[[str], None] = lambda _name: None
         self._loop = loop
         self._paths = str(run_dir.resolver), str(run_dir.proxy_resolver)
-        self._profile = Profile()
+        self._profile = ResolverProfile()
         self._socket: socket.socket | None = None
         self._pending: dict[int, OnReply] = {}
         self._unsent: deque[bytes] = deque()
@@ -72,7 +76,7 @@ class ResolverLink:
         self._received_at = 0.0
         self._watchdog: Timer | None = None
 
-    def set_profile(self, profile: Profile) -> None:
+    def set_profile(self, profile: ResolverProfile) -> None:
         """Have names resolved in another way from now on."""
         before, self._profile = self._profile, profile
         if bool(before.proxy) is not bool(profile.proxy):
@@ -185,7 +189,7 @@ class ResolverLink:
         if number == FORGET:
             self.on_forget(packet[1])
         elif number > 0:
-            reply = Reply(*packet[1:])
+            reply = ResolverReply(*packet[1:])
             done = self._pending.get(number) if reply.status == SOME else self._pending.pop(number, None)
             if done is not None:
                 done(reply)
@@ -213,3 +217,23 @@ class ResolverLink:
 
     def __repr__(self) -> str:
         return f"<ResolverLink, {len(self._pending)} under way{', hung' if self._hung else ''}>"
+
+
+@dataclass(frozen=True, slots=True)
+class DnsSettings:
+    """`names` have addresses that come before all name servers; `prefers` is `any`, `ipv4` or `ipv6`."""
+
+    profile: ResolverProfile = field(default_factory=ResolverProfile)
+    prefers: str = "any"
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def merged(group: Mapping[str, Any], own: DnsSpec, proxy: str) -> DnsSettings:
+    """`group` is that of the settings, `own` of this proxy."""
+    servers = own.servers or tuple(group["servers"])
+    max_ttl = own.max_ttl or group["max_ttl"]
+    min_ttl = min(own.min_ttl or group["min_ttl"], max_ttl)
+    profile = ResolverProfile(servers, min_ttl, max_ttl, proxy if own.servers else "")
+    prefers = group["prefer"] if own.prefer == "default" else own.prefer
+    names = {name: tuple(addresses) for name, addresses in group["hosts"].items()}
+    return DnsSettings(profile, prefers, {**names, **own.hosts})

@@ -10,7 +10,7 @@ from typing import Final
 
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
-from actors.net.local_addresses import is_local
+from actors.net.this_machine import is_local
 
 _IP_BIND_ADDRESS_NO_PORT: Final = 24
 """ip(7): the port is chosen when it is known where to, so that one address serves more than 28,000 connections."""
@@ -27,7 +27,7 @@ class SourceAddressUnavailable(OSError):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceAddress:
     """An address of each family, empty without one. Without any it is the kernel's choice.
 
     `free` are those of them that no interface needs to have. `rule` is what of the configuration says so. `drawn` are
@@ -95,15 +95,15 @@ class Source:
         return SourceAddressUnavailable(error.errno, f"{self.of(family)}: {error.strerror}")
 
 
-ANY: Final = Source()
+ANY: Final = SourceAddress()
 
 
-def plain_source(address: str) -> Source:
+def plain_source(address: str) -> SourceAddress:
     """One address of this machine, or any when it is empty."""
-    return Source(ipv6=address) if ":" in address else Source(ipv4=address)
+    return SourceAddress(ipv6=address) if ":" in address else SourceAddress(ipv4=address)
 
 
-def may_serve(made: Source | None, wanted: Source | None) -> bool:
+def may_serve(made: SourceAddress | None, wanted: SourceAddress | None) -> bool:
     """Whether a connection that was made to leave from the one may serve a request that is to leave from the other.
 
     One that was drawn at random may where it could have been drawn for that request as well.

@@ -15,13 +15,13 @@ from functools import lru_cache
 from hashlib import blake2b
 from itertools import accumulate
 
-from actors.forwarding.net.source_address import Source
-from config.net.egress import is_ipv6, is_network, usable
+from actors.forwarding.net.source_address import SourceAddress
+from config.net.entries import is_ipv6, is_network, usable
 
 Range = tuple[int, int]
 
 
-class Addresses:
+class NumberedAddresses:
     """The addresses of one family that some entries name."""
 
     __slots__ = ("_networks", "_ranges", "_starts", "count")
@@ -53,16 +53,16 @@ class SourceChoice:
     def __init__(self, entries: tuple[str, ...]) -> None:
         """Raises `ValueError`."""
         self._entries = entries
-        self._ipv4 = Addresses(each for each in entries if not is_ipv6(each))
-        self._ipv6 = Addresses(each for each in entries if is_ipv6(each))
+        self._ipv4 = NumberedAddresses(each for each in entries if not is_ipv6(each))
+        self._ipv6 = NumberedAddresses(each for each in entries if is_ipv6(each))
 
-    def choose(self, key: str | None, rule: str) -> Source:
+    def choose(self, key: str | None, rule: str) -> SourceAddress:
         """The addresses of a key; None: at random. `rule` is what of the configuration has the entries."""
         free: list[str] = []
         ipv4 = _text(socket.AF_INET, self._ipv4, key, free)
         ipv6 = _text(socket.AF_INET6, self._ipv6, key, free)
         some = max(self._ipv4.count, self._ipv6.count) > 1
-        return Source(ipv4, ipv6, tuple(free), rule, self._entries if key is None and some else ())
+        return SourceAddress(ipv4, ipv6, tuple(free), rule, self._entries if key is None and some else ())
 
 
 @lru_cache(maxsize=1024)
@@ -71,7 +71,7 @@ def choice_of(entries: tuple[str, ...]) -> SourceChoice:
     return SourceChoice(entries)
 
 
-def _text(family: socket.AddressFamily, addresses: Addresses, key: str | None, free: list[str]) -> str:
+def _text(family: socket.AddressFamily, addresses: NumberedAddresses, key: str | None, free: list[str]) -> str:
     """One of the addresses, empty without any; noted in `free` if no interface needs to have it."""
     if not addresses.count:
         return ""

@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from enum import Enum
 from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
-from actors.forwarding.limits.throttle import Throttle
+from actors.forwarding.limits.token_bucket import Throttle
 from actors.net.transport import Transport
 
 PIPE_SIZE: Final = 1024 * 1024

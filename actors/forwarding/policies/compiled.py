@@ -8,23 +8,34 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from actors.accounts.schedule import Schedule
+from actors.accounts.records import WeekSchedule
 from actors.bounded import keep
-from actors.bus.messages.policies import PolicySpec
-from actors.forwarding.policies.conditions import Lists, Outcome, Rule, reading
-from actors.forwarding.policies.facts import Facts, inner_address
-from actors.forwarding.policies.masks import NONE, NameMasks, NetworkMasks, PathMasks, WordMasks, bits
-from actors.forwarding.policies.portions import Portions, at_once, put_in
+from actors.bus.messages.specs import PolicySpec
+from actors.forwarding.fleet_objects import NamedLists
+from actors.forwarding.policies.conditions import ConditionOutcome, Rule, reading
+from actors.forwarding.policies.facts import Facts
+from actors.forwarding.policies.masks import (
+    NONE,
+    NameMasks,
+    NetworkMasks,
+    PathMasks,
+    Portions,
+    WordMasks,
+    at_once,
+    bits,
+    put_in,
+)
+from actors.net.egress_guard import embedded_ipv4
 from config.model.choices import ANY_METHOD, TAG_PREFIX
+from config.net.addresses import Address
 from config.net.entries import Destination, Network
-from config.net.ip import Address
 
 CLIENTS_KEPT: Final = 256
 SCHEDULE_STEP: Final = 60
 """Seconds for which a schedule's outcome holds: windows begin and end with a minute."""
 
 
-class Found(NamedTuple):
+class FoundRule(NamedTuple):
     """The first rule that matches and is enforced, None without one; `reported` are those before it that would be.
 
     `open`: the address of the target decides whether there is one; nothing else is of use then.
@@ -35,8 +46,8 @@ class Found(NamedTuple):
     open: bool = False
 
 
-NOTHING: Final = Found(None)
-OPEN: Final = Found(None, open=True)
+NOTHING: Final = FoundRule(None)
+OPEN: Final = FoundRule(None, open=True)
 
 
 class CompiledPolicy:
@@ -71,7 +82,7 @@ class CompiledPolicy:
         self._minute = 0.0
         self._closed = NONE
         """Rules whose schedule is closed in this minute, as far as they were asked."""
-        self._open: dict[Schedule, bool] = {}
+        self._open: dict[WeekSchedule, bool] = {}
 
     # --- tables ---
 
@@ -121,7 +132,7 @@ class CompiledPolicy:
 
     # --- decisions ---
 
-    def find(self, facts: Facts, address: Address | None) -> Found:
+    def find(self, facts: Facts, address: Address | None) -> FoundRule:
         """The first rule that matches; `address` None: it isn't known yet."""
         left = self._by_request(facts)
         if not left:
@@ -131,7 +142,7 @@ class CompiledPolicy:
             possible = self._networks.possible(facts.port) | self._with_lists
         else:
             certain |= self._networks.at(address, facts.port)
-            inner = inner_address(address)
+            inner = embedded_ipv4(address)
             if inner is not None:
                 certain |= self._networks.at(inner, facts.port) & self._deny
             possible = self._with_lists
@@ -184,7 +195,7 @@ class CompiledPolicy:
         lenient = self._lenient_paths.at(found[-1])
         return self._any_path | strict & lenient | (strict | lenient) & self._deny
 
-    def _first(self, facts: Facts, address: Address | None, candidates: int, certain: int) -> Found:
+    def _first(self, facts: Facts, address: Address | None, candidates: int, certain: int) -> FoundRule:
         if facts.now // SCHEDULE_STEP != self._minute:
             self._minute, self._closed = facts.now // SCHEDULE_STEP, NONE
             self._open.clear()
@@ -197,15 +208,15 @@ class CompiledPolicy:
             if self._asked & bit and not self._holds(rule, facts, bit):
                 continue
             if not certain & bit:
-                outcome = rule.destination(facts, address) if rule.lists else Outcome.UNKNOWN
-                if outcome is Outcome.NO:
+                outcome = rule.destination(facts, address) if rule.lists else ConditionOutcome.UNKNOWN
+                if outcome is ConditionOutcome.NO:
                     continue
-                if outcome is Outcome.UNKNOWN:
+                if outcome is ConditionOutcome.UNKNOWN:
                     return OPEN
             if not rule.spec.report:
-                return Found(rule, tuple(reported))
+                return FoundRule(rule, tuple(reported))
             reported.append(rule)
-        return Found(None, tuple(reported)) if reported else NOTHING
+        return FoundRule(None, tuple(reported)) if reported else NOTHING
 
     def _holds(self, rule: Rule, facts: Facts, bit: int) -> bool:
         """What tables can't tell."""
@@ -227,7 +238,7 @@ class CompiledPolicy:
         return f"<CompiledPolicy {self.name}: {len(self.rules)} rules>"
 
 
-def compiling(spec: PolicySpec, lists: Lists) -> Portions[CompiledPolicy]:
+def compiling(spec: PolicySpec, lists: NamedLists) -> Portions[CompiledPolicy]:
     """Compile a policy. Raises `ValueError` for what can't be read."""
     rules: list[Rule] = []
     for index, each_spec in enumerate(spec.rules):
@@ -237,7 +248,7 @@ def compiling(spec: PolicySpec, lists: Lists) -> Portions[CompiledPolicy]:
     return policy
 
 
-def compile_policy(spec: PolicySpec, lists: Lists) -> CompiledPolicy:
+def compile_policy(spec: PolicySpec, lists: NamedLists) -> CompiledPolicy:
     """Compile a policy at once. Raises `ValueError` for what can't be read."""
     return at_once(compiling(spec, lists))
 

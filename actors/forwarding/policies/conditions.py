@@ -5,51 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from enum import Enum
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from actors.accounts.schedule import Schedule
-from actors.bus.messages.policies import DENY, RuleSpec
-from actors.bus.messages.specs import LimitsSpec
-from actors.forwarding.policies.facts import Facts, inner_address
-from actors.forwarding.policies.masks import NameMasks
-from actors.forwarding.policies.paths import PathPattern
-from actors.forwarding.policies.portions import Portions, in_portions
+from actors.accounts.records import WeekSchedule
+from actors.bus.messages.specs import DENY, LimitsSpec, RuleSpec
+from actors.forwarding.fleet_objects import NamedLists
+from actors.forwarding.policies.facts import Facts, PathPattern
+from actors.forwarding.policies.masks import NameMasks, Portions, in_portions
 from actors.forwarding.protocols.http.header_changes import field_changes
+from actors.net.egress_guard import embedded_ipv4
 from config.model.choices import ANY_METHOD, TAG_PREFIX
-from config.net.egress import read_egress
-from config.net.entries import Destination, ListDestination, ListHost, Network, read_entry, read_network
-from config.net.ip import Address
+from config.net.addresses import Address
+from config.net.entries import Destination, ListDestination, ListHost, Network, read_egress, read_entry, read_network
 from config.net.ports import Ports
 
 SCHEDULES_KEPT = 256
 
 
-class Outcome(Enum):
+class ConditionOutcome(Enum):
     """Whether a condition holds. `UNKNOWN`: the address of the target decides."""
 
     NO = "no"
     YES = "yes"
     UNKNOWN = "unknown"
-
-
-class FoundList(Protocol):
-    """A list that can be read. Both methods return what of it matches."""
-
-    def by_name(self, name: str) -> str | None:
-        """The entry that holds for a name (lower case, no dot at the end)."""
-
-    def by_address(self, address: Address) -> str | None:
-        """The entry that holds for an address."""
-
-
-class Lists(Protocol):
-    """The lists that rules may name, as they are now."""
-
-    def find(self, host: ListHost) -> FoundList | None:
-        """The list; None when it can't be read."""
-
-    def judges_addresses(self, host: ListHost) -> bool:
-        """Whether its entries match addresses, not names."""
 
 
 class Entries(NamedTuple):
@@ -67,7 +45,7 @@ class Rule:
     __slots__ = ("_known", "clients", "deny", "destinations", "headers", "http_only", "index", "limited",
     "listen_ports", "lists", "methods", "names", "paths", "schedule", "spec")  # fmt: skip
 
-    def __init__(self, spec: RuleSpec, index: int, lists: Lists, entries: Entries) -> None:
+    def __init__(self, spec: RuleSpec, index: int, lists: NamedLists, entries: Entries) -> None:
         """`entries` are those of `spec`, read. Raises `ValueError` as `reading` does."""
         self.spec = spec
         self.index = index
@@ -91,14 +69,14 @@ class Rule:
         self.listen_ports = tuple(Ports(*each) for each in spec.listen_ports)
         self.names: NameMasks | None = None
         """The table of its policy that has its names; None where it isn't in one."""
-        self.schedule: Schedule | None = None if spec.schedule is None else schedule_of(spec.schedule)
+        self.schedule: WeekSchedule | None = None if spec.schedule is None else schedule_of(spec.schedule)
 
-    def outcomes(self, facts: Facts, address: Address | None) -> Iterator[tuple[Outcome, str]]:
+    def outcomes(self, facts: Facts, address: Address | None) -> Iterator[tuple[ConditionOutcome, str]]:
         """Whether each condition of the rule holds, and a sentence for where it doesn't; the destination is last."""
         if self.http_only and not facts.method:
-            yield Outcome.NO, "the rule is about plain HTTP, and this is a tunnel"
+            yield ConditionOutcome.NO, "the rule is about plain HTTP, and this is a tunnel"
         elif self.spec.tunnel and facts.method:
-            yield Outcome.NO, "the rule is about tunnels, and this is plain HTTP"
+            yield ConditionOutcome.NO, "the rule is about tunnels, and this is plain HTTP"
         else:
             for condition in _CONDITIONS:
                 if condition.wanted(self):
@@ -107,32 +85,32 @@ class Rule:
             outcome = self.destination(facts, address)
             unknown = "destinations: the address of the target decides"
             no_entry = f"destinations: no entry matches {facts.host}:{facts.port}"
-            yield outcome, unknown if outcome is Outcome.UNKNOWN else no_entry
+            yield outcome, unknown if outcome is ConditionOutcome.UNKNOWN else no_entry
 
-    def outcome(self, facts: Facts, address: Address | None) -> Outcome:
+    def outcome(self, facts: Facts, address: Address | None) -> ConditionOutcome:
         """Whether the rule matches."""
         unknown = False
         for outcome, _sentence in self.outcomes(facts, address):
-            if outcome is Outcome.NO:
+            if outcome is ConditionOutcome.NO:
                 return outcome
-            unknown = unknown or outcome is Outcome.UNKNOWN
-        return Outcome.UNKNOWN if unknown else Outcome.YES
+            unknown = unknown or outcome is ConditionOutcome.UNKNOWN
+        return ConditionOutcome.UNKNOWN if unknown else ConditionOutcome.YES
 
     # --- conditions ---
 
-    def destination(self, facts: Facts, address: Address | None) -> Outcome:
+    def destination(self, facts: Facts, address: Address | None) -> ConditionOutcome:
         """Whether an entry holds for the target."""
         if any(_names(entry, facts) for entry in self.destinations) or self._list_names(facts):
-            return Outcome.YES
+            return ConditionOutcome.YES
         if address is None:
             possible = any(_is_network_for(entry, facts.port) for entry in self.destinations)
             possible = possible or any(self._known.judges_addresses(host) for host in self._lists_at(facts.port))
-            return Outcome.UNKNOWN if possible else Outcome.NO
+            return ConditionOutcome.UNKNOWN if possible else ConditionOutcome.NO
         return _outcome(any(self._address_matches(face, facts.port) for face in self.faces(address)))
 
     def faces(self, address: Address) -> tuple[Address, ...]:
         """What counts as the address: a rule that refuses holds for the IPv4 address inside an IPv6 one as well."""
-        inner = inner_address(address) if self.deny else None
+        inner = embedded_ipv4(address) if self.deny else None
         return (address,) if inner is None else (address, inner)
 
     def _lists_at(self, port: int) -> Iterator[ListHost]:
@@ -219,7 +197,7 @@ class Rule:
         return self.schedule is None or self.schedule.is_open(facts.now)
 
 
-def reading(spec: RuleSpec, index: int, lists: Lists) -> Portions[Rule]:
+def reading(spec: RuleSpec, index: int, lists: NamedLists) -> Portions[Rule]:
     """Read it. Raises `ValueError` for an entry or a time zone that is unknown, and a field that no rule may set."""
     destinations: list[Destination] = []
     of_lists: list[ListDestination] = []
@@ -289,18 +267,18 @@ def _path(facts: Facts) -> str:
 
 
 @lru_cache(maxsize=SCHEDULES_KEPT)
-def schedule_of(data: tuple[str, tuple[tuple[tuple[int, ...], int, int], ...]]) -> Schedule:
+def schedule_of(data: tuple[str, tuple[tuple[tuple[int, ...], int, int], ...]]) -> WeekSchedule:
     """One object for equal schedules. Raises `ValueError` for a time zone that this machine doesn't know."""
     from zoneinfo import ZoneInfoNotFoundError  # only rules with a schedule pay for time zones
 
     try:
-        return Schedule(data)
+        return WeekSchedule(data)
     except ZoneInfoNotFoundError as error:
         raise ValueError(f"unknown time zone: {error}") from error
 
 
-def _outcome(holds: object) -> Outcome:
-    return Outcome.YES if holds else Outcome.NO
+def _outcome(holds: object) -> ConditionOutcome:
+    return ConditionOutcome.YES if holds else ConditionOutcome.NO
 
 
 def _names(entry: Destination, facts: Facts) -> bool:

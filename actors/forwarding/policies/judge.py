@@ -2,20 +2,31 @@
 
 The first that has a matching rule with a `use` decides which way the request goes. A rule without one decides within
 its own policy alone: what it adds holds, and the next policy and the access rules are asked as well.
+
+A set has all policies of one proxy in one configuration: its own, and those that accounts and their plans name.
 """
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterable
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from actors.bus.messages.policies import DENY, DIRECT, POOL
-from actors.forwarding.policies.compiled import CompiledPolicy
+from actors.bus.messages.specs import DENY, DIRECT, POOL, PolicySpec, RuleSpec
+from actors.forwarding.fleet_objects import NamedLists
+from actors.forwarding.policies.compiled import CompiledPolicy, compile_policy, compiling
 from actors.forwarding.policies.conditions import Rule
 from actors.forwarding.policies.facts import Facts
+from actors.forwarding.policies.masks import Portions, at_once
 from actors.forwarding.protocols.failures import Decider, Failure, denied_by_policy
 from actors.forwarding.protocols.http.header_changes import HeaderChanges, merged
-from config.net.ip import Address, plain
+from config.net.addresses import Address, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+log = logging.getLogger(__name__)
 
 
 class Applied(NamedTuple):
@@ -49,7 +60,7 @@ class Applied(NamedTuple):
         return denied_by_policy(self.rule.spec.reason, self.decider, self.entry)
 
 
-class Verdict(NamedTuple):
+class PolicyVerdict(NamedTuple):
     """What the policies say. `applied` are the rules that match, one of each policy at most, in the policies' order.
 
     `reported` is the first rule in report mode that would have refused the request.
@@ -98,7 +109,7 @@ class Verdict(NamedTuple):
         return self.applied[-1].failure
 
 
-UNTOUCHED: Final = Verdict()
+UNTOUCHED: Final = PolicyVerdict()
 ADDRESSES_KEPT: Final = 1_024
 
 
@@ -112,19 +123,19 @@ class Judge:
         self._policies = policies
         self.facts = facts
         self.default = default
-        self.settled: Verdict | None = None
+        self.settled: PolicyVerdict | None = None
         """The verdict by which the request goes its way, once that is chosen."""
         self.addresses: tuple[str, ...] = ()
         """The addresses by which it was chosen, if they had to be known; no other one may be connected to."""
-        self._verdicts: dict[str, Verdict | None] = {}
+        self._verdicts: dict[str, PolicyVerdict | None] = {}
 
-    def by_name(self) -> Verdict | None:
+    def by_name(self) -> PolicyVerdict | None:
         """The verdict whatever the target resolves to; None when its addresses decide."""
         if "" not in self._verdicts:
             self._verdicts[""] = self._judge(self.facts.address)
         return self._verdicts[""]
 
-    def by_address(self, address: str) -> Verdict:
+    def by_address(self, address: str) -> PolicyVerdict:
         """The verdict about the target at this address."""
         verdict = self.by_name() or self._verdicts.get(address)
         if verdict is None:
@@ -137,21 +148,21 @@ class Judge:
         return self._policies
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> PolicyVerdict:
         """The verdict that holds without an address: the settled one, or that by the name."""
         return self.settled or self.by_name() or UNTOUCHED
 
-    def way(self, verdict: Verdict) -> str:
+    def way(self, verdict: PolicyVerdict) -> str:
         """`direct`, `pool:` and a name, `deny`, or empty for the upstreams of the proxy itself."""
         return verdict.use or self.default
 
-    def goes_the_way(self, verdict: Verdict) -> bool:
+    def goes_the_way(self, verdict: PolicyVerdict) -> bool:
         """Whether this verdict about an address has the same way as the request; a refusal is no way of its own."""
         if self.settled is None or verdict.use == DENY:
             return True
         return self.way(verdict) == self.way(self.settled)
 
-    def _judge(self, address: Address | None) -> Verdict | None:
+    def _judge(self, address: Address | None) -> PolicyVerdict | None:
         applied: list[Applied] = []
         counted: list[tuple[Applied, bool]] = []
         for policy in self._policies:
@@ -169,7 +180,7 @@ class Judge:
         if not counted:
             return UNTOUCHED
         denied = (each for each, only in counted if only and each.rule.deny)
-        return Verdict(tuple(applied), next(denied, None), tuple(counted))
+        return PolicyVerdict(tuple(applied), next(denied, None), tuple(counted))
 
     def __repr__(self) -> str:
         return f"<Judge of {self.facts.host}:{self.facts.port} by {[each.name for each in self._policies]}>"
@@ -179,3 +190,85 @@ class Judge:
 def _parsed(address: str) -> Address:
     """Parsing one takes a fifth of a decision, and most requests go where others went."""
     return plain(address)
+
+
+_UNUSABLE: Final = RuleSpec("not usable", use=DENY, reason="a policy of this proxy can't be applied")
+
+
+class PolicySet:
+    """Replaced as a whole when anything changes, so that a request is judged by one consistent set."""
+
+    def __init__(self, policies: Mapping[str, tuple[PolicySpec, CompiledPolicy]], own: str) -> None:
+        """`policies` are by name; `own` is that of the proxy's policy, empty without one."""
+        self._policies = policies
+        self._own = own
+
+    @classmethod
+    def compiling(
+        cls, specs: Iterable[PolicySpec], own: str, lists: NamedLists, previous: PolicySet | None = None
+    ) -> Portions[PolicySet]:
+        """Compile all of them. Policies of `previous` that are the same stay."""
+        known = {} if previous is None else previous._policies
+        policies: dict[str, tuple[PolicySpec, CompiledPolicy]] = {}
+        for spec in specs:
+            before = known.get(spec.name)
+            if before is not None and before[0].rules == spec.rules and before[0].id == spec.id:
+                policies[spec.name] = spec, before[1]
+            else:
+                policies[spec.name] = spec, (yield from _compiling(spec, lists))
+        return cls(policies, own)
+
+    def applying(self, of_account: tuple[str, ...]) -> tuple[CompiledPolicy, ...]:
+        """The policies of a request in their order: those of the account and its plan, and the proxy's.
+
+        One that is named and not there refuses everything.
+        """
+        return tuple(self._named(name) for name in dict.fromkeys((*of_account, self._own)) if name)
+
+    def judge(self, facts: Facts, of_account: tuple[str, ...], default: str) -> Judge:
+        """Of one request; `default` as for `Judge`."""
+        return Judge(self.applying(of_account), facts, default)
+
+    def with_draft(self, spec: PolicySpec, of_account: tuple[str, ...], lists: NamedLists) -> PolicySet:
+        """This set with `spec` in place of the policy of its name; if none that applies has it, of the proxy's own."""
+        own = self._own if spec.name in (*of_account, self._own) else spec.name
+        return PolicySet({**self._policies, spec.name: (spec, at_once(_compiling(spec, lists)))}, own)
+
+    def ends_existing(self, previous: PolicySet | None) -> bool:
+        """Whether a policy was changed so that tunnels are to end that it no longer allows."""
+        before = {} if previous is None else {spec.id: spec.ended for spec, _policy in previous._policies.values()}
+        return any(spec.ended > before.get(spec.id, spec.ended) for spec, _policy in self._policies.values())
+
+    def _named(self, name: str) -> CompiledPolicy:
+        known = self._policies.get(name)
+        return known[1] if known is not None else _refusing(PolicySpec("", name))
+
+    def __repr__(self) -> str:
+        return f"<PolicySet: {', '.join(self._policies) or 'none'}>"
+
+
+def _compiling(spec: PolicySpec, lists: NamedLists) -> Portions[CompiledPolicy]:
+    try:
+        return (yield from compiling(spec, lists))
+    except ValueError as error:
+        log.error("the policy %s can't be applied, and refuses everything: %s", spec.name, error)
+        return _refusing(spec)
+
+
+def _refusing(spec: PolicySpec) -> CompiledPolicy:
+    return compile_policy(PolicySpec(spec.id, spec.name, (_UNUSABLE,)), _NO_LISTS)
+
+
+class _NoLists:
+    def find(self, _host: object) -> None:
+        return None
+
+    def judges_addresses(self, _host: object) -> bool:
+        return False
+
+
+_NO_LISTS: Final = _NoLists()
+
+
+NO_POLICIES: Final = PolicySet({}, "")
+"""Of a proxy that has none: it refuses everything of an account that has one, until that is here."""

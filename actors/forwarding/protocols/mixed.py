@@ -13,15 +13,14 @@ from typing import Final
 
 from actors.forwarding.protocols.commands import Again, CloseClient, Command, Speak
 from actors.forwarding.protocols.failures import Failure
-from actors.forwarding.protocols.session import PhasedSession
-from actors.forwarding.protocols.session_config import SessionConfig
+from actors.forwarding.protocols.session import PhasedSession, SessionConfig
 from actors.forwarding.protocols.state_machine import transitions
 
 _BY_FIRST_BYTE: Final = {4: "socks4", 5: "socks5"}
 _ANY_OTHER: Final = "http"
 
 
-class Phase(StrEnum):
+class MixedPhase(StrEnum):
     """The phase of a session."""
 
     FIRST_BYTE = auto()
@@ -31,7 +30,7 @@ class Phase(StrEnum):
     CLOSED = auto()
 
 
-class Event(StrEnum):
+class MixedEvent(StrEnum):
     """What happens to a session: the inputs of its driver."""
 
     CLIENT_DATA = auto()
@@ -49,15 +48,15 @@ class Event(StrEnum):
     RESPONSE_RELAYED = auto()
 
 
-_POSSIBLE: dict[Event, tuple[Phase | None, ...]] = {
+_POSSIBLE: dict[MixedEvent, tuple[MixedPhase | None, ...]] = {
     # event            FIRST_BYTE    KNOWN  CLOSED
-    Event.CLIENT_DATA: (Phase.KNOWN, None, None),
-    Event.CLIENT_END: (Phase.CLOSED, None, None),
-    Event.CLIENT_LOST: (Phase.CLOSED, None, Phase.CLOSED),
-    Event.TIMED_OUT: (Phase.CLOSED, None, None),
-    Event.ABORT: (Phase.CLOSED, None, Phase.CLOSED),
+    MixedEvent.CLIENT_DATA: (MixedPhase.KNOWN, None, None),
+    MixedEvent.CLIENT_END: (MixedPhase.CLOSED, None, None),
+    MixedEvent.CLIENT_LOST: (MixedPhase.CLOSED, None, MixedPhase.CLOSED),
+    MixedEvent.TIMED_OUT: (MixedPhase.CLOSED, None, None),
+    MixedEvent.ABORT: (MixedPhase.CLOSED, None, MixedPhase.CLOSED),
 }
-TRANSITIONS = transitions(Phase, {event: _POSSIBLE.get(event, (None, None, None)) for event in Event})
+TRANSITIONS = transitions(MixedPhase, {event: _POSSIBLE.get(event, (None, None, None)) for event in MixedEvent})
 """All other events are of a client that has sent a request."""
 
 
@@ -66,24 +65,24 @@ def protocol_of(first: int) -> str:
     return _BY_FIRST_BYTE.get(first, _ANY_OTHER)
 
 
-class MixedSession(PhasedSession[Phase]):
+class MixedSession(PhasedSession[MixedPhase]):
     """A client of whom nothing is known yet: `Speak` names the protocol with the first bytes, and ends the session."""
 
     __slots__ = ("_is_last",)
 
-    _authorizing = Phase.KNOWN
+    _authorizing = MixedPhase.KNOWN
     _opening = frozenset()
-    _closed = Phase.CLOSED
+    _closed = MixedPhase.CLOSED
 
     def __init__(self, config: SessionConfig, now: float) -> None:
-        super().__init__(config, now, Phase.FIRST_BYTE)
+        super().__init__(config, now, MixedPhase.FIRST_BYTE)
         self._is_last = False
 
     # --- what the driver reads ---
 
     @property
     def reads_client(self) -> bool:
-        return self.phase is Phase.FIRST_BYTE
+        return self.phase is MixedPhase.FIRST_BYTE
 
     @property
     def reads_origin(self) -> bool:
@@ -92,7 +91,7 @@ class MixedSession(PhasedSession[Phase]):
 
     @property
     def idle(self) -> bool:
-        return self.phase is Phase.FIRST_BYTE
+        return self.phase is MixedPhase.FIRST_BYTE
 
     @property
     def has_request(self) -> bool:
@@ -108,20 +107,20 @@ class MixedSession(PhasedSession[Phase]):
 
     def receive_from_client(self, data: bytes, _now: float) -> list[Command]:
         if not data:
-            return self._end(Event.CLIENT_END, abort=False)
-        self._on(Event.CLIENT_DATA)
+            return self._end(MixedEvent.CLIENT_END, abort=False)
+        self._on(MixedEvent.CLIENT_DATA)
         return [Speak(protocol_of(data[0]), data, self._started, self._is_last)]
 
     def client_disconnected(self, _now: float) -> list[Command]:
-        return self._end(Event.CLIENT_LOST, abort=True)
+        return self._end(MixedEvent.CLIENT_LOST, abort=True)
 
     def timed_out(self, _now: float) -> list[Command]:
-        return self._end(Event.TIMED_OUT, abort=False)
+        return self._end(MixedEvent.TIMED_OUT, abort=False)
 
     def abort(self, _reason: str, _now: float) -> list[Command]:
-        return [] if self.phase is Phase.CLOSED else self._end(Event.ABORT, abort=True)
+        return [] if self.phase is MixedPhase.CLOSED else self._end(MixedEvent.ABORT, abort=True)
 
-    def _end(self, event: Event, abort: bool) -> list[Command]:
+    def _end(self, event: MixedEvent, abort: bool) -> list[Command]:
         self._on(event)
         return [CloseClient(abort)]
 
@@ -135,10 +134,10 @@ class MixedSession(PhasedSession[Phase]):
     # --- what only happens to a client that has sent a request: each raises `IllegalEventError` ---
 
     def authorized(self, user: str | None, _now: float) -> list[Command]:
-        return self._on(Event.UNAUTHORIZED if user is None else Event.AUTHORIZED)
+        return self._on(MixedEvent.UNAUTHORIZED if user is None else MixedEvent.AUTHORIZED)
 
     def unchecked(self, _failure: Failure, _now: float) -> list[Command]:
-        return self._on(Event.UNAUTHORIZED)
+        return self._on(MixedEvent.UNAUTHORIZED)
 
     def opened(
         self,
@@ -149,24 +148,24 @@ class MixedSession(PhasedSession[Phase]):
         _again: Again | None = None,
         /,
     ) -> list[Command]:
-        return self._on(Event.OPENED)
+        return self._on(MixedEvent.OPENED)
 
     def failed(self, _failure: Failure, _now: float) -> list[Command]:
-        return self._on(Event.FAILED)
+        return self._on(MixedEvent.FAILED)
 
     def receive_from_origin(self, _data: bytes, _now: float) -> list[Command]:
-        return self._on(Event.ORIGIN_DATA)
+        return self._on(MixedEvent.ORIGIN_DATA)
 
     def origin_disconnected(self, _now: float) -> list[Command]:
-        return self._on(Event.ORIGIN_LOST)
+        return self._on(MixedEvent.ORIGIN_LOST)
 
     def request_relayed(self, _count: int, _now: float, _ended: bool) -> list[Command]:
-        return self._on(Event.REQUEST_RELAYED)
+        return self._on(MixedEvent.REQUEST_RELAYED)
 
     def response_relayed(self, _count: int, _now: float, _ended: bool) -> list[Command]:
-        return self._on(Event.RESPONSE_RELAYED)
+        return self._on(MixedEvent.RESPONSE_RELAYED)
 
-    def _on(self, event: Event) -> list[Command]:
+    def _on(self, event: MixedEvent) -> list[Command]:
         """Go over to the phase that the table names; no commands. Raises `IllegalEventError`."""
         self.phase = TRANSITIONS[self.phase][event]
         return []

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from actors.forwarding.protocols.failures import Failure
-from actors.forwarding.protocols.http.error_body import UNKNOWN, Asker
-from actors.forwarding.protocols.http.replies import dated, error_response
+from actors.forwarding.protocols.http.error_body import UNKNOWN, Asker, dated, error_response
 from actors.forwarding.protocols.http.session import HttpSession
 from actors.forwarding.protocols.mixed import MixedSession
-from actors.forwarding.protocols.session import Session
-from actors.forwarding.protocols.session_config import SessionConfig
+from actors.forwarding.protocols.session import Session, SessionConfig
 from actors.forwarding.protocols.socks import v4, v5
 
 _SESSIONS: dict[str, Callable[[SessionConfig, float], Session]] = {

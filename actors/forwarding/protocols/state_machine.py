@@ -31,7 +31,7 @@ class IllegalEventError(Exception):
         self.event = event
 
 
-class Row(dict[E, S], Generic[E, S]):
+class StateRow(dict[E, S], Generic[E, S]):
     """The events of one state, each with the state that follows."""
 
     def __init__(self, state: S, following: dict[E, S]) -> None:
@@ -42,11 +42,11 @@ class Row(dict[E, S], Generic[E, S]):
         raise IllegalEventError(self._state, event)
 
 
-def transitions(states: type[S], table: Mapping[E, tuple[S | None, ...]]) -> dict[S, Row[E, S]]:
+def transitions(states: type[S], table: Mapping[E, tuple[S | None, ...]]) -> dict[S, StateRow[E, S]]:
     """The table by states. Raises `ValueError` when a row has not one column for each state."""
     columns: dict[S, dict[E, S]] = {state: {} for state in states}
     for event, row in table.items():
         for state, following in zip(states, row, strict=True):
             if following is not None:
                 columns[state][event] = following
-    return {state: Row(state, following) for state, following in columns.items()}
+    return {state: StateRow(state, following) for state, following in columns.items()}

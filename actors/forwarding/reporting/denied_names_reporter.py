@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from actors.bus.loop import Loop, Timer
 from actors.bus.mailbox import Mailbox
-from actors.bus.messages.accounts import DeniedNames, DeniedTunnel, ReportDeniedNames
+from actors.bus.messages.accounts import DeniedNames, RefusedTunnel, ReportDeniedNames
 from actors.bus.messages.common import METRICS, Done
 from actors.forwarding.limits.accounts import Account
 from actors.forwarding.protocols.commands import Report
@@ -40,7 +40,7 @@ class DeniedNamesReporter:
         """A tunnel of the proxy was refused; `report` is that of its record."""
         self._proxy_id = proxy_id
         account = self._accounts.get(report.user)
-        tunnel = DeniedTunnel(report.url, report.tls_name, kind_of_denied_name(report.detail))
+        tunnel = RefusedTunnel(report.url, report.tls_name, kind_of_denied_name(report.detail))
         self._add(DeniedNames("" if account is None else account.spec.id, report.user, 1, time.time(), (tunnel,)))
         self._send_within(0.0)
 

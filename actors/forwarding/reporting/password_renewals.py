@@ -24,7 +24,7 @@ class PasswordRenewals:
         self._under_way: set[str] = set()
 
     def send(self, account_id: str, former: bytes, renewed: bytes) -> None:
-        """See `Authenticator.on_renewed`."""
+        """See `ClientAuthenticator.on_renewed`."""
         if account_id in self._under_way or len(self._under_way) >= UNDER_WAY_MAX:
             return
         self._under_way.add(account_id)

@@ -10,7 +10,7 @@
                                HealthChecks (health_checks.py): periodic
 ```
 
-Those of a pool (`pool_upstream_set.py`) keep their state in a file that all processes share (`pool_upstream.py`), and
+Those of a pool (`pool_upstream_set.py`) keep their state in a file that all processes share, and
 say what is tried again. `../upstream_sets.py` has all sets of a proxy.
 
 Handshakes and balancing have no sockets and no clock. The zygote has all of it loaded, for all proxies;

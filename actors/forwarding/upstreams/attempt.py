@@ -3,6 +3,8 @@
 On a plain connection the upstream's bytes are peeked at (MSG_PEEK) and only what the handshake uses is taken, so
 what is behind it stays in the kernel, for the tunnel or for `splice`. Until the upstream has been sent the target the
 attempt has a timeout of its own; from then on the deadline is the caller's, who calls `cancel`.
+
+What it needs for that is the way to upstreams themselves: their addresses, TLS, and which addresses they may have.
 """
 
 from __future__ import annotations
@@ -13,14 +15,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
+from actors.bus.messages.specs import AccessSpec, EgressSpec, UpstreamSpec
+from actors.forwarding.access.policy import AccessPolicy
+from actors.forwarding.access.rules import AccessRules
 from actors.forwarding.isolation import REASON
 from actors.forwarding.net.dialer import Dialer
-from actors.forwarding.net.source_address import Source
+from actors.forwarding.net.source_address import SourceAddress
 from actors.forwarding.net.timer_wheel import NEVER
 from actors.forwarding.protocols.failures import NO_SOURCE_ADDRESS, PROHIBITED, SOURCE_LOST, Failure
-from actors.forwarding.protocols.http.targets import Authority
+from actors.forwarding.protocols.http.targets import Authority, authority_of_name
 from actors.forwarding.upstreams.handshake import Blame, Handshake, UpstreamFailed, unusable
-from actors.forwarding.upstreams.tls_client import UpstreamStream
+from actors.forwarding.upstreams.tls_client import UpstreamStream, context_for
+from actors.net.egress_guard import UpstreamGuard
 from actors.net.send_buffer import push
 from actors.net.transport import Transport
 
@@ -32,7 +38,7 @@ _NOT_TO_BE_USED = Failure(503, "destination_unavailable", "the upstream proxy ca
 OnDone = Callable[["Transport | UpstreamFailed"], None]
 
 
-class Plan(NamedTuple):
+class AttemptPlan(NamedTuple):
     """The steps on a connection to `address`; those that are None are left out."""
 
     address: Authority
@@ -46,7 +52,7 @@ class Plan(NamedTuple):
 class Attempt:
     """`done` is called once, later, unless the attempt is cancelled before; the connection it gets is watched."""
 
-    def __init__(self, dialer: Dialer, plan: Plan, done: OnDone, source: Source | None = None) -> None:
+    def __init__(self, dialer: Dialer, plan: AttemptPlan, done: OnDone, source: SourceAddress | None = None) -> None:
         """`source`: where it leaves from; None: from where all of the proxy do."""
         self._dialer = dialer
         self._loop = dialer.loop
@@ -229,3 +235,30 @@ class Attempt:
 
     def __repr__(self) -> str:
         return f"<Attempt at {self._plan.address.text!r}: {self._plan.handshake!r}>"
+
+
+class Reaching:
+    """Makes plans, and keeps what several have in common."""
+
+    def __init__(self) -> None:
+        self._contexts: dict[tuple[bool, str | None], ssl.SSLContext] = {}
+        self._authorities: dict[str, Authority] = {}
+
+    def plan(self, spec: UpstreamSpec, timeout: float) -> AttemptPlan:
+        """The way to the upstream itself. Raises `UpstreamFailed` when its `ca_file` can't be used."""
+        address = self._authorities.get(spec.host)
+        if address is None or address.port != spec.port:
+            address = self._authorities[spec.host] = authority_of_name(spec.host.encode("ascii"), spec.port)
+        context = self._context(spec) if spec.protocol == "https" else None
+        return AttemptPlan(address, timeout, context=context, server_name=spec.server_name or spec.host)
+
+    def _context(self, spec: UpstreamSpec) -> ssl.SSLContext:
+        kind = (spec.verify, spec.ca_file)
+        if kind not in self._contexts:
+            self._contexts[kind] = context_for(spec)
+        return self._contexts[kind]
+
+
+def access_to_upstreams(egress: EgressSpec, fetched: bool = False) -> AccessPolicy:
+    """Which addresses upstreams may have; `fetched`: those from a source."""
+    return AccessPolicy(UpstreamGuard(egress, fetched=fetched), AccessRules(AccessSpec()))

@@ -1,4 +1,6 @@
-"""The client side of a handshake with an upstream: bytes in, bytes out, and whose fault a failure is."""
+"""The client side of a handshake with an upstream: bytes in, bytes out, and whose fault a failure is. Before it comes
+the PROXY protocol header, for an upstream that wants the client's address.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from actors.forwarding.protocols.failures import UPSTREAM_REFUSES_US, Failure
+from actors.net.proxy_protocol import Ends, build_v1, build_v2
 
 
 class Blame(Enum):
@@ -43,7 +46,7 @@ class UpstreamFailed(Exception):
         self.reported = reported
 
 
-class Step(NamedTuple):
+class HandshakeStep(NamedTuple):
     """The outcome of received bytes: how many were used (at least one), what to send, and whether the handshake is
     done.
 
@@ -65,7 +68,7 @@ class Handshake(Protocol):
     def begin(self) -> bytes:
         """The first bytes to send."""
 
-    def feed(self, data: bytes) -> Step:
+    def feed(self, data: bytes) -> HandshakeStep:
         """Take bytes of the upstream, at least one. Raises `UpstreamFailed`."""
 
 
@@ -77,3 +80,18 @@ def unusable(cause: str, kind: str = "http_protocol_error") -> UpstreamFailed:
 def wrong_credentials(cause: str, status: int = 0, retry_after: float = 0.0) -> UpstreamFailed:
     """The upstream rejects our credentials."""
     return UpstreamFailed(Blame.UPSTREAM, UPSTREAM_REFUSES_US, cause, status, retry_after)
+
+
+_OF_OUR_OWN = {
+    "v1": b"PROXY UNKNOWN\r\n",
+    "v2": b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0",  # LOCAL: there is no client behind it
+}
+
+
+def preface_for(version: str | None, ends: Ends | None) -> bytes:
+    """The header in this version, empty for None; without `ends` the one for connections of the proxy itself."""
+    if version is None:
+        return b""
+    if ends is None:
+        return _OF_OUR_OWN[version]
+    return build_v1(*ends) if version == "v1" else build_v2(*ends)

@@ -14,17 +14,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from actors.bus.loop import Loop, Timer
-from actors.bus.messages.upstreams import UpstreamSpec, UpstreamsSpec
+from actors.bus.messages.specs import UpstreamSpec, UpstreamsSpec
 from actors.forwarding.net.dialer import Dialer
 from actors.forwarding.protocols.failures import CREDENTIALS_REJECTED
 from actors.forwarding.upstream import DOWN
-from actors.forwarding.upstreams.attempt import Attempt, Plan
-from actors.forwarding.upstreams.auth_probe import CredentialsProbe
-from actors.forwarding.upstreams.handshake import Blame, Handshake, UpstreamFailed, unusable
-from actors.forwarding.upstreams.proxy_header import preface_for
+from actors.forwarding.upstreams.attempt import Attempt, AttemptPlan
+from actors.forwarding.upstreams.handshake import Blame, Handshake, UpstreamFailed, preface_for, unusable
+from actors.forwarding.upstreams.http_connect import CredentialsProbe
 from actors.forwarding.upstreams.socks_connect import Socks5Handshake
 from actors.net.transport import Transport
-from actors.pools.summary import CHECKS_APART
+from actors.pools.state import CHECKS_APART
 
 if TYPE_CHECKING:
     from actors.forwarding.upstreams.url_check import CheckUrl
@@ -68,7 +67,7 @@ class CheckedUpstream(Protocol):
 U = TypeVar("U", bound=CheckedUpstream)
 
 
-class Checked(Protocol[U]):
+class CheckedUpstreams(Protocol[U]):
     """The upstreams of a proxy or a pool, as far as their checks need them."""
 
     loop: Loop
@@ -76,7 +75,7 @@ class Checked(Protocol[U]):
     spec: UpstreamsSpec
     members: list[U]
 
-    def reaching(self, upstream: U) -> Plan:
+    def reaching(self, upstream: U) -> AttemptPlan:
         """The way to the upstream itself. Raises `UpstreamFailed` when its `ca_file` can't be used."""
 
     def succeeded(self, upstream: U) -> None:
@@ -89,8 +88,8 @@ class Checked(Protocol[U]):
 class HealthChecks(Generic[U]):
     """The checks of one configuration. Where they are not enabled, only those that are asked for."""
 
-    def __init__(self, upstreams: Checked[U]) -> None:
-        self._of: Checked[U] | None = upstreams
+    def __init__(self, upstreams: CheckedUpstreams[U]) -> None:
+        self._of: CheckedUpstreams[U] | None = upstreams
         self._loop = upstreams.loop
         self._timers: dict[U, Timer] = {}
         self._running: dict[U, Attempt] = {}
@@ -110,7 +109,7 @@ class HealthChecks(Generic[U]):
         self._of = None  # a cycle would wait for the garbage collector
 
     @property
-    def _upstreams(self) -> Checked[U]:
+    def _upstreams(self) -> CheckedUpstreams[U]:
         """Those that are checked, until `stop`."""
         assert self._of is not None
         return self._of

@@ -3,6 +3,12 @@
 A 2xx makes the tunnel; its Content-Length and Transfer-Encoding mean nothing, and what is behind its head is the
 tunnel's. Any other final response is a refusal, and its body is not read. Responses are parsed as strictly as those of
 origins.
+
+A check asks what an HTTP upstream itself says, of our credentials first of all, by a request that goes no further.
+`OPTIONS` with `Max-Forwards: 0` is for the upstream itself to respond to (RFC 9110 section 7.6.2), and its target is a
+name that never resolves (RFC 6761 section 6.4), for upstreams that know nothing of this. Any response but 407 will do:
+an upstream that rejects OPTIONS may serve all else. Where an origin's response suggested that the upstream refuses to
+serve us, the same refusal here confirms it.
 """
 
 from __future__ import annotations
@@ -12,9 +18,9 @@ from dataclasses import replace
 
 from actors.forwarding.protocols.failures import Failure, Refused
 from actors.forwarding.protocols.http.head_parser import ResponseHead, find_end, parse_response
-from actors.forwarding.protocols.http.own_responses import proxy_status, retry_after
-from actors.forwarding.protocols.http.targets import Authority
-from actors.forwarding.upstreams.handshake import Blame, Step, UpstreamFailed, unusable, wrong_credentials
+from actors.forwarding.protocols.http.targets import Authority, authority_of_name
+from actors.forwarding.protocols.http.upstream_exchange import proxy_status, retry_after
+from actors.forwarding.upstreams.handshake import Blame, HandshakeStep, UpstreamFailed, unusable, wrong_credentials
 
 INTERIM_MAX = 8
 HEAD_MAX = 16 * 1024
@@ -72,14 +78,14 @@ class ConnectHandshake:
         via = b"Via: %b\r\n" % self._via if self._via else b""
         return b"CONNECT %b HTTP/1.1\r\nHost: %b\r\n%b%b\r\n" % (authority, authority, via, self._credentials)
 
-    def feed(self, data: bytes) -> Step:
+    def feed(self, data: bytes) -> HandshakeStep:
         """Take bytes of the response; what is behind its head is not used. Raises `UpstreamFailed`."""
         searched = len(self._head)
         held = self._head + data
         end = self._find_end(held, searched)
         if end < 0:
             self._head = held
-            return Step(len(data))
+            return HandshakeStep(len(data))
         self._head = b""
         response = self._parse(held[:end])
         if response.status < 200:
@@ -88,7 +94,7 @@ class ConnectHandshake:
                 raise unusable("it sent an unexpected interim response to CONNECT")
         else:
             self._check(response)
-        return Step(end - searched, done=response.status >= 200)
+        return HandshakeStep(end - searched, done=response.status >= 200)
 
     def _check(self, response: ResponseHead) -> None:
         """Raise `UpstreamFailed` when this final response is a refusal."""
@@ -138,3 +144,30 @@ def _reported_kind(response: ResponseHead) -> bytes | None:
     """The last error type in its `Proxy-Status` that is one about a target."""
     found = (each.error for each in reversed(proxy_status(response)) if each.error in _TARGET_KINDS)
     return next(found, None)
+
+
+WANTS_OTHERS = "it responds 407: it wants other credentials"
+NOWHERE = authority_of_name(b"check.invalid", 80)
+
+
+class CredentialsProbe(ConnectHandshake):
+    """Reads as for CONNECT; done with the first final response that isn't 407 and doesn't confirm `suspected`, a
+    status."""
+
+    def __init__(self, username: str | None, password: str | None, suspected: int = 407) -> None:
+        super().__init__(NOWHERE, credentials_field(username, password), b"")
+        self.target_sent = False
+        self._suspected = suspected
+
+    def begin(self) -> bytes:
+        """The request."""
+        head = b"OPTIONS http://%b/ HTTP/1.1\r\nHost: %b\r\nMax-Forwards: 0\r\nConnection: close\r\n%b\r\n"
+        return head % (NOWHERE.text, NOWHERE.text, self._credentials)
+
+    def _check(self, response: ResponseHead) -> None:
+        if response.status == 407:
+            raise wrong_credentials(WANTS_OTHERS)
+        status = response.status
+        if status == self._suspected == 429 or (status >= 500 and self._suspected >= 500):
+            cause = f"it responds {status}, as it seemed to before"
+            raise UpstreamFailed(Blame.UPSTREAM, NOT_NOW, cause, status, retry_after(response))

@@ -13,16 +13,16 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from actors.bus.loop import Loop
-from actors.forwarding.access.narrowing import OwnRules
 from actors.forwarding.access.policy import AccessPolicy
+from actors.forwarding.access.rules import OwnRules
 from actors.forwarding.access.username_parameters import NO_PARAMETERS, Parameters
 from actors.forwarding.net.connection_pool import ConnectionPool, OriginConnection
 from actors.forwarding.net.dialer import Dialer
-from actors.forwarding.net.source_address import Source
+from actors.forwarding.net.source_address import SourceAddress
 from actors.forwarding.protocols.failures import NO_UPSTREAM_MATCHES, Failure
 from actors.forwarding.protocols.http.targets import Authority
 from actors.forwarding.upstream import AnyUpstream
-from actors.forwarding.upstreams.attempt import Attempt, Plan
+from actors.forwarding.upstreams.attempt import Attempt, AttemptPlan
 from actors.forwarding.upstreams.handshake import Blame, UpstreamFailed
 from actors.net.proxy_protocol import Ends
 from actors.net.transport import Transport
@@ -67,7 +67,7 @@ class Wanted(NamedTuple):
     judge: Judge | None = None
     parameters: Parameters = NO_PARAMETERS
     tried: tuple[AnyUpstream, ...] = ()
-    source: Source | None = None
+    source: SourceAddress | None = None
 
     def matches(self, upstream: AnyUpstream) -> bool:
         """Whether the upstream has all labels that the user name asks for."""
@@ -116,7 +116,7 @@ class Routing(Protocol):
     def acquire(self, upstream: AnyUpstream, wanted: Wanted) -> OriginConnection | None:
         """An idle connection through this upstream that will do."""
 
-    def plan(self, upstream: AnyUpstream, wanted: Wanted) -> Plan:
+    def plan(self, upstream: AnyUpstream, wanted: Wanted) -> AttemptPlan:
         """What a new connection through this upstream takes. Raises `UpstreamFailed` when it can't be made."""
 
     def connected(
@@ -131,7 +131,7 @@ class Routing(Protocol):
         """Record that it has failed; `target` is the host that it was asked for."""
 
 
-class Route:
+class UpstreamRoute:
     """One way to a target. `origin` is there at once when a kept connection is used, and `done` is not called then.
 
     Else `done` is called once, later, unless it is cancelled before.
@@ -270,4 +270,4 @@ class Route:
             self._upstreams.pool.close(result)
 
     def __repr__(self) -> str:
-        return f"<Route to {self._wanted.target.text!r}, tried {len(self._tried)}>"
+        return f"<UpstreamRoute to {self._wanted.target.text!r}, tried {len(self._tried)}>"

@@ -1,6 +1,6 @@
 """Which upstream the session of a user name has, and what `rotate` takes.
 
-A session has its home: the first upstream of its key (`rendezvous`), whatever the policy, so that all proxies of a pool
+A session has its home: the first upstream of its key (`Rendezvous`), whatever the policy, so that all proxies of a pool
 choose the same one without a message; or where it began, if that one could not be used then; or what `rotate` took; or
 its stand-in, once its home is removed. All but the first are kept for its `ttl`, counted from its last request or
 tunnel on. Upstreams that are added take no session from its home.
@@ -11,23 +11,68 @@ appear at its target with another address. Until its second request it may still
 has seen it.
 
 Of what is kept the least recently used goes first; an entry is about 400 bytes, so that a full table has 4 MB.
+
+Rendezvous hashing in two steps, for lists that are too long to score each upstream for every new key. An upstream is in
+one of `GROUPS` groups by a hash of what it is. A key goes to the group with the highest score for the weights of its
+upstreams, and to the upstream with the highest score there: with 1,000 upstreams that is 80 scores. A changed list
+moves the keys of the upstreams that have changed, and as many again, since their groups weigh differently.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from actors.bounded import keep
 from actors.forwarding.access.username_parameters import Parameters
 from actors.forwarding.upstream import AnyUpstream, Identity, identity
-from actors.forwarding.upstreams.balancing import RoundRobin, Usable
-from actors.forwarding.upstreams.rendezvous import Rendezvous
+from actors.forwarding.upstreams.balancing import RoundRobin, Usable, score
 
 if TYPE_CHECKING:
     from actors.forwarding.limits.elsewhere import Elsewhere, SharedSessions
+
+GROUPS: Final = 64
+
+
+class _Marked(NamedTuple):
+    mark: bytes
+    upstream: AnyUpstream
+
+
+class _Group(NamedTuple):
+    mark: bytes
+    weight: int
+    members: list[_Marked]
+
+
+class Rendezvous:
+    """The order in which a key has the upstreams of a list."""
+
+    def __init__(self, upstreams: Sequence[AnyUpstream]) -> None:
+        groups: dict[int, list[_Marked]] = {}
+        for each in upstreams:
+            mark = repr(identity(each.spec)).encode()
+            group = hashlib.blake2b(mark, digest_size=1).digest()[0] % GROUPS
+            groups.setdefault(group, []).append(_Marked(mark, each))
+        self._groups = [
+            _Group(b"group %d" % number, sum(each.upstream.spec.weight for each in members), members)
+            for number, members in groups.items()
+        ]
+
+    def first(self, key: bytes, usable: Usable = lambda _each: True) -> AnyUpstream | None:
+        """The first upstream of the key that is usable."""
+        return next((each for each in self._ordered(key) if usable(each)), None)
+
+    def _ordered(self, key: bytes) -> Iterator[AnyUpstream]:
+        for group in sorted(self._groups, key=lambda each: -score(key, each.mark, each.weight)):
+            for member in sorted(group.members, key=lambda each: -score(key, each.mark, each.upstream.spec.weight)):
+                yield member.upstream
+
+    def __repr__(self) -> str:
+        return f"<Rendezvous over {sum(len(each.members) for each in self._groups)} upstreams>"
+
 
 SESSIONS_MAX: Final = 10_000
 ROTATIONS_MAX: Final = 4_096
@@ -65,10 +110,10 @@ class KeptSessions:
     last: tuple[tuple[bytes, Identity], ...]
 
 
-class Sessions:
+class UpstreamSessions:
     """The sessions over one list of upstreams. A changed list takes over what was kept for the one before."""
 
-    def __init__(self, upstreams: Sequence[AnyUpstream], previous: Sessions | None = None) -> None:
+    def __init__(self, upstreams: Sequence[AnyUpstream], previous: UpstreamSessions | None = None) -> None:
         self._upstreams = {identity(each.spec): each for each in upstreams}
         self._by_labels: dict[Labels, _Candidates] = {}
         self._first: dict[bytes, AnyUpstream] = {} if previous is None else self._still_there(previous._first)
@@ -253,7 +298,7 @@ class Sessions:
         shared.keep(digest, _mark(chosen), until)
 
     def __repr__(self) -> str:
-        return f"<Sessions over {len(self._upstreams)} upstreams: {len(self._bound)} kept>"
+        return f"<UpstreamSessions over {len(self._upstreams)} upstreams: {len(self._bound)} kept>"
 
 
 def _of_stand_in(digest: bytes) -> bytes:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority
-from actors.forwarding.upstreams.handshake import Blame, Step, UpstreamFailed, unusable, wrong_credentials
+from actors.forwarding.upstreams.handshake import Blame, HandshakeStep, UpstreamFailed, unusable, wrong_credentials
 from actors.net.socks_wire import IPV4, IPV6, NAME, pack_address
 
 NO_AUTHENTICATION, USERNAME_PASSWORD, NONE_ACCEPTABLE = 0, 2, 255
@@ -44,14 +44,14 @@ class Socks4Handshake:
         user = (self._username or "").encode()
         return b"\x04\x01" + target.port.to_bytes(2, "big") + address + user + b"\0" + name
 
-    def feed(self, data: bytes) -> Step:
+    def feed(self, data: bytes) -> HandshakeStep:
         """The reply of eight octets. Raises `UpstreamFailed`."""
         taken = data[: 8 - len(self._reply)]
         self._reply += taken
         if self._reply[:1] not in (b"", b"\0"):
             raise unusable("its reply is not SOCKS4")
         if len(self._reply) < 8:
-            return Step(len(taken))
+            return HandshakeStep(len(taken))
         code = self._reply[1]
         if code in (92, 93):
             raise wrong_credentials(f"it replies {code}: it doesn't accept the user id")
@@ -60,7 +60,7 @@ class Socks4Handshake:
             raise UpstreamFailed(Blame.UNCLEAR, failure, "it replies 91: rejected or failed")
         if code != 90:
             raise unusable(f"its reply is not SOCKS4: code {code}")
-        return Step(len(taken), done=True)
+        return HandshakeStep(len(taken), done=True)
 
     def __repr__(self) -> str:
         return f"<Socks4Handshake to {self._target.text!r}, {len(self._reply)} bytes of the reply>"
@@ -78,34 +78,34 @@ class Socks5Handshake:
         self._password = password
         self._message = b""
         self._size = 2
-        self._read: Callable[[int], Step] = self._read_method
+        self._read: Callable[[int], HandshakeStep] = self._read_method
         self.target_sent = False
 
     def begin(self) -> bytes:
         """The greeting: no authentication, and user and password when there are some."""
         return b"\x05\x01\x00" if self._username is None else b"\x05\x02\x00\x02"
 
-    def feed(self, data: bytes) -> Step:
+    def feed(self, data: bytes) -> HandshakeStep:
         """Octets of the upstream, up to the end of the message that is awaited. Raises `UpstreamFailed`."""
         taken = data[: self._size - len(self._message)]
         self._message += taken
         if self._message[0] != 5 and self._read != self._read_auth_status:
             raise unusable("its reply is not SOCKS5")
         if len(self._message) < self._size:
-            return Step(len(taken))
+            return HandshakeStep(len(taken))
         return self._read(len(taken))
 
-    def _await(self, size: int, read: Callable[[int], Step]) -> None:
+    def _await(self, size: int, read: Callable[[int], HandshakeStep]) -> None:
         """The next message has so many octets; `read` is called with how many of them came last."""
         self._message, self._size, self._read = b"", size, read
 
-    def _read_method(self, used: int) -> Step:
+    def _read_method(self, used: int) -> HandshakeStep:
         method = self._message[1]
         if method == NO_AUTHENTICATION:
             return self._request(used)
         if method == USERNAME_PASSWORD and self._username is not None:
             self._await(2, self._read_auth_status)
-            return Step(used, self._credentials())
+            return HandshakeStep(used, self._credentials())
         if method in (NONE_ACCEPTABLE, USERNAME_PASSWORD):
             raise wrong_credentials("it accepts none of our ways to authenticate")
         raise unusable(f"it chooses the method {method}, which was not offered")
@@ -114,7 +114,7 @@ class Socks5Handshake:
         user, password = (self._username or "").encode(), (self._password or "").encode()
         return b"\x01" + bytes((len(user),)) + user + bytes((len(password),)) + password
 
-    def _read_auth_status(self, used: int) -> Step:
+    def _read_auth_status(self, used: int) -> HandshakeStep:
         version, status = self._message
         if version not in (1, 5):  # some write the version of SOCKS here
             raise unusable("its reply to the credentials is not RFC 1929's")
@@ -122,10 +122,10 @@ class Socks5Handshake:
             raise wrong_credentials("it doesn't accept the user name and password")
         return self._request(used)
 
-    def _request(self, used: int) -> Step:
+    def _request(self, used: int) -> HandshakeStep:
         target = self._target
         if target is None:
-            return Step(used, done=True)
+            return HandshakeStep(used, done=True)
         if target.literal:
             address = pack_address((target.host, target.port))
         else:
@@ -133,9 +133,9 @@ class Socks5Handshake:
             address = bytes((NAME, len(name))) + name + target.port.to_bytes(2, "big")
         self._await(5, self._read_start_of_reply)
         self.target_sent = True
-        return Step(used, b"\x05\x01\x00" + address)
+        return HandshakeStep(used, b"\x05\x01\x00" + address)
 
-    def _read_start_of_reply(self, used: int) -> Step:
+    def _read_start_of_reply(self, used: int) -> HandshakeStep:
         _version, code, reserved, kind, first = self._message
         if code != 0:
             raise _refused(code)
@@ -143,10 +143,10 @@ class Socks5Handshake:
             raise unusable("the address in its reply is not SOCKS5's")
         self._await(2 + {IPV4: 4, IPV6: 16, NAME: 1 + first}[kind], self._read_rest_of_reply)
         self._message = b"\x05"  # stands for what was read of the address
-        return Step(used)
+        return HandshakeStep(used)
 
-    def _read_rest_of_reply(self, used: int) -> Step:
-        return Step(used, done=True)
+    def _read_rest_of_reply(self, used: int) -> HandshakeStep:
+        return HandshakeStep(used, done=True)
 
     def __repr__(self) -> str:
         return f"<Socks5Handshake to {self._target!r}, {len(self._message)} of {self._size} bytes>"

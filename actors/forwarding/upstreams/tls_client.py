@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ssl
 
-from actors.bus.messages.upstreams import UpstreamSpec
+from actors.bus.messages.specs import UpstreamSpec
 from actors.forwarding.upstreams.handshake import unusable
 from actors.net.tls_stream import TlsStream
 

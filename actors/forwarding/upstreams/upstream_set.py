@@ -12,31 +12,34 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from actors.bounded import keep
 from actors.bus.loop import Loop
-from actors.bus.messages.problems import UPSTREAM_DOWN, UPSTREAMS_UNREACHABLE
-from actors.bus.messages.specs import EgressSpec
-from actors.bus.messages.upstreams import Upstreams as UpstreamStates
-from actors.bus.messages.upstreams import UpstreamSpec, UpstreamsSpec, UpstreamState
+from actors.bus.messages.common import UPSTREAM_DOWN, UPSTREAMS_UNREACHABLE
+from actors.bus.messages.specs import EgressSpec, UpstreamSpec, UpstreamsSpec, UpstreamState
+from actors.bus.messages.specs import Upstreams as UpstreamStates
 from actors.forwarding.access.policy import AccessPolicy
 from actors.forwarding.access.username_parameters import Parameters
 from actors.forwarding.net.connection_pool import ConnectionPool, OriginConnection
 from actors.forwarding.net.dialer import Dialer
 from actors.forwarding.protocols.failures import CREDENTIALS_REJECTED, Failure
-from actors.forwarding.protocols.http.via import extended_via
+from actors.forwarding.protocols.http.header_changes import extended_via
 from actors.forwarding.proxy_policy import ProxyPolicy
 from actors.forwarding.upstream import DOWN, UP, AnyUpstream, KeptUpstream, Upstream, identity, target_mark
-from actors.forwarding.upstreams.attempt import Plan
-from actors.forwarding.upstreams.auth_probe import WANTS_OTHERS
+from actors.forwarding.upstreams.attempt import AttemptPlan, Reaching, access_to_upstreams
 from actors.forwarding.upstreams.balancing import STICKY, BalancingPolicy, new_policy
-from actors.forwarding.upstreams.handshake import Blame, Handshake, UpstreamFailed, unusable, wrong_credentials
+from actors.forwarding.upstreams.handshake import (
+    Blame,
+    Handshake,
+    UpstreamFailed,
+    preface_for,
+    unusable,
+    wrong_credentials,
+)
 from actors.forwarding.upstreams.health_checks import HealthChecks
-from actors.forwarding.upstreams.http_connect import ConnectHandshake, credentials_field
-from actors.forwarding.upstreams.proxy_header import preface_for
-from actors.forwarding.upstreams.reaching import Reaching, access_to_upstreams
-from actors.forwarding.upstreams.route import ATTEMPTS_MAX, NONE_LEFT, OnRouted, Route, Wanted, has_labels
-from actors.forwarding.upstreams.sessions import KeptSessions, Sessions
+from actors.forwarding.upstreams.http_connect import WANTS_OTHERS, ConnectHandshake, credentials_field
+from actors.forwarding.upstreams.route import ATTEMPTS_MAX, NONE_LEFT, OnRouted, UpstreamRoute, Wanted, has_labels
+from actors.forwarding.upstreams.sessions import KeptSessions, UpstreamSessions
 from actors.forwarding.upstreams.socks_connect import Socks4Handshake, Socks5Handshake
 from actors.net.transport import Transport
-from actors.problems import Problems
+from actors.problems import ActiveProblems
 
 if TYPE_CHECKING:
     from actors.forwarding.limits.elsewhere import Elsewhere
@@ -51,7 +54,7 @@ class UpstreamContext(NamedTuple):
     loop: Loop
     pool: ConnectionPool
     dialer: Dialer
-    problems: Problems
+    problems: ActiveProblems
     clock: Callable[[], float]
     policy: Callable[[], ProxyPolicy]
     on_crash: Callable[[str, Exception], None]
@@ -93,7 +96,9 @@ class UpstreamSet:
         self._policy = new_policy(spec.policy, self.members)
         self._labelled: dict[frozenset[tuple[str, str]], BalancingPolicy] = {}
         self._elsewhere: Elsewhere | None = None
-        self._sessions: Sessions = Sessions(self.members, None if previous is None else previous._sessions)
+        self._sessions: UpstreamSessions = UpstreamSessions(
+            self.members, None if previous is None else previous._sessions
+        )
         self._reaching = Reaching()
         self._unreachable: bool = previous is not None and previous._unreachable
         shared = context.dialer
@@ -159,9 +164,9 @@ class UpstreamSet:
         """Which targets may be reached through an upstream."""
         return self._shared.policy().access
 
-    def route(self, wanted: Wanted, done: OnRouted) -> Route:
+    def route(self, wanted: Wanted, done: OnRouted) -> UpstreamRoute:
         """Begin a connection to `wanted.target`."""
-        return Route(self, wanted, done)
+        return UpstreamRoute(self, wanted, done)
 
     # --- for routes ---
 
@@ -272,13 +277,13 @@ class UpstreamSet:
             upstream.acquire()
         return origin
 
-    def plan(self, upstream: AnyUpstream, wanted: Wanted) -> Plan:
+    def plan(self, upstream: AnyUpstream, wanted: Wanted) -> AttemptPlan:
         """What a new connection through this upstream takes. Raises `UpstreamFailed` when it can't be made so."""
         base = self.reaching(upstream)
         preface = preface_for(upstream.spec.proxy_protocol, wanted.ends)
         return base._replace(handshake=self._handshake(upstream, wanted), preface=preface)
 
-    def reaching(self, upstream: AnyUpstream) -> Plan:
+    def reaching(self, upstream: AnyUpstream) -> AttemptPlan:
         """The way to the upstream itself. Raises `UpstreamFailed` when its `ca_file` can't be used."""
         return self._reaching.plan(upstream.spec, self.spec.check_timeout)
 

@@ -11,13 +11,12 @@ from collections.abc import Callable
 from functools import cache
 from urllib.parse import urlsplit
 
-from actors.bus.messages.upstreams import UpstreamSpec
+from actors.bus.messages.specs import UpstreamSpec
 from actors.forwarding.protocols.failures import Refused
 from actors.forwarding.protocols.http.head_parser import ResponseHead
 from actors.forwarding.protocols.http.targets import authority_of_name
-from actors.forwarding.upstreams.auth_probe import WANTS_OTHERS
-from actors.forwarding.upstreams.handshake import Handshake, Step, unusable, wrong_credentials
-from actors.forwarding.upstreams.http_connect import ConnectHandshake, credentials_field
+from actors.forwarding.upstreams.handshake import Handshake, HandshakeStep, unusable, wrong_credentials
+from actors.forwarding.upstreams.http_connect import WANTS_OTHERS, ConnectHandshake, credentials_field
 from actors.forwarding.upstreams.socks_connect import Socks4Handshake, Socks5Handshake
 
 PORTS = {"http": 80, "https": 443}
@@ -49,15 +48,15 @@ class CheckUrl:
         elif self.secure:
             tunnel = ConnectHandshake(self.target, credentials, b"")
         else:
-            return _Request(self, f"http://{self.host}{self.path}", credentials)
-        request = _Request(self, self.path, b"")
+            return _UrlRequest(self, f"http://{self.host}{self.path}", credentials)
+        request = _UrlRequest(self, self.path, b"")
         return _Through(tunnel, _Secured(self.target.host, request) if self.secure else request)
 
     def __repr__(self) -> str:
         return f"<CheckUrl {self.url} {self.expect}>"
 
 
-class _Request(ConnectHandshake):
+class _UrlRequest(ConnectHandshake):
     """Reads as for CONNECT. The target counts as the upstream's own part: the time of the check is for all of it."""
 
     def __init__(self, check: CheckUrl, written: str, credentials: bytes) -> None:
@@ -85,22 +84,22 @@ class _Through:
     def __init__(self, tunnel: Handshake, inner: Handshake) -> None:
         self._tunnel = tunnel
         self._inner = inner
-        self._feed: Callable[[bytes], Step] = self._feed_tunnel
+        self._feed: Callable[[bytes], HandshakeStep] = self._feed_tunnel
 
     def begin(self) -> bytes:
         """See `Handshake`."""
         return self._tunnel.begin()
 
-    def feed(self, data: bytes) -> Step:
+    def feed(self, data: bytes) -> HandshakeStep:
         """See `Handshake`."""
         return self._feed(data)
 
-    def _feed_tunnel(self, data: bytes) -> Step:
+    def _feed_tunnel(self, data: bytes) -> HandshakeStep:
         step = self._tunnel.feed(data)
         if not step.done:
             return step
         self._feed = self._inner.feed
-        return Step(step.used, step.send + self._inner.begin())
+        return HandshakeStep(step.used, step.send + self._inner.begin())
 
 
 class _Secured:
@@ -118,7 +117,7 @@ class _Secured:
         """See `Handshake`."""
         return self.feed(b"").send
 
-    def feed(self, data: bytes) -> Step:
+    def feed(self, data: bytes) -> HandshakeStep:
         """See `Handshake`."""
         self._incoming.write(data)
         try:
@@ -127,7 +126,7 @@ class _Secured:
             done = False
         except ssl.SSLError as error:
             raise unusable(f"TLS with the URL of the check fails: {error.reason or error}") from None
-        return Step(len(data), self._outgoing.read(), done)
+        return HandshakeStep(len(data), self._outgoing.read(), done)
 
     def _advance(self) -> bool:
         if not self._secured:

@@ -1,6 +1,6 @@
 """Listening sockets, which the supervisor binds and passes to actors, so that a restart of one refuses no connection.
 
-`registry` holds those of the proxies (`listener` has the states of one), `api` that of the management API. `bind` makes
-a socket, and `hostname` resolves the names that sockets are bound to. `socket_activation` has the sockets that systemd
-or a predecessor passed, `descriptor_store` the copies that systemd keeps.
+`registry` holds those of the proxies (`listener` has the states of one). `bind` makes a socket, also that of the
+management API, and resolves the names that sockets are bound to. `socket_activation` has the sockets that systemd or a
+predecessor passed, `descriptor_store` the copies that systemd keeps.
 """

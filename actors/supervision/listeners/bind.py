@@ -1,14 +1,78 @@
-"""Binding one listening TCP socket, and what a failure of it means."""
+"""Binding one listening socket, of a proxy or of the management API, and what a failure of it means.
+
+An address needs no resolver. A name of this machine is in `/etc/hosts`; where a resolver is queried and is silent, the
+name is given up after `PATIENCE` seconds and not queried again for a while, however many listeners have it. So no
+resolver holds up the supervisor's loop.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import socket
-from collections.abc import Collection, Iterator
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import Any
 
-from actors.supervision.listeners.hostname import Found, HostnameResolver
-from actors.supervision.processes.fd_reserve import FOR_LISTENERS, require
+from actors.supervision.processes.fd_limit import FOR_LISTENERS, require
+
+PATIENCE = 1.0
+"""Seconds that a name may block the loop; silent actors are killed only after ten."""
+GIVEN_UP_FOR = 30.0
+
+Found = tuple[int, Any]
+"""An address family and an address as `bind` takes it."""
+Query = Callable[..., list[Any]]
+
+
+class HostnameResolver:
+    """`query` is `socket.getaddrinfo`, `clock` monotonic."""
+
+    def __init__(self, query: Query = socket.getaddrinfo, clock: Callable[[], float] = time.monotonic) -> None:
+        self._query = query
+        self._clock = clock
+        self._given_up: dict[str, float] = {}
+
+    def resolve(self, host: str, port: int, patience: float = PATIENCE) -> Found:
+        """The first address of `host`. Raises `OSError` and `UnicodeError`; `TimeoutError` when it takes too long."""
+        try:
+            return self._first(host, port, socket.AI_NUMERICHOST)
+        except socket.gaierror:
+            return self._with_patience(host, port, patience)
+
+    def _first(self, host: str, port: int, flags: int) -> Found:
+        family, _kind, _protocol, _name, address = self._query(
+            host, port, type=socket.SOCK_STREAM, flags=flags | socket.AI_PASSIVE
+        )[0]
+        return family, address
+
+    def _with_patience(self, host: str, port: int, patience: float) -> Found:
+        if self._given_up.get(host, 0.0) > self._clock():
+            raise _too_late()
+        results: list[Found | Exception] = []
+
+        def query() -> None:
+            try:
+                results.append(self._first(host, port, 0))
+            except (OSError, UnicodeError) as error:
+                results.append(error)
+
+        thread = threading.Thread(target=query, name="listener-name", daemon=True)
+        thread.start()
+        thread.join(patience)
+        if not results:
+            self._given_up[host] = self._clock() + GIVEN_UP_FOR
+            raise _too_late()
+        if isinstance(results[0], Exception):
+            raise results[0]
+        return results[0]
+
+
+def _too_late() -> TimeoutError:
+    return TimeoutError(None, "no answer in time; use an address, or a name in /etc/hosts")
+
 
 BACKLOG = 4096
 """Connections that may wait in the kernel; it takes the smaller of this and net.core.somaxconn."""
@@ -50,7 +114,7 @@ def listen(host: str, port: int, shared: bool = False) -> socket.socket:
     """A bound, listening, non-blocking TCP socket. Raises `ListenError` and its subclass `ResourceExhausted`.
 
     `host` is an address or a name, of which the first address is bound; a name that takes long to resolve is refused
-    (`actors.supervision.listeners.hostname`). An IPv6 socket accepts IPv6 alone, so that `::` and `0.0.0.0` may be
+    (`actors.supervision.listeners.bind`). An IPv6 socket accepts IPv6 alone, so that `::` and `0.0.0.0` may be
     bound side by side. With `shared` the port may overlap with that of a socket of this process in `sharing`.
     """
     family, address = resolve(host, port)
@@ -111,3 +175,20 @@ def end_listening(listener: socket.socket) -> None:
     with contextlib.suppress(OSError):  # it wasn't listening any more
         listener.shutdown(socket.SHUT_RDWR)
     listener.close()
+
+
+def bound_address(listener: socket.socket) -> tuple[str, int]:
+    """Address and port of a listening socket, as the kernel reports them."""
+    host, port = listener.getsockname()[:2]
+    return str(host), int(port)
+
+
+def inner_listener(path: Path) -> socket.socket:
+    """Where the API listens behind its TLS terminator; the run directory, 0700 and locked, keeps all others out."""
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(path))
+    path.chmod(0o600)
+    listener.listen(BACKLOG)
+    listener.setblocking(False)
+    return listener

@@ -4,30 +4,131 @@ systemd passes the names of all of them to the next start in one environment var
 128 KiB (execve(2), MAX_ARG_STRLEN): with longer names, or more of them, the service could not be started any more. So
 names are short, and no more than `STORED_MAX` are stored.
 
-The sockets of a range of ports are stored together (`actors.supervision.listeners.socket_batch`), so that they are
-there in a moment: systemd compares each descriptor with all that it has, and for thousands it would need long. When
-some of them are used no more, the others are stored together anew, and what had all of them is released.
+The sockets of a range of ports are stored together, as one descriptor (`Batches`), so that they are there in a moment:
+systemd compares each descriptor with all that it has, and for thousands it would need long. When some of them are used
+no more, the others are stored together anew, and what had all of them is released.
+
+A batch is a message with copies of the sockets that waits in a socket pair. Who keeps the one end keeps the sockets:
+they listen, and connections queue. Looking at the message doesn't take it out, so the batch stays whole.
 """
 
 from __future__ import annotations
 
+import array
 import itertools
 import logging
+import os
 import socket
 import time
-from collections.abc import Callable, Sequence
+from base64 import b32encode
+from collections.abc import Callable, Collection, Iterable, Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
 from actors.supervision import systemd
-from actors.supervision.listeners.socket_batch import (
-    BATCH,
-    Batches,
-    batch_name,
-    carrier_of,
-    has_name_of_batch,
-    is_same,
-)
+
+BATCH = 250
+"""Sockets of one batch; the kernel takes 253 in one message (SCM_MAX_FD)."""
+_PREFIX = "R"
+_BATCH_LENGTH = 6
+"""Characters behind it: a name is as long as that of a single socket."""
+_WIDTH = array.array("i").itemsize
+
+
+def carrier_of(listeners: Collection[socket.socket]) -> socket.socket:
+    """The end of a socket pair that holds copies of these. Raises `OSError`."""
+    sender, carrier = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        with sender:
+            socket.send_fds(sender, [b"1"], [each.fileno() for each in listeners])
+    except OSError:
+        carrier.close()
+        raise
+    return carrier
+
+
+def listeners_of(carrier: socket.socket) -> list[socket.socket]:
+    """Copies of the sockets that it holds; it still holds them. Raises `OSError`."""
+    flags = socket.MSG_PEEK | socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
+    _data, parts, _flags, _address = carrier.recvmsg(1, socket.CMSG_SPACE(BATCH * _WIDTH), flags)
+    found = array.array("i")
+    for level, kind, data in parts:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            found.frombytes(data[: len(data) // _WIDTH * _WIDTH])
+    return [socket.socket(fileno=each) for each in found]
+
+
+def batch_name(names: Iterable[str]) -> str:
+    """The name of the batch of sockets with these names, which any process computes alike."""
+    return _PREFIX + b32encode(blake2b(" ".join(names).encode()).digest()).decode().lower()[:_BATCH_LENGTH]
+
+
+def is_batch(name: str, candidate: socket.socket) -> bool:
+    """Whether this is one, and no socket that listens."""
+    return candidate.family == socket.AF_UNIX and has_name_of_batch(name)
+
+
+def has_name_of_batch(name: str) -> bool:
+    """Whether `batch_name` has made it."""
+    return name.startswith(_PREFIX) and len(name) == len(_PREFIX) + _BATCH_LENGTH
+
+
+def is_same(former: socket.socket, present: socket.socket) -> bool:
+    """Whether the two are copies of one socket. A closed one was a copy that the present one replaces."""
+    closed = former.fileno() < 0
+    return closed or former is present or os.path.sameopenfile(former.fileno(), present.fileno())
+
+
+class Batches:
+    """Which sockets are in which batch: those that are still used, by name."""
+
+    def __init__(self) -> None:
+        self._members: dict[str, dict[str, socket.socket]] = {}
+        self._batch_of: dict[str, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __contains__(self, batch: str) -> bool:
+        return batch in self._members
+
+    def has(self, batch: str, members: dict[str, socket.socket]) -> bool:
+        """Whether it has just these sockets, or copies of them."""
+        known = self._members.get(batch, {})
+        return known.keys() == members.keys() and all(is_same(known[name], each) for name, each in members.items())
+
+    def socket_of(self, name: str) -> socket.socket | None:
+        """The socket of this name, if it is in a batch."""
+        batch = self._batch_of.get(name)
+        return None if batch is None else self._members[batch][name]
+
+    def forget(self, batch: str) -> bool:
+        """It is to be stored anew. False if there is none."""
+        for name in self._members.get(batch, ()):
+            del self._batch_of[name]
+        return self._members.pop(batch, None) is not None
+
+    def put(self, batch: str, members: dict[str, socket.socket]) -> None:
+        """It has these; they are in no other."""
+        self._members[batch] = members
+        self._batch_of.update(dict.fromkeys(members, batch))
+
+    def leave(self, name: str) -> str | None:
+        """The socket of this name isn't used any more, or elsewhere: its batch, None if it was in none."""
+        batch = self._batch_of.pop(name, None)
+        if batch is not None:
+            del self._members[batch][name]
+            if not self._members[batch]:
+                del self._members[batch]
+        return batch
+
+    def members(self, batch: str) -> list[socket.socket]:
+        """Its sockets that are open; none of a batch that is gone. A closed one is a copy that another one replaces."""
+        known = self._members.get(batch, {})
+        for name in [name for name, each in known.items() if each.fileno() < 0]:
+            self.leave(name)
+        return list(known.values())
+
 
 log = logging.getLogger(__name__)
 
@@ -143,16 +244,10 @@ class DescriptorStore:
             self._stored.pop(name, None)
 
     def claimed(self, name: str, listener: socket.socket) -> None:
-        """A socket that this process was passed under `name` is used. One of an earlier release gets another name."""
+        """A socket that this process was passed under `name` is used."""
         if name == stored_name(listener):
             self._inherited.add(name)
         self._handed_over = self._handed_over or name == HANDED_OVER
-        self.rename(name, listener)
-
-    def rename(self, name: str, listener: socket.socket) -> None:
-        """Release the copy that an earlier release has put under another name. Harmless if there is none."""
-        if self.outlives and name in (HANDED_OVER, former_name(listener)):
-            self._add(_Message(former_name(listener)))
 
     def flush(self) -> None:
         """Send what is left, within `FLUSH_MAX` seconds."""
@@ -271,7 +366,7 @@ class _Message(NamedTuple):
 
 def is_own(name: str, listener: socket.socket) -> bool:
     """Whether a socket of this name was bound by the product, and not by a socket unit."""
-    return has_name_of_batch(name) or name in (HANDED_OVER, stored_name(listener), former_name(listener))
+    return has_name_of_batch(name) or name in (HANDED_OVER, stored_name(listener))
 
 
 def stored_name(listener: socket.socket) -> str:
@@ -288,9 +383,3 @@ def name_of(host: str, port: int) -> str:
         number, digit = divmod(number, len(_DIGITS))
         digits.append(_DIGITS[digit])
     return "".join(digits)
-
-
-def former_name(listener: socket.socket) -> str:
-    """The name that earlier releases gave it."""
-    host, port = listener.getsockname()[:2]
-    return f"tcp-{host}-{port}".replace(":", ".")

@@ -2,8 +2,8 @@
 
 They have three sources: the descriptor store of systemd (`actors.supervision.listeners.descriptor_store`), where an
 older run of the service has put them; a socket unit (`proxyfleet.socket`); and a predecessor that has become this
-program (`actors.supervision.upgrade.upgrade`). All of them listen meanwhile, so that the kernel queues new connections
-and refuses none. systemd passes them as sd_listen_fds(3) says: the descriptors from 3 on, their number in
+program (`actors.supervision.upgrade.preflight`). All of them listen meanwhile, so that the kernel queues new
+connections and refuses none. systemd passes them as sd_listen_fds(3) says: the descriptors from 3 on, their number in
 `$LISTEN_FDS`, their names in `$LISTEN_FDNAMES`, and in `$LISTEN_PID` the process that they are meant for.
 
 A socket, alone or in a batch, is recognized by the address that it is bound to, whatever its name. Those that are
@@ -19,12 +19,9 @@ import socket
 from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
 
-from actors.net.listener_drain import accept_syns_again
 from actors.supervision import systemd
-from actors.supervision.listeners.bind import BACKLOG, end_listening, listen, resolve
-from actors.supervision.listeners.descriptor_store import DescriptorStore, is_own
-from actors.supervision.listeners.hostname import Found
-from actors.supervision.listeners.socket_batch import is_batch, listeners_of
+from actors.supervision.listeners.bind import BACKLOG, Found, end_listening, listen, resolve
+from actors.supervision.listeners.descriptor_store import DescriptorStore, is_batch, is_own, listeners_of
 from actors.supervision.processes.fd_limit import raise_limit
 
 log = logging.getLogger(__name__)
@@ -73,7 +70,6 @@ class InheritedListeners:
             host, port = inherited.socket.getsockname()[:2]
             log.warning("nothing is configured for the inherited socket %s at %s port %s", inherited.name, host, port)
             if is_own(inherited.name, inherited.socket):
-                self.store.rename(inherited.name, inherited.socket)
                 self.store.drop(inherited.socket)
                 end_listening(inherited.socket)
             else:
@@ -101,7 +97,6 @@ class InheritedListeners:
 
     def _add(self, inherited: _Inherited) -> bool:
         """False for one whose address is known already."""
-        accept_syns_again(inherited.socket)  # an address that was left, and is wanted again, or is a socket unit's
         key = _key((inherited.socket.family, inherited.socket.getsockname()))
         if key in self._unclaimed:
             inherited.socket.close()  # the same address again: from the store and from a socket unit

@@ -2,6 +2,5 @@
 
 `managed_actor` is one actor over all its processes (`instance`), driven by the table in `lifecycle`; `proxy_actors` are
 those of proxies, `actor_spec` says how processes of each are made. `spawner` starts them, forwarding actors by way of
-`zygote`; `backoff` delays restarts, `reaping` collects exit statuses, `fd_reserve` refuses a start that would run out
-of descriptors, `start_waiters` are replies that wait for one.
+`zygote`; `fd_limit` refuses a start that would run out of descriptors.
 """

@@ -1,9 +1,11 @@
-"""How processes of an actor are made, and what all managed actors share for that."""
+"""How processes of an actor are made, and what all managed actors share for that: the settings by group, too."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from socket import socket
 from typing import Any
@@ -11,10 +13,36 @@ from typing import Any
 from actors.bus.loop import Loop
 from actors.bus.mailbox import MailboxRouter
 from actors.process import Boot
-from actors.supervision.actor_settings import ActorSettings
 from actors.supervision.processes.columns import WorkerColumns
 from actors.supervision.processes.spawner import Spawner
-from actors.supervision.processes.worker_id import NO_PROXY, Worker
+
+
+class ActorSettings:
+    """The effective values; every start of a process reads them, and a change sends what has changed."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, Any] = {}
+
+    def put(self, groups: Mapping[str, Any]) -> None:
+        """These groups have these values from now on."""
+        self._groups.update(groups)
+
+    def of(self, names: Iterable[str]) -> dict[str, Any]:
+        """The groups with these names; a part of a group has its name behind a dot."""
+        return {name: reduce(getitem, name.split("."), self._groups) for name in names}
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerId:
+    """One of the processes that serve a proxy at the same time; `index` counts from 0."""
+
+    proxy_id: str
+    index: int = 0
+
+
+NO_PROXY = WorkerId("")
+"""That of an actor which belongs to no proxy."""
+
 
 NO_PARAMS: Mapping[str, Any] = {}
 
@@ -33,7 +61,7 @@ class ActorSpec:
     settings: tuple[str, ...] = ()
     params: Mapping[str, Any] = field(default_factory=dict)
     sockets: Callable[[], list[socket]] = list
-    worker: Worker = NO_PROXY
+    worker: WorkerId = NO_PROXY
     params_of: Callable[[int], Mapping[str, Any]] = lambda _instance: NO_PARAMS
     on_end: Callable[[int], None] = lambda _instance: None
 

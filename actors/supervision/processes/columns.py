@@ -16,7 +16,7 @@ from actors.workers.columns import COLUMNS, NO_COLUMN, OWNER, Columns, make_colu
 log = logging.getLogger(__name__)
 
 
-class _Proxy:
+class _ProxyColumns:
     """The file of one proxy, and the column of each instance that lives."""
 
     def __init__(self, columns: Columns) -> None:
@@ -39,7 +39,7 @@ class WorkerColumns:
     def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._folder = folder
         self._clock = clock
-        self._proxies: dict[str, _Proxy] = {}
+        self._proxies: dict[str, _ProxyColumns] = {}
 
     def adopt(self, living: Mapping[str, Collection[int]]) -> None:
         """Take over what the program before has left; `living` are the instances that it has started and that live."""
@@ -55,7 +55,7 @@ class WorkerColumns:
         if columns is None:
             self.remove(proxy_id)
             return
-        proxy = self._proxies[proxy_id] = _Proxy(columns)
+        proxy = self._proxies[proxy_id] = _ProxyColumns(columns)
         for column, instance in enumerate(columns.all_of(OWNER)):
             if instance in living:
                 proxy.by_instance[instance] = column
@@ -107,8 +107,8 @@ class WorkerColumns:
         except OSError as error:
             log.error("the files of the workers of %s can't be removed: %s", proxy_id, error)
 
-    def _make(self, proxy_id: str) -> _Proxy:
-        proxy = self._proxies[proxy_id] = _Proxy(make_columns(self._folder / proxy_id))
+    def _make(self, proxy_id: str) -> _ProxyColumns:
+        proxy = self._proxies[proxy_id] = _ProxyColumns(make_columns(self._folder / proxy_id))
         return proxy
 
     def _open(self, proxy_id: str) -> Columns | None:

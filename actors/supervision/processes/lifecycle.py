@@ -11,10 +11,14 @@
   stopped ─────────>    └──── STOP ──> stopped    or failed, when its address can't be bound: REFUSED
 
 `sleeping` is for a proxy without clients: its sockets listen, and the first client starts it
-(`actors.supervision.asleep`). Its last processes may still drain.
+(`actors.supervision.sleepers`). Its last processes may still drain.
 
 `failed` means: it should run, doesn't, and is tried again after its back-off. An event that the table doesn't list for
 a state raises `actors.supervision.transitions.IllegalTransitionError` and changes nothing.
+
+The delays before restarts are none, then 0.1 s, 0.2 s … 30 s; a run of 60 s resets them. It is OTP's restart intensity
+turned into delays: a fault that happens once costs nothing, one that comes back at every start costs little CPU and
+keeps the log readable, and the actor is never given up.
 """
 
 from __future__ import annotations
@@ -22,12 +26,43 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import StrEnum
 
-from actors.bus.messages.problems import LISTENER, PROCESS, Problem
+from actors.bus.messages.common import LISTENER, PROCESS, Problem
 from actors.bus.messages.supervision import Runtime
 from actors.supervision.transitions import next_state
 
+FIRST_DELAY = 0.1
+LONGEST_DELAY = 30.0
+RESET_AFTER = 60.0
+"""Seconds of running after which earlier failures don't count any more."""
 
-class State(StrEnum):
+
+class Backoff:
+    """The delays of one actor. `now` is by the monotonic clock."""
+
+    def __init__(self) -> None:
+        self._failures = 0
+        self._started: float | None = None
+
+    def started(self, now: float) -> None:
+        """It was started now."""
+        self._started = now
+
+    def failed(self, now: float) -> float:
+        """It died, or could not be started, now. The seconds to wait before the next start."""
+        if self._started is not None and now - self._started >= RESET_AFTER:
+            self._failures = 0
+        self._started = None
+        self._failures += 1
+        if self._failures == 1:
+            return 0.0
+        return float(min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(self._failures - 2, 30)))
+
+    def reset(self) -> None:
+        """Earlier failures don't count any more."""
+        self._failures = 0
+
+
+class ActorState(StrEnum):
     """What an actor is doing; the values are those of `runtime.state` in the API."""
 
     STOPPED = "stopped"
@@ -57,26 +92,26 @@ class LifecycleEvent(StrEnum):
     """It has no client, and needs no process until one comes."""
 
 
-TRANSITIONS: dict[tuple[State, LifecycleEvent], State] = {
-    (State.STOPPED, LifecycleEvent.START): State.STARTING,
-    (State.STOPPED, LifecycleEvent.REFUSED): State.FAILED,
-    (State.STARTING, LifecycleEvent.HELLO): State.RUNNING,
-    (State.STARTING, LifecycleEvent.DIED): State.FAILED,
-    (State.STARTING, LifecycleEvent.STOP): State.DRAINING,
-    (State.RUNNING, LifecycleEvent.DIED): State.FAILED,
-    (State.RUNNING, LifecycleEvent.REFUSED): State.FAILED,
-    (State.RUNNING, LifecycleEvent.STOP): State.DRAINING,
-    (State.DRAINING, LifecycleEvent.ENDED): State.STOPPED,
-    (State.DRAINING, LifecycleEvent.START): State.STARTING,
-    (State.DRAINING, LifecycleEvent.REFUSED): State.FAILED,
-    (State.FAILED, LifecycleEvent.START): State.STARTING,
-    (State.FAILED, LifecycleEvent.REFUSED): State.FAILED,
-    (State.FAILED, LifecycleEvent.STOP): State.STOPPED,
-    (State.RUNNING, LifecycleEvent.SLEEP): State.SLEEPING,
-    (State.STOPPED, LifecycleEvent.SLEEP): State.SLEEPING,
-    (State.SLEEPING, LifecycleEvent.START): State.STARTING,
-    (State.SLEEPING, LifecycleEvent.STOP): State.STOPPED,
-    (State.SLEEPING, LifecycleEvent.REFUSED): State.FAILED,
+TRANSITIONS: dict[tuple[ActorState, LifecycleEvent], ActorState] = {
+    (ActorState.STOPPED, LifecycleEvent.START): ActorState.STARTING,
+    (ActorState.STOPPED, LifecycleEvent.REFUSED): ActorState.FAILED,
+    (ActorState.STARTING, LifecycleEvent.HELLO): ActorState.RUNNING,
+    (ActorState.STARTING, LifecycleEvent.DIED): ActorState.FAILED,
+    (ActorState.STARTING, LifecycleEvent.STOP): ActorState.DRAINING,
+    (ActorState.RUNNING, LifecycleEvent.DIED): ActorState.FAILED,
+    (ActorState.RUNNING, LifecycleEvent.REFUSED): ActorState.FAILED,
+    (ActorState.RUNNING, LifecycleEvent.STOP): ActorState.DRAINING,
+    (ActorState.DRAINING, LifecycleEvent.ENDED): ActorState.STOPPED,
+    (ActorState.DRAINING, LifecycleEvent.START): ActorState.STARTING,
+    (ActorState.DRAINING, LifecycleEvent.REFUSED): ActorState.FAILED,
+    (ActorState.FAILED, LifecycleEvent.START): ActorState.STARTING,
+    (ActorState.FAILED, LifecycleEvent.REFUSED): ActorState.FAILED,
+    (ActorState.FAILED, LifecycleEvent.STOP): ActorState.STOPPED,
+    (ActorState.RUNNING, LifecycleEvent.SLEEP): ActorState.SLEEPING,
+    (ActorState.STOPPED, LifecycleEvent.SLEEP): ActorState.SLEEPING,
+    (ActorState.SLEEPING, LifecycleEvent.START): ActorState.STARTING,
+    (ActorState.SLEEPING, LifecycleEvent.STOP): ActorState.STOPPED,
+    (ActorState.SLEEPING, LifecycleEvent.REFUSED): ActorState.FAILED,
 }
 
 
@@ -85,22 +120,22 @@ class Lifecycle:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self.state = State.STOPPED
+        self.state = ActorState.STOPPED
         self.since = clock()
         self.restarts = 0
         self.error: str | None = None
         self._reason = PROCESS
 
-    def transition(self, event: LifecycleEvent, error: str | None = None) -> State:
+    def transition(self, event: LifecycleEvent, error: str | None = None) -> ActorState:
         """Enter the next state and return it. Raises `IllegalTransitionError`."""
         following = next_state(TRANSITIONS, "an actor", self.state, event)
         if following is not self.state:
             self.since = self._clock()
         self.state = following
-        if following is State.FAILED:
+        if following is ActorState.FAILED:
             self.error = error
             self._reason = LISTENER if event is LifecycleEvent.REFUSED else PROCESS
-        elif following in (State.RUNNING, State.STOPPED, State.SLEEPING):
+        elif following in (ActorState.RUNNING, ActorState.STOPPED, ActorState.SLEEPING):
             self.error = None
         return following
 
@@ -110,7 +145,7 @@ class Lifecycle:
 
     def runtime(self, pid: int | None) -> Runtime:
         """As the API reports it; a failure is a problem like others, during which no client is served."""
-        failed = self.state is State.FAILED
+        failed = self.state is ActorState.FAILED
         problems = (Problem(self._reason, self.error or "", self.since, serves=False),) if failed else ()
         return Runtime(self.state.value, pid, self.since, self.restarts, self.error, problems=problems)
 

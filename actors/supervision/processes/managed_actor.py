@@ -3,6 +3,10 @@
 An actor has one *current* process. At a restart a *successor* is started beside it, on the same socket; at its hello
 it becomes current and the older one is asked to drain. A draining process lives until it has finished or its time is
 up, and its end doesn't change the state of an actor that has a current one.
+
+The name of an actor leads to its process on the bus, or to that of its lowest worker that serves. An actor has one
+worker, a proxy may have several, which share a route. When the one that the name leads to dies, another one that serves
+takes over in the same turn; requests wait only where none serves and one is expected.
 """
 
 from __future__ import annotations
@@ -10,22 +14,81 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from actors.bus.loop import Timer
-from actors.bus.mailbox import Reply, address_of
+from actors.bus.mailbox import MailboxRouter, Reply, address_of
 from actors.bus.messages.common import ApplySettings, Done, Failed
 from actors.bus.messages.supervision import Runtime
 from actors.supervision.callbacks import CountdownLatch, noop
-from actors.supervision.processes.actor_observer import ActorObserver
-from actors.supervision.processes.actor_spec import NO_PARAMS, ActorSpec, SupervisionContext
-from actors.supervision.processes.backoff import Backoff
+from actors.supervision.processes.actor_spec import NO_PARAMS, ActorSpec, SupervisionContext, WorkerId
 from actors.supervision.processes.instance import START_MAX, STUCK_AFTER, Instance
-from actors.supervision.processes.lifecycle import Lifecycle, LifecycleEvent, State
-from actors.supervision.processes.route import Route
+from actors.supervision.processes.lifecycle import ActorState, Backoff, Lifecycle, LifecycleEvent
 from actors.supervision.processes.spawner import ActorProcess
-from actors.supervision.processes.worker_id import Worker
 from actors.supervision.upgrade.handover import Predecessor
+
+
+class ActorObserver(Protocol):
+    """What a managed actor reports to, and where it gets its label."""
+
+    def label(self, name: str, index: int | None = None) -> str:
+        """What logs call the actor of this name, or one of its workers where there are several."""
+
+    def actor_ready(self, actor: ManagedActor, instance: int) -> None:
+        """A process is ready and will be current next; this is the time to configure it."""
+
+    def actor_up(self, actor: ManagedActor) -> None:
+        """It runs."""
+
+    def actor_down(self, actor: ManagedActor) -> None:
+        """It died; `actor.life.error` is the reason."""
+
+    def actor_ended(self, actor: ManagedActor) -> None:
+        """Its last process has drained and ended, and none is wanted; or it sleeps."""
+
+    def actor_due(self, actor: ManagedActor) -> None:
+        """Its back-off is over: start it if it is still desired."""
+
+
+class ActorRoute:
+    """The route of one name. Workers are known by their index."""
+
+    def __init__(self, router: MailboxRouter, name: str) -> None:
+        self._router = router
+        self._name = name
+        self._serving: dict[int, int] = {}
+        self._expected: set[int] = set()
+        self._current: int | None = None
+
+    def expect(self, index: int) -> None:
+        """A process of this worker is starting."""
+        self._expected.add(index)
+        if self._current is None:
+            self._router.expect(self._name)
+
+    def serves(self, index: int, instance: int) -> None:
+        """This process of the worker is ready for messages."""
+        self._expected.discard(index)
+        self._serving[index] = instance
+        self._lead()
+
+    def gone(self, index: int) -> None:
+        """The worker has no process at present."""
+        self._expected.discard(index)
+        self._serving.pop(index, None)
+        self._lead()
+
+    def _lead(self) -> None:
+        before, lowest = self._current, min(self._serving, default=None)
+        self._current = None if lowest is None else self._serving[lowest]
+        if self._current is not None:
+            if self._current != before:
+                self._router.set_current_instance(self._name, self._current)
+        elif before is not None or not self._expected:
+            self._router.clear_current_instance(self._name)
+            if self._expected:
+                self._router.expect(self._name)
+
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +103,7 @@ class ManagedActor:
     """Seconds that the older process has after a restart: `server.drain_timeout`, for actors that are restarted."""
 
     def __init__(
-        self, spec: ActorSpec, context: SupervisionContext, observer: ActorObserver, route: Route | None = None
+        self, spec: ActorSpec, context: SupervisionContext, observer: ActorObserver, route: ActorRoute | None = None
     ) -> None:
         """Workers of one proxy share a `route`."""
         self.spec = spec
@@ -48,7 +111,7 @@ class ManagedActor:
         self.backoff = Backoff()
         self._context = context
         self._observer = observer
-        self._route = route or Route(context.router, spec.name)
+        self._route = route or ActorRoute(context.router, spec.name)
         self._current: Instance | None = None
         self._successor: Instance | None = None
         self._draining: list[Instance] = []
@@ -62,7 +125,7 @@ class ManagedActor:
         return self.spec.name
 
     @property
-    def worker(self) -> Worker:
+    def worker(self) -> WorkerId:
         """Which process of a proxy it is."""
         return self.spec.worker
 
@@ -89,7 +152,7 @@ class ManagedActor:
     @property
     def is_settled(self) -> bool:
         """True if it has one process, which serves, and nothing is under way with it."""
-        return self.serving is not None and self.life.state is State.RUNNING and len(self._all()) == 1
+        return self.serving is not None and self.life.state is ActorState.RUNNING and len(self._all()) == 1
 
     @property
     def drains(self) -> bool:
@@ -110,7 +173,7 @@ class ManagedActor:
     def start(self, params: Mapping[str, Any] = NO_PARAMS) -> None:
         """Make a process of it. `params` are for this one alone, beside those of all."""
         self._cancel_retry()
-        if self.life.state is State.FAILED:
+        if self.life.state is ActorState.FAILED:
             self.life.restarts += 1
         self.life.transition(LifecycleEvent.START)
         self.backoff.started(self._context.loop.now)
@@ -126,7 +189,7 @@ class ManagedActor:
     def replace(self, reply: Reply) -> None:
         """A new process in place of the current one, without a gap. `reply` gets `Done` or `Failed`."""
         self._replacing.append(reply)
-        if self.life.state is State.RUNNING and self._successor is None:
+        if self.life.state is ActorState.RUNNING and self._successor is None:
             self._successor = self._spawn()
             if self._successor is None:
                 self._reply_replaced(Failed("no process can be made: out of descriptors"))
@@ -136,9 +199,9 @@ class ManagedActor:
         self._cancel_retry()
         self._reply_replaced(Failed("the actor is being stopped"))
         self._route.gone(self.worker.index)
-        if self.life.state in (State.FAILED, State.SLEEPING):
+        if self.life.state in (ActorState.FAILED, ActorState.SLEEPING):
             self.life.transition(LifecycleEvent.STOP)
-        elif self.life.state in (State.STARTING, State.RUNNING):
+        elif self.life.state in (ActorState.STARTING, ActorState.RUNNING):
             self.life.transition(LifecycleEvent.STOP)
             self._drain_all(drain, quiet)
             return
@@ -165,7 +228,7 @@ class ManagedActor:
     def apply_settings(self, latch: CountdownLatch) -> None:
         """Send its process the groups that have changed since it got them; `latch` waits for that."""
         current, settings = self._current, self._context.settings.of(self.spec.settings)
-        if current is None or self.life.state is not State.RUNNING:
+        if current is None or self.life.state is not ActorState.RUNNING:
             return
         changed = {name: group for name, group in settings.items() if current.settings.get(name) != group}
         if changed:
@@ -317,9 +380,9 @@ class ManagedActor:
         self._draining.remove(instance)
         if self._draining:
             return
-        if self.life.state is State.DRAINING:
+        if self.life.state is ActorState.DRAINING:
             self.life.transition(LifecycleEvent.ENDED)
-        if self.life.state in (State.STOPPED, State.SLEEPING):
+        if self.life.state in (ActorState.STOPPED, ActorState.SLEEPING):
             self._observer.actor_ended(self)
 
     def _find(self, instance: int) -> Instance | None:

@@ -15,14 +15,12 @@ from actors.bus.messages.specs import ProxySpec
 from actors.supervision.actor_specs import params_at_start, proxy_spec
 from actors.supervision.callbacks import CountdownLatch
 from actors.supervision.config import SupervisionConfig
+from actors.supervision.desired_proxies import worker_count
 from actors.supervision.listeners.bind import ListenError
 from actors.supervision.listeners.registry import ListenerRegistry
-from actors.supervision.processes.actor_observer import ActorObserver
-from actors.supervision.processes.actor_spec import SupervisionContext
-from actors.supervision.processes.lifecycle import State
-from actors.supervision.processes.managed_actor import ManagedActor
-from actors.supervision.processes.route import Route
-from actors.supervision.processes.worker_id import Worker
+from actors.supervision.processes.actor_spec import SupervisionContext, WorkerId
+from actors.supervision.processes.lifecycle import ActorState
+from actors.supervision.processes.managed_actor import ActorObserver, ActorRoute, ManagedActor
 from actors.supervision.reconcile import (
     ActualProxy,
     ActualState,
@@ -31,13 +29,12 @@ from actors.supervision.reconcile import (
     SendConfiguration,
     Start,
     Step,
-    Stop,
+    StopProxy,
     StopWorker,
     Watch,
 )
 from actors.supervision.sleepers import Sleepers
 from actors.supervision.upgrade.predecessors import Predecessors
-from actors.supervision.worker_count import worker_count
 from config.net.ports import Ports
 
 log = logging.getLogger(__name__)
@@ -75,9 +72,9 @@ class ProxyActors:
         self._listeners = listeners
         self._predecessors = predecessors
         self._on_stop = on_stop
-        self._configured: dict[Worker, Configure] = {}
-        self._at_starts: dict[Worker, Configure] = {}
-        self._routes: dict[str, Route] = {}
+        self._configured: dict[WorkerId, Configure] = {}
+        self._at_starts: dict[WorkerId, Configure] = {}
+        self._routes: dict[str, ActorRoute] = {}
         self._taking_over: set[str] = set()
         """Proxies with several workers that wake, until the first of them serves."""
         self._packed: set[str] = set()
@@ -116,7 +113,7 @@ class ProxyActors:
     def actual_of(self, proxy_id: str) -> ActualProxy:
         """The actual state of one proxy."""
         workers = {
-            index: ActualState(actor.life.state, self._configured.get(Worker(proxy_id, index)), actor.backs_off)
+            index: ActualState(actor.life.state, self._configured.get(WorkerId(proxy_id, index)), actor.backs_off)
             for index, actor in self.by_id.get(proxy_id, {}).items()
         }
         sleeps = proxy_id in self._sleepers
@@ -130,7 +127,7 @@ class ProxyActors:
         started: set[str] = set()
         for step in steps:
             match step:
-                case Stop(proxy_id):
+                case StopProxy(proxy_id):
                     self.stop(proxy_id, latch.add())
                 case StopWorker(worker):
                     self._configured.pop(worker, None)
@@ -170,9 +167,9 @@ class ProxyActors:
     def is_starting(self, proxy_id: str) -> bool:
         """Whether a proxy waits for a process: for its first one, or for one that was never tried before."""
         lives = [actor.life for actor in self.of_proxy(proxy_id)]
-        starting = [life for life in lives if life.state is State.STARTING]
+        starting = [life for life in lives if life.state is ActorState.STARTING]
         return any(life.error is None for life in starting) or (
-            bool(starting) and not any(life.state is State.RUNNING for life in lives)
+            bool(starting) and not any(life.state is ActorState.RUNNING for life in lives)
         )
 
     def drain_predecessors(self, actor: ManagedActor) -> None:
@@ -217,7 +214,7 @@ class ProxyActors:
         if workers.get(actor.worker.index) is actor:
             self._drop(actor.worker)
 
-    def _start(self, worker: Worker) -> None:
+    def _start(self, worker: WorkerId) -> None:
         """One that wakes gets what it needs to serve along with the request for its process.
 
         The first worker takes over what those before have left, and the others count from there. It is still to do so
@@ -237,7 +234,7 @@ class ProxyActors:
     def has_taken_over(self, actor: ManagedActor) -> bool:
         """True once for a proxy with several workers that wakes: its first one serves, or failed; start the rest."""
         proxy_id = actor.worker.proxy_id
-        if actor.worker.index == 0 and actor.life.state is State.RUNNING:
+        if actor.worker.index == 0 and actor.life.state is ActorState.RUNNING:
             self._packed.discard(proxy_id)
         if proxy_id not in self._taking_over:
             return False
@@ -245,7 +242,7 @@ class ProxyActors:
         configure = self._configuration(proxy_id)
         return configure is not None and worker_count(configure.spec) > 1
 
-    def _at_start(self, worker: Worker) -> dict[str, bytes]:
+    def _at_start(self, worker: WorkerId) -> dict[str, bytes]:
         configure = self._configuration(worker.proxy_id)
         if configure is None:
             return {}
@@ -298,7 +295,7 @@ class ProxyActors:
 
             self._context.router.ask(to, sent, on_reply, APPLIED_WITHIN)
 
-    def _for_worker(self, configure: Configure, worker: Worker, instance: int) -> Configure:
+    def _for_worker(self, configure: Configure, worker: WorkerId, instance: int) -> Configure:
         """With its place among several workers."""
         count = worker_count(configure.spec)
         if count == 1:
@@ -313,7 +310,9 @@ class ProxyActors:
 
     def any_unconfigured(self) -> bool:
         """True if a process runs to which its configuration could not be sent."""
-        return any(actor.life.state is State.RUNNING and actor.worker not in self._configured for actor in self.all())
+        return any(
+            actor.life.state is ActorState.RUNNING and actor.worker not in self._configured for actor in self.all()
+        )
 
     def _bind(self, proxy_id: str, host: str, ports: Ports) -> bool:
         self._sleepers.release(proxy_id)
@@ -322,11 +321,11 @@ class ProxyActors:
         except ListenError as error:
             log.error("%s: %s", self._observer.label(forwarding_name(proxy_id)), error)
             self._listeners.release(proxy_id)  # a sleeping one may still hold those before
-            self._actor(Worker(proxy_id)).refused(error.error)
+            self._actor(WorkerId(proxy_id)).refused(error.error)
             return False
         return True
 
-    def _actor(self, worker: Worker) -> ManagedActor:
+    def _actor(self, worker: WorkerId) -> ManagedActor:
         workers = self.by_id.setdefault(worker.proxy_id, {})
         actor = workers.get(worker.index)
         if actor is None:
@@ -334,7 +333,7 @@ class ProxyActors:
             actor.drain = self._config.drain_timeout
         return actor
 
-    def _new_actor(self, worker: Worker) -> ManagedActor:
+    def _new_actor(self, worker: WorkerId) -> ManagedActor:
         proxy_id = worker.proxy_id
 
         def sockets() -> list[socket]:
@@ -342,7 +341,7 @@ class ProxyActors:
 
         column, ended = partial(self._column, proxy_id), partial(self._process_ended, proxy_id)
         spec = proxy_spec(self._class, worker, sockets, column, ended)
-        route = self._routes.setdefault(proxy_id, Route(self._context.router, spec.name))
+        route = self._routes.setdefault(proxy_id, ActorRoute(self._context.router, spec.name))
         return ManagedActor(spec, self._context, self._observer, route)
 
     def _process_ended(self, proxy_id: str, instance: int) -> None:
@@ -354,12 +353,12 @@ class ProxyActors:
         if serves_no_more and columns.knows(proxy_id) and not columns.has_living(proxy_id):
             columns.remove(proxy_id)
 
-    def _forget(self, worker: Worker) -> None:
+    def _forget(self, worker: WorkerId) -> None:
         self._drop(worker)
         if worker.proxy_id not in self.by_id:
             self._on_stop(worker.proxy_id)
 
-    def _drop(self, worker: Worker) -> None:
+    def _drop(self, worker: WorkerId) -> None:
         workers = self.by_id[worker.proxy_id]
         del workers[worker.index]
         if not workers:

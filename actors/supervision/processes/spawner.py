@@ -22,8 +22,8 @@ import msgpack
 from actors.bus.loop import Loop
 from actors.liveness import LivenessPage
 from actors.process import Boot
-from actors.supervision.processes.backoff import Backoff
-from actors.supervision.processes.fd_reserve import FOR_PROCESSES, require
+from actors.supervision.processes.fd_limit import FOR_PROCESSES, require
+from actors.supervision.processes.lifecycle import Backoff
 from actors.supervision.processes.zygote_packets import PACKET_MAX, Packet, copies_of, packets_of
 from actors.supervision.processes.zygote_process import ZygoteProcess
 

@@ -18,9 +18,6 @@ from it    `{failed: why, token}`: there is no such process    none
 from it    `{ended: pid, status}`: exit code or -signal        none
 =========  ==================================================  ======================================
 
-Actors of the class that it was started with (`ahead`) come first from the process that was forked ahead for it
-(`actors.supervision.processes.forked_ahead`).
-
 The socket's end is the zygote's end. `slot` is the actor's slot on the liveness page (`actors.liveness`), which the
 zygote has mapped and every fork of it shares.
 """
@@ -37,57 +34,55 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Iterable
 from typing import Any, NoReturn
 
 import msgpack
+from setproctitle import setproctitle, setthreadtitle
 
+from actors import signals
 from actors.liveness import deadline_writer, open_page
 from actors.process import Boot, main, set_up_logging
 from actors.signals import OF_THE_GROUP, block, ignore, unblock
-from actors.supervision.processes import reaping, zygote_packets
-from actors.supervision.processes.forked_ahead import ForkedAhead, fork_ahead
-from actors.supervision.processes.process_name import name_process
+from actors.supervision.processes import zygote_packets
+
+
+def name_process(name: str) -> None:
+    """What ps shows, and in short what top, ss and the kernel show (proc(5), comm)."""
+    setproctitle(f"proxyfleet: {name}")
+    kind, _, rest = name.partition(".")
+    setthreadtitle(f"fwd-{rest[-8:]}" if rest else kind)
+
 
 log = logging.getLogger(__name__)
 
-PRELOAD_FIRST = (
+PRELOAD = (
     "zmq",
     "msgpack",
     "actors.process",
     "actors.bus.records",
     "actors.forwarding.explain",
     "config.passwords",
-)
-"""Those of `PRELOAD` that the API imports, too: what is forked ahead has them from here."""
-PRELOAD = (
-    *PRELOAD_FIRST,
     "actors.forwarding.actor",
     "actors.forwarding.access.fleet",
-    "lmdb._envid",
     "actors.forwarding.upstreams.pool_upstream_set",
     "actors.forwarding.warming:prepare",
 )
 """What forwarding actors import; the others import their own extras after the fork. Preloading pydantic, which most of
-the others need, would save them 4 MB and 0.1 s of processor time each, and cost 0.9 MB in every forwarding actor. LMDB,
-which `fleet` imports, takes 0.5 MB here, and would take 4 MB in each forwarding actor that reads accounts; what it
-imports itself when a file is opened would take 0.2 MB, bcrypt (of `config.passwords`) 0.3 MB in each one that checks
-passwords. Upstreams (with `ssl`) cost 0.2 MB in each forwarding actor, and save 3.6 MB in each that has some. The
-function behind a colon is called: it saves 2.5 MB in each forwarding actor."""
+the others need, would save them 4 MB and 0.1 s of processor time each, and cost 0.9 MB in every forwarding actor.
+SQLite, which `fleet` imports, would take 1.4 MB in each forwarding actor that reads accounts, bcrypt (of
+`config.passwords`) 0.3 MB in each one that checks passwords. Upstreams (with `ssl`) cost 0.2 MB in each forwarding
+actor, and save 3.6 MB in each that has some. The function behind a colon is called: it saves 2.5 MB in each forwarding
+actor."""
 
 
-def serve(control: socket.socket, liveness: memoryview[float], ahead: str = "") -> None:
-    """Fork an actor for every request until the control socket ends; `ahead`, a class of actors, one before any."""
+def serve(control: socket.socket, liveness: memoryview[float]) -> None:
+    """Fork an actor for every request until the control socket ends."""
     name_process("zygote")
-    forked = None
-    if ahead:
-        _preload(PRELOAD_FIRST)
-        forked = _fork_ahead(ahead, control, liveness)
-    _preload(PRELOAD)
+    for each in PRELOAD:
+        _preload(each)
     gc.collect()
     gc.freeze()  # shared pages stay shared: the collector of a child doesn't touch what was here before
     wake = _wake_on_child()
-    _report_ended(control)  # what was forked ahead may have ended before; its signal is gone
     poll = select.poll()
     poll.register(control, select.POLLIN)
     poll.register(wake, select.POLLIN)
@@ -96,16 +91,11 @@ def serve(control: socket.socket, liveness: memoryview[float], ahead: str = "") 
             if fd == wake:
                 os.read(wake, 4096)
                 _report_ended(control)
-            elif not _fork_on_request(control, liveness, forked):
+            elif not _fork_on_request(control, liveness):
                 return
 
 
-def _preload(entries: Iterable[str]) -> None:
-    for each in entries:
-        _preload_one(each)
-
-
-def _preload_one(entry: str) -> None:
+def _preload(entry: str) -> None:
     module, _, function = entry.partition(":")
     try:
         imported = importlib.import_module(module)
@@ -128,20 +118,11 @@ def _wake_on_child() -> int:
 
 
 def _report_ended(control: socket.socket) -> None:
-    for pid, status in reaping.ended():
+    for pid, status in signals.ended():
         _send(control, {"ended": pid, "status": status})
 
 
-def _fork_ahead(entry: str, control: socket.socket, liveness: memoryview[float]) -> ForkedAhead | None:
-    """Called while the signals are still blocked, as they are in the child until it has its handlers."""
-    try:
-        return fork_ahead(entry, control, lambda request, descriptors: _become(request, descriptors, liveness))
-    except OSError as error:
-        log.warning("no process is forked ahead, the start takes longer: %s", error)
-        return None
-
-
-def _fork_on_request(control: socket.socket, liveness: memoryview[float], ahead: ForkedAhead | None) -> bool:
+def _fork_on_request(control: socket.socket, liveness: memoryview[float]) -> bool:
     try:
         received = zygote_packets.receive(control)
     except ConnectionResetError:
@@ -151,14 +132,11 @@ def _fork_on_request(control: socket.socket, liveness: memoryview[float], ahead:
     request, descriptors, truncated = received
     if "logging" in request:
         set_up_logging(*request["logging"])
-        if ahead is not None:
-            ahead.inherit(descriptors)
         return True  # the descriptors stay open
     try:
         if truncated:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-        made = None if ahead is None else ahead.request(request, descriptors)
-        pid, pidfd = made or _fork(control, ahead, request, descriptors, liveness)
+        pid, pidfd = _fork(control, request, descriptors, liveness)
     except OSError as error:
         _send(control, {"failed": error.strerror, "token": request["token"]})
     else:
@@ -171,11 +149,7 @@ def _fork_on_request(control: socket.socket, liveness: memoryview[float], ahead:
 
 
 def _fork(
-    control: socket.socket,
-    ahead: ForkedAhead | None,
-    request: dict[str, Any],
-    descriptors: list[int],
-    liveness: memoryview[float],
+    control: socket.socket, request: dict[str, Any], descriptors: list[int], liveness: memoryview[float]
 ) -> tuple[int, int]:
     """The new process's id and a pidfd of it. Raises `OSError`, and then there is no process."""
     block()  # until the child has its handlers
@@ -183,8 +157,6 @@ def _fork(
         pid = os.fork()
         if pid == 0:
             control.close()
-            if ahead is not None:
-                ahead.close()
             _become(request, descriptors, liveness)
     finally:
         unblock()
@@ -222,20 +194,15 @@ def _become(request: dict[str, Any], descriptors: list[int], liveness: memoryvie
 
 
 def _leave_zygote() -> None:
-    old = signal.set_wakeup_fd(-1)
-    if old >= 0:  # not in a process that was forked ahead
-        os.close(old)
+    os.close(signal.set_wakeup_fd(-1))
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     gc.enable()
 
 
-def run(descriptor: int, page: int, ahead: str = "") -> None:
-    """The zygote's main: `descriptor` is its end of the control socket, `page` that of the liveness page.
-
-    `ahead`: see `serve`.
-    """
+def run(descriptor: int, page: int) -> None:
+    """The zygote's main: `descriptor` is its end of the control socket, `page` that of the liveness page."""
     gc.disable()
     liveness = open_page(page)
     os.close(page)
     with socket.socket(fileno=descriptor) as control:
-        serve(control, liveness, ahead=ahead)
+        serve(control, liveness)

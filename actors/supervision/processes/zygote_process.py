@@ -1,4 +1,4 @@
-"""The zygote as a process of the supervisor. It may be started before anything is known of the configuration.
+"""The zygote as a process of the supervisor. `supervisor.py` starts the first one before it loads anything else.
 
 It loads its modules while the supervisor loads its own; what it needs of the configuration comes by `configure`. This
 module itself imports little, for the same reason.
@@ -10,16 +10,19 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from actors.liveness import LivenessPage
 from actors.signals import blocked
+from actors.supervision.processes.fd_limit import raise_limit
 from config.settings.env import ENV_PREFIX
 
 _PROGRAM = """
 import sys
-_, control, page, ahead, *sys.path[:] = sys.argv
+_, control, page, *sys.path[:] = sys.argv
 from actors.supervision.processes.zygote import run
-run(int(control), int(page), ahead)
+run(int(control), int(page))
 """
 
 _OWN = (ENV_PREFIX, "LISTEN_", "SUPERVISOR_")
@@ -32,13 +35,12 @@ class ZygoteProcess:
     The limit of descriptors and the mode of new files are those of this process at the start.
     """
 
-    def __init__(self, page: LivenessPage | None = None, ahead: str | None = None) -> None:
-        """Start it. `ahead` is the class of an actor that is sure to be requested soon: a process is forked for it
-        before (`actors.supervision.processes.forked_ahead`). Raises `OSError`."""
+    def __init__(self, page: LivenessPage | None = None) -> None:
+        """Start it. Raises `OSError`."""
         self.page = LivenessPage() if page is None else page
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            self._process = self._start(theirs, ahead or "")
+            self._process = self._start(theirs)
         except OSError:
             self.control.close()
             raise
@@ -67,11 +69,11 @@ class ZygoteProcess:
         self._process.kill()
         self._process.wait()
 
-    def _start(self, control: socket.socket, ahead: str) -> subprocess.Popen[bytes]:
+    def _start(self, control: socket.socket) -> subprocess.Popen[bytes]:
         descriptors = (control.fileno(), self.page.descriptor)
         with blocked():
             return subprocess.Popen(
-                [sys.executable, "-P", "-c", _PROGRAM, *map(str, descriptors), ahead, *sys.path],
+                [sys.executable, "-P", "-c", _PROGRAM, *map(str, descriptors), *sys.path],
                 stdin=subprocess.DEVNULL,
                 pass_fds=descriptors,
                 env=_environment(),
@@ -81,3 +83,15 @@ class ZygoteProcess:
 def _environment() -> dict[str, str]:
     """This process's, without what is for the supervisor alone."""
     return {name: value for name, value in os.environ.items() if not name.startswith(_OWN)}
+
+
+@contextmanager
+def first_zygote() -> Iterator[ZygoteProcess]:
+    """At the end it has ended. Raises `OSError`."""
+    os.umask(0o077)
+    raise_limit()
+    zygote = ZygoteProcess()
+    try:
+        yield zygote
+    finally:
+        zygote.end()

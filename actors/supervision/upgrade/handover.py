@@ -1,4 +1,4 @@
-"""What a supervisor passes to the program that it becomes (`actors.supervision.upgrade.upgrade`).
+"""What a supervisor passes to the program that it becomes (`actors.supervision.upgrade.preflight`).
 
 The process replaces its program by execve(2) and keeps its id, its children and the descriptors that are meant for it:
 

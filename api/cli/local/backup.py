@@ -1,31 +1,46 @@
-"""`proxyfleet backup`: one archive with all data of the product. `restore.py` reads it."""
+"""`proxyfleet backup`: one archive with all data of the product. `proxyfleet restore` lists the differences, asks once,
+and replaces all data or none."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import shlex
 import time
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Any
 
-import typer
-
-from api.cli.commands import RECOVER, local_command
+from actors.supervision.locks import holder
+from api.backup.archive import open_archive
+from api.backup.create import create_backup
+from api.backup.manifest import BadArchive, Manifest
+from api.backup.restore import PreparedRestore, commit, prepare_restore
+from api.backup.sealed_keys import check_passphrase
+from api.backup.snapshot import CollectError, snapshot
+from api.backup.target import BadTarget, staging
+from api.cli.commands import confirm
 from api.cli.errors import CommandError, Status
-from api.cli.local.offline import ConfigOption, DataOption, data_of, refuse_newer, require_own_directory, translated
+from api.cli.local.offline import (
+    STOPPED,
+    data_of,
+    finish_restore,
+    open_own,
+    require_own_directory,
+    take_lock,
+    translated,
+)
 from api.cli.quantities import decimal
-from api.cli.terminal.output import Output
-from api.cli.terminal.progress import progress
-from api.cli.terminal.secret_input import passphrase as ask_passphrase
+from api.cli.terminal.output import Column, Output, progress
+from api.cli.terminal.terminal_input import passphrase as ask_passphrase
+from api.store import StoreError
+from config.files.data_format import require_own_format
+from config.files.paths import DataDir
+from config.files.secret_box import CredentialError, credential
+from config.text.formatting import timestamp_text
 
-if TYPE_CHECKING:
-    from api.backup.manifest import Manifest
-    from config.files.paths import DataDir
-
-PassphraseOption = Annotated[
-    Path | None,
-    typer.Option("--passphrase-file", metavar="FILE", help="Its first line is the passphrase; else it is asked for."),
-]
 CREDENTIAL = "backup-passphrase"
 """Name of the credential of systemd (`LoadCredential=`)."""
 SUFFIXES = (".tar.gz", ".tgz")
@@ -33,41 +48,28 @@ SUFFIXES = (".tar.gz", ".tgz")
 _NAME = re.compile(r"proxyfleet-[0-9]{8}T[0-9]{6}Z\.tar\.gz")
 
 
-def add_commands(app: typer.Typer) -> None:
-    """Add the command to `app`."""
-    local_command(app, "backup", rich_help_panel=RECOVER)(backup)
+COLUMNS = (Column("CHANGE", "change"), Column("KIND", "kind"), Column("NAME", "name"), Column("FIELDS", "fields"))
+LISTED = 10
+"""Differences that are listed before the question."""
+LOST_COLUMNS = (Column("KIND", "kind"), Column("NAME", "name"), Column("FIELD", "field"))
 
 
+@translated(CredentialError)
 def backup(
     out: Output,
-    target: Annotated[
-        Path,
-        typer.Argument(
-            metavar="TARGET", help="A directory, for a name with the time in it; or a file (.tar.gz, .tgz)."
-        ),
-    ] = Path(),
-    config: ConfigOption = None,
-    data_dir: DataOption = None,
-    passphrase_file: PassphraseOption = None,
-    without_keys: Annotated[
-        bool, typer.Option("--without-keys", help="Leave the key files out: usable only where they still are.")
-    ] = False,
-    unattended: Annotated[
-        bool, typer.Option("--unattended", help="Never ask: without a passphrase leave the key files out.")
-    ] = False,
-    with_logs: Annotated[bool, typer.Option("--with-logs", help="Include the access records.")] = False,
-    keep: Annotated[
-        int | None, typer.Option("--keep", min=1, help="Keep so many archives that have the time in their name.")
-    ] = None,
+    target: Path,
+    config: Path | None,
+    data_dir: Path | None,
+    passphrase_file: Path | None,
+    without_keys: bool,
+    unattended: bool,
+    with_logs: bool,
+    keep: int | None,
 ) -> None:
-    """Back up all data into one archive, also while the product runs; keys are sealed under a passphrase."""
-    from api.backup.create import create_backup
-    from api.backup.snapshot import CollectError
-    from api.backup.target import BadTarget
-
+    """Write an archive, and remove older ones."""
     data = _own_data(config, data_dir)
     _check_place(target, keep)
-    unavailable = unattended and passphrase_file is None and _credential_file() is None
+    unavailable = unattended and passphrase_file is None and credential(CREDENTIAL) is None
     passphrase = None if without_keys or unavailable else passphrase_of(passphrase_file, twice=True)
     file = _file_at(target)
     try:
@@ -78,7 +80,7 @@ def backup(
         raise CommandError(f"The backup failed, and there is no new archive: {reason}") from error
     removed = _remove_older(file, keep) if keep else []
     result = {"file": str(file), "sha256": digest, "keys": manifest.keys, "removed": removed}
-    out.data(result, lambda: _print(out, file, manifest, digest, removed))
+    out.data(result, lambda: _print_made(out, file, manifest, digest, removed))
 
 
 def _check_place(target: Path, keep: int | None) -> None:
@@ -97,7 +99,7 @@ def _file_at(target: Path) -> Path:
     return target / name if target.is_dir() else target
 
 
-def _print(out: Output, file: Path, manifest: Manifest, digest: str, removed: list[str]) -> None:
+def _print_made(out: Output, file: Path, manifest: Manifest, digest: str, removed: list[str]) -> None:
     out.message(f"{file}: {len(manifest.files)} files, {decimal(file.stat().st_size)}, SHA-256 {digest}")
     for name in removed:
         out.message(f"removed: {name}")
@@ -108,27 +110,19 @@ def _print(out: Output, file: Path, manifest: Manifest, digest: str, removed: li
 def _own_data(config: Path | None, data_dir: Path | None) -> DataDir:
     """The data directory, if this user owns it: SQLite would leave files of another user there."""
     data = data_of(config, data_dir)
-    refuse_newer(data.path)
-    if not data.store.is_dir():
+    require_own_format(data.path)
+    if not data.fleet.is_file():
         raise CommandError(f"{data.path}: there is no configuration here", "Name its directory with --data-dir")
     if (data.path / "restoring" / "ready").is_dir():
         hint = "Start the product, which completes it; then back it up"
         raise CommandError(f"{data.path}: a restore was interrupted", hint)
-    require_own_directory(data.store)
+    require_own_directory(data.path)
     return data
-
-
-def _credential_file() -> Path | None:
-    from config.files.credentials import CredentialError, credential
-
-    return translated(CredentialError, lambda: credential(CREDENTIAL))
 
 
 def passphrase_of(file: Path | None, twice: bool) -> str | None:
     """The passphrase from the file, from systemd's credential, or from a prompt. Raises `CommandError`."""
-    from api.backup.sealed_keys import check_passphrase
-
-    text = ask_passphrase("Passphrase of the keys", file or _credential_file(), twice)
+    text = ask_passphrase("Passphrase of the keys", file or credential(CREDENTIAL), twice)
     try:
         return check_passphrase(text)
     except ValueError as error:
@@ -146,3 +140,143 @@ def _remove_older(made: Path, keep: int) -> list[str]:
     except OSError as error:
         raise CommandError(f"{made} is complete, but an older archive can't be removed: {error}") from error
     return older
+
+
+# --- restore ---
+
+
+@translated(CollectError)
+def restore(
+    out: Output,
+    file: Path,
+    config: Path | None,
+    data_dir: Path | None,
+    passphrase_file: Path | None,
+    dry_run: bool,
+    without_secrets: bool,
+    force: bool,
+    yes: bool,
+) -> None:
+    """Read and check the archive, list the differences, ask, and replace the data."""
+    if file.exists() and not file.is_file():
+        raise CommandError(
+            f"{file}: is not a regular file", "An archive is read more than once; save it as a file first"
+        )
+    try:
+        with open_archive(file) as archive, _target(config, data_dir, dry_run) as data:
+            wanted = archive.manifest.keys and not without_secrets
+            passphrase = passphrase_of(passphrase_file, twice=False) if wanted else None
+            with contextlib.ExitStack() as stack:
+                with progress(out, "Reading") as report:
+                    found = stack.enter_context(prepare_restore(data, archive, passphrase, report, without_secrets))
+                if _confirmed(out, data, file, found, dry_run, force, yes):
+                    _commit(out, data, found, archive.digest())
+    except BadArchive as error:
+        raise CommandError(f"{file}: {error}", "Nothing was changed") from error
+    except (OSError, StoreError) as error:
+        raise CommandError(f"{file}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _confirmed(
+    out: Output, data: DataDir, file: Path, found: PreparedRestore, dry_run: bool, force: bool, yes: bool
+) -> bool:
+    """List the differences and ask. Returns False if there is nothing to do; raises `CommandError` after a no."""
+    result = _as_data(found)
+    if out.format != "json":
+        made, files = result["created_at"], len(found.manifest.files)
+        out.message(f"{file}: made {made} by release {found.manifest.product}, {files} files, all intact.")
+        list_changes(out, result["changes"], dry_run)
+        if found.lost:
+            out.message("These secrets are not restored; enter them again afterwards:")
+            out.table(LOST_COLUMNS, result["lost_secrets"], "")
+    if dry_run or not (result["changes"] or force):
+        why = "Nothing was changed." if dry_run else "Nothing to restore; --force replaces the data nevertheless."
+        out.done({**result, "dry_run": dry_run}, why)
+        return False
+    confirm(f"Replace the data in {data.path}?", yes)
+    return True
+
+
+def list_changes(out: Output, changes: list[dict[str, Any]], dry_run: bool) -> None:
+    """Each of them; of many, which a dry run has listed, only their numbers before the question."""
+    if dry_run or len(changes) <= LISTED:
+        out.table(COLUMNS, changes, "Configuration and keys do not differ.")
+        return
+    counted = Counter((each["kind"], each["change"]) for each in changes)
+    numbers = ", ".join(f"{kind} {change}: {number}" for (kind, change), number in counted.items())
+    out.message(f"{len(changes)} differences: {numbers}. --dry-run lists them.")
+
+
+def _as_data(found: PreparedRestore) -> dict[str, Any]:
+    """The result for programs, before the restore."""
+    rows = [
+        {"change": one.change, "kind": one.kind, "name": one.name, "fields": one.fields} for one in found.differences
+    ]
+    made = timestamp_text(found.manifest.created_at)
+    lost = [{"kind": one.kind, "name": one.name, "field": one.field} for one in found.lost]
+    described = {"created_at": made, "product": found.manifest.product, "changes": rows, "lost_secrets": lost}
+    return {**described, "dry_run": False, "restored": False, "kept": None}
+
+
+def _commit(out: Output, data: DataDir, found: PreparedRestore, digest: str) -> None:
+    kept = commit(data, found, digest).kept
+    earlier = f"The earlier data are kept in {kept}." if kept else "There were no earlier data."
+    result = {**_as_data(found), "restored": True, "kept": kept and str(kept)}
+    out.done(result, f"Restored; all users must sign in again. {earlier}")
+
+
+# --- the target ---
+
+
+@contextlib.contextmanager
+def _target(config: Path | None, data_dir: Path | None, dry_run: bool) -> Iterator[DataDir]:
+    """The data directory to restore into, locked until the end of the block. Raises `CommandError` if the product runs.
+
+    A dry run only reads: while the product runs, it gets a private copy of the data.
+    """
+    data = data_of(config, data_dir)
+    if dry_run and holder(data.lock) is not None:
+        with _copied(data) as copy:
+            yield copy
+    else:
+        with _locked(data, dry_run) as locked:
+            yield locked
+
+
+@contextlib.contextmanager
+def _copied(data: DataDir) -> Iterator[DataDir]:
+    require_own_format(data.path)
+    require_own_directory(data.path)
+    with staging(data.path) as folder:
+        yield snapshot(data, folder)
+
+
+@contextlib.contextmanager
+def _locked(found: DataDir, dry_run: bool) -> Iterator[DataDir]:
+    """Lock the directory, whose data may be damaged or of another release, since they are replaced.
+
+    Directories that were made here and stayed empty are removed.
+    """
+    made = [each for each in (found.path, *found.path.parents) if not each.exists()]
+    data = open_own(found.path)
+    held = take_lock(data.lock, "data directory", STOPPED)
+    try:
+        if any(path != data.lock for path in data.path.iterdir()):
+            _settle(data, dry_run)
+        yield data
+    finally:
+        if [path.name for path in data.path.iterdir()] == [data.lock.name]:
+            data.lock.unlink()
+            for folder in made:
+                with contextlib.suppress(OSError):  # another process has put a file there
+                    folder.rmdir()
+        os.close(held)
+
+
+def _settle(data: DataDir, dry_run: bool) -> None:
+    """Complete an earlier restore."""
+    if dry_run:
+        if (data.path / "restoring" / "ready").is_dir():
+            raise CommandError(f"{data.path}: a restore was interrupted", "Start the product, which completes it")
+        return
+    finish_restore(data)

@@ -1,47 +1,71 @@
-"""`proxyfleet check-config`: all errors of the configuration at once, before the product is started."""
+"""`proxyfleet check-config` has all errors of the configuration at once, before the product is started; `config show`
+every key with its value, the source of it, and what a change needs.
+
+Checks on the machine: usable certificates, free ports, upstreams that can be reached. Nothing is changed, and nothing
+but a TCP handshake is sent to an upstream.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+import os
+import socket
+import ssl
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
 
-import typer
+from cryptography import x509
 
-from api.cli.commands import RUN, local_command
+from actors.supervision.effective_settings import shadowed_keys
+from actors.supervision.listeners.bind import ListenError, listen
+from actors.supervision.locks import holder
+from actors.supervision.processes import fd_limit
 from api.cli.errors import CommandError
-from api.cli.local.offline import ConfigOption, DataOption, peek, translated
+from api.cli.local.offline import peek, translated
 from api.cli.terminal.output import Output, counted
+from api.cli.terminal.setting_sources import print_sources, source_text
+from api.operator.offline import has_users, peek_proxies
+from api.security.new_passwords import WeakPassword, check_strength
+from api.store import StoreError, check_fleet_file
+from config.files.certificates import CertificateError, ClientFiles, ask_clients, server_context, unusable_file
+from config.files.paths import DataDir, unwritable
+from config.model.proxies import ProxyRecord
+from config.net.ports import Ports
+from config.settings.loading import Places
+from config.settings.settings import Settings
+from config.settings.sources import Origins, Reading, described
+from config.text.formatting import timestamp_text
 
-if TYPE_CHECKING:
-    from api.cli.local.probes import Finding
-    from config.files.paths import DataDir
-    from config.model.proxies import ProxyRecord
-    from config.settings.loading import Places
-    from config.settings.settings import Settings
-
-ProbeOption = Annotated[
-    bool, typer.Option("--probe", help="Also try whether ports are free and the upstreams of proxies can be reached.")
-]
+UPSTREAM_TIMEOUT = 5.0
+"""Seconds for a connection to an upstream."""
+CONCURRENCY = 32
+EXPIRY_WARNING = 21 * 86400.0
+"""Seconds before the end of a certificate from which there is a note."""
 
 
-def add_commands(app: typer.Typer) -> None:
-    """Add the command to `app`."""
-    local_command(app, "check-config", rich_help_panel=RUN)(check_config)
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of one check: where the value is configured, and its error, if there is one."""
+
+    where: str
+    error: str | None = None
+    grade: Literal["error", "note"] = "error"
+
+    @property
+    def bad(self) -> bool:
+        """True if the product or a proxy would fail for it."""
+        return self.error is not None and self.grade == "error"
 
 
-def check_config(
-    out: Output, config: ConfigOption = None, data_dir: DataOption = None, probe: ProbeOption = False
-) -> None:
-    """Print all errors of the configuration with file and line, and the keys that the API overrides.
-
-    Checks certificates, also those of stored proxies. Ends with 1 if the product or a proxy could not start.
-    """
-    from actors.supervision.effective_settings import shadowed_keys
-    from api.operator.offline import peek_proxies
-    from config.settings.loading import Places
-
+@translated()
+def check_config(out: Output, config: Path | None, data_dir: Path | None, probe: bool) -> None:
+    """All errors, or what was checked."""
     settings, data, stored, effective = peek(config, data_dir)
-    proxies = translated(ValueError, lambda: peek_proxies(data))
+    with translated(ValueError):
+        proxies = peek_proxies(data)
     findings = list(_findings(effective, proxies, data, probe))
     bad = [finding for finding in findings if finding.bad]
     notes = shadowed_keys(settings, stored) + [
@@ -64,23 +88,19 @@ def _print(out: Output, notes: list[str], checked: list[str]) -> None:
 
 
 def _findings(settings: Settings, proxies: list[ProxyRecord], data: DataDir, probe: bool) -> Iterator[Finding]:
-    from actors.supervision.locks import holder
-    from api.cli.local import probes
-    from api.operator.offline import has_users
-
-    yield from probes.data_directory(data)
-    yield from probes.accounts(data)
-    yield from probes.first_password(settings, not has_users(data))
-    yield from probes.certificates(settings, proxies)
-    yield probes.descriptors(proxies)
+    yield from data_directory(data)
+    yield from store(data)
+    yield from first_password(settings, not has_users(data))
+    yield from certificates(settings, proxies)
+    yield descriptors(proxies)
     if not probe:
         return
     process = holder(data.lock)
     if process is None:
-        yield from probes.ports(settings, proxies)
+        yield from ports(settings, proxies)
     else:
-        yield probes.Finding("ports", f"not tried: the product runs as process {process} and has them", "note")
-    yield from probes.upstreams(proxies)
+        yield Finding("ports", f"not tried: the product runs as process {process} and has them", "note")
+    yield from upstreams(proxies)
 
 
 def _placed(where: str, places: Places, stored: Mapping[str, Any]) -> str:
@@ -89,3 +109,146 @@ def _placed(where: str, places: Places, stored: Mapping[str, Any]) -> str:
     if " " in where or key in stored.get(group, {}):
         return where
     return f"{places.of(tuple(where.split('.')))}{where}"
+
+
+@translated()
+def show_config(out: Output, config: Path | None, data_dir: Path | None, changed: bool) -> None:
+    """Every key with the source of its value."""
+    settings, _data, stored, effective = peek(config, data_dir)
+    origins = Origins.read(config, {"data_dir": data_dir} if data_dir else {})
+    found = [each.plain() for each in described(Reading(settings, origins), stored, effective)]
+    print_sources(out, "config", [{**each, "source": source_text(each)} for each in found], changed)
+
+
+# --- what is checked ---
+
+
+def certificates(settings: Settings, proxies: Iterable[ProxyRecord]) -> Iterator[Finding]:
+    """Check the certificates of `server.tls` and of proxies."""
+    tls = settings.server.tls
+    if tls.cert_file and tls.key_file:
+        yield from _certificate("server.tls", tls.cert_file, tls.key_file)
+    for proxy in proxies:
+        own = proxy.tls
+        if own is not None and own.cert_file and own.key_file:
+            yield from _certificate(f"proxy {proxy.name}: tls", Path(own.cert_file), Path(own.key_file))
+        if own is not None and own.client_ca is not None:
+            yield _client_files(f"proxy {proxy.name}: tls", ClientFiles(own.client_ca, own.client_crl))
+
+
+def first_password(settings: Settings, password_needed: bool) -> Iterator[Finding]:
+    """Check the first administrator's password, if one is needed."""
+    if settings.admin_password is None or not password_needed:
+        return
+    try:
+        check_strength(settings.admin_password.get_secret_value())
+    except WeakPassword as error:
+        yield Finding("admin_password", str(error))
+    else:
+        yield Finding("admin_password")
+
+
+def data_directory(data: DataDir) -> Iterator[Finding]:
+    """Check that the data directory can be written."""
+    yield Finding("data_dir", unwritable(data.path))
+
+
+def store(data: DataDir) -> Iterator[Finding]:
+    """Check that the file of the fleet can be read, if there is one."""
+    if not os.access(data.fleet, os.R_OK):
+        return
+    try:
+        check_fleet_file(data)
+    except StoreError as error:
+        yield Finding("store", str(error))
+    else:
+        yield Finding("store")
+
+
+def ports(settings: Settings, proxies: Iterable[ProxyRecord]) -> Iterator[Finding]:
+    """Check that every address of the product can be bound."""
+    yield _address("server", settings.server.host, settings.server.port)
+    for proxy in proxies:
+        if proxy.status == "active":
+            yield _addresses(f"proxy {proxy.name}", proxy.host, proxy.ports)
+
+
+def descriptors(proxies: Iterable[ProxyRecord]) -> Finding:
+    """Check that the listening sockets of all proxies fit into the limit of descriptors that this process has."""
+    needed = fd_limit.needed((len(each.ports), each.processes) for each in proxies if each.status == "active")
+    limit = fd_limit.hard_limit()
+    if needed <= limit:
+        return Finding("descriptors")
+    short = f"the service may need {needed} for the ports of its proxies, and the limit here is {limit}"
+    return Finding("descriptors", f"{short}: raise it (LimitNOFILE= of the unit, ulimit -n)", "note")
+
+
+def upstreams(proxies: Iterable[ProxyRecord]) -> list[Finding]:
+    """Check that every upstream accepts a connection, several at a time."""
+    targets = [
+        (f"proxy {proxy.name}: upstreams: {upstream.name}", upstream.host, upstream.port)
+        for proxy in proxies
+        for upstream in proxy.upstreams
+    ]
+    with ThreadPoolExecutor(CONCURRENCY) as pool:
+        return list(pool.map(lambda each: _reachable(*each), targets))
+
+
+def _client_files(where: str, files: ClientFiles) -> Finding:
+    try:
+        ask_clients(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), files)
+    except CertificateError as error:
+        return Finding(f"{where}.{error.field}", error.error)
+    return Finding(f"{where}.client_ca")
+
+
+def _certificate(where: str, cert_file: Path, key_file: Path) -> Iterator[Finding]:
+    files = {"cert_file": cert_file, "key_file": key_file}
+    unusable = {field: text for field, path in files.items() if (text := unusable_file(path)) is not None}
+    if unusable:
+        yield from (Finding(f"{where}.{field}", text) for field, text in unusable.items())
+        return
+    try:
+        server_context(cert_file, key_file)
+    except CertificateError as error:
+        yield Finding(f"{where}.{error.field}", f"{files[error.field]}: {error.error}")
+        return
+    found = x509.load_pem_x509_certificate(cert_file.read_bytes())
+    end, begin = found.not_valid_after_utc.timestamp(), found.not_valid_before_utc.timestamp()
+    left, end_text = end - time.time(), timestamp_text(end)
+    if begin > time.time():
+        yield Finding(
+            f"{where}.cert_file", f"{cert_file}: is not valid before {timestamp_text(begin)}; check the clock"
+        )
+    elif left <= 0:
+        yield Finding(f"{where}.cert_file", f"{cert_file}: expired at {end_text}; replace it")
+    elif left < EXPIRY_WARNING:
+        yield Finding(f"{where}.cert_file", f"{cert_file}: expires at {end_text}, in {left / 86400:.0f} days", "note")
+    else:
+        yield Finding(f"{where}.cert_file")
+
+
+def _address(where: str, host: str, port: int) -> Finding:
+    try:
+        listen(host, port).close()
+    except ListenError as error:
+        return Finding(f"{where}.{error.field}" if where == "server" else f"{where}: {error.field}", error.error)
+    return Finding(f"{where}: {host}:{port}")
+
+
+def _addresses(where: str, host: str, ports: Ports) -> Finding:
+    """As `_address`, of all ports; the first that can't be bound is named."""
+    found = Finding(f"{where}: {host}:{ports}")
+    for port in ports:
+        one = _address(where, host, port)
+        if one.error:
+            return one
+    return found
+
+
+def _reachable(where: str, host: str, port: int) -> Finding:
+    try:
+        socket.create_connection((host, port), UPSTREAM_TIMEOUT).close()
+    except OSError as error:
+        return Finding(where, f"{host}:{port} can't be reached: {error.strerror or error}")
+    return Finding(where)

@@ -6,155 +6,106 @@ the API's socket and starts `actors.supervision.supervisor`. The zygote was star
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import socket
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
 import typer
 
-from api.cli.commands import RUN, guarded
+from actors.bus.messages.specs import FleetObject, ProxySpec
+from actors.garbage import without_collections
+from actors.lab import PORT, RANGES, listening_address
+from actors.process import set_up_logging
+from actors.supervision.effective_settings import with_overrides
+from actors.supervision.listeners.bind import ListenError
+from actors.supervision.listeners.descriptor_store import HANDED_OVER
+from actors.supervision.listeners.socket_activation import InheritedListeners, from_manager
+from actors.supervision.processes.zygote_process import ZygoteProcess, first_zygote
+from actors.supervision.supervisor import RuntimeResources, SupervisorProcess
+from actors.supervision.upgrade.handover import Handover, receive_handover
+from actors.supervision.upgrade.preflight import WOULD_START
 from api.cli.errors import CommandError
-from api.cli.flags import FlagsCommand
-from api.cli.local.offline import (
-    ConfigOption,
-    DataOption,
-    bring_up_to_date,
-    finish_restore,
-    refuse_newer,
-    settings_of,
-    take_lock,
-    translated,
-)
+from api.cli.local.offline import finish_restore, take_lock, translated
 from api.cli.terminal.output import Output
+from api.operator.bootstrap import ensure_administrator
+from api.operator.desired_state import read_desired_objects, read_desired_proxies
+from api.operator.preflight import WouldNotStart, check_start
+from api.security import users
+from api.services.settings import read_stored
+from api.store import open_store
 from config import VERSION
+from config.files.data_format import mark_new, require_own_format
+from config.files.paths import DataDir, default_data_dir, default_run_dir, open_data_dir, open_run_dir
+from config.net.names import from_this_machine
 from config.settings.env import ENV_PREFIX
-
-if TYPE_CHECKING:  # most commands need none of it, and should start fast
-    from actors.bus.messages.fleet_objects import FleetObject
-    from actors.bus.messages.specs import ProxySpec
-    from actors.supervision.listeners.socket_activation import InheritedListeners
-    from actors.supervision.processes.zygote_process import ZygoteProcess
-    from actors.supervision.upgrade.handover import Handover
-    from config.files.paths import DataDir
-    from config.settings.runtime import Stored
-    from config.settings.settings import Settings
-    from config.settings.sources import Origins
-
-RunOption = Annotated[Path | None, typer.Option("--run-dir", help="Sockets and locks; a short path.")]
+from config.settings.initial_environment import wipe
+from config.settings.loading import load
+from config.settings.runtime import InvalidOverride, Stored
+from config.settings.settings import Settings
+from config.settings.sources import Origins
 
 
-def add_commands(app: typer.Typer) -> None:
-    """Add `serve` to `app`: the only command that knows of its context, and has no output as JSON."""
-    app.command("serve", cls=FlagsCommand, rich_help_panel=RUN)(serve)
-
-
-def serve(
-    context: typer.Context,
-    config: ConfigOption = None,
-    data_dir: DataOption = None,
-    run_dir: RunOption = None,
-    host: Annotated[str | None, typer.Option(metavar="HOST", help="Where the management API listens: address.")] = None,
-    port: Annotated[int | None, typer.Option(help="Where the management API listens: port.")] = None,
-    log_level: Annotated[
-        str | None, typer.Option(metavar="LEVEL", help="debug, info, warning, error or critical.")
-    ] = None,
-    lab: Annotated[
-        bool, typer.Option("--lab", help="Run an origin on loopback to try proxies with, and let them reach loopback.")
-    ] = False,
-    check: Annotated[bool, typer.Option("--check", help="Only say whether it would start, whatever runs now.")] = False,
+def check_or_serve(
+    config: Path | None, given: dict[str, Any], started: ZygoteProcess | None, lab: bool, check: bool
 ) -> None:
-    """Run the product in the foreground until SIGTERM or Ctrl-C."""
-    overrides = _given(
-        {
-            "data_dir": data_dir,
-            "run_dir": run_dir,
-            "server": _given({"host": host, "port": port}),
-            "logging": _given({"level": log_level}),
-        }
-    )
-    from config.settings.initial_environment import wipe
-    from config.settings.loading import load
-    from config.settings.sources import Origins
+    """Run the product, or only say whether it would start. `given` are the settings of the command line.
 
-    def check_or_serve() -> None:
-        wipe(ENV_PREFIX)
-        if check:
-            _preflight(settings_of(config, overrides))
-            return
-        with _zygote(context.obj) as zygote:
-            settings = _open_for(lab, settings_of(config, overrides))
-            for secret in ("ADMIN_PASSWORD", "API_KEY"):
-                os.environ.pop(f"{ENV_PREFIX}{secret}", None)  # the actors inherit the environment
+    `started` is the zygote, which `supervisor.py` ends; if that failed, another one is tried.
+    """
+    wipe(ENV_PREFIX)
+    if check:
+        _preflight(config, given)
+        return
+    with first_zygote() if started is None else nullcontext(started) as zygote:
+        with translated():
+            settings = _open_for(lab, load(config, given))
+        for secret in ("ADMIN_PASSWORD", "API_KEY"):
+            os.environ.pop(f"{ENV_PREFIX}{secret}", None)  # the actors inherit the environment
 
-            def reload() -> Settings:
-                return _open_for(lab, load(config, overrides))
+        def reload() -> Settings:
+            return _open_for(lab, load(config, given))
 
-            def origins() -> Origins:
-                return Origins.read(config, overrides)
-
-            raise typer.Exit(run(settings, reload, origins, zygote, lab))
-
-    guarded(Output(), check_or_serve)
+        raise typer.Exit(run(settings, reload, lambda: Origins.read(config, given), zygote, lab))
 
 
 def _open_for(lab: bool, settings: Settings) -> Settings:
     """In a lab the egress guard is open for loopback, beside what the configuration allows; nothing of it is stored."""
     if not lab:
         return settings
-    from actors.lab import RANGES
-
     proxy = settings.proxy
     return settings.model_copy(
         update={"proxy": proxy.model_copy(update={"egress_allow": (*proxy.egress_allow, *RANGES)})}
     )
 
 
-def _zygote(started: ZygoteProcess | None) -> AbstractContextManager[ZygoteProcess]:
-    """The one that is started, which `supervisor.py` ends. If that failed, another one is tried."""
-    from actors.supervision.processes.first_zygote import first_zygote
-
-    return first_zygote() if started is None else nullcontext(started)
-
-
 def run(
-    settings: Settings,
-    reload: Callable[[], Settings],
-    origins: Callable[[], Origins],
-    zygote: ZygoteProcess,
-    lab: bool = False,
+    settings: Settings, reload: Callable[[], Settings], origins: Callable[[], Origins], zygote: ZygoteProcess, lab: bool
 ) -> int:
     """Everything from the settings to the end of the product; returns its exit status."""
-    from actors.apart import apart
-    from actors.process import set_up_logging
-    from actors.supervision.listeners.descriptor_store import HANDED_OVER
-    from actors.supervision.listeners.socket_activation import InheritedListeners, from_manager
-    from actors.supervision.supervisor import RuntimeResources, SupervisorProcess
-    from actors.supervision.upgrade.handover import receive_handover
-    from config.files.paths import PathError, default_run_dir, open_run_dir
-    from config.settings.settings import ConfigError
-
     handover = receive_handover(os.environ)
     left = [(HANDED_OVER, each) for each in handover.sockets()]
     inherited = InheritedListeners([*left, *from_manager(os.environ)])
     set_up_logging(settings.logging.level, settings.logging.format, settings.logging.output)
-    data = _open_data(settings)
-    run_dir = translated(PathError, lambda: open_run_dir(settings.run_dir or default_run_dir(data.path, make=True)))
-    locks = (_locked(data.lock, "data directory", handover), _locked(run_dir.lock, "run directory", handover))
-    handover.release_locks(but=locks)
-    finish_restore(data)
-    bring_up_to_date(data)
-    stored, desired, objects, is_first = translated(OSError, lambda: apart(lambda: _read_stored(data)))
-    base, settings = settings, _effective(settings, stored)
-    set_up_logging(settings.logging.level, settings.logging.format, settings.logging.output)
-    translated(ConfigError, settings.server.tls.check_certificate)
-    api_socket = _listen(settings, stored, inherited)
+    with translated():
+        data = _open_data(settings)
+        run_dir = open_run_dir(settings.run_dir or default_run_dir(data.path, make=True))
+        locks = (_locked(data.lock, "data directory", handover), _locked(run_dir.lock, "run directory", handover))
+        handover.release_locks(but=locks)
+        finish_restore(data)
+        mark_new(data.path)
+        stored, desired, objects, is_first = _read_stored(data)
+        base, settings = settings, _effective(settings, stored)
+        set_up_logging(settings.logging.level, settings.logging.format, settings.logging.output)
+        settings.server.tls.check_certificate()
+    api_socket = _listen(settings, inherited)
     given = settings.admin_password.get_secret_value() if settings.admin_password else None
-    password = translated(OSError, lambda: apart(lambda: _make_administrator(data, given))) if is_first else None
+    password = _make_administrator(data, given) if is_first else None
     _show_password(data, password)
     origin = _lab_socket(inherited) if lab else None
     resources = RuntimeResources(data, run_dir, locks, api_socket, inherited, handover.predecessors, origin)
@@ -168,28 +119,16 @@ def run(
 
 def _read_stored(data: DataDir) -> tuple[Stored, tuple[ProxySpec, ...], tuple[FleetObject, ...], bool]:
     """The settings changed through the API, the desired state, and whether there is no user yet: the first start."""
-    from actors.garbage import without_collections
-    from api.operator.desired_state import read_desired_objects, read_desired_proxies
-    from api.security import users
-    from api.services.settings import read_stored
-    from api.store import StoreError, open_store
-
-    def read() -> tuple[Stored, tuple[ProxySpec, ...], tuple[FleetObject, ...], bool]:
-        with without_collections(), closing(open_store(data)) as store:
-            desired, objects = read_desired_proxies(store, data), read_desired_objects(store, data)
-            return read_stored(store), desired, objects, not store.find(users.COLLECTION)
-
-    return translated(StoreError, read)
+    with without_collections(), closing(open_store(data)) as store:
+        desired, objects = read_desired_proxies(store, data), read_desired_objects(store, data)
+        return read_stored(store), desired, objects, not store.find(users.COLLECTION)
 
 
 def _make_administrator(data: DataDir, given: str | None) -> str | None:
     """Make the first user; the password, if it was made up."""
-    from api.operator.bootstrap import ensure_administrator
-    from api.store import StoreError, open_store
-
     try:
-        with closing(translated(StoreError, lambda: open_store(data))) as store:
-            return translated(StoreError, lambda: ensure_administrator(store, data, given))
+        with translated():
+            return ensure_administrator(data, given)
     except ValueError as error:  # the password is their only input
         raise CommandError(f"admin_password: {error}") from error
 
@@ -206,11 +145,6 @@ def _show_password(data: DataDir, password: str | None) -> None:
 
 def _lab_socket(inherited: InheritedListeners) -> socket.socket:
     """Where the origin of the lab listens: at its usual port, also after an upgrade, or at any if that is in use."""
-    import logging
-
-    from actors.lab import PORT, listening_address
-    from actors.supervision.listeners.bind import ListenError
-
     try:
         found = inherited.listen("127.0.0.1", PORT)
     except ListenError:
@@ -224,8 +158,6 @@ def _lab_socket(inherited: InheritedListeners) -> socket.socket:
 
 def _greet(settings: Settings, data: DataDir, api_socket: socket.socket, origin: socket.socket | None) -> None:
     """Where the dashboard and the API are, how to sign in, what to try next."""
-    from config.net.host_names import from_this_machine
-
     host, port = from_this_machine(settings.server.host), api_socket.getsockname()[1]
     scheme = "https" if settings.server.tls.enabled else "http"
     base = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
@@ -246,8 +178,6 @@ Proxyfleet {VERSION} is running.
 
 
 def _lab_line(origin: socket.socket) -> str:
-    from actors.lab import listening_address
-
     return f"{listening_address(origin)} is an origin to try proxies with; the egress guard is open for loopback"
 
 
@@ -257,11 +187,9 @@ def _command() -> str:
 
 
 def _open_data(settings: Settings) -> DataDir:
-    from config.files.paths import PathError, default_data_dir, open_data_dir
-
     folder = settings.data_dir or default_data_dir()
-    refuse_newer(folder)  # before the directory gets its mode and its lock file: nothing in it is touched
-    return translated(PathError, lambda: open_data_dir(folder))
+    require_own_format(folder)  # before the directory gets its mode and its lock file: nothing in it is touched
+    return open_data_dir(folder)
 
 
 def _locked(file: Path, what: str, handover: Handover) -> int:
@@ -269,39 +197,24 @@ def _locked(file: Path, what: str, handover: Handover) -> int:
     return take_lock(file, what) if held is None else held
 
 
-def _listen(settings: Settings, stored: Stored, inherited: InheritedListeners) -> socket.socket:
-    from actors.supervision.listeners.bind import ListenError
-
+def _listen(settings: Settings, inherited: InheritedListeners) -> socket.socket:
     try:
         return inherited.listen(settings.server.host, settings.server.port)
     except ListenError as error:
-        through_api = bool({"host", "port"} & stored.get("server", {}).keys())
-        hint = "; it was set through the API, and `proxyfleet reset-settings` forgets that" if through_api else ""
         otherwise = f"Another one: --{error.field}, or server.{error.field} in the configuration"
-        raise CommandError(f"server.{error.field}: {error.error}{hint}", otherwise) from error
+        raise CommandError(f"server.{error.field}: {error.error}", otherwise) from error
 
 
-def _preflight(settings: Settings) -> None:
-    from actors.supervision.upgrade.preflight import WOULD_START
-    from api.operator.preflight import WouldNotStart, check_start
-    from config.files.paths import DataDir, default_data_dir
-
-    data = DataDir(settings.data_dir or default_data_dir())
-    translated(WouldNotStart, lambda: check_start(settings, data))
+@translated(WouldNotStart)
+def _preflight(config: Path | None, given: dict[str, Any]) -> None:
+    settings = load(config, given)
+    check_start(settings, DataDir(settings.data_dir or default_data_dir()))
     Output().message(WOULD_START)
 
 
 def _effective(settings: Settings, stored: Stored) -> Settings:
-    from actors.supervision.effective_settings import with_overrides
-    from config.settings.runtime import InvalidOverride
-
     try:
         return with_overrides(settings, stored)
     except InvalidOverride as error:
         hint = "What was set through the API is forgotten by: proxyfleet reset-settings"
         raise CommandError(f"{error}, as set through the API", hint) from error
-
-
-def _given(options: dict[str, Any]) -> dict[str, Any]:
-    """The options that the command line has."""
-    return {name: value for name, value in options.items() if value is not None and value != {}}

@@ -1,4 +1,6 @@
-"""Accounts as lines of a CSV file: a column for each field of the API, nested ones with dots.
+"""`proxyfleet accounts import` and `export`: accounts of the fleet as lines of a CSV file.
+
+There is a column for each field of the API, nested ones with dots.
 
 An empty cell says nothing: the field has its default, or stays as it is; `null` is null. Entries of lists are separated
 by semicolons, or the cell is a JSON array. A cell that a spreadsheet would take for a formula is written with an
@@ -8,15 +10,28 @@ apostrophe before it, which reading takes away again.
 from __future__ import annotations
 
 import csv
+import gzip
 import io
+import itertools
 import json
+import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from api.cli.request_body import put
-from api.cli.terminal.output import inside
-from config.text.csv_cells import with_apostrophe, without_apostrophe
+import typer
+
+from api.cli.commands import Session, command
+from api.cli.errors import CommandError, Status
+from api.cli.options import argument, flag
+from api.cli.request_body import display_name, is_stream, put, read_text, write_private
+from api.cli.terminal.output import counted, inside
+from config.text.formatting import with_apostrophe, without_apostrophe
+from config.weak_passwords import weakness_of_account
 
 PASSWORD_MAX = 128
 """Characters; checked here, since the API gets a hash."""
@@ -131,26 +146,19 @@ def read(text: str) -> Iterator[Line]:
 
 def entries(text: str) -> Iterator[Line | BadLine]:
     """The accounts of a file, or what is wrong with a line; what is wrong with the file itself is the last entry."""
-    try:
-        yield from _entries(text)
-    except BadLine as error:
-        yield error
-
-
-def _entries(text: str) -> Iterator[Line | BadLine]:
     reader = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
     try:
         columns = next(reader, [])
         _check_columns(columns)
-        while True:
-            number = reader.line_num + 1
-            cells = next(reader, None)
-            if cells is None:
-                return
+        number = reader.line_num + 1
+        for cells in reader:
             if any(cells):
                 yield _entry(number, columns, cells)
+            number = reader.line_num + 1
     except csv.Error as error:
-        raise BadLine(reader.line_num, None, f"is not CSV: {error}") from error
+        yield BadLine(reader.line_num, None, f"is not CSV: {error}")
+    except BadLine as error:
+        yield error
 
 
 def _entry(number: int, columns: list[str], cells: list[str]) -> Line | BadLine:
@@ -226,3 +234,150 @@ def _listed(values: list[Any]) -> str:
     plain = values and all(isinstance(each, str) and each == each.strip() != "" and ";" not in each for each in values)
     text = ";".join(values) if plain else ""
     return text if plain and not text.startswith("[") and text != "null" else json.dumps(values, ensure_ascii=False)
+
+
+# --- the commands ---
+
+TIMEOUT = 3600.0
+"""Seconds that an import may take."""
+PAGE = 1000
+MANY_PASSWORDS = 100
+"""From here on a note says why nothing happens for a while, and the file is checked before."""
+ERRORS_MAX = 100
+"""Wrong lines that are named."""
+HASHED = 200
+"""Passwords that are hashed at once."""
+
+_LINE = re.compile(r"lines\[([0-9]+)\]\.?(.*)", re.ASCII)
+_SOME_HASH = f"$2b$10${53 * 'u'}"
+"""In place of passwords while a file is only checked."""
+
+
+_IMPORT = {
+    "file": argument("FILE", "CSV; - is standard input.", Path),
+    "new": flag("--new", "Add an account for each line, also for those with an id."),
+    "dry_run": flag("--dry-run", "Check the lines, and change nothing."),
+    "weak_passwords": flag("--weak-passwords", "Take short passwords, and those that are tried first."),
+}
+_EXPORT = {"file": argument("FILE", "The file to write; by default, and for -, standard output.", Path, default=None)}
+
+
+@cache  # the group is the same in every application
+def add_commands(group: typer.Typer) -> None:
+    """Add the commands to the group of accounts."""
+    command(group, "import", _IMPORT)(import_accounts)
+    command(group, "export", _EXPORT)(export_accounts)
+
+
+def import_accounts(session: Session, file: Path, new: bool, dry_run: bool, weak_passwords: bool) -> None:
+    """Add the accounts of a CSV file, all of them or none; a line with an id changes that account.
+
+    The first line names the columns: fields of the API, nested ones with dots. Passwords are hashed here.
+    """
+    text = read_text(file)
+    passwords = _checked(file, text, weak_passwords)
+    if dry_run or passwords >= MANY_PASSWORDS:
+        data = _send(session, file, _packed(text, new, _placeholders), dry_run=True)
+    if not dry_run:
+        if passwords >= MANY_PASSWORDS:
+            session.out.note(f"Hashing {passwords} passwords")
+        data = _send(session, file, _packed(text, new, _hashes))
+    count = {name: data["count"][name] for name in ("created", "updated")}
+    done = "would be" if dry_run else "are"
+    summary = f"{counted(count['created'], 'account')} {done} added, {count['updated']} {done} changed"
+    session.out.done({"count": count, "dry_run": dry_run}, f"{display_name(file)}: {summary}.")
+
+
+def _checked(file: Path, text: str, weak_passwords: bool) -> int:
+    """The number of passwords in a file that can be read. Raises `CommandError` that names the wrong lines."""
+    passwords, wrong = 0, list[BadLine]()
+    for each in entries(text) if weak_passwords else map(_judged, entries(text)):
+        if isinstance(each, Line):
+            passwords += "password" in each.body
+        elif len(wrong) < ERRORS_MAX:
+            wrong.append(each)
+    if wrong:
+        problems = tuple((_place(file, each.line, each.field), str(each)) for each in wrong)
+        raise CommandError("The file can't be imported; nothing was changed", None, Status.USAGE, problems)
+    return passwords
+
+
+def _judged(entry: Line | BadLine) -> Line | BadLine:
+    """The service gets hashes, in which it can't see whether a password is weak."""
+    if isinstance(entry, BadLine):
+        return entry
+    why = weakness_of_account(entry.body.get("password"), str(entry.body.get("username", "")), None, "")
+    return entry if why is None else BadLine(entry.number, "password", f"{why.partition(' (')[0]}; or --weak-passwords")
+
+
+class _Packed(NamedTuple):
+    """The lines of a request, compressed, and their numbers in the file."""
+
+    content: bytes
+    numbers: Sequence[int]
+
+
+def _packed(text: str, new: bool, hashed: Callable[[list[str]], Iterable[str]]) -> _Packed:
+    """The accounts of a file, without ids if they are `new`; `hashed` makes hashes of passwords."""
+    numbers, packed, lines = array("Q"), io.BytesIO(), read(text)
+    with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=1) as stream:
+        while part := list(itertools.islice(lines, HASHED)):
+            given = [each.body for each in part if "password" in each.body]
+            hashes = hashed([body.pop("password") for body in given])
+            for body, one in zip(given, hashes, strict=True):
+                body["password_hash"] = one
+            for line in part:
+                if new:
+                    line.body.pop("id", None)
+                stream.write(json.dumps(line.body).encode() + b"\n")
+            numbers.extend(each.number for each in part)
+    return _Packed(packed.getvalue(), numbers)
+
+
+def _placeholders(passwords: list[str]) -> list[str]:
+    return [_SOME_HASH] * len(passwords)
+
+
+def _hashes(passwords: list[str]) -> list[str]:
+    """On all cores: bcrypt is most of the work of an import."""
+    from config.passwords import PREHASHED, hash_password
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return [PREHASHED + each for each in pool.map(hash_password, passwords)]
+
+
+def _send(session: Session, file: Path, body: _Packed, dry_run: bool = False) -> Any:
+    headers = {"Content-Type": "application/x-ndjson", "Content-Encoding": "gzip"}
+    try:
+        return session.api.call(
+            "POST",
+            "/accounts/import",
+            query={"dry_run": dry_run},
+            content=body.content,
+            headers=headers,
+            timeout=TIMEOUT,
+        )
+    except CommandError as error:
+        error.problems = tuple((_named(file, body.numbers, field), text) for field, text in error.problems)
+        raise
+
+
+def export_accounts(session: Session, file: Path | None) -> None:
+    """Write the accounts of the fleet as CSV, without passwords; importing it again changes nothing."""
+    accounts = list(session.api.pages("/accounts", "accounts", inline=False, limit=PAGE))
+    text = "".join(write(accounts, sorted({name for each in accounts for name in each["metadata"]})))
+    if file is None or is_stream(file):
+        session.out.document(text)
+        return
+    write_private(file, text)
+    session.out.done({"file": str(file), "accounts": len(accounts)}, f"{file}: {counted(len(accounts), 'account')}.")
+
+
+def _named(file: Path, numbers: Sequence[int], field: str | None) -> str | None:
+    """`FILE:LINE: FIELD` of a field such as `lines[3].username`."""
+    found = _LINE.fullmatch(field or "")
+    return field if found is None else _place(file, numbers[int(found[1]) - 1], found[2])
+
+
+def _place(file: Path, line: int, field: str | None) -> str:
+    return f"{display_name(file)}:{line}{f': {field}' if field else ''}"

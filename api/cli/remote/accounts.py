@@ -1,4 +1,5 @@
-"""`proxyfleet accounts …`: accounts of the fleet and those of one proxy, their limits and quotas, what they have used.
+"""`proxyfleet accounts …`: accounts of the fleet and those of one proxy, their limits and quotas, what they have used;
+and `proxyfleet plans …`: what accounts have in common.
 
 Where a command takes an account, `PROXY USERNAME` names one of a proxy's own.
 """
@@ -6,91 +7,73 @@ Where a command takes an account, `PROXY USERNAME` names one of a proxy's own.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import typer
 
 from api.cli.client import quoted
-from api.cli.commands import Session, YesOption, add_group, command, confirm
+from api.cli.commands import YES, Given, Session, add_group, command, confirm
 from api.cli.errors import CommandError, Status
-from api.cli.lookup import PROXY, account_id, find_id, names
-from api.cli.quantities import Size
-from api.cli.remote.account_fields import CONNECTIONS, EXPIRES, PERIOD, QUOTA, parsed
-from api.cli.remote.plans import quota_of
-from api.cli.request_body import FileOption, body_of, require_changes, set_option
-from api.cli.terminal.completion import plan_names, proxy_names
-from api.cli.terminal.field_groups import Fields
-from api.cli.terminal.output import Column, inside
-from api.cli.terminal.secret_input import StdinOption, password
+from api.cli.kinds import Commands, warn
+from api.cli.lookup import PLAN, PROXY, account_id, find_id, names
+from api.cli.options import argument, choice, flag, number, switch, text, texts
+from api.cli.quantities import SIZE_EXAMPLES, Size, bytes_of, moment_option
+from api.cli.request_body import body_of, require_changes, whole_body
+from api.cli.terminal.output import Column, Fields, inside, pairs_of, titled
+from api.cli.terminal.terminal_input import PASSWORD_STDIN, password
+
+_LIMITS = {
+    "quota.bytes": text(
+        "--quota",
+        f"Bytes in both directions in each period ({SIZE_EXAMPLES}); 0 for no limit.",
+        metavar="SIZE",
+        parse=bytes_of,
+    ),
+    "quota.period": choice("--period", "The period of the quota.", ("day", "week", "month", "total")),
+    "limits.connections": number("--connections", "At the same time on each proxy; 0 for no limit.", min=0),
+}
+FIELDS = {
+    **_LIMITS,
+    "expires_at": moment_option("--expires", "When it expires: 30d from now, or a date and time (UTC).", 1),
+    "plan": text("--plan", "A plan's name; '--set plan=null' takes it away.", complete=PLAN),
+    "policy": text("--policy", "A policy that is asked before that of the plan; '--set policy=null'."),
+    "proxies.ids": texts("--proxy", "Only for this proxy; may be given several times.", of=PROXY),
+    "proxies.tags": texts("--proxy-tag", "Only for proxies with this tag; may be repeated."),
+    "certificates": texts(
+        "--certificate", "A client's certificate: CN=, DNS:, URI: or SHA256: before its value; may be repeated."
+    ),
+    "tags": texts("--tag", "A tag; may be given several times."),
+}
+_OF_THE_FLEET = ("plan", "policy", "proxies.ids", "proxies.tags", "tags")
+"""Fields that accounts of one proxy don't have."""
+_BODY = whole_body("limits.bandwidth_out=1Mbit/s", 'allow_clients=["192.0.2.0/24"]')
+_ACCOUNT = argument("ACCOUNT|PROXY", "The account's user name or id; or a proxy, before a user name.")
+_USERNAME = argument("USERNAME", "The user name of an account of the proxy's own.", default=None)
+_ONE = {"account": _ACCOUNT, "username": _USERNAME}
 
 group = typer.Typer(help="Accounts: limits, quotas, what was used.", no_args_is_help=True)
 
-AccountArgument = Annotated[
-    str,
-    typer.Argument(metavar="ACCOUNT|PROXY", help="The account's user name or id; or a proxy, before a user name."),
-]
-UsernameArgument = Annotated[
-    str | None, typer.Argument(metavar="USERNAME", help="The user name of an account of the proxy's own.")
-]
-NewArgument = Annotated[
-    str, typer.Argument(metavar="USERNAME|PROXY", help="The user name; or a proxy, before the user name.")
-]
-FIELDS: dict[str, Any] = {
-    "quota.bytes": QUOTA,
-    "quota.period": PERIOD,
-    "limits.connections": CONNECTIONS,
-    "expires_at": EXPIRES,
-    "plan": Annotated[
-        str | None,
-        typer.Option("--plan", help="A plan's name; '--set plan=null' takes it away.", autocompletion=plan_names),
-    ],
-    "policy": Annotated[
-        str | None,
-        typer.Option("--policy", help="A policy that is asked before that of the plan; '--set policy=null'."),
-    ],
-    "proxies.ids": Annotated[
-        list[str] | None,
-        typer.Option("--proxy", help="Only for this proxy; may be given several times.", autocompletion=proxy_names),
-    ],
-    "proxies.tags": Annotated[
-        list[str] | None, typer.Option("--proxy-tag", help="Only for proxies with this tag; may be repeated.")
-    ],
-    "certificates": Annotated[
-        list[str] | None,
-        typer.Option(
-            "--certificate",
-            help="A client's certificate: CN=, DNS:, URI: or SHA256: before its value; may be repeated.",
-        ),
-    ],
-    "tags": Annotated[list[str] | None, typer.Option("--tag", help="A tag; may be given several times.")],
-}
-"""Options of `create` and `update` by the field of the API that they set."""
-_OF_THE_FLEET = {
-    "plan": "--plan",
-    "policy": "--policy",
-    "proxies.ids": "--proxy",
-    "proxies.tags": "--proxy-tag",
-    "tags": "--tag",
-}
-"""Options that accounts of one proxy don't have."""
-ENABLED = Annotated[bool | None, typer.Option("--enable/--disable", help="Allow or deny its use.", show_default=False)]
-
-SetOption = Annotated[list[str] | None, set_option("limits.bandwidth_out=1Mbit/s", 'allow_clients=["192.0.2.0/24"]')]
-
 
 def add_commands(app: typer.Typer) -> None:
-    """Add the group to `app`."""
-    from api.cli.remote import account_files
+    """Add the groups to `app`."""
+    from api.cli.remote import account_csv
 
-    account_files.add_commands(group)
+    account_csv.add_commands(group)
     add_group(app, "accounts", group)
+    add_group(app, "plans", plans)
 
 
-def _own(account: Any, name: str, text: Any) -> Any:
-    """`text`, or that the account has the plan's where it has no `name` of its own."""
+def _quota(row: Any) -> Size | None:
+    """The quota in bytes, None without one."""
+    count = inside(row, "quota.bytes")
+    return Size(count, is_setting=True) if count else None
+
+
+def _own(account: Any, name: str, cell: Any) -> Any:
+    """`cell`, or that the account has the plan's where it has no `name` of its own."""
     own = account.get(name)
     inherits = not any(each is not None for each in own.values()) if isinstance(own, dict) else own is None
-    return "as plan" if account.get("plan") and inherits else text
+    return "as plan" if account.get("plan") and inherits else cell
 
 
 def _proxies(account: Any) -> Any:
@@ -119,75 +102,69 @@ def _connections(account: Any) -> Any:
     return inside(account, "usage.active_connections") if own is None else own
 
 
+def _used(account: Any, name: str = "bytes") -> Size:
+    return Size(inside(account, f"usage.{name}") or 0)
+
+
 _COMMON = (
     Column("CONNECTIONS", _connections, right=True),
-    Column("USED", lambda row: Size(inside(row, "usage.bytes") or 0), right=True),
-    Column("QUOTA", lambda row: _own(row, "quota", quota_of(row)), right=True),
+    Column("USED", _used, right=True),
+    Column("QUOTA", lambda row: _own(row, "quota", _quota(row)), right=True),
     Column("PERIOD", lambda row: _own(row, "quota", inside(row, "quota.period"))),
     Column("EXPIRES", "expires_at"),
 )
 COLUMNS = (Column("USERNAME", "username"), Column("ENABLED", "enabled"), *_COMMON)
 FLEET_COLUMNS = (
-    Column("USERNAME", "username"),
-    Column("STATUS", "status"),
-    Column("PLAN", "plan"),
+    *titled("username", "status", "plan"),
     Column("PROXIES", _proxies, spare=1),
     *_COMMON,
     Column("TAGS", "tags", spare=2),
     Column("ID", "id", whole=True),
 )
+_FILTERS = {
+    "proxy": argument("PROXY", "Only this proxy's own.", of=PROXY, default=None),
+    "q": text("--search", "A part of the user name or of the metadata."),
+    "plan": text("--plan", "Only of this plan.", complete=PLAN),
+    "tag": text("--tag", "Only with this tag."),
+    "status": choice("--status", "Only of this status.", ("active", "disabled", "expired", "quota_reached")),
+    "sort": text("--sort", "username, created_at, last_seen_at, usage; - reverses it. By default username."),
+}
 
 
-@command(group, "list")
-def list_accounts(
-    session: Session,
-    proxy: Annotated[
-        str | None, typer.Argument(metavar="PROXY", help="Only this proxy's own.", autocompletion=proxy_names)
-    ] = None,
-    text: Annotated[str | None, typer.Option("--search", help="A part of the user name or of the metadata.")] = None,
-    plan: Annotated[str | None, typer.Option("--plan", help="Only of this plan.", autocompletion=plan_names)] = None,
-    tag: Annotated[str | None, typer.Option("--tag", help="Only with this tag.")] = None,
-    status: Annotated[
-        Literal["active", "disabled", "expired", "quota_reached"] | None,
-        typer.Option("--status", help="Only of this status."),
-    ] = None,
-    sort: Annotated[
-        str | None,
-        typer.Option("--sort", help="username, created_at, last_seen_at, usage; - reverses it. By default username."),
-    ] = None,
-) -> None:
+@command(group, "list", _FILTERS)
+def list_accounts(session: Session, proxy: str | None, fields: Given) -> None:
     """List the accounts of the fleet, or those of one proxy, with what they have used."""
+    nothing = "There is no account."
     if proxy is not None:
-        data = session.api.get(f"/proxies/{find_id(session.api, PROXY, proxy)}/accounts")
-        session.out.data(data, lambda: session.out.table(COLUMNS, data["accounts"], "There is no account."))
+        data = session.api.get(f"/proxies/{proxy}/accounts")
+        session.out.data(data, lambda: session.out.table(COLUMNS, data["accounts"], nothing))
         return
-    query = {"q": text, "plan": plan, "tag": tag, "status": status, "sort": sort}
-    found = list(session.api.cursor_pages("/accounts", "accounts", **query))
+    found = list(session.api.pages("/accounts", "accounts", **fields))
     data = {"accounts": found, "next_cursor": None}
-    session.out.data(data, lambda: session.out.table(FLEET_COLUMNS, _named(session, found), "There is no account."))
+    session.out.data(data, lambda: session.out.table(FLEET_COLUMNS, _named(session, found), nothing))
 
 
-@command(group, "show")
-def show_account(session: Session, account: AccountArgument, username: UsernameArgument = None) -> None:
+@command(group, "show", _ONE)
+def show_account(session: Session, account: str, username: str | None) -> None:
     """Show an account."""
     data = session.api.get(_place(session, account, username, inline=True).path)
     session.out.data(data, lambda: session.out.details(_details(*_named(session, [data["account"]]))))
-    _warn(session, data)
+    warn(session, data)
 
 
-@command(group, "create", fields=FIELDS)
+_CREATE = {
+    "name": argument("USERNAME|PROXY", "The user name; or a proxy, before the user name."),
+    "username": _USERNAME,
+    **FIELDS,
+    "password_stdin": PASSWORD_STDIN,
+    "without_password": flag("--without-password", "With credentials only; of a socks4 proxy: by its name only."),
+    **_BODY,
+}
+
+
+@command(group, "create", _CREATE)
 def create_account(
-    session: Session,
-    name: NewArgument,
-    username: UsernameArgument = None,
-    *,
-    fields: dict[str, Any],
-    password_stdin: StdinOption = False,
-    without_password: Annotated[
-        bool, typer.Option("--without-password", help="With credentials only; of a socks4 proxy: by its name only.")
-    ] = False,
-    settings: SetOption = None,
-    file: FileOption = None,
+    session: Session, name: str, username: str | None, fields: Given, password_stdin: bool, without_password: bool
 ) -> None:
     """Add an account; its password is asked for.
 
@@ -195,7 +172,7 @@ def create_account(
     """
     wanted = name if username is None else username
     _refuse_of_the_fleet(fields, username)
-    body = body_of({"username": wanted, **_parsed(session, fields)}, settings, file)
+    body = body_of({"username": wanted, **fields})
     given = [each for each in ("password", "password_hash") if body.get(each) is not None]
     if without_password and (given or password_stdin):
         raise CommandError("--without-password and a password don't go together", "Give one of them", Status.USAGE)
@@ -205,36 +182,36 @@ def create_account(
     data = session.api.post(path, body)
     where = f"({data['account']['id']})" if username is None else f"to {name}"
     session.out.done(data, f"{wanted} is added {where}.")
-    _warn(session, data)
+    warn(session, data)
 
 
-@command(group, "update", fields={**FIELDS, "enabled": ENABLED})
+_UPDATE = {
+    **_ONE,
+    **FIELDS,
+    "enabled": switch("--enable/--disable", "Allow or deny its use."),
+    "password_stdin": PASSWORD_STDIN,
+    "new_password": flag("--password", "Ask for a new password."),
+    **_BODY,
+}
+
+
+@command(group, "update", _UPDATE)
 def update_account(
-    session: Session,
-    account: AccountArgument,
-    username: UsernameArgument = None,
-    *,
-    fields: dict[str, Any],
-    password_stdin: StdinOption = False,
-    new_password: Annotated[bool, typer.Option("--password", help="Ask for a new password.")] = False,
-    settings: SetOption = None,
-    file: FileOption = None,
+    session: Session, account: str, username: str | None, fields: Given, password_stdin: bool, new_password: bool
 ) -> None:
     """Change an account: only what is given changes."""
     _refuse_of_the_fleet(fields, username)
-    body = body_of(_parsed(session, fields), settings, file)
+    body = body_of(fields)
     if new_password or password_stdin:
         body["password"] = password(f"New password of {username or account}", password_stdin, twice=True)
     require_changes(body, "accounts")
     data = session.api.patch(_place(session, account, username).path, body)
     session.out.done(data, f"{data['account']['username']} is changed.")
-    _warn(session, data)
+    warn(session, data)
 
 
-@command(group, "delete")
-def delete_account(
-    session: Session, account: AccountArgument, username: UsernameArgument = None, yes: YesOption = False
-) -> None:
+@command(group, "delete", {**_ONE, "yes": YES})
+def delete_account(session: Session, account: str, username: str | None, yes: bool) -> None:
     """Remove an account; its connections and credentials end."""
     place = _place(session, account, username)
     confirm(f"Remove the account {place.title}?", yes)
@@ -244,8 +221,8 @@ def delete_account(
         _note_last_account(session, account)
 
 
-@command(group, "reset-usage")
-def reset_usage(session: Session, account: AccountArgument, username: UsernameArgument = None) -> None:
+@command(group, "reset-usage", _ONE)
+def reset_usage(session: Session, account: str, username: str | None) -> None:
     """Reset the usage of an account's quota to zero."""
     data = session.api.post(f"{_place(session, account, username).path}/reset-usage")
     session.out.done(data, f"The usage of {username or account} is reset.")
@@ -259,37 +236,24 @@ def _note_last_account(session: Session, proxy: str) -> None:
         session.out.note(f"note: that was the last account, so {proxy} rejects all clients; {way}")
 
 
-def _warn(session: Session, data: dict[str, Any]) -> None:
-    for each in data.get("warnings") or () if session.out.format != "json" else ():
-        session.out.note(f"warning: {each['field']}: {each['warning']}")
+_FLEET_DETAILS = (
+    *("id", "status", "plan", "policy", "certificates", "tags", "metadata"),
+    *("allow_destinations", "deny_destinations", "schedule"),
+)
+"""Fields that only accounts of the fleet have; those without a value are left out."""
 
 
 def _details(account: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Names and values of `accounts show`; those that only accounts of the fleet have come where there are any."""
     left = inside(account, "usage.remaining")
-    fleet = (
-        "id",
-        "status",
-        "plan",
-        "policy",
-        "certificates",
-        "tags",
-        "metadata",
-        "allow_destinations",
-        "deny_destinations",
-        "schedule",
-    )
     return [
-        ("username", account["username"]),
-        ("enabled", account["enabled"]),
-        *((name.replace("_", " "), account[name]) for name in fleet if account.get(name)),
+        *pairs_of(account, ("username", "enabled", *(name for name in _FLEET_DETAILS if account.get(name)))),
         *([("proxies", _proxies(account))] if "proxies" in account else []),
         ("connections", _connections(account)),
-        ("quota", _own(account, "quota", quota_of(account))),
+        ("quota", _own(account, "quota", _quota(account))),
         ("period", _own(account, "quota", inside(account, "quota.period"))),
-        ("used", Size(inside(account, "usage.bytes") or 0)),
-        ("in", Size(inside(account, "usage.bytes_in") or 0)),
-        ("out", Size(inside(account, "usage.bytes_out") or 0)),
+        ("used", _used(account)),
+        ("in", _used(account, "bytes_in")),
+        ("out", _used(account, "bytes_out")),
         ("left", None if left is None else Size(left)),
         ("resets", inside(account, "usage.period_end")),
         ("limits", _own(account, "limits", Fields(account["limits"] or {}))),
@@ -299,20 +263,12 @@ def _details(account: dict[str, Any]) -> list[tuple[str, Any]]:
     ]
 
 
-def _refuse_of_the_fleet(fields: dict[str, Any], username: str | None) -> None:
+def _refuse_of_the_fleet(fields: Given, username: str | None) -> None:
     """Raises `CommandError` for the first option that an account of one proxy, with a `username`, doesn't have."""
-    given = [option for field, option in _OF_THE_FLEET.items() if fields.get(field) is not None]
+    given = [FIELDS[field].label for field in _OF_THE_FLEET if fields[field] is not None]
     if given and username is not None:
         hint = "Leave the proxy before the user name out, and --proxy PROXY says where the account may be used"
         raise CommandError(f"{given[0]} is for accounts of the fleet", hint, status=Status.USAGE)
-
-
-def _parsed(session: Session, fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields as the API takes them. Raises `CommandError`."""
-    found = parsed(fields)
-    if found["proxies.ids"] is not None:
-        found["proxies.ids"] = [find_id(session.api, PROXY, each) for each in found["proxies.ids"]]
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,3 +285,45 @@ def _place(session: Session, account: str, username: str | None, inline: bool = 
         return _Place(f"/accounts/{quoted(account_id(session.api, account, inline))}", account)
     proxy = find_id(session.api, PROXY, account)
     return _Place(f"/proxies/{proxy}/accounts/{quoted(username)}", f"{username} of {account}")
+
+
+def _limits(row: Any) -> Fields:
+    return Fields(row["limits"] or {})
+
+
+plans = Commands(
+    PLAN,
+    "Plans: what accounts have in common.",
+    (
+        Column("NAME", "name"),
+        Column("QUOTA", _quota, right=True),
+        Column("PERIOD", "quota.period"),
+        Column("LIMITS", _limits, spare=True),
+        Column("DESCRIPTION", "description", spare=True),
+        Column("ID", "id", whole=True),
+    ),
+    (
+        *("name", "id", "description"),
+        ("quota", _quota),
+        ("period", "quota.period"),
+        ("limits", _limits),
+        ("destinations", "allow_destinations"),
+        ("denied destinations", "deny_destinations"),
+        *("schedule", "policy", "egress", "disclose"),
+        ("self-service", lambda plan: Fields(plan["self_service"] or {})),
+        "created_at",
+    ),
+    {
+        "description": text("--description", "What it is for."),
+        **_LIMITS,
+        "policy": text("--policy", "The policy that judges requests; none: --set policy=null."),
+        "disclose": switch("--disclose/--no-disclose", "Whether clients read which policy, rule and list refuse them."),
+    },
+    text("--name", "Another name."),
+    ("limits.bandwidth_out=1Mbit/s", 'allow_destinations=["*.example"]', "quota=null"),
+    texts={
+        "update": "Change a plan, for all its accounts at once: only what is given changes.",
+        "delete": "Delete a plan that no account has.",
+    },
+    name="Accounts refer to it by this name; or in a file.",
+).group()

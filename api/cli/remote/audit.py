@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import typer
 
-from api.cli.commands import WATCH, Session, add_group, command, local_command
+from api.cli.commands import WATCH, Given, Session, add_group, command, local_command
 from api.cli.errors import CommandError, Status
-from api.cli.terminal.output import Column, cell_text
-from api.cli.time_options import PERIOD, SinceBeginOption, UntilOption, ago
+from api.cli.local.upkeep import DATA_OPTIONS
+from api.cli.options import argument, choice, number, text
+from api.cli.quantities import SINCE_BEGIN, UNTIL
+from api.cli.terminal.output import Column, Output, cell_text, pairs_of, titled
 
 _IDENTIFIER = re.compile(r"(prx|usr|key|whk)_[0-9a-f]{16,}", re.ASCII)
 
 
 def add_commands(app: typer.Typer) -> None:
     """Add the group `audit` to `app`."""
-    from api.cli.local.offline import verify_audit
-
     group = typer.Typer(help="The audit trail.", no_args_is_help=True)
-    command(group, "list", PERIOD)(list_audit)
-    command(group, "show")(show_audit)
-    local_command(group, "verify")(verify_audit)
+    command(group, "list", _LIST)(list_audit)
+    command(group, "show", {"seq": argument("SEQ", "The number of the row.", int, min=1)})(show_audit)
+    local_command(group, "verify", _VERIFY)(verify_audit)
     add_group(app, "audit", group, WATCH)
 
 
@@ -69,8 +69,7 @@ def _fields(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, Any,
 COLUMNS = (
     Column("SEQ", "seq", right=True),
     Column("TIME", "timestamp", whole=True),
-    Column("ACTION", "action"),
-    Column("OUTCOME", "outcome"),
+    *titled("action", "outcome"),
     Column("BY", author),
     Column("FROM", "address", spare=True),
     Column("RESOURCE", _resource),
@@ -78,52 +77,51 @@ COLUMNS = (
 )
 
 
-def list_audit(
-    session: Session,
-    action: Annotated[str | None, typer.Option("--action", help="This action, or a group such as proxy.*")] = None,
-    username: Annotated[str | None, typer.Option("--username", help="Only rows of this user.")] = None,
-    resource: Annotated[
-        str | None, typer.Option("--resource-id", help="Only rows of this resource: its id, or its name then.")
-    ] = None,
-    outcome: Annotated[Literal["done", "failed"] | None, typer.Option("--outcome", help="Only this outcome.")] = None,
-    since: SinceBeginOption = None,
-    until: UntilOption = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="The number of rows at most.")] = 100,
-) -> None:
+_DETAILS = (
+    *("seq", "timestamp", "action", "outcome"),
+    ("by", author),
+    ("from", "address"),
+    ("resource", _resource),
+    ("resource id", "resource.id"),
+    "operation",
+    ("request", "request_id"),
+)
+_VERIFY = {**DATA_OPTIONS, "head": text("--head", "SEQ:HASH of an earlier verify, which must be in the chain.")}
+_LIST = {
+    "action": text("--action", "This action, or a group such as proxy.*"),
+    "username": text("--username", "Only rows of this user."),
+    "resource": text("--resource-id", "Only rows of this resource: its id, or its name then."),
+    "outcome": choice("--outcome", "Only this outcome.", ("done", "failed")),
+    **SINCE_BEGIN,
+    **UNTIL,
+    "limit": number("--limit -n", "The number of rows at most.", default=100, min=1, max=1000),
+}
+
+
+def list_audit(session: Session, resource: str | None, fields: Given) -> None:
     """Show changes and refused requests, with who made them, newest first."""
-    by_id = resource is not None and _IDENTIFIER.fullmatch(resource) is not None
-    data = session.api.get(
-        "/audit",
-        action=action,
-        username=username,
-        resource_id=resource if by_id else None,
-        resource_name=None if by_id else resource,
-        outcome=outcome,
-        start_time=ago(since) if since else None,
-        end_time=ago(until, "--until") if until else None,
-        limit=limit,
-    )
+    name = "resource_id" if resource and _IDENTIFIER.fullmatch(resource) else "resource_name"
+    data = session.api.get("/audit", **fields, **{name: resource})
     session.out.data(data, lambda: session.out.table(COLUMNS, data["audit"], "No row matches."))
 
 
-def show_audit(
-    session: Session, seq: Annotated[int, typer.Argument(metavar="SEQ", min=1, help="The number of the row.")]
-) -> None:
+def show_audit(session: Session, seq: int) -> None:
     """Show a whole row, with each field before and after the change."""
     found = session.api.get("/audit", cursor=str(seq + 1), limit=1)["audit"]
     if not found or found[0]["seq"] != seq:
         raise CommandError(f"There is no row {seq}", "All rows: proxyfleet audit list", Status.NOT_FOUND)
     row = found[0]
     pairs = [
-        *((name, row[name]) for name in ("seq", "timestamp", "action", "outcome")),
-        ("by", author(row)),
-        ("from", row["address"]),
-        ("resource", _resource(row)),
-        ("resource id", (row["resource"] or {}).get("id")),
-        ("operation", row["operation"]),
-        ("request", row["request_id"]),
+        *pairs_of(row, _DETAILS),
         *((f"details.{name}", value) for name, value in (row["details"] or {}).items()),
         *((name, f"{cell_text(was)} → {cell_text(now)}") for name, was, now in _fields(row["before"], row["after"])),
         ("hash", row["hash"]),
     ]
     session.out.data({"entry": row}, lambda: session.out.details(pairs))
+
+
+def verify_audit(out: Output, **given: Any) -> None:
+    """Verify the hash chain of the audit trail; ends with 1 and names the row where it is broken. Only reads."""
+    from api.cli.local import offline
+
+    offline.verify_audit(out, **given)

@@ -1,46 +1,36 @@
-"""`proxyfleet connections …`: live connections."""
+"""`proxyfleet connections …`: live connections; `proxyfleet dns …`: what the resolver has cached."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import typer
 
 from api.cli.client import quoted
-from api.cli.commands import Session, YesOption, add_alias, add_group, command, confirm
+from api.cli.commands import YES, Given, Session, add_group, command, confirm
 from api.cli.errors import CommandError, Status, combined
 from api.cli.lookup import PROXY, find_id
+from api.cli.options import OF_LISTENING, argument, choice, flag, number, text
 from api.cli.quantities import Size, Span
-from api.cli.terminal.completion import proxy_names
-from api.cli.terminal.output import Column, counted
+from api.cli.terminal.output import TRAFFIC, Column, counted, titled
 
 group = typer.Typer(help="Live connections.", no_args_is_help=True)
 
-FILTERS: dict[str, Any] = {
-    "client": Annotated[str | None, typer.Option("--client", help="Only of this address or network.")],
-    "user": Annotated[str | None, typer.Option("--user", help="Only of this user.")],
-    "account": Annotated[str | None, typer.Option("--account", help="Only of the account with this user name or id.")],
-    "target": Annotated[str | None, typer.Option("--target", help="Only to targets that contain this text.")],
-    "listen_port": Annotated[
-        int | None, typer.Option("--listen-port", min=1, max=65535, help="Only at this port of the proxy.")
-    ],
-    "tls_name": Annotated[
-        str | None, typer.Option("--tls-name", help="Only with this text in the name of the TLS handshake.")
-    ],
-    "alpn": Annotated[str | None, typer.Option("--alpn", help="Only with this protocol offered in the TLS handshake.")],
-    "min_age": Annotated[int | None, typer.Option("--min-age", min=0, help="Only older than so many seconds.")],
+FILTERS = {
+    "client": text("--client", "Only of this address or network."),
+    "user": text("--user", "Only of this user."),
+    "account": text("--account", "Only of the account with this user name or id."),
+    "target": text("--target", "Only to targets that contain this text."),
+    **OF_LISTENING,
+    "min_age": number("--min-age", "Only older than so many seconds.", min=0),
 }
 """Options by the API's parameter."""
 
 COLUMNS = (
-    Column("PROXY", "proxy"),
-    Column("CLIENT", "client"),
-    Column("USER", "user"),
-    Column("TARGET", "target"),
+    *titled("proxy", "client", "user", "target"),
     Column("STATE", "state", spare=True),
     Column("AGE", lambda row: Span(row["age"]), right=True),
-    Column("IN", lambda row: Size(row["bytes_in"]), right=True),
-    Column("OUT", lambda row: Size(row["bytes_out"]), right=True),
+    *TRAFFIC,
     Column("IN/S", lambda row: Size(row["rate_in"]), right=True, spare=True),
     Column("OUT/S", lambda row: Size(row["rate_out"]), right=True, spare=True),
     Column("ID", "id", whole=True),
@@ -57,66 +47,59 @@ GROUPS = {
 
 COUNTS = (
     Column("CONNECTIONS", "count", right=True),
-    Column("IN", lambda row: Size(row["bytes_in"]), right=True),
-    Column("OUT", lambda row: Size(row["bytes_out"]), right=True),
+    *TRAFFIC,
 )
 
-ProxyArgument = Annotated[
-    str | None,
-    typer.Argument(metavar="PROXY", help="A name or id; by default all active ones.", autocompletion=proxy_names),
-]
+_WHICH = "A name or id; by default all active ones."
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Add the group to `app`."""
+    """Add the groups to `app`."""
     add_group(app, "connections", group)
+    add_group(app, "dns", dns)
 
 
-@command(group, "list", fields=FILTERS)
-def list_connections(
-    session: Session,
-    proxy: ProxyArgument = None,
-    *,
-    fields: dict[str, Any],
-    group_by: Annotated[
-        Literal["client", "account", "target", "proxy"] | None,
-        typer.Option("--group-by", help="Count connections by this; the largest groups come first."),
-    ] = None,
-    sort: Annotated[
-        str | None,
-        typer.Option(
-            "--sort",
-            help="age, bytes_in, bytes_out, rate_in, rate_out, client, user, target; - reverses it. By default -age.",
-        ),
-    ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="The number of lines at most.")] = 100,
-    offset: Annotated[int | None, typer.Option("--offset", min=0, help="How many to skip.")] = None,
-) -> None:
+_LIST = {
+    "proxy": argument("PROXY", _WHICH, of=PROXY, default=None),
+    **FILTERS,
+    "group_by": choice("--group-by", "Count connections by this; the largest groups come first.", tuple(GROUPS)),
+    "sort": text(
+        "--sort",
+        "age, bytes_in, bytes_out, rate_in, rate_out, client, user, target; - reverses it. By default -age.",
+    ),
+    "limit": number("--limit", "The number of lines at most.", default=100, min=1, max=1000),
+    "offset": number("--offset", "How many to skip.", min=0),
+}
+
+
+@command(group, "list", _LIST)
+def list_connections(session: Session, fields: Given) -> None:
     """List live connections, or count them by client, account, target or proxy."""
-    page = {"group_by": group_by, "sort": sort, "limit": limit, "offset": offset}
-    data = session.api.get("/connections", **fields, **_of(session, proxy), **page)
-    nothing = "No connection matches."
+    data, group_by = session.api.get("/connections", **fields), fields["group_by"]
     columns = COLUMNS if group_by is None else (GROUPS[group_by], *COUNTS)
     rows = data["connections" if group_by is None else "groups"]
-    session.out.data(data, lambda: session.out.table(columns, rows, nothing))
+    session.out.data(data, lambda: session.out.table(columns, rows, "No connection matches."))
     _refuse_partial(data)
 
 
-@command(group, "end", fields=FILTERS)
+_END = {
+    "proxy": argument("PROXY", _WHICH, complete=PROXY, default=None),
+    "connection": argument("ID", "The id of a connection.", default=None),
+    **FILTERS,
+    "everything": flag("--all", "All connections, of the proxy if there is one."),
+    "yes": YES,
+}
+
+
+@command(group, "end", _END, aliases=("kill",))
 def end_connections(
-    session: Session,
-    proxy: ProxyArgument = None,
-    connection: Annotated[str | None, typer.Argument(metavar="ID", help="The id of a connection.")] = None,
-    *,
-    fields: dict[str, Any],
-    everything: Annotated[bool, typer.Option("--all", help="All connections, of the proxy if there is one.")] = False,
-    yes: YesOption = False,
+    session: Session, proxy: str | None, connection: str | None, fields: Given, everything: bool, yes: bool
 ) -> None:
     """Close one connection by its id, or, after a question, all that match the filters. Also called `kill`."""
     filtered = any(value is not None for value in fields.values())
     if (connection is not None) + filtered + everything != 1:
         raise CommandError("Which connections?", "Give an id, or filters such as --client, or --all", Status.USAGE)
-    of_proxy = _of(session, proxy)
+    of_proxy = {} if proxy is None else {"proxy": find_id(session.api, PROXY, proxy)}
     if connection is not None:
         data = session.api.delete(f"/proxies/{of_proxy['proxy']}/connections/{quoted(connection)}")
         session.out.done(data, f"{connection} is closed.")
@@ -130,16 +113,35 @@ def end_connections(
     _refuse_partial(data)
 
 
-add_alias(group, "kill", end_connections)
-
-
-def _of(session: Session, proxy: str | None) -> dict[str, str]:
-    """The parameter for one proxy."""
-    return {} if proxy is None else {"proxy": find_id(session.api, PROXY, proxy)}
-
-
 def _refuse_partial(data: dict[str, Any]) -> None:
     """Raises `CommandError` when a proxy did not reply, after the others' connections are printed."""
     silent = data["unavailable"]
     if silent:
         raise combined([(each["proxy"], CommandError(f"No reply: {each['error']}")) for each in silent])
+
+
+# --- names that the resolver has cached ---
+
+dns = typer.Typer(help="Show and drop names that the resolver has cached.")
+DNS_COLUMNS = (
+    Column("NAME", "name", whole=True),
+    *titled("type", "status"),
+    Column("TTL", lambda entry: f"{entry['ttl']:.0f} s", right=True),
+    Column("ADDRESSES", lambda entry: ", ".join(entry["addresses"]) or entry["detail"] or "-"),
+    Column("SERVERS", lambda entry: ", ".join(entry["servers"]) or "system", spare=True),
+)
+_NAME = {"name": argument("NAME", "Only this name.", default=None)}
+
+
+@command(dns, "cache", {**_NAME, "limit": number("--limit", "Entries at most.", default=100, min=1, max=1000)})
+def show_cache(session: Session, fields: Given) -> None:
+    """Show cached names, used last first, or one of them."""
+    data = session.api.get("/dns/cache", **fields)
+    session.out.data(data, lambda: session.out.table(DNS_COLUMNS, data["entries"], "Nothing is cached."))
+
+
+@command(dns, "flush", _NAME)
+def flush_cache(session: Session, name: str | None) -> None:
+    """Drop a name, or all names, in the resolver and in all proxies."""
+    data = session.api.delete("/dns/cache", name=name)
+    session.out.data(data, lambda: session.out.line(f"Dropped {data['dropped']} cached results."))

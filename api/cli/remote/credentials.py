@@ -1,25 +1,21 @@
-"""`proxyfleet credentials …`: secrets of an account that live for minutes to months."""
+"""`proxyfleet credentials …`: short-lived credentials of the fleet's accounts."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from api.cli.client import quoted
-from api.cli.commands import Session, YesOption, add_alias, add_group, command, confirm
+from api.cli.commands import YES, Given, Session, add_group, command, confirm
 from api.cli.errors import CommandError, Status
 from api.cli.lookup import Kind, account_id, find
-from api.cli.quantities import SIZE_EXAMPLES, Size
-from api.cli.remote.account_fields import bytes_of
+from api.cli.options import argument, number, text, texts
+from api.cli.quantities import SIZE_EXAMPLES, Size, bytes_of, moment_option, seconds
 from api.cli.request_body import body_of
-from api.cli.terminal.output import Column, inside
-from api.cli.time_options import from_now, seconds
+from api.cli.terminal.output import Column, inside, pairs_of, titled
 
 group = typer.Typer(help="Credentials of accounts, such as one for each job.", no_args_is_help=True)
-
-AccountArgument = Annotated[str, typer.Argument(metavar="ACCOUNT", help="The account's user name or id.")]
-CredentialArgument = Annotated[str, typer.Argument(metavar="CREDENTIAL", help="Its id or name.")]
 
 CREDENTIAL_ID = "crd_"
 
@@ -29,98 +25,82 @@ def add_commands(app: typer.Typer) -> None:
     add_group(app, "credentials", group)
 
 
+def ttl_of(given: str) -> int:
+    """The seconds of `--ttl`. Raises `CommandError`."""
+    from config.model.new_credentials import TTL_MAX
+
+    found = 0 if given.strip() == "0" else seconds(given, "--ttl")
+    if found < 1:
+        raise CommandError(f"--ttl {given!r}: must be more than 0, at least 1s", status=Status.USAGE)
+    if found > TTL_MAX:
+        raise CommandError(f"--ttl {given!r}: must be from 1s to {TTL_MAX // 86400}d", status=Status.USAGE)
+    return found
+
+
 def _quota(credential: Any) -> Size | None:
     count = inside(credential, "quota.bytes")
     return Size(count, is_setting=True) if count else None
 
 
+_ACCOUNT = {"account": argument("ACCOUNT", "The account's user name or id.")}
+_ONE = {**_ACCOUNT, "credential": argument("CREDENTIAL", "Its id or name.")}
+_MINT = {
+    **_ACCOUNT,
+    "ttl": text("--ttl", "How long it lives: 90s, 15m, 2h, at most 400d.", metavar="SPAN", parse=ttl_of),
+    "expires_at": moment_option("--expires", "Instead, when it expires: a date and time (UTC).", 1),
+    "name": text("--name", "What it is for."),
+    "allow_destinations": texts("--destination", "Only to this host, domain or network; may be given several times."),
+    "allow_clients": texts("--network", "Only from this network; may be given several times."),
+    "max_connections": number("--connections", "At the same time on each proxy; 0 for no limit.", min=0),
+    "quota.bytes": text("--quota", f"Bytes in total ({SIZE_EXAMPLES}).", metavar="SIZE", parse=bytes_of),
+}
 COLUMNS = (
     Column("ID", "id", whole=True),
-    Column("NAME", "name"),
-    Column("PREFIX", "prefix"),
-    Column("EXPIRES", "expires_at"),
+    *titled("name", "prefix", "expires_at"),
     Column("DESTINATIONS", "allow_destinations", spare=True),
     Column("NETWORKS", "allow_clients", spare=True),
     Column("QUOTA", _quota, right=True, spare=True),
     Column("CREATED", "created_at", spare=True),
 )
-_OPTIONS = {
-    "ttl": "--ttl",
-    "expires_at": "--expires",
-    "allow_destinations": "--destination",
-    "allow_clients": "--network",
-    "max_connections": "--connections",
-    "quota.bytes": "--quota",
-}
-"""Options by the API's field, where the names differ."""
+DETAILS = (
+    *("id", "name", "prefix"),
+    ("account_id", "account_id"),
+    "expires_at",
+    ("destinations", "allow_destinations"),
+    ("networks", lambda credential: credential["allow_clients"] or "any"),
+    ("quota", _quota),
+    ("connections", lambda credential: credential["max_connections"] or None),
+    "created_at",
+)
 
 
-@command(group, "list")
-def list_credentials(session: Session, account: AccountArgument) -> None:
+def _kind(session: Session, account: str) -> Kind:
+    """The credentials of an account."""
+    path = f"/accounts/{quoted(account_id(session.api, account))}/credentials"
+    return Kind("credential", "credentials", path=path, list_command="proxyfleet credentials list ACCOUNT")
+
+
+@command(group, "list", _ACCOUNT)
+def list_credentials(session: Session, account: str) -> None:
     """List the credentials of an account."""
-    found = list(session.api.cursor_pages(_path(session, account), "credentials"))
-    data = {"credentials": found, "next_cursor": None}
-    session.out.data(data, lambda: session.out.table(COLUMNS, found, "There is no credential."))
+    data = {**_kind(session, account).listed(session.api), "next_cursor": None}
+    session.out.data(data, lambda: session.out.table(COLUMNS, data["credentials"], "There is no credential."))
 
 
-@command(group, "show")
-def show_credential(session: Session, account: AccountArgument, credential: CredentialArgument) -> None:
+@command(group, "show", _ONE)
+def show_credential(session: Session, account: str, credential: str) -> None:
     """Show a credential; the secret itself is not stored."""
-    found = _find(session, _path(session, account), credential)
-    session.out.data({"credential": found}, lambda: session.out.details(_details(found)))
+    found = _find(session, _kind(session, account), credential)
+    session.out.data({"credential": found}, lambda: session.out.details(pairs_of(found, DETAILS)))
 
 
-@command(group, "mint", _OPTIONS)
-def mint_credential(
-    session: Session,
-    account: AccountArgument,
-    ttl: Annotated[
-        str | None, typer.Option("--ttl", metavar="SPAN", help="How long it lives: 90s, 15m, 2h, at most 400d.")
-    ] = None,
-    expires: Annotated[
-        str | None, typer.Option("--expires", help="Instead, when it expires: a date and time (UTC).")
-    ] = None,
-    name: Annotated[str | None, typer.Option("--name", help="What it is for.")] = None,
-    destination: Annotated[
-        list[str] | None,
-        typer.Option("--destination", help="Only to this host, domain or network; may be given several times."),
-    ] = None,
-    network: Annotated[
-        list[str] | None, typer.Option("--network", help="Only from this network; may be given several times.")
-    ] = None,
-    connections: Annotated[
-        int | None, typer.Option("--connections", min=0, help="At the same time on each proxy; 0 for no limit.")
-    ] = None,
-    quota: Annotated[
-        str | None, typer.Option("--quota", metavar="SIZE", help=f"Bytes in total ({SIZE_EXAMPLES}).")
-    ] = None,
-) -> None:
+@command(group, "mint", _MINT, {"ttl": "--ttl"}, aliases=("create",))
+def mint_credential(session: Session, account: str, fields: Given) -> None:
     """Make a credential. Its secret is shown only once, alone on a line of standard output."""
-    if (ttl is None) == (expires is None):
+    if (fields["ttl"] is None) == (fields["expires_at"] is None):
         raise CommandError("Give one of --ttl and --expires", "Such as --ttl 15m", Status.USAGE)
-    given = {
-        "name": name,
-        "ttl": ttl_of(ttl) if ttl else None,
-        "expires_at": from_now(expires) if expires else None,
-        "allow_destinations": destination or None,
-        "allow_clients": network or None,
-        "max_connections": connections,
-        "quota.bytes": None if quota is None else bytes_of(quota),
-    }
-    data = session.api.post(_path(session, account), body_of(given, None))
+    data = session.api.post(_kind(session, account).path, body_of(fields))
     session.out.data(data, lambda: _show_once(session, data))
-
-
-def ttl_of(text: str) -> int:
-    """The seconds of `--ttl`. Raises `CommandError`."""
-    from config.model.new_credentials import TTL_MAX
-
-    found = 0 if text.strip() == "0" else seconds(text, "--ttl")
-    if found < 1:
-        raise CommandError(f"--ttl {text!r}: must be more than 0, at least 1s", status=Status.USAGE)
-    if found > TTL_MAX:
-        raise CommandError(f"--ttl {text!r}: must be from 1s to {TTL_MAX // 86400}d", status=Status.USAGE)
-    return found
 
 
 def _show_once(session: Session, data: dict[str, Any]) -> None:
@@ -131,46 +111,19 @@ def _show_once(session: Session, data: dict[str, Any]) -> None:
         session.out.note(f"{made['id']} expires at {made['expires_at']}. The secret is shown only once.")
 
 
-add_alias(group, "create", mint_credential)
-
-
-@command(group, "revoke")
-def revoke_credential(
-    session: Session, account: AccountArgument, credential: CredentialArgument, yes: YesOption = False
-) -> None:
+@command(group, "revoke", {**_ONE, "yes": YES}, aliases=("delete",))
+def revoke_credential(session: Session, account: str, credential: str, yes: bool) -> None:
     """Revoke a credential; its connections end within a second."""
-    path = _path(session, account)
-    found = _find(session, path, credential)
+    kind = _kind(session, account)
+    found = _find(session, kind, credential)
     confirm(f"Revoke the credential {found['name'] or found['id']} ({found['prefix']}…)?", yes)
-    data = session.api.delete(f"{path}/{found['id']}")
+    data = session.api.delete(f"{kind.path}/{found['id']}")
     session.out.done(data, f"{found['name'] or found['id']} is revoked.")
 
 
-add_alias(group, "delete", revoke_credential)
-
-
-def _find(session: Session, path: str, name_or_id: str) -> dict[str, Any]:
+def _find(session: Session, kind: Kind, name_or_id: str) -> dict[str, Any]:
     """The credential as the API shows it; an id isn't looked for in the list. Raises `CommandError`."""
     if name_or_id.startswith(CREDENTIAL_ID):
-        found: dict[str, Any] = session.api.get(f"{path}/{quoted(name_or_id)}")["credential"]
+        found: dict[str, Any] = session.api.get(f"{kind.path}/{quoted(name_or_id)}")["credential"]
         return found
-    kind = Kind(
-        "credential", "name", lambda api: api.cursor_pages(path, "credentials"), "proxyfleet credentials list ACCOUNT"
-    )
     return find(session.api, kind, name_or_id)
-
-
-def _details(credential: dict[str, Any]) -> list[tuple[str, Any]]:
-    return [
-        *((name, credential[name]) for name in ("id", "name", "prefix", "account_id")),
-        ("expires", credential["expires_at"]),
-        ("destinations", credential["allow_destinations"]),
-        ("networks", credential["allow_clients"] or "any"),
-        ("quota", _quota(credential)),
-        ("connections", credential["max_connections"] or None),
-        ("created", credential["created_at"]),
-    ]
-
-
-def _path(session: Session, account: str) -> str:
-    return f"/accounts/{quoted(account_id(session.api, account))}/credentials"

@@ -5,31 +5,30 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import typer
 
-from api.cli.commands import CONFIGURE, Session, YesOption, command, confirm
+from api.cli.commands import CONFIGURE, YES, Given, Session, command
 from api.cli.errors import CommandError, Status
+from api.cli.options import argument, choice, flag, number, text, texts
+from api.cli.quantities import SINCE_BEGIN, UNTIL
 from api.cli.remote.audit import author
-from api.cli.remote.import_export import TIMEOUT, change_lines, commit_listed, summary_text
-from api.cli.terminal.output import Column, counted, safe
-from api.cli.time_options import PERIOD, SinceBeginOption, UntilOption, ago
+from api.cli.remote.import_export import SIGNS, Changes, change_lines, summary_text
+from api.cli.terminal.output import Column, counted, pairs_of, safe
 
 _IDENTIFIER = re.compile(r"(prx|usr|key|wh|pln|acc|list|pool|policy)_[0-9a-f]{16,}|settings", re.ASCII)
 _RANGE = re.compile(r"([1-9][0-9]*)(?:\.{2,3}([1-9][0-9]*))?", re.ASCII)
 _NAMED = 3
 """Objects of a revision that a row of the list names; of more it has the number."""
-_MANY = {"proxy": "proxies", "policy": "policies", "settings": "settings"}
-_SIGNS = {"create": "+", "update": "~", "delete": "-"}
 
 Kind = Literal["proxy", "user", "api_key", "webhook", "settings", "plan", "account", "list", "pool", "policy"]
 
 
 def add_commands(app: typer.Typer) -> None:
     """Add the commands to `app`."""
-    command(app, "history", PERIOD, rich_help_panel=CONFIGURE)(show_history)
-    command(app, "rollback", rich_help_panel=CONFIGURE)(rollback)
+    command(app, "history", _HISTORY, rich_help_panel=CONFIGURE)(show_history)
+    command(app, "rollback", _ROLLBACK, rich_help_panel=CONFIGURE)(rollback)
 
 
 def _objects(row: Any) -> str:
@@ -39,7 +38,7 @@ def _objects(row: Any) -> str:
         return "the state at that time" if row["restored"] is None else ""
     if total > _NAMED and len(objects) > 1:
         return _numbers(row)
-    named = [f"{_SIGNS[each['action']]} {each['kind']} {each['name'] or each['id']}" for each in objects]
+    named = [f"{SIGNS[each['action']][0]} {each['kind']} {each['name'] or each['id']}" for each in objects]
     left = total - len(named)
     return ", ".join([*named, *([f"{left} more"] if left > 0 else [])])
 
@@ -52,11 +51,11 @@ def _numbers(row: Any) -> str:
         found = Counter({(action, kinds[0]): number for action, number in summary.items()})
     if len(kinds) == 1 or found.total() == sum(summary.values()):
         return ", ".join(
-            f"{_SIGNS[action]} {counted(number, kind.replace('_', ' '), _MANY.get(kind))}"
+            f"{SIGNS[action][0]} {counted(number, kind.replace('_', ' '))}"
             for (action, kind), number in found.items()
             if number
         )
-    numbers = [f"{_SIGNS[action]} {number}" for action, number in summary.items() if number]
+    numbers = [f"{SIGNS[action][0]} {number}" for action, number in summary.items() if number]
     return f"{', '.join(numbers)} ({', '.join(kinds)})"
 
 
@@ -79,38 +78,32 @@ COLUMNS = (
 )
 
 
-def show_history(
-    session: Session,
-    revision: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="N or N...M", help="Show revision N; or the differences from N to M.", show_default=False
-        ),
-    ] = None,
-    kind: Annotated[Kind | None, typer.Option("--kind", help="Only changes of objects of this kind.")] = None,
-    object_: Annotated[
-        str | None, typer.Option("--object", help="Only changes of this object: its id, or its name then.")
-    ] = None,
-    username: Annotated[str | None, typer.Option("--username", help="Only changes by this user.")] = None,
-    since: SinceBeginOption = None,
-    until: UntilOption = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="The number of rows at most.")] = 100,
-) -> None:
+_HISTORY = {
+    "revision": argument("N or N...M", "Show revision N; or the differences from N to M.", default=None),
+    "kind": choice("--kind", "Only changes of objects of this kind.", Kind),
+    "object_": text("--object", "Only changes of this object: its id, or its name then."),
+    "username": text("--username", "Only changes by this user."),
+    **SINCE_BEGIN,
+    **UNTIL,
+    "limit": number("--limit -n", "The number of rows at most.", default=100, min=1, max=1000),
+}
+_ROLLBACK = {
+    "revision": argument("N", "The revision whose state is to come back, or with --only to undo.", int, min=1),
+    "only": flag("--only", "Undo what revision N changed, and nothing else: later changes stay."),
+    "object_id": texts("--object", "Only this object: its id, or its name. May be repeated."),
+    "with_passwords": flag("--with-passwords", "Passwords of users, accounts and proxies as they were, too."),
+    "dry_run": flag("--dry-run", "List the changes, and make none."),
+    "yes": YES,
+}
+
+
+def show_history(session: Session, revision: str | None, object_: str | None, fields: Given) -> None:
     """Show the revisions of the configuration, newest first; or one of them, field by field."""
     if revision is not None:
         _show_one(session, revision)
         return
-    by_id = object_ is not None and _IDENTIFIER.fullmatch(object_) is not None
-    data = session.api.get(
-        "/revisions",
-        kind=kind,
-        object_id=object_ if by_id else None,
-        object_name=None if by_id else object_,
-        username=username,
-        start_time=ago(since) if since else None,
-        end_time=ago(until, "--until") if until else None,
-        limit=limit,
-    )
+    name = "object_id" if object_ and _IDENTIFIER.fullmatch(object_) else "object_name"
+    data = session.api.get("/revisions", **fields, **{name: object_})
     session.out.data(data, lambda: session.out.table(COLUMNS, data["revisions"], "No revision matches."))
 
 
@@ -126,19 +119,20 @@ def _show_one(session: Session, given: str) -> None:
     session.out.data(data, lambda: _print_one(session, data))
 
 
+_DETAILS = (
+    "revision",
+    ("time", "timestamp"),
+    ("by", author),
+    ("from", "address"),
+    "operation",
+    ("request", "request_id"),
+)
+
+
 def _print_one(session: Session, data: Any) -> None:
     row = data["revision"]
-    pairs = [
-        ("revision", row["revision"]),
-        ("time", row["timestamp"]),
-        ("by", author(row)),
-        ("from", row["address"]),
-        ("operation", row["operation"]),
-        ("request", row["request_id"]),
-        *([("restores", row["restored"])] if row["restored"] is not None else []),
-        *([("undoes", row["undone"])] if row["undone"] is not None else []),
-    ]
-    session.out.details(pairs)
+    deeds = [(title, name) for title, name in (("restores", "restored"), ("undoes", "undone")) if row[name] is not None]
+    session.out.details(pairs_of(row, (*_DETAILS, *deeds)))
     session.out.lines(_change_lines(session, data["changes"]))
 
 
@@ -157,48 +151,20 @@ def _change_lines(session: Session, changes: list[Any]) -> Iterator[str]:
         yield from change_lines(session, change, change["fields"])
 
 
-def rollback(
-    session: Session,
-    revision: Annotated[
-        int,
-        typer.Argument(metavar="N", min=1, help="The revision whose state is to come back, or with --only to undo."),
-    ],
-    only: Annotated[
-        bool,
-        typer.Option("--only", help="Undo what revision N changed, and nothing else: later changes stay."),
-    ] = False,
-    objects: Annotated[
-        list[str] | None,
-        typer.Option("--object", help="Only this object: its id, or its name. May be repeated."),
-    ] = None,
-    with_passwords: Annotated[
-        bool,
-        typer.Option("--with-passwords", help="Passwords of users, accounts and proxies as they were, too."),
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the changes, and make none.")] = False,
-    yes: YesOption = False,
-) -> None:
+def rollback(session: Session, revision: int, only: bool, fields: Given) -> None:
     """Restore the configuration to what it was after revision N, or undo that one; lists the changes and asks.
 
     All of it or nothing. A field that was changed again after revision N can't be undone alone: the error names it, and
     the later revision.
     """
     path = f"/revisions/{revision}/{'undo' if only else 'restore'}"
-    query: dict[str, Any] = {
-        "object_id": [_object_id(session, each) for each in objects or []],
-        "with_passwords": with_passwords,
-    }
-    plan = session.api.call("POST", path, query={**query, "dry_run": True}, timeout=TIMEOUT)
-    if dry_run or not plan["changed"]:
-        plan["dry_run"] = dry_run
-        session.out.data(plan, lambda: session.out.lines(_plan_lines(session, plan)))
-        return
-    if session.out.format != "json":
-        session.out.lines(_plan_lines(session, plan))
-    confirm("Do it?", yes)
-    done = commit_listed(session, path, query)
-    text = f"{summary_text(done['summary'], '')} This is revision {done['revision']}."
-    session.out.data(done, lambda: session.out.line(text))
+    ids = [_object_id(session, each) for each in fields["object_id"] or []]
+    query = {"object_id": ids, "with_passwords": fields["with_passwords"]}
+    changes = Changes(session, path, query, lambda plan: _plan_lines(session, plan))
+    _changed, done = changes.listed_and_made(fields["dry_run"], fields["yes"])
+    if done is not None:
+        text = f"{summary_text(done['summary'], '')} This is revision {done['revision']}."
+        session.out.data(done, lambda: session.out.line(text))
 
 
 def _plan_lines(session: Session, plan: Any) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""`proxyfleet export`, `import` and `apply`: the whole configuration as one document, in TOML or JSON.
+"""`proxyfleet export`, `import`, `apply` and `convert`: the whole configuration as one document, in TOML or JSON.
 
 The document is the API's (`GET /config/export`). `apply` first fetches and lists the changes; `If-Match` then binds the
 import to the configuration that was compared, so the approved changes are the ones that are made.
@@ -8,53 +8,80 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from api.cli import toml
-from api.cli.commands import CONFIGURE, Session, YesOption, command, confirm, either
+from api.cli.commands import CONFIGURE, YES, Given, Session, command, confirm, either, local_command
 from api.cli.errors import CommandError, Status
+from api.cli.options import argument, choice, file_option, flag, option, texts
 from api.cli.quantities import with_unit
-from api.cli.request_body import display_name, is_stream, mapping_of, read_text, with_lines
-from api.cli.terminal.output import BAD, DIM, GOOD, WARN, cell_text, counted, safe
-from api.cli.terminal.secret_input import passphrase as ask_passphrase
-from config.files.durable import replace_file_of_user
+from api.cli.request_body import display_name, is_stream, mapping_of, read_text, with_lines, write_private
+from api.cli.terminal.output import BAD, DIM, GOOD, MANY, WARN, Output, cell_text, counted, one_of, safe
+from api.cli.terminal.terminal_input import PASSPHRASE_FILE
+from api.cli.terminal.terminal_input import passphrase as ask_passphrase
 
 KIND = {"kind": "proxyfleet.config", "version": 1}
 TIMEOUT = 300.0
 """Seconds that an import may take: it binds every new address first."""
 
-FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="TOML or JSON; - is standard input.")]
-PruneOption = Annotated[bool, typer.Option("--prune", help="Delete what the file lacks, in the sections that it has.")]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="List the changes, and make none.")]
-PassphraseOption = Annotated[
-    Path | None,
-    typer.Option("--passphrase-file", metavar="FILE", help="Its first line is the passphrase; else it is asked for."),
-]
+_EXPORT = {
+    "file": argument("FILE", "The file to write, JSON if it ends in .json; - is standard output.", Path, default=None),
+    "secrets": flag("--secrets", "Include the secrets, sealed under a passphrase."),
+    "passphrase_file": PASSPHRASE_FILE,
+    "minimal": flag("--minimal", "Only fields that differ from the defaults; apply sets the others to these."),
+}
+_IMPORT = {
+    "file": argument("FILE", "TOML or JSON; - is standard input.", Path),
+    "prune": flag("--prune", "Delete what the file lacks, in the sections that it has."),
+    "dry_run": flag("--dry-run", "List the changes, and make none."),
+    "passphrase_file": PASSPHRASE_FILE,
+    "yes": YES,
+}
+_APPLY = {
+    "file": argument("FILE", "TOML or JSON; - is standard input; or --file.", Path, default=None),
+    "file_": file_option("--file -f", "TOML or JSON; - is standard input."),
+    "prune": _IMPORT["prune"],
+    "dry_run": _IMPORT["dry_run"],
+    "check": flag("--check", "As --dry-run, and end with 6 if something would change."),
+    "passphrase_file": PASSPHRASE_FILE,
+    "yes": YES,
+}
+_CONVERT = {
+    "file": argument("FILE", "squid.conf or 3proxy.cfg.", Path),
+    "format_": choice("--format", "What the file is for; guessed by its directives.", ("squid", "3proxy")),
+    "to": file_option("--to", "Write the document there: TOML, or JSON for a name in .json; - is standard output."),
+    "report": file_option("--report", "Write the report there: text, or JSON for a name in .json."),
+    "root": file_option("--root", "Search absolute paths in the file below this directory first.", metavar="DIR"),
+    "accept": texts(
+        "--accept",
+        "Leave out what can't be carried over of this line (N, or FILE:N), though more is allowed then.",
+        metavar="LINE",
+    ),
+    "logs": option(
+        list[Path] | None,
+        "--compare",
+        "Replay an access.log of squid (.gz, too), and list what is decided in another way.",
+        metavar="LOG",
+    ),
+    "strict": flag("--strict", "Write no document, and end with 1, unless all was carried over as it is."),
+}
 
 
 def add_commands(app: typer.Typer) -> None:
     """Add the commands to `app`."""
-    command(app, "export", rich_help_panel=CONFIGURE)(export_config)
-    command(app, "import", rich_help_panel=CONFIGURE)(import_config)
-    command(app, "apply", rich_help_panel=CONFIGURE)(apply_config)
+    command(app, "export", _EXPORT, rich_help_panel=CONFIGURE)(export_config)
+    command(app, "import", _IMPORT, rich_help_panel=CONFIGURE)(import_config)
+    command(app, "apply", _APPLY, rich_help_panel=CONFIGURE)(apply_config)
+    local_command(app, "convert", _CONVERT, rich_help_panel=CONFIGURE)(convert)
 
 
 def export_config(
-    session: Session,
-    file: Annotated[
-        Path | None,
-        typer.Argument(metavar="FILE", help="The file to write, JSON if it ends in .json; - is standard output."),
-    ] = None,
-    secrets: Annotated[bool, typer.Option("--secrets", help="Include the secrets, sealed under a passphrase.")] = False,
-    passphrase_file: PassphraseOption = None,
-    minimal: Annotated[
-        bool,
-        typer.Option("--minimal", help="Only fields that differ from the defaults; apply sets the others to these."),
-    ] = False,
+    session: Session, file: Path | None, secrets: bool, passphrase_file: Path | None, minimal: bool
 ) -> None:
     """Write the whole configuration as one document: TOML, or JSON with -o json."""
     query, headers = {}, {}
@@ -70,19 +97,14 @@ def export_config(
     if file is None or is_stream(file):
         session.out.document(text)
         return
-    _write(file, text)
-    kinds = ", ".join(_counted(name, len(entries)) for name, entries in data.items() if isinstance(entries, list))
+    write_private(file, text)
+    kinds = ", ".join(
+        counted(len(entries), one_of(name)) for name, entries in data.items() if isinstance(entries, list)
+    )
     session.out.done({"file": str(file)}, f"{file}: {kinds}, and the settings.")
 
 
-def import_config(
-    session: Session,
-    file: FileArgument,
-    prune: PruneOption = False,
-    dry_run: DryRunOption = False,
-    passphrase_file: PassphraseOption = None,
-    yes: YesOption = False,
-) -> None:
+def import_config(session: Session, file: Path, fields: Given) -> None:
     """Import an exported document, all of it or nothing; lists the changes and asks first."""
     text = read_text(file)
     document = mapping_of(file, text)
@@ -92,25 +114,10 @@ def import_config(
             f"{display_name(file)}: not an exported document: it has no kind and no version", hint, Status.USAGE
         )
     with _naming_lines(file, text):
-        _import(session, document, prune, dry_run, passphrase_file, yes)
+        _import(session, document, fields)
 
 
-def apply_config(
-    session: Session,
-    file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="TOML or JSON; - is standard input; or --file.")
-    ] = None,
-    file_: Annotated[
-        Path | None, typer.Option("--file", "-f", metavar="FILE", help="TOML or JSON; - is standard input.")
-    ] = None,
-    prune: PruneOption = False,
-    dry_run: DryRunOption = False,
-    check: Annotated[
-        bool, typer.Option("--check", help="As --dry-run, and end with 6 if something would change.")
-    ] = False,
-    passphrase_file: PassphraseOption = None,
-    yes: YesOption = False,
-) -> None:
+def apply_config(session: Session, file: Path | None, file_: Path | None, check: bool, fields: Given) -> None:
     """Make the configuration match a file, all of it or nothing; what matches already stays untouched.
 
     A section or field that the file lacks stays as it is; in a file with minimal = true, such a field has its default.
@@ -123,9 +130,21 @@ def apply_config(
     text = read_text(file)
     document = {**KIND, **mapping_of(file, text)}
     with _naming_lines(file, text):
-        changed = _import(session, document, prune, dry_run or check, passphrase_file, yes)
+        changed = _import(session, document, {**fields, "dry_run": fields["dry_run"] or check})
     if check and changed:
         raise typer.Exit(int(Status.DIFFERENT))
+
+
+def convert(out: Output, **given: Any) -> None:
+    """Convert the configuration of squid or 3proxy to a document for apply. Needs no running product, changes nothing.
+
+    The report names each line that was not carried over as it is, and what to do instead. What can't be expressed
+    is refused by the converted rules, never allowed. Ends with 1 if there is no document, with 2 if a file can't
+    be read, with 6 if --compare finds requests that are decided in another way.
+    """
+    from api.cli.local import convert as work
+
+    work.convert(out, **given)
 
 
 @contextlib.contextmanager
@@ -140,47 +159,50 @@ def _naming_lines(file: Path, text: str) -> Iterator[None]:
         raise
 
 
-def _import(
-    session: Session, document: dict[str, Any], prune: bool, dry_run: bool, passphrase_file: Path | None, yes: bool
-) -> bool:
-    """List the changes, ask and make them. Returns whether there are any."""
-    headers = _passphrase(passphrase_file) if "secrets" in document else {}
-    query = {"prune": prune, "dry_run": True}
-    plan = session.api.call("POST", "/config/import", query=query, body=document, headers=headers, timeout=TIMEOUT)
-    if dry_run or not plan["changed"]:
-        plan["dry_run"] = dry_run
-        session.out.data(plan, lambda: session.out.lines(_changes(session, plan, document)))
-        return bool(plan["changed"])
-    if session.out.format != "json":
-        session.out.lines(_changes(session, plan, document))
-    confirm("Do it?", yes)
-    done = _commit(session, document, prune, headers)
-    session.out.data(done, lambda: session.out.lines(_done(done)))
-    return True
+def _import(session: Session, document: dict[str, Any], fields: Given) -> bool:
+    """List the changes, ask and make them, as the options say. Returns whether there are any."""
+    query = {"prune": fields["prune"]}
+    headers = _passphrase(fields["passphrase_file"]) if "secrets" in document else {}
+    sent = {"body": document, "headers": headers}
+    changes = Changes(session, "/config/import", query, lambda plan: _changes(session, plan, document), sent)
+    changed, done = changes.listed_and_made(fields["dry_run"], fields["yes"])
+    if done is not None:
+        session.out.data(done, lambda: session.out.lines(_done(done)))
+    return changed
 
 
-def _commit(session: Session, document: dict[str, Any], prune: bool, headers: dict[str, str | bytes]) -> Any:
-    """Make the listed changes."""
-    return commit_listed(session, "/config/import", {"prune": prune}, document, headers)
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Changes of the configuration that are listed first: a POST with `dry_run`, whose plan `lines` makes readable."""
 
+    session: Session
+    path: str
+    query: Mapping[str, Any]
+    lines: Callable[[Any], Iterator[str]]
+    sent: Mapping[str, Any] = field(default_factory=dict)
 
-def commit_listed(
-    session: Session,
-    path: str,
-    query: dict[str, Any],
-    document: dict[str, Any] | None = None,
-    headers: Mapping[str, str | bytes] | None = None,
-) -> Any:
-    """Make the changes that a dry run has listed, if the configuration is still the one that was compared."""
-    bound = {**(headers or {}), "If-Match": session.api.etag or "*"}
-    try:
-        return session.api.call("POST", path, query=query, body=document, headers=bound, timeout=TIMEOUT)
-    except CommandError as error:
-        if any(field == "If-Match" for field, _ in error.problems):
-            raise CommandError(
-                "The configuration has changed meanwhile; nothing was done", "Run the command again"
-            ) from error
-        raise
+    def listed_and_made(self, dry_run: bool, yes: bool) -> tuple[bool, Any]:
+        """Whether there are any, and what was done after a question; None if only a list was wanted."""
+        out = self.session.out
+        plan = self._post({**self.query, "dry_run": True}, self.sent)
+        if dry_run or not plan["changed"]:
+            plan["dry_run"] = dry_run
+            out.data(plan, lambda: out.lines(self.lines(plan)))
+            return bool(plan["changed"]), None
+        if out.format != "json":
+            out.lines(self.lines(plan))
+        confirm("Do it?", yes)
+        bound = {**self.sent.get("headers", {}), "If-Match": self.session.api.etag or "*"}
+        try:
+            return True, self._post(self.query, {**self.sent, "headers": bound})
+        except CommandError as error:
+            if not any(field == "If-Match" for field, _ in error.problems):
+                raise
+            text = "The configuration has changed meanwhile; nothing was done"
+            raise CommandError(text, "Run the command again") from error
+
+    def _post(self, query: Mapping[str, Any], sent: Mapping[str, Any]) -> Any:
+        return self.session.api.call("POST", self.path, query=query, timeout=TIMEOUT, **sent)
 
 
 SIGNS = {"create": ("+", GOOD), "update": ("~", WARN), "delete": ("-", BAD)}
@@ -206,17 +228,12 @@ def _not_compared(left: Mapping[str, Any]) -> Iterator[str]:
     """A line that names objects and sections that the file says nothing about."""
     parts = []
     if left["objects"]:
-        numbers = ", ".join(_counted(name, number) for name, number in left["objects"].items())
+        numbers = ", ".join(counted(number, one_of(name)) for name, number in left["objects"].items())
         parts.append(f"{numbers} that the file lacks (--prune deletes them)")
     if left["sections"]:
         parts.append(f"{', '.join(left['sections'])}, of which the file has no section")
     if parts:
         yield f"Not compared: {'; '.join(parts)}."
-
-
-def _counted(section: str, number: int) -> str:
-    one = {"proxies": "proxy", "policies": "policy"}.get(section, section.removesuffix("s"))
-    return counted(number, one, section)
 
 
 def change_lines(
@@ -248,8 +265,7 @@ def _leaves(name: str, value: Any, given: Any) -> Iterator[tuple[str, Any]]:
 
 def _given_fields(document: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any] | None:
     """The document's fields of a resource that would be created; None if it is not found there."""
-    section = f"{change['kind']}s".replace("proxys", "proxies")
-    found = document.get(section)
+    found = document.get(MANY.get(change["kind"], f"{change['kind']}s"))
     for one in found if isinstance(found, list) else []:
         if isinstance(one, dict) and change["name"] in (one.get("name"), one.get("username")):
             return {name: value for name, value in one.items() if name not in ("name", "username")}
@@ -288,24 +304,12 @@ def _as_toml(data: dict[str, Any]) -> str:
     """
     document = {name: value for name, value in data.items() if value is not None}
     document["users"] = [{**user, **_null_words(user)} for user in data["users"]]
-    document["webhooks"] = [_with_header_texts(hook) for hook in data["webhooks"]]
+    for hook in data["webhooks"]:
+        if "headers" in hook:
+            hook["headers"] = {name: value or "" for name, value in hook["headers"].items()}
     return toml.dumps(document)
-
-
-def _with_header_texts(hook: dict[str, Any]) -> dict[str, Any]:
-    if "headers" not in hook:
-        return hook
-    return {**hook, "headers": {name: value or "" for name, value in hook["headers"].items()}}
 
 
 def _null_words(user: dict[str, Any]) -> dict[str, str]:
     words = {"email": "", "permissions": "role", "oauth": ""}
     return {name: word for name, word in words.items() if name in user and user[name] is None}
-
-
-def _write(file: Path, text: str) -> None:
-    """Write a private file, whole or not at all: it has names of users and addresses of proxies."""
-    try:
-        replace_file_of_user(file, text.encode())
-    except OSError as error:
-        raise CommandError(f"{file}: {error.strerror or error}") from error

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from api.cli.client import Client, quoted
 from api.cli.errors import CommandError, Status
-from api.cli.job_environment import JobProxy
+from api.cli.job import JobProxy
 from api.cli.lookup import PROXY, find
 
 SCHEMES = ("http", "https", "socks5h", "socks4a")

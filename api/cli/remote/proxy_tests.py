@@ -4,44 +4,74 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import quote
 
 import typer
 
-from api.cli.commands import Session, command
+from api.cli.commands import Given, Session, command
 from api.cli.errors import CommandError, Status
 from api.cli.lookup import PROXY, find
-from api.cli.remote.proxies import ProxiesArgument, ProxyArgument, path_of
-from api.cli.request_body import read_mapping
+from api.cli.options import argument, file_option, flag, number, seconds_option, text
+from api.cli.remote.proxies import ONE_PROXY, PROXIES, path_of
+from api.cli.request_body import body_of, read_mapping
 from api.cli.terminal.output import Column
-from api.cli.terminal.secret_input import StdinOption, password
-from config.net.ip import is_address
+from api.cli.terminal.terminal_input import PASSWORD_STDIN, password
+from config.net.addresses import is_address
 
 Pair = tuple[str, str]
 """A line of details."""
 
 
+def _credential(given: str) -> str:
+    if not given.startswith("crd_"):
+        hint = "proxyfleet credentials list ACCOUNT has the ids"
+        raise CommandError(f"--credential {given!r}: must be an id, crd_…", hint, status=Status.USAGE)
+    return given
+
+
+_TEST = {
+    **PROXIES,
+    "url": text("--target", "The URL to request; by default proxy.test_url."),
+    "timeout": seconds_option("--wait", "Seconds that a test may take.", 15.0, min=0.1, max=60),
+}
+_SNIPPETS = {
+    **ONE_PROXY,
+    "client": argument("CLIENT", "curl, environment, python, git, pip, apt, docker, chromium, firefox.", default=None),
+    "username": text("--user", "The user name in the lines."),
+    "host": text("--host", "The host of the proxy for clients."),
+    "with_password": flag("--password", "Ask for the password, and insert it."),
+    "password_stdin": PASSWORD_STDIN,
+}
+_EXPLAIN = {
+    **ONE_PROXY,
+    "target": argument("TARGET", "A URL, or host:port."),
+    "client_ip": text("--client", "The address of the client; by default yours, as the API sees it."),
+    "user": text("--user", "The user of the client; by default none."),
+    "credential": text("--credential", "The id of a credential that the client uses.", parse=_credential),
+    "method": text("--method", "Of a request for an http URL; by default GET."),
+    "listen_port": number("--listen-port", "The port of the proxy; by default its first.", min=1, max=65535),
+    "tls_name": text("--tls-name", "The name in the TLS handshake of a tunnel; empty for a handshake without one."),
+    "draft": file_option(
+        "--draft",
+        "A policy to try before it is stored: its name and rules in TOML or JSON; - is standard input.",
+        parse=read_mapping,
+    ),
+}
+
+
 @cache  # the group is the same in every application
 def add_commands(group: typer.Typer) -> None:
     """Add the commands to those on proxies."""
-    command(group, "test", {"url": "--target", "timeout": "--wait"})(try_proxies)
-    command(group, "snippets", {"username": "--user"})(show_snippets)
-    command(group, "explain", {"client_ip": "--client"})(explain)
+    command(group, "test", _TEST)(try_proxies)
+    command(group, "snippets", _SNIPPETS)(show_snippets)
+    command(group, "explain", _EXPLAIN)(explain)
 
 
-def try_proxies(
-    session: Session,
-    proxies: ProxiesArgument,
-    target: Annotated[
-        str | None, typer.Option("--target", help="The URL to request; by default proxy.test_url.")
-    ] = None,
-    wait: Annotated[float, typer.Option("--wait", min=0.1, max=60, help="Seconds that a test may take.")] = 15.0,
-) -> None:
+def try_proxies(session: Session, proxies: list[str], fields: Given) -> None:
     """Send one request through each proxy; ends with 1 if one of them failed."""
     found = [find(session.api, PROXY, each) for each in proxies]
-    body = {"timeout": wait} if target is None else {"timeout": wait, "url": target}
+    body, wait = body_of(fields), fields["timeout"]
     results = []
     for one in found:
         path = f"/proxies/{one['id']}/test"
@@ -67,23 +97,14 @@ _SECRET = re.compile(r"(?<=:)PASSWORD(?=@)|(?<=//)CREDENTIAL(?=:@)")
 
 
 def show_snippets(
-    session: Session,
-    proxy: ProxyArgument,
-    client: Annotated[
-        str | None,
-        typer.Argument(metavar="CLIENT", help="curl, environment, python, git, pip, apt, docker, chromium, firefox."),
-    ] = None,
-    user: Annotated[str | None, typer.Option("--user", help="The user name in the lines.")] = None,
-    host: Annotated[str | None, typer.Option("--host", help="The host of the proxy for clients.")] = None,
-    with_password: Annotated[bool, typer.Option("--password", help="Ask for the password, and insert it.")] = False,
-    password_stdin: StdinOption = False,
+    session: Session, proxy: str, client: str | None, fields: Given, with_password: bool, password_stdin: bool
 ) -> None:
     """Show configuration lines for clients of a proxy.
 
     PASSWORD is a placeholder: the product does not know the password. The percent-encoded password replaces it, as with
     --password. USER is one where the proxy has no user of its own, CREDENTIAL where SOCKS4 needs a credential.
     """
-    data = session.api.get(f"{path_of(session, proxy)}/snippets", host=host, username=user)
+    data = session.api.get(f"{path_of(session, proxy)}/snippets", **fields)
     snippets = data["snippets"]
     if client is not None:
         if client not in snippets:
@@ -108,60 +129,21 @@ def show_snippets(
     session.out.data(data, lambda: session.out.lines([str(snippets[client])] if client else titled))
 
 
-def explain(
-    session: Session,
-    proxy: ProxyArgument,
-    target: Annotated[str, typer.Argument(help="A URL, or host:port.")],
-    client: Annotated[
-        str | None, typer.Option("--client", help="The address of the client; by default yours, as the API sees it.")
-    ] = None,
-    user: Annotated[str | None, typer.Option("--user", help="The user of the client; by default none.")] = None,
-    credential: Annotated[
-        str | None, typer.Option("--credential", help="The id of a credential that the client uses.")
-    ] = None,
-    method: Annotated[
-        str | None, typer.Option("--method", help="Of a request for an http URL; by default GET.")
-    ] = None,
-    listen_port: Annotated[
-        int | None,
-        typer.Option("--listen-port", min=1, max=65535, help="The port of the proxy; by default its first."),
-    ] = None,
-    tls_name: Annotated[
-        str | None,
-        typer.Option(
-            "--tls-name", help="The name in the TLS handshake of a tunnel; empty for a handshake without one."
-        ),
-    ] = None,
-    draft: Annotated[
-        Path | None,
-        typer.Option(
-            "--draft",
-            metavar="FILE",
-            help="A policy to try before it is stored: its name and rules in TOML or JSON; - is standard input.",
-        ),
-    ] = None,
-) -> None:
+def explain(session: Session, proxy: str, tls_name: str | None, fields: Given) -> None:
     """Show what would happen to a request, and which rule decides.
 
     For a proxy that requires credentials name a --user or a --credential; without one the result is that of a client
     without any (407). A --draft is judged in place of the policy of its name, else of that of the proxy.
     """
-    if credential is not None and not credential.startswith("crd_"):
-        hint = "proxyfleet credentials list ACCOUNT has the ids"
-        raise CommandError(f"--credential {credential!r}: must be an id, crd_…", hint, status=Status.USAGE)
-    body: dict[str, Any] = {"target": target}
-    given = {"client_ip": client, "user": user, "credential": credential, "method": method, "listen_port": listen_port}
-    body |= {name: value for name, value in given.items() if value}
+    body = {name: value for name, value in fields.items() if value not in (None, "")}
     if tls_name is not None:
         body["tls_name"] = tls_name
-    if draft is not None:
-        body["draft"] = read_mapping(draft)
     data = session.api.post(f"{path_of(session, proxy)}/explain", body)
     names = ("decision", "reason", "rule", "stage", "mode")
     addresses = [(each["address"], f"{each['decision']} {each['reason'] or ''}".rstrip()) for each in data["addresses"]]
     decides, others = _apart(data["rules"], data["rule"])
     known = [("user name", _understood(data["name"]))] if data["name"] else []
-    fields = [("headers", headers)] if (headers := _headers(data["headers"])) else []
+    changed = [("headers", headers)] if (headers := _headers(data["headers"])) else []
     assumed = [("assumed", f"the {each} is right; a wrong one is 407") for each in data["assumed"]]
     pairs = [
         *((name, data[name]) for name in names),
@@ -171,7 +153,7 @@ def explain(
         *addresses,
         *_upstreams(data["upstreams"]),
         *_tls_name(data),
-        *fields,
+        *changed,
         *others,
     ]
     session.out.data(data, lambda: session.out.details(pairs))

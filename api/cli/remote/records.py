@@ -5,23 +5,33 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from shutil import get_terminal_size
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from api.cli.commands import WATCH, Session, command
+from api.cli.commands import WATCH, Given, Session, command
 from api.cli.errors import CommandError, Status
-from api.cli.lookup import PROXY, account_id, find_id
-from api.cli.quantities import Size
+from api.cli.lookup import ACCOUNT, PROXY
+from api.cli.options import OF_LISTENING, choice, file_option, flag, number, text
+from api.cli.quantities import SINCE, UNTIL, decimal
 from api.cli.request_body import is_stream
-from api.cli.terminal.completion import proxy_names
-from api.cli.terminal.output import Column
-from api.cli.terminal.progress import progress
-from api.cli.terminal.record_lines import RecordLines
-from api.cli.time_options import SinceOption, UntilOption, ago
+from api.cli.terminal.output import (
+    BAD,
+    DIM,
+    GAP,
+    TRAFFIC,
+    WARN,
+    Column,
+    Output,
+    cell_width,
+    fitting_columns,
+    progress,
+    safe,
+    titled,
+)
 from config.model.choices import LogLevel
 
 RETRY_SECONDS = 1.0
@@ -35,13 +45,11 @@ _COLUMNS = (
     Column("TIME", "timestamp"),
     Column("LEVEL", "level"),
     Column("CLIENT", "client_ip"),
-    Column("USER", "user"),
-    Column("METHOD", "method"),
+    *titled("user", "method"),
     Column("TARGET", "target_url"),
     Column("STATUS", "status_code", right=True),
     Column("MS", "duration", right=True),
-    Column("IN", lambda row: Size(row["bytes_in"]), right=True),
-    Column("OUT", lambda row: Size(row["bytes_out"]), right=True),
+    *TRAFFIC,
     Column("REASON", "reason"),
     Column("UPSTREAM", "parent"),
     Column("PROXY", "proxy_name"),
@@ -51,66 +59,57 @@ _REPORTED = "reported"
 """The `reason` of all records of rules in report mode."""
 RULES_COUNTED = 100
 
-FILTERS: dict[str, Any] = {
-    "search": Annotated[str | None, typer.Option("--search", help="Words that must all occur.")],
-    "proxy_id": Annotated[
-        str | None, typer.Option("--proxy", help="Only of this proxy; a name or id.", autocompletion=proxy_names)
-    ],
-    "level": Annotated[LogLevel | None, typer.Option("--level", help="Exactly this level.")],
-    "min_level": Annotated[LogLevel | None, typer.Option("--min-level", help="At least this level.")],
-    "client_ip": Annotated[str | None, typer.Option("--client", help="Only of this client address.")],
-    "user": Annotated[str | None, typer.Option("--user", help="Only of this user of a proxy.")],
-    "account": Annotated[str | None, typer.Option("--account", help="Only of this account; its user name or id.")],
-    "credential": Annotated[str | None, typer.Option("--credential", help="Only with this credential; its id.")],
-    "request_id": Annotated[str | None, typer.Option("--request-id", help="Only of the request with this id.")],
-    "listen_port": Annotated[
-        int | None, typer.Option("--listen-port", min=1, max=65535, help="Only at this port of the proxy.")
-    ],
-    "tls_name": Annotated[
-        str | None, typer.Option("--tls-name", help="Only with this text in the name of the TLS handshake.")
-    ],
-    "alpn": Annotated[str | None, typer.Option("--alpn", help="Only with this protocol offered in the TLS handshake.")],
-    "target": Annotated[str | None, typer.Option("--target", help="Only with this text in the target.")],
-    "method": Annotated[str | None, typer.Option("--method", help="Only with this method; CONNECT of tunnels.")],
-    "status_code": Annotated[str | None, typer.Option("--status", help="Only with this status: 404, or 5xx.")],
-    "reason": Annotated[
-        str | None,
-        typer.Option(
-            "--reason",
-            help="Only with this reason, such as dns_error; reported: what rules in report mode would refuse, by rule.",
-        ),
-    ],
-    "start_time": SinceOption,
-    "end_time": UntilOption,
+
+def _status(given: str) -> str:
+    """`404` or `5xx`. Raises `CommandError`."""
+    if not re.fullmatch(r"[1-5]([0-9]{2}|[xX]{2})", given, re.ASCII):
+        raise CommandError(f"--status {given!r}: must be 100 to 599, or 1xx to 5xx", status=Status.USAGE)
+    return given.lower()
+
+
+_REASON = "Only with this reason, such as dns_error; reported: what rules in report mode would refuse, by rule."
+FILTERS = {
+    "search": text("--search", "Words that must all occur."),
+    "proxy_id": text("--proxy", "Only of this proxy; a name or id.", of=PROXY),
+    "level": choice("--level", "Exactly this level.", LogLevel),
+    "min_level": choice("--min-level", "At least this level.", LogLevel),
+    "client_ip": text("--client", "Only of this client address."),
+    "user": text("--user", "Only of this user of a proxy."),
+    "account": text("--account", "Only of this account; its user name or id.", of=ACCOUNT),
+    "credential": text("--credential", "Only with this credential; its id."),
+    "request_id": text("--request-id", "Only of the request with this id."),
+    **OF_LISTENING,
+    "target": text("--target", "Only with this text in the target."),
+    "method": text("--method", "Only with this method; CONNECT of tunnels.", parse=lambda given: given.upper() or None),
+    "status_code": text("--status", "Only with this status: 404, or 5xx.", parse=_status),
+    "reason": text("--reason", _REASON),
+    **SINCE,
+    **UNTIL,
 }
 """Options by the API's parameter."""
+_LOGS = {
+    "follow": flag("--follow -f", "Continue with new records, until Ctrl-C."),
+    **FILTERS,
+    "limit": number("--limit -n", "The number of records at most.", default=100, min=1, max=1000),
+    "export": file_option(
+        "--export", "Write all into a file, a line of JSON each, newest first; - is standard output."
+    ),
+}
 
 
 def add_commands(app: typer.Typer) -> None:
     """Add the command to `app`."""
-    command(app, "logs", {"status_class": "--status"}, FILTERS, rich_help_panel=WATCH)(logs)
+    command(app, "logs", _LOGS, {"status_class": "--status"}, rich_help_panel=WATCH)(logs)
 
 
-def logs(
-    session: Session,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue with new records, until Ctrl-C.")] = False,
-    *,
-    fields: dict[str, Any],
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="The number of records at most.")] = 100,
-    export: Annotated[
-        Path | None,
-        typer.Option(
-            "--export",
-            metavar="FILE",
-            help="Write all into a file, a line of JSON each, newest first; - is standard output.",
-        ),
-    ] = None,
-) -> None:
+def logs(session: Session, follow: bool, fields: Given, limit: int, export: Path | None) -> None:
     """Show access records, oldest first; with -o json --follow one object on each line."""
     if follow and export is not None:
         hint = "An export has the records of now; for new ones: proxyfleet logs -o json --follow"
         raise CommandError("--follow and --export don't go together", hint, Status.USAGE)
-    query = _query(session, fields)
+    query = dict(fields)
+    if query["status_code"] is not None and not query["status_code"].isdigit():
+        query["status_class"] = query.pop("status_code")
     if export is not None:
         _export(session, export, query)
     elif follow:
@@ -120,30 +119,6 @@ def logs(
         if query["reason"] == _REPORTED:
             data["rules"] = session.api.get("/logs/values", **query, field="rule", limit=RULES_COUNTED)["values"]
         session.out.data(data, lambda: _print(session, data))
-
-
-def _query(session: Session, fields: dict[str, Any]) -> dict[str, Any]:
-    """The API's parameters for the filters. Raises `CommandError`."""
-    proxy, method, since, until = (fields[name] for name in ("proxy_id", "method", "start_time", "end_time"))
-    account = fields["account"]
-    return {
-        **fields,
-        "proxy_id": find_id(session.api, PROXY, proxy) if proxy else None,
-        "account": account_id(session.api, account) if account else None,
-        "method": method.upper() if method else None,
-        **_status(fields["status_code"]),
-        "start_time": ago(since) if since else None,
-        "end_time": ago(until, "--until") if until else None,
-    }
-
-
-def _status(text: str | None) -> dict[str, str | None]:
-    """The parameters for `404` or `5xx`. Raises `CommandError`."""
-    if text is not None and not re.fullmatch(r"[1-5]([0-9]{2}|[xX]{2})", text, re.ASCII):
-        raise CommandError(f"--status {text!r}: must be 100 to 599, or 1xx to 5xx", status=Status.USAGE)
-    if text is None or text.isdigit():
-        return {"status_code": text}
-    return {"status_code": None, "status_class": text.lower()}
 
 
 def _latest(session: Session, query: dict[str, Any], limit: int) -> dict[str, Any]:
@@ -221,8 +196,7 @@ def _new_records(session: Session, query: dict[str, Any], cursor: str) -> Iterat
         yield from data["logs"]
         cursor = data["next_cursor"]
         if data["logs"]:
-            limits = session.api.rate_limits
-            time.sleep(limits.pause(POLL_SECONDS) if limits else POLL_SECONDS)
+            time.sleep(session.api.pause(POLL_SECONDS))
 
 
 def _retry_after(failure: CommandError) -> float:
@@ -233,6 +207,77 @@ def _retry_after(failure: CommandError) -> float:
     if failure.status is Status.UNREACHABLE or error.get("code") in ("INTERNAL_ERROR", "UNAVAILABLE"):
         return RETRY_SECONDS
     raise failure
+
+
+# --- lines at a terminal: aligned under titles, continued as records arrive ---
+# The target is the last column and complete, so that it can be copied; a narrow terminal has fewer columns before it.
+
+TITLES = ("TIME (UTC)", "CODE", "PROXY", "CLIENT", "USER", "METHOD", "MS", "IN", "OUT", "TARGET")
+_RIGHT = frozenset({"CODE", "MS", "IN", "OUT"})
+_SPARE = {"IN": 3, "OUT": 2, "MS": 1}
+"""Left out if there is too little room for the target, the highest number first."""
+TARGET_ROOM = 30
+"""Cells of a terminal that are kept for the target before spare columns are printed."""
+
+
+class RecordLines:
+    """Makes lines of records. Widths only grow, so that later lines stay aligned with printed ones as far as
+    possible."""
+
+    def __init__(self, out: Output, width: int) -> None:
+        self._out = out
+        self._room = width
+        self._widths = [len(title) for title in TITLES]
+        self._kept: list[int] = []
+        self._today = time.strftime("%Y-%m-%d", time.gmtime())
+
+    def lines(self, entries: Sequence[dict[str, Any]]) -> Iterable[str]:
+        """The lines of these records, with titles before the first ones."""
+        rows = [self._cells(entry) for entry in entries]
+        wide = [[cell_width(cell) for cell in row] for row in rows]
+        self._widths = [max(found) for found in zip(self._widths, *wide, strict=True)]
+        if not self._kept:
+            widths = [*self._widths[:-1], TARGET_ROOM]
+            self._kept = fitting_columns(widths, [_SPARE.get(title, 0) for title in TITLES], self._room)
+            yield self._out.colour(self._line(TITLES), DIM)
+        for entry, row in zip(entries, rows, strict=True):
+            yield self._line(row, _colours(entry))
+
+    @property
+    def left_out(self) -> list[str]:
+        """Titles of the columns that were left out."""
+        return [title for at, title in enumerate(TITLES) if self._kept and at not in self._kept]
+
+    def _cells(self, entry: dict[str, Any]) -> list[str]:
+        day, _, clock = str(entry["timestamp"]).rstrip("Z").partition("T")
+        via = f" via {entry['parent']}" if entry.get("parent") else ""
+        reason = f" ({entry['reason']})" if entry["reason"] else ""
+        cells = (
+            clock if day == self._today else f"{day} {clock}",
+            entry["status_code"],
+            entry["proxy_name"],
+            entry["client_ip"],
+            entry["user"] or "-",
+            entry["method"] or "-",
+            entry["duration"],
+            decimal(entry["bytes_in"]),
+            decimal(entry["bytes_out"]),
+            f"{entry['target_url'] or '-'}{reason}{via}",
+        )
+        return [safe(str(cell)) for cell in cells]
+
+    def _line(self, cells: Sequence[str], colours: Sequence[str | None] = ()) -> str:
+        texts = [self._out.colour(cells[at], colours[at] if colours else None) for at in self._kept]
+        rooms = [" " * (self._widths[at] - cell_width(cells[at])) for at in self._kept[:-1]]
+        pairs = zip(texts, rooms, [TITLES[at] in _RIGHT for at in self._kept[:-1]], strict=False)
+        return (" " * GAP).join([*(room + text if right else text + room for text, room, right in pairs), texts[-1]])
+
+
+def _colours(entry: dict[str, Any]) -> list[str | None]:
+    code = entry["status_code"]
+    bad = BAD if code >= 500 else WARN if code >= 400 else None
+    dim = {"TIME (UTC)": DIM, "MS": DIM, "IN": DIM, "OUT": DIM, "CODE": bad}
+    return [dim.get(title) for title in TITLES[:-1]] + [WARN if entry["reason"] else None]
 
 
 class _Printer:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from socket import create_server
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -28,14 +28,23 @@ from api.cli.isolation import (
     run_at_socket,
     run_isolated,
 )
-from api.cli.job import NOT_EXECUTABLE, NOT_FOUND, hide_from_job, run_job, signals_held, was_asked_to_end
-from api.cli.job_environment import JobProxy, job_environment, trust_in
-from api.cli.lookup import account_id
+from api.cli.job import (
+    NOT_EXECUTABLE,
+    NOT_FOUND,
+    JobProxy,
+    hide_from_job,
+    job_environment,
+    run_job,
+    signals_held,
+    trust_in,
+    was_asked_to_end,
+)
+from api.cli.lookup import PROXY, account_id
+from api.cli.options import argument, file_option, flag, text, texts
 from api.cli.remote.credentials import ttl_of
 from api.cli.remote.job_proxies import Candidate, is_forbidden, of_account, of_secret, open_to_all
 from api.cli.remote.job_refusals import summary
 from api.cli.request_body import body_of
-from api.cli.terminal.completion import proxy_names
 from config.settings.env import ENV_PREFIX
 from config.text.formatting import parse_moment
 
@@ -46,62 +55,44 @@ LOOPBACK = "127.0.0.1"
 NAME_MAX = 100
 SECRET_MAX = 1024
 """Bytes of a file with a secret."""
-_OPTIONS = {"allow_destinations": "--allow", "ttl": "--ttl"}
+
+
+_ALLOW = (
+    "Only to this host, domain or network; may be given several times. Write the port: without one, all are allowed."
+)
+_SOCKET = "Instead of --isolate, have the proxy listen at this Unix socket, for a container without a network."
+_RUN = {
+    "job": argument("COMMAND", "The command and its arguments, after --.", list[str]),
+    "account": text("--account", "Make a credential of this account for it; user name or id."),
+    "ttl": text("--ttl", f"How long the credential lives at most: 90s, 2h; default {TTL}.", metavar="SPAN"),
+    "allow_destinations": texts("--allow", _ALLOW, metavar="HOST:PORT"),
+    "credential": file_option("--credential", "Instead of --account, a file with USER:SECRET: no summary."),
+    "proxy": text("--proxy", "The proxy: name, id or URL; default: the first that speaks HTTP.", complete=PROXY),
+    "proxy_ca": file_option("--proxy-ca", "A PEM file with the authority of an https proxy to trust."),
+    "isolate": flag("--isolate", "In a network of its own, where only the proxy can be reached."),
+    "socket": file_option("--socket", _SOCKET, metavar="PATH"),
+    "quiet": flag("--quiet -q", "Don't print what was refused."),
+}
 
 
 def add_commands(app: typer.Typer) -> None:
     """Add the command to `app`; behind the first word that is no option, all are the job's."""
     settings = {"allow_interspersed_args": False}
-    command(app, "run", _OPTIONS, rich_help_panel=RUN, context_settings=settings)(run)
+    command(app, "run", _RUN, {"ttl": "--ttl"}, rich_help_panel=RUN, context_settings=settings)(run)
 
 
 def run(
     session: Session,
-    job: Annotated[list[str], typer.Argument(metavar="COMMAND", help="The command and its arguments, after --.")],
-    account: Annotated[
-        str | None, typer.Option("--account", help="Make a credential of this account for it; user name or id.")
-    ] = None,
-    ttl: Annotated[
-        str | None,
-        typer.Option("--ttl", metavar="SPAN", help=f"How long the credential lives at most: 90s, 2h; default {TTL}."),
-    ] = None,
-    allow: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--allow",
-            metavar="HOST:PORT",
-            help="Only to this host, domain or network; may be given several times. Write the port: without one, all "
-            "are allowed.",
-        ),
-    ] = None,
-    credential: Annotated[
-        Path | None,
-        typer.Option("--credential", metavar="FILE", help="Instead of --account, a file with USER:SECRET: no summary."),
-    ] = None,
-    proxy: Annotated[
-        str | None,
-        typer.Option(
-            "--proxy",
-            help="The proxy: name, id or URL; default: the first that speaks HTTP.",
-            autocompletion=proxy_names,
-        ),
-    ] = None,
-    proxy_ca: Annotated[
-        Path | None,
-        typer.Option("--proxy-ca", metavar="FILE", help="A PEM file with the authority of an https proxy to trust."),
-    ] = None,
-    isolate: Annotated[
-        bool, typer.Option("--isolate", help="In a network of its own, where only the proxy can be reached.")
-    ] = False,
-    socket: Annotated[
-        Path | None,
-        typer.Option(
-            "--socket",
-            metavar="PATH",
-            help="Instead of --isolate, have the proxy listen at this Unix socket, for a container without a network.",
-        ),
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Don't print what was refused.")] = False,
+    job: list[str],
+    account: str | None,
+    ttl: str | None,
+    allow_destinations: list[str] | None,
+    credential: Path | None,
+    proxy: str | None,
+    proxy_ca: Path | None,
+    isolate: bool,
+    socket: Path | None,
+    quiet: bool,
 ) -> None:
     """Run a command that uses a proxy, with a credential of its own that is revoked when it ends.
 
@@ -109,7 +100,7 @@ def run(
     such command, 126 where it can't be executed, 125 where it can't be isolated. 1 to 5, as of other commands, where
     nothing has run.
     """
-    _check(account, ttl, allow, credential)
+    _check(account, ttl, allow_destinations, credential)
     missing = _unusable(session, job[0])
     if missing is not None:
         raise typer.Exit(missing)
@@ -119,7 +110,7 @@ def run(
         _check_isolation(session)
     runner = _Runner(session, job, trust_in(proxy_ca), proxy_ca is not None, isolate, socket)
     if account is not None:
-        body = {"name": _name_of(job), "ttl": ttl_of(ttl or TTL), "allow_destinations": allow or None}
+        body = {"name": _name_of(job), "ttl": ttl_of(ttl or TTL), "allow_destinations": allow_destinations}
         status = _run_minted(runner, account, proxy, body, quiet)
     elif credential is not None:
         username, secret = _read(session, credential)
@@ -253,7 +244,7 @@ def _run_minted(runner: _Runner, account: str, named: str | None, body: dict[str
     candidate = of_account(session.api, identifier, named, account)
     path = f"/accounts/{quoted(identifier)}/credentials"
     with signals_held():  # from here on there is something to revoke
-        data = session.api.post(path, body_of(body, None))
+        data = session.api.post(path, body_of(body))
         made, began = data["credential"], time.monotonic()
         try:
             status = int(Status.INTERRUPTED) if was_asked_to_end() else runner.run(candidate, data["secret"])

@@ -1,31 +1,27 @@
-"""`proxyfleet lists …`, `pools …`, `policies …`: the same commands for each kind."""
+"""`proxyfleet lists …`, `pools …`, `policies …`: what proxies, accounts and plans name."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
-from urllib.parse import quote
+from typing import Any
 
 import typer
 
-from api.cli.commands import Session, YesOption, add_group, command, confirm
-from api.cli.lookup import LIST, POLICY, POOL, Kind, find, sent
-from api.cli.request_body import FileOption, body_of, require_changes, set_option
-from api.cli.terminal.completion import names_of
-from api.cli.terminal.field_groups import Fields
-from api.cli.terminal.output import Column
+from api.cli.client import quoted
+from api.cli.commands import Given, Session, add_group, command
+from api.cli.kinds import Commands, key_argument
+from api.cli.lookup import LIST, POLICY, POOL, Kind, sent
+from api.cli.options import Option, argument, number, option, text, texts
+from api.cli.request_body import body_of
+from api.cli.terminal.output import Column, Detail, Fields, Pairs, Row, pairs_of, titled
 from config.model.choices import LIST_FORMATS, LIST_KINDS, POOL_FORMATS, POOL_POLICIES
 
-DESCRIPTION = Annotated[str | None, typer.Option("--description", help="What it is for.")]
-NEW_NAME = Annotated[str | None, typer.Option("--name", help="Another name; not while something names it.")]
 CHECK_PAUSE = 0.2
 """Seconds until a check is looked at again."""
 CHECK_MARGIN = 5.0
 """Seconds in which the process of the checks starts."""
-_SHARED = (Column("DESCRIPTION", "description", spare=True), Column("ID", "id", whole=True))
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -34,120 +30,42 @@ def add_commands(app: typer.Typer) -> None:
         add_group(app, name, group)
 
 
-@dataclass(frozen=True, slots=True)
-class Commands:
-    """What the commands of a kind differ in. `fields` are options of `create` and `update` by field of the API.
+def _commands(
+    kind: Kind,
+    about: str,
+    columns: Sequence[Column],
+    entries: str,
+    entry: Callable[[Any], Any],
+    details: Sequence[Detail],
+    fields: Mapping[str, Option],
+    examples: Sequence[str],
+) -> typer.Typer:
+    """A group. `entries` is the field that `show` prints one by one, `entry` what one of them is in a line."""
 
-    `entries` is the field that `show` prints one by one, `entry` what one of them is in a line, `details` the others.
-    """
+    def lines(view: Row) -> Pairs:
+        listed = [("" if index else entries, entry(each)) for index, each in enumerate(view[entries])]
+        first = pairs_of(view, ("name", "id", "description", *details))
+        return [*first, *_fetched(view), *listed, ("created", view["created_at"])]
 
-    kind: Kind
-    collection: str
-    about: str
-    columns: Sequence[Column]
-    entries: str
-    entry: Callable[[Any], Any]
-    details: Mapping[str, Callable[[Mapping[str, Any]], Any]]
-    examples: Sequence[str]
-    fields: Mapping[str, Any] = field(default_factory=dict)
-
-    def group(self) -> typer.Typer:
-        """The group of commands."""
-        made = typer.Typer(help=f"{self.collection.capitalize()}: {self.about}.", no_args_is_help=True)
-        for add in (self._list, self._show, self._create, self._update, self._delete):
-            add(made)
-        return made
-
-    @property
-    def _argument(self) -> Any:
-        title = self.kind.title
-        return typer.Argument(metavar=title.upper(), help="Its name or id.", autocompletion=names_of(self.kind))
-
-    def _path(self, key: str) -> str:
-        return f"/{self.collection}/{quote(key, safe='')}"
-
-    def _list(self, group: typer.Typer) -> None:
-        def list_objects(session: Session) -> None:
-            found = list(self.kind.list_all(session.api))
-            session.out.data(
-                {self.collection: found},
-                lambda: session.out.table(self.columns, found, f"There is no {self.kind.title}."),
-            )
-
-        _add(group, "list", list_objects, f"List {self.collection}.")
-
-    def _show(self, group: typer.Typer) -> None:
-        def show_object(session: Session, key: Any) -> None:
-            data = sent(session.api, self.kind, key, lambda: session.api.get(self._path(key)))
-            session.out.data(data, lambda: session.out.details(self._details(data[self.kind.title])))
-
-        show_object.__annotations__["key"] = Annotated[str, self._argument]
-        _add(group, "show", show_object, f"Show a {self.kind.title}.")
-
-    def _details(self, view: Mapping[str, Any]) -> list[tuple[str, Any]]:
-        named = [(name, view[name]) for name in ("name", "id", "description")]
-        stated = [(name, value(view)) for name, value in self.details.items()]
-        entries = [("" if index else self.entries, self.entry(each)) for index, each in enumerate(view[self.entries])]
-        return [*named, *stated, *_fetched(view), *entries, ("created", view["created_at"])]
-
-    def _create(self, group: typer.Typer) -> None:
-        title = self.kind.title
-
-        def create_object(
-            session: Session, name: Any = None, *, fields: dict[str, Any], settings: Any = None, file: FileOption = None
-        ) -> None:
-            data = session.api.post(f"/{self.collection}", body_of({"name": name, **fields}, settings, file))
-            _warn(session, data)
-            session.out.done(data, f"{data[title]['name']} is created ({data[title]['id']}).")
-
-        create_object.__annotations__["name"] = Annotated[
-            str | None, typer.Argument(metavar="NAME", help="What others name it by; or in a file.", show_default=False)
-        ]
-        create_object.__annotations__["settings"] = self._settings
-        _add(group, "create", create_object, f"Create a {title}.", {"description": DESCRIPTION, **self.fields})
-
-    def _update(self, group: typer.Typer) -> None:
-        def update_object(
-            session: Session, key: Any, fields: dict[str, Any], settings: Any = None, file: FileOption = None
-        ) -> None:
-            body = body_of(fields, settings, file)
-            require_changes(body, self.collection)
-            data = sent(session.api, self.kind, key, lambda: session.api.patch(self._path(key), body))
-            _warn(session, data)
-            session.out.done(data, f"{data[self.kind.title]['name']} is changed.")
-
-        update_object.__annotations__["key"] = Annotated[str, self._argument]
-        update_object.__annotations__["settings"] = self._settings
-        fields = {"description": DESCRIPTION, **self.fields, "name": NEW_NAME}
-        _add(group, "update", update_object, f"Change a {self.kind.title}: only what is given changes.", fields)
-
-    def _delete(self, group: typer.Typer) -> None:
-        title = self.kind.title
-
-        def delete_object(session: Session, key: Any, yes: YesOption = False) -> None:
-            found = find(session.api, self.kind, key)
-            confirm(f"Delete the {title} {found['name']}?", yes)
-            data = session.api.delete(self._path(found["id"]))
-            session.out.done(data, f"{found['name']} is deleted.")
-
-        delete_object.__annotations__["key"] = Annotated[str, self._argument]
-        _add(group, "delete", delete_object, f"Delete a {title} that nothing names.")
-
-    @property
-    def _settings(self) -> Any:
-        return Annotated[list[str] | None, set_option(*self.examples)]
+    return Commands(
+        kind,
+        f"{kind.group.capitalize()}: {about}.",
+        (*columns, Column("DESCRIPTION", "description", spare=True), Column("ID", "id", whole=True)),
+        lines,
+        {"description": text("--description", "What it is for."), **fields},
+        text("--name", "Another name; not while something names it."),
+        examples,
+    ).group()
 
 
-def _add(
-    group: typer.Typer, name: str, function: Callable[..., None], text: str, fields: Mapping[str, Any] | None = None
-) -> None:
-    function.__doc__ = text
-    command(group, name, fields=fields)(function)
-
-
-def _warn(session: Session, data: Mapping[str, Any]) -> None:
-    for each in data["warnings"]:
-        session.out.note(f"warning: {each['field']}: {each['warning']}")
+def _source(what: str, how: str, formats: Sequence[str], them: str, **more: Option) -> dict[str, Option]:
+    """The options for a source; `more` of its fields come behind the URL."""
+    return {
+        "source.url": text("--source", f"Where the {what} are fetched from; a URL."),
+        **{f"source.{name}": each for name, each in more.items()},
+        "source.format": text("--format", f"How {how} written: {', '.join(formats)}."),
+        "source.interval": number("--interval", f"Seconds between two requests for {them}."),
+    }
 
 
 def _fetched(view: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -191,101 +109,74 @@ def _rule(rule: Mapping[str, Any]) -> str:
     return f"{rule['name']}: {', '.join(words) or 'as without a rule'}{mode}"
 
 
-lists = Commands(
+def _group_of(name: str) -> Callable[[Row], Any]:
+    """The fields of a group in one cell, None where there is none."""
+    return lambda view: Fields(view[name]) if view[name] else None
+
+
+_DATABASE = text("--source-file", "The path of a database, for a list of kind geo.")
+lists = _commands(
     LIST,
-    "lists",
     "destinations that rules name",
-    (Column("NAME", "name"), Column("KIND", "kind"), Column("ENTRIES", "entry_count", right=True), *_SHARED),
+    (Column("NAME", "name"), Column("KIND", "kind"), Column("ENTRIES", "entry_count", right=True)),
     "entries",
     str,
-    {"kind": lambda found: found["kind"], "source": lambda found: Fields(found["source"]) if found["source"] else None},
-    ("source.max_bytes=10000000", 'entries=["example.com"]'),
+    ("kind", ("source", _group_of("source"))),
     {
-        "kind": Annotated[str | None, typer.Option("--kind", help=f"What the entries are: {', '.join(LIST_KINDS)}.")],
-        "entries": Annotated[list[str] | None, typer.Option("--entry", help="A domain or a network; may be repeated.")],
-        "source.url": Annotated[
-            str | None, typer.Option("--source", help="Where the entries are fetched from; a URL.")
-        ],
-        "source.file": Annotated[
-            str | None, typer.Option("--source-file", help="The path of a database, for a list of kind geo.")
-        ],
-        "source.format": Annotated[
-            str | None, typer.Option("--format", help=f"How that is written: {', '.join(LIST_FORMATS)}.")
-        ],
-        "source.interval": Annotated[
-            int | None, typer.Option("--interval", help="Seconds between two requests for it.")
-        ],
+        "kind": text("--kind", f"What the entries are: {', '.join(LIST_KINDS)}."),
+        "entries": texts("--entry", "A domain or a network; may be repeated."),
+        **_source("entries", "that is", LIST_FORMATS, "it", file=_DATABASE),
     },
-).group()
-ListArgument = Annotated[str, typer.Argument(metavar="LIST", help="Its name or id.", autocompletion=names_of(LIST))]
+    ("source.max_bytes=10000000", 'entries=["example.com"]'),
+)
+_LIST = {"key": key_argument(LIST)}
 
 
-@command(lists, "check")
-def check_list(
-    session: Session,
-    key: ListArgument,
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="A host, host:port or a URL.")],
-) -> None:
+@command(lists, "check", {**_LIST, "target": argument("TARGET", "A host, host:port or a URL.")})
+def check_list(session: Session, key: str, target: str) -> None:
     """Show which entry of a list matches a target. A list of networks, or a database, is checked with an address."""
-    data = session.api.get(f"/lists/{quote(key, safe='')}/check", target=target)
+    data = session.api.get(f"/lists/{quoted(key)}/check", target=target)
     session.out.data(data, lambda: session.out.details(list(data.items())))
 
 
-@command(lists, "refresh")
-def refresh_list(session: Session, key: ListArgument) -> None:
+@command(lists, "refresh", _LIST)
+def refresh_list(session: Session, key: str) -> None:
     """Fetch a list from its source now; `show` has the result."""
-    data = sent(session.api, LIST, key, lambda: session.api.post(f"/lists/{quote(key, safe='')}/refresh"))
-    session.out.done(data, f"{key} is being fetched.")
+    _refresh(session, LIST, key, f"{key} is being fetched.")
 
 
-pools = Commands(
+def _refresh(session: Session, kind: Kind, key: str, text: str) -> None:
+    data = sent(session.api, kind, key, lambda: session.api.post(f"{kind.path}/{quoted(key)}/refresh"))
+    session.out.done(data, text)
+
+
+pools = _commands(
     POOL,
-    "pools",
     "upstreams that proxies share",
-    (
-        Column("NAME", "name"),
-        Column("STATE", "status.state"),
-        Column("USABLE", _usable),
-        Column("POLICY", "policy"),
-        *_SHARED,
-    ),
+    (Column("NAME", "name"), Column("STATE", "status.state"), Column("USABLE", _usable), Column("POLICY", "policy")),
     "upstreams",
     _upstream,
+    (
+        "policy",
+        ("state", "status.state"),
+        ("usable", _usable),
+        *((name, _group_of(name)) for name in ("source", "check", "retry")),
+        ("cooldown", lambda pool: _cooldown(pool["cooldown"])),
+    ),
     {
-        "policy": lambda pool: pool["policy"],
-        "state": lambda pool: pool["status"]["state"],
-        "usable": _usable,
-        "source": lambda pool: Fields(pool["source"]) if pool["source"] else None,
-        "check": lambda pool: Fields(pool["check"]),
-        "retry": lambda pool: Fields(pool["retry"]),
-        "cooldown": lambda pool: _cooldown(pool["cooldown"]),
+        "upstreams": option(
+            Path | None, "--upstreams", "A file with an upstream per line, or CSV; - is stdin.", metavar="FILE"
+        ),
+        **_source("upstreams", "they are", POOL_FORMATS, "them"),
+        "policy": text("--policy", f"How an upstream is chosen: {', '.join(POOL_POLICIES)}."),
     },
     ("retry.attempts=3", "cooldown.429=[60, 600]", "check.interval=60"),
-    {
-        "upstreams": Annotated[
-            Path | None,
-            typer.Option("--upstreams", metavar="FILE", help="A file with an upstream per line, or CSV; - is stdin."),
-        ],
-        "source.url": Annotated[
-            str | None, typer.Option("--source", help="Where the upstreams are fetched from; a URL.")
-        ],
-        "source.format": Annotated[
-            str | None, typer.Option("--format", help=f"How they are written: {', '.join(POOL_FORMATS)}.")
-        ],
-        "source.interval": Annotated[
-            int | None, typer.Option("--interval", help="Seconds between two requests for them.")
-        ],
-        "policy": Annotated[
-            str | None, typer.Option("--policy", help=f"How an upstream is chosen: {', '.join(POOL_POLICIES)}.")
-        ],
-    },
-).group()
-PoolArgument = Annotated[str, typer.Argument(metavar="POOL", help="Its name or id.", autocompletion=names_of(POOL))]
+)
+_POOL = {"key": key_argument(POOL)}
 _STATE_COLUMNS = (
     Column("UPSTREAM", "name"),
     Column("STATE", "state"),
-    Column("LATENCY", "latency", right=True),
-    Column("FAILURES", "failures", right=True),
+    *titled("latency", "failures", right=True),
     Column("COOLDOWN", "cooldown"),
     Column("UNTIL", "cooldown_until"),
     Column("BANNED UNTIL", "banned_until"),
@@ -293,23 +184,22 @@ _STATE_COLUMNS = (
 )
 
 
-@command(pools, "refresh")
-def refresh_pool(session: Session, key: PoolArgument) -> None:
+@command(pools, "refresh", _POOL)
+def refresh_pool(session: Session, key: str) -> None:
     """Fetch the upstreams of a pool from its source now; `show` has the result."""
-    data = sent(session.api, POOL, key, lambda: session.api.post(f"/pools/{quote(key, safe='')}/refresh"))
-    session.out.done(data, f"The upstreams of {key} are being fetched.")
+    _refresh(session, POOL, key, f"The upstreams of {key} are being fetched.")
 
 
-@command(pools, "state")
-def show_state(session: Session, key: PoolArgument) -> None:
+@command(pools, "state", _POOL)
+def show_state(session: Session, key: str) -> None:
     """Show what is known of the upstreams of a pool: up or down, latency in ms, cool-downs and bans."""
     _print_state(session, _pool_status(session, key))
 
 
-@command(pools, "check")
-def check_pool(session: Session, key: PoolArgument) -> None:
+@command(pools, "check", _POOL)
+def check_pool(session: Session, key: str) -> None:
     """Check the upstreams of a pool now, whether a proxy uses it or not, and show what is known of them then."""
-    path = f"/pools/{quote(key, safe='')}"
+    path = f"/pools/{quoted(key)}"
     before = _checks(_pool_status(session, key))
     deadline = time.monotonic() + session.api.post(f"{path}/check")["seconds"] + CHECK_MARGIN
     status = session.api.get(path)["pool"]["status"]
@@ -320,7 +210,7 @@ def check_pool(session: Session, key: PoolArgument) -> None:
 
 
 def _pool_status(session: Session, key: str) -> Any:
-    data = sent(session.api, POOL, key, lambda: session.api.get(f"/pools/{quote(key, safe='')}"))
+    data = sent(session.api, POOL, key, lambda: session.api.get(f"/pools/{quoted(key)}"))
     return data["pool"]["status"]
 
 
@@ -335,31 +225,30 @@ def _print_state(session: Session, status: Mapping[str, Any]) -> None:
     session.out.data(status, lambda: session.out.table(_STATE_COLUMNS, rows, "The pool has no upstreams."))
 
 
-@command(pools, "report")
-def report_upstream(
-    session: Session,
-    key: PoolArgument,
-    upstream: Annotated[str, typer.Argument(metavar="UPSTREAM", help="Its name in the pool.")],
-    verdict: Annotated[str, typer.Argument(metavar="VERDICT", help="bad: do not use it for a time; good: use it.")],
-    seconds: Annotated[
-        int | None, typer.Option("--seconds", help="How long a bad one is left alone; 600 by default.")
-    ] = None,
-) -> None:
+_REPORT = {
+    **_POOL,
+    "upstream": argument("UPSTREAM", "Its name in the pool."),
+    "verdict": argument("VERDICT", "bad: do not use it for a time; good: use it."),
+    "seconds": number("--seconds", "How long a bad one is left alone; 600 by default."),
+}
+
+
+@command(pools, "report", _REPORT)
+def report_upstream(session: Session, key: str, upstream: str, fields: Given) -> None:
     """Report that an upstream of a pool is bad, or good again. It holds for all proxies at once."""
-    body = {"verdict": verdict, **({} if seconds is None else {"seconds": seconds})}
-    path = f"/pools/{quote(key, safe='')}/upstreams/{quote(upstream, safe='')}/report"
-    data = session.api.post(path, body)
+    path = f"/pools/{quoted(key)}/upstreams/{quoted(upstream)}/report"
+    data = session.api.post(path, body_of(fields))
     until = data["upstream"]["banned_until"]
     session.out.done(data, f"{upstream} is left alone until {until}." if until else f"{upstream} is used again.")
 
 
-policies = Commands(
+policies = _commands(
     POLICY,
-    "policies",
     "rules in order, of which the first that matches decides",
-    (Column("NAME", "name"), Column("RULES", "rule_count", right=True), *_SHARED),
+    (Column("NAME", "name"), Column("RULES", "rule_count", right=True)),
     "rules",
     _rule,
+    (),
     {},
     ("end_existing=true", 'rules=[{"name": "all", "match": {}, "action": {"use": "deny"}}]'),
-).group()
+)

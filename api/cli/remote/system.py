@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
+from typing import Any
 
 import typer
 
 from api.cli.client import quoted
-from api.cli.commands import WATCH, Session, add_group, command
+from api.cli.commands import WATCH, Given, Session, add_group, command
 from api.cli.errors import CommandError, Status
-from api.cli.lookup import PROXY, find_id
-from api.cli.quantities import Size, Span, with_decimal_units
+from api.cli.lookup import PROXY
+from api.cli.options import argument, choice, flag, text
+from api.cli.quantities import SINCE, UNTIL, Size, Span, with_decimal_units
 from api.cli.request_body import body_of
-from api.cli.terminal.completion import proxy_names
 from api.cli.terminal.output import Column, Row, cell_text, counted
-from api.cli.terminal.setting_sources import ChangedOption, print_sources
-from api.cli.time_options import PERIOD, SinceOption, UntilOption, ago
+from api.cli.terminal.setting_sources import CHANGED, print_sources
 
 settings_group = typer.Typer(help="System settings.", no_args_is_help=True)
-Interval = Literal["1m", "5m", "1h", "1d"]
 
 
 def add_commands(app: typer.Typer) -> None:
     """Add `status`, `metrics` and the group `settings` to `app`."""
     command(app, "status", rich_help_panel=WATCH)(status)
-    command(app, "metrics", {**PERIOD, "metrics": "METRIC"}, rich_help_panel=WATCH)(metrics)
+    command(app, "metrics", _METRICS, {"metrics": "METRIC"}, rich_help_panel=WATCH)(show_metrics)
     add_group(app, "settings", settings_group)
 
 
@@ -88,37 +85,28 @@ def _check(check: dict[str, Any]) -> str:
     return f"{check['status']} ({rest})" if rest else str(check["status"])
 
 
-def metrics(
-    session: Session,
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="METRIC", help="Names such as error_rate; by default all.")
-    ] = None,
-    interval: Annotated[Interval, typer.Option("--interval", help="The width of a bucket.")] = "5m",
-    proxy: Annotated[
-        str | None, typer.Option("--proxy", help="Only of this proxy; a name or id.", autocompletion=proxy_names)
-    ] = None,
-    since: SinceOption = None,
-    until: UntilOption = None,
-    now: Annotated[bool, typer.Option("--now", help="The current values only.")] = False,
-) -> None:
+_METRICS = {
+    "metrics": argument("METRIC", "Names such as error_rate; by default all.", list[str], default=None),
+    "interval": choice("--interval", "The width of a bucket.", ("1m", "5m", "1h", "1d"), default="5m"),
+    "proxy_id": text("--proxy", "Only of this proxy; a name or id.", of=PROXY),
+    **SINCE,
+    **UNTIL,
+    "now": flag("--now", "The current values only."),
+}
+
+
+def show_metrics(session: Session, metrics: list[str] | None, fields: Given, now: bool) -> None:
     """Show metrics over time, one row for each bucket."""
     if now:
-        if proxy or since or until:
+        if any(fields[name] for name in ("proxy_id", "start_time", "end_time")):
             raise CommandError(
                 "--now shows all proxies and the current values",
                 "Leave out either --now or the other options",
                 Status.USAGE,
             )
-        _snapshot(session, names or [])
+        _snapshot(session, metrics or [])
         return
-    data = session.api.get(
-        "/metrics",
-        metrics=",".join(names) if names else None,
-        interval=interval,
-        proxy_id=find_id(session.api, PROXY, proxy) if proxy else None,
-        start_time=ago(since) if since else None,
-        end_time=ago(until, "--until") if until else None,
-    )
+    data = session.api.get("/metrics", metrics=",".join(metrics) if metrics else None, **fields)
     columns, rows = _by_moment(data["metrics"])
     session.out.data(data, lambda: session.out.table(columns, rows, "There are no values in this period."))
 
@@ -157,8 +145,8 @@ def show_settings(session: Session) -> None:
     session.out.data(data, lambda: session.out.table(SETTINGS_COLUMNS, _flat(data)))
 
 
-@command(settings_group, "sources")
-def show_sources(session: Session, changed: ChangedOption = False) -> None:
+@command(settings_group, "sources", {"changed": CHANGED})
+def show_sources(session: Session, changed: bool) -> None:
     """Show where the value of each key of the configuration comes from, and what a change of it needs.
 
     CHANGE is at once (proxyfleet settings set), reload of the configuration, or restart of the product.
@@ -166,17 +154,13 @@ def show_sources(session: Session, changed: ChangedOption = False) -> None:
     print_sources(session.out, "settings", session.api.get("/settings/sources")["settings"], changed)
 
 
-@command(settings_group, "set")
-def set_settings(
-    session: Session,
-    values: Annotated[list[str], typer.Argument(metavar="GROUP.KEY=VALUE", help="Such as logging.level=debug")],
-) -> None:
+@command(settings_group, "set", {"values": argument("GROUP.KEY=VALUE", "Such as logging.level=debug", list[str])})
+def set_settings(session: Session, values: list[str]) -> None:
     """Change settings; they apply at once and override the configuration."""
     for value in values:
         if not value.partition("=")[1]:
             raise CommandError(f"{value}: must be GROUP.KEY=VALUE", "Such as logging.level=debug", Status.USAGE)
-    body = body_of({}, values)
-    before = session.api.get("/settings")["server"] if "server" in body else None
+    body = body_of({"set_": values})
     try:
         data = session.api.patch("/settings", body)
     except CommandError as error:
@@ -186,22 +170,14 @@ def set_settings(
                 "environment"
             )
         raise
-    if before is not None:
-        _follow(session, before, data["server"])
     _print_of(session, data, [value.partition("=")[0] for value in values])
 
 
-@command(settings_group, "unset")
-def unset_settings(
-    session: Session,
-    names: Annotated[list[str], typer.Argument(metavar="GROUP.KEY", help="Such as logging.level")],
-) -> None:
+@command(settings_group, "unset", {"names": argument("GROUP.KEY", "Such as logging.level", list[str])})
+def unset_settings(session: Session, names: list[str]) -> None:
     """Remove settings that the API has changed, while the product runs; the configuration applies again."""
     for name in names:
-        before = session.api.get("/settings")["server"] if name.startswith("server.") else None
         data = session.api.delete(f"/settings/{quoted(name)}")
-        if before is not None:
-            _follow(session, before, data["server"])
     _print_of(session, data, names)
 
 
@@ -209,20 +185,6 @@ def _print_of(session: Session, data: dict[str, Any], names: list[str]) -> None:
     """Print these settings as they are now; for programs all of them."""
     changed = [each for each in _flat(data) if each["name"] in names]
     session.out.data(data, lambda: session.out.table(SETTINGS_COLUMNS, changed))
-
-
-def _follow(session: Session, before: dict[str, Any], after: dict[str, Any]) -> None:
-    """Move the sign-in to the API's new address, unless the API is reached through a server in front of it."""
-    parts = urlsplit(session.api.url)
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    if (before["host"], before["port"]) == (after["host"], after["port"]) or port != before["port"]:
-        return
-    host = parts.hostname if before["host"] == after["host"] else after["host"]
-    url = (
-        f"{parts.scheme}://[{host}]:{after['port']}" if ":" in str(host) else f"{parts.scheme}://{host}:{after['port']}"
-    )
-    session.api.follow_to(url)
-    session.out.note(f"note: the API is at {url} now; PROXYFLEET_URL and --url of other commands must name it")
 
 
 def _flat(groups: dict[str, dict[str, Any]]) -> list[Row]:

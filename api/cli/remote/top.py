@@ -13,15 +13,26 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from api.cli.commands import WATCH, Session, command
 from api.cli.errors import CommandError, Status
+from api.cli.options import flag, option, seconds_option
 from api.cli.quantities import Size
 from api.cli.remote.proxies import address, state
-from api.cli.terminal.output import GAP, cell_text, counted, fitting_columns, safe, style_of
+from api.cli.terminal.output import (
+    GAP,
+    Column,
+    cell_text,
+    cell_width,
+    counted,
+    fitting_columns,
+    natural_widths,
+    rich_table,
+    safe,
+)
 from api.cli.terminal.terminal_input import END, ESCAPE, keyboard
 
 if TYPE_CHECKING:  # rich is loaded when there is a terminal to draw on
@@ -37,17 +48,19 @@ SUSPEND = b"\x1a"
 _ARROWS = {b"\x1b[A": -1, b"\x1b[B": 1, b"\x1bOA": -1, b"\x1bOB": 1, b"k": -1, b"j": 1, b"\x1b[5~": -10, b"\x1b[6~": 10}
 
 
+_TOP = {
+    "interval": seconds_option("--interval", "Seconds between two polls.", 2.0, min=0.5),
+    "sort": option(str, "--sort", f"One of {', '.join(SORTS)}.", default=SORTS[0]),
+    "once": flag("--once", "Poll twice and print the table; for pipes."),
+}
+
+
 def add_commands(app: typer.Typer) -> None:
     """Add the command to `app`."""
-    command(app, "top", rich_help_panel=WATCH)(top)
+    command(app, "top", _TOP, rich_help_panel=WATCH)(top)
 
 
-def top(
-    session: Session,
-    interval: Annotated[float, typer.Option("--interval", min=0.5, help="Seconds between two polls.")] = 2.0,
-    sort: Annotated[str, typer.Option("--sort", help=f"One of {', '.join(SORTS)}.")] = SORTS[0],
-    once: Annotated[bool, typer.Option("--once", help="Poll twice and print the table; for pipes.")] = False,
-) -> None:
+def top(session: Session, interval: float, sort: str, once: bool) -> None:
     """Show the live activity of all proxies, full screen; q ends it."""
     if sort not in SORTS:
         raise CommandError(f"--sort {sort!r}: must be one of {', '.join(SORTS)}", status=Status.USAGE)
@@ -126,26 +139,19 @@ def _row(proxy: dict[str, Any], before: Mapping[str, Any] | None, seconds: float
 
 
 COLUMNS = (
-    ("NAME", "name"),
-    ("PROTOCOL", "protocol"),
-    ("ADDRESS", "address"),
-    ("STATE", "state"),
-    ("CONNECTIONS", "connections"),
-    ("REQUESTS/S", "requests"),
-    ("ERRORS/S", "errors"),
-    ("IN/S", "in"),
-    ("OUT/S", "out"),
-    ("REQUESTS", "total"),
+    Column("NAME", "name"),
+    Column("PROTOCOL", "protocol", spare=True),
+    Column("ADDRESS", "address", spare=True),
+    Column("STATE", "state"),
+    Column("CONNECTIONS", "connections", right=True),
+    Column("REQUESTS/S", "requests", right=True),
+    Column("ERRORS/S", "errors", right=True),
+    Column("IN/S", lambda row: Size(row["in"]), right=True),
+    Column("OUT/S", lambda row: Size(row["out"]), right=True),
+    Column("REQUESTS", "total", right=True, spare=True),
 )
-_STATE = 3
-_SIZES = ("in", "out")
-_SPARE = ("protocol", "address", "total")
-_NUMBERS = ("connections", "requests", "errors", "in", "out", "total")
-
-
-def cells(row: Mapping[str, Any], plain: bool = False) -> list[str]:
-    """The texts of a row; `plain` for programs."""
-    return [cell_text(Size(row[key]) if key in _SIZES else row[key], plain) for _, key in COLUMNS]
+_NAME, _STATE = 0, 3
+_SORTED_TITLES = dict(zip(SORTS, ("REQUESTS/S", "CONNECTIONS", "IN/S", "OUT/S", "ERRORS/S", "NAME"), strict=True))
 
 
 def sparkline(values: Sequence[float], bars: str = BARS) -> str:
@@ -186,12 +192,10 @@ def _once(session: Session, view: View, interval: float) -> None:
     time.sleep(interval)
     _fetch(session, view)
     rows = view.sorted_rows()
-    titles = "\t".join(title for title, _ in COLUMNS)
-    data = {"metrics": view.now, "proxies": rows}
-    session.out.data(
-        data,
-        lambda: session.out.lines([titles, *("\t".join(cells(row, plain=not session.out.terminal)) for row in rows)]),
-    )
+    plain = not session.out.terminal
+    lines = ["\t".join(column.title for column in COLUMNS)]
+    lines += ["\t".join(column.cell(row, plain) for column in COLUMNS) for row in rows]
+    session.out.data({"metrics": view.now, "proxies": rows}, lambda: session.out.lines(lines))
 
 
 def _live(session: Session, view: View, interval: float) -> None:
@@ -232,8 +236,7 @@ def _poll(session: Session, view: View, interval: float) -> None:
         if error.status is Status.NOT_AUTHORISED:
             raise  # another attempt can't succeed
         view.error = f"{error.message}; trying again"
-    limits = session.api.rate_limits
-    view.pause = limits.pause(interval) if limits else interval
+    view.pause = session.api.pause(interval)
 
 
 def drawn(view: View, url: str, width: int, height: int, unicode: bool = True) -> RenderableType:
@@ -259,7 +262,7 @@ def _one_line(text: str, style: str = "") -> Text:
 
 def _head(view: View, url: str, width: int, unicode: bool) -> list[Text]:
     head = _one_line(f"Proxyfleet at {safe(url)}   {time.strftime('%H:%M:%S')}   ", "bold")
-    head.append(counted(len(view.rows), "proxy", "proxies"), style="not bold")
+    head.append(counted(len(view.rows), "proxy"), style="not bold")
     lines = [head]
     if view.now:
         lines += [_one_line(line) for line in totals(view.now, width)]
@@ -272,29 +275,21 @@ def _head(view: View, url: str, width: int, unicode: bool) -> list[Text]:
 
 def _table(view: View, rows: Sequence[Mapping[str, Any]], width: int, unicode: bool) -> RenderableType:
     """The table; in a narrow terminal names, then reasons of states, are shortened rather than numbers."""
-    from rich.cells import cell_len
-    from rich.table import Table
-    from rich.text import Text
-
     up, down, cut = ("▲", "▼", "…") if unicode else ("^", "v", "~")
-    titles = [f"{title} {up if view.reverse else down}" if key == view.sort else title for title, key in COLUMNS]
-    texts = [cells(row) for row in rows]
-    widths = [max(map(cell_len, column)) for column in zip(titles, *texts, strict=True)]
-    widths[0] = min(widths[0], MOST)
-    kept = fitting_columns(widths, [key in _SPARE for _, key in COLUMNS], width)
+    sorted_, arrow = _SORTED_TITLES[view.sort], up if view.reverse else down
+    titles = [f"{each.title} {arrow}" if each.title == sorted_ else each.title for each in COLUMNS]
+    texts = [[column.cell(row) for column in COLUMNS] for row in rows]
+    widths = natural_widths(titles, texts)
+    widths[_NAME] = min(widths[_NAME], MOST)
+    kept = fitting_columns(widths, [each.spare for each in COLUMNS], width)
     others = sum(widths[at] + GAP for at in kept[1:])
-    widths[0] = min(widths[0], max(LEAST, len(titles[0]), width - others))
-    excess = max(0, widths[0] + others - width)
+    widths[_NAME] = min(widths[_NAME], max(LEAST, len(titles[_NAME]), width - others))
+    excess = max(0, widths[_NAME] + others - width)
     widths[_STATE] = min(widths[_STATE], max(LEAST, widths[_STATE] - excess))
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
-    for at in kept:
-        right = COLUMNS[at][1] in _NUMBERS
-        table.add_column(titles[at], justify="right" if right else "left", no_wrap=True, min_width=widths[at])
     for row in texts:
-        for at in (0, _STATE):
+        for at in (_NAME, _STATE):
             row[at] = shortened(row[at], widths[at], cut)
-        table.add_row(*(Text(row[at], style=style_of(row[at])) for at in kept))
-    return table
+    return rich_table(COLUMNS, titles, texts, kept, [{"no_wrap": True, "min_width": each} for each in widths])
 
 
 LEAST, MOST = 8, 40
@@ -303,9 +298,9 @@ LEAST, MOST = 8, 40
 
 def shortened(text: str, width: int, mark: str = "…") -> str:
     """`text` in at most `width` cells of a terminal, with a mark if it was cut."""
-    from rich.cells import cell_len, set_cell_size
+    from rich.cells import set_cell_size
 
-    return text if cell_len(text) <= width else set_cell_size(text, width - 1) + mark
+    return text if cell_width(text) <= width else set_cell_size(text, width - 1) + mark
 
 
 LONG_PAUSE = 10.0

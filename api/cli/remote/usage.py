@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import typer
 
-from api.cli.commands import WATCH, Session, command
+from api.cli.commands import WATCH, Given, Session, command
 from api.cli.errors import CommandError, Status
-from api.cli.quantities import Size
-from api.cli.terminal.output import Column
-from api.cli.time_options import ago
+from api.cli.options import choice, flag, option, text
+from api.cli.quantities import moment_option
+from api.cli.terminal.output import TRAFFIC, Column
 
 GROUPS = ("account", "proxy", "plan", "tag")
-OPTIONS = {"from": "--from", "to": "--to", "interval": "--interval", "group_by": "--group-by", "metadata": "--metadata"}
-"""The options by the API's parameters."""
-
 _ACCOUNT = (Column("ACCOUNT", "account", spare=True), Column("USER", "username"))
 _GROUPED = {
     "account": _ACCOUNT,
@@ -24,67 +21,58 @@ _GROUPED = {
     "tag": (Column("TAG", "tag"),),
 }
 _FIGURES = (
-    Column("IN", lambda row: Size(row["bytes_in"]), right=True),
-    Column("OUT", lambda row: Size(row["bytes_out"]), right=True),
+    *TRAFFIC,
     Column("REQUESTS", "requests", right=True),
     Column("SECONDS", "connection_seconds", right=True),
     Column("REFUSALS", "refusals", right=True),
 )
 
 
+def _groups(given: str) -> list[str]:
+    """The groups in the order of the API's columns. Raises `CommandError`."""
+    wanted = {each.strip() for each in given.split(",")}
+    if not wanted <= {*GROUPS}:
+        unknown = ", ".join(sorted(wanted - {*GROUPS}))
+        raise CommandError(f"--group-by {unknown!r}: must be of {', '.join(GROUPS)}", status=Status.USAGE)
+    return [each for each in GROUPS if each in wanted]
+
+
+_FROM = "From the interval of this time on: 7d ago, 2030-01-31; by default 31 days before."
+_USAGE = {
+    "from": moment_option("--from", _FROM),
+    "to": moment_option("--to", "Up to the interval of this time; by default now."),
+    "interval": choice("--interval", "The width of the intervals, of UTC.", ("hour", "day", "month"), default="day"),
+    "group_by": option(
+        str,
+        "--group-by",
+        f"Of {', '.join(GROUPS)}; several with commas.",
+        metavar="GROUPS",
+        default="account",
+        parse=_groups,
+    ),
+    "as_csv": flag("--csv", "CSV on standard output, complete and with plain bytes."),
+    "metadata": text("--metadata", "Metadata of accounts as columns of CSV; * for all.", metavar="NAMES"),
+}
+
+
 def add_commands(app: typer.Typer) -> None:
     """Add the command to `app`."""
-    command(app, "usage", OPTIONS, rich_help_panel=WATCH)(usage)
+    command(app, "usage", _USAGE, {name: f"--{name}" for name in ("from", "to", "interval")}, rich_help_panel=WATCH)(
+        usage
+    )
 
 
-def usage(
-    session: Session,
-    start: Annotated[
-        str | None,
-        typer.Option(
-            "--from", help="From the interval of this time on: 7d ago, 2030-01-31; by default 31 days before."
-        ),
-    ] = None,
-    end: Annotated[str | None, typer.Option("--to", help="Up to the interval of this time; by default now.")] = None,
-    interval: Annotated[
-        Literal["hour", "day", "month"], typer.Option("--interval", help="The width of the intervals, of UTC.")
-    ] = "day",
-    group_by: Annotated[
-        str, typer.Option("--group-by", metavar="GROUPS", help=f"Of {', '.join(GROUPS)}; several with commas.")
-    ] = "account",
-    as_csv: Annotated[
-        bool, typer.Option("--csv", help="CSV on standard output, complete and with plain bytes.")
-    ] = False,
-    metadata: Annotated[
-        str | None,
-        typer.Option("--metadata", metavar="NAMES", help="Metadata of accounts as columns of CSV; * for all."),
-    ] = None,
-) -> None:
+def usage(session: Session, fields: Given, group_by: list[str], as_csv: bool, metadata: str | None) -> None:
     """Show what accounts have used, a row for each interval and group with any usage; --csv is for bills."""
-    groups = _groups(group_by)
-    query = {
-        "from": ago(start, "--from") if start else None,
-        "to": ago(end, "--to") if end else None,
-        "interval": interval,
-        "group_by": ",".join(groups),
-    }
+    query = {**fields, "group_by": ",".join(group_by)}
     if as_csv:
         _write_csv(session, {**query, "metadata": metadata})
         return
     if metadata is not None:
         raise CommandError("--metadata is for --csv", status=Status.USAGE)
     data = session.api.get("/usage", **query)
-    columns = (Column("FROM", "from", whole=True), *(each for group in groups for each in _GROUPED[group]), *_FIGURES)
+    columns = (Column("FROM", "from", whole=True), *(each for group in group_by for each in _GROUPED[group]), *_FIGURES)
     session.out.data(data, lambda: session.out.table(columns, data["usage"], "Nothing was used in this time."))
-
-
-def _groups(text: str) -> list[str]:
-    """The groups in the order of the API's columns. Raises `CommandError`."""
-    given = {each.strip() for each in text.split(",")}
-    if not given <= {*GROUPS}:
-        unknown = ", ".join(sorted(given - {*GROUPS}))
-        raise CommandError(f"--group-by {unknown!r}: must be of {', '.join(GROUPS)}", status=Status.USAGE)
-    return [each for each in GROUPS if each in given]
 
 
 def _write_csv(session: Session, query: dict[str, Any]) -> None:

@@ -1,91 +1,118 @@
-"""`proxyfleet users …`"""
+"""Who uses the management API: `proxyfleet login`, `logout`, `whoami`, `users …`, their `sessions …` and `keys …`.
+
+A key can't list or end sessions, nor create or revoke keys, so these commands need a login.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import typer
 
-from api.cli.commands import Session, YesOption, add_group, command, confirm
-from api.cli.lookup import USER, find, find_id
+from api.cli.client import is_here
+from api.cli.commands import RUN, YES, Given, Session, add_group, command, confirm
+from api.cli.errors import CommandError, Status
+from api.cli.kinds import Commands, key_argument
+from api.cli.lookup import ACCOUNT, KEY, PROXY, USER, find, names
+from api.cli.options import argument, choice, flag, option, text, texts
+from api.cli.quantities import moment_option, seconds
 from api.cli.request_body import body_of, require_changes
-from api.cli.terminal.completion import user_names
-from api.cli.terminal.output import Column
-from api.cli.terminal.secret_input import StdinOption, password
+from api.cli.terminal.output import Column, Detail, inside, pairs_of, titled
+from api.cli.terminal.terminal_input import PASSWORD_STDIN, password
 
-group = typer.Typer(help="Users of the management API.", no_args_is_help=True)
-
-UserArgument = Annotated[
-    str, typer.Argument(metavar="USER", help="The user name or the id.", autocompletion=user_names)
-]
 Role = Literal["administrator", "operator", "user", "auditor"]
-FIELDS: dict[str, Any] = {
-    "role": Annotated[Role | None, typer.Option("--role", help="A default set of permissions.")],
-    "email": Annotated[str | None, typer.Option("--email", help="An e-mail address.")],
-    "permissions": Annotated[
-        list[str] | None,
-        typer.Option("--permission", help="Instead of those of the role; may be given several times."),
-    ],
-}
-"""Options of `create` and `update` by the field of the API that they set."""
-STATUS = Annotated[Literal["active", "disabled"] | None, typer.Option("--status", help="Whether the user may sign in.")]
-
-COLUMNS = (
-    Column("USERNAME", "username"),
-    Column("ROLE", "role"),
-    Column("STATUS", "status"),
-    Column("EMAIL", "email"),
-    Column("PERMISSIONS", "permissions", spare=True),
-    Column("LAST LOGIN", "last_login", spare=True),
-    Column("ID", "id", spare=True),
-)
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Add the group to `app`."""
-    add_group(app, "users", group)
+    """Add the commands and groups to `app`."""
+    username = option(str, "--username -u", "The user to sign in as.", default="admin")
+    command(app, "login", {"username": username, "password_stdin": PASSWORD_STDIN}, rich_help_panel=RUN)(login)
+    command(app, "logout", rich_help_panel=RUN)(logout)
+    command(app, "whoami", rich_help_panel=RUN)(whoami)
+    for name, group in (("users", users), ("sessions", sessions), ("keys", keys)):
+        add_group(app, name, group)
 
 
-@command(group, "list")
-def list_users(session: Session) -> None:
-    """List users."""
-    data = session.api.get("/users")
-    session.out.data(data, lambda: session.out.table(COLUMNS, data["users"]))
+# --- signing in ---
 
 
-@command(group, "show")
-def show_user(session: Session, user: UserArgument) -> None:
-    """Show a user."""
-    data = session.api.get(f"/users/{find_id(session.api, USER, user)}")
-    found = data["user"]
-    names = ("username", "id", "email", "role", "status", "permissions", "last_login", "created_at", "updated_at")
-    pairs = [(name.removesuffix("_at").replace("_", " "), found[name]) for name in names]
-    by = ("signs in by", found["oauth_provider"] or "password")
-    session.out.data(data, lambda: session.out.details([*pairs, by]))
+def login(session: Session, username: str, password_stdin: bool) -> None:
+    """Sign in; a private file keeps the tokens, and commands renew them."""
+    url = session.api.url
+    if url.startswith("http://") and not is_here(url):
+        session.out.note(f"note: {url} is not encrypted; the password can be read on the way")
+    user = session.api.sign_in(username, password(f"Password of {username} at {url}", password_stdin))
+    session.out.done({"url": url, "user": user}, f"Signed in at {url} as {user['username']} ({user['role']}).")
 
 
-@command(group, "create", fields=FIELDS)
-def create_user(
-    session: Session,
-    username: Annotated[str, typer.Argument(help="The user name.")],
-    fields: dict[str, Any],
-    password_stdin: StdinOption = False,
-) -> None:
+def logout(session: Session) -> None:
+    """Sign out: the tokens are invalid from now on."""
+    ended = session.api.sign_out()
+    done = f"Signed out at {session.api.url}." if ended else f"No one was signed in at {session.api.url}."
+    session.out.done({"url": session.api.url, "signed_out": ended}, done)
+
+
+def whoami(session: Session) -> None:
+    """Show the signed-in user with role and permissions."""
+    try:
+        data = session.api.get("/auth/test")
+    except CommandError as error:
+        signed_out = session.api.credential == "login" and session.api.signed_in is None
+        if error.status is Status.NOT_AUTHORISED and signed_out:
+            error.hint = f"No one is signed in at {session.api.url}: proxyfleet login"
+        raise
+    fields = ("username", "role", "user_id", "key_id", "auth_method", "permissions")
+    pairs = [("api", session.api.url), *((name, data[name]) for name in fields if name in data)]
+    session.out.data(data, lambda: session.out.details(pairs))
+
+
+# --- users ---
+
+users = Commands(
+    USER,
+    "Users of the management API.",
+    (
+        *titled("username", "role", "status", "email"),
+        *titled("permissions", "last_login", "id", spare=True),
+    ),
+    (
+        *("username", "id", "email", "role", "status", "permissions", "last_login", "created_at", "updated_at"),
+        ("signs in by", lambda user: user["oauth_provider"] or "password"),
+    ),
+    only=("list", "show", "delete"),
+    texts={"delete": "Delete a user with all sign-ins and API keys."},
+    key="The user name or the id.",
+    question="Delete {username} with all API keys?",
+    deleted="{username} is deleted.",
+).group()
+_FIELDS = {
+    "role": choice("--role", "A default set of permissions.", Role),
+    "email": text("--email", "An e-mail address."),
+    "permissions": texts("--permission", "Instead of those of the role; may be given several times."),
+}
+_CREATE = {"username": argument("USERNAME", "The user name."), **_FIELDS, "password_stdin": PASSWORD_STDIN}
+
+
+@command(users, "create", _CREATE)
+def create_user(session: Session, username: str, fields: Given, password_stdin: bool) -> None:
     """Create a user; the password is asked for."""
     secret = password(f"Password of {username}", password_stdin, twice=True)
-    data = session.api.post("/users", body_of({"username": username, "password": secret, **fields}, None))
+    data = session.api.post("/users", body_of({"username": username, "password": secret, **fields}))
     made = data["user"]
     session.out.done(data, f"{made['username']} is created as {made['role']} ({made['id']}).")
 
 
-@command(group, "update", fields={**FIELDS, "status": STATUS})
-def update_user(
-    session: Session,
-    user: UserArgument,
-    fields: dict[str, Any],
-    new_password: Annotated[bool, typer.Option("--password", help="Ask for a new password.")] = False,
-    password_stdin: StdinOption = False,
-) -> None:
+_UPDATE = {
+    "user": key_argument(USER, "The user name or the id."),
+    **_FIELDS,
+    "status": choice("--status", "Whether the user may sign in.", ("active", "disabled")),
+    "new_password": flag("--password", "Ask for a new password."),
+    "password_stdin": PASSWORD_STDIN,
+}
+
+
+@command(users, "update", _UPDATE)
+def update_user(session: Session, user: str, fields: Given, new_password: bool, password_stdin: bool) -> None:
     """Change a user: only given fields change. A new password or `disabled` ends the user's sign-ins.
 
     For a new password or e-mail address of your own the current password is asked for first.
@@ -93,7 +120,7 @@ def update_user(
     me = session.api.get("/auth/test")
     own = user in (me.get("username"), me.get("user_id"))  # users find themselves without `users.read`
     found = session.api.get(f"/users/{me['user_id']}")["user"] if own else find(session.api, USER, user)
-    body = body_of(fields, None)
+    body = body_of(fields)
     if me.get("user_id") == found["id"] and (new_password or password_stdin or "email" in body):
         body["current_password"] = password("Current password", password_stdin)
     if new_password or password_stdin:
@@ -103,10 +130,143 @@ def update_user(
     session.out.done(data, f"{found['username']} is changed.")
 
 
-@command(group, "delete")
-def delete_user(session: Session, user: UserArgument, yes: YesOption = False) -> None:
-    """Delete a user with all sign-ins and API keys."""
-    found = find(session.api, USER, user)
-    confirm(f"Delete {found['username']} with all API keys?", yes)
-    data = session.api.delete(f"/users/{found['id']}")
-    session.out.done(data, f"{found['username']} is deleted.")
+# --- sessions ---
+
+sessions = typer.Typer(help="Sessions: the sign-ins of users.", no_args_is_help=True)
+_OF_USER = {"user": text("--user", "Those of this user, for administrators.", of=USER)}
+SESSION_COLUMNS = (
+    Column("ID", "id", whole=True),
+    *titled("kind", "last_used"),
+    Column("FROM", "address"),
+    Column("CLIENT", "user_agent", spare=True),
+    Column("SINCE", "created_at", spare=True),
+    Column("CURRENT", "current", spare=True),
+)
+
+
+@command(sessions, "list", _OF_USER)
+def list_sessions(session: Session, user: str | None) -> None:
+    """List your own sessions, or those of a user."""
+    data = session.api.get(_sessions(user))
+    session.out.data(data, lambda: session.out.table(SESSION_COLUMNS, data["sessions"], "There is no session."))
+
+
+@command(sessions, "end", {"identifier": argument("ID", "The id of the session, or how it begins."), **_OF_USER})
+def end_session(session: Session, identifier: str, user: str | None) -> None:
+    """End a session: its tokens are invalid from now on."""
+    known = session.api.get(_sessions(user))["sessions"]
+    found = [each["id"] for each in known if each["id"].startswith(identifier)]
+    if len(found) != 1:
+        problem = "There is no session" if not found else "There are several sessions"
+        raise CommandError(f"{problem} {identifier!r}", "All of them: proxyfleet sessions list", Status.NOT_FOUND)
+    data = session.api.delete(f"{_sessions(user)}/{found[0]}")
+    session.out.done(data, f"The session {found[0]} has ended.")
+
+
+def _sessions(user: str | None) -> str:
+    return "/auth/sessions" if user is None else f"/users/{user}/sessions"
+
+
+# --- keys ---
+
+
+def _named(session: Session, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The keys with the names of owners and proxies; ids of those that are deleted or that the caller may not list."""
+    owners = names(session.api, USER) if found else {}
+    proxies = names(session.api, PROXY) if any(_scope(each) for each in found) else {}
+    return [
+        {
+            **each,
+            "owner": owners.get(each["user_id"], each["user_id"]),
+            "proxies": [proxies.get(one, one) for one in _scope(each)],
+        }
+        for each in found
+    ]
+
+
+def _scope(key: dict[str, Any]) -> list[str]:
+    return (key["scope"] or {}).get("proxies") or []
+
+
+keys = Commands(
+    KEY,
+    "API keys, for programs.",
+    (
+        *titled("name", "prefix"),
+        Column("PERMISSIONS", "permissions", spare=True),
+        Column("EXPIRES", "expires_at"),
+        *titled("last_used", "proxies", "scope.accounts", spare=True),
+        Column("NETWORKS", "scope.ip_whitelist", spare=True),
+        Column("OWNER", "owner", spare=True),
+        Column("ID", "id", whole=True),
+    ),
+    only=("list", "delete"),
+    texts={"list": "List API keys: your own, or all of them for administrators.", "delete": "Revoke an API key."},
+    question="Revoke the key {name} ({prefix}…)?",
+    delete="revoke",
+    deleted="{name} is revoked.",
+    rows=_named,
+).group()
+_KEY = {"key": key_argument(KEY)}
+_KEY_DETAILS: tuple[Detail, ...] = (
+    *("name", "id", "prefix", "permissions"),
+    ("proxies", lambda key: key["proxies"] or "all"),
+    ("accounts", "scope.accounts"),
+    *((name, f"scope.{name}") for name in ("pools", "policies", "lists")),
+    ("networks", lambda key: inside(key, "scope.ip_whitelist") or "any"),
+    *("expires_at", "last_used", "owner", "created_at"),
+)
+
+
+@command(keys, "show", _KEY)
+def show_key(session: Session, key: str) -> None:
+    """Show an API key; the key itself is not stored."""
+    found = find(session.api, KEY, key)
+    (row,) = _named(session, [found])
+    session.out.data({"api_key": found}, lambda: session.out.details(pairs_of(row, _KEY_DETAILS)))
+
+
+_ACCOUNT = "Only to make, list and revoke credentials of this account, as run does; may be given several times."
+_NEW_KEY = {
+    "name": argument("NAME", "What the key is for."),
+    "permissions": texts("--permission", "May be given several times; by default all of yours."),
+    "expires_at": moment_option("--expires", "When it expires: 30d, 12h from now, or a date and time (UTC).", 1),
+    "scope.proxies": texts("--proxy", "Valid for this proxy only; may be given several times.", of=PROXY),
+    "scope.accounts": texts("--account", _ACCOUNT, of=ACCOUNT),
+    "scope.pools": texts("--pool", "With --proxy: may read this pool and set it; several times."),
+    "scope.policies": texts("--policy", "With --proxy: may read this policy and set it; several times."),
+    "scope.lists": texts("--list", "With --proxy or --account: may name this list; several times."),
+    "scope.ip_whitelist": texts("--network", "Valid from this network only; may be given several times."),
+}
+
+
+@command(keys, "create", _NEW_KEY)
+def create_key(session: Session, fields: Given) -> None:
+    """Create an API key. It is shown only once."""
+    data = session.api.post("/api-keys", body_of(fields))
+    session.out.data(data, lambda: _show_once(session, data))
+
+
+_GRACE = text("--grace", "How long the old key stays valid: 1h, 7d, at most 30d; by default 0.", metavar="SPAN")
+
+
+@command(keys, "rotate", {**_KEY, "grace": _GRACE, "yes": YES}, {"grace": "--grace"})
+def rotate_key(session: Session, key: str, grace: str | None, yes: bool) -> None:
+    """Replace an API key by one with the same rights and lifetime. The new key is shown only once.
+
+    Without --grace the old key is revoked at once, after a question. Only for your own keys.
+    """
+    found = find(session.api, KEY, key)
+    body = {"grace": seconds(grace, "--grace")} if grace else {}
+    if not body:
+        confirm(f"Revoke the present key {found['name']} ({found['prefix']}…) at once?", yes)
+    data = session.api.post(f"/api-keys/{found['id']}/rotate", body)
+    session.out.data(data, lambda: _show_once(session, data, data["previous"]))
+
+
+def _show_once(session: Session, data: dict[str, Any], previous: dict[str, Any] | None = None) -> None:
+    session.out.line(data["key"])
+    session.out.note("The key is shown only once; store it like a password.")
+    if previous is not None:
+        ends = "is revoked" if previous["revoked"] else f"is valid until {previous['expires_at']}"
+        session.out.note(f"The old key ({previous['id']}) {ends}.")

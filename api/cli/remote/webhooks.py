@@ -3,40 +3,20 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any, Literal
+from functools import partial
+from typing import Any
 
 import typer
 
 from api.cli.client import quoted
-from api.cli.commands import Session, YesOption, add_group, command, confirm, either
+from api.cli.commands import Session, add_group, command
 from api.cli.errors import Status
-from api.cli.lookup import WEBHOOK, find, find_id
-from api.cli.request_body import FileOption, body_of, header_fields, require_changes, set_option
-from api.cli.terminal.completion import webhook_names
-from api.cli.terminal.output import Column
+from api.cli.kinds import Commands, key_argument
+from api.cli.lookup import WEBHOOK, find_id
+from api.cli.options import argument, choice, number, switch, text, texts
+from api.cli.request_body import header_fields
+from api.cli.terminal.output import Column, titled
 from config.text.formatting import parse_moment
-
-group = typer.Typer(help="Webhooks and their deliveries.", no_args_is_help=True)
-
-WebhookArgument = Annotated[
-    str, typer.Argument(metavar="WEBHOOK", help="Its name or id.", autocompletion=webhook_names)
-]
-FIELDS: dict[str, Any] = {
-    "name": Annotated[str | None, typer.Option("--name", help="The name of the webhook.")],
-    "url": Annotated[str | None, typer.Option("--target", help="The URL that receives the events.")],
-    "events": Annotated[
-        list[str] | None,
-        typer.Option("--event", help="An event, a group (`proxy.*`) or `*`; may be given several times."),
-    ],
-    "headers": Annotated[
-        list[str] | None, typer.Option("--header", metavar="'NAME: VALUE'", help="May be given several times.")
-    ],
-    "enabled": Annotated[
-        bool | None, typer.Option("--enable/--disable", help="Send events or not.", show_default=False)
-    ],
-}
-"""Options of `create` and `update` by the field of the API that they set."""
-SetOption = Annotated[list[str] | None, set_option('events=["proxy.*"]', "headers.X-Team=network")]
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -59,10 +39,7 @@ def _next(delivery: Any) -> str | None:
 
 
 COLUMNS = (
-    Column("NAME", "name"),
-    Column("URL", "url"),
-    Column("EVENTS", "events"),
-    Column("ENABLED", "enabled"),
+    *titled("name", "url", "events", "enabled"),
     Column("WAITING", "delivery_status.waiting", right=True),
     Column("LAST SUCCESS", "delivery_status.last_success_at", spare=True),
     Column("LAST ERROR", "delivery_status.last_error"),
@@ -70,8 +47,7 @@ COLUMNS = (
 )
 DELIVERIES = (
     Column("CREATED", "created_at", whole=True),
-    Column("EVENT", "event"),
-    Column("STATUS", "status"),
+    *titled("event", "status"),
     Column("ATTEMPTS", lambda row: len(row["attempts"]), right=True, spare=True),
     Column("LAST", _last),
     Column("NEXT", _next, spare=True),
@@ -79,67 +55,60 @@ DELIVERIES = (
 )
 
 
-@command(group, "list")
-def list_webhooks(session: Session) -> None:
-    """List webhooks."""
-    data = session.api.get("/webhooks")
-    session.out.data(data, lambda: session.out.table(COLUMNS, data["webhooks"], "There is no webhook."))
+def _headers(hook: Any) -> list[str]:
+    return [f"{name}: {'(kept secret)' if value is None else value}" for name, value in hook["headers"].items()]
 
 
-@command(group, "show")
-def show_webhook(session: Session, webhook: WebhookArgument) -> None:
-    """Show a webhook."""
-    data = session.api.get(_path(session, webhook))
-    session.out.data(data, lambda: session.out.details(_details(data["webhook"])))
+def _print_secret(session: Session, made: Any) -> None:
+    """The secret of what is new; a change has none."""
+    if made.get("secret"):
+        session.out.line(made["secret"])
+        session.out.note("The secret is shown only once; the receiver checks the signatures of events with it.")
 
 
-@command(group, "create", fields=FIELDS)
-def create_webhook(
-    session: Session,
-    name_: Annotated[str | None, typer.Argument(metavar="NAME", help="The name of the webhook; or --name.")] = None,
-    *,
-    fields: dict[str, Any],
-    settings: SetOption = None,
-    file: FileOption = None,
-) -> None:
-    """Create a webhook. Its secret is shown only once."""
-    fields["name"] = either("--name", name_, fields["name"])
-    data = session.api.post("/webhooks", body_of(_parsed(fields), settings, file))
-    made = data["webhook"]
-
-    def view() -> None:
-        session.out.message(f"{made['name']} is created ({made['id']}).")
-        _print_secret(session, data)
-
-    session.out.data(data, view)
-
-
-@command(group, "update", fields=FIELDS)
-def update_webhook(
-    session: Session,
-    webhook: WebhookArgument,
-    fields: dict[str, Any],
-    settings: SetOption = None,
-    file: FileOption = None,
-) -> None:
-    """Change a webhook: only given fields change."""
-    body = body_of(_parsed(fields), settings, file)
-    require_changes(body, "webhooks")
-    data = session.api.patch(_path(session, webhook), body)
-    session.out.done(data, f"{data['webhook']['name']} is changed.")
-
-
-@command(group, "delete")
-def delete_webhook(session: Session, webhook: WebhookArgument, yes: YesOption = False) -> None:
-    """Delete a webhook; its waiting deliveries are not sent."""
-    found = find(session.api, WEBHOOK, webhook)
-    confirm(f"Delete the webhook {found['name']}?", yes)
-    data = session.api.delete(f"/webhooks/{found['id']}")
-    session.out.done(data, f"{found['name']} is deleted.")
+group = Commands(
+    WEBHOOK,
+    "Webhooks and their deliveries.",
+    COLUMNS,
+    (
+        *("name", "id", "url", "events"),
+        ("headers", _headers),
+        "enabled",
+        ("disabled because", "disabled_reason"),
+        ("waiting", "delivery_status.waiting"),
+        *((f"last {name}", f"delivery_status.last_{name}_at") for name in ("success", "failure")),
+        ("last error", "delivery_status.last_error"),
+        ("old secret until", "previous_secret_until"),
+        *("created_at", "updated_at"),
+    ),
+    {
+        "name": text("--name", "The name of the webhook."),
+        "url": text("--target", "The URL that receives the events."),
+        "events": texts("--event", "An event, a group (`proxy.*`) or `*`; may be given several times."),
+        "headers": texts(
+            "--header", "May be given several times.", metavar="'NAME: VALUE'", parse=partial(header_fields, "--header")
+        ),
+        "enabled": switch("--enable/--disable", "Send events or not."),
+    },
+    examples=('events=["proxy.*"]', "headers.X-Team=network"),
+    texts={
+        "create": "Create a webhook. Its secret is shown only once.",
+        "update": "Change a webhook: only given fields change.",
+        "delete": "Delete a webhook; its waiting deliveries are not sent.",
+    },
+    name="The name of the webhook; or --name.",
+    afterwards=_print_secret,
+).group()
+_WEBHOOK = {"webhook": key_argument(WEBHOOK)}
+_DELIVERIES = {
+    **_WEBHOOK,
+    "status": choice("--status", "Only those of this status.", ("waiting", "delivered", "failed")),
+    "limit": number("--limit", "The number of deliveries at most.", default=100, min=1, max=1000),
+}
 
 
-@command(group, "test")
-def try_webhook(session: Session, webhook: WebhookArgument) -> None:
+@command(group, "test", _WEBHOOK)
+def try_webhook(session: Session, webhook: str) -> None:
     """Send a test event; ends with 1 if it could not be delivered."""
     data = session.api.call("POST", f"{_path(session, webhook)}/test", timeout=60)
     session.out.data(data, lambda: session.out.details(list(data.items())))
@@ -147,33 +116,22 @@ def try_webhook(session: Session, webhook: WebhookArgument) -> None:
         raise typer.Exit(int(Status.FAILED))
 
 
-@command(group, "rotate-secret")
-def rotate_secret(session: Session, webhook: WebhookArgument) -> None:
+@command(group, "rotate-secret", _WEBHOOK)
+def rotate_secret(session: Session, webhook: str) -> None:
     """Sign with a new secret; both signatures are sent for a day. The secret is shown only once."""
     data = session.api.post(f"{_path(session, webhook)}/rotate-secret")
-    session.out.data(data, lambda: _print_secret(session, data))
+    session.out.data(data, lambda: _print_secret(session, data["webhook"]))
 
 
-@command(group, "deliveries")
-def deliveries(
-    session: Session,
-    webhook: WebhookArgument,
-    status: Annotated[
-        Literal["waiting", "delivered", "failed"] | None, typer.Option("--status", help="Only those of this status.")
-    ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="The number of deliveries at most.")] = 100,
-) -> None:
+@command(group, "deliveries", _DELIVERIES)
+def deliveries(session: Session, webhook: str, status: str | None, limit: int) -> None:
     """List deliveries, newest first."""
     data = session.api.get(f"{_path(session, webhook)}/deliveries", status=status, limit=limit)
     session.out.data(data, lambda: session.out.table(DELIVERIES, data["deliveries"], "There is no delivery."))
 
 
-@command(group, "redeliver")
-def redeliver(
-    session: Session,
-    webhook: WebhookArgument,
-    delivery: Annotated[str, typer.Argument(metavar="DELIVERY", help="The id of a delivery.")],
-) -> None:
+@command(group, "redeliver", {**_WEBHOOK, "delivery": argument("DELIVERY", "The id of a delivery.")})
+def redeliver(session: Session, webhook: str, delivery: str) -> None:
     """Send a delivery again."""
     data = session.api.call("POST", f"{_path(session, webhook)}/deliveries/{quoted(delivery)}/redeliver", timeout=60)
     session.out.done(data, sent_again(webhook, data["delivery"]))
@@ -186,37 +144,5 @@ def sent_again(webhook: str, delivery: dict[str, Any]) -> str:
     return f"{delivery['id']} is {delivery['status']}: {_last(delivery)}"
 
 
-def _parsed(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields with headers as an object. Raises `CommandError`."""
-    return {**fields, "headers": header_fields("--header", fields["headers"])}
-
-
-def _details(hook: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Names and values of `webhooks show`."""
-    sent = hook["delivery_status"] or {}
-    headers = [f"{name}: {'(kept secret)' if value is None else value}" for name, value in hook["headers"].items()]
-    return [
-        ("name", hook["name"]),
-        ("id", hook["id"]),
-        ("url", hook["url"]),
-        ("events", hook["events"]),
-        ("headers", headers),
-        ("enabled", hook["enabled"]),
-        ("disabled because", hook["disabled_reason"]),
-        ("waiting", sent.get("waiting")),
-        ("last success", sent.get("last_success_at")),
-        ("last failure", sent.get("last_failure_at")),
-        ("last error", sent.get("last_error")),
-        ("old secret until", hook["previous_secret_until"]),
-        ("created", hook["created_at"]),
-        ("updated", hook["updated_at"]),
-    ]
-
-
 def _path(session: Session, webhook: str) -> str:
     return f"/webhooks/{find_id(session.api, WEBHOOK, webhook)}"
-
-
-def _print_secret(session: Session, data: dict[str, Any]) -> None:
-    session.out.line(data["webhook"]["secret"])
-    session.out.note("The secret is shown only once; the receiver checks the signatures of events with it.")

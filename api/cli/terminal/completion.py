@@ -14,7 +14,7 @@ from typing import Any
 from api.cli.client import DEFAULT_URL, Client
 from api.cli.credentials import Credentials
 from api.cli.errors import CommandError
-from api.cli.lookup import KEY, PLAN, PROXY, USER, WEBHOOK, Kind
+from api.cli.lookup import Kind
 from config.settings.env import ENV_PREFIX
 
 TIMEOUT = 1.0
@@ -44,7 +44,7 @@ def names_of(kind: Kind) -> Callable[[str], list[str]]:
 
     def complete(incomplete: str) -> list[str]:
         try:
-            words = [plain(one, kind) for one in kind.list_all(_client())]
+            words = [plain(one, kind) for one in kind.all(_client())]
         except CommandError:
             return []  # a completion must not print anything
         return sorted(name for name in words if name.startswith(incomplete))
@@ -63,10 +63,3 @@ def _client() -> Client:
     key, credentials = os.environ.get(f"{ENV_PREFIX}API_KEY"), Credentials()
     url = os.environ.get(f"{ENV_PREFIX}URL") or (None if key else credentials.last_url) or DEFAULT_URL
     return Client(url, key, credentials, TIMEOUT, os.environ.get(f"{ENV_PREFIX}CA_FILE"))
-
-
-proxy_names = names_of(PROXY)
-user_names = names_of(USER)
-plan_names = names_of(PLAN)
-key_names = names_of(KEY)
-webhook_names = names_of(WEBHOOK)

@@ -11,17 +11,21 @@ written as escapes.
 from __future__ import annotations
 
 import codecs
+import contextlib
 import io
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from api.cli.errors import CommandError
-from api.cli.quantities import Quantity
-from config.text.escaping import printable, printable_json
+from api.cli.quantities import Quantity, Size, with_unit
+from config.text.formatting import printable, printable_json
+
+if TYPE_CHECKING:  # rich is loaded by the first table on a terminal
+    from rich.table import Table
 
 Format = Literal["table", "json"]
 Row = Mapping[str, Any]
@@ -64,12 +68,41 @@ class Column:
         return cell_text(self.value(row) if callable(self.value) else inside(row, self.value), plain)
 
 
+def titled(*fields: str, **settings: Any) -> tuple[Column, ...]:
+    """Columns with the names of their fields as titles: `scope.accounts` is ACCOUNTS, `last_used_at` is LAST USED."""
+    return tuple(Column(_plain_name(each.rpartition(".")[2]).upper(), each, **settings) for each in fields)
+
+
+TRAFFIC = (
+    Column("IN", lambda row: Size(row["bytes_in"]), right=True),
+    Column("OUT", lambda row: Size(row["bytes_out"]), right=True),
+)
+"""The columns of what was transferred."""
+
+
+def _plain_name(field: str) -> str:
+    return field.removesuffix("_at").replace("_", " ")
+
+
 def inside(row: Row, path: str) -> Any:
     """The value at `a.b`; None if there is none."""
     value: Any = row
     for part in path.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
     return value
+
+
+Detail = str | tuple[str, str | Callable[[Row], Any]]
+"""A line about one thing: a field, under its own name in plain words; or a title with a dotted field or a function."""
+Pairs = Sequence[tuple[str, Any]]
+
+
+def pairs_of(row: Row, details: Sequence[Detail] | Callable[[Row], Pairs]) -> Pairs:
+    """Names and values of one thing for people."""
+    if callable(details):
+        return details(row)
+    titled = [(_plain_name(each), each) if isinstance(each, str) else each for each in details]
+    return [(title, value(row) if callable(value) else inside(row, value)) for title, value in titled]
 
 
 def cell_text(value: Any, plain: bool = False) -> str:
@@ -89,14 +122,53 @@ def cell_text(value: Any, plain: bool = False) -> str:
     return safe(str(value)) or "-"
 
 
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """`timeout 30 s, keep_alive no`: by the names that `--set` takes, without empty values and limits of 0."""
+
+    values: Mapping[str, Any]
+
+    @property
+    def text(self) -> str:
+        """With units."""
+        return self._joined(plain=False)
+
+    @property
+    def plain(self) -> str:
+        """With numbers of bytes and seconds."""
+        return self._joined(plain=True)
+
+    def _joined(self, plain: bool) -> str:
+        parts = (
+            f"{name} {_with_unit(name, value, plain)}"
+            for name, value in self.values.items()
+            if value != [] and (value or isinstance(value, bool))
+        )
+        return ", ".join(parts) or "-"
+
+
+def _with_unit(name: str, value: Any, plain: bool) -> str:
+    text = cell_text(with_unit(name, value), plain)
+    return f"{text} s" if name in ("timeout", "sleep_after") and not plain else text
+
+
 def safe(text: str) -> str:
     """`text` with escapes for characters that a terminal would obey or not display."""
     return printable(text)
 
 
-def counted(number: int, one: str, many: str | None = None) -> str:
+MANY = {"proxy": "proxies", "policy": "policies", "settings": "settings"}
+"""Plurals without an s."""
+
+
+def counted(number: int, one: str) -> str:
     """`1 user`, `2 users`."""
-    return f"{number} {one if number == 1 else many or f'{one}s'}"
+    return f"{number} {one if number == 1 else MANY.get(one, f'{one}s')}"
+
+
+def one_of(many: str) -> str:
+    """`user` of `users`, as sections of documents are called."""
+    return next((one for one, plural in MANY.items() if plural == many), many.removesuffix("s"))
 
 
 def _harmless(text: str) -> str:
@@ -224,30 +296,51 @@ class Output:
 
     def _draw(self, columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> None:
         """Print a table at a terminal: leave columns out, then wrap long cells, until it fits."""
-        from rich.cells import cell_len
         from rich.console import Console
-        from rich.table import Table
-        from rich.text import Text
 
         room = Console(file=self.out).width
-        widths = [
-            max(cell_len(text) for text in (column.title, *(row[at] for row in cells)))
-            for at, column in enumerate(columns)
-        ]
+        titles = [column.title for column in columns]
+        widths = natural_widths(titles, cells)
         kept = fitting_columns(widths, [column.spare for column in columns], room)
-        fixed = [column.right or column.whole for column in columns]
-        widths = wrapped_widths(widths, kept, fixed, room)
-        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
-        for at in kept:
-            justify: Literal["left", "right"] = "right" if columns[at].right else "left"
-            table.add_column(columns[at].title, justify=justify, width=widths[at], overflow="fold")
-        for row in cells:
-            table.add_row(*(Text(row[at], style=style_of(row[at])) for at in kept))
+        widths = wrapped_widths(widths, kept, [column.right or column.whole for column in columns], room)
+        options = [{"width": each, "overflow": "fold"} for each in widths]
+        table = rich_table(columns, titles, cells, kept, options)
         width = max(room, _wide(widths, kept))
         Console(file=self.out, width=width, no_color=not self.coloured, highlight=False, emoji=False).print(table)
         left_out = [column.title for at, column in enumerate(columns) if at not in kept]
         if left_out:
             self.note(f"Left out: {', '.join(left_out)} (the terminal is narrow).")
+
+
+def cell_width(text: str) -> int:
+    """Cells of a terminal that a text takes."""
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def natural_widths(titles: Sequence[str], cells: Sequence[Sequence[str]]) -> list[int]:
+    """Widths in which nothing is wrapped."""
+    return [max(map(cell_width, column)) for column in zip(titles, *cells, strict=True)]
+
+
+def rich_table(
+    columns: Sequence[Column],
+    titles: Sequence[str],
+    cells: Sequence[Sequence[str]],
+    kept: Sequence[int],
+    options: Sequence[Mapping[str, Any]],
+) -> Table:
+    """A table of the columns that are kept; `options` are those of rich for each column."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
+    for at in kept:
+        table.add_column(titles[at], justify="right" if columns[at].right else "left", **options[at])
+    for row in cells:
+        table.add_row(*(Text(row[at], style=style_of(row[at])) for at in kept))
+    return table
 
 
 def fitting_columns(widths: Sequence[int], spare: Sequence[int], room: int) -> list[int]:
@@ -280,3 +373,27 @@ def _wide(widths: Sequence[int], kept: Sequence[int]) -> int:
 
 
 _CODES = {GOOD: "32", BAD: "31", DIM: "90", WARN: "33"}
+
+
+# --- progress ---
+
+ReportProgress = Callable[[int, int | None], None]
+"""Takes the bytes that are done, and the total if that is known."""
+
+
+@contextlib.contextmanager
+def progress(out: Output, what: str) -> Iterator[ReportProgress]:
+    """Show a bar, titled `what`, on standard error during the block, if that is a terminal and the format is not JSON.
+
+    Yields the function that moves it.
+    """
+    if not out.err.isatty() or out.format == "json":
+        yield lambda _done, _total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    with Progress(*columns, console=Console(file=out.err), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
+from api.cli.options import flag
 from api.cli.terminal.output import Column, Output
 
 DEFAULT, BY_API, BY_COMMAND_LINE = "default", "API", "command line"
@@ -18,7 +17,7 @@ COLUMNS = (
     Column("CHANGE", "change", spare=1),
 )
 
-ChangedOption = Annotated[bool, typer.Option("--changed", help="Only keys whose value is not the default.")]
+CHANGED = flag("--changed", "Only keys whose value is not the default.")
 
 
 def print_sources(out: Output, name: str, rows: list[dict[str, Any]], changed: bool) -> None:

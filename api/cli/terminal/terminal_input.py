@@ -1,18 +1,25 @@
-"""Single keys at a terminal, without echo and line editing. The terminal's mode is restored however the program ends:
-SIGTERM and SIGHUP become `SystemExit`, so that the screen is released first.
+"""Input at a terminal: passwords, and single keys without echo and line editing.
+
+The terminal's mode is restored however the program ends: SIGTERM and SIGHUP become `SystemExit`, so that the screen is
+released first.
 """
 
 from __future__ import annotations
 
 import contextlib
+import getpass
 import os
 import re
 import select
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
+
+from api.cli.errors import CommandError, Status
+from api.cli.options import file_option, flag
 
 ESCAPE = b"\x1b"
 END = b""
@@ -98,3 +105,47 @@ def _signals() -> Iterator[int]:
 
 def _end(number: int, _frame: FrameType | None) -> NoReturn:
     sys.exit(128 + number)
+
+
+# --- passwords and passphrases: from a prompt without an echo, standard input or a file ---
+# No option has a password as its value: every user of the machine sees arguments (`ps`), and shells keep them.
+
+PASSPHRASE_FILE = file_option("--passphrase-file", "Its first line is the passphrase; else it is asked for.")
+PASSWORD_STDIN = flag("--password-stdin", "Read the password from the first line of standard input.")
+
+
+def password(what: str, from_stdin: bool, twice: bool = False) -> str:
+    """Read a password, `twice` to compare. Raises `CommandError` if there is neither a terminal nor
+    `--password-stdin`."""
+    if from_stdin:
+        line = sys.stdin.readline().rstrip("\r\n")
+        if not line:
+            raise CommandError("The first line of standard input holds no password", status=Status.USAGE)
+        return line
+    return _prompt(what, twice, "--password-stdin reads it from standard input")
+
+
+def passphrase(what: str, file: Path | None, twice: bool) -> str:
+    """The first line of `--passphrase-file`, else from a prompt. Raises `CommandError` if there is neither."""
+    if file is None:
+        return _prompt(what, twice, "--passphrase-file reads it from the first line of a file")
+    try:
+        return file.read_text(encoding="utf-8").partition("\n")[0].rstrip("\r")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"--passphrase-file: {file}: {error}", status=Status.USAGE) from error
+
+
+def _prompt(what: str, twice: bool, otherwise: str) -> str:
+    if not sys.stdin.isatty():
+        raise CommandError(f"{what} is needed, and there is no terminal to ask at", otherwise, Status.USAGE)
+    first = _read_hidden(f"{what}: ")
+    if twice and _read_hidden("Once more: ") != first:
+        raise CommandError("The two entries differ; nothing was done")
+    return first
+
+
+def _read_hidden(prompt: str) -> str:
+    try:
+        return getpass.getpass(prompt, stream=sys.stderr)
+    except EOFError as error:
+        raise CommandError("Nothing was done") from error

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from api.import_export.convert import squid, threeproxy
 from api.import_export.convert.draft import Draft, problems_of
+from api.import_export.convert.reading import Files
 from api.import_export.convert.report import Report
-from api.import_export.convert.statements import Accepted, Files
 
 Format = Literal["squid", "3proxy"]
-
-_OF_3PROXY = re.compile(
-    r"^(?:proxy|socks|tcppm|udppm|auto|auth|users|allow|deny|parent|flush|nserver|nscache|internal|external|daemon|maxconn)\b",
-    re.MULTILINE,
-)
-_OF_SQUID = re.compile(
-    r"^[ \t]*(?:http_port|https_port|http_access|acl|cache_peer|include|auth_param|cache_\w+)[ \t]", re.MULTILINE
-)
 
 
 class UnknownFormat(ValueError):
@@ -40,22 +32,21 @@ class Converted:
 
 def guessed_format(path: Path) -> Format:
     """Which program a file is for, by its directives. Raises `UnknownFormat`, `UnreadableFile`."""
-    text = Files().read(path)
-    squid, other = len(_OF_SQUID.findall(text)), len(_OF_3PROXY.findall(text))
-    if squid == other:
+    first = [words[0] for line in Files().read(path).splitlines() if (words := line.split(maxsplit=1))]
+    of_squid, of_3proxy = (sum(word in table for word in first) for table in (squid.TABLE, threeproxy.TABLE))
+    if of_squid == of_3proxy:
         raise UnknownFormat("it is not clear whether the file is for squid or for 3proxy: say --format")
-    return "squid" if squid > other else "3proxy"
+    return "squid" if of_squid > of_3proxy else "3proxy"
 
 
-def converted(
-    path: Path, format_: Format, timezone: str, root: Path | None = None, accept: Sequence[str] = ()
-) -> Converted:
+def converted(path: Path, format_: Format, root: Path | None = None, accept: Sequence[str] = ()) -> Converted:
     """Convert a file; of the lines in `accept` is left out what can't be carried over. Raises `UnreadableFile`."""
-    draft, report, files, accepted = Draft(format_), Report(), Files(root), Accepted(path, accept)
-    if format_ == "squid":
-        from api.import_export.convert.squid.conversion import convert
-    else:
-        from api.import_export.convert.threeproxy.conversion import convert
-    convert(path, draft, report, files, timezone, accepted)
+    draft = Draft(path, Files(root), accept)
+    (squid if format_ == "squid" else threeproxy).convert(draft)
+    if not draft.proxies:
+        draft.lost(None, "no listener could be carried over, so there is no proxy", "add one", "listeners")
+    why = f"{format_} connects to private and loopback addresses where its rules allow them, a proxy here doesn't"
+    instead = "name internal targets in proxy.egress_allow, internal name servers in proxy.dns_allow"
+    draft.differs(None, why, instead, "egress guard")
     document = draft.document()
-    return Converted(document, report, problems_of(document), accepted.unused)
+    return Converted(document, draft.report, problems_of(document), list(draft.needless))

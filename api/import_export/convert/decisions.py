@@ -1,71 +1,39 @@
-"""Walks through a decision list: which region of requests each line decides, in an order in which rules may stand."""
+"""Walks through a decision list: which region of requests each line decides, in an order in which rules may stand; and
+writes the regions as rules of a policy."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice, product
+from typing import Any, Self
 
-from api.import_export.convert.regions import EVERYTHING, PLAIN, TUNNEL, Region, is_within, meet
-from api.import_export.convert.report import Effect, Report
-from api.import_export.convert.statements import Accepted, Statement
-from config.model.fields import user_name
+from api.import_export.convert.draft import Draft
+from api.import_export.convert.regions import EVERYTHING, TUNNEL, Addresses, Names, Region, Regions, is_within, meet
+from api.import_export.convert.report import Effect, Statement, named
+from config.model.policies import MATCHES_MAX, RULES_MAX
 
-USER_NAME_MAX = 128
+DENY: dict[str, Any] = {"use": "deny"}
+LISTED = 100
+"""Domains that a rule names itself; more of them become a list."""
 STEPS_MAX = 50_000
 """Lines that are visited for one list; with many negations each may be for every hole of those before it."""
+NAME_AND_ADDRESS = "a rule can't ask for a name and an address at once"
+_REVISE = "write that line so that it can be carried over, and convert again, or edit the rules that name it"
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What an access list matches: all of `regions`, and, where `unclear` says why, perhaps more of `most`."""
+    """What an access list matches: all of `regions`, and, where `unclear` says why, perhaps more. `negated`: a line is
+    for what it does not match."""
 
-    regions: tuple[Region, ...]
+    regions: Regions = ()
     unclear: str = ""
-    most: tuple[Region, ...] = (EVERYTHING,)
-    nearest: tuple[Region, ...] = ()
-    """In place of all, where it is accepted that this is not the same."""
-
-    def accepted(self) -> Condition:
-        """The same without what is unclear."""
-        return Condition(self.nearest or self.regions) if self.unclear else self
-
-    def widest(self) -> tuple[Region, ...]:
-        """Regions that have all that it may match."""
-        if not self.unclear:
-            return self.regions
-        return (*(each for each in self.regions if not any(is_within(each, wide) for wide in self.most)), *self.most)
-
-
-ALWAYS, NEVER = Condition((EVERYTHING,)), Condition(())
-
-
-def of_users(names: Iterable[str]) -> Condition:
-    """A client of one of these user names. Names that none can have (a colon, RFC 7617) match no client."""
-    possible = frozenset(filter(_is_user_name, names))
-    return Condition((Region(users=possible),)) if possible else NEVER
-
-
-def of_methods(methods: frozenset[str]) -> Condition:
-    """Requests by one of these methods, those that open tunnels included."""
-    plain = PLAIN if methods >= PLAIN else methods - TUNNEL
-    both = plain == PLAIN and methods >= TUNNEL
-    found = (EVERYTHING,) if both else (Region(methods=plain), Region(methods=methods & TUNNEL))
-    return Condition(tuple(each for each in found if not each.empty))
-
-
-def _is_user_name(text: str) -> bool:
-    try:
-        return len(user_name(text)) <= USER_NAME_MAX
-    except ValueError:
-        return False
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A condition of a line, or its negation."""
-
-    condition: Condition
     negated: bool = False
+
+
+ALWAYS = Condition((EVERYTHING,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,94 +42,76 @@ class Line:
 
     statement: Statement
     closed: bool
-    parts: tuple[Part, ...]
+    parts: tuple[Condition, ...]
+
+    @property
+    def unclear(self) -> list[str]:
+        """Why it is not clear what it matches."""
+        return [each.unclear for each in self.parts if each.unclear]
+
+    @classmethod
+    def of(cls, draft: Draft, statement: Statement, closed: bool, parts: Iterable[Condition]) -> Self:
+        """A line, without what is unclear about it if that is accepted."""
+        line = cls(statement, closed, tuple(parts))
+        if not line.unclear or not draft.accepts(statement.place):
+            return line
+        for why in line.unclear:
+            what = f"{why}; it counts as not matching"
+            draft.report.add(Effect.ACCEPTED, statement, what, "look at the rules of this line")
+        return replace(line, parts=tuple(replace(each, unclear="") for each in line.parts))
 
 
-REVISE = "write that line so that it can be carried over, and convert again, or edit the rules that name it"
+class TooManyRules(Exception):
+    """A policy can't hold them, or the list has too many negations, one within the other."""
 
 
-def accept(parts: tuple[Part, ...], statement: Statement, accepted: Accepted, report: Report) -> tuple[Part, ...]:
-    """The parts of a line without what is unclear, if that is accepted."""
-    unclear = [each.condition for each in parts if each.condition.unclear]
-    if not unclear or not accepted.has(statement.place):
-        return parts
-    for each in unclear:
-        paths = sorted(path for region in each.nearest for path in region.paths or ())
-        kept = (
-            f"it holds for the paths {', '.join(paths)}, and not by the query" if paths else "it counts as not matching"
-        )
-        report.add(Effect.ACCEPTED, statement, f"{each.unclear}; {kept}", "look at the rules of this line")
-    return tuple(replace(each, condition=each.condition.accepted()) for each in parts)
+Leaf = Callable[[Region, Line | None, bool], None]
+"""Is called with each region and the line that decides it, None if none does; and whether it does for certain: if
+not, the region has requests outside of the one that is walked through, and must be refused."""
 
 
-def offered(line: Line, accepted: Accepted) -> str:
-    """How to accept what is unclear about a line, for the report."""
-    if not any(each.condition.unclear for each in line.parts):
-        return ""
-    near = any(each.condition.nearest for each in line.parts)
-    kept = "carry it over as the nearest paths" if near else "leave out what can't be checked"
-    return f"; or {kept}: {accepted.option(line.statement.place)}"
-
-
-class TooManySteps(Exception):
-    """The list has too many negations, one within the other."""
-
-
-Leaf = Callable[[Region, Line | None], None]
-"""Is called with each region and the line that decides it, None if none does."""
-Unclear = Callable[[Line, str], None]
-"""Is called with a line that was made wider or narrower, and why."""
-
-APART = "a rule can't ask for a name and an address, or for two patterns of paths, at once"
-
-
+@dataclass(slots=True)
 class Walk:
-    """One list, from a region on."""
+    """One list, from a region on. Lines that are made wider or narrower are reported.
 
-    def __init__(
-        self,
-        lines: Sequence[Line],
-        leaf: Leaf,
-        unclear: Unclear,
-        decided: list[Region],
-        refuse: Callable[[Region], None] | None = None,
-    ) -> None:
-        """`decided` are regions that rules so far decide, by this or other walks; it grows.
+    `decided` are regions that rules so far decide, by this or other walks; it grows.
+    """
 
-        `refuse` is for lists whose lines may match more than they say and permit what they match: it gets what a line
-        would match outside of the region that is walked through.
-        """
-        self._lines = lines
-        self._leaf = leaf
-        self._unclear = unclear
-        self._decided = decided
-        self._refuse = refuse
-        self._steps = 0
+    draft: Draft
+    lines: Sequence[Line]
+    leaf: Leaf
+    decided: list[Region]
+    steps: int = 0
 
     def run(self, region: Region = EVERYTHING, start: int = 0) -> None:
-        """Decide all of `region` by the lines from `start` on. Raises `TooManySteps`."""
+        """Decide all of `region` by the lines from `start` on. Raises `TooManyRules`."""
         if self._is_decided(region):
             return
-        for index in range(start, len(self._lines)):
-            self._steps += 1
-            if self._steps > STEPS_MAX:
-                raise TooManySteps
-            line = self._lines[index]
-            if self._visit(line, index, region):
+        for index in range(start, len(self.lines)):
+            self.steps += 1
+            if self.steps > STEPS_MAX:
+                raise TooManyRules
+            if self._visit(self.lines[index], index, region):
                 return
         self._decide(region, None)
 
-    def _decide(self, region: Region, line: Line | None) -> None:
-        self._leaf(region, line)
-        self._decided.append(region)
+    def _decide(self, region: Region, line: Line | None, exact: bool = True) -> None:
+        self.leaf(region, line, exact)
+        self.decided.append(region)
 
     def _is_decided(self, region: Region) -> bool:
-        return any(is_within(region, each) for each in self._decided)
+        return any(is_within(region, each) for each in self.decided)
 
     def _visit(self, line: Line, index: int, region: Region) -> bool:
         """Emit what the line decides of `region`; whether that is all of it."""
-        holes = list(self._holes(line))
-        for part in self._covered(line, region):
+        found, holes = [region], list[Region]()
+        for condition in line.parts:
+            wanted = self._wanted(line, condition)
+            if wanted is None:
+                holes += condition.regions
+            else:
+                found = [each for before in found for each in self._met(line, before, wanted)]
+        for part in dict.fromkeys(found):
             if not self._decide_holes(line, index, part, holes):
                 continue
             if not self._is_decided(part):
@@ -170,46 +120,25 @@ class Walk:
                 return True
         return False
 
-    def _covered(self, line: Line, region: Region) -> Iterator[Region]:
-        """The parts of `region` that meet the line's conditions, but for its holes."""
-        found = [region]
-        for part in line.parts:
-            wanted = self._wanted(line, part)
-            if wanted is not None:
-                found = [each for before in found for each in self._met(line, before, wanted)]
-        yield from dict.fromkeys(found)
-
-    def _wanted(self, line: Line, part: Part) -> tuple[Region, ...] | None:
+    def _wanted(self, line: Line, condition: Condition) -> Regions | None:
         """The regions of one condition; None for one that makes holes."""
-        condition = part.condition
         if condition.unclear:
-            self._unclear(line, condition.unclear)
-        if not part.negated:
-            return condition.widest() if line.closed else condition.regions
+            self._report(line, condition.unclear)
+        if not condition.negated:
+            return (EVERYTHING,) if condition.unclear and line.closed else condition.regions
         if condition.unclear and not line.closed:
-            return () if EVERYTHING in condition.most else None
+            return ()
         others = condition.regions[0].others() if len(condition.regions) == 1 else None
         return None if others is None else (others,)
 
-    def _holes(self, line: Line) -> Iterator[Region]:
-        for part in line.parts:
-            if part.negated and self._wanted(line, part) is None:
-                yield from part.condition.regions if line.closed else part.condition.widest()
-
     def _met(self, line: Line, before: Region, wanted: Sequence[Region]) -> Iterator[Region]:
-        for each in wanted:
-            found = meet(before, each)
-            if found is None:
+        for found, exact in filter(None, (meet(before, each) for each in wanted)):
+            if not exact:
+                self._report(line, NAME_AND_ADDRESS)
+                if line.closed:
+                    self._decide(found, line, exact=False)
                 continue
-            if not found[1]:
-                self._unclear(line, APART)
-                if not line.closed:
-                    continue
-                if self._refuse is not None:
-                    self._refuse(found[0])
-                    self._decided.append(found[0])
-                    continue
-            yield found[0]
+            yield found
 
     def _decide_holes(self, line: Line, index: int, part: Region, holes: Sequence[Region]) -> bool:
         """Have the lines behind decide what the line leaves out of `part`; whether the rest of it is the line's."""
@@ -217,10 +146,93 @@ class Walk:
         if any(exact and region == part for region, exact in found):
             return False
         if not all(exact for _region, exact in found):
-            self._unclear(line, APART)
+            self._report(line, NAME_AND_ADDRESS)
             if not line.closed:
                 return False
         for region, exact in found:
             if exact:
                 self.run(region, index + 1)
         return True
+
+    def _report(self, line: Line, why: str) -> None:
+        effect = "it holds for more requests than it did" if line.closed else "it holds for fewer requests than it did"
+        effect = "what it may hold for is refused" if line.closed and why == NAME_AND_ADDRESS else effect
+        offered = f"; or leave out what can't be checked: {self.draft.option(line.statement.place)}"
+        self.draft.refuses(line.statement, f"{why}; {effect}", _REVISE + (offered if line.unclear else ""))
+
+
+class RuleWriter:
+    """The rules of one policy, in order, behind those for statements without which nothing may be allowed."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+        self._rules: list[dict[str, Any]] = []
+        self._names: Counter[str] = Counter()
+
+    def add(self, name: str, region: Region, action: dict[str, Any]) -> None:
+        """Do `action` with all requests of `region`. Raises `TooManyRules`."""
+        for match in self._matches(region):
+            if len(self._rules) == RULES_MAX:
+                raise TooManyRules
+            self._names[name] += 1
+            number = "" if self._names[name] == 1 else f" #{self._names[name]}"
+            self._rules.append({"name": f"{name}{number}", "match": match, "action": action})
+
+    def rules(self, fill: Callable[[], None], statement: Statement | None) -> list[dict[str, Any]]:
+        """The rules that `fill` adds. Too many: one that refuses everything, reported at `statement`."""
+        try:
+            for each in self._draft.blocks:
+                reason = f"{each.name} in line {each.place.line} was not converted"
+                self.add(f"not converted, {named(each, self._draft.main)}", EVERYTHING, {**DENY, "reason": reason})
+            fill()
+        except TooManyRules:
+            why = "the lists have more lines or negations than a policy can hold"
+            self._draft.refuses(statement, why, "write lists of domains and networks, and allow lines for what is left")
+            return [{"name": "not converted: too many rules", "match": {}, "action": DENY}]
+        return self._rules
+
+    def _matches(self, region: Region) -> Iterator[dict[str, Any]]:
+        """Conditions that together match the region: one, unless a list of one would be too long."""
+        plain: dict[str, Any] = {}
+        if region.methods == TUNNEL:
+            plain["tunnel"] = True
+        elif region.methods is not None:
+            plain["methods"] = sorted(region.methods)
+        lists = {
+            "accounts": None if region.users is None else sorted(region.users),
+            "destinations": self._destinations(region),
+            "clients": None if region.clients is None else region.clients.networks(),
+        }
+        given = {name: entries for name, entries in lists.items() if entries is not None}
+        for chunks in product(*(list(_chunks(entries)) for entries in given.values())):
+            yield {**dict(zip(given, chunks, strict=True)), **plain}
+
+    def _destinations(self, region: Region) -> list[str] | None:
+        ports = None if region.ports is None else [_ports(low, high) for low, high in region.ports.ranges]
+        if region.hosts is None:
+            return ports
+        hosts = self._hosts(region.hosts)
+        return hosts if ports is None else [f"{_bracketed(host)}{each}" for host in hosts for each in ports]
+
+    def _hosts(self, hosts: Addresses | Names) -> list[str]:
+        if isinstance(hosts, Addresses):
+            return hosts.networks()
+        domains = hosts.domains() if len(hosts.domains()) > LISTED else frozenset[str]()
+        lists = [f"list:{name}" for name in self._draft.list_of(domains)] if domains else []
+        alone = hosts.entries - domains - {f"*.{each}" for each in domains}
+        return [*lists, *sorted(alone, key=lambda entry: (entry.removeprefix("*."), entry.startswith("*")))]
+
+
+def _chunks(entries: Sequence[str]) -> Iterator[list[str]]:
+    waiting = iter(entries)
+    while chunk := list(islice(waiting, MATCHES_MAX)):
+        yield chunk
+
+
+def _ports(low: int, high: int) -> str:
+    return f":{low}" if low == high else f":{low}-{high}"
+
+
+def _bracketed(host: str) -> str:
+    """IPv6 before ports."""
+    return f"[{host}]" if ":" in host and not host.startswith("list:") else host

@@ -1,16 +1,41 @@
-"""What a conversion reports: for each line that was not carried over as it is, why, and what to do instead."""
+"""Statements of a file, and the report: for each that was not carried over as it is, why, and what to do instead."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
-from api.import_export.convert.statements import Place, Statement
+MOST = 40
+"""Characters of a statement in the name of a rule, and of a file's name."""
 
-MOST_ALIKE = 20
-"""Remarks with one text in the text form; JSON has all."""
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """Where a statement is."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One directive with its parameters."""
+
+    place: Place
+    name: str
+    words: tuple[str, ...]
+
+    @property
+    def first(self) -> str:
+        """The first parameter, empty without one."""
+        return self.words[0] if self.words else ""
 
 
 class Effect(StrEnum):
@@ -45,14 +70,8 @@ class Remark:
     def data(self) -> dict[str, Any]:
         """For programs."""
         file, line = (None, None) if self.place is None else (self.place.file, self.place.line)
-        return {
-            "effect": self.effect.value,
-            "file": file,
-            "line": line,
-            "directive": self.directive,
-            "why": self.why,
-            "instead": self.instead,
-        }
+        more = {"directive": self.directive, "why": self.why, "instead": self.instead}
+        return {"effect": self.effect.value, "file": file, "line": line, **more}
 
     def text(self) -> str:
         """For people."""
@@ -100,3 +119,18 @@ class Report:
                 yield from (f"  {each.text()}" for each in found)
         if not self._remarks:
             yield "Everything was carried over."
+
+
+def named(statement: Statement, main: Path) -> str:
+    """The name of a rule that was made of a statement: its line, and what it says; the file's name unless it is `main`.
+
+    Words that would make it too long are counted.
+    """
+    place = statement.place
+    where = "line " if place.file == str(main) else f"{place.file.rpartition('/')[2]}:"
+    words = [each.removeprefix("\x00") for each in statement.words]
+    if statement.name != "http_access":
+        words.insert(0, statement.name)
+    kept = [word for word, size in zip(words, accumulate(len(each) + 1 for each in words), strict=True) if size <= MOST]
+    more = f" +{len(words) - len(kept)}" if len(kept) < len(words) else ""
+    return f"{where[-MOST:]}{place.line}: {' '.join(kept)}{more}"

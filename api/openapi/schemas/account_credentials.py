@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from api.engine.responses import shows
 from api.openapi.schemas.base import Moment, ResponseModel
-from api.openapi.schemas.derived import shows
 from config.model.account_credentials import AccountCredential
 
 

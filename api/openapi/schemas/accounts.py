@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from api.engine.responses import shows
 from api.openapi.schemas.base import Moment, ResponseModel
-from api.openapi.schemas.derived import shows
 from config.model.accounts import ProxyAccount
 from config.model.quotas import Period
 

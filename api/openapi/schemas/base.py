@@ -24,7 +24,7 @@ Reason = Literal[
     "listener",
     "process",
 ]
-"""Why a proxy or an actor is degraded or has failed (`actors.bus.messages.problems.REASONS`)."""
+"""Why a proxy or an actor is degraded or has failed (`actors.bus.messages.common.REASONS`)."""
 HealthState = Literal["healthy", "degraded", "unhealthy"]
 
 

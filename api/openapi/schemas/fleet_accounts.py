@@ -1,4 +1,4 @@
-"""Views of accounts of the fleet and of plans."""
+"""Views of accounts of the fleet, and of the rules that plans have, too."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from typing import Any, Literal
 
 from pydantic import create_model
 
+from api.engine.responses import shows
 from api.openapi.schemas.accounts import UsageView
 from api.openapi.schemas.base import Moment, ResponseModel
 from api.openapi.schemas.proxies import Warned
+from config.model.fleet_accounts import FleetAccount
 from config.model.quotas import Period
 from config.model.schedules import Day
 
@@ -61,6 +63,7 @@ class AccountProxiesView(ResponseModel):
     tags: list[str] | None = None
 
 
+@shows(FleetAccount)
 class FleetAccountView(RulesView):
     """An account without its password. `plan` is the name of its plan.
 
@@ -68,25 +71,14 @@ class FleetAccountView(RulesView):
     `usage` and what follows it is null while it is not known.
     """
 
-    id: str
-    username: str
     proxies: AccountProxiesView
     inline: bool
     plan: str | None
-    enabled: bool
-    expires_at: Moment | None
-    allow_clients: list[str]
-    certificates: list[str]
-    socks4_by_name: bool
-    tags: list[str]
-    metadata: dict[str, str]
     status: Literal["active", "disabled", "expired", "quota_reached"]
     usage: UsageView | None
     last_seen_at: Moment | None
     last_client_ip: str | None
     active_connections: int | None
-    created_at: Moment
-    updated_at: Moment
 
 
 class OneFleetAccount(ResponseModel):
@@ -109,30 +101,3 @@ class SelfServiceView(ResponseModel):
 
     password: bool
     credentials: bool
-
-
-class PlanView(RulesView):
-    """A plan. `accounts` is the number of accounts that have it."""
-
-    id: str
-    name: str
-    description: str
-    self_service: SelfServiceView
-    egress: list[str] | None
-    disclose: bool
-    accounts: int
-    created_at: Moment
-    updated_at: Moment
-
-
-class OnePlan(ResponseModel):
-    """A plan."""
-
-    plan: PlanView
-
-
-class PlanList(ResponseModel):
-    """Plans, oldest first."""
-
-    plans: list[PlanView]
-    total: int

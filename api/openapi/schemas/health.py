@@ -123,15 +123,13 @@ class OlderProcesses(ResponseModel):
 class ServerFigures(ResponseModel):
     """The service on this machine.
 
-    `tls_tickets`: a TLS session is resumed by any process of the proxy, also after a restart (`shared`), or only by the
-    one that began it (`process`). `compiled`: the forwarding path is machine code.
+    `compiled`: the forwarding path is machine code.
     """
 
     status: HealthState
     uptime: int
     pid: int
     compiled: bool
-    tls_tickets: Literal["shared", "process"]
     older_processes: OlderProcesses | None
     lab: bool
     """It was started with `--lab`: the egress guard is open for loopback."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from api.engine.responses import shows
 from api.openapi.schemas.base import Moment, ResponseModel
+from api.security.api_keys import ApiKey
 
 
 class KeyScope(ResponseModel):
@@ -16,18 +18,11 @@ class KeyScope(ResponseModel):
     ip_whitelist: list[str] | None = None
 
 
+@shows(ApiKey)
 class ApiKeyView(ResponseModel):
     """An API key without the key itself, which is only in the response to its creation."""
 
-    id: str
-    name: str
-    prefix: str
-    permissions: list[str]
-    created_at: Moment
-    last_used: Moment | None
-    expires_at: Moment | None
     scope: KeyScope | None
-    user_id: str
 
 
 class ApiKeys(ResponseModel):

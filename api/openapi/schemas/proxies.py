@@ -7,9 +7,9 @@ from typing import Any, Literal
 from pydantic import Field, create_model
 
 from actors.counters import COUNTERS
+from api.engine.responses import shows
 from api.openapi.schemas.accounts import AccountView
 from api.openapi.schemas.base import Moment, Reason, ResponseModel
-from api.openapi.schemas.derived import shows
 from config.model.auth_backend import AuthBackend
 from config.model.choices import ClientAuth, LogLevel, ProxyProtocol, ProxyStatus, UpstreamProtocol
 from config.model.proxies import ProxyRecord

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from api.objects.kinds import REVISED
 from api.openapi.schemas.base import Moment, ResponseModel
 from api.openapi.schemas.system import AuditActor, AuditCredential
 from api.openapi.schemas.transfer import FieldChange, Planned
 
-Kind = Literal["proxy", "user", "api_key", "webhook", "settings", "plan", "account", "list", "pool", "policy"]
+Kind: Any = Literal[REVISED]
 Action = Literal["create", "update", "delete"]
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from api.openapi.schemas.base import Moment, ResponseModel
 from config.settings.groups import History, Logging
 from config.settings.runtime import shows
-from config.settings.settings import Auth, Proxy, Server
+from config.settings.settings import Auth, ProxyGroup, Server
 from config.settings.sources import Source
 
 
@@ -30,7 +30,7 @@ class AuthSettings(ResponseModel):
     enabled: Literal[True]
 
 
-@shows(Proxy)
+@shows(ProxyGroup)
 class ProxyDefaults(ResponseModel):
     """Seconds, seconds, and connections."""
 

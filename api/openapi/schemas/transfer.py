@@ -4,161 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from api.openapi.schemas.base import Moment, ResponseModel
-from api.openapi.schemas.derived import shows
-from api.openapi.schemas.fleet_accounts import RulesView, SelfServiceView
-from api.openapi.schemas.proxies import TlsView, UpstreamAuthView, UpstreamView
-from api.openapi.schemas.shared_objects import ListSourceView, PoolSourceView, RuleView
-from config.model.accounts import ProxyAccount
-from config.model.auth_backend import AuthBackend
-from config.model.lists import DestinationList
-from config.model.policies import Policy
-from config.model.pools import Pool
-from config.model.proxies import ProxyRecord
+from pydantic import create_model
 
-_OF_INSTALLATION = ("id", "created_at", "updated_at")
+from api.engine.responses import F
+from api.objects.accounts import ACCOUNTS
+from api.objects.kinds import KINDS
+from api.openapi.schemas.base import ResponseModel
 
-
-@shows(AuthBackend)
-class ExportedBackend(ResponseModel):
-    """An authentication back end."""
-
-    secret: None = None
-
-
-class ExportedAuth(ResponseModel):
-    """`auth` of an exported proxy."""
-
-    enabled: bool
-    username: str | None = None
-    password: None = None
-    backend: ExportedBackend | None = None
-
-
-@shows(ProxyAccount, but=("id", "created_at"))
-class ExportedAccount(ResponseModel):
-    """An account of an exported proxy."""
-
-    expires_at: Moment | None
-    password: None = None
-
-
-class ExportedUpstreamAuth(UpstreamAuthView):
-    """The credentials for an upstream."""
-
-    password: None = None
-
-
-class ExportedUpstream(UpstreamView):
-    """An upstream of an exported proxy."""
-
-    auth: ExportedUpstreamAuth | None = None
-
-
-@shows(ProxyRecord, but=_OF_INSTALLATION)
-class ExportedProxy(ResponseModel):
-    """A proxy."""
-
-    port: int | str
-    auth: ExportedAuth
-    upstreams: list[ExportedUpstream]
-    accounts: list[ExportedAccount]
-    tls: TlsView | None = None
-
-
-class ExportedLink(ResponseModel):
-    """The identity of a user at an identity provider."""
-
-    provider: str
-    issuer: str
-    subject: str
-
-
-class ExportedUser(ResponseModel):
-    """A user. `permissions` null means those of the role, `oauth` null no identity at a provider."""
-
-    username: str
-    email: str | None
-    role: Literal["administrator", "operator", "user", "auditor"]
-    permissions: list[str] | None
-    status: Literal["active", "disabled"]
-    password: None
-    email_claimed: bool
-    oauth: ExportedLink | None
-
-
-class ExportedWebhook(ResponseModel):
-    """A webhook. The values of its headers are null."""
-
-    name: str
-    url: str
-    events: list[str]
-    headers: dict[str, str | None]
-    enabled: bool
-    secret: None
-
-
-class ExportedPlan(RulesView):
-    """A plan."""
-
-    name: str
-    description: str
-    self_service: SelfServiceView
-    egress: list[str] | None
-    disclose: bool
-
-
-class ExportedAccountProxies(ResponseModel):
-    """The proxies that an account may use."""
-
-    all: bool | None = None
-    names: list[str] | None = None
-    tags: list[str] | None = None
-
-
-class ExportedFleetAccount(RulesView):
-    """An account of the fleet."""
-
-    username: str
-    password: None = None
-    proxies: ExportedAccountProxies
-    plan: str | None
-    enabled: bool
-    expires_at: Moment | None
-    allow_clients: list[str]
-    certificates: list[str]
-    socks4_by_name: bool
-    tags: list[str]
-    metadata: dict[str, str]
-
-
-@shows(DestinationList, but=_OF_INSTALLATION)
-class ExportedList(ResponseModel):
-    """A list, with `entries` or a `source`."""
-
-    entries: list[str] | None = None
-    source: ListSourceView | None = None
-
-
-class ExportedPoolUpstream(ExportedUpstream):
-    """An upstream of a pool."""
-
-    labels: dict[str, str]
-
-
-@shows(Pool, but=_OF_INSTALLATION)
-class ExportedPool(ResponseModel):
-    """A pool. It has its `upstreams`, or a `source`."""
-
-    upstreams: list[ExportedPoolUpstream] | None = None
-    source: PoolSourceView | None = None
-
-
-@shows(Policy, but=_OF_INSTALLATION)
-class ExportedPolicy(ResponseModel):
-    """A policy."""
-
-    rules: list[RuleView]
+_ChangedKind: Any = Literal[(*(each.name for each in KINDS.values()), "settings")]
 
 
 class Vault(ResponseModel):
@@ -174,20 +27,22 @@ class Vault(ResponseModel):
     data: str
 
 
+def _with_sections(cls: type[F]) -> type[F]:
+    """Decorates the model of an export: with the entries of each kind. Those of accounts may be omitted."""
+    sections: dict[str, Any] = {}
+    for name, kind in KINDS.items():
+        entries: Any = list[kind.transfer.exported]  # type: ignore[name-defined]
+        sections[name] = (entries | None, None) if kind is ACCOUNTS else (entries, ...)
+    return create_model(cls.__name__, __base__=cls, __module__=cls.__module__, __doc__=cls.__doc__, **sections)
+
+
+@_with_sections
 class ExportedConfig(ResponseModel):
     """The configuration as one document, which can be imported."""
 
     kind: Literal["proxyfleet.config"]
     version: Literal[1]
-    proxies: list[ExportedProxy]
-    users: list[ExportedUser]
-    webhooks: list[ExportedWebhook]
     settings: dict[str, dict[str, Any]]
-    plans: list[ExportedPlan]
-    lists: list[ExportedList]
-    pools: list[ExportedPool]
-    policies: list[ExportedPolicy]
-    accounts: list[ExportedFleetAccount] | None = None
     secrets: Vault | None = None
 
 
@@ -202,7 +57,7 @@ class FieldChange(ResponseModel):
 class ResourceChange(ResponseModel):
     """The change of one resource. `id` is null before it is created; `secret` is that of a new webhook."""
 
-    kind: Literal["proxy", "user", "webhook", "plan", "account", "settings", "list", "pool", "policy"]
+    kind: _ChangedKind
     name: str
     id: str | None
     action: Literal["create", "update", "delete", "unchanged"]

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from api.engine.responses import shows
+from api.openapi.schemas.base import ResponseModel
+from api.security.users import User
 
-from api.openapi.schemas.base import Moment, ResponseModel
 
-
+@shows(User)
 class UserView(ResponseModel):
     """A user of the management API."""
 
-    id: str
-    username: str
-    email: str | None
     role: str
-    status: Literal["active", "disabled"]
     permissions: list[str]
     oauth_provider: str | None
-    last_login: Moment | None
-    created_at: Moment
-    updated_at: Moment
 
 
 class OneUser(ResponseModel):

@@ -20,8 +20,7 @@ from urllib3.connection import HTTPConnection
 from urllib3.exceptions import ConnectTimeoutError
 
 from actors.forwarding.protocols.socks.replies import V4_GRANTED, status_of
-from actors.net.breakable import Breakable
-from actors.net.guarded_pools import pools_by
+from actors.net.guarded_client import Breakable, pools_by
 from actors.net.proxy_protocol import LOCAL_V2
 from actors.net.socks_wire import pack_address
 

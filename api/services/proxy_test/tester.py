@@ -26,12 +26,11 @@ import urllib3
 from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection
 
+from actors.bus.mailbox import STARTING
 from actors.bus.messages.common import SUPERVISOR, Done, Unreachable
 from actors.bus.messages.forwarding import AllowTestClient, QueryTester, ReportOfTest
 from actors.bus.messages.supervision import AwaitProxy
-from actors.bus.startup_queue import STARTING
-from actors.net.breakable import Breakable, within
-from actors.net.guarded_pools import pools_by
+from actors.net.guarded_client import Breakable, pools_by, within
 from actors.net.proxy_protocol import LOCAL_V2
 from api.bus_bridge import Bridge, is_asleep
 from api.errors import NotReady, TooBusy
@@ -41,7 +40,7 @@ from api.services.worker_requests import ask_workers
 from config.model import json_patterns
 from config.model.egress import entries_of
 from config.model.proxies import ProxyRecord
-from config.settings.settings import Proxy
+from config.settings.settings import ProxyGroup
 from config.text.formatting import timestamp_text
 
 BODY_READ = 64 * 1024
@@ -82,7 +81,7 @@ class _Outcome:
 class ProxyTester:
     """Runs tests. Thread-safe."""
 
-    def __init__(self, bridge: Bridge, default_url: str = Proxy().test_url) -> None:
+    def __init__(self, bridge: Bridge, default_url: str = ProxyGroup().test_url) -> None:
         self._bridge = bridge
         self.default_url = default_url
         self._places = threading.BoundedSemaphore(AT_ONCE)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from api.store.accounts.schema import mark
+from api.store.accounts.columns import mark
 
 Sort = Literal["username", "created_at", "last_seen_at", "usage"]
 SORTS: tuple[Sort, ...] = get_args(Sort)

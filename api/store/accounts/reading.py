@@ -6,15 +6,16 @@ import json
 import sqlite3
 import threading
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from api.store.accounts.file import translated
+from api.store.accounts.columns import ACCOUNTS, NAMED_POLICIES, PLANS, TABLES, known
 from api.store.accounts.never_used import NeverUsed
 from api.store.accounts.pages import BY_FIGURE, AccountSelection, Position, Sort, certificate_clash_sql, clash_sql
-from api.store.accounts.schema import ACCOUNTS, NAMED_POLICIES, PLANS, known
 from api.store.accounts.usage_order import figures_of, positions_by_figure
-from api.store.interface import Document, Predicate
+from api.store.fleet_file import translated
+from api.store.interface import Change, Document, HistoryPruned, Predicate
 
 
 class AccountEnd(NamedTuple):
@@ -30,9 +31,9 @@ class AccountReader:
 
     def __init__(self, file: Path, usage: Path) -> None:
         """`usage` is the file of the metrics collector."""
-        self._file = file
+        self._path = file
         self._usage = usage
-        self._reading = threading.Lock()
+        self._lock = threading.Lock()
         self._never_used = NeverUsed()
         with translated(file):
             self._reader = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
@@ -116,7 +117,7 @@ class AccountReader:
     ) -> tuple[list[tuple[Document, Position]], Position | None]:
         """As `account_page`, with the position of each. Raises `sqlite3.Error` in an order of `BY_FIGURE`."""
         if selection.sort in BY_FIGURE:
-            rows = positions_by_figure(self._file, self._usage, selection, after, limit + 1, self._never_used)
+            rows = positions_by_figure(self._path, self._usage, selection, after, limit + 1, self._never_used)
         else:
             rows = self._rows(*selection.page_sql(after, limit + 1))
         places = {identifier: (value, identifier) for value, identifier in rows[:limit]}
@@ -192,9 +193,10 @@ class AccountReader:
                 return
             last = found[-1].id
 
-    def check(self) -> None:
-        """See `Store.check`."""
-        self._rows("SELECT revision FROM meta", [])
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            self._reader.close()
 
     # --- inside ---
 
@@ -221,5 +223,41 @@ class AccountReader:
         ]
 
     def _rows(self, sql: str, values: Sequence[Any]) -> list[Any]:
-        with self._reading, translated(self._file):
-            return self._reader.execute(sql, values).fetchall()
+        with self._reading() as database:
+            return database.execute(sql, values).fetchall()
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self._lock, translated(self._path):
+            yield self._reader
+
+
+def numbers_of(database: sqlite3.Connection) -> tuple[int, int]:
+    """The last commit that changed an account, a plan or a credential, and up to which one deletions are forgotten."""
+    revision, horizon = database.execute("SELECT revision, horizon FROM accounts_store").fetchone()
+    return int(revision), int(horizon)
+
+
+_CHANGES = " UNION ALL ".join(
+    (
+        *(f"SELECT revision, '{name}', id, body FROM {name} WHERE revision > :since" for name in TABLES),  # noqa: S608 - names of ours
+        "SELECT revision, collection, id, NULL FROM gone WHERE revision > :since",
+    )
+)
+
+
+def changes_since(database: sqlite3.Connection, since: int) -> list[Change]:
+    """Of one moment, in order. Raises `HistoryPruned`."""
+    database.execute("BEGIN")
+    try:
+        _, horizon = numbers_of(database)
+        if since < horizon:
+            raise HistoryPruned(horizon)
+        return list(_changes(database, since))
+    finally:
+        database.execute("ROLLBACK")
+
+
+def _changes(database: sqlite3.Connection, since: int) -> Iterator[Change]:
+    for revision, collection, identifier, body in database.execute(f"{_CHANGES} ORDER BY 1", {"since": since}):
+        yield Change(collection, identifier, revision, None if body is None else json.loads(body))

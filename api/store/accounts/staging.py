@@ -1,7 +1,7 @@
-"""Accounts that are to be stored in one step, in a file until then: a hundred thousand of them don't fit into memory.
+"""Accounts that are to be stored in one commit, in a file until then: a hundred thousand of them don't fit into memory.
 
-The file is beside that of accounts, so that a full disk is found out before anything is stored. It is only good for the
-process that made it; one that a killed process left is removed at the next start.
+The file also has what the commit adds to the audit trail and the history, since that takes long to make: so the commit
+itself copies rows. It is in the folder of temporary files, only good for the process that made it.
 """
 
 from __future__ import annotations
@@ -9,34 +9,39 @@ from __future__ import annotations
 import json
 import secrets
 import sqlite3
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from actors.accounts.table_writer import PutAccount, PutPacked, TableChange, packed
-from api.store.accounts.file import translated
-from api.store.accounts.publication import table_change
-from api.store.accounts.schema import ACCOUNTS, columns
-from api.store.interface import Change, RevisionConflict, Write
+from api.store.accounts.columns import ACCOUNTS, columns
+from api.store.fleet_file import FleetFile, translated
+from api.store.interface import RevisionConflict, Write
+from config.files.paths import private_directory
 
 READ = 500
 """Accounts that are read at once."""
 CACHE = 64 * 1024
 """KiB of memory for one step; with less, SQLite writes pages of the indexes again and again."""
 _PREFIX, _SUFFIX = "importing-", ".sqlite"
-_COLUMNS = ("username", "created_at", "plan", "enabled", "expires_at", "search", "marks", "body")
+_COLUMNS = ("username", "created_at", "plan", "enabled", "expires_at", "search", "marks", "rounds", "packed", "body")
 _SCHEMA = f"""
 PRAGMA journal_mode=OFF;
 PRAGMA synchronous=OFF;
 CREATE TABLE accounts (
-    step INTEGER PRIMARY KEY, line INTEGER NOT NULL, id TEXT NOT NULL UNIQUE, expect INTEGER NOT NULL, packed BLOB,
+    step INTEGER PRIMARY KEY, line INTEGER NOT NULL, id TEXT NOT NULL UNIQUE, expect INTEGER NOT NULL,
     {", ".join(_COLUMNS)}
 );
 CREATE TABLE certificates (entry TEXT NOT NULL, account_id TEXT NOT NULL, PRIMARY KEY (entry, account_id))
     WITHOUT ROWID;
+CREATE TABLE entries (place INTEGER PRIMARY KEY, before TEXT NOT NULL, after TEXT NOT NULL);
+CREATE TABLE changes (
+    place INTEGER PRIMARY KEY, collection TEXT NOT NULL, id TEXT NOT NULL, name TEXT, fields TEXT NOT NULL,
+    before BLOB, after BLOB
+);
 BEGIN;
 """
+"""`entries` are of the audit trail, in two parts (`api.audit.trail.Trail.parts`); `changes` of a revision."""
 _MEETING_NAMES = """
 SELECT username FROM accounts GROUP BY username HAVING count(*) > 1
 UNION
@@ -60,6 +65,10 @@ WHERE ifnull(old.revision, 0) <> expect LIMIT 1
 """
 
 
+ChangeRow = tuple[str, str, str | None, str, bytes | None, bytes | None]
+"""Of `changes`, without its place."""
+
+
 class Staged(NamedTuple):
     """An account that is to be stored, and the line that it comes from."""
 
@@ -70,13 +79,14 @@ class Staged(NamedTuple):
 class Staging:
     """The accounts of one change. For one thread. Raises `StoreError`."""
 
-    def __init__(self, store: Path) -> None:
-        """`store` is the file of accounts."""
+    def __init__(self, store: Path, folder: Path) -> None:
+        """`store` is the file of the fleet, `folder` where the file is made."""
         self._store = store
-        self._file = store.with_name(f"{_PREFIX}{secrets.token_hex(8)}{_SUFFIX}")
+        self._file = folder / f"{_PREFIX}{secrets.token_hex(8)}{_SUFFIX}"
         self.count = self.size = 0
-        """Documents, and their bytes."""
+        """Documents, and the bytes of all that is staged."""
         with translated(self._file):
+            private_directory(folder)
             self._file.touch(0o600)
             self._database = sqlite3.connect(self._file, isolation_level=None)
             self._database.executescript(_SCHEMA)
@@ -88,7 +98,7 @@ class Staging:
         self.count += 1
         self.size += len(text)
         found = {**columns(ACCOUNTS, write.body), "body": text}
-        values = [line, write.id, write.expect or 0, _packed(write), *(found[name] for name in _COLUMNS)]
+        values = [line, write.id, write.expect or 0, *(found[name] for name in _COLUMNS)]
         with translated(self._file):
             marks = ", ".join("?" * len(values))
             self._database.execute(f"INSERT INTO accounts VALUES (NULL, {marks})", values)  # noqa: S608 - marks alone
@@ -102,6 +112,15 @@ class Staging:
             self._database.execute("COMMIT")
             self._database.execute("ATTACH ? AS store", [str(self._store)])
 
+    def add_records(self, entries: Iterable[tuple[str, str]], changes: Iterable[ChangeRow]) -> None:
+        """More of what the commit adds to the audit trail, and to the history."""
+        texts, rows = list(entries), list(changes)
+        self.size += sum(len(before) + len(after) for before, after in texts)
+        self.size += sum(len(part or "") for row in rows for part in row)
+        with translated(self._file):
+            self._database.executemany("INSERT INTO entries VALUES (NULL, ?, ?)", texts)
+            self._database.executemany("INSERT INTO changes VALUES (NULL, ?, ?, ?, ?, ?, ?)", rows)
+
     def writes(self) -> Iterator[list[Write]]:
         """All of them in their order, many at once."""
         last = 0
@@ -110,17 +129,6 @@ class Staging:
         ):
             yield [Write(ACCOUNTS, identifier, json.loads(body), expect) for _, identifier, expect, body in rows]
             last = rows[-1][0]
-
-    def table_changes(self) -> Iterator[TableChange]:
-        """What they are in the table of forwarding actors; of most of them that was made when they were added."""
-        with translated(self._file):
-            rows = self._database.execute("SELECT id, username, packed FROM accounts ORDER BY step")
-            for identifier, username, value in rows:
-                yield self._table_change(identifier) if value is None else PutPacked(identifier, username, value)
-
-    def _table_change(self, account_id: str) -> TableChange:
-        ((body,),) = self._rows("SELECT body FROM accounts WHERE id = ?", [account_id])
-        return table_change(Change(ACCOUNTS, account_id, 0, json.loads(body)))
 
     def plans(self) -> list[tuple[str, int]]:
         """The ids of their plans, with a line of each."""
@@ -152,39 +160,35 @@ class Staging:
         return self._staged(f"SELECT line, body FROM accounts WHERE id IN {own} ORDER BY step", entry)  # noqa: S608 - ours
 
     @contextmanager
-    def attached(self, database: sqlite3.Connection) -> Iterator[None]:
-        """The writer's connection can read these accounts within the block, and has memory for many changes."""
-        (before,) = database.execute("PRAGMA cache_size").fetchone()
-        database.execute("ATTACH ? AS staged", [str(self._file)])
-        database.execute(f"PRAGMA cache_size = -{CACHE}")
-        try:
-            yield
-        finally:
-            database.execute("DETACH staged")
-            database.execute(f"PRAGMA cache_size = {before}")
+    def attached(self, file: FleetFile) -> Iterator[None]:
+        """The writer can read all of it within the block, as `staged`, and has memory for many changes."""
+        with file.reading() as database:
+            (before,) = database.execute("PRAGMA cache_size").fetchone()
+            database.execute("ATTACH ? AS staged", [str(self._file)])
+            database.execute(f"PRAGMA cache_size = -{CACHE}")
+            try:
+                yield
+            finally:
+                database.execute("DETACH staged")
+                database.execute(f"PRAGMA cache_size = {before}")
 
     @staticmethod
-    def merge(database: sqlite3.Connection, revision: int) -> int:
-        """Store all of them, within `attached` and a transaction, in steps behind `revision`; the last step.
-
-        Raises `RevisionConflict`.
-        """
+    def merge(database: sqlite3.Connection, number: int) -> None:
+        """Store all of them with this number, within `attached` and a transaction. Raises `RevisionConflict`."""
         conflict = database.execute(_CONFLICT).fetchone()
         if conflict is not None:
             raise RevisionConflict(ACCOUNTS, *conflict)
         names = ("id", "revision", *_COLUMNS)
         database.execute(
             f"INSERT INTO main.accounts ({', '.join(names)})"  # noqa: S608 - names are ours
-            f" SELECT id, ? + step, {', '.join(_COLUMNS)} FROM staged.accounts WHERE 1 ORDER BY step"
+            f" SELECT id, ?, {', '.join(_COLUMNS)} FROM staged.accounts WHERE 1 ORDER BY step"
             f" ON CONFLICT (id) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in names)}",
-            [revision],
+            [number],
         )
         database.execute(
             "DELETE FROM main.certificates WHERE account_id IN (SELECT id FROM staged.accounts WHERE expect > 0)"
         )
         database.execute("INSERT INTO main.certificates SELECT entry, account_id FROM staged.certificates WHERE 1")
-        (last,) = database.execute("SELECT ifnull(max(step), 0) FROM staged.accounts").fetchone()
-        return revision + int(last)
 
     def close(self) -> None:
         """Remove the file."""
@@ -197,17 +201,3 @@ class Staging:
     def _rows(self, sql: str, values: Sequence[Any]) -> list[Any]:
         with translated(self._file):
             return self._database.execute(sql, values).fetchall()
-
-
-def _packed(write: Write) -> bytes | None:
-    """The value in the table, if that can be made before; None of an account that is there already."""
-    assert write.body is not None
-    change = None if write.expect else table_change(Change(ACCOUNTS, write.id, 0, dict(write.body)))
-    made = packed(change.account) if isinstance(change, PutAccount) else None
-    return None if made is None else made.value
-
-
-def remove_left(folder: Path) -> None:
-    """Remove what killed processes have left."""
-    for each in folder.glob(f"{_PREFIX}*{_SUFFIX}*"):
-        each.unlink(missing_ok=True)

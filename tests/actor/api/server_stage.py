@@ -71,10 +71,6 @@ class Stage:
         assert isinstance(channel, Channel)
         return channel
 
-    def is_watched(self) -> bool:
-        """Whether the loop would notice that the client sends something."""
-        return self.server._map.watches(self.channel()._fileno)
-
     def close(self) -> None:
         self.echo.release.set()
         self.client.close()

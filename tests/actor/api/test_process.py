@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -26,14 +25,16 @@ from actors.bus.loop import Loop
 from actors.bus.mailbox import MailboxRouter, Reply
 from actors.bus.messages.common import Done, Hello, Stop
 from actors.bus.messages.supervision import ApplyObjects, ReplaceProxies
+from actors.process import Boot
 from api.operator.bootstrap import ensure_administrator
 from api.operator.desired_state import read_desired_objects, read_desired_proxies
 from api.operator.offline import reset_password
 from api.server.channel import HEAD_TIMEOUT
-from api.store import Store, StoreError, open_store
+from api.store import FleetStore, StoreError, open_store
 from config.files.paths import DataDir, RunDir, open_data_dir, open_run_dir
 from tests.kit.api_stage import PROXY, FakeFleet
 from tests.kit.folders import FOLDERS
+from tests.kit.forked_actor import Forked, fork_actor
 from tests.kit.settings import boot_settings
 
 PROCESS = """
@@ -47,6 +48,7 @@ boot = Boot("api", 1, given["run"], given["data"], given["settings"])
 sys.exit(main("api.process:ApiActor", boot, [listener], given["lifeline"]))
 """
 LONG = 120.0
+UNLIMITED: dict[str, Any] = {"security": {"rate_limiting": {"enabled": False}}}
 
 
 class Supervisor:
@@ -76,7 +78,7 @@ class Supervisor:
         self._turning = True
         self.thread = threading.Thread(target=self._turn)
         self.thread.start()
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | Forked | None = None
         self.lifeline: int | None = None
         self.head_timeout = HEAD_TIMEOUT
 
@@ -94,14 +96,18 @@ class Supervisor:
         else:
             reply(self.fleet.ask("supervisor", message))
 
-    def boot(self, settings: dict[str, Any] | None = None) -> None:
-        """Start the API and wait for its hello."""
+    def boot(self) -> None:
+        """Start the API as the product does, and wait for its hello."""
         self.hello.clear()
-        self.spawn(settings)
+        ear, self.lifeline = os.pipe()
+        boot = Boot("api", 1, str(self.run.path), str(self.data.path), boot_settings(**UNLIMITED))
+        self.process = fork_actor(boot, [self.listener], ear, "api.process:ApiActor")
+        os.close(ear)
         assert self.hello.wait(LONG)
 
     def spawn(self, settings: dict[str, Any] | None = None, stderr: int | None = None) -> subprocess.Popen[bytes]:
-        """Start the API."""
+        """Start the API in an interpreter of its own."""
+        self.hello.clear()
         ear, self.lifeline = os.pipe()
         given = {
             "listener": self.listener.fileno(),
@@ -109,12 +115,12 @@ class Supervisor:
             "run": str(self.run.path),
             "data": str(self.data.path),
             "head_timeout": self.head_timeout,
-            "settings": boot_settings(**(settings or {"security": {"rate_limiting": {"enabled": False}}})),
+            "settings": boot_settings(**UNLIMITED, **(settings or {})),
         }
         command = [sys.executable, "-c", PROCESS, json.dumps(given)]
-        self.process = subprocess.Popen(command, pass_fds=[self.listener.fileno(), ear], stderr=stderr)
+        self.process = made = subprocess.Popen(command, pass_fds=[self.listener.fileno(), ear], stderr=stderr)
         os.close(ear)
-        return self.process
+        return made
 
     def tell_stop(self, drain: float) -> None:
         self.loop.call_soon(lambda: self.router.tell("api", Stop(drain)))
@@ -157,7 +163,7 @@ def password(supervisor: Supervisor) -> str:
     return made
 
 
-def stored(data: DataDir, read: Callable[[Store, DataDir], Sequence[Any]]) -> Sequence[Any]:
+def stored(data: DataDir, read: Callable[[FleetStore, DataDir], Sequence[Any]]) -> Sequence[Any]:
     """What `read` finds in the store."""
     with closing(open_store(data)) as store:
         return read(store, data)
@@ -165,8 +171,7 @@ def stored(data: DataDir, read: Callable[[Store, DataDir], Sequence[Any]]) -> Se
 
 def first_start(data: DataDir, password: str | None) -> str | None:
     """The password that was made up."""
-    with closing(open_store(data)) as store:
-        return ensure_administrator(store, data, password)
+    return ensure_administrator(data, password)
 
 
 def sign_in(supervisor: Supervisor, password: str) -> requests.Session:
@@ -218,7 +223,7 @@ def test_the_api_serves_survives_a_kill_and_reports_the_desired_state_again(
     made = session.post(f"{supervisor.url}/api/v1/proxies", json=PROXY, timeout=LONG)
     assert made.status_code == 201
     assert supervisor.process is not None
-    supervisor.process.send_signal(signal.SIGKILL)
+    supervisor.process.kill()
     supervisor.process.wait()
     supervisor.hang_up()
     supervisor.boot()
@@ -265,9 +270,9 @@ def test_events_reach_subscribers_on_the_bus(supervisor: Supervisor, password: s
 
 
 def test_with_a_store_that_can_not_be_read_the_process_ends_and_says_why(supervisor: Supervisor, password: str) -> None:
-    for file in supervisor.data.store.glob("proxies.json*"):
-        file.write_bytes(b"")
-    with pytest.raises(StoreError, match=r"proxies\.json"):
+    file = supervisor.data.fleet
+    file.write_bytes(file.read_bytes()[:-5000])
+    with pytest.raises(StoreError, match=r"fleet\.sqlite"):
         stored(supervisor.data, read_desired_proxies)
     process = supervisor.spawn(stderr=subprocess.PIPE)
     _, output = process.communicate(timeout=LONG)
@@ -374,7 +379,8 @@ def test_what_waitress_refuses_is_an_envelope_too(supervisor: Supervisor) -> Non
 def test_half_sent_heads_of_one_client_stop_no_other_and_are_closed(supervisor: Supervisor) -> None:
     first_start(supervisor.data, None)
     supervisor.head_timeout = 2.0
-    supervisor.boot({"server": {"max_connections": 200}, "security": {"rate_limiting": {"enabled": False}}})
+    supervisor.spawn({"server": {"max_connections": 200}})
+    assert supervisor.hello.wait(LONG)
     address = supervisor.listener.getsockname()
     with contextlib.ExitStack() as stack:
         half = [stack.enter_context(socket.create_connection(address, timeout=LONG)) for _ in range(120)]

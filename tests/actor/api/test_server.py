@@ -1,4 +1,4 @@
-"""The HTTP server by itself: how many connections it takes, and how it moves to another address."""
+"""The HTTP server by itself: how many connections it takes, and how they end."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from actors.net.descriptor_exhaustion import ACCEPT_PAUSE
-from api.http.environ import AFTER_RESPONSE
+from actors.net.accepting import ACCEPT_PAUSE
 from api.server.channel import ChannelPhase
 from api.server.http_server import ApiServer
 from tests.kit.descriptor_limit import Poor
@@ -25,9 +24,7 @@ MIB = 1024 * 1024
 
 
 class Application:
-    """Responds with the port that it was reached at; `after` is called when a response was written."""
-
-    after: Callable[[], None] | None = None
+    """Responds with the port that it was reached at, or with `body`."""
 
     body: Callable[[dict[str, Any]], Iterable[bytes]] | None = None
 
@@ -36,8 +33,6 @@ class Application:
             start_response("200 OK", [])
             return self.body(environ)
         start_response("200 OK", [("Content-Length", str(len(environ["SERVER_PORT"])))])
-        if self.after is not None:
-            environ[AFTER_RESPONSE] = self.after
         return [environ["SERVER_PORT"].encode()]
 
 
@@ -108,56 +103,6 @@ def test_a_full_server_says_so_once(serving: Serving, caplog: pytest.LogCaptureF
         second.close()
     assert caplog.text.count("connection") == 1
     assert "connections wait to be accepted: there are 1 already" in caplog.text
-
-
-def test_it_moves_when_the_response_was_written_and_ends_older_connections_between_requests(serving: Serving) -> None:
-    other = listening()
-    older, newer = client(serving.port), client(port_of(other))
-    serving.application.after = lambda: serving.server.move(other)
-    assert get(older) == str(serving.port)  # the response comes by the old address
-    serving.application.after = None
-    assert get(newer) == str(port_of(other))
-    wait_until(lambda: older.sock is None or older.sock.recv(1) == b"", "the older connection ends", LONG)
-    serving.server.close_previous_listener()
-    wait_until(lambda: serving.listener.fileno() < 0, "the old socket is closed")
-    with pytest.raises(ConnectionRefusedError):
-        get(client(serving.port))
-    newer.close()
-
-
-def test_a_connection_that_waits_at_the_old_address_is_still_served(serving: Serving) -> None:
-    serving.server.limit(1)
-    first, waiting = client(serving.port), client(serving.port)
-    assert get(first) == str(serving.port)
-    wait_until(lambda: serving.server._server.in_connection_overflow, "there is no room")
-    waiting.request("GET", "/")
-    serving.server.move(listening())
-    serving.server.close_previous_listener()
-    assert waiting.getresponse().status == 200
-    first.close()
-    waiting.close()
-
-
-def test_a_kept_connection_to_the_old_address_has_one_more_response_which_closes_it(
-    serving: Serving,
-) -> None:
-    kept = client(serving.port)
-    get(kept)
-    serving.server.move(listening())
-    wait_until(lambda: serving.server._server.draining_listeners, "it has moved")
-    serving.server._server.maintenance(0.0)
-    kept.request("GET", "/")
-    response = kept.getresponse()
-    assert (response.status, response.getheader("Connection")) == (200, "close")
-    kept.close()
-
-
-def test_a_silent_connection_to_the_old_address_is_closed(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.server.channel.DRAIN_IDLE", 0.0)
-    with socket.create_connection(("127.0.0.1", serving.port), LONG) as silent:
-        wait_until(lambda: serving.server._server.active_channels, "it is accepted")
-        serving.server.move(listening())
-        assert silent.recv(1) == b""
 
 
 def drain(serving: Serving) -> None:
@@ -321,48 +266,48 @@ CHUNKED = b"Transfer-Encoding: chunked\r\n"
 NO_CHUNKS = b"\r\n0\r\n\r\n"
 
 
-@pytest.mark.parametrize(
-    "request_",
-    [
-        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n" + CHUNKED + NO_CHUNKS,
-        b"POST / HTTP/1.1\r\nHost: x\r\n" + CHUNKED + b"Content-Length: 5\r\n" + NO_CHUNKS,
-        b"POST / HTTP/1.1\r\nHost: x\r\n" + CHUNKED + CHUNKED + NO_CHUNKS,
-        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked, chunked\r\n" + NO_CHUNKS,
-        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding:\r\n chunked\r\n" + NO_CHUNKS,
-        b"POST / HTTP/1.0\r\nHost: x\r\nConnection: keep-alive\r\n" + CHUNKED + NO_CHUNKS,
-        b"GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
-        b"GET / HTTP/1.1\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: x/y\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: x, y\r\n\r\n",
-        b"GET /a\tb HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"GET \x01/a HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"GET /a\0b HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"GET http://[::1/ HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 5\r\n" + CHUNKED + NO_CHUNKS,
-        b"POST / HTTP/1.1\r\nHost: x\r\n" + CHUNKED + b"\r\n1\n\r\nx\r\n0\r\n\r\n",
-        b"POST / HTTP/1.1\r\nHost: x\r\n" + CHUNKED + b"\r\n0\r\nContent-Length: 5\n\nlater\r\n\r\n",
-    ],
+AMBIGUOUS = (
+    b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n" + CHUNKED + NO_CHUNKS,
+    b"POST / HTTP/1.1\r\nHost: x\r\n" + CHUNKED + b"Content-Length: 5\r\n" + NO_CHUNKS,
+    b"POST / HTTP/1.1\r\nHost: x\r\n" + CHUNKED + CHUNKED + NO_CHUNKS,
+    b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked, chunked\r\n" + NO_CHUNKS,
+    b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding:\r\n chunked\r\n" + NO_CHUNKS,
+    b"POST / HTTP/1.0\r\nHost: x\r\nConnection: keep-alive\r\n" + CHUNKED + NO_CHUNKS,
+    b"GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
+    b"GET / HTTP/1.1\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: x/y\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: x, y\r\n\r\n",
+    b"GET /a\tb HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"GET \x01/a HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"GET /a\0b HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"GET http://[::1/ HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 5\r\n" + CHUNKED + NO_CHUNKS,
+    b"POST / HTTP/1.1\r\nHost: x\r\n" + CHUNKED + b"\r\n1\n\r\nx\r\n0\r\n\r\n",
+    b"POST / HTTP/1.1\r\nHost: x\r\n" + CHUNKED + b"\r\n0\r\nContent-Length: 5\n\nlater\r\n\r\n",
 )
-def test_a_request_that_a_balancer_could_read_in_another_way_is_400_and_the_last(
-    serving: Serving, request_: bytes
-) -> None:
-    assert statuses_of(serving.port, request_ + LAST) == [b"400"]
+CLEAR = (
+    b"POST / HTTP/1.1\r\nHost: x\r\n" + CHUNKED + NO_CHUNKS,
+    b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: Chunked \r\n" + NO_CHUNKS,
+    b"GET / HTTP/1.1\r\nHost:\r\n\r\n",
+    b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n\r\n",
+    b"POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 0\r\n\r\n",
+    b"POST / HTTP/1.1\r\nHost: x\r\n" + CHUNKED + b"\r\n1;a=b;c\r\nx\r\n0\r\nX: y\r\n\r\n",
+)
 
 
-@pytest.mark.parametrize(
-    "request_",
-    [
-        b"POST / HTTP/1.1\r\nHost: x\r\n" + CHUNKED + NO_CHUNKS,
-        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: Chunked \r\n" + NO_CHUNKS,
-        b"GET / HTTP/1.1\r\nHost:\r\n\r\n",
-        b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n\r\n",
-        b"POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 0\r\n\r\n",
-        b"POST / HTTP/1.1\r\nHost: x\r\n" + CHUNKED + b"\r\n1;a=b;c\r\nx\r\n0\r\nX: y\r\n\r\n",
-    ],
-)
-def test_an_unambiguous_request_is_served_and_so_is_the_next_one(serving: Serving, request_: bytes) -> None:
-    assert statuses_of(serving.port, request_ + LAST) == [b"200", b"200"]
+def unlike(port: int, requests: Iterable[bytes], expected: list[bytes]) -> dict[bytes, list[bytes]]:
+    """Those requests that, with `LAST` behind them, have other statuses than expected."""
+    found = {each: statuses_of(port, each + LAST) for each in requests}
+    return {each: statuses for each, statuses in found.items() if statuses != expected}
+
+
+def test_requests_that_a_balancer_could_read_in_another_way_are_400_and_the_last(serving: Serving) -> None:
+    assert unlike(serving.port, AMBIGUOUS, [b"400"]) == {}
+
+
+def test_unambiguous_requests_are_served_and_so_is_the_next_one(serving: Serving) -> None:
+    assert unlike(serving.port, CLEAR, [b"200", b"200"]) == {}
 
 
 def test_close_among_other_options_ends_the_connection(serving: Serving) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from actors.net.descriptor_exhaustion import ACCEPT_PAUSE
+from actors.net.accepting import ACCEPT_PAUSE
 from actors.process import Boot
 from api.server.tls_connection import Half
 from api.server.tls_terminator import TlsTerminator

@@ -11,7 +11,7 @@ import pytest
 from actors.bus import records
 from actors.bus.loop import Loop
 from actors.bus.messages.records import QueryLogs
-from actors.bus.records import Batch, RecordReceiver, RecordSender
+from actors.bus.records import RecordBatch, RecordReceiver, RecordSender
 from tests.kit.bus import Bench
 from tests.kit.clocks import Clock
 from tests.kit.records import NOON, SearchedIndex, row
@@ -74,10 +74,10 @@ def test_records_survive_an_indexer_that_dies_before_and_after_its_commit_and_ar
     class DiedError(Exception):
         pass
 
-    def dies_before(_batch: Batch) -> int:
+    def dies_before(_batch: RecordBatch) -> int:
         raise DiedError
 
-    def dies_after(batch: Batch) -> int:
+    def dies_after(batch: RecordBatch) -> int:
         index.commit(batch)
         raise DiedError
 
@@ -104,7 +104,7 @@ def test_an_indexer_that_can_not_write_acknowledges_nothing_and_loses_nothing(
     full = True
     refused = 0
 
-    def commit(batch: Batch) -> int:
+    def commit(batch: RecordBatch) -> int:
         nonlocal refused
         if full:
             refused += 1
@@ -214,19 +214,6 @@ def test_a_second_process_of_the_same_actor_begins_anew(
     receiver.close()
 
 
-def test_a_batch_without_the_name_of_its_proxy_is_stored_as_well(bench: Bench, index: SearchedIndex) -> None:
-    import zmq
-
-    from actors.bus.loop import new_socket
-
-    receiver = receive(bench, index.commit)
-    older = bench.keep(new_socket(bench.context, zmq.DEALER))
-    older.connect(bench.run_dir.records)
-    older.send_multipart(batch_of(["s", 1, 1, 1, msgpack.packb([row(0)])]))
-    bench.until(lambda: everything(index) == ["host:0"], "the record is stored")
-    receiver.close()
-
-
 def test_garbage_is_refused_and_the_receiver_goes_on(bench: Bench, sender: RecordSender, index: SearchedIndex) -> None:
     import zmq
 
@@ -250,7 +237,7 @@ def test_garbage_is_refused_and_the_receiver_goes_on(bench: Bench, sender: Recor
 
 
 def test_files_of_the_index_are_private(index: SearchedIndex, bench: Bench) -> None:
-    index.commit(Batch("s", 1, 1, 1, [list(row(0))]))
+    index.commit(RecordBatch("s", 1, 1, 1, [list(row(0))]))
     folder: Path = bench.run_dir.path / "logs"
     assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o600}
     assert folder.stat().st_mode & 0o777 == 0o700

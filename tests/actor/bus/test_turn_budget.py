@@ -12,6 +12,7 @@ import pytest
 
 from actors.bus.loop import CANCELLED_MAX, EVENTS_BEHIND, EVENTS_MAX, TURN_MAX, UNCHECKED, Loop
 from tests.kit.clocks import Clock
+from tests.kit.tables import table
 
 MANY = 1000
 SLOW = TURN_MAX
@@ -52,7 +53,7 @@ class Calls:
             self.in_turns.append(len(self.order) - before)
 
 
-@pytest.mark.parametrize(("seconds", "most"), [(0.0, MANY), (SLOW, UNCHECKED), (SLOW / 100, 101 + UNCHECKED)])
+@table(("seconds", "most"), [(0.0, MANY), (SLOW, UNCHECKED), (SLOW / 100, 101 + UNCHECKED)])
 def test_calls_that_are_soon_end_a_turn_that_takes_too_long(
     loop: Loop, clock: Clock, seconds: float, most: int
 ) -> None:
@@ -65,7 +66,7 @@ def test_calls_that_are_soon_end_a_turn_that_takes_too_long(
     assert max(calls.in_turns) <= most
 
 
-@pytest.mark.parametrize(("seconds", "most"), [(0.0, MANY), (SLOW, UNCHECKED), (SLOW / 100, 101 + UNCHECKED)])
+@table(("seconds", "most"), [(0.0, MANY), (SLOW, UNCHECKED), (SLOW / 100, 101 + UNCHECKED)])
 def test_so_do_calls_that_are_due(loop: Loop, clock: Clock, seconds: float, most: int) -> None:
     calls = Calls(loop, clock, seconds)
     for number in range(MANY):
@@ -108,8 +109,8 @@ class Ready:
             os.close(fd)
 
 
-@pytest.mark.parametrize("edge", [0, select.EPOLLET])
-@pytest.mark.parametrize(("seconds", "most"), [(0.0, EVENTS_MAX), (SLOW, UNCHECKED), (SLOW / 100, 101 + UNCHECKED)])
+@table("edge", [0, select.EPOLLET])
+@table(("seconds", "most"), [(0.0, EVENTS_MAX), (SLOW, UNCHECKED), (SLOW / 100, 101 + UNCHECKED)])
 def test_so_do_events_and_none_is_lost(loop: Loop, clock: Clock, edge: int, seconds: float, most: int) -> None:
     calls = Calls(loop, clock, seconds)
     with ExitStack() as stack:

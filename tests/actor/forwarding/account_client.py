@@ -10,7 +10,7 @@ import bcrypt
 
 from actors.bus.messages.accounts import AccountStates, QueryAccounts
 from actors.bus.messages.specs import AccountSpec
-from actors.forwarding.access.password_check import prehash
+from actors.forwarding.access.authenticator import prehash
 from tests.actor.forwarding.http_client import get, read_response
 from tests.actor.forwarding.socks_client import exactly
 from tests.kit.forwarding_rig import Rig

@@ -6,7 +6,7 @@ import socket
 
 from actors.bus.messages.forwarding import (
     ConnectionFilter,
-    Connections,
+    ConnectionPage,
     QueryConnections,
 )
 from tests.kit.forwarding_rig import Rig
@@ -14,9 +14,11 @@ from tests.kit.forwarding_rig import Rig
 ALL = ConnectionFilter()
 
 
-def page(rig: Rig, only: ConnectionFilter = ALL, sort: str = "-age", limit: int = 1000, offset: int = 0) -> Connections:
+def page(
+    rig: Rig, only: ConnectionFilter = ALL, sort: str = "-age", limit: int = 1000, offset: int = 0
+) -> ConnectionPage:
     response = rig.ask(QueryConnections(only, sort, limit, offset))
-    assert isinstance(response, Connections)
+    assert isinstance(response, ConnectionPage)
     return response
 
 

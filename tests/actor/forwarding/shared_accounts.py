@@ -1,4 +1,4 @@
-"""The table of accounts beside an actor, written as the API does, and clients with its accounts and credentials."""
+"""Accounts of the fleet beside an actor, written as the API does, and clients with its accounts and credentials."""
 
 from __future__ import annotations
 
@@ -10,59 +10,46 @@ import time
 from pathlib import Path
 from typing import Any
 
-from actors.accounts.records import AccountRecord, CredentialRecord, PlanRecord, Rules
-from actors.accounts.table import digest_of
-from actors.accounts.table_writer import PutAccount, PutCredential, PutPlan, Remove, TableChange, TableWriter
+from actors.accounts.records import AccountRecord, CredentialRecord, InheritedRules, PlanRecord
 from config.files.paths import DataDir
 from tests.actor.forwarding.account_client import HASH, WORD, credentials
 from tests.actor.forwarding.http_client import connect, get, read_response
 from tests.actor.forwarding.socks_client import LOOPBACK, exactly
+from tests.kit.fleet_accounts import FleetAccounts
 from tests.kit.forwarding_rig import Rig
 from tests.kit.scripted_origins import Origin, read_head_alone
 
 _numbers = itertools.count(1)
 
 
-class AccountsTable:
-    """The table in the data directory of a rig."""
+class AccountsTable(FleetAccounts):
+    """Those in the data directory of a rig."""
 
     def __init__(self, rig: Rig) -> None:
-        self.path = DataDir(Path(rig.folder)).accounts_table
-        self.writer = TableWriter(self.path)
-
-    def apply(self, *changes: TableChange) -> None:
-        self.writer.apply(changes, "store", self.writer.revision + 1)
+        super().__init__(DataDir(Path(rig.folder)))
 
     def account(self, name: str, **fields: Any) -> AccountRecord:
         """A new account, whose password is `WORD` unless a hash is given."""
         record = AccountRecord(f"acc_{name}{next(_numbers)}", name, **{"password_hash": HASH, **fields})
-        self.apply(PutAccount(record))
+        self.put(record)
         return record
 
     def change(self, account: AccountRecord, **fields: Any) -> AccountRecord:
         record = account._replace(**fields)
-        self.apply(PutAccount(record))
+        self.put(record)
         return record
 
     def plan(self, name: str, **rules: Any) -> PlanRecord:
-        record = PlanRecord(f"pln_{name}", name, Rules(**rules))
-        self.apply(PutPlan(record))
+        record = PlanRecord(f"pln_{name}", name, InheritedRules(**rules))
+        self.put(record)
         return record
 
     def mint(self, account: AccountRecord, ttl: float = 600.0, **fields: Any) -> tuple[CredentialRecord, str]:
         """A new credential, and its secret."""
         secret = "pfc_" + "".join(secrets.choice(string.ascii_letters + string.digits) for _ in range(40))
         record = CredentialRecord(f"crd_{next(_numbers)}", account.id, "job", secret[:11], time.time() + ttl, **fields)
-        self.apply(PutCredential(record, digest_of(secret)))
+        self.put_credential(record, secret)
         return record, secret
-
-    def remove(self, *records: AccountRecord | CredentialRecord) -> None:
-        self.apply(
-            *(Remove("account" if isinstance(each, AccountRecord) else "credential", each.id) for each in records)
-        )
-
-    def close(self) -> None:
-        self.writer.close()
 
 
 def bearer(secret: str) -> str:

@@ -306,11 +306,14 @@ def test_bulk_down_and_up_keeps_to_the_rate_and_is_delivered_whole(rig: Rig) -> 
 
 
 def test_a_slow_limit_is_no_idleness(rig: Rig) -> None:
-    give(rig, account("ada", limits=LimitsSpec(bandwidth_out=4000)), timeout=1.0)
+    slow = LimitsSpec(bandwidth_out=4000)
+    give(rig, account("ada", limits=slow), account("bob", limits=slow), timeout=1.0)
     body = b"x" * 6000
-    with Origin(responds(counted(body))) as origin, connect(rig) as client:
+    with Origin(responds(counted(body))) as origin, connect(rig) as client, tunnel(rig, origin, "bob") as other:
+        other.sendall(get(origin))
         client.sendall(get(origin, "/", credentials("ada")))
         assert read_response(client)[1] == body
+        assert read_response(other)[1] == body
 
 
 # --- SOCKS ---

@@ -9,8 +9,12 @@ from typing import Any
 
 import pytest
 
+from actors.bus.loop import Loop
 from actors.bus.messages.forwarding import Explain
 from actors.bus.messages.specs import BackendSpec, EgressSpec
+from actors.forwarding.access.backend import FAILED_PAUSE, STALE_MAX, UNDER_WAY_MAX, Backend, Question
+from actors.forwarding.access.backend_request import TTL_MAX, read_verdict
+from actors.forwarding.protocols.failures import Failure
 from tests.actor.forwarding.account_client import WORD, account, credentials
 from tests.actor.forwarding.connection_pages import page
 from tests.actor.forwarding.http_client import connect, get, read_response
@@ -18,6 +22,8 @@ from tests.actor.forwarding.shared_accounts import AccountsTable, fetch, socks4_
 from tests.kit.auth_backends import PRIVATE_ALLOWED, AuthBackend
 from tests.kit.forwarding_rig import PROXY_ID, Rig, until
 from tests.kit.scripted_origins import Origin, counted, echoes, responds
+from tests.kit.tables import table
+from tests.kit.wait import wait_until
 
 YES = responds(*[counted(b"yes")] * 99)
 ALICE = credentials("alice", "pw")
@@ -178,7 +184,7 @@ def test_limits_that_it_gives_hold(rig: Rig, backend: AuthBackend) -> None:
         tunnel(rig, origin, credentials("bob", "pw")).close()
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "said"),
     [
         (b"no JSON", "is not JSON"),
@@ -294,6 +300,76 @@ def test_another_configuration_forgets_what_was_decided(rig: Rig, origin: Origin
         assert status(rig, origin) == 407
     rig.configure(backend=None)
     assert status(rig, origin) == 407
+
+
+def test_what_a_former_back_end_decides_late_is_not_kept(rig: Rig, origin: Origin, backend: AuthBackend) -> None:
+    configure(rig, backend, timeout=30.0)
+    backend.decides = backend.hang
+    with connect(rig) as waits, AuthBackend(deny) as other:
+        waits.sendall(get(origin, "/", ALICE))
+        until(lambda: backend.received, "the back end is asked")
+        configure(rig, other)
+        backend.release.set()
+        assert read_response(waits)[0].startswith(b"HTTP/1.1 200 ")
+        assert status(rig, origin) == 407
+
+
+class Asker:
+    """A client at a back end's queue, in the process of the test, by a clock that stands still until it is moved."""
+
+    client_ip, waits = "127.0.0.1", True
+
+    def __init__(self, spec: BackendSpec) -> None:
+        self.now = 1000.0
+        self.loop = Loop(lambda: self.now)
+        self.backend = Backend(self.loop, lambda _user: None)
+        self.backend.guard_by(PRIVATE_ALLOWED)
+        self.backend.configure(spec, PROXY_ID)
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+        self.loop.turn(0)
+
+    def begin(self, user: str) -> list[str | Failure | None]:
+        """The user, or why there is no result, once it is there."""
+        found: list[str | Failure | None] = []
+
+        def done(user: str | None, failure: Failure | None = None, /) -> None:
+            found.append(failure or user)
+
+        self.backend.check(Question(user, b"pw", None), self, done, lambda: None)
+        return found
+
+    def result_of(self, user: str) -> str | Failure | None:
+        found = self.begin(user)
+        wait_until(lambda: self.loop.turn(0.01) or found, "there is a result", pause=0.0)
+        return found[0]
+
+
+def test_through_a_longer_outage_they_are_allowed_for_a_day() -> None:
+    with AuthBackend(allow()) as backend:
+        asker = Asker(backend.spec(cache_seconds=0.0, allow_cached=True))
+        assert asker.result_of("alice") == "alice"
+    asker.pass_time(STALE_MAX - 1)
+    assert asker.result_of("alice") == "alice"
+    asker.pass_time(FAILED_PAUSE + 1)
+    assert isinstance(asker.result_of("alice"), Failure)
+    asker.loop.close()
+
+
+def test_beyond_so_many_under_way_a_request_fails_at_once() -> None:
+    with AuthBackend(allow()) as backend:
+        backend.decides = backend.hang
+        asker = Asker(backend.spec())
+        assert not any(asker.begin(f"user{number}") for number in range(UNDER_WAY_MAX))
+        (failure,) = asker.begin("one more")
+        assert isinstance(failure, Failure)
+        assert "too many" in failure.recorded
+    asker.loop.close()
+
+
+def test_a_result_holds_for_a_day_at_most() -> None:
+    assert read_verdict(b'{"allow": true, "ttl": 1e9}').ttl == TTL_MAX
 
 
 def test_after_many_refusals_of_a_client_nothing_is_asked_for_it(

@@ -10,13 +10,20 @@ from contextlib import ExitStack
 
 import pytest
 
-from actors.bus.messages.forwarding import CloseConnections, ConnectionFilter, Connections, Ended, QueryConnections
+from actors.bus.messages.forwarding import (
+    CloseConnections,
+    ConnectionFilter,
+    ConnectionPage,
+    ConnectionsEnded,
+    QueryConnections,
+)
 from actors.bus.messages.specs import AccessSpec
 from actors.net.proxy_protocol import LOCAL_V2, build_v1, build_v2
 from tests.actor.forwarding.socks_client import LOOPBACK, address, exactly, reply
 from tests.kit.certificates import make_pair
 from tests.kit.forwarding_rig import Rig, until
 from tests.kit.scripted_origins import Origin, counted, echoes, read_all, read_head, responds
+from tests.kit.tables import table
 
 CLIENT, BALANCER = ("192.0.2.7", 56324), ("198.51.100.1", 443)
 ANNOUNCED = build_v2(CLIENT, BALANCER)
@@ -38,9 +45,9 @@ def get(origin: Origin, path: str = "") -> bytes:
     return f"GET http://{origin.authority}/{path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
 
 
-def connections(rig: Rig) -> Connections:
+def connections(rig: Rig) -> ConnectionPage:
     response = rig.ask(QueryConnections(ALL, "age", 100, 0))
-    assert isinstance(response, Connections)
+    assert isinstance(response, ConnectionPage)
     return response
 
 
@@ -51,7 +58,7 @@ HEADERS = {
 }
 
 
-@pytest.mark.parametrize("how", HEADERS)
+@table("how", HEADERS)
 def test_the_announced_client_is_the_client_and_what_follows_in_the_same_piece_is_its_request(
     rig: Rig, how: str
 ) -> None:
@@ -81,7 +88,7 @@ def test_a_connection_that_the_balancer_makes_for_itself_is_its_own(rig: Rig) ->
         assert rig.record(target_url=f"http://{origin.authority}/check")["client_ip"] == "127.0.0.1"
 
 
-@pytest.mark.parametrize(
+@table(
     "sent",
     [
         b"GET http://127.0.0.1/ HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -158,7 +165,7 @@ def test_a_wait_for_a_header_holds_a_place_and_can_be_looked_at_and_ended() -> N
         assert (seen.state, seen.client, seen.target) == ("announcing", "127.0.0.1", "")
         with arrive(rig) as second:
             assert read_all(second).startswith(b"HTTP/1.1 503 ")
-        assert rig.ask(CloseConnections(seen.id, ALL)) == Ended(1)
+        assert rig.ask(CloseConnections(seen.id, ALL)) == ConnectionsEnded(1)
         assert is_closed(silent)
         client = stack.enter_context(arrive(rig))
         client.sendall(ANNOUNCED + f"CONNECT {origin.authority} HTTP/1.1\r\nHost: x\r\n\r\nearly".encode())

@@ -14,7 +14,7 @@ import pytest
 
 from actors.bus.messages.forwarding import ConnectionFilter, QueryConnections
 from actors.bus.messages.specs import ClientTlsSpec
-from tests.actor.forwarding.account_client import credentials
+from tests.actor.forwarding.account_client import account, credentials
 from tests.actor.forwarding.http_client import get, read_response
 from tests.actor.forwarding.shared_accounts import AccountsTable
 from tests.kit.certificates import make_pair
@@ -82,6 +82,7 @@ def test_a_certificate_is_not_called_unknown_while_the_accounts_can_not_be_read(
     table.account("builder", password_hash=None, certificates=("CN=build-7",))
     pair = authority.issue("build-7")
     assert status(rig, origin, pair) == 200
+    table.close()
     os.truncate(table.path, 8192)
     until(lambda: ("accounts_table", "") in rig.problems, "the problem is reported")
     assert status(rig, origin, pair) == 503
@@ -135,6 +136,16 @@ def test_a_certificate_of_no_account_is_refused_with_a_reason(
     record = rig.record(reason="client_certificate_unmatched")
     assert "CN=build-8" in record["detail"]
     assert status(rig, origin, pair, credentials("ada")) == 200
+
+
+def test_an_account_of_the_proxy_is_no_other_account_s_certificate(
+    rig: Rig, table: AccountsTable, origin: Origin, authority: Authority
+) -> None:
+    table.account("builder", certificates=("CN=build-7",))
+    pair = authority.issue("build-7")
+    assert status(rig, origin, pair) == 200
+    rig.configure(accounts=(account("builder"),))
+    assert status(rig, origin, pair) == 407
 
 
 def test_a_certificate_that_matches_several_accounts_is_none_of_them(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 from contextlib import ExitStack
 
 import psutil
@@ -13,17 +14,17 @@ import pytest
 from actors.bus.loop import Loop
 from actors.bus.messages.forwarding import (
     CloseConnections,
-    Connection,
     ConnectionFilter,
     ConnectionGroups,
-    Connections,
-    Ended,
+    ConnectionPage,
+    ConnectionReport,
+    ConnectionsEnded,
     GroupConnections,
     QueryConnections,
 )
 from actors.forwarding.connection import ConnectionInfo
 from actors.forwarding.connections.table import PAGE_MAX, SORTS, ConnectionTable
-from actors.forwarding.slices import SLICE
+from actors.forwarding.open_connections import SLICE
 from tests.actor.forwarding.connection_pages import ALL, is_cut, page
 from tests.actor.forwarding.http_client import BIG, connect, get, read_response, tunnel
 from tests.kit.forwarding_rig import Rig, until
@@ -36,7 +37,7 @@ def rig() -> Iterator[Rig]:
         yield own
 
 
-def the_one(rig: Rig) -> Connection:
+def the_one(rig: Rig) -> ConnectionReport:
     """The only connection, as soon as the proxy has accepted it."""
     [connection] = until(lambda: page(rig).connections, "a connection is accepted")
     return connection
@@ -44,7 +45,7 @@ def the_one(rig: Rig) -> Connection:
 
 def end(rig: Rig, identifier: str | None = None, only: ConnectionFilter = ALL) -> int:
     response = rig.ask(CloseConnections(identifier, only))
-    assert isinstance(response, Ended)
+    assert isinstance(response, ConnectionsEnded)
     return response.count
 
 
@@ -55,7 +56,7 @@ def echo(sock: socket.socket, data: bytes) -> None:
 
 
 def test_nothing_is_open_at_first(rig: Rig) -> None:
-    assert page(rig) == Connections((), 0)
+    assert page(rig) == ConnectionPage((), 0)
 
 
 def test_an_idle_connection_then_a_request_then_idle_again(rig: Rig) -> None:
@@ -127,7 +128,7 @@ def test_connections_are_filtered_sorted_and_paged(rig: Rig) -> None:
         assert page(rig, ConnectionFilter(client="127.0.0.2")).total == 0
         assert page(rig, ConnectionFilter(user="ada")).total == 0
         assert page(rig, ConnectionFilter(min_age=1000.0)).total == 0
-        assert page(rig, offset=9) == Connections((), 5)
+        assert page(rig, offset=9) == ConnectionPage((), 5)
 
 
 def test_connections_are_counted_by_client_user_or_target(rig: Rig) -> None:
@@ -223,6 +224,26 @@ class Named(Silent):
         return super().info()._replace(**self._said)
 
 
+class Stepped:
+    """A table of connections, and a loop whose time goes on with its turns alone."""
+
+    def __init__(self, connections: AbstractSet[Silent] = frozenset()) -> None:
+        self.time = 100.0
+        self.loop = Loop(self.now)
+        self.table = ConnectionTable(self.loop, connections, self.now, str)
+
+    def now(self) -> float:
+        return self.time
+
+    def turns(self) -> Iterator[int]:
+        """Each turn of ten milliseconds, for up to a hundred seconds."""
+        for number in range(10_000):
+            self.loop.turn(0.0)
+            yield number
+            self.time += 0.01
+        raise AssertionError("nothing has come")
+
+
 @pytest.mark.parametrize(
     ("only", "found"),
     [
@@ -236,32 +257,31 @@ class Named(Silent):
 def test_tunnels_are_found_by_the_name_and_the_protocols_of_their_handshake(
     only: ConnectionFilter, found: list[str]
 ) -> None:
-    loop, tunnels = Loop(), {Named(1, "a.example", "h2,http/1.1"), Named(2, "b.example", "h2c"), Silent(3)}
-    table = ConnectionTable(loop, tunnels, time.time, str)
-    pages: list[Connections] = []
-    table.query(QueryConnections(only, "-age", 10, 0), pages.append)
-    end = time.monotonic() + 120
-    while not pages and time.monotonic() < end:
-        loop.turn()
+    stepped = Stepped({Named(1, "a.example", "h2,http/1.1"), Named(2, "b.example", "h2c"), Silent(3)})
+    pages: list[ConnectionPage] = []
+    stepped.table.query(QueryConnections(only, "-age", 10, 0), pages.append)
+    for _turn in stepped.turns():
+        if pages:
+            break
     assert [(each.tls_name, each.tls_version) for each in pages[0].connections] == [(name, "1.3") for name in found]
-    loop.close()
+    stepped.loop.close()
 
 
 def test_ten_thousand_connections_are_looked_at_in_slices_and_pages_do_not_overlap() -> None:
-    loop = Loop()
-    table = ConnectionTable(loop, {Silent(number) for number in range(10_000)}, time.time, str)
-    pages: list[Connections] = []
+    stepped = Stepped({Silent(number) for number in range(10_000)})
+    pages: list[ConnectionPage] = []
     for offset in (0, 1000, 9500):
-        table.query(QueryConnections(ALL, "client", 5000, offset), pages.append)
-    end = time.monotonic() + 120
-    while len(pages) < 3 and time.monotonic() < end:
-        before = Silent.samples
-        loop.turn()
+        stepped.table.query(QueryConnections(ALL, "client", 5000, offset), pages.append)
+    before = Silent.samples
+    for _turn in stepped.turns():
         assert Silent.samples - before <= 3 * (SLICE + PAGE_MAX)
+        before = Silent.samples
+        if len(pages) == 3:
+            break
     assert [len(each.connections) for each in pages] == [PAGE_MAX, PAGE_MAX, 500]
     assert {each.total for each in pages} == {10_000}
     assert len({connection.id for each in pages for connection in each.connections}) == 2500
-    loop.close()
+    stepped.loop.close()
 
 
 class OfClient(Silent):
@@ -272,20 +292,20 @@ class OfClient(Silent):
 
 
 def test_of_ten_thousand_groups_no_more_are_sent_than_a_page_has_and_each_turn_is_short() -> None:
-    loop = Loop()
-    table = ConnectionTable(loop, {OfClient(number) for number in range(10_000)}, time.time, str)
+    stepped = Stepped({OfClient(number) for number in range(10_000)})
     pages: list[ConnectionGroups] = []
     for limit, offset in ((50, 0), (50_000, 0), (50_000, 9500)):
-        table.group(GroupConnections(ALL, "client", limit, offset), pages.append)
-    end = time.monotonic() + 120
-    while len(pages) < 3 and time.monotonic() < end:
-        before = Silent.samples
-        loop.turn()
+        stepped.table.group(GroupConnections(ALL, "client", limit, offset), pages.append)
+    before = Silent.samples
+    for _turn in stepped.turns():
         assert Silent.samples - before <= 3 * SLICE
+        before = Silent.samples
+        if len(pages) == 3:
+            break
     assert [(len(each.groups), each.total) for each in pages] == [(50, 10_000), (PAGE_MAX, 10_000), (500, 10_000)]
     assert list(pages[0].groups) == list(pages[1].groups)[:50]
     assert not pages[1].groups.keys() & pages[2].groups.keys()
-    loop.close()
+    stepped.loop.close()
 
 
 class Steady(Silent):
@@ -301,18 +321,18 @@ class Steady(Silent):
 
 @pytest.mark.parametrize("pause", [0.01, 0.1, 0.24, 0.3, 1.0, 4.0])
 def test_the_rate_is_right_for_any_reader_at_any_time(pause: float) -> None:
-    now = [100.0]
-    loop = Loop(lambda: now[0])
-    table = ConnectionTable(loop, {Steady(int(now[0] * 1e6), lambda: now[0])}, lambda: now[0], str)
-    pages: list[Connections] = []
+    steady: set[Silent] = set()
+    stepped = Stepped(steady)
+    steady.add(Steady(100_000_000, stepped.now))
+    pages: list[ConnectionPage] = []
     queries = 0
-    while len(pages) < 6 and now[0] < 200.0:
-        if queries < 6 and now[0] - 100.0 >= queries * pause:
+    for turn in stepped.turns():
+        if queries < 6 and turn >= queries * pause * 100:
             queries += 1
-            table.query(QueryConnections(ALL, "-rate_out", 10, 0), pages.append)
-        loop.turn(0.0)
-        now[0] += 0.01
-    loop.close()
+            stepped.table.query(QueryConnections(ALL, "-rate_out", 10, 0), pages.append)
+        if len(pages) == 6:
+            break
+    stepped.loop.close()
     assert [round(each.connections[0].rate_out / 1000, 1) for each in pages] == [1.0] * 6
 
 

@@ -12,10 +12,10 @@ import pytest
 from actors.bus.loop import Loop
 from actors.bus.messages.specs import AccessSpec, EgressSpec
 from actors.forwarding.access.policy import AccessPolicy
-from actors.forwarding.access.rules import Rules
+from actors.forwarding.access.rules import AccessRules
 from actors.forwarding.net.dialer import STAGGER, Dial, Dialer
 from actors.forwarding.net.resolver import Resolution, Resolved, Resolver, new_threads
-from actors.forwarding.net.resolver_link import OnReply, Reply
+from actors.forwarding.net.resolver_link import OnReply, ResolverReply
 from actors.forwarding.protocols.failures import PROHIBITED as PROHIBITED_KIND
 from actors.forwarding.protocols.failures import Failure, dns_failed
 from actors.forwarding.protocols.http.targets import parse_authority
@@ -47,9 +47,9 @@ class Scripted:
 
     def done(self, result: Resolution) -> None:
         if isinstance(result, Failure):
-            self._reply(Reply(FAILED, 0.0, result.detail))
+            self._reply(ResolverReply(FAILED, 0.0, result.detail))
         else:
-            self._reply(Reply(SOME if result.more else FOUND, 0.0, result.addresses))
+            self._reply(ResolverReply(SOME if result.more else FOUND, 0.0, result.addresses))
 
 
 class Dialling:
@@ -65,7 +65,7 @@ class Dialling:
         self.loop = Loop(lambda: self.now)
         self.resolver = Scripted()
         names = Resolver(self.loop, new_threads(self.loop), link=self.resolver)  # type: ignore[arg-type]
-        access = AccessPolicy(EgressGuard(EgressSpec("public_only", (), ())), Rules(AccessSpec()))
+        access = AccessPolicy(EgressGuard(EgressSpec("public_only", (), ())), AccessRules(AccessSpec()))
         self.dialer = Dialer(self.loop, names, access, self._connect)
         self.silent: set[str] = set()
         self.refusing: set[str] = set()

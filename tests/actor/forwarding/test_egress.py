@@ -9,11 +9,8 @@ from typing import Any
 
 import pytest
 
-from actors.bus.messages.fleet_objects import PoolSpec
-from actors.bus.messages.forwarding import Explain, ExplainedSource
-from actors.bus.messages.policies import PolicySpec, RuleSpec
-from actors.bus.messages.specs import UsernameParamsSpec
-from actors.bus.messages.upstreams import QueryUpstreams, UpstreamsSpec
+from actors.bus.messages.forwarding import Explain, SourceExplanation
+from actors.bus.messages.specs import PolicySpec, PoolSpec, QueryUpstreams, RuleSpec, UpstreamsSpec, UsernameParamsSpec
 from actors.forwarding.fleet_objects import FleetObjects
 from tests.actor.forwarding.account_client import WORD, account, credentials
 from tests.actor.forwarding.connection_pages import page
@@ -401,6 +398,6 @@ def test_an_explanation_refuses_a_family_without_an_address(rig: Rig) -> None:
     configure(rig, egress=(NETWORK,))
     said = rig.ask(Explain("127.0.0.1", None, "[::1]:80"))
     assert (said.decision, said.reason, said.stage) == ("deny", "no_source_address", "source")
-    assert said.source == ExplainedSource("bind_address", "random", (NETWORK,))
+    assert said.source == SourceExplanation("bind_address", "random", (NETWORK,))
     configure(rig)
     assert rig.ask(Explain("127.0.0.1", None, "127.0.0.1:80")).source is None

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from actors.bus.loop import Loop
 from actors.bus.messages.common import Failed
-from actors.bus.messages.forwarding import Explain, Explanation
+from actors.bus.messages.forwarding import Explain, RequestExplanation
 from actors.bus.messages.specs import AccessSpec, EgressSpec
 from actors.forwarding.access.rules import REPORTED
 from actors.forwarding.context import ForwardingContext
@@ -25,9 +25,10 @@ from actors.forwarding.protocols.failures import Failure, Refused
 from tests.actor.forwarding.http_client import get, read_response
 from tests.kit.forwarding_rig import Rig, spec
 from tests.kit.scripted_origins import Origin, counted, responds
+from tests.kit.tables import table
 
 
-@pytest.mark.parametrize(
+@table(
     ("written", "host", "port"),
     [
         ("http://Example.com/path?q", "example.com", 80),
@@ -45,7 +46,7 @@ def test_a_target_may_be_written_as(written: str, host: str, port: int) -> None:
     assert (target.host, target.port) == (host, port)
 
 
-@pytest.mark.parametrize("written", ["", "ftp://a.example/", "http://u@a.example/", "127.1", "a b", "a:0", "ä.example"])
+@table("written", ["", "ftp://a.example/", "http://u@a.example/", "127.1", "a b", "a:0", "ä.example"])
 def test_what_a_proxy_would_not_read_is_no_target(written: str) -> None:
     with pytest.raises(Refused):
         read_target(written)
@@ -77,7 +78,7 @@ def real_status(rig: Rig, client_ip: str, origin: Origin) -> int:
         return int(read_response(client)[0].split()[1])
 
 
-@pytest.mark.parametrize(
+@table(
     ("access", "stage", "reason"),
     [
         (AccessSpec(), "address", ""),
@@ -96,7 +97,7 @@ def test_a_real_actor_does_what_it_explains(rig: Rig, access: AccessSpec, stage:
     rig.configure(access=access)
     with Origin(responds(counted(b"yes"))) as origin:
         explanation = rig.ask(Explain("127.0.0.2", None, f"http://{origin.authority}/"))
-        assert isinstance(explanation, Explanation)
+        assert isinstance(explanation, RequestExplanation)
         assert origin.connections == 0
         assert (explanation.stage, explanation.reason) == (stage, reason)
         assert (explanation.decision == "allow") == (real_status(rig, "127.0.0.2", origin) == 200)
@@ -198,7 +199,7 @@ ALLOW_A = AccessSpec(allow_destinations=("a.test", "127.0.0.0/8"))
 ENTRY = "access.allow_destinations[0] a.test"
 
 
-@pytest.mark.parametrize(
+@table(
     ("changes", "target", "name", "check", "kind", "decision"),
     [
         ({}, "a.test:443", None, ("record", "tls_name", True), "", "allow"),
@@ -243,7 +244,7 @@ def test_a_name_of_a_handshake_is_explained(
     bench.shared.configure(spec(1, **changes), EgressSpec("public_only", ("127.0.0.0/8", "::1"), ()))
     question = Explain("127.0.0.1", None, target, tls_name=name)
     found = bench.wait(lambda done: explain(bench.shared, question, done))
-    assert isinstance(found, Explanation)
+    assert isinstance(found, RequestExplanation)
     said = found.tls_name
     assert ((said.check, said.rule, said.port_checked), said.kind) == (check, kind)
     assert (said.name, found.decision) == (name, decision)
@@ -257,7 +258,7 @@ def test_a_name_that_would_be_refused_is_reported_where_the_proxy_reports(bench:
     bench.shared.configure(spec(1, access=access), EgressSpec("public_only", ("127.0.0.0/8", "::1"), ()))
     question = Explain("127.0.0.1", None, "a.test:443", tls_name="evil.test")
     found = bench.wait(lambda done: explain(bench.shared, question, done))
-    assert isinstance(found, Explanation)
+    assert isinstance(found, RequestExplanation)
     assert (found.decision, found.reason, found.stage) == ("allow", "reported:tls_name_denied", "tls_name")
 
 
@@ -270,7 +271,7 @@ def test_what_is_explained_is_what_dialling_does(
     bench.connected.clear()
     question = Explain(client, None, f"{target}:{port}")
     explanation = bench.wait(lambda done: explain(bench.shared, question, done))
-    assert isinstance(explanation, Explanation)
+    assert isinstance(explanation, RequestExplanation)
     assert bench.connected == []
 
     accepted = bench.shared.policy.access.client(client)  # what the actor does at accept

@@ -35,7 +35,6 @@ def rig() -> Iterator[Inside]:
 @pytest.fixture
 def table(rig: Inside) -> Iterator[AccountsTable]:
     table = AccountsTable(rig)
-    rig.inspect(lambda shared: setattr(shared.directory, "open_table", lambda _path: table.writer))
     yield table
     table.close()
 

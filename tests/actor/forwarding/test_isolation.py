@@ -15,7 +15,7 @@ import pytest
 from actors.counters import INTERNAL_ERRORS
 from actors.forwarding.connections import udp_association
 from actors.forwarding.isolation import LOGGED_EVERY, REASON, CrashLog
-from actors.forwarding.protocols.session_config import HANDSHAKE_TIMEOUT
+from actors.forwarding.protocols.session import HANDSHAKE_TIMEOUT
 from actors.forwarding.upstreams.http_connect import ConnectHandshake
 from tests.actor.forwarding.connection_pages import is_cut
 from tests.actor.forwarding.http_client import connect, get, read_response, tunnel

@@ -11,6 +11,7 @@ from actors.bus.messages.specs import AccessSpec, EgressSpec
 from tests.actor.forwarding.http_client import connect, read_response
 from tests.kit.forwarding_rig import LOOPBACK_ALLOWED, Rig
 from tests.kit.scripted_origins import Origin, counted, responds
+from tests.kit.tables import table
 
 NAMES = ("localhost", "localhost.", "x.localhost", "X.LocalHost.")
 
@@ -33,7 +34,7 @@ def response(rig: Rig, host: str, port: int) -> tuple[bytes, bytes]:
         return read_response(client)
 
 
-@pytest.mark.parametrize("host", NAMES)
+@table("host", NAMES)
 def test_a_client_receives_the_guards_403_for_the_name_and_not_its_address(guarded: Rig, host: str) -> None:
     head, body = response(guarded, host, 80)
     assert head.startswith(b"HTTP/1.1 403 ")
@@ -47,7 +48,7 @@ def test_a_client_that_wrote_an_address_learns_of_it(guarded: Rig) -> None:
     assert b"127.0.0.1 is not a public address" in b"".join(response(guarded, "127.0.0.1", 80))
 
 
-@pytest.mark.parametrize("host", NAMES)
+@table("host", NAMES)
 def test_socks_refuses_them_by_its_rule(socks: Rig, host: str) -> None:
     with socket.create_connection(("127.0.0.1", socks.port), 20) as client:
         client.sendall(b"\5\1\0")

@@ -16,16 +16,14 @@ import pytest
 from actors.bounded import keep
 from actors.bus.loop import Loop
 from actors.bus.messages.common import ApplySettings, Done
-from actors.fair_thread_pool import DROPPED, ORDINARY_TURN, WAITING_MAX, FairThreadPool
 from actors.forwarding.access import authenticator as credentials_module
-from actors.forwarding.access.authenticator import REMEMBERED, THREADS, Authenticator
+from actors.forwarding.access.authenticator import REMEMBERED, THREADS, CheckedPassword, ClientAuthenticator, prehash
 from actors.forwarding.access.directory import Directory
 from actors.forwarding.access.guess_limit import FAILURES_OF_CLIENT, FAILURES_OF_USER, PAUSE
-from actors.forwarding.access.password_check import Checked, prehash
 from actors.forwarding.net.resolver import SHARE_OF_CLIENT, SHARE_OF_ZONE, Resolution, Resolved, Resolver, new_threads
 from actors.forwarding.protocols.failures import Failure
-from actors.net.hosts_file import CHECKED_EVERY, HostsFile
-from actors.thread_pool import ThreadPool
+from actors.net.this_machine import CHECKED_EVERY, HostsFile
+from actors.thread_pool import DROPPED, ORDINARY_TURN, WAITING_MAX, FairThreadPool, ThreadPool
 from tests.actor.forwarding.in_process_actor import Inside
 from tests.kit.forwarding_rig import spec
 from tests.kit.settings import boot_settings
@@ -305,16 +303,16 @@ class Desk:
         self.seconds = 0.0
         monkeypatch.setattr(credentials_module, "check", self._check)
         hashed = bcrypt.hashpw(prehash(b"right"), bcrypt.gensalt(4)).decode()
-        self.credentials = Authenticator(loop)
+        self.credentials = ClientAuthenticator(loop)
         self.credentials.update(spec(1, auth_username="ada", auth_hash=hashed))
 
-    def _check(self, password: bytes, stored: bytes | None) -> Checked:
+    def _check(self, password: bytes, stored: bytes | None) -> CheckedPassword:
         """As the real one, without the rounds that a wrong password costs."""
         self.checked += 1
         if password == b"right":
             self._right_at = self.checked
         matches = stored is not None and bcrypt.checkpw(prehash(password), stored)
-        return Checked(matches, rounds=16, seconds=self.seconds)
+        return CheckedPassword(matches, rounds=16, seconds=self.seconds)
 
     def begin(self, user: str, password: str, client: Client) -> list[object]:
         """The result, once it is there."""
@@ -379,6 +377,14 @@ def test_a_remembered_wrong_pair_that_becomes_right_is_right_at_once(desk: Desk)
     hashed = bcrypt.hashpw(prehash(b"new"), bcrypt.gensalt(4)).decode()
     desk.credentials.update(spec(1, auth_username="ada", auth_hash=hashed))
     assert desk.result_of("ada", "new") == "ada"
+
+
+def test_a_password_that_is_changed_while_it_is_checked_is_not_right(desk: Desk) -> None:
+    results = desk.begin("ada", "right", Client("192.0.2.1"))
+    hashed = bcrypt.hashpw(prehash(b"new"), bcrypt.gensalt(4)).decode()
+    desk.credentials.update(spec(1, auth_username="ada", auth_hash=hashed))
+    run_until(desk.loop, lambda: results)
+    assert (results, desk.result_of("ada", "new")) == ([None], "ada")
 
 
 def test_after_many_failures_a_client_is_refused_unchecked_and_others_are_not(desk: Desk, clock: SettableClock) -> None:

@@ -17,6 +17,7 @@ from tests.actor.forwarding.tls_client import connect as connect_tls
 from tests.kit.certificates import make_pair
 from tests.kit.forwarding_rig import Rig, until
 from tests.kit.scripted_origins import Origin, counted, echoes, read_all, read_head, read_head_alone, responds
+from tests.kit.tables import table
 
 SHORT = {"handshake_timeout": 0.5}
 
@@ -81,9 +82,9 @@ def with_tls(rig: Rig, pair: tuple[str, str]) -> socket.socket:
     return connect_tls(rig, pair[0])
 
 
-@pytest.mark.parametrize("send", [whole, byte_by_byte])
-@pytest.mark.parametrize("tunnel", [by_connect, by_socks4, by_socks5])
-@pytest.mark.parametrize("come", [without_tls, with_tls])
+@table("send", [whole, byte_by_byte])
+@table("tunnel", [by_connect, by_socks4, by_socks5])
+@table("come", [without_tls, with_tls])
 def test_a_tunnel_by_every_protocol(
     either: Rig,
     pair: tuple[str, str],
@@ -97,7 +98,7 @@ def test_a_tunnel_by_every_protocol(
         assert exactly(sock, 5) == b"hello"
 
 
-@pytest.mark.parametrize("come", [without_tls, with_tls])
+@table("come", [without_tls, with_tls])
 def test_requests_of_http_keep_their_connection(
     either: Rig, pair: tuple[str, str], come: Callable[..., socket.socket]
 ) -> None:
@@ -126,9 +127,7 @@ def test_datagrams_are_relayed_for_a_control_connection_with_tls(either: Rig, pa
             assert datagrams.recv(100).endswith(b"HELLO")
 
 
-@pytest.mark.parametrize(
-    "sent", [b"", b"\x16", b"\x05", b"\x04\x01", b"GET "], ids=["nothing", "tls", "5", "4", "http"]
-)
+@table("sent", [b"", b"\x16", b"\x05", b"\x04\x01", b"GET "], ids=["nothing", "tls", "5", "4", "http"])
 def test_a_client_that_stops_is_given_up_within_the_time_of_a_handshake(short: Rig, sent: bytes) -> None:
     with without_tls(short, ("", "")) as sock:
         sock.sendall(sent)

@@ -8,11 +8,8 @@ from typing import Any
 
 import pytest
 
-from actors.accounts.records import Rules
-from actors.accounts.table import digest_of
-from actors.accounts.table_writer import PutCredential
-from actors.bus.messages.specs import AccessSpec
-from actors.bus.messages.upstreams import UpstreamsSpec
+from actors.accounts.records import InheritedRules
+from actors.bus.messages.specs import AccessSpec, UpstreamsSpec
 from tests.actor.forwarding.account_client import WORD, account, credentials, echo
 from tests.actor.forwarding.connection_pages import is_cut
 from tests.actor.forwarding.http_client import connect, get, read_response
@@ -41,7 +38,7 @@ def written(rig: Rig) -> Iterator[AccountsTable]:
 @pytest.fixture
 def table(rig: Rig, written: AccountsTable) -> AccountsTable:
     rig.configure(accounts=(), access=AccessSpec(), upstreams=UpstreamsSpec(), protocol="http")
-    written.writer.rebuild((), "store", written.writer.revision + 1)
+    written.clear()
     rig.records.clear()
     return written
 
@@ -69,9 +66,9 @@ def test_a_tunnel_ends_that_the_account_no_longer_allows(
         tunnel(rig, origin, bearer(secret)) as other,
         password_tunnel(rig, origin, "bob") as free,
     ):
-        table.change(ada, rules=Rules(allow_destinations=("127.0.0.0/8",), deny_destinations=("*.example",)))
+        table.change(ada, rules=InheritedRules(allow_destinations=("127.0.0.0/8",), deny_destinations=("*.example",)))
         echo(one, b"still allowed")
-        table.change(ada, rules=Rules(**rules))
+        table.change(ada, rules=InheritedRules(**rules))
         assert is_cut(one)
         assert is_cut(other)
         echo(free, b"is another account's")
@@ -84,7 +81,7 @@ def test_a_plan_ends_the_tunnels_of_accounts_that_say_nothing_themselves(
 ) -> None:
     plan = table.plan("narrow")
     table.account("ada", plan=plan.id)
-    table.account("bob", plan=plan.id, rules=Rules(deny_destinations=()))
+    table.account("bob", plan=plan.id, rules=InheritedRules(deny_destinations=()))
     with password_tunnel(rig, origin, "ada") as ada, password_tunnel(rig, origin, "bob") as bob:
         table.plan("narrow", deny_destinations=("127.0.0.0/8",))
         assert is_cut(ada)
@@ -97,7 +94,7 @@ def test_a_credential_ends_its_own_tunnels(rig: Rig, table: AccountsTable, origi
     record, secret = table.mint(ada)
     with tunnel(rig, origin, bearer(secret)) as one, password_tunnel(rig, origin, "ada") as other:
         narrow = record._replace(allow_destinations=("*.example",))
-        table.apply(PutCredential(narrow, digest_of(secret)))
+        table.put(narrow)
         assert is_cut(one)
         echo(other, b"goes on")
     assert rig.record(reason="credential_destination_not_allowed")["credential"] == record.id
@@ -111,9 +108,9 @@ def test_a_name_is_judged_as_it_was_asked_for_and_rules_of_the_proxy_end_nothing
         sock.sendall(f"CONNECT localhost:{origin.port} HTTP/1.1\r\nHost: x\r\n{credentials('ada')}\r\n\r\n".encode())
         assert b" 200 " in sock.recv(4096)
         rig.configure(access=AccessSpec(deny_destinations=("localhost",)))
-        ada = table.change(ada, rules=Rules(allow_destinations=("localhost",)))
+        ada = table.change(ada, rules=InheritedRules(allow_destinations=("localhost",)))
         echo(sock, b"allowed by its name")
-        table.change(ada, rules=Rules(deny_destinations=("127.0.0.0/8", "::1")))
+        table.change(ada, rules=InheritedRules(deny_destinations=("127.0.0.0/8", "::1")))
         assert is_cut(sock)
     assert rig.record(reason=DENIED)["user"] == "ada"
 
@@ -133,9 +130,9 @@ def test_a_tunnel_through_an_upstream_is_judged_by_what_was_asked_for(
     with Rig(id="upstream") as upstream:
         rig.configure(upstreams=upstream_list(of_rig(upstream)))
         with password_tunnel(rig, origin, "ada") as sock:
-            ada = table.change(ada, rules=Rules(deny_destinations=(f"127.0.0.1:{upstream.port}",)))
+            ada = table.change(ada, rules=InheritedRules(deny_destinations=(f"127.0.0.1:{upstream.port}",)))
             echo(sock, b"the upstream is no target")
-            table.change(ada, rules=Rules(deny_destinations=(f"127.0.0.1:{origin.port}",)))
+            table.change(ada, rules=InheritedRules(deny_destinations=(f"127.0.0.1:{origin.port}",)))
             assert is_cut(sock)
         rig.configure(upstreams=UpstreamsSpec())
 
@@ -162,7 +159,7 @@ def test_tunnels_of_socks_end(
     rig.configure(protocol=protocol)
     with opened(rig, origin) as sock:
         echo(sock, b"open")
-        table.change(ada, rules=Rules(deny_destinations=("127.0.0.1",)))
+        table.change(ada, rules=InheritedRules(deny_destinations=("127.0.0.1",)))
         assert is_cut(sock)
     assert rig.record(reason=DENIED)["user"] == "ada"
 
@@ -173,11 +170,11 @@ def test_an_association_ends_when_one_of_its_peers_is_no_longer_allowed(rig: Rig
     with responder() as first, responder() as second, signed_in(rig, "ada", WORD) as sock, datagram_socket() as own:
         sock.sendall(b"\x05\x03\x00" + address(b"\0\0\0\0", 0))
         _code, relay = reply(sock)
-        ada = table.change(ada, rules=Rules(deny_destinations=("127.0.0.1:9",)))
+        ada = table.change(ada, rules=InheritedRules(deny_destinations=("127.0.0.1:9",)))
         for port in (first, second):
             own.sendto(b"\0\0\0" + address(LOOPBACK, port) + b"yes", relay)
             assert own.recv(100)[-3:] == b"YES"
-        table.change(ada, rules=Rules(deny_destinations=(f"127.0.0.1:{second}",)))
+        table.change(ada, rules=InheritedRules(deny_destinations=(f"127.0.0.1:{second}",)))
         assert is_cut(sock)
         record = rig.record(target_url=f"127.0.0.1:{second}", method="UDP")
         assert (record["reason"], record["rule"]) == (DENIED, f"account.deny_destinations[0] 127.0.0.1:{second}")
@@ -189,7 +186,7 @@ def test_plain_http_is_judged_with_the_next_request(rig: Rig, table: AccountsTab
         request = get(origin, "/", credentials("ada"))
         sock.sendall(request)
         assert b" 200 " in read_response(sock)[0]
-        table.change(ada, rules=Rules(deny_destinations=("127.0.0.1",)))
+        table.change(ada, rules=InheritedRules(deny_destinations=("127.0.0.1",)))
         sock.sendall(request)
         assert f"rule={DENIED}".encode() in read_response(sock)[0]
 

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from actors.bus.messages.forwarding import Explain
-from actors.bus.messages.policies import PolicySpec, RuleSpec
-from actors.bus.messages.specs import RequestHeadersSpec
+from actors.bus.messages.specs import PolicySpec, RequestHeadersSpec, RuleSpec
 from actors.forwarding.fleet_objects import FleetObjects
 from tests.actor.forwarding.http_client import connect, get, read_response, tunnel
 from tests.kit.forwarding_rig import Rig

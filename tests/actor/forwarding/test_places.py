@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.bus.messages.fleet_objects import ListRef
-from actors.bus.messages.specs import AccessSpec
+from actors.bus.messages.specs import AccessSpec, ListRef
 from actors.forwarding.fleet_objects import FleetObjects
 from actors.lists.databases import store_database
 from config.files.paths import DataDir

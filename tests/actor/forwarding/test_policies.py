@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from actors.bus.messages.policies import PolicySpec, RuleSpec
-from actors.bus.messages.specs import AccessSpec, AccountSpec, EgressSpec
+from actors.bus.messages.specs import AccessSpec, AccountSpec, EgressSpec, PolicySpec, RuleSpec
 from actors.forwarding.fleet_objects import FleetObjects
 from config.passwords import hash_password
 from tests.actor.forwarding.http_client import connect, get, read_response, tunnel

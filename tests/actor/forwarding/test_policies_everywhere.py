@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from actors.bus.messages.forwarding import Explain, Explanation
-from actors.bus.messages.policies import PolicySpec, RuleSpec
-from actors.bus.messages.specs import AccessSpec
-from actors.bus.messages.upstreams import UpstreamsSpec
+from actors.bus.messages.forwarding import Explain, RequestExplanation
+from actors.bus.messages.specs import AccessSpec, PolicySpec, RuleSpec, UpstreamsSpec
 from actors.forwarding.fleet_objects import FleetObjects
 from tests.actor.forwarding.http_client import connect, get, read_response
 from tests.actor.forwarding.socks_client import LOOPBACK, address, ask, datagram_socket, responder
@@ -143,9 +141,9 @@ def test_a_refusal_by_an_address_holds_where_an_upstream_would_resolve(behind: t
 # --- explanations ---
 
 
-def explained(rig: Rig, target: str, **asked: Any) -> Explanation:
+def explained(rig: Rig, target: str, **asked: Any) -> RequestExplanation:
     reply = rig.ask(Explain("192.0.2.7", None, target, **asked))
-    assert isinstance(reply, Explanation)
+    assert isinstance(reply, RequestExplanation)
     return reply
 
 

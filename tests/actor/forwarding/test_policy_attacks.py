@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from actors.bus.messages.policies import PolicySpec, RuleSpec
+from actors.bus.messages.specs import PolicySpec, RuleSpec
 from actors.forwarding.fleet_objects import FleetObjects
 from tests.actor.forwarding.http_client import connect, get, read_response
 from tests.kit.forwarding_rig import Rig
 from tests.kit.scripted_origins import Origin, notes_heads, read_head
+from tests.kit.tables import table
 
 REFUSED, MALFORMED, SENT, UNKNOWN = 403, 400, 200, 502
 DENY_ALL = RuleSpec("the rest", use="deny")
@@ -68,7 +69,7 @@ ADMIN = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("path", ADMIN)
+@table("path", ADMIN)
 def test_a_path_that_may_be_the_denied_one_is_refused(
     rig: Rig, ask: Ask, site: tuple[Origin, list[bytes]], path: str
 ) -> None:
@@ -76,15 +77,13 @@ def test_a_path_that_may_be_the_denied_one_is_refused(
     assert ask(f"http://{site[0].authority}{path}") in (REFUSED, MALFORMED)
 
 
-@pytest.mark.parametrize(
-    "path", ["/", "", "?/admin", "/x?/../admin", "/x/admin", "/administration", "/x/..%20/admin", "/ADMIN"]
-)
+@table("path", ["/", "", "?/admin", "/x?/../admin", "/x/admin", "/administration", "/x/..%20/admin", "/ADMIN"])
 def test_a_path_that_is_another_passes(rig: Rig, ask: Ask, site: tuple[Origin, list[bytes]], path: str) -> None:
     apply(rig, RuleSpec("no admin", paths=("/admin", "/admin/*"), use="deny"))
     assert ask(f"http://{site[0].authority}{path}") == SENT
 
 
-@pytest.mark.parametrize(
+@table(
     "path",
     [
         "/", "", "/public", "/publicx/a", "/public/../secret", "/public/%2e%2e/secret", "/public/..;/secret",
@@ -100,7 +99,7 @@ def test_a_path_that_may_be_another_than_the_allowed_ones_is_refused(
     assert ask(f"http://{site[0].authority}{path}") == REFUSED
 
 
-@pytest.mark.parametrize("path", ["/public/", "/public/a?x=/../", "/%70ublic/a", "/x/../public/a", "/public/a;b"])
+@table("path", ["/public/", "/public/a?x=/../", "/%70ublic/a", "/x/../public/a", "/public/a;b"])
 def test_a_path_that_is_allowed_in_every_reading_passes(
     rig: Rig, ask: Ask, site: tuple[Origin, list[bytes]], path: str
 ) -> None:
@@ -108,7 +107,7 @@ def test_a_path_that_is_allowed_in_every_reading_passes(
     assert ask(f"http://{site[0].authority}{path}") == SENT
 
 
-@pytest.mark.parametrize(
+@table(
     ("denied", "path"),
     [
         ("/wiki/Talk:*", "/wiki/Talk%3AMain"),
@@ -129,7 +128,7 @@ def test_an_escape_of_a_character_that_needs_none_hides_nothing(
     assert ask(f"http://{site[0].authority}{path}") == REFUSED
 
 
-@pytest.mark.parametrize("method", ["POST", "post", "Post"])
+@table("method", ["POST", "post", "Post"])
 def test_the_letters_of_a_method_hide_nothing(
     rig: Rig, ask: Ask, site: tuple[Origin, list[bytes]], method: str
 ) -> None:
@@ -156,7 +155,7 @@ HOSTS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("target", HOSTS)
+@table("target", HOSTS)
 def test_the_spelling_of_a_host_hides_nothing(rig: Rig, ask: Ask, target: str) -> None:
     apply(rig, RuleSpec("no", destinations=("bad.example", "*.bad.example"), use="deny"))
     assert ask(target, "X-Forwarded-Host: good.example") in (REFUSED, MALFORMED)
@@ -174,7 +173,7 @@ def test_the_target_is_judged_and_sent_whatever_host_says(rig: Rig, ask: Ask, si
     assert ask("http://bad.example/") in (REFUSED, UNKNOWN)  # with the allowed one as Host
 
 
-@pytest.mark.parametrize(
+@table(
     "target",
     ["[::ffff:127.0.0.1]", "[::FFFF:7f00:1]", "[0:0:0:0:0:ffff:127.0.0.1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]",
      "127.1", "2130706433", "0x7f.0.0.1", "0177.0.0.1", "127.0.0.1.", "localhost", "a.localhost"],
@@ -186,7 +185,7 @@ def test_another_spelling_of_an_address_is_that_address(
     assert ask(f"http://{target}:{site[0].port}/") in (REFUSED, MALFORMED)
 
 
-@pytest.mark.parametrize("entry", ["xn--pple-43d.example", "*.xn--pple-43d.example"])
+@table("entry", ["xn--pple-43d.example", "*.xn--pple-43d.example"])
 def test_a_name_that_only_looks_alike_is_another(rig: Rig, ask: Ask, entry: str) -> None:
     apply(rig, RuleSpec("yes", destinations=(entry,), use="direct"), DENY_ALL)
     for target in (

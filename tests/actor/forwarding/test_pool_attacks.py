@@ -11,14 +11,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from actors.bus.messages.fleet_objects import PoolSpec
-from actors.bus.messages.upstreams import UpstreamSpec
+from actors.bus.messages.specs import PoolSpec, UpstreamSpec
 from actors.forwarding.fleet_objects import FleetObjects
-from actors.pools.slot import Slot
+from actors.pools.slot import UpstreamSlot
 from actors.pools.state import identity, known_state
 from tests.actor.forwarding.http_client import connect, read_response
 from tests.kit.forwarding_rig import Rig
 from tests.kit.scripted_origins import Origin, Script, counted, responds
+from tests.kit.tables import table
 from tests.kit.upstreams import of_rig, upstream_entry, upstream_list
 from tests.kit.wait import wait_until
 
@@ -53,7 +53,7 @@ def speaks_for_the_upstream(sock: socket.socket) -> None:
     sock.close()
 
 
-def use(rig: Rig, *upstreams: UpstreamSpec) -> list[Slot]:
+def use(rig: Rig, *upstreams: UpstreamSpec) -> list[UpstreamSlot]:
     """The proxy has a pool of these upstreams; what all proxies know of them."""
     entries = upstream_list(*upstreams, policy="failover")
     name = f"p{upstreams[0].port}"
@@ -70,13 +70,11 @@ def ask(rig: Rig, target: str) -> bytes:
         return read_response(client)[0]
 
 
-def usable(slots: list[Slot]) -> bool:
+def usable(slots: list[UpstreamSlot]) -> bool:
     return all(each.eligible(time.monotonic()) and not each.is_down for each in slots)
 
 
-@pytest.mark.parametrize(
-    ("status", "fields"), [(503, (A_DAY,)), (503, (FORGED, A_DAY)), (429, (FORGED, A_DAY)), (401, (FORGED, A_DAY))]
-)
+@table(("status", "fields"), [(503, (A_DAY,)), (503, (FORGED, A_DAY)), (429, (FORGED, A_DAY)), (401, (FORGED, A_DAY))])
 def test_what_comes_of_one_target_leaves_all_upstreams_in_use(rig: Rig, status: int, fields: tuple[str, ...]) -> None:
     script = passes_on(status, *fields)
     with Origin(script) as one, Origin(script) as two:
@@ -87,7 +85,7 @@ def test_what_comes_of_one_target_leaves_all_upstreams_in_use(rig: Rig, status: 
         assert usable(slots)
 
 
-@pytest.mark.parametrize(("own", "cooldown"), [(429, "429"), (204, "")])
+@table(("own", "cooldown"), [(429, "429"), (204, "")])
 def test_behind_three_targets_the_upstream_itself_is_asked_and_believed(rig: Rig, own: int, cooldown: str) -> None:
     """Its own response to OPTIONS decides, and how long it wants to be left alone."""
     asked: list[bytes] = []

@@ -12,11 +12,8 @@ from typing import Any
 
 import pytest
 
-from actors.bus.messages.fleet_objects import PoolSpec
 from actors.bus.messages.forwarding import ConnectionFilter, Explain, QueryConnections
-from actors.bus.messages.policies import PolicySpec, RuleSpec
-from actors.bus.messages.specs import UsernameParamsSpec
-from actors.bus.messages.upstreams import UpstreamSpec, UpstreamsSpec
+from actors.bus.messages.specs import PolicySpec, PoolSpec, RuleSpec, UpstreamSpec, UpstreamsSpec, UsernameParamsSpec
 from actors.forwarding.fleet_objects import FleetObjects
 from tests.actor.forwarding.http_client import connect, get, read_response, tunnel
 from tests.kit.forwarding_rig import Rig

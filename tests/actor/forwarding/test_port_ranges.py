@@ -9,14 +9,14 @@ from contextlib import ExitStack
 import pytest
 
 from actors.bus.messages.forwarding import ConnectionFilter, Explain
-from actors.bus.messages.policies import PolicySpec, RuleSpec
-from actors.bus.messages.specs import AccessSpec
+from actors.bus.messages.specs import AccessSpec, PolicySpec, RuleSpec
 from actors.forwarding.fleet_objects import FleetObjects
 from actors.supervision.processes.zygote_packets import DESCRIPTORS_MAX
 from tests.actor.forwarding.connection_pages import is_cut, page
 from tests.actor.forwarding.http_client import get, read_response
 from tests.kit.forwarding_rig import Rig
 from tests.kit.scripted_origins import Origin, counted, echoes, read_head_alone, responds
+from tests.kit.tables import table
 from tests.kit.wait import wait_until
 
 MANY = DESCRIPTORS_MAX + 10
@@ -34,7 +34,7 @@ def arrive(rig: Rig, number: int) -> socket.socket:
     return socket.create_connection(("127.0.0.1", rig.port + number), timeout=20)
 
 
-@pytest.mark.parametrize("number", [0, 1, DESCRIPTORS_MAX - 2, DESCRIPTORS_MAX - 1, DESCRIPTORS_MAX, MANY - 1])
+@table("number", [0, 1, DESCRIPTORS_MAX - 2, DESCRIPTORS_MAX - 1, DESCRIPTORS_MAX, MANY - 1])
 def test_each_port_is_served_and_recorded(rig: Rig, number: int) -> None:
     with Origin(responds(counted(b"yes"))) as origin, arrive(rig, number) as client:
         client.sendall(get(origin, f"/{number}"))

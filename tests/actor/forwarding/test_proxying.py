@@ -18,7 +18,7 @@ import pytest
 from actors.bus.messages.common import Done, Stop
 from actors.bus.messages.forwarding import AllowTestClient
 from actors.bus.messages.specs import EgressSpec
-from actors.forwarding.access.password_check import prehash
+from actors.forwarding.access.authenticator import prehash
 from tests.actor.forwarding.http_client import BIG, connect, get, read_response, tunnel
 from tests.kit.forwarding_rig import Rig, until
 from tests.kit.scripted_origins import Origin, counted, echoes, read_all, read_head, read_head_alone, responds

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from actors.bus.messages.specs import AccountSpec, LimitsSpec
-from actors.forwarding.access.password_check import prehash
+from actors.forwarding.access.authenticator import prehash
 from tests.actor.forwarding.account_client import OTHER_HASH, WORD, account, ask, credentials, echo, give
 from tests.actor.forwarding.http_client import connect, get, read_response
 from tests.actor.forwarding.socks_client import LOOPBACK, address, arrive, exactly, reply

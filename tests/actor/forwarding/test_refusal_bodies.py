@@ -11,10 +11,8 @@ from typing import Any
 
 import pytest
 
-from actors.accounts.table_writer import PutPlan
 from actors.bus.messages.common import ApplySettings, Done
-from actors.bus.messages.policies import PolicySpec, RuleSpec
-from actors.bus.messages.specs import AccessSpec, AccountSpec
+from actors.bus.messages.specs import AccessSpec, AccountSpec, PolicySpec, RuleSpec
 from actors.forwarding.fleet_objects import FleetObjects
 from config.passwords import hash_password
 from tests.actor.forwarding.account_client import credentials
@@ -22,6 +20,7 @@ from tests.actor.forwarding.http_client import connect, read_response
 from tests.actor.forwarding.shared_accounts import AccountsTable
 from tests.kit.forwarding_rig import Rig
 from tests.kit.settings import boot_settings
+from tests.kit.tables import table
 
 CONTACT = "it-help@corp.example"
 DENY = RuleSpec("no ads", destinations=("ads.example",), use="deny", reason="docs only")
@@ -120,7 +119,7 @@ def test_a_plan_that_does_not_disclose_holds_for_its_accounts(rig: Rig) -> None:
         rig.configure(OFFICE, policy="office", auth_required=True)
         head, body = refusal(rig, request("CONNECT", credentials("quiet")))
         assert body["policy"] == "office"
-        table.apply(PutPlan(plan._replace(disclose=False)))
+        table.put(plan._replace(disclose=False))
         for method in ("GET", "CONNECT"):
             rig.records.clear()
             head, body = refusal(rig, request(method, credentials("quiet")))
@@ -163,7 +162,7 @@ def read_to_the_end(client: socket.socket) -> bytes:
     return b"".join(iter(lambda: client.recv(65536), b""))
 
 
-@pytest.mark.parametrize(
+@table(
     "sent",
     [
         request("CONNECT"),

@@ -9,14 +9,13 @@ from collections.abc import Iterator
 import pytest
 
 from actors.bus.messages.forwarding import Configure
-from actors.bus.messages.policies import PolicySpec, RuleSpec
-from actors.bus.messages.specs import AccessSpec, LimitsSpec, ProxySpec
+from actors.bus.messages.specs import AccessSpec, LimitsSpec, PolicySpec, ProxySpec, RuleSpec
 from actors.forwarding.access.policy import AccessPolicy
-from actors.forwarding.access.rules import Rules
+from actors.forwarding.access.rules import AccessRules
 from actors.forwarding.fleet_objects import FleetObjects
 from actors.forwarding.limits.accounts import Account
 from actors.forwarding.policies.compiled import CompiledPolicy
-from actors.forwarding.policies.policy_set import PolicySet
+from actors.forwarding.policies.judge import PolicySet
 from actors.forwarding.proxy_policy import ProxyPolicy
 from actors.forwarding.upstream import Upstream
 from actors.forwarding.upstreams.health_checks import HealthChecks
@@ -33,7 +32,7 @@ KINDS = (
     ProxySpec,
     ProxyPolicy,
     AccessPolicy,
-    Rules,
+    AccessRules,
     PolicySet,
     CompiledPolicy,
     Account,

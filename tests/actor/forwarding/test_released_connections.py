@@ -17,21 +17,21 @@ import pytest
 from actors.bus.messages.specs import LimitsSpec
 from actors.counters import CONNECTIONS
 from actors.forwarding.connections.client_connection import ClientConnection
-from actors.forwarding.connections.proxy_header_reader import ProxyHeaderReader
-from actors.forwarding.connections.tunnel import Tunnel
+from actors.forwarding.connections.first_bytes import ProxyHeaderReader
+from actors.forwarding.connections.tunnel import TunnelConnection
 from actors.forwarding.connections.udp_association import UdpAssociation
 from actors.forwarding.context import ForwardingContext
 from actors.forwarding.limits.client_windows import PERIOD
 from actors.forwarding.limits.meter import Meter
 from actors.forwarding.limits.sliding_window import MINUTE
-from actors.forwarding.limits.throttle import Throttle
+from actors.forwarding.limits.token_bucket import Throttle
 from actors.forwarding.net.connection_pool import OriginConnection
 from actors.forwarding.net.dialer import Dial
 from actors.forwarding.net.lingering_close import _Lingering
 from actors.forwarding.protocols.http.session import HttpSession
 from actors.forwarding.protocols.socks.v5 import Socks5Session
 from actors.forwarding.upstreams.attempt import Attempt
-from actors.forwarding.upstreams.route import Route
+from actors.forwarding.upstreams.route import UpstreamRoute
 from actors.net.proxy_protocol import build_v2
 from actors.net.tls_stream import TlsStream
 from tests.actor.forwarding.account_client import account, credentials
@@ -54,9 +54,9 @@ KINDS = (
     Meter,
     OriginConnection,
     Socks5Session,
-    Tunnel,
+    TunnelConnection,
     Dial,
-    Route,
+    UpstreamRoute,
     Attempt,
     TlsStream,
     _Lingering,

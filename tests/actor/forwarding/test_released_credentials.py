@@ -8,11 +8,9 @@ import time
 import pytest
 
 from actors.accounts.records import CredentialRecord
-from actors.accounts.table import digest_of
-from actors.accounts.table_writer import PutCredential
 from actors.forwarding.context import ForwardingContext
-from actors.forwarding.limits import alarms
-from actors.forwarding.limits.credentials import Credential
+from actors.forwarding.limits import limits
+from actors.forwarding.limits.accounts import Credential
 from actors.forwarding.limits.held_accounts import SWEEP
 from actors.forwarding.limits.usage import AccountCounter
 from tests.actor.forwarding.in_process_actor import Inside
@@ -66,10 +64,9 @@ def credentials_of(shared: ForwardingContext) -> list[Credential]:
 
 
 def test_no_table_has_a_credential_that_has_lapsed_or_was_revoked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alarms, "SURPLUS_MAX", 0)
+    monkeypatch.setattr(limits, "SURPLUS_MAX", 0)
     with Inside(auth_required=True) as rig, Origin(YES) as origin:
         table = AccountsTable(rig)
-        rig.inspect(lambda shared: setattr(shared.directory, "open_table", lambda _path: table.writer))
         gc.collect()
         before = held_of(Credential), held_of(AccountCounter)
         gc.disable()
@@ -80,7 +77,7 @@ def test_no_table_has_a_credential_that_has_lapsed_or_was_revoked(monkeypatch: p
             assert held_of(Credential) - before[0] == MANY
             table.remove(*(record for record, _secret in minted[::2]))
             lapsed = time.time() - 1
-            table.apply(*(PutCredential(r._replace(expires_at=lapsed), digest_of(s)) for r, s in minted[1::2]))
+            table.put(*(record._replace(expires_at=lapsed) for record, _secret in minted[1::2]))
             until(lambda: all(each.spec.expires_at == lapsed for each in rig.inspect(credentials_of)), "all is known")
             rig.inspect(sweep)
             until(lambda: rig.inspect(left) == [0, 1], "all are swept")

@@ -12,7 +12,7 @@ import pytest
 from actors.bus.loop import Loop
 from actors.bus.messages.common import Done
 from actors.bus.messages.forwarding import AllowTestClient, QueryTester, ReportOfTest
-from actors.bus.messages.upstreams import QueryUpstreams, Upstreams
+from actors.bus.messages.specs import QueryUpstreams, Upstreams
 from actors.forwarding.access import test_clients as testers_of
 from tests.actor.forwarding.account_client import HASH, OTHER_HASH, WORD, account, credentials, echo, give
 from tests.actor.forwarding.connection_pages import is_cut
@@ -21,6 +21,7 @@ from tests.actor.forwarding.http_client import connect, get, read_response
 from tests.actor.forwarding.socks_client import LOOPBACK, address, arrive, exactly, reply
 from tests.kit.forwarding_rig import Rig, until
 from tests.kit.scripted_origins import Origin, counted, echoes, responds
+from tests.kit.tables import table
 from tests.kit.upstreams import of_rig, upstream_list
 
 AUTH: dict[str, Any] = {"auth_username": "ada", "auth_hash": HASH, "auth_required": True}
@@ -61,7 +62,7 @@ REFUSED_EARLY = {
 }
 
 
-@pytest.mark.parametrize("how", REFUSED_EARLY)
+@table("how", REFUSED_EARLY)
 def test_what_is_refused_before_an_origin_opens_went_through_no_upstream(through: Rig, how: str) -> None:
     through.configure(**NO_AUTH)
     through.records.clear()
@@ -155,7 +156,7 @@ def tunnel(rig: Rig, origin: Origin, user: str = "ada") -> socket.socket:
     return sock
 
 
-@pytest.mark.parametrize(
+@table(
     ("after", "reason"),
     [
         ({"auth_hash": OTHER_HASH}, "account_password_changed"),

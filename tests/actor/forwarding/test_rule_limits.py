@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from actors.bus.messages.policies import PolicySpec, RuleSpec
-from actors.bus.messages.specs import LimitsSpec
+from actors.bus.messages.specs import LimitsSpec, PolicySpec, RuleSpec
 from actors.forwarding.fleet_objects import FleetObjects
 from tests.actor.forwarding.account_client import account, credentials
 from tests.actor.forwarding.connection_pages import page

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from actors.accounts.records import Rules
+from actors.accounts.records import InheritedRules
 from actors.forwarding.context import ForwardingContext
 from actors.forwarding.limits import held_accounts
 from tests.actor.forwarding.account_client import OTHER_HASH, credentials, echo
@@ -35,7 +35,7 @@ def written(rig: Rig) -> Iterator[AccountsTable]:
 @pytest.fixture
 def table(rig: Rig, written: AccountsTable) -> AccountsTable:
     rig.configure(accounts=(), tags=("eu",), auth_required=True)
-    written.writer.rebuild((), "store", written.writer.revision + 1)
+    written.clear()
     rig.records.clear()
     return written
 
@@ -54,7 +54,7 @@ def origin() -> Iterator[Origin]:
         ({"allow_clients": ("192.0.2.0/24",)}, "account_network_not_allowed"),
         ({"username": "lovelace"}, "account_removed"),
         ({"all_proxies": False, "proxy_tags": ("us",)}, "account_removed"),
-        ({"rules": Rules(quota=(1, "total"))}, "account_quota_reached"),
+        ({"rules": InheritedRules(quota=(1, "total"))}, "account_quota_reached"),
     ],
 )
 def test_an_account_that_may_no_longer_ends_all_its_connections(
@@ -118,7 +118,7 @@ def test_a_credential_that_lapses_ends_its_connections(rig: Rig, table: Accounts
 def test_a_changed_plan_holds_at_once_for_all_its_accounts(rig: Rig, table: AccountsTable, origin: Origin) -> None:
     plan = table.plan("paid")
     table.account("ada", plan=plan.id)
-    table.account("bob", plan=plan.id, rules=Rules(quota=(0, "total")))
+    table.account("bob", plan=plan.id, rules=InheritedRules(quota=(0, "total")))
     with password_tunnel(rig, origin, "ada") as ada, password_tunnel(rig, origin, "bob") as bob:
         echo(ada, b"x" * 1000)
         table.plan("paid", quota=(1000, "total"))
@@ -152,19 +152,11 @@ def test_an_inline_account_takes_over_a_name_and_other_changes_of_the_proxy_end_
     rig.configure(auth_username=None, auth_hash=None)
 
 
-def test_a_rebuilt_table_ends_what_it_has_no_more(rig: Rig, table: AccountsTable, origin: Origin) -> None:
-    table.account("ada")
-    with password_tunnel(rig, origin, "ada") as sock:
-        table.writer.rebuild((), "another store", 1)
-        assert is_cut(sock)
-
-
 def test_an_account_is_held_while_it_is_in_use_and_then_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(held_accounts, "IDLE", 0.5)
     monkeypatch.setattr(held_accounts, "SWEEP", 0.1)
     with Inside(auth_required=True) as rig, Origin(echoes) as origin:
         table = AccountsTable(rig)
-        rig.inspect(lambda shared: setattr(shared.directory, "open_table", lambda _path: table.writer))
         ada = table.account("ada", enabled=False)
         _record, secret = table.mint(ada)
         assert fetch(rig, origin, bearer(secret))[0] == 403

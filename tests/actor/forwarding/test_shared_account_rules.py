@@ -7,10 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from actors.accounts.records import Rules
-from actors.accounts.schedule import DAY, ScheduleData
-from actors.bus.messages.specs import AccessSpec, LimitsSpec
-from actors.bus.messages.upstreams import UpstreamsSpec
+from actors.accounts.records import DAY, InheritedRules, ScheduleData
+from actors.bus.messages.specs import AccessSpec, LimitsSpec, UpstreamsSpec
 from tests.actor.forwarding.account_client import WORD, account, credentials, echo
 from tests.actor.forwarding.connection_pages import is_cut
 from tests.actor.forwarding.http_client import connect, read_response
@@ -37,7 +35,7 @@ def written(rig: Rig) -> Iterator[AccountsTable]:
 @pytest.fixture
 def table(rig: Rig, written: AccountsTable) -> AccountsTable:
     rig.configure(accounts=(), access=AccessSpec(), upstreams=UpstreamsSpec(), protocol="http", limits=LimitsSpec())
-    written.writer.rebuild((), "store", written.writer.revision + 1)
+    written.clear()
     rig.records.clear()
     return written
 
@@ -60,9 +58,9 @@ def refused(rig: Rig, origin: Origin, field: str) -> str:
 def test_the_destinations_of_an_account_hold_beside_those_of_the_proxy(
     rig: Rig, table: AccountsTable, origin: Origin
 ) -> None:
-    table.account("denies", rules=Rules(deny_destinations=("127.0.0.0/8", "a.example")))
-    table.account("allows", rules=Rules(allow_destinations=("127.0.0.0/8",)))
-    table.account("other", rules=Rules(allow_destinations=("*.example",)))
+    table.account("denies", rules=InheritedRules(deny_destinations=("127.0.0.0/8", "a.example")))
+    table.account("allows", rules=InheritedRules(allow_destinations=("127.0.0.0/8",)))
+    table.account("other", rules=InheritedRules(allow_destinations=("*.example",)))
     words = [refused(rig, origin, credentials(name)) for name in ("denies", "allows", "other")]
     assert words == ["account_destination_denied", "", "account_destination_not_allowed"]
     record = rig.record(reason="account_destination_denied")
@@ -90,15 +88,15 @@ def test_account_and_credential_have_to_allow_a_target(rig: Rig, table: Accounts
 @pytest.mark.parametrize(
     ("rules", "word"),
     [
-        (Rules(deny_destinations=("localhost",)), "account_destination_denied"),
-        (Rules(deny_destinations=("127.0.0.0/8", "::1/128")), "account_destination_denied"),
-        (Rules(allow_destinations=("localhost",)), ""),
-        (Rules(allow_destinations=("127.0.0.0/8", "::1/128")), ""),
-        (Rules(allow_destinations=("192.0.2.1",)), "account_destination_not_allowed"),
+        (InheritedRules(deny_destinations=("localhost",)), "account_destination_denied"),
+        (InheritedRules(deny_destinations=("127.0.0.0/8", "::1/128")), "account_destination_denied"),
+        (InheritedRules(allow_destinations=("localhost",)), ""),
+        (InheritedRules(allow_destinations=("127.0.0.0/8", "::1/128")), ""),
+        (InheritedRules(allow_destinations=("192.0.2.1",)), "account_destination_not_allowed"),
     ],
 )
 def test_a_kept_connection_of_another_account_opens_no_way_around(
-    rig: Rig, table: AccountsTable, rules: Rules, word: str
+    rig: Rig, table: AccountsTable, rules: InheritedRules, word: str
 ) -> None:
     """The name is resolved, and a connection to it is idle when the account asks for it."""
     table.account("free")
@@ -114,8 +112,8 @@ def test_a_kept_connection_of_another_account_opens_no_way_around(
 
 
 def test_destinations_hold_through_upstreams(rig: Rig, table: AccountsTable, origin: Origin) -> None:
-    table.account("denies", rules=Rules(deny_destinations=("blocked.example", "127.0.0.1")))
-    table.account("allows", rules=Rules(allow_destinations=("*.example",)))
+    table.account("denies", rules=InheritedRules(deny_destinations=("blocked.example", "127.0.0.1")))
+    table.account("allows", rules=InheritedRules(allow_destinations=("*.example",)))
     with Rig() as upstream:
         rig.configure(upstreams=upstream_list(of_rig(upstream)))
         assert refused(rig, origin, credentials("denies")) == "account_destination_denied"
@@ -130,7 +128,7 @@ def test_destinations_hold_through_upstreams(rig: Rig, table: AccountsTable, ori
 
 def test_destinations_hold_for_datagrams(rig: Rig, table: AccountsTable) -> None:
     with responder() as allowed, responder() as denied:
-        table.account("ada", rules=Rules(allow_destinations=(f"127.0.0.1:{allowed}",)))
+        table.account("ada", rules=InheritedRules(allow_destinations=(f"127.0.0.1:{allowed}",)))
         rig.configure(protocol="socks5")
         with connect(rig) as sock, datagram_socket() as own:
             sock.sendall(b"\x05\x01\x02\x01\x03ada" + bytes((len(WORD),)) + WORD.encode())
@@ -165,15 +163,15 @@ def window(start: float, end: float) -> ScheduleData:
 def test_outside_its_schedule_an_account_is_refused(rig: Rig, table: AccountsTable, origin: Origin) -> None:
     plan = table.plan("later", schedule=window(60, 120))
     table.account("later", plan=plan.id)
-    table.account("now", plan=plan.id, rules=Rules(schedule=window(-5, 60)))
-    table.account("never", rules=Rules(schedule=("Europe/Berlin", ())))
-    table.account("nowhere", rules=Rules(schedule=("Mars/Olympus", ((tuple(range(7)), 0, DAY),))))
+    table.account("now", plan=plan.id, rules=InheritedRules(schedule=window(-5, 60)))
+    table.account("never", rules=InheritedRules(schedule=("Europe/Berlin", ())))
+    table.account("nowhere", rules=InheritedRules(schedule=("Mars/Olympus", ((tuple(range(7)), 0, DAY),))))
     words = [refused(rig, origin, credentials(name)) for name in ("later", "now", "never", "nowhere")]
     assert words == ["outside_schedule", "", "outside_schedule", "outside_schedule"]
 
 
 def test_a_changed_schedule_ends_open_tunnels(rig: Rig, table: AccountsTable) -> None:
-    ada = table.account("ada", rules=Rules(schedule=window(-5, 60)))
+    ada = table.account("ada", rules=InheritedRules(schedule=window(-5, 60)))
     _record, secret = table.mint(ada)
     with (
         Origin(echoes) as origin,
@@ -181,7 +179,7 @@ def test_a_changed_schedule_ends_open_tunnels(rig: Rig, table: AccountsTable) ->
         tunnel(rig, origin, bearer(secret)) as other,
     ):
         echo(one, b"open")
-        table.change(ada, rules=Rules(schedule=window(60, 120)))
+        table.change(ada, rules=InheritedRules(schedule=window(60, 120)))
         assert is_cut(one)
         assert is_cut(other)
 

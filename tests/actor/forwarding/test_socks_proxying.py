@@ -10,6 +10,7 @@ import pytest
 
 from actors.bus.messages.forwarding import ConnectionFilter, QueryConnections
 from actors.bus.messages.specs import AccessSpec, EgressSpec
+from actors.forwarding.connections.udp_association import PEERS_MAX
 from actors.forwarding.connections.udp_targets import FURTHER, TARGETS_MAX, Targets
 from actors.forwarding.protocols.commands import Report
 from tests.actor.forwarding.socks_client import (
@@ -330,6 +331,19 @@ def test_udp_passes_only_answers_of_those_who_were_sent_to(five: Rig) -> None:
                 client.recv(65535)
 
 
+def test_udp_forgets_the_peer_that_was_sent_to_longest_ago(five: Rig) -> None:
+    with datagram_socket() as first, datagram_socket() as last, datagram_socket("") as others:
+        control, _code, relay = ask(five, 3, address(bytes(4), 0))
+        with control, datagram_socket() as client:
+            for number, peer in enumerate((first, *[others] * (PEERS_MAX - 1), last)):
+                host = bytes((127, 1, 0, number)) if peer is others else LOOPBACK
+                client.sendto(b"\0\0\0" + address(host, peer.getsockname()[1]) + b"hello", relay)
+                _data, outside = peer.recvfrom(65535)
+            first.sendto(b"forgotten", ("127.0.0.1", outside[1]))
+            last.sendto(b"kept", ("127.0.0.1", outside[1]))
+            assert client.recv(65535).endswith(b"kept")
+
+
 def test_udp_takes_only_the_port_that_the_request_named(five: Rig) -> None:
     with responder() as port, datagram_socket() as client, datagram_socket() as other:
         control, _code, relay = ask(five, 3, address(LOOPBACK, client.getsockname()[1]))
@@ -425,6 +439,9 @@ def test_access_rules_hold_for_connect_bind_and_datagrams_alike() -> None:
             sock, code, _bound = ask(rig, command, to)
             sock.close()
             assert code == 2
+        sock, code, bound = ask(rig, 2, address(bytes(4), 21))
+        with sock, socket.create_connection(bound, 15) as denied:
+            assert (code, read_all(denied)) == (0, b"")
         control, _code, relay = ask(rig, 3, address(bytes(4), 0))
         with control:
             before = rig.counters.values["bytes_in"] if rig.counters else 0

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from actors.bus.loop import Loop
-from actors.forwarding.limits.throttle import Throttle
-from actors.forwarding.limits.token_bucket import TokenBucket, Wake
+from actors.forwarding.limits.token_bucket import Throttle, TokenBucket, Wake
 from actors.forwarding.net.splice import AnyFlow, CopyFlow, Flow, PipePool, Progress
 
 

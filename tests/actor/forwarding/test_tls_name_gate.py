@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from actors.bus.messages.policies import PolicySpec, RuleSpec
-from actors.bus.messages.specs import AccessSpec
+from actors.bus.messages.specs import AccessSpec, PolicySpec, RuleSpec
 from actors.forwarding.fleet_objects import FleetObjects
 from actors.net.client_hello import UNRECOGNIZED_NAME_ALERT
 from tests.actor.forwarding.account_client import account, credentials, states
@@ -25,6 +24,7 @@ from tests.actor.forwarding.tls_client import connect as connect_with_tls
 from tests.kit.certificates import make_pair
 from tests.kit.forwarding_rig import Rig, until
 from tests.kit.scripted_origins import Origin, read_all, read_head_alone
+from tests.kit.tables import table
 from tests.kit.upstreams import of_rig, upstream_list
 
 OTHER = "other.example"
@@ -95,6 +95,12 @@ def rig(shared: Rig, site: Site) -> Rig:
     return shared
 
 
+def begin_row(rig: Rig, site: Site) -> None:
+    """Forget what the rows before have left."""
+    site.got = b""
+    rig.records.clear()
+
+
 def tunnel(rig: Rig, port: int, early: bytes = b"", host: str = "localhost") -> socket.socket:
     sock = connect(rig)
     sock.sendall(f"CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode() + early)
@@ -125,8 +131,8 @@ PLAIN = b"GET / HTTP/1.1\r\nHost: other.example\r\n\r\n"
 CUT_OFF = hello("localhost")[:-1]
 
 
-@pytest.mark.parametrize("check", ["record", "match", "allowed"])
-@pytest.mark.parametrize(
+@table("check", ["record", "match", "allowed"])
+@table(
     ("flight", "kind"),
     [
         (hello("localhost"), "match"),
@@ -145,8 +151,8 @@ CUT_OFF = hello("localhost")[:-1]
 def test_what_does_not_name_the_target_is_refused_and_not_an_octet_reaches_it(
     rig: Rig, site: Site, check: str, flight: bytes, kind: str
 ) -> None:
+    begin_row(rig, site)
     rig.configure(tls_name=check, access=NAMES if check == "allowed" else AccessSpec())
-    counted = {} if rig.counters is None else dict(rig.counters.tls_names)
     with tunnel(rig, site.port) as sock:
         sock.sendall(flight)
         if kind == "match" or check == "record":
@@ -161,7 +167,18 @@ def test_what_does_not_name_the_target_is_refused_and_not_an_octet_reaches_it(
     named = {"match": "localhost", "mismatch": OTHER}.get(kind, "")
     assert written["tls_name"] == named
     assert written["alpn"] == ("h2,http/1.1" if named or kind == "no_name" else "")
-    until(lambda: rig.counters and rig.counters.tls_names.get(kind, 0) == counted.get(kind, 0) + 1, "it is counted")
+
+
+def test_what_was_found_in_them_is_counted(site: Site) -> None:
+    flights = {"match": hello("localhost"), "mismatch": hello(OTHER), "no_name": hello(None), "not_tls": PLAIN}
+    with Rig(tls_name="record", tls_ports=(site.port,)) as rig:
+        for flight in (*flights.values(), flights["mismatch"]):
+            begin_row(rig, site)
+            with tunnel(rig, site.port) as sock:
+                sock.sendall(flight)
+                is_let_through(sock, site, flight)
+        found = {kind: 1 + (kind == "mismatch") for kind in flights}
+        until(lambda: rig.counters and rig.counters.tls_names == found, "they are counted")
 
 
 def test_another_name_is_allowed_where_it_might_have_been_requested(rig: Rig, site: Site) -> None:
@@ -193,7 +210,7 @@ def test_a_target_given_as_an_address_needs_a_name_that_is_allowed(rig: Rig, sit
         is_let_through(sock, site, fine)
 
 
-@pytest.mark.parametrize(
+@table(
     ("access", "refused"),
     [(NAMES, True), (AccessSpec(allow_destinations=("*",)), False), (AccessSpec(), False)],
     ids=["an entry names it", "none does", "no list"],
@@ -201,6 +218,7 @@ def test_a_target_given_as_an_address_needs_a_name_that_is_allowed(rig: Rig, sit
 def test_without_a_word_an_entry_that_names_hosts_decides(
     rig: Rig, site: Site, access: AccessSpec, refused: bool
 ) -> None:
+    begin_row(rig, site)
     rig.configure(tls_name="auto", access=access)
     flight = hello(OTHER)
     with tunnel(rig, site.port) as sock:
@@ -249,8 +267,9 @@ def test_in_report_mode_rules_of_a_policy_refuse_a_second_hello_too(rig: Rig, pa
             assert record(rig, origin)["reason"] == ("" if refused else "reported:") + "tls_name_denied"
 
 
-@pytest.mark.parametrize(("check", "ports"), [("off", True), ("match", False)])
+@table(("check", "ports"), [("off", True), ("match", False)])
 def test_nothing_is_read_where_nothing_is_checked(rig: Rig, site: Site, check: str, ports: bool) -> None:
+    begin_row(rig, site)
     rig.configure(tls_name=check, tls_ports=(site.port,) if ports else ())
     flight = hello(OTHER)
     with tunnel(rig, site.port, flight) as sock:
@@ -267,8 +286,8 @@ def piecewise(sock: socket.socket, flight: bytes) -> None:
         sock.sendall(bytes((octet,)))
 
 
-@pytest.mark.parametrize("send", [socket.socket.sendall, piecewise], ids=["at once", "octet by octet"])
-@pytest.mark.parametrize("name", ["localhost", OTHER])
+@table("send", [socket.socket.sendall, piecewise], ids=["at once", "octet by octet"])
+@table("name", ["localhost", OTHER])
 def test_the_pieces_that_it_comes_in_change_nothing(
     rig: Rig, site: Site, name: str, send: Callable[[socket.socket, bytes], None]
 ) -> None:
@@ -294,7 +313,7 @@ def test_a_server_that_speaks_first_gets_through_where_nothing_is_refused(rig: R
             is_let_through(sock, site, b"EHLO me\r\n")
 
 
-@pytest.mark.parametrize("sent", [b"", CUT_OFF])
+@table("sent", [b"", CUT_OFF])
 def test_what_is_not_whole_in_time_is_written_on_or_refused(site: Site, sent: bytes) -> None:
     with Rig(params=SHORT, tls_ports=(site.port,), tls_name="record") as rig:
         with tunnel(rig, site.port, sent) as sock:
@@ -318,7 +337,7 @@ def test_a_client_that_ends_before_its_hello_is_whole(rig: Rig, site: Site) -> N
     assert record(rig, site)["reason"] == "", "it has sent nothing that could be refused"
 
 
-@pytest.mark.parametrize(("check", "flight"), [("record", CUT_OFF), ("record", b""), ("match", hello("localhost"))])
+@table(("check", "flight"), [("record", CUT_OFF), ("record", b""), ("match", hello("localhost"))])
 def test_an_end_that_came_with_the_request_reaches_the_origin(rig: Rig, check: str, flight: bytes) -> None:
     def respond_to_the_end(sock: socket.socket) -> None:
         with sock:
@@ -358,12 +377,12 @@ def serving(pair: tuple[str, str], **options: Any) -> Callable[[socket.socket], 
     return serve
 
 
-@pytest.mark.parametrize(
+@table(
     "options",
     [{}, {"version": ssl.TLSVersion.TLSv1_2}, {"curve": "secp384r1"}],
     ids=["1.3", "1.2", "with a HelloRetryRequest"],
 )
-@pytest.mark.parametrize("check", ["record", "match"])
+@table("check", ["record", "match"])
 def test_a_handshake_that_names_its_target_is_like_any_other(
     rig: Rig, pair: tuple[str, str], check: str, options: dict[str, Any]
 ) -> None:

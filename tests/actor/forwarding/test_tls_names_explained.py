@@ -11,9 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from actors.bus.messages.forwarding import Explain, Explanation
-from actors.bus.messages.policies import PolicySpec, RuleSpec
-from actors.bus.messages.specs import AccessSpec, DnsSpec
+from actors.bus.messages.forwarding import Explain, RequestExplanation
+from actors.bus.messages.specs import AccessSpec, DnsSpec, PolicySpec, RuleSpec
 from actors.forwarding.fleet_objects import FleetObjects
 from actors.net.client_hello import UNRECOGNIZED_NAME_ALERT
 from config.model.choices import TLS_NAME_CHECKS
@@ -124,7 +123,7 @@ def test_what_is_explained_is_what_becomes_of_a_handshake(
         upstreams=upstream_list(of_rig(upstream)) if behind else upstream_list(),
     )
     explained = rig.ask(Explain("127.0.0.1", None, f"{host}:{site.port}", tls_name=name))
-    assert isinstance(explained, Explanation)
+    assert isinstance(explained, RequestExplanation)
     rig.records.clear()
     found = really(rig, host, site.port, hello(name))
     if explained.decision == "allow":

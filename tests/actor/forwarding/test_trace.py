@@ -14,7 +14,7 @@ import pytest
 
 from actors.bus.messages.common import ApplySettings, Done
 from actors.bus.messages.specs import AccessSpec
-from actors.forwarding.access.password_check import prehash
+from actors.forwarding.access.authenticator import prehash
 from tests.actor.forwarding.http_client import connect, get, read_response
 from tests.kit import forked_actor
 from tests.kit.forwarding_rig import Rig, until
@@ -31,14 +31,14 @@ def logging_to(file: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
 
     `capfd` would lose what is written while it empties its file.
     """
-    monkeypatch.setattr(forked_actor, "_zygote", None)  # it is to be made by the test itself
+    monkeypatch.setattr(forked_actor, "_zygotes", {})  # it is to be made by the test itself
     former = os.dup(2)
     with file.open("ab") as opened:
         os.dup2(opened.fileno(), 2)
     try:
         yield file.read_text
-        if forked_actor._zygote is not None:
-            forked_actor._zygote.end()
+        for each in forked_actor._zygotes.values():
+            each.end()
     finally:
         os.dup2(former, 2)
         os.close(former)

@@ -6,8 +6,7 @@ import threading
 
 import pytest
 
-from actors.forwarding.connections.udp_targets import Share
-from actors.forwarding.connections.udp_waiting import COST, OCTETS_MAX, Datagram, WaitingDatagrams
+from actors.forwarding.connections.udp_targets import COST, OCTETS_MAX, Share, WaitingDatagram, WaitingDatagrams
 from actors.forwarding.net.resolver import Resolution, Resolved
 from actors.forwarding.protocols.http.targets import parse_authority
 from tests.actor.forwarding.in_process_actor import Inside
@@ -43,8 +42,8 @@ def test_names_that_do_not_resolve_keep_no_other_target_waiting() -> None:
             until(lambda: rig.inspect(lambda shared: not shared.dialer.resolver._pending), "all lookups are over")
 
 
-def datagram(name: str, payload: bytes = b"x" * 488) -> Datagram:
-    return Datagram(parse_authority(name.encode(), 53), payload, Share())
+def datagram(name: str, payload: bytes = b"x" * 488) -> WaitingDatagram:
+    return WaitingDatagram(parse_authority(name.encode(), 53), payload, Share())
 
 
 @pytest.fixture

@@ -15,14 +15,15 @@ import bcrypt
 import pytest
 
 from actors.bus.messages.forwarding import ConnectionFilter, Explain, QueryConnections
-from actors.bus.messages.specs import AccessSpec, EgressSpec
-from actors.bus.messages.upstreams import QueryUpstreams, UpstreamSpec, UpstreamState
-from actors.forwarding.access.password_check import prehash
+from actors.bus.messages.specs import AccessSpec, EgressSpec, QueryUpstreams, UpstreamSpec, UpstreamState
+from actors.forwarding.access.authenticator import prehash
+from actors.forwarding.upstreams.route import ATTEMPTS_MAX
 from actors.net.proxy_protocol import LOCAL_V2, build_v2, read_header
 from tests.actor.forwarding.http_client import connect, get, read_response, tunnel
 from tests.kit.certificates import make_pair
 from tests.kit.forwarding_rig import Rig, until
 from tests.kit.scripted_origins import Origin, Script, counted, echoes, read_all, read_head, responds
+from tests.kit.tables import table
 from tests.kit.upstreams import closed_port, of_rig, upstream_entry, upstream_list
 
 TARGET = "target.example:443"
@@ -97,7 +98,7 @@ CUT = {HOSTILE[0], HOSTILE[1], ("socks4", b"\x00"), ("socks5", b"\x05\x00\x05\x0
 """These end behind the target, which may be the cause: two more targets decide."""
 
 
-@pytest.mark.parametrize(("protocol", "reply"), HOSTILE)
+@table(("protocol", "reply"), HOSTILE)
 def test_an_upstream_that_does_not_speak_its_protocol_is_502_marked_down_and_passed_over(
     child: Rig, good: Rig, protocol: str, reply: bytes
 ) -> None:
@@ -128,7 +129,7 @@ def test_a_407_of_the_only_upstream_is_not_handed_to_the_client(child: Rig) -> N
             until(lambda: states(child)[spec.name].state == "down", "a request of the proxy itself has shown it")
 
 
-@pytest.mark.parametrize("credentials", [{"username": "alice", "password": "secret"}, {}])
+@table("credentials", [{"username": "alice", "password": "secret"}, {}])
 def test_a_407_of_an_origin_brings_no_upstream_down(child: Rig, good: Rig, credentials: dict[str, str]) -> None:
     hashed = bcrypt.hashpw(prehash(b"secret"), bcrypt.gensalt(4)).decode()
     wanted = {"auth_username": "alice", "auth_hash": hashed} if credentials else {}
@@ -219,6 +220,30 @@ def test_a_target_that_the_upstream_can_not_reach_says_nothing_against_the_upstr
     assert [state.state for state in sent.values()] == ["up", "unknown"]
 
 
+def test_for_one_request_so_many_upstreams_are_tried_and_no_more(child: Rig) -> None:
+    child.configure(upstreams=upstream_list(*(upstream_entry(closed_port()) for _ in range(ATTEMPTS_MAX + 2))))
+    assert ask_connect(child).startswith(b"HTTP/1.1 502 ")
+    assert [each.failures for each in states(child).values()] == [1] * ATTEMPTS_MAX + [0, 0]
+
+
+def test_with_all_upstreams_down_the_one_that_failed_longest_ago_is_tried_first(child: Rig) -> None:
+    one, other = upstream_entry(closed_port()), upstream_entry(closed_port())
+    child.configure(upstreams=upstream_list(one, other))
+    for target in ("first.example:443", "second.example:443"):
+        assert ask_connect(child, target).startswith(b"HTTP/1.1 502 ")
+    tried = child.record(target_url="second.example:443")["detail"]
+    assert 0 < tried.index(one.name) < tried.index(other.name)
+
+
+def test_an_https_upstream_whose_certificate_is_not_trusted_is_not_used(child: Rig, tmp_path: Path) -> None:
+    with Rig(protocol="https", tls=make_pair(tmp_path), id="px-above") as above, Origin(echoes) as target:
+        child.configure(upstreams=upstream_list(of_rig(above)))
+        assert b"error=tls_certificate_error" in ask_connect(child, target.authority)
+        assert target.connections == 0
+        child.configure(upstreams=upstream_list(of_rig(above, verify=False)))
+        tunnel(child, target).close()
+
+
 def test_with_all_upstreams_down_the_answer_comes_at_once_and_the_report_names_each_until_one_is_back() -> None:
     port = closed_port()
     with Rig() as rig:
@@ -252,7 +277,7 @@ def test_a_new_list_of_upstreams_that_works_ends_all_problems_of_the_one_before(
         assert {each[:2] for each in rig.over} == {("upstream_down", gone.name), ("upstreams_unreachable", "")}
 
 
-@pytest.mark.parametrize("left", [0, 1])
+@table("left", [0, 1])
 def test_an_upstream_that_is_removed_while_it_is_down_is_no_problem_any_more(left: int) -> None:
     kept, gone = upstream_entry(closed_port()), upstream_entry(closed_port())
     with Rig() as rig:
@@ -287,7 +312,7 @@ def test_checks_know_a_socks5_upstream_that_does_not_accept_the_password(child: 
         assert "accepts none" in state.last_error
 
 
-@pytest.mark.parametrize("protocol", ["http", "https"])
+@table("protocol", ["http", "https"])
 def test_checks_know_an_http_upstream_that_does_not_accept_the_password_and_that_it_does_again(
     child: Rig, tmp_path: Path, protocol: str
 ) -> None:
@@ -303,7 +328,7 @@ def test_checks_know_an_http_upstream_that_does_not_accept_the_password_and_that
         assert above.record(method="OPTIONS", status_code=200)["user"] == "alice"
 
 
-@pytest.mark.parametrize(
+@table(
     "reply",
     [b"HTTP/1.1 405 No\r\nContent-Length: 0\r\n\r\n", b"HTTP/1.1 500 No\r\n\r\n", b"220 not HTTP\r\n\r\n", b""],
 )
@@ -404,7 +429,7 @@ def test_without_accounts_a_user_name_may_still_bring_a_session_word() -> None:
         script.__exit__()
 
 
-@pytest.mark.parametrize("version", ["v1", "v2"])
+@table("version", ["v1", "v2"])
 def test_an_upstream_learns_of_the_client_and_its_connection_is_no_other_clients(child: Rig, version: str) -> None:
     received: list[object] = []
 
@@ -428,8 +453,8 @@ def test_an_upstream_learns_of_the_client_and_its_connection_is_no_other_clients
     assert received == ends
 
 
-@pytest.mark.parametrize("version", ["v1", "v2"])
-@pytest.mark.parametrize("sent", [build_v2(*ENDS), LOCAL_V2], ids=["a client", "none"])
+@table("version", ["v1", "v2"])
+@table("sent", [build_v2(*ENDS), LOCAL_V2], ids=["a client", "none"])
 def test_an_upstream_receives_both_addresses_of_a_client_that_a_balancer_has_announced(
     child: Rig, version: str, sent: bytes
 ) -> None:
@@ -455,7 +480,7 @@ def test_an_upstream_receives_both_addresses_of_a_client_that_a_balancer_has_ann
     assert received == [ENDS if sent != LOCAL_V2 else own]
 
 
-@pytest.mark.parametrize("target", ["127.0.0.1:80", "[::1]:80", "localhost:80", "x.LOCALHOST.:80", "10.1.2.3:80"])
+@table("target", ["127.0.0.1:80", "[::1]:80", "localhost:80", "x.LOCALHOST.:80", "10.1.2.3:80"])
 def test_the_guard_holds_for_what_can_be_judged_without_resolving_though_upstreams_are_excepted(target: str) -> None:
     with Origin(says(b"")) as above, Rig(EgressSpec("public_only", (), (), upstreams_allow=("127.0.0.1",))) as rig:
         rig.configure(upstreams=upstream_list(scripted(above)))
@@ -507,7 +532,7 @@ def test_rules_with_names_decide_and_explain_says_so_without_resolving(child: Ri
         child.configure(access=AccessSpec())
 
 
-@pytest.mark.parametrize("command", [2, 3])
+@table("command", [2, 3])
 def test_upstreams_are_only_asked_to_connect(good: Rig, command: int) -> None:
     with Rig(protocol="socks5", upstreams=upstream_list(of_rig(good))) as rig, connect(rig) as client:
         client.sendall(b"\x05\x01\x00" + bytes((5, command, 0, 1, 0, 0, 0, 0, 0, 0)))
@@ -527,6 +552,12 @@ def test_a_chain_in_a_circle_is_found_by_via() -> None:
             assert b"proxy_loop_detected" in read_response(client)[0]
 
 
+def behind_upstreams(rig: Rig) -> list[bool]:
+    """Of each connection, the oldest first."""
+    page = rig.ask(QueryConnections(ConnectionFilter(), "-age", 10, 0)).connections
+    return [bool(each.parent) for each in page]
+
+
 def test_a_change_of_upstreams_drops_no_tunnel_and_holds_for_the_next(child: Rig, good: Rig) -> None:
     child.configure(upstreams=upstream_list(of_rig(good)))
     with Origin(echoes) as target, tunnel(child, target) as before:
@@ -534,8 +565,7 @@ def test_a_change_of_upstreams_drops_no_tunnel_and_holds_for_the_next(child: Rig
         before.sendall(b"still")
         assert before.recv(10) == b"still"
         with tunnel(child, target):
-            page = child.ask(QueryConnections(ConnectionFilter(), "-age", 10, 0)).connections
-            assert [bool(each.parent) for each in page] == [True, False]
+            until(lambda: behind_upstreams(child) == [True, False], "only these are open")
 
 
 def test_an_upstream_that_never_answers_is_504_and_down_after_three_targets() -> None:
@@ -577,6 +607,14 @@ def test_an_upstream_that_closes_at_each_connect_is_down_after_three_targets(chi
         for host, state in (("a.example", "unknown"),) * 4 + (("b.example", "unknown"), ("c.example", "down")):
             assert ask_connect(child, f"{host}:443").startswith(b"HTTP/1.1 502 ")
             assert states(child)[spec.name].state == state
+
+
+def test_what_two_upstreams_fail_to_reach_says_nothing_against_either(child: Rig) -> None:
+    with Origin(says(b"")) as one, Origin(says(b"")) as other:
+        child.configure(upstreams=upstream_list(upstream_entry(one.port), upstream_entry(other.port)))
+        assert ask_connect(child).startswith(b"HTTP/1.1 502 ")
+        assert (one.connections, other.connections) == (1, 1)
+        assert [each.failures for each in states(child).values()] == [0, 0]
 
 
 def test_an_upstream_that_takes_requests_and_answers_none_is_down_after_three_targets(child: Rig, good: Rig) -> None:

@@ -9,8 +9,8 @@ from contextlib import ExitStack
 import bcrypt
 import pytest
 
-from actors.bus.messages.upstreams import QueryUpstreams, UpstreamState
-from actors.forwarding.access.password_check import prehash
+from actors.bus.messages.specs import QueryUpstreams, UpstreamState
+from actors.forwarding.access.authenticator import prehash
 from tests.actor.forwarding.http_client import connect, get, read_response, tunnel
 from tests.kit.certificates import make_pair
 from tests.kit.forwarding_rig import Rig

@@ -9,11 +9,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from actors.bus.messages.fleet_objects import PoolSpec
-from actors.bus.messages.forwarding import ConnectionFilter, Explain, Explanation
-from actors.bus.messages.policies import PolicySpec, RuleSpec
-from actors.bus.messages.specs import UsernameParamsSpec
-from actors.bus.messages.upstreams import UpstreamsSpec
+from actors.bus.messages.forwarding import ConnectionFilter, Explain, RequestExplanation
+from actors.bus.messages.specs import PolicySpec, PoolSpec, RuleSpec, UpstreamsSpec, UsernameParamsSpec
 from actors.forwarding.fleet_objects import FleetObjects
 from actors.logs.record_schema import valid_rows
 from tests.actor.forwarding.account_client import WORD, account, credentials
@@ -26,6 +23,7 @@ from tests.kit.certificates import make_pair
 from tests.kit.curl import curl, needs_curl
 from tests.kit.forwarding_rig import Rig
 from tests.kit.scripted_origins import Origin, Script, counted, echoes, read_head
+from tests.kit.tables import table
 from tests.kit.upstreams import upstream_entry, upstream_list
 
 ON, STRICT = UsernameParamsSpec(), UsernameParamsSpec(reject_unknown=True)
@@ -70,7 +68,7 @@ def written(shared: Rig) -> Iterator[AccountsTable]:
 @pytest.fixture
 def rig(shared: Rig, written: AccountsTable, exits: list[Origin]) -> Rig:
     """All protocols, with the account `alice` of its own, over four upstreams in turn."""
-    written.writer.rebuild((), "store", written.writer.revision + 1)
+    written.clear()
     shared.configure(
         FleetObjects(),
         auth_required=True,
@@ -322,9 +320,9 @@ def test_an_association_shows_what_was_understood(rig: Rig) -> None:
     assert rig.record(user="alice", parameters="session=7 ttl=600")
 
 
-def explain(rig: Rig, user: str) -> Explanation:
+def explain(rig: Rig, user: str) -> RequestExplanation:
     reply = rig.ask(Explain("127.0.0.1", user, "http://127.0.0.1/"))
-    assert isinstance(reply, Explanation)
+    assert isinstance(reply, RequestExplanation)
     return reply
 
 
@@ -351,8 +349,8 @@ def test_explain_says_how_a_name_is_understood(rig: Rig) -> None:
 HOSTILE = ("\r\nX-Evil: 1", "\n", "\x00", "\x1b[2J", "\u2028", "\u202egnp", "%0d%0aX: y", '" ; x="', "=?", "x" * 5000)
 
 
-@pytest.mark.parametrize("hostile", HOSTILE)
-@pytest.mark.parametrize("where", ["session-{}", "{}-7", "country-{}", "session-7-{}"])
+@table("hostile", HOSTILE)
+@table("where", ["session-{}", "{}-7", "country-{}", "session-7-{}"])
 def test_nothing_of_a_name_gets_into_a_header_or_forges_a_record(rig: Rig, hostile: str, where: str) -> None:
     heads: list[bytes] = []
 

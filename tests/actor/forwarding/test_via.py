@@ -6,12 +6,13 @@ import socket
 
 import pytest
 
-from actors.forwarding.protocols.http.via import extended_via, passed_here
+from actors.forwarding.protocols.http.header_changes import extended_via, passed_here
 from actors.forwarding.proxy_policy import via_entry
 from tests.actor.forwarding.http_client import connect, get, read_response
 from tests.kit.forwarding_rig import Rig, spec
 from tests.kit.http_conversation import GET, OK, Talk, exchange
 from tests.kit.scripted_origins import Origin, notes_heads, read_head
+from tests.kit.tables import table
 from tests.kit.upstreams import of_rig, upstream_entry, upstream_list
 
 OTHERS = b"Via: 1.0 before, 1.1 other (c)\r\n"
@@ -22,7 +23,7 @@ def via_of(head: bytes) -> list[bytes]:
     return [line for line in head.split(b"\r\n") if line.lower().startswith(b"via:")]
 
 
-@pytest.mark.parametrize(
+@table(
     ("machine", "via", "entry"),
     [
         ("gw.example", "pseudonym", b"proxyfleet-56789abc"),
@@ -40,7 +41,7 @@ def test_the_entry_is_what_the_setting_says(
     assert via_entry(spec(3128, id="prx_0123456756789abc", via=via)) == entry
 
 
-@pytest.mark.parametrize(
+@table(
     ("before", "minor", "name", "value"),
     [
         (None, 1, b"us", b"1.1 us"),
@@ -54,7 +55,7 @@ def test_an_entry_comes_behind_those_of_others(before: bytes | None, minor: int,
     assert extended_via(before, minor, name) == value
 
 
-@pytest.mark.parametrize(
+@table(
     ("via", "ours"),
     [
         (b"1.1 us", True),
@@ -105,7 +106,7 @@ def test_a_change_holds_for_the_next_request_of_an_open_connection() -> None:
         assert [via_of(head) for head in seen] == received
 
 
-@pytest.mark.parametrize(("via", "sent"), [("pseudonym", [b"Via: 1.1 proxyfleet-px1"]), ("off", [])])
+@table(("via", "sent"), [("pseudonym", [b"Via: 1.1 proxyfleet-px1"]), ("off", [])])
 def test_a_connect_to_an_upstream_has_the_entry_or_none(via: str, sent: list[bytes]) -> None:
     seen: list[bytes] = []
     with Origin(notes_heads(seen)) as upstream, Rig(via=via) as rig, connect(rig) as client:
@@ -115,7 +116,7 @@ def test_a_connect_to_an_upstream_has_the_entry_or_none(via: str, sent: list[byt
         assert via_of(seen[0]) == sent
 
 
-@pytest.mark.parametrize("other", ["pseudonym", "on"])
+@table("other", ["pseudonym", "on"])
 def test_a_circle_with_a_silent_proxy_is_found_by_the_other(other: str) -> None:
     with Rig(id="px-one", via="off") as one, Rig(id="px-two", via=other) as two:
         one.configure(upstreams=upstream_list(of_rig(two)))

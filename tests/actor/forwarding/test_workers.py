@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.bus.messages.problems import WORKERS
+from actors.bus.messages.common import WORKERS
 from actors.bus.messages.specs import AccountSpec, LimitsSpec
 from actors.forwarding.access.guess_limit import FAILURES_OF_USER
 from tests.actor.forwarding.account_client import account, ask, credentials

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from actors.lists.compiled import CompiledList
-from actors.lists.fetching import REDIRECTS_MAX, UNUSABLE_FILE, USER_AGENT, Fetched, Job, fetch
+from actors.lists.fetching import REDIRECTS_MAX, UNUSABLE_FILE, USER_AGENT, Fetched, FetchJob, fetch
 from tests.kit.folders import ROOT
 from tests.kit.list_sources import Content, Source, content
 from tests.kit.place_databases import country, database
@@ -31,8 +31,8 @@ def source() -> Iterator[Source]:
         yield made
 
 
-def job(source: Source, folder: Path, **changes: object) -> Job:
-    plain = Job("list_1", str(folder), "domains", source.url, "plain", 1_000_000)
+def job(source: Source, folder: Path, **changes: object) -> FetchJob:
+    plain = FetchJob("list_1", str(folder), "domains", source.url, "plain", 1_000_000)
     return replace(plain, **changes)  # type: ignore[arg-type]
 
 
@@ -251,7 +251,7 @@ def test_the_worker_ends_when_it_takes_too_much_of_a_processor() -> None:
         "worker.CPU_MAX, worker.fetch = 1, lambda job: all(itertools.count(1))\n"
         "worker.main()"
     )
-    job = json.dumps(asdict(Job("list_1", "", "domains", "", "plain", 1)))
+    job = json.dumps(asdict(FetchJob("list_1", "", "domains", "", "plain", 1)))
     done = subprocess.run([sys.executable, "-c", program], input=job, text=True, cwd=ROOT, check=False, timeout=120)
     assert done.returncode == -signal.SIGXCPU
 

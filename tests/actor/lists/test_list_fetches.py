@@ -74,6 +74,11 @@ class Stage:
         return CompiledList(self.states.folder / self.states.current_file(self.record)).by_name(name)
 
 
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(list_fetches, "CHECK_PERIOD", 0.05)
+
+
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Stage]:
     with Source(content("a.example\nb.example\nc.example\nd.example\n", etag='"1"')) as source:
@@ -186,7 +191,6 @@ def test_nothing_is_fetched_anew_by_a_restart(stage: Stage) -> None:
     with Source(content("x.example\n")) as other:
         record = stage.record
         stage.record = record.model_copy(update={"source": ListSource(url=other.url)})
-        stage.fetches.refresh("list_1")
         wait_until(lambda: stage.state.url == other.url, "the other source")
     assert len(stage.source.requests) == 1
     assert stage.state.entries == 1, "another source may have fewer entries"

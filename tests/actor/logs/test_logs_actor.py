@@ -17,8 +17,8 @@ import pytest
 from actors.bus import records
 from actors.bus.mailbox import MailboxRouter
 from actors.bus.messages.common import ApplySettings, Done, Failed, Hello
-from actors.bus.messages.records import LogPage, LogTail, QueryLogs, TailLogs
-from actors.journald import JournalHandler
+from actors.bus.messages.records import LogPage, LogTailPage, QueryLogs, TailLogs
+from actors.log_format import JournalHandler
 from actors.logs import sinks
 from config.text.access_fields import ACCESS_FIELDS
 from tests.actor.logs.log_processes import Indexer, Load, targets
@@ -96,7 +96,7 @@ def client(bench: Bench, data: Path) -> Iterator[Client]:
 
 
 def found(tail: Any) -> list[str]:
-    assert isinstance(tail, LogTail), tail
+    assert isinstance(tail, LogTailPage), tail
     return [each["target_url"] for each in tail.rows]
 
 

@@ -17,8 +17,7 @@ from zmq.utils import z85
 from actors.bus.events import new_event
 from actors.bus.loop import Loop
 from actors.metrics import live_feed
-from actors.metrics.curve_auth import server_keys
-from actors.metrics.live_feed import LiveFeed, event_payload
+from actors.metrics.live_feed import LiveFeed, event_payload, server_keys
 
 DEADLINE = 120.0
 

@@ -8,17 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from actors.bus.loop import Loop
-from actors.bus.messages.fleet_objects import PoolSpec
-from actors.bus.messages.problems import Problem
-from actors.bus.messages.specs import EgressSpec
-from actors.bus.messages.upstreams import UpstreamSpec, UpstreamsSpec
+from actors.bus.messages.common import Problem
+from actors.bus.messages.specs import EgressSpec, PoolSpec, UpstreamSpec, UpstreamsSpec
 from actors.forwarding.net.dialer import Dialer
 from actors.forwarding.net.resolver import Resolver, new_threads
-from actors.forwarding.upstreams.reaching import access_to_upstreams
+from actors.forwarding.upstreams.attempt import access_to_upstreams
 from actors.pools.checked_pool import CheckedPool
-from actors.pools.slot import Slot
+from actors.pools.slot import UpstreamSlot
 from actors.pools.state import pool_state
-from actors.problems import Problems
+from actors.problems import ActiveProblems
 
 COOLDOWN = (("connect", 0.1, 0.2), ("407", 60.0, 600.0), ("429", 30.0, 300.0), ("5xx", 5.0, 60.0))
 DEADLINE = 120.0
@@ -40,7 +38,7 @@ class Checking:
         self.begun: list[str] = []
         self.over: list[str] = []
         self.active: tuple[Problem, ...] = ()
-        self._problems = Problems(self.loop, time.time, self._reported)
+        self._problems = ActiveProblems(self.loop, time.time, self._reported)
         egress = EgressSpec("public_only", ("127.0.0.0/8",), ())
         self.dialer = Dialer(self.loop, Resolver(self.loop, new_threads(self.loop)), access_to_upstreams(egress))
         self.pool: CheckedPool | None = None
@@ -53,7 +51,7 @@ class Checking:
         self.pool = CheckedPool(self.loop, self.dialer, self._problems, spec, state, self.pool)
         return self.pool
 
-    def slots_elsewhere(self, spec: PoolSpec) -> tuple[Slot, ...]:
+    def slots_elsewhere(self, spec: PoolSpec) -> tuple[UpstreamSlot, ...]:
         """What another process sees."""
         return pool_state(self.folder, spec).slots
 

@@ -10,9 +10,8 @@ import pytest
 
 from actors.bus.codec import pack
 from actors.bus.messages.common import POOLS, SUPERVISOR
-from actors.bus.messages.pools import CheckPoolOnce, CheckPools
-from actors.bus.messages.specs import EgressSpec
-from actors.forwarding.upstreams.reaching import access_to_upstreams
+from actors.bus.messages.specs import CheckPoolOnce, CheckPools, EgressSpec
+from actors.forwarding.upstreams.attempt import access_to_upstreams
 from actors.pools.actor import PoolsActor
 from actors.pools.state import pool_state
 from actors.process import Boot

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from actors.bus.loop import Loop
-from actors.resolver.lookup import Reply
-from actors.resolver.profiles import Profile, ProfileKey
+from actors.resolver.lookup import LookupReply
+from actors.resolver.profiles import DnsProfile, ProfileKey
 from actors.resolver.service import Service
 from actors.resolver.system_config import SystemConfig
 
@@ -28,23 +28,23 @@ class Resolving:
         system = SystemConfig(self.resolv_conf, self.nsswitch_conf, port)
         self.service = Service(self.loop, system, self.forgotten.append)
 
-    def profile(self, *servers: str, **limits: int) -> Profile:
+    def profile(self, *servers: str, **limits: int) -> DnsProfile:
         """For these servers, or the system's."""
         return self.service.acquire(ProfileKey(servers, **limits))
 
-    def begin(self, profile: Profile, name: str, client: str = "192.0.2.1") -> list[Reply]:
+    def begin(self, profile: DnsProfile, name: str, client: str = "192.0.2.1") -> list[LookupReply]:
         """Request a name; the replies are in the list as they come."""
-        replies: list[Reply] = []
+        replies: list[LookupReply] = []
         self.service.resolve(profile, name, ("", client), replies.append)
         return replies
 
-    def resolve(self, profile: Profile, name: str, client: str = "192.0.2.1") -> Reply:
+    def resolve(self, profile: DnsProfile, name: str, client: str = "192.0.2.1") -> LookupReply:
         """The last reply for a name."""
         replies = self.begin(profile, name, client)
         self.turn_until(lambda: replies and replies[-1].status != 0)
         return replies[-1]
 
-    def addresses(self, profile: Profile, names: Sequence[str]) -> list[tuple[str, ...] | str]:
+    def addresses(self, profile: DnsProfile, names: Sequence[str]) -> list[tuple[str, ...] | str]:
         """The contents of the replies for names that are requested at the same time."""
         every = [self.begin(profile, name) for name in names]
         self.turn_until(lambda: all(each and each[-1].status != 0 for each in every))

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgpack
 import pytest
 
-from actors.net.descriptor_exhaustion import ACCEPT_PAUSE
+from actors.net.accepting import ACCEPT_PAUSE
 from actors.net.resolver_protocol import PING
 from actors.resolver import clients as module
 from actors.resolver.clients import Clients

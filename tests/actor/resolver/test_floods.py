@@ -13,6 +13,7 @@ import pytest
 
 from actors.net.resolver_protocol import FAILED, FOUND, PACKET_MAX, PROFILE, SOME, TIMED_OUT
 from actors.net.tls_stream import TlsStream
+from actors.resolver.profiles import TIMEOUT
 from tests.actor.resolver.resolving import DEADLINE
 from tests.kit.certificates import make_pair
 from tests.kit.name_servers import FloodingNameServer, ScriptedNameServer, zone
@@ -81,9 +82,17 @@ class Asking:
                 return reply
 
 
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """A certificate and its key."""
+    cert, key = make_pair(tmp_path_factory.mktemp("pair"))
+    return str(cert), str(key)
+
+
 @pytest.fixture
-def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
-    cert, key = make_pair(tmp_path)
+def context(pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
+    """Of a name server whose certificate resolvers trust."""
+    cert, key = pair
     monkeypatch.setenv("SSL_CERT_FILE", cert)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
@@ -111,28 +120,32 @@ def test_a_stream_without_end_is_closed_and_delays_no_other_name(
     tmp_path: Path, context: ssl.SSLContext, what: str
 ) -> None:
     transport, opening, flood = FLOODS[what]
+    timeout = 1.0 if what == "no room for requests" else TIMEOUT  # its names fail then, others' with the connection
     if what == "tickets":
         context.num_tickets = 20_000
     resolv_conf = tmp_path / "resolv.conf"
     resolv_conf.write_text("nameserver 127.0.0.1\noptions use-vc\n")
     with (
         FloodingNameServer(flood, opening, None if transport == "tcp" else context) as server,
-        ResolverProcess(tmp_path, resolv_conf=str(resolv_conf), port=server.port) as resolver,
+        ResolverProcess(tmp_path, timeout=timeout, resolv_conf=str(resolv_conf), port=server.port) as resolver,
     ):
         check(resolver, *([] if transport == "tcp" else [f"{transport}://127.0.0.1:{server.port}"]))
         wait_until(lambda: server.ended, "the connection is closed")
 
 
 def test_datagrams_without_end_delay_no_other_name(tmp_path: Path) -> None:
+    resolv_conf = tmp_path / "resolv.conf"
+    resolv_conf.write_text("nameserver 127.0.0.1\noptions timeout:1 attempts:2\n")
     with (
         ScriptedNameServer(lambda _query, _transport: [bytes(64)] * 50_000) as server,
-        ResolverProcess(tmp_path) as resolver,
+        ResolverProcess(tmp_path, resolv_conf=str(resolv_conf), port=server.port) as resolver,
     ):
-        check(resolver, server.address)
+        check(resolver)
+        assert server.queries
 
 
-def test_tls_without_content_ends_the_connection(tmp_path: Path) -> None:
-    cert, key = make_pair(tmp_path)
+def test_tls_without_content_ends_the_connection(pair: tuple[str, str]) -> None:
+    cert, key = pair
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(cert, key)
     server.num_tickets = 20_000

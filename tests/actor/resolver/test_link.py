@@ -15,11 +15,10 @@ import pytest
 
 from actors.bus.loop import Loop
 from actors.forwarding.net import resolver, resolver_link
-from actors.forwarding.net.dns_settings import DnsSettings
 from actors.forwarding.net.resolver import Resolution, Resolved, Resolver, new_threads
-from actors.forwarding.net.resolver_link import Profile, ResolverLink
+from actors.forwarding.net.resolver_link import DnsSettings, ResolverLink, ResolverProfile
 from actors.forwarding.protocols.failures import Failure
-from actors.net.hosts_file import HostsFile
+from actors.net.this_machine import HostsFile
 from config.files.paths import RunDir
 from tests.actor.resolver.resolving import DEADLINE
 from tests.kit.name_servers import ScriptedNameServer, SilentNameServer, zone
@@ -82,7 +81,7 @@ def front(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Front]:
 
 def test_a_name_comes_from_the_resolver_and_is_kept_in_front_of_it(front: Front) -> None:
     with ResolverProcess(front.folder), ScriptedNameServer(zone({NAME: ("192.0.2.1", "2001:db8::1")})) as server:
-        front.link.set_profile(Profile((server.address,)))
+        front.link.set_profile(ResolverProfile((server.address,)))
         assert front.resolve(NAME) == Resolved(("2001:db8::1", "192.0.2.1"))
         assert front.resolver.known(NAME) == Resolved(("2001:db8::1", "192.0.2.1"))
         assert isinstance(front.resolve("other.example.com"), Failure)
@@ -91,7 +90,9 @@ def test_a_name_comes_from_the_resolver_and_is_kept_in_front_of_it(front: Front)
 
 def test_ipv4_comes_first_where_it_is_preferred(front: Front) -> None:
     with ResolverProcess(front.folder), ScriptedNameServer(zone({NAME: ("192.0.2.1", "2001:db8::1")})) as server:
-        front.resolver.configure(DnsSettings(Profile((server.address,)), "ipv4", {"own.example.com": ("192.0.2.77",)}))
+        front.resolver.configure(
+            DnsSettings(ResolverProfile((server.address,)), "ipv4", {"own.example.com": ("192.0.2.77",)})
+        )
         assert front.resolve(NAME) == Resolved(("192.0.2.1", "2001:db8::1"))
         assert front.resolver.known("Own.example.com.") == Resolved(("192.0.2.77",))
 
@@ -102,7 +103,7 @@ def test_without_a_resolver_the_system_is_asked_at_once(front: Front) -> None:
 
 def test_names_under_way_are_asked_of_the_system_when_the_resolver_is_killed(front: Front) -> None:
     with ResolverProcess(front.folder) as resolver, SilentNameServer() as silent:
-        front.link.set_profile(Profile((silent.address,)))
+        front.link.set_profile(ResolverProfile((silent.address,)))
         results = front.begin(NAME)
         front.loop.turn(0.05)
         assert results == []
@@ -116,7 +117,7 @@ class OwnFront:
 
     def __init__(self, front: Front, *servers: str) -> None:
         self.front = front
-        front.resolver.configure(DnsSettings(Profile(servers, proxy="prx_1")))
+        front.resolver.configure(DnsSettings(ResolverProfile(servers, proxy="prx_1")))
 
     def fails(self, name: str) -> Failure:
         result = self.front.resolve(name)
@@ -153,7 +154,7 @@ def test_with_own_name_servers_clients_do_not_learn_how_a_server_fails(front: Fr
         return response
 
     with (
-        ResolverProcess(front.folder, LOOPBACK),
+        ResolverProcess(front.folder, LOOPBACK, timeout=0.5),
         ScriptedNameServer(refused) as refusing,
         SilentNameServer() as silent,
         socket.create_server(("127.0.0.1", 0)) as closing,
@@ -186,7 +187,7 @@ def test_a_name_server_of_a_proxy_that_the_guard_refuses_gets_nothing(front: Fro
 
 def test_a_resolver_that_is_back_is_used_again(front: Front) -> None:
     with ScriptedNameServer(zone({"*": ("192.0.2.1",)})) as server:
-        front.link.set_profile(Profile((server.address,)))
+        front.link.set_profile(ResolverProfile((server.address,)))
         with ResolverProcess(front.folder):
             assert front.resolve("a.example.com") == Resolved(("192.0.2.1",))
         assert front.resolve("b.example.com") == FROM_SYSTEM
@@ -198,7 +199,7 @@ def test_a_resolver_that_hangs_is_given_up_until_it_replies_again(
     front: Front, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with ResolverProcess(front.folder) as resolver, ScriptedNameServer(zone({"*": ("192.0.2.1",)})) as server:
-        front.link.set_profile(Profile((server.address,)))
+        front.link.set_profile(ResolverProfile((server.address,)))
         assert front.resolve("a.example.com") == Resolved(("192.0.2.1",))
         monkeypatch.setattr(resolver_link, "HUNG_AFTER", 1.0)
         resolver.process.send_signal(signal.SIGSTOP)
@@ -216,9 +217,9 @@ def test_names_of_other_means_go_to_the_system(front: Front) -> None:
 
 def test_a_broken_packet_costs_its_sender_alone(front: Front) -> None:
     with ResolverProcess(front.folder), ScriptedNameServer(zone({"*": ("192.0.2.1",)})) as server:
-        front.link.set_profile(Profile((server.address,)))
+        front.link.set_profile(ResolverProfile((server.address,)))
         other = Front(front.folder)
-        other.link.set_profile(Profile(("no server",)))
+        other.link.set_profile(ResolverProfile(("no server",)))
         assert other.resolve(NAME) == FROM_SYSTEM
         assert front.resolve(NAME) == Resolved(("192.0.2.1",))
         other.link.close()
@@ -233,7 +234,7 @@ def test_some_of_the_addresses_are_passed_on_and_all_of_them_follow(front: Front
         return None if waiting and "AAAA" in query.question[0].to_text() else both(query, way)
 
     with ResolverProcess(front.folder), ScriptedNameServer(handle) as server:
-        front.link.set_profile(Profile((server.address,)))
+        front.link.set_profile(ResolverProfile((server.address,)))
         parts, whole = front.begin(NAME, in_parts=True), front.begin(NAME)
         front.turn_until(lambda: parts)
         assert parts == [Resolved(("192.0.2.1",), more=True)]

@@ -13,6 +13,7 @@ from actors.bus.messages.specs import DnsSpec, EgressSpec
 from tests.kit.forwarding_rig import Rig
 from tests.kit.name_servers import ScriptedNameServer, zone
 from tests.kit.resolver_process import LOOPBACK, ResolverProcess
+from tests.kit.tables import table
 
 OUTSIDE = "127.0.0.2"
 """An address that the guard allows, as if it were public."""
@@ -89,7 +90,7 @@ def socks4a(stage: Stage, name: bytes) -> bytes:
 PATHS = {http: b"HTTP/1.1 403 ", connect: b"HTTP/1.1 403 ", socks5: b"\5\2", socks4a: b"\0\x5b"}
 
 
-@pytest.mark.parametrize("address", INSIDE)
+@table("address", INSIDE)
 def test_an_inner_address_of_a_public_name_is_not_connected_to(stage: Stage, address: str) -> None:
     stage.has(address)
     for number, (path, refusal) in enumerate(PATHS.items()):

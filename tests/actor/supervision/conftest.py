@@ -26,7 +26,26 @@ def supervise() -> Iterator[Callable[..., Supervised]]:
         each.discard()
 
 
+@pytest.fixture(scope="module")
+def _kept() -> Iterator[list[Supervised]]:
+    """The supervisor of the module, once a test has asked for it."""
+    kept: list[Supervised] = []
+    yield kept
+    for each in kept:
+        each.discard()
+
+
 @pytest.fixture
-def supervised(supervise: Callable[..., Supervised]) -> Supervised:
-    """A supervisor that is ready."""
-    return supervise()
+def supervised(_kept: list[Supervised]) -> Iterator[Supervised]:
+    """One that is ready and has no proxies: the module's, or another one after a test that has ended that."""
+    running = _kept.pop() if _kept else Supervised()
+    try:
+        running.wait_ready()
+        yield running
+        print(running.log)
+        if running.process.poll() is None:
+            running.empty()
+            _kept.append(running)
+    finally:
+        if not _kept:
+            running.discard()

@@ -22,6 +22,7 @@ from actors.bus.messages.supervision import (
     ApplyProxy,
     ListenerReserved,
     QueryRuntime,
+    ReplaceProxies,
     ReserveListener,
     Runtime,
     RuntimeReport,
@@ -29,6 +30,9 @@ from actors.bus.messages.supervision import (
 from tests.kit.folders import FOLDERS
 from tests.kit.ports import free_port
 from tests.kit.wait import wait_until
+
+OTHERS = 6
+"""The zygote, and the actors that always run."""
 
 
 class Supervised:
@@ -99,6 +103,12 @@ class Supervised:
 
     def zygote(self) -> psutil.Process:
         return next(each for each in self.family() if each.name() == "zygote")
+
+    def empty(self) -> None:
+        """It has no proxies and no objects, their processes have ended, and its log says only that it is ready."""
+        assert self.ask(ReplaceProxies((), ())) == Done()
+        wait_until(lambda: len(self.family()) == OTHERS, "only those are left that always run")
+        (self.directory / "log").write_text("ready\n")
 
     def end(self) -> int:
         self.process.send_signal(signal.SIGTERM)

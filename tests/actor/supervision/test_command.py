@@ -11,23 +11,26 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 import pytest
 
 import supervisor
 from actors.supervision.systemd import notify, watchdog_period
-from api.audit import Trail
-from api.audit.trail import trail_file
+from api.cli.application import application
+from api.cli.errors import CommandError
+from api.cli.help import run
 from api.cli.local import serve
-from api.store import open_store
 from config.files import paths
-from config.files.paths import PathError, default_run_dir, open_data_dir, private_directory
+from config.files.paths import PathError, default_run_dir, open_data_dir, open_run_dir, private_directory
 from tests.kit.folders import FOLDERS
 from tests.kit.ports import free_port
 from tests.kit.product import Product
+from tests.kit.tables import table
+from tests.kit.trails import opened_trail
 from tests.kit.wait import wait_until
 
 
@@ -35,6 +38,30 @@ def proxyfleet(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PROXYFLEET_")}
     command = [sys.executable, "-m", "supervisor", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=180, env={**clean, **env})
+
+
+class Ran(NamedTuple):
+    """How a command ended."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Here = Callable[..., Ran]
+
+
+@pytest.fixture
+def here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Here:
+    """Runs a command line in this process, which costs no start of an interpreter."""
+    for name in [each for each in os.environ if each.startswith("PROXYFLEET_")]:
+        monkeypatch.delenv(name)
+
+    def command(*arguments: str) -> Ran:
+        status = run(application(arguments), arguments)
+        return Ran(status, *capsys.readouterr())
+
+    return command
 
 
 @pytest.fixture
@@ -47,76 +74,38 @@ def test_version() -> None:
     assert proxyfleet("version").stdout.startswith("proxyfleet ")
 
 
-def test_check_config_names_every_bad_key_value_and_what_is_allowed(short: Path) -> None:
+def test_check_config_names_every_bad_key_value_and_what_is_allowed(here: Here, short: Path) -> None:
     file = short / "config.toml"
     file.write_text('[server]\nport = 70000\nprot = 1\n[logging]\nlevel = "loud"\n')
-    checked = proxyfleet("check-config", "--config", str(file))
+    checked = here("check-config", "--config", str(file))
     assert checked.returncode == 1
     for words in ("server.port", "70000", "65535", "server.prot: unknown key", "logging.level", "'loud'", "warning"):
         assert words in checked.stderr
     file.write_text("[server]\nport = 8081\n")
-    assert proxyfleet("check-config", "--config", str(file)).returncode == 0
+    assert here("check-config", "--config", str(file)).returncode == 0
 
 
-def test_a_stored_address_that_can_not_be_had_ends_the_start_with_the_way_out(short: Path) -> None:
+def test_the_audit_trail_is_verified_with_its_exit_status_and_the_row_that_is_wrong(here: Here, short: Path) -> None:
     data = open_data_dir(short / "data")
-    store = open_store(data)
-    store.put("settings", {"id": "settings", "server": {"host": "192.0.2.1"}})
-    store.close()
-    places = ["--data-dir", str(data.path)]
-    refused = proxyfleet("serve", *places, "--run-dir", str(short / "run"))
-    assert refused.returncode == 1
-    assert "server.host: 192.0.2.1 is not an address of this machine" in refused.stderr
-    assert "proxyfleet reset-settings" in refused.stderr
-    assert "server.host is '192.0.2.1' as set through the API" in proxyfleet("check-config", *places).stdout
-    assert "Forgotten: server.host." in proxyfleet("reset-settings", *places).stdout
-    assert "as set through the API" not in proxyfleet("check-config", *places).stdout
-
-
-def test_the_audit_trail_is_verified_with_its_exit_status_and_the_row_that_is_wrong(short: Path) -> None:
-    data = open_data_dir(short / "data")
-    trail = Trail(data)
-    trail.append("proxy.created")
-    trail.append("proxy.deleted")
-    trail.close()
-    whole = proxyfleet("audit", "verify", "--data-dir", str(data.path))
+    with opened_trail(data) as trail:
+        trail.append("proxy.created")
+        trail.append("proxy.deleted")
+    whole = here("audit", "verify", "--data-dir", str(data.path))
     assert (whole.returncode, whole.stderr) == (0, "")
     head = whole.stdout.split()[-1]
     assert head.startswith("2:")
-    with sqlite3.connect(trail_file(data)) as database:
+    with sqlite3.connect(data.fleet) as database:
         database.execute("DROP TRIGGER audit_is_not_altered")
         database.execute("UPDATE audit SET content = replace(content, 'created', 'updated')")
     database.close()
-    broken = proxyfleet("audit", "verify", "--data-dir", str(data.path), "--head", head)
+    broken = here("audit", "verify", "--data-dir", str(data.path), "--head", head)
     assert broken.returncode == 1
     assert "row 1 its content doesn't go with its hash" in broken.stderr
-    elsewhere = proxyfleet("audit", "verify", "--data-dir", str(short / "nowhere"))
+    elsewhere = here("audit", "verify", "--data-dir", str(short / "nowhere"))
     assert (elsewhere.returncode, "no audit trail here" in elsewhere.stderr) == (1, True)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "env", "words"),
-    [
-        (["--port", "0"], {}, "server.port"),
-        ([], {"PROXYFLEET_SERVER__PORT": "many"}, "server.port"),
-        ([], {"PROXYFLEET_SEVER__PORT": "1"}, "PROXYFLEET_SEVER__PORT: unknown key"),
-        (["--config", "/no/such/file"], {}, "/no/such/file"),
-        (["--run-dir", "/tmp/" + "x" * 100], {}, "too long"),
-        ([], {"PROXYFLEET_ADMIN_PASSWORD": "short"}, "password"),
-        (["--host", "192.0.2.1"], {}, "server.host: 192.0.2.1 is not an address of this machine"),
-    ],
-)
-def test_a_bad_start_is_refused_with_the_key_and_status_1(
-    short: Path, arguments: list[str], env: dict[str, str], words: str
-) -> None:
-    places = {"PROXYFLEET_DATA_DIR": str(short / "data"), "PROXYFLEET_RUN_DIR": str(short / "run")}
-    refused = proxyfleet("serve", *arguments, **{"PROXYFLEET_SERVER__PORT": str(free_port()), **places, **env})
-    assert refused.returncode == 1, refused.stderr
-    assert words in refused.stderr
-    assert "Traceback" not in refused.stderr
-
-
-@pytest.mark.parametrize(
+@table(
     ("line", "starts"),
     [
         ("serve", True),
@@ -145,52 +134,70 @@ def processes_with(mark: str) -> list[psutil.Process]:
     return found
 
 
-@pytest.mark.parametrize("wrong", [["--no-such-option"], ["--port", "0"], ["--port", "many"]])
-def test_a_start_that_is_refused_leaves_no_process(short: Path, wrong: list[str]) -> None:
+@table(
+    ("arguments", "env", "words"),
+    [
+        (["--no-such-option"], {}, "--no-such-option"),
+        (["--port", "0"], {}, "server.port"),
+        ([], {"PROXYFLEET_SEVER__PORT": "1"}, "PROXYFLEET_SEVER__PORT: unknown key"),
+        (["--host", "192.0.2.1"], {}, "server.host: 192.0.2.1 is not an address of this machine"),
+    ],
+)
+def test_a_bad_start_is_refused_with_the_key_and_leaves_no_process(
+    short: Path, arguments: list[str], env: dict[str, str], words: str
+) -> None:
     mark = f"MARK_{secrets.token_hex(8)}"
-    refused = proxyfleet("serve", *wrong, "--data-dir", str(short / "data"), **{mark: "1"})
-    assert refused.returncode != 0
-    assert "--no-such-option" in refused.stderr or "port" in refused.stderr
+    places = {"PROXYFLEET_DATA_DIR": str(short / "data"), "PROXYFLEET_RUN_DIR": str(short / "run")}
+    given = {"PROXYFLEET_SERVER__PORT": str(free_port()), **places, **env, mark: "1"}
+    refused = proxyfleet("serve", *arguments, **given)
+    assert refused.returncode == (2 if words in arguments else 1), refused.stderr
+    assert words in refused.stderr
+    assert "Traceback" not in refused.stderr
     wait_until(lambda: not processes_with(mark), "none is left")
+
+
+def test_a_run_directory_too_long_for_sockets_and_a_password_too_short_are_refused(short: Path) -> None:
+    with pytest.raises(PathError, match="too long"):
+        open_run_dir(short / ("x" * 100))
+    with pytest.raises(CommandError, match="admin_password: "):
+        serve._make_administrator(open_data_dir(short / "data"), "short")
 
 
 def test_a_start_that_is_killed_leaves_no_process(short: Path) -> None:
     mark = f"MARK_{secrets.token_hex(8)}"
-    command = [
-        sys.executable,
-        "-m",
-        "supervisor",
-        "serve",
-        "--data-dir",
-        str(short / "d"),
-        "--run-dir",
-        str(short / "r"),
-    ]
+    places = ("--data-dir", str(short / "d"), "--run-dir", str(short / "r"))
+    command = [sys.executable, "-m", "supervisor", "serve", *places]
     with subprocess.Popen(command, env={**os.environ, mark: "1"}, stderr=subprocess.DEVNULL) as started:
         children = psutil.Process(started.pid).children
-        wait_until(lambda: len(children(recursive=True)) > 1, "a process is forked ahead")
+        wait_until(children, "the zygote is started")
         started.kill()
     wait_until(lambda: not processes_with(mark), "none is left")
 
 
-@pytest.mark.product
-def test_the_first_start_makes_a_password_that_only_the_terminal_and_a_private_file_have() -> None:
-    product = Product()
-    product.environment = lambda: {  # type: ignore[method-assign]
-        name: value for name, value in Product.environment(product).items() if name != "PROXYFLEET_ADMIN_PASSWORD"
+@pytest.fixture(scope="module")
+def product() -> Iterator[Product]:
+    """One that was given no password, and a configuration file."""
+    made = Product(config="[logging]\nlevel = 'info'\n")
+    made.environment = lambda: {  # type: ignore[method-assign]
+        name: value for name, value in Product.environment(made).items() if name != "PROXYFLEET_ADMIN_PASSWORD"
     }
-    with product:
-        file = product.data_dir / "initial-admin-password"
-        password = file.read_text().strip()
-        assert stat.S_IMODE(file.stat().st_mode) == 0o600
-        assert password not in product.log
-        assert f"password in {file}" in product.log
-        wait_until(lambda: "is running" in product.log, "the greeting")
-        assert f"http://127.0.0.1:{product.port}/ui/" in product.log
-        health = product.session.get(f"{product.base_url}/api/v1/health", auth=("admin", password), timeout=60)
-        assert health.status_code == 200
-        kept = [path for place in (product.data_dir, product.run_dir) for path in (place, *place.rglob("*"))]
-        assert {path for path in kept if _is_open_to_others(path)} == set()
+    with made:
+        yield made
+
+
+@pytest.mark.product
+def test_the_first_start_makes_a_password_that_only_the_terminal_and_a_private_file_have(product: Product) -> None:
+    file = product.data_dir / "initial-admin-password"
+    password = file.read_text().strip()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert password not in product.log
+    assert f"password in {file}" in product.log
+    wait_until(lambda: "is running" in product.log, "the greeting")
+    assert f"http://127.0.0.1:{product.port}/ui/" in product.log
+    health = product.session.get(f"{product.base_url}/api/v1/health", auth=("admin", password), timeout=60)
+    assert health.status_code == 200
+    kept = [path for place in (product.data_dir, product.run_dir) for path in (place, *place.rglob("*"))]
+    assert {path for path in kept if _is_open_to_others(path)} == set()
 
 
 def _is_open_to_others(path: Path) -> bool:
@@ -215,27 +222,23 @@ def test_the_password_of_the_first_start_is_printed_on_a_terminal_alone(
 
 
 @pytest.mark.product
-def test_a_second_start_says_who_holds_the_data_and_a_taken_port_is_named() -> None:
-    with Product() as product:
-        env = {"PROXYFLEET_RUN_DIR": str(product.directory / "r2"), "PROXYFLEET_DATA_DIR": str(product.data_dir)}
-        second = proxyfleet("serve", "--port", str(product.free_port()), **env)
-        assert (second.returncode, f"in use by process {product.pid}" in second.stderr) == (1, True)
-        env["PROXYFLEET_DATA_DIR"] = str(product.directory / "d2")
-        third = proxyfleet("serve", "--port", str(product.port), **env)
-        assert third.returncode == 1
-        assert f"server.port: port {product.port} on 127.0.0.1 is already in use" in third.stderr
+def test_a_second_start_says_who_holds_the_data_and_a_taken_port_is_named(product: Product) -> None:
+    env = {"PROXYFLEET_RUN_DIR": str(product.directory / "r2"), "PROXYFLEET_DATA_DIR": str(product.data_dir)}
+    second = proxyfleet("serve", "--port", str(product.free_port()), **env)
+    assert (second.returncode, f"in use by process {product.pid}" in second.stderr) == (1, True)
+    env["PROXYFLEET_DATA_DIR"] = str(product.directory / "d2")
+    third = proxyfleet("serve", "--port", str(product.port), **env)
+    assert third.returncode == 1
+    assert f"server.port: port {product.port} on 127.0.0.1 is already in use" in third.stderr
 
 
 @pytest.mark.product
-def test_sighup_takes_a_good_file_over_and_a_bad_one_changes_nothing() -> None:
-    with Product(config="[logging]\nlevel = 'info'\n") as product:
-        file = product.directory / "config.toml"
-        for text, words in (("[logging]\nlevel = 'loud'\n", "reload failed"), ("", "read again")):
-            file.write_text(text)
-            os.kill(product.pid, signal.SIGHUP)
-            wait_until(lambda words=words: words in product.log, words)  # type: ignore[misc]
-        assert product.session.get(f"{product.base_url}/health", timeout=60).status_code == 200
-        assert product.stop() == 0
+def test_sighup_takes_a_good_file_over_and_a_bad_one_changes_nothing(product: Product) -> None:
+    for text, words in (("[logging]\nlevel = 'loud'\n", "reload failed"), ("", "read again")):
+        product.configure(text)
+        os.kill(product.pid, signal.SIGHUP)
+        wait_until(lambda words=words: words in product.log, words)  # type: ignore[misc]
+    assert product.session.get(f"{product.base_url}/health", timeout=60).status_code == 200
 
 
 def test_the_service_manager_is_notified_when_there_is_one(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:

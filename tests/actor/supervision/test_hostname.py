@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from actors.supervision.listeners.hostname import GIVEN_UP_FOR, HostnameResolver
+from actors.supervision.listeners.bind import GIVEN_UP_FOR, HostnameResolver
 
 
 class Resolver:

@@ -14,6 +14,7 @@ from actors.supervision.listeners.registry import RESERVED_FOR, ListenerRegistry
 from config.net.ports import Ports
 from tests.kit.clocks import Clock
 from tests.kit.ports import free_port, free_ports
+from tests.kit.tables import table
 
 LOCAL = "127.0.0.1"
 
@@ -38,7 +39,7 @@ def accepts(port: int) -> bool:
     return True
 
 
-@pytest.mark.parametrize(
+@table(
     ("number", "field", "words"),
     [
         (errno.EADDRINUSE, "port", "port 80 on host is already in use"),
@@ -56,7 +57,7 @@ def test_every_refusal_names_the_field_at_fault(number: int, field: str, words: 
     assert words in refused.error
 
 
-@pytest.mark.parametrize(
+@table(
     ("host", "field"),
     [
         ("192.0.2.1", "host"),
@@ -79,7 +80,7 @@ def test_a_port_in_use_is_refused() -> None:
         listen(LOCAL, port)
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "0.0.0.0", "::"])
+@table("host", ["127.0.0.1", "::1", "localhost", "0.0.0.0", "::"])
 def test_addresses_and_names_are_listened_at(host: str) -> None:
     port = free_port(host)
     with listen(host, port) as listener:
@@ -183,7 +184,7 @@ def test_a_reservation_to_move_to_leaves_what_is_kept_until_it_is_taken(listener
     assert accepts(there)
 
 
-@pytest.mark.parametrize(("first", "then"), [(LOCAL, "0.0.0.0"), ("0.0.0.0", LOCAL)])
+@table(("first", "then"), [(LOCAL, "0.0.0.0"), ("0.0.0.0", LOCAL)])
 def test_a_move_to_an_overlapping_host_of_the_port_is_no_conflict_and_lets_no_one_else_in(
     listeners: ListenerRegistry, first: str, then: str
 ) -> None:
@@ -316,7 +317,7 @@ def test_a_range_that_moves_goes_on_with_the_ports_that_it_has_already(listeners
         assert found[1].accept()[1] == queued.getsockname()
 
 
-@pytest.mark.parametrize("order", ["leaves first", "follows first"])
+@table("order", ["leaves first", "follows first"])
 def test_who_follows_at_a_part_of_a_range_goes_on_with_its_sockets(listeners: ListenerRegistry, order: str) -> None:
     ports = free_ports(6)
     shared = ports.first + 2

@@ -8,9 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from actors.bus.messages.common import POOLS, PROXY_RESOLVER, Done
-from actors.bus.messages.fleet_objects import FleetObject
-from actors.bus.messages.pools import CheckPool
-from actors.bus.messages.specs import DnsSpec
+from actors.bus.messages.specs import CheckPool, DnsSpec, FleetObject
 from actors.bus.messages.supervision import ApplyObjects, RemoveProxy, Runtime
 from tests.actor.supervision.supervised import Supervised
 from tests.kit.ports import free_port
@@ -53,7 +51,6 @@ def test_it_runs_while_a_policy_of_a_proxy_names_a_pool_and_comes_back_when_it_d
     wait_running(supervised)
     assert supervised.ask(RemoveProxy("one")) == Done()
     wait_gone(supervised)
-    assert supervised.end() == 0
 
 
 def test_a_proxy_that_is_stopped_uses_no_pool(supervised: Supervised) -> None:
@@ -65,7 +62,6 @@ def test_a_proxy_that_is_stopped_uses_no_pool(supervised: Supervised) -> None:
     wait_gone(supervised)
     supervised.put(replace(proxy, revision=3))
     wait_running(supervised)
-    assert supervised.end() == 0
 
 
 def test_it_is_started_to_check_a_pool_that_no_proxy_uses(supervised: Supervised) -> None:
@@ -77,7 +73,7 @@ def test_it_is_started_to_check_a_pool_that_no_proxy_uses(supervised: Supervised
     assert supervised.fleet().pools == ()
     supervised.put(spec("one", free_port(), objects=("pool:paris",)))
     assert supervised.fleet().pools == ("paris",)
-    assert supervised.end() == 0
+    assert supervised.end() == 0  # it would run for two minutes more
 
 
 def test_the_product_runs_without_it(supervise: Callable[..., Supervised]) -> None:

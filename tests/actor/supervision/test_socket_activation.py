@@ -19,13 +19,14 @@ from actors.supervision.listeners.descriptor_store import (
     HANDED_OVER,
     STORED_MAX,
     DescriptorStore,
-    former_name,
+    batch_name,
+    carrier_of,
+    listeners_of,
     name_of,
     stored_name,
 )
 from actors.supervision.listeners.registry import ListenerRegistry
 from actors.supervision.listeners.socket_activation import InheritedListeners, from_manager
-from actors.supervision.listeners.socket_batch import batch_name, carrier_of, listeners_of
 from config.net.ports import Ports
 from tests.actor.supervision.manager import Manager
 from tests.kit.ports import free_port, free_ports
@@ -271,20 +272,6 @@ def test_a_socket_that_is_dropped_before_it_was_stored_is_never_stored(manager: 
         assert sum("FDSTORE=1" in each for each in manager.received) == 1
 
 
-@pytest.mark.parametrize("known", [True, False], ids=["from the manager", "from a predecessor"])
-def test_a_socket_that_is_stored_under_its_former_name_is_stored_under_the_new_one(
-    manager: Manager, keeper_of: Callable[[InheritedListeners], ListenerRegistry], known: bool
-) -> None:
-    port = free_port()
-    older = listen(LOCAL, port)
-    systemd.store(former_name(older), older.fileno())
-    assert manager.names() == [f"tcp-{LOCAL}-{port}"]
-    listeners = keeper_of(InheritedListeners([(former_name(older) if known else HANDED_OVER, older)]))
-    listeners.keep("one", LOCAL, Ports.of(port))
-    assert manager.names() == [name_of(LOCAL, port)]
-    assert accepts(port)
-
-
 def test_the_name_of_a_socket_unit_is_left_alone(
     manager: Manager, keeper_of: Callable[[InheritedListeners], ListenerRegistry]
 ) -> None:
@@ -426,7 +413,7 @@ def test_sockets_in_two_batches_are_stored_once_after_a_restart(
     assert all(accepts(port) for port in ports)
 
 
-def test_sockets_that_an_earlier_release_has_stored_one_by_one_are_stored_together(
+def test_sockets_that_were_stored_one_by_one_are_stored_together_for_a_range(
     manager: Manager, keeper_of: Callable[[InheritedListeners], ListenerRegistry]
 ) -> None:
     manager.always()

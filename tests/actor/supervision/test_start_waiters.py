@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from actors.bus.loop import Loop
-from actors.supervision.processes.start_waiters import StartWaiters
+from actors.supervision.callbacks import StartWaiters
 from tests.kit.clocks import Clock
 
 

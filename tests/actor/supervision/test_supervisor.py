@@ -13,8 +13,7 @@ import psutil
 import pytest
 
 from actors.bus.messages.common import Done, Failed
-from actors.bus.messages.fleet_objects import FleetObject
-from actors.bus.messages.specs import ProxySpec
+from actors.bus.messages.specs import FleetObject, ProxySpec
 from actors.bus.messages.supervision import (
     ApplyObjects,
     ApplyProxy,
@@ -369,8 +368,9 @@ def test_the_supervisor_killed_leaves_no_process_and_no_port(supervised: Supervi
         wait_until(lambda: not left(family), f"no process is left of {family}")
     # the last thread of a process may close its sockets a moment after the first one is a zombie
     wait_until(lambda: all(refuses(port) for port in [*ports, supervised.port]), "no port is left")
+    starts = supervised.log.count("ready")
     supervised.start()
-    wait_until(lambda: supervised.log.count("ready") == 2, "the next start succeeds")
+    wait_until(lambda: supervised.log.count("ready") > starts, "the next start succeeds")
 
 
 def test_a_zygote_that_hangs_is_killed_and_another_makes_what_was_asked_for(supervised: Supervised) -> None:

@@ -65,7 +65,7 @@ def test_a_proxy_with_one_worker_has_no_column_and_no_row(supervised: Supervised
     supervised.put(spec("a", free_port()))
     assert supervised.running("a").workers == ()
     assert len(instances(supervised)) == 1
-    assert not (supervised.directory / "run" / "workers").exists()
+    assert not (supervised.directory / "run" / "workers" / "a").exists()
 
 
 def test_a_worker_that_is_killed_is_back_and_no_connection_is_refused(supervised: Supervised) -> None:
@@ -145,8 +145,11 @@ def test_a_worker_that_drains_keeps_its_column_until_its_end(supervise: Callable
     wait_until(lambda: columns.word(line, ALIVE) == 0, "its column counts no more")
 
 
-def test_a_proxy_that_wakes_while_there_are_no_descriptors_runs_when_there_are_some(supervised: Supervised) -> None:
-    port, pid = free_port(), supervised.process.pid
+def test_a_proxy_that_wakes_while_there_are_no_descriptors_runs_when_there_are_some(
+    supervise: Callable[..., Supervised],
+) -> None:
+    supervised, port = supervise(), free_port()
+    pid = supervised.process.pid
     assert supervised.ask(ReplaceProxies((spec("a", port, workers=2, sleep_after=3600),))) == Done()
     assert supervised.runtime("a").state == "sleeping"
     before = resource.prlimit(pid, resource.RLIMIT_NOFILE)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import gc
 import os
 import resource
 import shutil
@@ -11,8 +10,7 @@ import signal
 import socket
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +24,10 @@ from actors.bus.mailbox import MailboxRouter
 from actors.process import Boot
 from actors.supervision.processes import zygote
 from actors.supervision.processes.spawner import ActorProcess, Spawner, describe_status
-from actors.supervision.processes.zygote_process import ZygoteProcess
 from config.files.paths import open_run_dir
 from tests.kit.folders import FOLDERS
 from tests.kit.settings import boot_settings
+from tests.kit.tables import table
 
 KIND = "forwarding."
 """Of the actors here: only actors of a known kind may say hello."""
@@ -39,7 +37,7 @@ QUIET = "tests.kit.standin_actors:Quiet"
 class Nursery:
     """A spawner with a bus around it, so that actors can live."""
 
-    def __init__(self, directory: Path, zygote: ZygoteProcess | None = None, inherited: tuple[int, ...] = ()) -> None:
+    def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.loop = Loop()
         self.context: zmq.Context[bytes] = zmq.Context()
@@ -51,7 +49,9 @@ class Nursery:
             run.mailbox,
             lambda sender, _message, _answer: self._helloed.append(sender.removeprefix(KIND)),
         )
-        self.spawner = Spawner(self.loop, "warning", "text", inherited, zygote)
+        self._lock = os.open(directory, os.O_RDONLY)
+        self.spawner = Spawner(self.loop, "warning", "text", (self._lock,))
+        self.spawned: list[ActorProcess] = []
         self.started: list[ActorProcess] = []
         self.ended: list[tuple[ActorProcess, str]] = []
 
@@ -71,7 +71,9 @@ class Nursery:
         self, name: str = "quiet", entry: str = QUIET, sockets: list[socket.socket] | None = None
     ) -> ActorProcess:
         boot = Boot(KIND + name, time.time_ns(), str(self.directory), str(self.directory), boot_settings())
-        return self.spawner.spawn(entry, boot, sockets or [], self)
+        process = self.spawner.spawn(entry, boot, sockets or [], self)
+        self.spawned.append(process)
+        return process
 
     def until(self, condition: object, what: str, seconds: float = 120.0) -> None:
         deadline = time.monotonic() + seconds
@@ -80,32 +82,41 @@ class Nursery:
             assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
             self.loop.turn(0.05)
 
-    def close(self) -> None:
-        living = [each for each in self.started if not each.ended]
+    def clear(self) -> None:
+        """End all actors, and forget them."""
+        self.until(lambda: all(each.ended or each.pid is not None for each in self.spawned), "all are known")
+        living = [each for each in self.spawned if not each.ended]
         for process in living:
             process.kill()
         self.until(lambda: all(each.ended for each in living), "all have ended")
+        for forgotten in (self.spawned, self.started, self.ended, self._helloed):
+            forgotten.clear()
+
+    def close(self) -> None:
+        self.clear()
         self.spawner.close()
+        os.close(self._lock)
         self.router.close()
         self.context.destroy(linger=0)
         self.loop.close()
 
 
-@pytest.fixture
-def nursery() -> Iterator[Nursery]:
-    with new_nursery() as made:
-        yield made
-
-
-@contextmanager
-def new_nursery(**how: Any) -> Iterator[Nursery]:
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Nursery]:
     directory = Path(tempfile.mkdtemp(prefix="pf-", dir=FOLDERS))
-    made = Nursery(directory, **how)
+    made = Nursery(directory)
     try:
         yield made
     finally:
         made.close()
         shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def nursery(shared: Nursery) -> Iterator[Nursery]:
+    """Without actors, at the beginning and at the end."""
+    yield shared
+    shared.clear()
 
 
 def send(pid: int | None, number: signal.Signals) -> None:
@@ -134,6 +145,15 @@ def test_a_child_has_its_own_sockets_and_nothing_of_its_siblings(nursery: Nurser
         assert ports == {one: {first.getsockname()[1]}, two: {second.getsockname()[1]}}
 
 
+def test_a_child_has_all_of_its_sockets_however_many_and_the_locks_of_the_product(nursery: Nursery) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        process = nursery.spawn(sockets=[listener] * 300)
+        nursery.until(lambda: nursery.hellos, "it says hello")
+        opened = [os.readlink(each) for each in Path(f"/proc/{process.pid}/fd").iterdir()]
+        assert sum(each.startswith("socket:") for each in opened) > 300
+        assert str(nursery.directory) in opened
+
+
 def test_an_idle_actor_is_to_wake_within_a_minute_and_a_stopped_one_is_known(nursery: Nursery) -> None:
     process = nursery.spawn()
     nursery.until(lambda: nursery.hellos, "it says hello")
@@ -154,7 +174,7 @@ def test_an_end_is_reported_with_its_cause(nursery: Nursery, number: signal.Sign
     assert how in nursery.ended[0][1]
 
 
-@pytest.mark.parametrize("entry", ["tests.kit.standin_actors:StubbornAtStart", "no.such.module:Actor"])
+@table("entry", ["tests.kit.standin_actors:StubbornAtStart", "no.such.module:Actor"])
 def test_an_actor_that_fails_at_its_start_is_reported_and_the_zygote_lives(nursery: Nursery, entry: str) -> None:
     nursery.spawn(entry=entry)
     nursery.until(lambda: nursery.ended, "its end is reported")
@@ -172,12 +192,14 @@ def test_a_process_that_the_zygote_has_no_descriptor_for_fails_alone(nursery: Nu
     taken = {int(each) for each in os.listdir(f"/proc/{zygote_process.pid}/fd")}
     first_free = next(number for number in range(len(taken) + 1) if number not in taken)
     before = resource.prlimit(zygote_process.pid, resource.RLIMIT_NOFILE)
-    resource.prlimit(zygote_process.pid, resource.RLIMIT_NOFILE, (first_free + spare, before[1]))
-    nursery.spawn("second")
-    nursery.until(lambda: nursery.ended, "its failure is reported")
-    assert nursery.ended[0][1] == "was not made: Too many open files"
-    assert len(zygote_process.children()) == 1
-    resource.prlimit(zygote_process.pid, resource.RLIMIT_NOFILE, before)
+    try:
+        resource.prlimit(zygote_process.pid, resource.RLIMIT_NOFILE, (first_free + spare, before[1]))
+        second = nursery.spawn("second")
+        nursery.until(lambda: nursery.ended, "its failure is reported")
+        assert nursery.ended == [(second, "was not made: Too many open files")]
+        assert len(zygote_process.children()) == 1
+    finally:
+        resource.prlimit(zygote_process.pid, resource.RLIMIT_NOFILE, before)
     nursery.spawn("third")
     nursery.until(lambda: "third" in nursery.hellos, "the third one lives")
     assert nursery.spawner.zygote_pid == zygote_process.pid
@@ -192,7 +214,7 @@ def test_a_fork_that_fails_is_reported_and_the_zygote_goes_on(monkeypatch: pytes
     reading, writing = os.pipe()
     with ours, theirs:
         socket.send_fds(ours, [msgpack.packb({"token": 7, "entry": QUIET, "boot": {}, "slot": 0})], [reading])
-        assert zygote._fork_on_request(theirs, memoryview(bytearray(8)).cast("d"), None)
+        assert zygote._fork_on_request(theirs, memoryview(bytearray(8)).cast("d"))
         assert msgpack.unpackb(ours.recv(1000)) == {"failed": "Resource temporarily unavailable", "token": 7}
     os.close(reading)
     with pytest.raises(BrokenPipeError):
@@ -259,93 +281,7 @@ def test_a_kill_before_it_exists_is_carried_out_when_it_does(nursery: Nursery) -
     nursery.until(lambda: nursery.ended, "it has ended")
 
 
-# --- forked ahead ---
-
-
-def forked_ahead(zygote: ZygoteProcess) -> psutil.Process:
-    """The process that the zygote forks before any request."""
-    parent, deadline = psutil.Process(zygote.pid), time.monotonic() + 120
-    while not (children := parent.children()):
-        assert time.monotonic() < deadline, "nothing is forked ahead"
-        time.sleep(0.01)
-    return children[0]
-
-
-def test_a_process_that_is_forked_ahead_becomes_the_first_actor_of_its_class(tmp_path: Path) -> None:
-    zygote = ZygoteProcess(ahead=QUIET)
-    ahead = forked_ahead(zygote)
-    lock = os.open(tmp_path, os.O_RDONLY)
-    with new_nursery(zygote=zygote, inherited=(lock,)) as nursery, socket.create_server(("127.0.0.1", 0)) as listener:
-        other = nursery.spawn("other", entry="tests.kit.standin_actors:Echo")
-        first = nursery.spawn("first", sockets=[listener] * 300)
-        second = nursery.spawn("second")
-        nursery.until(lambda: {"first", "second"} <= set(nursery.hellos) and other.pid, "all are made")
-        assert first.pid == ahead.pid
-        assert (ahead.name(), ahead.ppid()) == ("fwd-first", zygote.pid)
-        assert second.pid not in (None, first.pid, other.pid)
-        for process in (first, second):
-            assert str(tmp_path) in {os.path.realpath(each) for each in Path(f"/proc/{process.pid}/fd").iterdir()}
-        assert not any("pidfd" in os.readlink(each) for each in Path(f"/proc/{other.pid}/fd").iterdir())
-        opened = [os.readlink(each) for each in Path(f"/proc/{first.pid}/fd").iterdir()]
-        assert sum(each.startswith("socket:") for each in opened) > 300
-        send(first.pid, signal.SIGKILL)
-        nursery.until(lambda: nursery.ended, "its end is reported")
-        assert nursery.ended == [(first, "was killed by SIGKILL")]
-    os.close(lock)
-
-
-def test_what_puts_functions_together_finds_all_that_was_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The collector doesn't list frozen objects."""
-
-    class LoadedError(Exception):
-        pass
-
-    def preload(entries: Sequence[str]) -> None:
-        if entries == zygote.PRELOAD:
-            raise LoadedError
-
-    forked = []
-    monkeypatch.setattr(zygote, "name_process", lambda _name: None)
-    monkeypatch.setattr(zygote, "_preload", preload)
-    monkeypatch.setattr(zygote, "_fork_ahead", lambda *_arguments: forked.append(1))
-    frozen = gc.get_freeze_count()
-    with socket.socket() as control, pytest.raises(LoadedError):
-        zygote.serve(control, memoryview(bytearray(8)).cast("d"), ahead=QUIET)
-    assert forked
-    assert gc.get_freeze_count() == frozen
-
-
-def test_when_what_was_forked_ahead_has_ended_the_actor_is_made_all_the_same() -> None:
-    zygote = ZygoteProcess(ahead=QUIET)
-    ahead = forked_ahead(zygote)
-    ahead.kill()
-    assert psutil.wait_procs([ahead], 120)[1] == []  # one that dies later was the actor that was requested
-    with new_nursery(zygote=zygote) as nursery:
-        first = nursery.spawn("first")
-        nursery.until(lambda: "first" in nursery.hellos, "it is made")
-        assert first.pid != ahead.pid
-        assert nursery.ended == []
-
-
-def test_a_class_that_can_not_be_imported_fails_at_its_request() -> None:
-    zygote = ZygoteProcess(ahead="no.such.module:Actor")
-    forked_ahead(zygote)
-    with new_nursery(zygote=zygote) as nursery:
-        nursery.spawn("first", entry="no.such.module:Actor")
-        nursery.until(lambda: nursery.ended, "its end is reported")
-        assert "status 1" in nursery.ended[0][1]
-
-
-def test_what_is_forked_ahead_ends_with_the_zygote() -> None:
-    zygote = ZygoteProcess(ahead=QUIET)
-    ahead = forked_ahead(zygote)
-    ahead.send_signal(signal.SIGTERM)  # waits until it is an actor
-    zygote.end()
-    assert psutil.wait_procs([ahead], 120)[1] == []
-    zygote.page.close()
-
-
-@pytest.mark.parametrize(
+@table(
     ("status", "text"),
     [(0, "ended with status 0"), (-9, "was killed by SIGKILL"), (-99, "was killed by signal 99"), (None, "ended")],
 )

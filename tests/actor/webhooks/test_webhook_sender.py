@@ -16,13 +16,12 @@ from standardwebhooks.webhooks import WebhookVerificationError
 
 from actors.bus.events import new_event
 from actors.bus.loop import Loop
-from actors.bus.messages.events import Event
-from actors.bus.messages.webhooks import Delivery, WebhookTried
-from actors.webhooks import slot_scheduler
+from actors.bus.messages.events import Delivery, Event, WebhookTried
+from actors.webhooks import queues
 from actors.webhooks.outbox import Outbox
 from actors.webhooks.sender import Sender
 from config.model.webhooks import new_secret
-from config.settings.groups import Webhooks as Settings
+from config.settings.groups import WebhookSettings as Settings
 from tests.kit.endless_peer import EndlessPeer
 from tests.kit.upstreams import closed_port
 from tests.kit.wait import wait_until
@@ -334,7 +333,7 @@ def test_a_dead_and_a_slow_target_delay_no_other_and_all_arrive_in_order(tmp_pat
 def test_more_slow_targets_than_slots_leave_half_of_them_to_those_that_are_quick(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slot_scheduler, "QUICK", 100.0)
+    monkeypatch.setattr(queues, "QUICK", 100.0)
     office = Office(tmp_path / "w", Settings(allow_private=True, timeout=300, max_concurrent=4))
     with Target() as slow, Target() as quick:
         slow.responds = slow.hang
@@ -372,7 +371,7 @@ def test_what_waits_for_a_slot_is_not_sent_to_a_webhook_that_was_deleted_meanwhi
 
 def test_waiting_targets_get_slots_in_their_order_and_a_quick_one_that_was_slow_once_must_wait_again() -> None:
     order: list[str] = []
-    made = slot_scheduler.SlotScheduler()
+    made = queues.SlotScheduler()
     made.slots = 2
     acquired = {name: made.acquire(name, lambda name=name: order.append(name)) for name in "abc"}
     assert (order, set(acquired.values())) == (["a"], {False})
@@ -380,7 +379,7 @@ def test_waiting_targets_get_slots_in_their_order_and_a_quick_one_that_was_slow_
     assert order == ["a", "b"]
     assert made.acquire("a", lambda: order.append("a")), "it was quick"
     assert order == ["a", "b", "a"]
-    made.release("a", True, slot_scheduler.QUICK + 1)
+    made.release("a", True, queues.QUICK + 1)
     made.acquire("a", lambda: order.append("a again"))
     made.release("b", False, 99.0)
     assert order[3:] == ["c"]

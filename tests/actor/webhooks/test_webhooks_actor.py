@@ -13,13 +13,12 @@ from actors.bus import events
 from actors.bus.events import Forwarder, event_topic, new_event
 from actors.bus.mailbox import MailboxRouter
 from actors.bus.messages.common import Hello
-from actors.bus.messages.events import QueryWebhookSender, WebhookSenderState
-from actors.bus.messages.webhooks import ReplayedEvents, ReplayEvents
+from actors.bus.messages.events import QueryWebhookSender, ReplayedEvents, ReplayEvents, WebhookSenderState
 from actors.process import Boot
 from actors.webhooks import actor as module
-from actors.webhooks import missed_events
+from actors.webhooks import outbox
 from actors.webhooks.actor import WebhooksActor
-from actors.webhooks.missed_events import MissedEvents
+from actors.webhooks.outbox import MissedEvents
 from tests.kit.bus import Bench
 from tests.kit.settings import boot_settings
 
@@ -91,7 +90,7 @@ class Office:
 @pytest.fixture
 def office(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Iterator[Office]:
     monkeypatch.setattr(events, "REMEMBERED", REMEMBERED)
-    monkeypatch.setattr(missed_events, "REMEMBERED", REMEMBERED)
+    monkeypatch.setattr(outbox, "REMEMBERED", REMEMBERED)
     monkeypatch.setattr(module, "DISK_PAUSE", 0.05)
     made = Office(bench, monkeypatch)
     yield made

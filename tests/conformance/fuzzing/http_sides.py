@@ -20,7 +20,7 @@ from actors.forwarding.protocols.commands import (
 )
 from actors.forwarding.protocols.http.framing import Chunked
 from actors.forwarding.protocols.http.session import HttpSession
-from actors.forwarding.protocols.session_config import SessionConfig
+from actors.forwarding.protocols.session import SessionConfig
 from tests.conformance.differential import check_requests, check_response
 from tests.conformance.fuzzing.input import read_input
 from tests.conformance.fuzzing.invariants import check, check_held, check_work

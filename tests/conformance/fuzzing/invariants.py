@@ -10,8 +10,7 @@ from types import FrameType
 from typing import Any
 
 from actors.compiled import runs_compiled
-from actors.forwarding.protocols.session import Session
-from actors.forwarding.protocols.session_config import SessionConfig
+from actors.forwarding.protocols.session import Session, SessionConfig
 from tests.kit.compiled import attributes
 
 HELD_MAX = 256 * 1024

@@ -6,19 +6,19 @@ import re
 from typing import Any
 from urllib.parse import urlsplit
 
-from actors.bus import messages
+from actors.bus import permissions
 from actors.bus.codec import ProtocolError, decode, encode
 from actors.forwarding.protocols.failures import Refused
 from actors.forwarding.protocols.http.framing import LAST_CHUNK, Chunked, chunk
 from actors.forwarding.protocols.http.targets import Authority, authority_of_name, parse_absolute, parse_authority
-from actors.forwarding.protocols.socks.addresses import pack_datagram_head, read_datagram
+from actors.forwarding.protocols.socks.replies import pack_datagram_head, read_datagram
 from actors.net.client_hello import HandshakeWatch, is_retry_request
 from actors.net.proxy_protocol import HEADER_MAX, BadHeader, build_v1, build_v2, read_header
 from tests.conformance.fuzzing.input import read_input
 from tests.conformance.fuzzing.invariants import check_work
 from tests.conformance.tls_reference import check, ours
 
-assert messages.__name__  # its import registers the messages
+assert permissions.__name__  # its import registers the messages
 _IN_A_HEAD = re.compile(rb"[\x21-\x7e]+")
 """What can come as a target; the rest is refused with the head."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actors.bus.codec import Envelope, Role, encode
+from actors.bus.codec import Envelope, EnvelopeRole, encode
 from actors.bus.messages.common import Done, Stop
 from actors.bus.messages.forwarding import Configure
 from actors.bus.messages.specs import AccessSpec, EgressSpec, ProxySpec
@@ -65,6 +65,6 @@ SEEDS: dict[str, list[bytes]] = {
             records(taken_apart(sample.message).only({0, 16, 43}).message()),
         )
     ],
-    "bus": [encode(Envelope(message, 7, role)) for message in _MESSAGES for role in Role],
+    "bus": [encode(Envelope(message, 7, role)) for message in _MESSAGES for role in EnvelopeRole],
 }
 """Octets for each target."""

@@ -18,7 +18,7 @@ from actors.forwarding.protocols.commands import (
     Tunnel,
 )
 from actors.forwarding.protocols.failures import prohibited
-from actors.forwarding.protocols.session_config import SessionConfig
+from actors.forwarding.protocols.session import SessionConfig
 from actors.forwarding.protocols.socks.session import SocksSession
 from actors.forwarding.protocols.socks.v4 import Socks4Session
 from actors.forwarding.protocols.socks.v5 import Socks5Session

@@ -1,32 +1,26 @@
-"""One running product for the command line's tests of a worker, and a signed-in command line."""
+"""A signed-in command line, and a product that is stopped."""
 
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from api.backup import sealed_keys
 from tests.kit.folders import FOLDERS
 from tests.kit.product import Product
-from tests.product.cli.shell import Shell, shell_of
+from tests.product.cli.shell import Shell, signed_in
 from tests.product.cli.sites import Site
-
-
-@pytest.fixture(scope="session")
-def product() -> Iterator[Product]:
-    with Product() as running:
-        yield running
 
 
 @pytest.fixture
 def shell(product: Product, tmp_path: Path) -> Shell:
-    return shell_of(product, tmp_path / "home")
+    return signed_in(product, tmp_path / "home")
 
 
 @pytest.fixture
@@ -36,21 +30,27 @@ def stranger(product: Product, tmp_path: Path) -> Shell:
 
 
 @pytest.fixture
-def proxy(product: Product) -> Iterator[dict[str, Any]]:
-    made = product.proxy()
-    yield made
-    product.api("DELETE", f"/proxies/{made['id']}")
-
-
-@pytest.fixture
 def folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS) as made:
         yield Path(made)
 
 
 @pytest.fixture(scope="session")
-def original() -> Iterator[Path]:
-    """The data of a product that was stopped: two proxies, one with an upstream that has a password, a webhook."""
+def original(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """The data of a product that was stopped: two proxies, one with an upstream that has a password, a webhook.
+
+    Made once for all workers of a run.
+    """
+    base = tmp_path_factory.getbasetemp()
+    made = (base if worker_id == "master" else base.parent) / "original"
+    with made.with_suffix(".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if not made.exists():
+            _leave_data(made)
+    return made
+
+
+def _leave_data(target: Path) -> None:
     with Product() as product:
         credentials = {"username": "u", "password": "sesame 1"}
         upstream = {
@@ -64,7 +64,8 @@ def original() -> Iterator[Path]:
         hook = {"name": "h", "url": "https://example.com/", "events": ["proxy.*"], "headers": {"X-Secret": "sesame 2"}}
         product.data("POST", "/webhooks", hook)
         assert product.stop() == 0
-        yield product.data_dir
+        shutil.copytree(product.data_dir, target.with_suffix(".part"))
+    target.with_suffix(".part").rename(target)
 
 
 @pytest.fixture(autouse=True)

@@ -17,6 +17,7 @@ import termios
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,11 +27,15 @@ from api.cli.application import application
 from api.cli.help import run
 from tests.kit.product import PASSWORD, Product
 
-COMMANDS: Any = typer.main.get_command(application())
-"""Built once: a process has one command to run, tests have hundreds."""
 OURS = "PROXYFLEET_"
 FORMS = ("NO_COLOR", "TERM", "COLUMNS", "LINES")
 """Variables that change how things are printed."""
+
+
+@cache
+def program() -> Any:
+    """All commands. A process has one to run, tests have hundreds."""
+    return typer.main.get_command(application())
 
 
 @dataclass(frozen=True)
@@ -91,7 +96,7 @@ class Shell:
         sys.stdin = stdin
         try:
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-                return run(COMMANDS, arguments)
+                return run(program(), arguments)
         finally:
             sys.stdin = stdin_before
             os.environ.clear()
@@ -119,11 +124,39 @@ class Shell:
         return Terminal([sys.executable, "-m", "supervisor", *arguments], {**self.env, **env})
 
 
-def shell_of(product: Product, home: Path, **env: str) -> Shell:
-    """The command line of the signed-in administrator."""
-    shell = Shell(home, product.base_url, **env)
+def shell_of(product: Product, home: Path) -> Shell:
+    """The command line of the administrator, who has just signed in."""
+    shell = Shell(home, product.base_url)
     shell.login()
     return shell
+
+
+_kept: dict[str, str] = {}
+"""The file of the last sign-in at each address."""
+
+
+def signed_in(product: Product, home: Path) -> Shell:
+    """As `shell_of`, but by a sign-in that other tests use, too, as long as it is good: one costs more than most
+    commands. A test that renews or ends its sign-in takes `shell_of`."""
+    kept = _kept.get(product.base_url)
+    if kept is None or not _is_good(product, kept):
+        made = shell_of(product, home)
+        _kept[product.base_url] = made.credentials.read_text()
+        return made
+    shell = Shell(home, product.base_url)
+    shell.credentials.parent.mkdir(mode=0o700, parents=True)
+    shell.credentials.write_text(kept)
+    shell.credentials.chmod(0o600)
+    return shell
+
+
+def _is_good(product: Product, kept: str) -> bool:
+    """Whether the access token is, and will be for longer than a test takes."""
+    (tokens,) = json.loads(kept)["servers"].values()
+    headers = {"Authorization": f"Bearer {tokens['access_token']}"}
+    if tokens["expires_at"] < time.time() + 600:
+        return False
+    return product.session.get(f"{product.base_url}/api/v1/auth/test", headers=headers, timeout=60).status_code == 200
 
 
 class Stream(io.TextIOWrapper):

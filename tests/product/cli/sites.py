@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from api.store import open_store
+from config.files.data_format import DATA_FORMAT
 from config.files.paths import DataDir
 from tests.product.cli.shell import Ran, Shell
 
@@ -71,7 +72,15 @@ def rebuilt(file: Path, target: Path, change: Callable[[dict[str, bytes]], None]
     return target
 
 
-NO_FILES = {"kind": "proxyfleet.backup", "format": 1, "product": "1", "created_at": 0.0, "folders": [], "files": []}
+NO_FILES = {
+    "kind": "proxyfleet.backup",
+    "format": 1,
+    "product": "1",
+    "data_format": DATA_FORMAT,
+    "created_at": 0.0,
+    "folders": [],
+    "files": [],
+}
 
 
 def crafted(file: Path, sealed: bytes | None = None, header: tarfile.TarInfo | None = None, **values: Any) -> Path:
@@ -89,6 +98,6 @@ def crafted(file: Path, sealed: bytes | None = None, header: tarfile.TarInfo | N
 
 
 def header(kind: bytes = tarfile.REGTYPE, size: int = 0, **pax: str) -> tarfile.TarInfo:
-    info = tarfile.TarInfo("store/x")
+    info = tarfile.TarInfo("lists/x")
     info.type, info.size, info.pax_headers = kind, size, pax
     return info

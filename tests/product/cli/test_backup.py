@@ -19,16 +19,13 @@ from typing import Any
 import pytest
 
 from api.audit import Head, verify
-from api.backup import atomic_swap, restore
+from api.backup import atomic_swap, create, restore
 from api.backup.archive import open_archive
 from api.backup.create import create_backup
 from api.backup.manifest import BadArchive
-from api.store import migrations, open_store
-from api.store.interface import Write
-from api.store.storage import GenerationStorage
-from config.files.data_format import Mark, read_mark, write_mark
+from api.store import open_store
+from config.files.data_format import DATA_FORMAT, Mark, read_mark, write_mark
 from config.files.paths import DataDir
-from tests.kit import later_release
 from tests.kit.folders import FOLDERS
 from tests.kit.ports import free_port
 from tests.kit.product import Product
@@ -44,7 +41,7 @@ def test_a_backup_is_private_and_has_no_secret_in_the_clear(site: Site) -> None:
         assert secret not in content
     names = members_of(file)
     assert names[:2] == ["manifest.json", "keys.sealed"]
-    assert {"store/proxies.json", "audit/audit.sqlite", "webhooks/outbox.sqlite"} <= set(names)
+    assert {"fleet.sqlite", "webhooks/outbox.sqlite"} <= set(names)
     assert not [name for name in names if name.startswith(("logs/", "keys/", "idempotency/")) or name.endswith("-wal")]
     assert [name for name in members_of(site.backup("l.tar.gz", "--with-logs")) if name.startswith("logs/")]
 
@@ -52,12 +49,12 @@ def test_a_backup_is_private_and_has_no_secret_in_the_clear(site: Site) -> None:
 def test_a_dry_run_says_what_differs_and_touches_nothing(site: Site) -> None:
     file = site.backup()
     forget(site)
-    before = {path: path.read_bytes() for path in site.data.store.iterdir()}
+    before = {path: path.read_bytes() for path in site.data.path.glob("fleet.sqlite*")}
     printed = site.restore(file, "--dry-run")
     assert printed.status == 0
     assert "added\tproxies\tplain" in printed.out
     assert "chained" not in printed.out
-    assert {path: path.read_bytes() for path in site.data.store.iterdir()} == before
+    assert {path: path.read_bytes() for path in site.data.path.glob("fleet.sqlite*")} == before
     assert not (site.data.path / atomic_swap.RESTORING).exists()
 
 
@@ -129,28 +126,18 @@ def test_a_backup_while_everything_changes_is_of_one_moment(product: Product, fo
             assert isinstance(verify(there.data), Head)
 
 
-def test_a_change_of_several_collections_that_a_crash_cut_off_is_whole_in_the_backup(
-    site: Site, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_only_in_the_log_of_the_file_is_in_the_backup(site: Site, folder: Path) -> None:
+    """As after a kill, or while the product runs."""
     store = open_store(site.data)
     (plain,) = (document for document in store.find("proxies") if document.body["name"] == "plain")
-    (hook,) = store.find("webhooks")
-
-    def cut(_storage: GenerationStorage) -> None:
-        raise SystemExit  # no error that anybody handles: the process is gone
-
-    with monkeypatch.context() as patched:
-        patched.setattr(GenerationStorage, "install", cut)
-        with pytest.raises(SystemExit):
-            store.commit([Write("proxies", plain.id, None), Write("webhooks", hook.id, None)])
-    assert (site.data.store / "journal.json").exists()
+    store.delete("proxies", plain.id)
+    log = site.data.path / "fleet.sqlite-wal"
+    assert log.stat().st_size
     file = site.backup()
+    store.close()
     new = Site(folder, folder / "new")
     assert new.restore(file, "--yes").status == 0
     assert new.names() == ["chained"]
-    again = open_store(new.data)
-    assert again.find("webhooks") == []
-    again.close()
 
 
 def test_without_keys_it_is_good_where_they_are_and_nowhere_else(site: Site, folder: Path) -> None:
@@ -242,21 +229,21 @@ def altered_manifest(**values: Any) -> Callable[[dict[str, bytes]], None]:
 
 
 def altered_store(members: dict[str, bytes]) -> None:
-    members["store/users.json"] = members["store/users.json"].replace(b"admin", b"nimda")
+    members["fleet.sqlite"] = members["fleet.sqlite"].replace(b"admin", b"nimda")
 
 
 def escaping(members: dict[str, bytes]) -> None:
     manifest = json.loads(members["manifest.json"])
-    manifest["files"][0]["path"] = "store/../../evil"
+    manifest["files"][0]["path"] = "lists/../../evil"
     members["manifest.json"] = json.dumps(manifest).encode()
 
 
 def unnamed(members: dict[str, bytes]) -> None:
-    members["store/extra.json"] = b"{}"
+    members["lists/extra.json"] = b"{}"
 
 
 def shortened(members: dict[str, bytes]) -> None:
-    del members["store/users.json"]
+    del members["fleet.sqlite"]
 
 
 @pytest.mark.parametrize(
@@ -265,7 +252,7 @@ def shortened(members: dict[str, bytes]) -> None:
         (altered_manifest(format=2), "format 2 of a later release"),
         (altered_manifest(kind="other"), "its manifest is invalid"),
         (altered_manifest(product="9.9"), "can't be opened"),  # the seal covers the manifest
-        (altered_store, "store/users.json is damaged"),
+        (altered_store, "fleet.sqlite is damaged"),
         (escaping, "which can't be in a backup"),
         (unnamed, "is not as the manifest says"),
         (shortened, "is not as the manifest says"),
@@ -293,7 +280,7 @@ def test_an_archive_that_was_altered_is_refused_and_nothing_is_touched(
         {"header": header(tarfile.SYMTYPE)},
         {"sealed": b"[" * 200_000},
         {"sealed": b'{"n": 1e400}'},
-        {"folders": ["store", "store"]},
+        {"folders": ["lists", "lists"]},
     ],
 )
 def test_an_archive_that_was_made_to_do_harm_is_refused_like_any_other(folder: Path, values: dict[str, Any]) -> None:
@@ -359,15 +346,17 @@ print("held", flush=True)
 sys.stdin.readline()
 """
 
-RENAMES = 19
-"""So many does a restore make from the one that decides it on: it, two for each of eight names, one for the contents of
+RENAMES = 17
+"""So many does a restore make from the one that decides it on: it, two for each of seven names, one for the contents of
 lists, which there are none of before, one to keep the old."""
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
 from typer.testing import CliRunner
+from api.backup import restore  # what the command loads when it needs it, once for all children
 from api.cli.application import application
+application = application()
 left, decided, renamed = 0, False, Path.rename
 def rename(self, target):
     global left, decided
@@ -382,13 +371,13 @@ for left in map(int, moments):
     child = os.fork()
     if child == 0:
         arguments = ["restore", file, "--yes", "--data-dir", f"{root}/{left}/data"]
-        os._exit(CliRunner().invoke(application(), arguments).exit_code)
+        os._exit(CliRunner().invoke(application, arguments).exit_code)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
 def test_a_restore_that_is_killed_at_a_rename_leaves_the_old_state_or_the_new_one(site: Site) -> None:
-    """At the one that decides; between the two of a folder, and of two folders; before the last; and not at all."""
+    """At the one that decides; between the two of a name, and of two names; before the last; and not at all."""
     moments = [0, 1, 2, 3, RENAMES - 2, RENAMES - 1, RENAMES]
     file = site.folder / "k.tar.gz"
     site.shell.good("backup", str(file), "--without-keys")
@@ -412,7 +401,7 @@ def test_a_restore_that_is_killed_at_a_rename_leaves_the_old_state_or_the_new_on
 
 
 def test_a_backup_that_fails_leaves_no_archive(site: Site) -> None:
-    (site.data.audit / "audit.sqlite").write_bytes(b"SQLite format 3\x00" + b"\xff" * 5000)
+    site.data.fleet.write_bytes(b"SQLite format 3\x00" + b"\xff" * 5000)
     failed = site.shell("backup", str(site.folder / "b.tar.gz"), "--without-keys")
     assert (failed.status, "there is no new archive" in failed.err) == (1, True)
     assert sorted(path.name for path in site.folder.iterdir() if path.name.startswith((".b", "b"))) == []
@@ -430,7 +419,7 @@ def test_of_backups_with_the_time_in_their_name_the_newest_are_kept(site: Site) 
 
 def test_an_older_state_of_the_store_is_read_whole(site: Site) -> None:
     with open_archive(site.backup()) as archive:
-        assert archive.manifest.folders == ("store", "audit", "metrics", "webhooks", "lists")
+        assert archive.manifest.folders == ("metrics", "webhooks", "lists")
         assert archive.manifest.total == sum(member.size for member in archive.manifest.files)
 
 
@@ -445,42 +434,19 @@ def test_over_data_that_a_newer_release_has_written_an_older_backup_is_the_way_b
     restored = site.restore(file, "--yes")
     assert restored.status == 0, restored.err
     assert site.names() == ["chained", "plain"]
-    assert read_mark(site.data.path) == Mark(1)
+    assert read_mark(site.data.path) == Mark(DATA_FORMAT)
 
 
-def test_a_backup_of_a_newer_release_is_refused_and_nothing_is_touched(site: Site) -> None:
-    write_mark(site.data.path, Mark(9, "0.9.0"))
-    create_backup(site.data, site.folder / "newer.tar.gz", PASSPHRASE, with_logs=False)
-    write_mark(site.data.path, Mark(1))
-    refused = site.restore(site.folder / "newer.tar.gz", "--yes")
-    assert refused.status == 1
-    assert "its data have format 9, and this release knows up to 1" in refused.err
-    assert site.names() == ["chained", "plain"]
-
-
-def test_a_backup_of_an_older_release_is_brought_forward_by_its_restore(
+def test_a_backup_of_another_format_is_refused_and_nothing_is_touched(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = site.backup()
-    monkeypatch.setattr(migrations, "STEPS", later_release.STEPS)
-    monkeypatch.setattr(migrations, "DATA_FORMAT", 3)
-    with open_archive(file) as archive, restore.prepare_restore(site.data, archive, PASSPHRASE) as found:
-        restore.commit(site.data, found, "0" * 64)
-    assert read_mark(site.data.path) == Mark(3)
-    store = open_store(site.data)
-    assert [each.body["tags"] for each in store.find("proxies")] == [["tomorrow"], ["tomorrow"]]
-    store.close()
-    assert not list(site.data.path.glob("before-1"))
-
-
-def test_a_backup_says_that_an_upgrade_was_cut_off(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(migrations, "DATA_FORMAT", 2)
-    (site.data.path / "format").write_text(
-        '{"format": 2, "version": "0.2.0", "installing": {"from": 1, "parts": ["store"]}}'
-    )
-    ran = site.shell("backup", str(site.folder / "b.tar.gz"), "--without-keys")
-    assert ran.status == 1
-    assert "an upgrade of them was cut off" in ran.err
+    with monkeypatch.context() as patched:
+        patched.setattr(create, "DATA_FORMAT", 9)
+        create_backup(site.data, site.folder / "other.tar.gz", PASSPHRASE, with_logs=False)
+    refused = site.restore(site.folder / "other.tar.gz", "--yes")
+    assert refused.status == 1
+    assert f"its data have format 9, and this release reads format {DATA_FORMAT}: restore it with" in refused.err
+    assert site.names() == ["chained", "plain"]
 
 
 def test_a_directory_that_is_not_there_does_not_become_a_file(site: Site) -> None:

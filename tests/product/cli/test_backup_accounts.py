@@ -1,4 +1,4 @@
-"""Accounts of the fleet in backups and restores, and the table that forwarding actors read."""
+"""Accounts of the fleet in backups and restores."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from actors.accounts.table import TableReader
+from actors.accounts.table import Table
 from api.backup import accounts as digests
-from api.store.accounts import AccountStore, accounts_file, open_accounts
-from config.files.accounts_table import former_tables
 from config.model.fleet_accounts import FleetAccount
 from config.model.plans import Plan
+from tests.kit.own_accounts import OwnAccounts
 from tests.product.cli.sites import Site, members_of
 
 
@@ -23,7 +22,7 @@ def account(username: str, **more: Any) -> dict[str, Any]:
 @pytest.fixture
 def filled(site: Site) -> Site:
     """A site with a plan and two accounts."""
-    store = open_accounts(site.data)
+    store = OwnAccounts(site.data)
     store.put("plans", Plan(id="pln_1", name="basic", created_at=1.0, updated_at=1.0).model_dump(mode="json"))
     store.put("accounts", account("ada", plan="pln_1"))
     store.put("accounts", account("bob"))
@@ -32,7 +31,7 @@ def filled(site: Site) -> Site:
 
 
 def names(site: Site) -> list[str]:
-    store = AccountStore(site.data, publish=False)
+    store = OwnAccounts(site.data)
     try:
         return sorted(each.body["username"] for each in store.find("accounts"))
     finally:
@@ -42,13 +41,12 @@ def names(site: Site) -> list[str]:
 def test_accounts_come_back_and_revisions_go_on(filled: Site) -> None:
     site = filled
     file = site.backup()
-    assert "store/accounts.sqlite" in members_of(file)
-    assert not [name for name in members_of(file) if name.endswith((".mdb", "-wal", "-shm"))]
-    store = open_accounts(site.data)
+    assert not [name for name in members_of(file) if name.endswith(("-wal", "-shm"))]
+    store = OwnAccounts(site.data)
     store.delete("accounts", "acc_ada")
     store.put("accounts", account("bob", enabled=False))
     store.put("accounts", account("eve"))
-    given_out, former = store.revision, store.id
+    given_out = store.revision
     store.close()
     printed = site.restore(file, "--dry-run").out
     for line in ("added\taccounts\tada", "changed\taccounts\tbob", "removed\taccounts\teve"):
@@ -56,36 +54,20 @@ def test_accounts_come_back_and_revisions_go_on(filled: Site) -> None:
     assert "plans" not in printed
     assert names(site) == ["bob", "eve"], "a dry run changes nothing"
     assert site.restore(file, "--yes").status == 0
-    assert not site.data.accounts_table.exists(), "of the accounts before the restore"
-    assert former_tables(site.data.accounts_table), "forwarding waits for the table of the restored ones"
     assert names(site) == ["ada", "bob"]
-    store = open_accounts(site.data)
-    assert store.id != former
+    store = OwnAccounts(site.data)
+    assert store.horizon > given_out
     assert store.put("accounts", account("eve")).revision > given_out
     store.close()
-    table = TableReader(site.data.accounts_table)
+    table = Table(site.data.fleet)
     assert [len(table.accounts_named(name)) for name in ("ada", "bob", "eve")] == [1, 1, 1]
     table.close()
-
-
-def test_a_backup_of_before_there_were_accounts_is_restored_without_them(site: Site) -> None:
-    accounts_file(site.data).unlink(missing_ok=True)
-    file = site.backup()
-    store = open_accounts(site.data)
-    store.put("accounts", account("ada"))
-    store.close()
-    assert site.restore(file, "--yes").status == 0
-    assert not site.data.accounts_table.exists()
-    assert not former_tables(site.data.accounts_table)
-    store = open_accounts(site.data)
-    assert store.count("accounts") == 0
-    store.close()
 
 
 def test_many_differences_are_counted(filled: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(digests, "NAMED_MAX", 1)
     file = filled.backup()
-    store = open_accounts(filled.data)
+    store = OwnAccounts(filled.data)
     for name in ("ada", "bob"):
         store.delete("accounts", f"acc_{name}")
     store.close()
@@ -94,17 +76,17 @@ def test_many_differences_are_counted(filled: Site, monkeypatch: pytest.MonkeyPa
 
 
 def test_damaged_accounts_are_in_no_backup(filled: Site) -> None:
-    file = accounts_file(filled.data)
+    file = filled.data.fleet
     content = bytearray(file.read_bytes())
     content[8192:12288] = bytes(4096)
     file.write_bytes(bytes(content))
-    with pytest.raises(Exception, match=r"accounts\.sqlite"):
+    with pytest.raises(Exception, match=r"fleet\.sqlite"):
         filled.backup()
 
 
 def test_check_config_finds_damaged_accounts(filled: Site) -> None:
-    assert "accounts" in filled.shell("check-config").out
-    accounts_file(filled.data).write_bytes(b"no database" * 1000)
+    assert "store" in filled.shell("check-config").out
+    filled.data.fleet.write_bytes(b"no database" * 1000)
     found = filled.shell("check-config")
     assert found.status != 0
-    assert "accounts.sqlite" in found.out + found.err
+    assert "fleet.sqlite" in found.out + found.err

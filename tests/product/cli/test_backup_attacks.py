@@ -10,10 +10,13 @@ import hashlib
 import json
 import os
 import shutil
+import sqlite3
 import stat
 import tarfile
+import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +26,11 @@ from api.audit import Head, verify
 from api.backup import atomic_swap, restore, sealed_keys, snapshot, target
 from api.backup.archive import open_archive
 from api.backup.manifest import BadArchive
-from api.cli.local import restore as restore_command
+from api.cli.local import backup as restore_command
 from api.security import tokens, users
 from api.security.users import ADMINISTRATOR
-from api.store import StoreDamaged, open_store
-from api.store.commit_journal import complete
-from api.store.storage import compose
+from api.store import open_store
+from api.store.rows import sum_of
 from config.files.data_format import Mark, write_mark
 from config.files.paths import DataDir
 from config.passwords import hash_password
@@ -85,7 +87,7 @@ def test_an_older_backup_and_an_empty_file_are_replaced(site: Site) -> None:
     assert new.names() == ["chained"]
 
 
-@pytest.mark.parametrize("where", [".", "store", "keys"])
+@pytest.mark.parametrize("where", [".", "metrics", "keys"])
 def test_into_the_data_directory_nothing_is_backed_up(site: Site, where: str) -> None:
     (site.folder / "way").symlink_to(site.data.path / where)
     for place in (site.data.path / where / "b.tar.gz", site.data.path / where, site.folder / "way"):
@@ -101,7 +103,7 @@ def test_a_disk_that_is_full_is_named_and_leaves_what_was_there(site: Site, monk
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(snapshot, "_write_store_copies", full)
+    monkeypatch.setattr(snapshot, "_fleet", full)
     failed = site.shell("backup", str(file), "--without-keys")
     assert failed.status == 1
     assert f"the disk of {site.folder} is full" in failed.err
@@ -164,26 +166,44 @@ def test_an_older_archive_that_cannot_be_removed_is_no_failed_backup(site: Site)
 
 def test_files_that_editors_leave_in_the_store_make_no_archive_that_is_refused(site: Site) -> None:
     for name in ("users.json~", ".nfs0001", "#users.json#"):
-        (site.data.store / name).touch()
+        (site.data.metrics / name).touch()
     new = Site(site.folder, site.folder / "new")
     assert new.restore(site.backup(), "--yes").status == 0
     assert new.names() == ["chained", "plain"]
 
 
 def test_of_a_damaged_store_no_archive_is_made_that_would_lose_its_last_change(site: Site) -> None:
-    file = site.data.store / "proxies.json"
+    file = site.data.fleet
     content = file.read_bytes()
     file.write_bytes(content.replace(b"plain", b"plane"))
     failed = site.shell("backup", str(site.folder / "b.tar.gz"), "--without-keys")
     assert failed.status == 1
-    assert "proxies.json: the checksum does not match" in failed.err
+    assert "fleet.sqlite: is damaged: the row proxies/" in failed.err
     assert not (site.folder / "b.tar.gz").exists()
 
 
-def test_data_of_a_newer_release_are_not_backed_up_under_the_name_of_this_one(site: Site) -> None:
+def test_every_command_refuses_data_of_another_format_says_what_to_do_and_changes_nothing(site: Site) -> None:
     write_mark(site.data.path, Mark(9, "0.9.0"))
-    refused = site.shell("backup", str(site.folder / "b.tar.gz"), "--without-keys")
-    assert (refused.status, "have format 9" in refused.err) == (1, True)
+    before = seen(site.data.path)
+    commands = (
+        ("check-config",),
+        ("audit", "verify"),
+        ("reset-password", "admin"),
+        ("reset-settings",),
+        ("rotate-signing-key",),
+        ("backup", str(site.folder / "b.tar.gz"), "--without-keys"),
+    )
+    there = "--data-dir", str(site.data.path)
+    ended = {command: site.shell(*command, *there) for command in commands}
+    ended["serve",] = site.shell.process("serve", *there)
+    said = "have format 9, of Proxyfleet 0.9.0"
+    wrong = {
+        command: ran
+        for command, ran in ended.items()
+        if ran.status != 1 or said not in ran.err or "Install" not in ran.err
+    }
+    assert wrong == {}
+    assert seen(site.data.path) == before
     assert not (site.folder / "b.tar.gz").exists()
 
 
@@ -212,7 +232,7 @@ def test_what_is_restored_is_private(site: Site) -> None:
 def test_a_dry_run_changes_no_file_and_no_time(site: Site) -> None:
     file = site.backup()
     forget(site)
-    (site.data.store / "proxies.json").write_bytes(b"damaged")  # opening it would take it out of the way
+    (site.data.fleet).write_bytes(b"damaged")
     for left in site.data.path.rglob("*-shm"):
         left.unlink()
     before = seen(site.data.path)
@@ -256,7 +276,9 @@ def test_without_a_difference_nothing_is_restored_unless_it_is_forced(site: Site
 def test_other_keys_and_a_broken_audit_trail_are_differences(site: Site) -> None:
     file = site.backup()
     (site.data.keys / "access-tokens.key").write_text("0" * 64)
-    (site.data.audit / "audit.sqlite").unlink()
+    with closing(sqlite3.connect(site.data.fleet)) as database, database:
+        database.execute("DROP TRIGGER audit_is_not_cut")
+        database.execute("DELETE FROM audit WHERE seq = 1")
     printed = site.restore(file, "--dry-run")
     assert [row[:3] for row in printed.rows[1:3]] == [
         ["changed", "keys", "access-tokens.key"],
@@ -266,13 +288,12 @@ def test_other_keys_and_a_broken_audit_trail_are_differences(site: Site) -> None
 
 def test_of_states_before_restores_the_newest_two_are_kept(site: Site) -> None:
     file = site.backup()
-    (site.data.path / "before-1").mkdir()
     for name in ("20200101T000000Z", "20210101T000000Z", "29990101T000000Z"):
         (site.data.path / f"before-restore-{name}").mkdir()
     forget(site)
     done = site.restore(file, "--yes", "-o", "json")
     kept = sorted(path.name for path in site.data.path.glob("before-*"))
-    assert kept == sorted(["before-1", "before-restore-29990101T000000Z", Path(done.data["kept"]).name])
+    assert kept == sorted(["before-restore-29990101T000000Z", Path(done.data["kept"]).name])
 
 
 @pytest.mark.parametrize(("password", "stays"), [("the first one", True), ("a later one", False)])
@@ -296,7 +317,8 @@ def test_the_first_password_stays_in_its_file_if_it_is_good_after_the_restore(
 
 def test_who_signed_out_after_the_backup_stays_signed_out_after_the_restore(site: Site) -> None:
     store = open_store(site.data)
-    families = [document.id for document in store.find(tokens.COLLECTION)]
+    found = store.find(tokens.COLLECTION)
+    families, hashes = [document.id for document in found], [document.body["secret_hash"] for document in found]
     assert families
     store.close()
     file = site.backup()
@@ -309,8 +331,8 @@ def test_who_signed_out_after_the_backup_stays_signed_out_after_the_restore(site
     store = open_store(site.data)
     assert store.find(tokens.COLLECTION) == []
     store.close()
-    for generation in site.data.store.glob("refresh_families.json*"):
-        assert families[0].encode() not in generation.read_bytes(), generation
+    for file in site.data.path.glob("fleet.sqlite*"):
+        assert hashes[0].encode() not in file.read_bytes(), file
 
 
 def test_revisions_that_were_given_out_after_the_backup_are_not_given_out_again(site: Site) -> None:
@@ -335,22 +357,6 @@ def test_a_folder_that_is_mounted_is_refused_before_anything_is_decided(
     refused = site.restore(file, "--yes")
     assert (refused.status, f"{site.data.metrics} is a mount point" in refused.err) == (1, True)
     assert site.names() == ["chained"]
-
-
-def test_older_data_that_cannot_be_brought_forward_are_no_obstacle_to_a_restore(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from api.store import migrations
-    from tests.kit import later_release
-
-    file = site.backup()
-    for damaged in site.data.store.glob("proxies.json*"):
-        damaged.write_bytes(b"damaged")
-    monkeypatch.setattr(migrations, "STEPS", later_release.STEPS)
-    monkeypatch.setattr(migrations, "DATA_FORMAT", 3)
-    restored = site.restore(file, "--yes")
-    assert restored.status == 0, restored.err
-    assert site.names() == ["chained", "plain"]
 
 
 def test_the_way_back_that_an_interrupted_restore_decided_is_completed_before_another(site: Site) -> None:
@@ -442,25 +448,40 @@ def with_member(name: str, content: bytes) -> Callable[[dict[str, bytes]], None]
     return change
 
 
-USERS, SETTINGS = "store/users.json", "store/settings.json"
+def with_body(collection: str, identifier: str, body: str) -> Callable[[dict[str, bytes]], None]:
+    """An archive whose maker has put this text in the place of a document."""
+
+    def change(members: dict[str, bytes]) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "fleet.sqlite"
+            file.write_bytes(members["fleet.sqlite"])
+            with closing(sqlite3.connect(file)) as database, database:
+                database.execute("UPDATE steps SET revision = 999")
+                database.execute(
+                    "REPLACE INTO documents (collection, id, revision, sum, body) VALUES (?, ?, 999, ?, ?)",
+                    [collection, identifier, sum_of(collection, identifier, 999, body.encode()), body],
+                )
+            with_member("fleet.sqlite", file.read_bytes())(members)
+
+    return change
 
 
 @pytest.mark.parametrize(
-    ("name", "body", "words"),
+    ("collection", "identifier", "body", "words"),
     [
-        (USERS, "{", "isn't JSON"),
-        (USERS, "[" * 100_000, "isn't JSON"),
-        (USERS, "[]", "holds no entries"),
-        (USERS, '{"a": {}}', "are no documents"),
-        (USERS, '{"a": {"revision": "1", "body": {}}}', "are no documents"),
-        (USERS, '{"a": {"revision": 1, "body": "x"}}', "are no documents"),
-        (USERS, '{"a": {"revision": 1, "body": {}}}', "User: id is required\n"),
-        (SETTINGS, '{"settings": {"revision": 1, "body": {"server": {"port": "x"}}}}', "server.port"),
+        ("users", "a", "{", "isn't JSON"),
+        ("users", "a", "[" * 100_000, "isn't JSON"),
+        ("users", "a", "[]", "is no document"),
+        ("users", "a", '"x"', "is no document"),
+        ("users", "a", "{}", "User: id is required\n"),
+        ("settings", "settings", '{"server": {"port": "x"}}', "server.port"),
     ],
 )
-def test_documents_that_are_none_are_refused_in_one_line(site: Site, name: str, body: str, words: str) -> None:
+def test_documents_that_are_none_are_refused_in_one_line(
+    site: Site, collection: str, identifier: str, body: str, words: str
+) -> None:
     site.shell.good("backup", str(site.folder / "k.tar.gz"), "--without-keys")
-    crafted_ = rebuilt(site.folder / "k.tar.gz", site.folder / "c.tar.gz", with_member(name, compose(body)))
+    crafted_ = rebuilt(site.folder / "k.tar.gz", site.folder / "c.tar.gz", with_body(collection, identifier, body))
     refused = site.restore(crafted_, "--yes")
     assert (refused.status, words in refused.err, refused.err.count("\n")) == (1, True, 2), refused.err
     assert site.names() == ["chained", "plain"]
@@ -473,17 +494,6 @@ def test_an_archive_of_an_impossible_time_is_refused(folder: Path, moment: float
         open_archive(crafted(folder / "c", created_at=moment)),
     ):
         pass
-
-
-def test_a_journal_reaches_no_file_outside_of_the_store(folder: Path) -> None:
-    outside = folder / "outside.new"
-    outside.write_bytes(b"x")
-    (folder / "store").mkdir()
-    digest = hashlib.sha256(b"x").hexdigest()
-    (folder / "store" / "journal.json").write_bytes(compose(json.dumps({"../outside": digest})))
-    with pytest.raises(StoreDamaged, match=r"names '../outside'"):
-        complete(folder / "store")
-    assert outside.exists()
 
 
 def test_the_archive_that_was_read_is_on_record_though_another_took_its_name(
@@ -499,7 +509,7 @@ def test_the_archive_that_was_read_is_on_record_though_another_took_its_name(
 
     monkeypatch.setattr(restore_command, "confirm", exchange)
     assert site.restore(file).status == 0
-    assert digest.encode() in (site.data.audit / "audit.sqlite").read_bytes()
+    assert digest.encode() in site.data.fleet.read_bytes()
 
 
 def test_an_archive_that_needs_more_than_there_is_says_how_much(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -523,4 +533,4 @@ def test_the_restored_audit_trail_is_whole_and_knows_the_one_that_was_replaced(s
     assert site.restore(file, "--yes").status == 0
     (kept,) = site.data.path.glob("before-restore-*")
     assert verify(DataDir(kept)) == before
-    assert f"{before.seq}:{before.hash}".encode() in (site.data.audit / "audit.sqlite").read_bytes()
+    assert f"{before.seq}:{before.hash}".encode() in site.data.fleet.read_bytes()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import datetime
 import os
 import socket
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from api.store import open_store
-from api.store.storage import compose
+from config.files.paths import DataDir
 from tests.kit.certificates import make_pair
 from tests.kit.ports import free_port
 from tests.kit.product import Product
@@ -94,8 +95,9 @@ def test_the_first_password_is_judged_while_there_is_no_one(shell: Shell, tmp_pa
     checked = shell("check-config", PROXYFLEET_ADMIN_PASSWORD="short")
     assert checked.status == 1
     assert "PROXYFLEET_ADMIN_PASSWORD: admin_password: the password must have 8 to 128 characters" in checked.err
-    (tmp_path / "data" / "store").mkdir(parents=True)
-    (tmp_path / "data" / "store" / "users.json").write_bytes(compose('{"usr_1": {"revision": 1, "body": {}}}'))
+    (tmp_path / "data").mkdir()
+    with closing(open_store(DataDir(tmp_path / "data"))) as store:
+        store.put("users", {"id": "usr_1"})
     assert shell("check-config", PROXYFLEET_ADMIN_PASSWORD="short").status == 0
 
 

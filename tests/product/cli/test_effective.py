@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from api.cli.terminal.setting_sources import BY_API
-from api.store.storage import compose
+from api.store import open_store
+from config.files.paths import DataDir
 from config.settings.settings import Settings
 from tests.product.cli.shell import Shell
 
@@ -37,9 +38,10 @@ def shell(tmp_path: Path) -> Shell:
 
 def test_each_value_comes_with_the_line_the_variable_or_the_api_that_said_it(shell: Shell, tmp_path: Path) -> None:
     data = tmp_path / "data"
-    (data / "store").mkdir(parents=True)
+    data.mkdir(parents=True)
     body = {"id": "settings", "logging": {"level": "debug"}}
-    (data / "store" / "settings.json").write_bytes(compose(json.dumps({"settings": {"revision": 1, "body": body}})))
+    with closing(open_store(DataDir(data))) as store:
+        store.put("settings", body)
     printed = shell.good("config", "show", "--data-dir", str(data), PROXYFLEET_SERVER__PORT="8099")
     rows = {key: (value, source) for key, value, source, _change in printed.rows}
     file = tmp_path / "fleet.toml"

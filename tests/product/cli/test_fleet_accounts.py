@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from api.cli.remote import account_files
+from api.cli.remote import account_csv
 from tests.kit.http_origins import Origin, serving
 from tests.kit.product import Product
 from tests.kit.wait import wait_until
@@ -188,7 +188,7 @@ def test_all_wrong_lines_are_named_and_nothing_is_stored(shell: Shell, product: 
 def test_many_passwords_are_hashed_only_when_the_rest_of_the_file_is_right(
     shell: Shell, product: Product, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(account_files, "MANY_PASSWORDS", 2)
+    monkeypatch.setattr(account_csv, "MANY_PASSWORDS", 2)
     file = tmp_path / "accounts.csv"
     file.write_text("username,password,plan\na,one of two,none\nb,two of two,\n")
     refused = shell("accounts", "import", str(file))

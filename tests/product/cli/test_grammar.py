@@ -9,9 +9,9 @@ import pytest
 import typer.main
 
 from api.cli.application import MODULES, application
+from api.cli.commands import converted
 from api.cli.errors import CommandError, combined
-from api.cli.flags import converted
-from api.cli.local import restore
+from api.cli.local import backup
 from api.cli.remote.audit import COLUMNS as AUDIT
 from api.cli.remote.webhooks import DELIVERIES, sent_again
 from api.cli.terminal.output import Output
@@ -99,10 +99,10 @@ def test_many_differences_are_counted_before_the_question_and_listed_by_a_dry_ru
 ) -> None:
     many = [{"change": "changed", "kind": "proxies", "name": f"p{n}", "fields": "tags"} for n in range(11)]
     one = {"change": "removed", "kind": "users", "name": "eva", "fields": None}
-    restore.list_changes(Output("table"), [*many, one], dry_run=False)
+    backup.list_changes(Output("table"), [*many, one], dry_run=False)
     assert capsys.readouterr().out == "12 differences: proxies changed: 11, users removed: 1. --dry-run lists them.\n"
     for changes, dry_run in (([*many, one], True), (many[:10], False)):
-        restore.list_changes(Output("table"), changes, dry_run)
+        backup.list_changes(Output("table"), changes, dry_run)
         assert len(capsys.readouterr().out.splitlines()) == 1 + len(changes)
 
 

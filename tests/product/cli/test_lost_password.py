@@ -15,8 +15,7 @@ import zmq
 
 from actors.bus.loop import Loop
 from actors.bus.mailbox import Mailbox, address_of, refuse
-from actors.bus.messages.common import API, Failed
-from actors.bus.messages.users import ResetPassword
+from actors.bus.messages.common import API, Failed, ResetPassword
 from actors.supervision.locks import lock
 from api.operator import password_reset
 from config.files.paths import RunDir

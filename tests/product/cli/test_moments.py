@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from api.cli.errors import CommandError, Status
-from api.cli.time_options import ago, from_now, moment_of
+from api.cli.quantities import ago, from_now, moment_of
 
 NOW = datetime(2026, 3, 1, 10, 0, tzinfo=UTC)
 

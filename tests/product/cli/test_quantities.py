@@ -148,8 +148,8 @@ def test_the_error_is_that_of_a_wrong_line() -> None:
     from api.cli.request_body import body_of
 
     with pytest.raises(CommandError, match=r"limits\.bandwidth_in=x: must be a rate"):
-        body_of({}, ["limits.bandwidth_in=x"])
-    assert body_of({}, ["limits.bandwidth_in=1Mbit/s", "quota.bytes=5MB", "name=5MB"]) == {
+        body_of({"set_": ["limits.bandwidth_in=x"]})
+    assert body_of({"set_": ["limits.bandwidth_in=1Mbit/s", "quota.bytes=5MB", "name=5MB"]}) == {
         "limits": {"bandwidth_in": 125_000},
         "quota": {"bytes": 5_000_000},
         "name": "5MB",

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from api.cli.remote.records import TITLES, RecordLines
 from api.cli.terminal.output import Output
-from api.cli.terminal.record_lines import TITLES, RecordLines
 
 
 def entry(**fields: Any) -> dict[str, Any]:

@@ -55,31 +55,26 @@ def test_curl_fetches_by_the_proxy_and_by_no_other_way(
 
 
 @needs("git")
-def test_git_clones(shell: Shell, fenced: dict[str, Any], packages: Packages, tmp_path: Path) -> None:
-    commit = make_repository(tmp_path / "work", packages.folder / "project.git")
-    clone = tmp_path / "clone"
-    ran = isolated(shell, fenced, "git", "clone", "-q", f"{packages.url}/project.git", str(clone))
-    assert ran.status == 0, ran.err
-    head = subprocess.run(["git", "-C", clone, "rev-parse", "HEAD"], capture_output=True, text=True)
-    assert head.stdout.strip() == commit
-    assert clone.stat().st_uid == os.geteuid()
-
-
-def test_pip_downloads(shell: Shell, fenced: dict[str, Any], packages: Packages, tmp_path: Path) -> None:
-    packages.add_wheel()
-    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-cache-dir", "download", "--no-deps")
-    where = ("--index-url", f"{packages.url}/simple", "--trusted-host", ELSEWHERE, "-d", str(tmp_path / "got"))
-    ran = isolated(shell, fenced, *pip, *where, "tiny-thing")
-    assert ran.status == 0, ran.err
-    assert [each.name for each in (tmp_path / "got").iterdir()] == ["tiny_thing-1.0-py3-none-any.whl"]
-
-
 @needs("npm")
-def test_npm_installs(shell: Shell, fenced: dict[str, Any], packages: Packages, tmp_path: Path) -> None:
+def test_git_clones_pip_downloads_and_npm_installs(
+    shell: Shell, fenced: dict[str, Any], packages: Packages, tmp_path: Path
+) -> None:
+    commit = make_repository(tmp_path / "work", packages.folder / "project.git")
+    packages.add_wheel()
     packages.add_npm_package()
-    where = ("--registry", packages.url, "--cache", str(tmp_path / "cache"), "--prefix", str(tmp_path))
-    ran = isolated(shell, fenced, "npm", "install", "--no-audit", "--no-fund", *where, "tiny-thing")
+    pip = f"{sys.executable} -m pip --disable-pip-version-check --no-cache-dir download --no-deps"
+    npm = f"npm install --no-audit --no-fund --registry {packages.url} --cache {tmp_path}/cache --prefix {tmp_path}"
+    lines = (
+        f"git clone -q {packages.url}/project.git {tmp_path}/clone",
+        f"{pip} --index-url {packages.url}/simple --trusted-host {ELSEWHERE} -d {tmp_path}/got tiny-thing",
+        f"{npm} tiny-thing",
+    )
+    ran = isolated(shell, fenced, "sh", "-ec", "\n".join(lines))
     assert ran.status == 0, ran.err
+    head = subprocess.run(["git", "-C", tmp_path / "clone", "rev-parse", "HEAD"], capture_output=True, text=True)
+    assert head.stdout.strip() == commit
+    assert (tmp_path / "clone").stat().st_uid == os.geteuid()
+    assert [each.name for each in (tmp_path / "got").iterdir()] == ["tiny_thing-1.0-py3-none-any.whl"]
     assert (tmp_path / "node_modules" / "tiny-thing" / "index.js").read_text() == "module.exports = 1"
 
 

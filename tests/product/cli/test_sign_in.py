@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 import stat
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.kit.certificates import make_pair
 from tests.kit.product import PASSWORD, Product
+from tests.kit.secured_product import SecuredProduct
 from tests.product.cli.shell import Shell, shell_of
 
 pytestmark = pytest.mark.product
+
+
+@pytest.fixture
+def shell(product: Product, tmp_path: Path) -> Shell:
+    """With a sign-in of its own, which is renewed and ended here."""
+    return shell_of(product, tmp_path / "home")
 
 
 def test_login_keeps_tokens_in_a_private_file_and_no_password(stranger: Shell, product: Product) -> None:
@@ -151,13 +156,13 @@ def test_the_way_elsewhere_leads_through_the_proxy_of_the_environment_which_is_n
 
 
 def test_tls_where_there_is_none_and_none_where_there_is_are_distinguished_from_a_bad_certificate(
-    stranger: Shell, proxy: dict[str, Any], tls_product: Product
+    stranger: Shell, proxy: dict[str, Any], secured: SecuredProduct
 ) -> None:
     url = f"127.0.0.1:{proxy['port']}"  # rejects a handshake at once, the API only when it has waited for a request
     plain = stranger("whoami", "--url", f"https://{url}")
     assert (plain.status, f"--url http://{url}" in plain.err, "trusted" in plain.err) == (3, True, False)
-    secured = stranger("whoami", "--url", tls_product.base_url.replace("https", "http"))
-    assert (secured.status, f"--url {tls_product.base_url}" in secured.err) == (3, True)
+    ran = stranger("whoami", "--url", secured.base_url.replace("https", "http"))
+    assert (ran.status, f"--url {secured.base_url}" in ran.err) == (3, True)
 
 
 @pytest.mark.parametrize(("content", "said"), [(None, "No such file"), ("no certificate", "no certificate in PEM")])
@@ -181,21 +186,9 @@ def test_a_password_is_never_an_argument() -> None:
                 assert option.is_flag, f"{name} {option.name} takes a password as its value"
 
 
-@pytest.fixture(scope="module")
-def tls_product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
-    """A product whose API speaks TLS with a certificate of an unknown authority; `session.verify` names its file."""
-    cert, key = make_pair(tmp_path_factory.mktemp("tls"))
-    tls = f'[server.tls]\nenabled = true\ncert_file = "{cert}"\nkey_file = "{key}"\n'
-    product = Product(config=tls)
-    product.base_url = f"https://127.0.0.1:{product.port}"
-    product.session.verify = cert
-    with product:
-        yield product
-
-
-def test_a_certificate_is_trusted_when_its_authority_is_named(tls_product: Product, tmp_path: Path) -> None:
-    cert = str(tls_product.session.verify)
-    stranger = Shell(tmp_path / "home", tls_product.base_url)
+def test_a_certificate_is_trusted_when_its_authority_is_named(secured: SecuredProduct, tmp_path: Path) -> None:
+    cert = str(secured.cert)
+    stranger = Shell(tmp_path / "home", secured.base_url)
     refused = stranger("login", "--password-stdin", stdin=f"{PASSWORD}\n")
     assert (refused.status, "not trusted" in refused.err, "--ca-file" in refused.err) == (3, True, True)
     stranger.good("login", "--password-stdin", "--ca-file", cert, stdin=f"{PASSWORD}\n")

@@ -1,7 +1,8 @@
-"""One product and one Chromium for all tests of the dashboard in a worker; a new browser context for each test.
+"""One Chromium for all tests of the dashboard in a worker, and one page for each user of them.
 
-They end with the last of these tests: the synchronous interface of playwright keeps an event loop running in the
-thread, beside which `asyncio.run` of other tests fails.
+A page is signed in once; tests take it one after the other, and find it blank: so Chromium reads and compiles the
+dashboard once. It ends with the last of these tests: the synchronous interface of playwright keeps an event loop
+running in the thread, beside which `asyncio.run` of other tests fails.
 """
 
 from __future__ import annotations
@@ -28,31 +29,20 @@ else:
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page, Playwright
 
+MakeContext = Callable[..., "BrowserContext"]
+Axe = Callable[..., None]
 AXE = ROOT / "api" / "ui" / "source" / "node_modules" / "axe-core" / "axe.min.js"
-STANDS_STILL = """() => Promise.allSettled(document.getAnimations()
-  .filter((each) => each.effect.getComputedTiming().endTime !== Infinity).map((each) => each.finished))"""
+RUN_AXE = """async (rules) => {
+  if (!('axe' in window)) return null;
+  const options = { resultTypes: ['violations'], preload: false, ...(rules.length ? { runOnly: rules } : {}) };
+  return (await axe.run(document, options)).violations;
+}"""
 OPTIONS: dict[str, Any] = {
     "locale": "en-US",
     "reduced_motion": "reduce",
-    "viewport": {"width": 1280, "height": 800},
+    "viewport": kit.VIEWPORT,
 }
 """Of every context, unless a test has others."""
-ENVIRONMENT = {"PROXYFLEET_ACCOUNTS__SELF_SERVICE": "true", "PROXYFLEET_WEBHOOKS__ALLOW_PRIVATE": "true"}
-"""Of the shared product: targets of webhooks are on loopback."""
-
-
-@pytest.fixture(scope="package")
-def product() -> Iterator[Product]:
-    """Shared by all tests of a worker that break nothing of it. Holders of accounts may sign in."""
-    with Product(ENVIRONMENT) as running:
-        yield running
-
-
-@pytest.fixture
-def own_product() -> Iterator[Product]:
-    """One that the test may break."""
-    with Product() as running:
-        yield running
 
 
 @pytest.fixture(scope="package")
@@ -69,14 +59,8 @@ def browser(playwright: Playwright) -> Iterator[Browser]:
     """Debian's Chromium; tests that need it are skipped where it is missing."""
     if kit.program() is None:
         pytest.skip(f"needs {kit.PROGRAMS[0]}")
-    with kit.chromium(playwright) as started:
+    with kit.chromium(playwright, "--process-per-site") as started:  # a new page then needs no process of its own
         yield started
-
-
-@pytest.fixture(scope="package")
-def browser_context_args() -> dict[str, Any]:
-    """None: `new_context` has them, where a test can replace each."""
-    return {}
 
 
 @pytest.fixture(scope="package")
@@ -85,30 +69,64 @@ def dashboard(product: Product) -> str:
     return f"{product.base_url}/ui/"
 
 
-@pytest.fixture
-def problems() -> kit.Problems:
-    """Errors of the pages of this test; `problems.allow` names those that belong to it."""
+@pytest.fixture(scope="package")
+def watched() -> kit.Problems:
+    """Errors of all pages."""
     return kit.Problems()
 
 
 @pytest.fixture
-def new_context(
-    new_context: Callable[..., BrowserContext], product: Product, problems: kit.Problems
-) -> Iterator[Callable[..., BrowserContext]]:
-    """Makes contexts whose pages may have no errors."""
+def problems(watched: kit.Problems) -> Iterator[kit.Problems]:
+    """Errors of the pages of this test, which may have none; `problems.allow` names those that belong to it."""
+    watched.begin()
+    yield watched
+    assert watched.unexpected == []
+
+
+@pytest.fixture(scope="package")
+def make_context(browser: Browser, product: Product, watched: kit.Problems) -> MakeContext:
+    """Makes contexts, which last as long as the browser."""
+
+    def make(**options: Any) -> BrowserContext:
+        context = browser.new_context(**{**OPTIONS, "base_url": product.base_url, **options})
+        context.set_default_timeout(kit.PATIENCE)
+        watched.watch(context)
+        return context
+
+    return make
+
+
+@pytest.fixture
+def new_context(make_context: MakeContext, problems: kit.Problems) -> Iterator[MakeContext]:
+    """Makes contexts that last as long as the test."""
     made = []
 
     def make(**options: Any) -> BrowserContext:
-        context = new_context(**{**OPTIONS, "base_url": product.base_url, **options})
-        context.set_default_timeout(kit.PATIENCE)
-        problems.watch(context)
-        made.append(context)
-        return context
+        made.append(make_context(**options))
+        return made[-1]
 
     yield make
     for context in made:
         context.close()
-    assert problems.unexpected == []
+
+
+@pytest.fixture(scope="package")
+def shared_pages(make_context: MakeContext) -> Callable[[str, str], Page]:
+    """The page of a user of a product, signed in, or one without a session for an empty name. Tests find it blank."""
+    pages: dict[tuple[str, str], Page] = {}
+
+    def page(base_url: str, username: str) -> Page:
+        key = base_url, username
+        if key not in pages:
+            context = make_context(base_url=base_url)
+            if username:
+                kit.log_in(context, username)
+            pages[key] = context.new_page()
+        elif pages[key].is_closed():
+            pages[key] = pages[key].context.new_page()
+        return pages[key]
+
+    return page
 
 
 @pytest.fixture(scope="package")
@@ -126,17 +144,28 @@ def people(product: Product) -> Callable[[str], str]:
 
 
 @pytest.fixture
-def sign_in(new_context: Callable[..., BrowserContext], people: Callable[[str], str]) -> kit.SignIn:
-    """Opens a blank page in a new context that has the cookie of a session already."""
+def sign_in(
+    shared_pages: Callable[[str, str], Page],
+    new_context: MakeContext,
+    people: Callable[[str], str],
+    product: Product,
+    problems: kit.Problems,
+) -> Iterator[kit.SignIn]:
+    """Opens blank pages, which have the cookie of a session already. A test that ends the session takes one of its
+    own."""
+    used = []
 
-    def open_page(role: str = "administrator", **options: Any) -> Page:
-        context = new_context(**options)
-        body = {"username": people(role), "password": PASSWORD, "session": "cookie"}
-        response = context.request.post("/api/v1/auth/login", data=body)
-        assert response.ok, response.text()
-        return context.new_page()
+    def open_page(role: str = "administrator", base_url: str = product.base_url, **options: Any) -> Page:
+        if options:
+            context = new_context(base_url=base_url, **options)
+            kit.log_in(context, people(role))
+            return context.new_page()
+        used.append(shared_pages(base_url, people(role)))
+        return used[-1]
 
-    return open_page
+    yield open_page
+    for page in used:
+        kit.leave(page)
 
 
 @pytest.fixture
@@ -146,9 +175,30 @@ def page(sign_in: kit.SignIn) -> Page:
 
 
 @pytest.fixture
-def stranger(new_context: Callable[..., BrowserContext]) -> Page:
-    """Not signed in, and blank."""
-    return new_context().new_page()
+def fresh_page(new_context: MakeContext) -> Page:
+    """As `page`, in a browser that has read nothing yet, whose clock a test may set."""
+    context = new_context()
+    kit.log_in(context, "admin")
+    return context.new_page()
+
+
+@pytest.fixture
+def stranger(shared_pages: Callable[[str, str], Page], product: Product, problems: kit.Problems) -> Iterator[Page]:
+    """Not signed in, and blank; nothing of it is stored afterwards."""
+    page = shared_pages(product.base_url, "")
+    yield page
+    kit.leave(page)
+    session = page.context.new_cdp_session(page)
+    kinds = "cookies,local_storage"
+    session.send("Storage.clearDataForOrigin", {"origin": product.base_url, "storageTypes": kinds})
+    session.detach()
+
+
+@pytest.fixture
+def own_page(stranger: Page) -> Page:
+    """As `page`, in a session of its own, which a test may end."""
+    kit.log_in(stranger.context, "admin")
+    return stranger
 
 
 @pytest.fixture(scope="package")
@@ -160,18 +210,20 @@ def axe_source() -> str:
 
 
 @pytest.fixture
-def axe(axe_source: str) -> Callable[[Page], None]:
-    """Checks what a page shows now; fails with each violation and the elements that have it."""
+def axe(axe_source: str) -> Axe:
+    """Checks what a page shows now, by these rules or all; fails with each violation and the elements that have it."""
 
-    def check(page: Page) -> None:
-        page.evaluate(STANDS_STILL)  # else colours are between two themes
-        # by the debugger, for which the content security policy of the page does not hold
-        session = page.context.new_cdp_session(page)
-        session.send("Runtime.evaluate", {"expression": axe_source})
-        session.detach()
-        found = page.evaluate("() => axe.run(document, { resultTypes: ['violations'] })")
-        if found["violations"]:
-            pytest.fail("\n".join(map(_line, found["violations"])))
+    def check(page: Page, *rules: str) -> None:
+        kit.settle(page)
+        found = page.evaluate(RUN_AXE, list(rules))
+        if found is None:
+            # by the debugger, for which the content security policy of the page does not hold
+            session = page.context.new_cdp_session(page)
+            session.send("Runtime.evaluate", {"expression": axe_source})
+            session.detach()
+            found = page.evaluate(RUN_AXE, list(rules))
+        if found:
+            pytest.fail("\n".join(map(_line, found)))
 
     return check
 

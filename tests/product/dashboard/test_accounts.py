@@ -125,19 +125,19 @@ def test_a_minted_credential_is_shown_once_used_and_refused_after_it_was_revoked
     wait_until(lambda: get(account["username"], secret) == 407, "the revoked credential is refused")
 
 
-def test_a_file_with_a_wrong_line_names_it_and_stores_nothing_and_the_right_one_stores_all(
+def test_a_file_with_wrong_lines_names_all_of_them_and_stores_nothing_and_the_right_one_stores_all(
     page: Page, product: Product, get: Callable[[str, str], int], problems: Problems
 ) -> None:
     problems.allow("/accounts/import.* 400 ")
     page.goto("/ui/accounts/import")
     choose = page.get_by_label("CSV file")
     store = page.get_by_role("button", name="Store the accounts")
-    choose.set_input_files(
-        {"name": "a.csv", "mimeType": "text/csv", "buffer": b"username,plan\nx,nothing-like-it\ny,\n"}
-    )
-    wrong = page.get_by_role("grid", name="1 line is wrong").get_by_role("row").nth(1)
-    expect(wrong).to_contain_text("plan")
-    expect(wrong.get_by_role("gridcell").first).to_have_text("2")
+    lines = b"username,plan,quota.bytes\na,nothing-like-it,\nb,,many\nc,,\nd:e,,\n"
+    choose.set_input_files({"name": "a.csv", "mimeType": "text/csv", "buffer": lines})
+    wrong = page.get_by_role("grid", name="3 lines are wrong").get_by_role("row")
+    for row, (line, field) in enumerate({"2": "plan", "3": "quota.bytes", "5": "username"}.items(), 1):
+        expect(wrong.nth(row)).to_contain_text(field)
+        expect(wrong.nth(row).get_by_role("gridcell").first).to_have_text(line)
     expect(store).to_be_disabled()
     right = f"username,password\nfirst-of-file,{PASSWORD}\nsecond-of-file,{PASSWORD}\n"
     choose.set_input_files({"name": "b.csv", "mimeType": "text/csv", "buffer": right.encode()})

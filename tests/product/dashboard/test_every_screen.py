@@ -1,5 +1,6 @@
 """Each screen of the table of areas, with texts of others in every name: nothing of them becomes markup, axe finds no
-violation in any theme, and pictures of every width obey the rules of `tests/kit/picture_rules.py`."""
+violation, nor too little contrast in another theme, and pictures of every width obey the rules of
+`tests/kit/picture_rules.py`."""
 
 from __future__ import annotations
 
@@ -7,25 +8,52 @@ import base64
 import re
 import socket
 from collections.abc import Callable, Iterator
+from itertools import groupby
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from config.model import json_patterns
-from tests.kit.browser import SignIn
+from tests.kit.browser import Problems, SignIn, settle, visit, wait_until_loaded
 from tests.kit.dashboard_areas import Screen, screens
 from tests.kit.hostile_texts import PLANTED, TEXTS
 from tests.kit.picture_rules import broken
 from tests.kit.ports import free_port
 from tests.kit.product import PASSWORD, Product
+from tests.kit.tables import Row
 
-THEMES: dict[str, dict[str, Any]] = {
-    "light": {"color_scheme": "light"},
-    "dark": {"color_scheme": "dark"},
-    "high contrast": {"color_scheme": "light", "contrast": "more"},
-    "dark with high contrast": {"color_scheme": "dark", "contrast": "more"},
-}
+AREAS = {area: list(of_area) for area, of_area in groupby(screens(), key=lambda screen: screen.area)}
+COLOURS = ("color-contrast", "link-in-text-block")
+"""Rules of axe that depend on the theme."""
+PAIRS = """() => {
+  const known = new Map([[null, { behind: '', faint: '' }]]);
+  const around = (each) => {
+    if (!known.has(each)) {
+      const { backgroundColor, backgroundImage, opacity, filter } = getComputedStyle(each);
+      const outer = around(each.parentElement);
+      const faint = opacity === '1' && filter === 'none' ? outer.faint : `${opacity} ${filter} in ${outer.faint}`;
+      let { behind } = outer;
+      if (/^rgb\\(/.test(backgroundColor)) behind = backgroundColor; // nothing is seen through it
+      else if (!/, 0\\)$/.test(backgroundColor)) behind = `${backgroundColor} on ${behind}`;
+      if (backgroundImage !== 'none') behind = `${backgroundImage} on ${behind}`;
+      known.set(each, { behind, faint });
+    }
+    return known.get(each);
+  };
+  const says = (each) => each.checkVisibility() && (each.matches('input, select, textarea') ||
+    [...each.childNodes].some((node) => node.nodeType === Node.TEXT_NODE && node.data.trim()));
+  const pair = (each) => {
+    const { color, fontSize, fontWeight, textDecorationLine } = getComputedStyle(each);
+    const size = parseFloat(fontSize);
+    const large = size >= 24 || (size >= 18 && fontWeight >= 700); // for which less will do
+    const beside = each.matches('a') ? `${getComputedStyle(each.parentElement).color} ${textDecorationLine}` : '';
+    const { behind, faint } = around(each);
+    return [color, large, beside, behind, faint].join('; ');
+  };
+  return [...new Set([...document.body.querySelectorAll('*')].filter(says).map(pair))];
+}"""
+"""The colours of the texts of a page and of what is behind them: what their contrast depends on."""
 SHOWING = {
     *("/proxies", "/accounts", "/plans", "/webhooks", "/keys", "/logs", "/connections", "/audit"),
     *("/users", "/sessions", "/lists", "/policies", "/pools"),
@@ -34,6 +62,12 @@ SHOWING = {
 NO_ACCOUNT = str.maketrans("/:", "|;")
 """What no name of an account may have."""
 TURNS = re.compile(f"[{json_patterns.TURNS}]")
+
+
+@pytest.fixture(scope="module")
+def seen() -> set[str]:
+    """Pairs of colours in which a screen had enough contrast."""
+    return set()
 
 
 @pytest.fixture(scope="module")
@@ -116,47 +150,86 @@ def _credentials(user: str) -> str:
     return f"Proxy-Authorization: Basic {base64.b64encode(f'{user}:{PASSWORD}'.encode()).decode()}\r\n"
 
 
-@pytest.mark.parametrize("screen", screens(), ids=lambda screen: screen.name)
-def test_a_screen_shows_hostile_texts_as_text_is_accessible_in_every_theme_and_fits_every_width(
-    screen: Screen, hostile: Product, sign_in: SignIn, axe: Callable[[Page], None]
+@pytest.mark.parametrize("area", AREAS)
+def test_screens_show_hostile_texts_as_text_are_accessible_in_every_theme_and_fit_every_width(
+    area: str, hostile: Product, sign_in: SignIn, axe: Callable[..., None], seen: set[str], problems: Problems
 ) -> None:
     page = sign_in(base_url=hostile.base_url)
-    if screen.path == "/audit":
-        _signs_in(hostile, TEXTS["handler"])  # the sign-ins of the tests before fill the list
-    _open(page, screen)
+    page.goto("/ui/-")
+    failing: list[str] = []
+    objects: dict[str, str] = {}
+    for screen in AREAS[area]:
+        with Row(screen.name, failing):
+            before = len(problems.unexpected)
+            _open(page, screen, objects)
+            _shows_texts_alone(page, screen)
+            _is_accessible(page, axe, seen)
+            assert broken(page) == {}
+            assert problems.unexpected[before:] == []
+    if failing:
+        pytest.fail("\n\n".join(failing), pytrace=False)
+
+
+def _shows_texts_alone(page: Page, screen: Screen) -> None:
     if screen.path in SHOWING:
         expect(page.get_by_role("main").get_by_text(PLANTED).first).to_be_visible()
     assert page.locator(f"#{PLANTED}").count() == 0
     assert not TURNS.search(page.evaluate("document.documentElement.textContent"))
-    for theme in THEMES.values():
-        page.emulate_media(**theme)
+
+
+def _is_accessible(page: Page, axe: Callable[..., None], seen: set[str]) -> None:
+    """By all rules of axe; in the other themes by those of colours, if texts have some that no screen had before."""
+    try:
         axe(page)
-    page.evaluate("document.documentElement.dataset.theme = 'contrast'")
-    axe(page)
-    assert broken(page) == {}
+        for theme in ("dark", "contrast"):
+            page.evaluate("(theme) => { document.documentElement.dataset.theme = theme }", theme)
+            settle(page)
+            pairs = set(page.evaluate(PAIRS))
+            if not pairs <= seen:
+                axe(page, *COLOURS)
+                seen |= pairs
+    finally:
+        page.evaluate("delete document.documentElement.dataset.theme")
 
 
-def _open(page: Page, screen: Screen) -> None:
-    """Go there; to a screen about one object by the list of its area."""
+@pytest.mark.parametrize(
+    ("preference", "shown"),
+    [
+        ({"color_scheme": "dark"}, "getComputedStyle(document.body).color"),
+        ({"contrast": "more"}, "getComputedStyle(document.documentElement).getPropertyValue('--muted')"),
+    ],
+    ids=["dark", "contrast"],
+)
+def test_the_preference_of_the_system_selects_a_theme_with_enough_contrast(
+    page: Page, axe: Callable[..., None], preference: dict[str, Any], shown: str
+) -> None:
+    page.goto("/ui/proxies")
+    wait_until_loaded(page)
+    usual = page.evaluate(shown)
+    page.emulate_media(**preference)
+    assert page.evaluate(shown) != usual
+    axe(page, *COLOURS)
+
+
+def _open(page: Page, screen: Screen, objects: dict[str, str]) -> None:
+    """Go there; to a screen about one object by the list of its area, or by its path in `objects`."""
     if not screen.needs_object:
-        page.goto(f"/ui{screen.plain_path}")
-    else:
-        page.goto(f"/ui{_list_of(screen)}")
-        _loaded(page)
+        objects[screen.path] = screen.plain_path
+    elif screen.path not in objects:
+        visit(page, _list_of(screen))
+        wait_until_loaded(page)
         rows = page.get_by_role("main").locator("[data-index]")
         row = (rows.filter(has_text=PLANTED) if _list_of(screen) in SHOWING else rows).first
         row.focus()
         row.press("Enter")
         page.wait_for_url(screen.pattern)
-        if screen.tab:
-            page.goto(f"{page.url}/{screen.tab}")
-    _loaded(page)
+        wait_until_loaded(page)
+        objects[screen.path] = page.url.partition("/ui")[2]
+        if not screen.tab:
+            return
+    visit(page, "/".join(filter(None, (objects[screen.path], screen.tab))))
+    wait_until_loaded(page)
 
 
 def _list_of(screen: Screen) -> str:
     return screen.path.partition("/:")[0]
-
-
-def _loaded(page: Page) -> None:
-    expect(page.get_by_role("heading", level=1)).to_be_visible()
-    expect(page.get_by_role("status").filter(has_text="Loading")).to_have_count(0)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import BrowserContext, Page, Request, expect
 
-from tests.kit.browser import Problems
+from tests.kit.browser import Problems, leave, look
 from tests.kit.product import PASSWORD, Product
 from tests.product.dashboard.signing import fill_in, is_at, is_signed_out, is_user, sign_out
 
@@ -29,17 +29,22 @@ def sign_in_unnoticed(context: BrowserContext, username: str) -> None:
 
 
 def test_a_tab_becomes_the_user_who_signed_in_in_another_and_keeps_nothing_of_the_one_before(
-    page: Page, people: Callable[[str], str], problems: Problems
+    own_page: Page, people: Callable[[str], str], problems: Problems
 ) -> None:
     problems.allow("/api/v1/.* 401 ")
-    page.goto("/ui/users?q=private")
-    is_at(page, "Users")
+    own_page.goto("/ui/users?q=private")
+    is_at(own_page, "Users")
     requests: list[Request] = []
-    page.on("request", lambda request: requests.append(request))  # noqa: PLW0108  # playwright marks it
-    sign_in_unnoticed(page.context, people("auditor"))
-    is_user(page, "one-auditor")
-    is_at(page, "Overview")
-    assert page.url.endswith("/ui/")
+
+    def note(request: Request) -> None:
+        requests.append(request)
+
+    own_page.on("request", note)
+    sign_in_unnoticed(own_page.context, people("auditor"))
+    look(own_page)
+    is_user(own_page, "one-auditor")
+    is_at(own_page, "Overview")
+    assert own_page.url.endswith("/ui/")
     asked = [each for each in requests if "/api/v1/users" in each.url]
     refreshed = next(index for index, each in enumerate(requests) if each.url.endswith("/auth/refresh"))
     assert asked
@@ -47,33 +52,39 @@ def test_a_tab_becomes_the_user_who_signed_in_in_another_and_keeps_nothing_of_th
 
 
 def test_after_a_sign_out_another_user_begins_at_the_first_screen_and_the_same_one_where_they_were(
-    page: Page, people: Callable[[str], str]
+    own_page: Page, people: Callable[[str], str]
 ) -> None:
-    page.goto("/ui/proxies?q=private")
-    is_at(page, "Proxies")
-    sign_out(page)
-    fill_in(page)
-    is_at(page, "Proxies")
-    expect(page.get_by_role("searchbox").last).to_have_value("private")
-    sign_out(page)
-    is_signed_out(page)
-    assert "private" not in page.content()
-    fill_in(page, people("operator"))
-    is_at(page, "Overview")
-    assert page.url.endswith("/ui/")
+    own_page.goto("/ui/proxies?q=private")
+    is_at(own_page, "Proxies")
+    sign_out(own_page)
+    fill_in(own_page)
+    is_at(own_page, "Proxies")
+    expect(own_page.get_by_role("searchbox").last).to_have_value("private")
+    sign_out(own_page)
+    is_signed_out(own_page)
+    assert "private" not in own_page.content()
+    fill_in(own_page, people("operator"))
+    is_at(own_page, "Overview")
+    assert own_page.url.endswith("/ui/")
+    own_page.reload()
+    is_user(own_page, people("operator"))
 
 
-def test_the_other_tab_is_the_other_user_after_a_sign_in(page: Page, people: Callable[[str], str]) -> None:
-    page.goto("/ui/proxies?q=private")
-    is_at(page, "Proxies")
-    other = page.context.new_page()
+def test_a_sign_out_ends_the_session_in_the_other_tab_which_is_the_next_users(
+    own_page: Page, people: Callable[[str], str]
+) -> None:
+    own_page.goto("/ui/proxies?q=private")
+    is_at(own_page, "Proxies")
+    other = own_page.context.new_page()
     other.goto("/ui/")
     is_user(other, "admin")
     sign_out(other)
-    is_signed_out(page)
+    is_signed_out(own_page)
+    other.reload()
+    is_signed_out(other)
     fill_in(other, people("auditor"))
-    is_user(page, "one-auditor")
-    is_at(page, "Overview")
+    is_user(own_page, "one-auditor")
+    is_at(own_page, "Overview")
 
 
 @pytest.fixture
@@ -115,12 +126,12 @@ def holder(product: Product) -> Iterator[str]:
 
 
 def test_the_page_of_a_holder_leaves_the_session_of_an_operator_alone_and_never_uses_it(
-    page: Page, holder: str, product: Product
+    own_page: Page, holder: str, product: Product
 ) -> None:
-    page.goto("/ui/")
-    is_at(page, "Overview")
-    cookies = page.context.cookies()
-    mine = page.context.new_page()
+    own_page.goto("/ui/")
+    is_at(own_page, "Overview")
+    cookies = own_page.context.cookies()
+    mine = own_page.context.new_page()
     sent: list[dict[str, str]] = []
     mine.on("request", lambda request: sent.append({"url": request.url, **request.all_headers()}))
     mine.goto("/ui/me")
@@ -133,9 +144,9 @@ def test_the_page_of_a_holder_leaves_the_session_of_an_operator_alone_and_never_
     asked = [each for each in sent if "/api/v1/" in each["url"]]
     assert all(re.search("/api/v1/(me(/|$)|auth/methods$)", each["url"]) for each in asked), asked
     assert not any("proxyfleet=" in each.get("cookie", "") for each in asked)
-    assert [each for each in page.context.cookies() if each.get("name") != "proxyfleet-holder"] == cookies
-    page.reload()
-    is_user(page, "admin")
+    assert [each for each in own_page.context.cookies() if each.get("name") != "proxyfleet-holder"] == cookies
+    own_page.reload()
+    is_user(own_page, "admin")
 
 
 def test_a_holder_whose_name_two_accounts_have_is_asked_for_the_proxy(
@@ -152,7 +163,7 @@ def test_a_holder_whose_name_two_accounts_have_is_asked_for_the_proxy(
     stranger.get_by_role("button", name="Sign in").click()
     expect(stranger.get_by_role("banner").get_by_text("twice")).to_be_visible()
     expect(stranger.get_by_text("first of two")).to_have_count(0)
-    stranger.close()
+    leave(stranger)
     for account in accounts:
         product.api("DELETE", f"/accounts/{account['id']}")
     for proxy in proxies:
@@ -165,6 +176,7 @@ def test_what_tabs_send_each_other_and_what_a_browser_keeps_has_no_token(strange
     spy = stranger.context.new_page()
     spy.goto("/ui/LICENSES.txt")
     spy.evaluate("new BroadcastChannel('proxyfleet-session').onmessage = (event) => seen.push(event.data); seen = []")
+    stranger.bring_to_front()
     stranger.goto("/ui/proxies")
     fill_in(stranger)
     is_at(stranger, "Proxies")
@@ -188,16 +200,17 @@ def elsewhere(page: Page, content: str) -> None:
     page.goto(ELSEWHERE)
 
 
-@pytest.mark.parametrize("path", ["/ui/", "/ui/me", "/api/v1/docs"])
-@pytest.mark.parametrize("element", ["iframe src", "object data", "embed src"])
-def test_no_page_of_another_site_can_frame_the_dashboard(
-    stranger: Page, dashboard: str, problems: Problems, path: str, element: str
-) -> None:
+def test_no_page_of_another_site_can_frame_the_dashboard(stranger: Page, dashboard: str, problems: Problems) -> None:
     problems.allow("frame-ancestors|frame it|ERR_BLOCKED|refused to connect")
-    address = dashboard.removesuffix("/ui/") + path
-    elsewhere(stranger, f"<{element}='{address}'></{element.partition(' ')[0]}>")
+    address = dashboard.removesuffix("/ui/")
+    framed = [
+        f"<{element} {attribute}='{address}{path}?in={element}'></{element}>"
+        for path in ("/ui/", "/ui/me", "/api/v1/docs")
+        for element, attribute in (("iframe", "src"), ("object", "data"), ("embed", "src"))
+    ]
+    elsewhere(stranger, "".join(framed))
     stranger.wait_for_load_state("networkidle")
-    assert not any(frame.url.startswith(address) for frame in stranger.frames)
+    assert [frame.url for frame in stranger.frames if frame.url.startswith(address)] == []
 
 
 def test_a_page_that_opens_the_dashboard_has_no_hold_on_its_window(page: Page, dashboard: str) -> None:

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import re
 
-from playwright.sync_api import Page, expect
+import pytest
+from playwright.sync_api import Page, Request, expect
 
 from tests.kit.browser import Problems
 
 PART = re.compile(r"/ui/assets/system-[^/]*\.js$")
 ANY = re.compile(r"/ui/")
 OUTDATED = "A new version of the dashboard is installed"
+
+
+@pytest.fixture
+def page(fresh_page: Page) -> Page:
+    """Nothing is loaded yet."""
+    return fresh_page
 
 
 def is_at(page: Page, title: str) -> None:
@@ -28,8 +35,12 @@ def webhooks(page: Page) -> None:
     page.get_by_role("navigation").get_by_role("link", name="Webhooks").click()
 
 
+LOST = "net::ERR_(INTERNET_DISCONNECTED|CONNECTION_RESET|SOCKET_NOT_CONNECTED|NETWORK_CHANGED)"
+"""How Chromium names what it could not load, also of what was under way when it went offline."""
+
+
 def test_all_screens_are_loaded_while_the_browser_is_idle(page: Page, problems: Problems) -> None:
-    problems.allow("net::ERR_INTERNET_DISCONNECTED")
+    problems.allow(LOST)
     with page.expect_response(PART):
         page.goto("/ui/")
     is_at(page, "Overview")
@@ -54,6 +65,15 @@ def test_a_screen_that_was_not_loaded_before_the_network_was_gone_comes_when_it_
     expect(page.get_by_text(OUTDATED)).to_have_count(0)
     page.unroute(ANY)
     page.unroute(PART)
+    is_loaded(page)
+
+
+def test_a_screen_whose_connection_was_lost_comes_by_itself(page: Page, problems: Problems) -> None:
+    problems.allow("net::ERR_FAILED|Failed to fetch dynamically imported module")
+    loaded: list[Request] = []
+    page.on("request", lambda request: loaded.append(request) if request.is_navigation_request() else None)
+    page.route(PART, lambda route: route.abort() if len(loaded) < 2 else route.continue_())  # until it is loaded again
+    page.goto("/ui/webhooks")
     is_loaded(page)
 
 

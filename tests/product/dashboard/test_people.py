@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from tests.kit.browser import Problems
+from tests.kit.browser import Problems, leave, look
 from tests.kit.curl import curl, needs_curl
 from tests.kit.product import PASSWORD, Product
 from tests.product.dashboard.signing import ENDED, buttons, fill_in, is_at
@@ -41,10 +41,11 @@ def test_a_user_who_was_created_in_the_page_signs_in_and_has_no_buttons(
             stranger.goto(path)
             expect(stranger.get_by_role("heading", level=1)).to_be_visible()
             expect(buttons(stranger)).to_have_count(0)
+        look(page)
         expect(page.get_by_role("row").filter(has_text="Chrome")).to_be_visible()
     finally:
         for each in (page, stranger):
-            each.close()
+            leave(each)
         product.api("DELETE", f"/users/{user}")
 
 
@@ -81,17 +82,19 @@ def user(product: Product) -> Iterator[dict[str, Any]]:
 
 
 def test_a_session_that_is_ended_in_one_browser_leads_the_other_to_the_sign_in(
-    user: dict[str, Any], new_context: Callable[..., BrowserContext], problems: Problems
+    user: dict[str, Any], stranger: Page, new_context: Callable[..., BrowserContext], problems: Problems
 ) -> None:
     problems.allow(r"/api/v1/.* 40[13] ")
-    here, there = new_context().new_page(), new_context(user_agent="a stolen laptop").new_page()
+    here, there = stranger, new_context(user_agent="a stolen laptop").new_page()
     for each in (here, there):
         each.goto("/ui/sessions")
         fill_in(each, user["username"])
         is_at(each, "Sessions")
+    look(here)
     other = here.get_by_role("row").filter(has_text="a stolen laptop")
     other.get_by_role("button", name="End this session").click()
     here.get_by_role("dialog").get_by_role("button", name="End this session").click()
     expect(other).to_have_count(0)
+    look(there)
     expect(there.get_by_text(ENDED)).to_be_visible()
     expect(here.get_by_role("row").filter(has_text="this one")).to_be_visible()

@@ -9,9 +9,10 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from api.security.permissions import ROLES, holds
-from tests.kit.browser import SignIn
+from tests.kit.browser import SignIn, visit
 from tests.kit.dashboard_areas import screens
 from tests.kit.product import PASSWORD, Product
+from tests.kit.tables import table
 from tests.product.dashboard.signing import buttons
 
 CLOSED = [each for each in screens() if each.permission and not holds(ROLES["user"], each.permission)]
@@ -46,7 +47,7 @@ def test_a_role_that_only_reads_has_no_button_that_changes_a_proxy_and_is_refuse
     assert product.data("GET", f"/proxies/{proxy['id']}")["proxy"]["runtime"]["state"] == "running"
 
 
-@pytest.mark.parametrize(("tab", "permission"), [("configuration", "proxy.write"), ("history", "admin")])
+@table(("tab", "permission"), [("configuration", "proxy.write"), ("history", "admin")])
 def test_a_part_of_a_proxy_that_a_role_may_not_see_names_the_permission(
     sign_in: SignIn, proxy: dict[str, Any], tab: str, permission: str
 ) -> None:
@@ -72,5 +73,5 @@ def test_screens_that_a_role_may_not_see_are_not_in_its_navigation_and_name_the_
     for screen in CLOSED:
         expect(navigation.locator(f'a[href="/ui{screen.plain_path}"]')).to_have_count(0)
     for screen in [each for each in CLOSED if not each.needs_object]:
-        page.goto(f"/ui{screen.plain_path}")
+        visit(page, screen.plain_path)
         expect(page.get_by_text(f"It needs the permission {screen.permission}.")).to_be_visible()

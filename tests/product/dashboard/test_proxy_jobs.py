@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.kit.browser import Problems, SignIn
+from tests.kit.browser import Problems, SignIn, leave
 from tests.kit.http_origins import Origin, scripted, serving
 from tests.kit.product import Product
 from tests.kit.wait import wait_until
@@ -128,7 +128,7 @@ def test_a_proxy_is_created_used_by_its_line_to_copy_and_seen_in_its_log_and_cha
     page.goto(f"/ui/proxies/{made}/charts")
     press(page, "Show as a table: Bandwidth")
     expect(page.get_by_role("region", name="Bandwidth").get_by_role("cell", name=SOME_RATE).first).to_be_visible()
-    page.close()
+    leave(page)
     product.data("DELETE", f"/proxies/{made}")
 
 

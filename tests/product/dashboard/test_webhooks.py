@@ -6,6 +6,7 @@ import re
 
 from playwright.sync_api import Page, expect
 
+from tests.kit.browser import leave
 from tests.kit.product import Product
 from tests.kit.wait import wait_until
 from tests.kit.webhook_targets import Received, Target
@@ -50,5 +51,5 @@ def test_a_webhook_is_created_tested_and_a_delivery_is_seen_with_its_attempts_an
             wait_until(lambda: len(target.received) == 3, "the delivery arrives again")
             assert target.received[2].verified(shown)["type"] == "webhook.test"
         finally:
-            page.close()
+            leave(page)
             product.api("DELETE", f"/webhooks/{webhook[1]}")

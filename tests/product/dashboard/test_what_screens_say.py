@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from tests.kit.browser import visit
 from tests.kit.product import Product
 from tests.kit.upstreams import closed_port
 from tests.kit.wait import wait_until
@@ -196,10 +197,11 @@ def fleet(product: Product) -> Iterator[Fleet]:
 
 def test_each_screen_says_what_the_api_says(page: Page, product: Product, fleet: Fleet) -> None:
     wrong, at = [], ""
+    page.goto("/ui/-")
     for screen, where, api, said in rows(fleet):
         place, path = (text.format(NAME=fleet.name, **fleet.proxies) for text in (screen, api))
         if place != at:
-            page.goto(f"/ui{place}")
+            visit(page, place)
             at = place
         expected = said(product.data("GET", path))
         if not expected:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
-from tests.kit.browser import Problems, SignIn
+from tests.kit.browser import Problems, SignIn, visit
 from tests.kit.product import Product
 
 SETTING, CONFIGURED, OTHER = "proxy.keep_alive_timeout", "60", "61"
@@ -113,8 +113,9 @@ def test_one_change_is_undone_or_the_later_one_is_named(
 
 def test_what_is_no_revision_is_named_so(page: Page, problems: Problems) -> None:
     problems.allow("/revisions/.* 404 ")
+    page.goto("/ui/-")
     for wrong in ("abc", "0x10", "999999"):
-        page.goto(f"/ui/history/{wrong}")
+        visit(page, f"/history/{wrong}")
         expect(page.get_by_role("main")).to_contain_text("There is no such revision")
         expect(page.get_by_role("main")).not_to_contain_text("NaN")
 

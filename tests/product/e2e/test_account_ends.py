@@ -14,8 +14,11 @@ from tests.kit.webhook_targets import Target
 pytestmark = pytest.mark.product
 
 
-def test_an_end_while_the_product_is_down_is_one_event_also_after_another_start_and_a_kill() -> None:
-    with Target() as target, Product({"PROXYFLEET_WEBHOOKS__ALLOW_PRIVATE": "true"}) as product:
+def test_an_end_while_the_product_is_down_is_one_event_also_after_another_start_and_a_kill(
+    own_product: Product,
+) -> None:
+    product = own_product
+    with Target() as target:
         product.data("POST", "/webhooks", {"name": "ends", "url": target.url, "events": ["account.*"]})
         end = time.time() + 3
         body = {"username": "ada", "expires_at": timestamp_text(end)}

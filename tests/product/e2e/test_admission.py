@@ -9,6 +9,7 @@ import pytest
 
 from tests.kit.http_origins import Origin
 from tests.kit.product import Product
+from tests.kit.tables import table
 from tests.kit.wait import wait_until
 from tests.kit.wire import Client, basic
 
@@ -22,7 +23,7 @@ def closed_proxy(product: Product) -> Iterator[dict[str, Any]]:
     product.api("DELETE", f"/proxies/{made['id']}")
 
 
-@pytest.mark.parametrize(
+@table(
     "credentials",
     [(), (basic("ada", "wrong"),), (basic("eve", "enchantress"),), ("Proxy-Authorization: Basic !",), (basic("", ""),)],
     ids=["none", "wrong password", "unknown user", "not base64", "empty"],
@@ -91,7 +92,7 @@ def test_a_proxy_refuses_itself_and_its_neighbour_as_a_target(product: Product, 
     product.data("DELETE", f"/proxies/{neighbour['id']}")
 
 
-@pytest.mark.parametrize("target", ["10.0.0.1", "169.254.169.254", "[::ffff:10.0.0.1]", "[64:ff9b::a00:1]", "0.0.0.0"])
+@table("target", ["10.0.0.1", "169.254.169.254", "[::ffff:10.0.0.1]", "[64:ff9b::a00:1]", "0.0.0.0"])
 def test_private_and_link_local_targets_are_refused_in_any_spelling(proxy: dict[str, Any], target: str) -> None:
     with Client(proxy["port"]) as client:
         response = client.get(f"http://{target}:9/")
@@ -99,11 +100,10 @@ def test_private_and_link_local_targets_are_refused_in_any_spelling(proxy: dict[
     assert "proxy-status" in response.fields
 
 
-def test_without_exceptions_loopback_is_refused(origin: Origin) -> None:
-    with Product(env={"PROXYFLEET_PROXY__EGRESS_ALLOW": "[]"}) as strict:
-        made = strict.proxy()
+def test_without_exceptions_loopback_is_refused(strict_product: Product, origin: Origin) -> None:
+    made = strict_product.proxy()
+    with Client(made["port"]) as client:
+        assert client.get(origin.url("/hello")).status == 403
+    for target in ("127.1", "2130706433", "0x7f.1", "localhost"):
         with Client(made["port"]) as client:
-            assert client.get(origin.url("/hello")).status == 403
-        for target in ("127.1", "2130706433", "0x7f.1", "localhost"):
-            with Client(made["port"]) as client:
-                assert client.get(f"http://{target}:{origin.port}/hello").status in (400, 403)
+            assert client.get(f"http://{target}:{origin.port}/hello").status in (400, 403)

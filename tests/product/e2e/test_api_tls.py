@@ -9,7 +9,6 @@ import shutil
 import socket
 import ssl
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,37 +17,13 @@ import pytest
 from actors.net.proxy_protocol import build_v1, build_v2
 from tests.kit.certificates import make_pair
 from tests.kit.product import PASSWORD, Product
+from tests.kit.secured_product import LONG, SecuredProduct
 from tests.kit.wait import wait_until
 
 pytestmark = [
     pytest.mark.product,
     pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed"),
 ]
-LONG = 120.0
-
-
-class Secured(Product):
-    """A product whose API speaks TLS; `cert` and `key` are its files, which may be replaced."""
-
-    def __init__(self, folder: Path) -> None:
-        self.cert, self.key = map(Path, make_pair(folder))
-        config = f'[server.tls]\nenabled = true\ncert_file = "{self.cert}"\nkey_file = "{self.key}"\n'
-        super().__init__(config=f"{config}[security]\nhttps_only = true\nrequest_logging = true\n")
-        self.base_url = f"https://127.0.0.1:{self.port}"
-        self.session.verify = False
-
-    def connect(self) -> ssl.SSLSocket:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        context.set_alpn_protocols(["h2", "http/1.1"])
-        plain = socket.create_connection(("127.0.0.1", self.port), LONG)
-        return context.wrap_socket(plain)
-
-
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    with Secured(tmp_path_factory.mktemp("tls")) as running:
-        yield running
 
 
 pytestmark += [
@@ -70,7 +45,7 @@ def answer(stream: Any, path: str = "/api/v1/health", **headers: str) -> http.cl
     return response
 
 
-def test_curl_signs_in_over_tls_and_plain_http_is_not_answered(secured: Secured) -> None:
+def test_curl_signs_in_over_tls_and_plain_http_is_not_answered(secured: SecuredProduct) -> None:
     if shutil.which("curl") is None:
         pytest.skip("curl is not installed")
     done = subprocess.run(
@@ -99,7 +74,7 @@ def test_curl_signs_in_over_tls_and_plain_http_is_not_answered(secured: Secured)
     assert refused.stdout == b""
 
 
-def test_openssl_agrees_on_http_1_1_by_alpn_and_on_no_old_protocol(secured: Secured) -> None:
+def test_openssl_agrees_on_http_1_1_by_alpn_and_on_no_old_protocol(secured: SecuredProduct) -> None:
     command = ["openssl", "s_client", "-connect", f"127.0.0.1:{secured.port}", "-alpn", "h2,http/1.1"]
     done = subprocess.run(command, input=b"", capture_output=True, timeout=LONG)
     assert b"ALPN protocol: http/1.1" in done.stdout
@@ -112,7 +87,7 @@ def test_openssl_agrees_on_http_1_1_by_alpn_and_on_no_old_protocol(secured: Secu
             context.wrap_socket(plain)
 
 
-def test_a_connection_is_kept_and_a_large_answer_arrives_whole(secured: Secured) -> None:
+def test_a_connection_is_kept_and_a_large_answer_arrives_whole(secured: SecuredProduct) -> None:
     with secured.connect() as stream:
         for _ in range(3):
             whole = answer(stream, "/api/v1/docs/swagger-ui-bundle.js").read()
@@ -120,13 +95,13 @@ def test_a_connection_is_kept_and_a_large_answer_arrives_whole(secured: Secured)
         assert answer(stream, "/health").read().startswith(b'{"success":true')
 
 
-def test_a_large_body_arrives_whole(secured: Secured) -> None:
+def test_a_large_body_arrives_whole(secured: SecuredProduct) -> None:
     for size, status in ((900_000, 415), (2_000_000, 413)):
         assert secured.api("POST", "/proxies", data=b"[" + b" " * size).status_code == status
 
 
 @pytest.mark.parametrize("build", [build_v1, build_v2])
-def test_no_one_forges_an_address_by_a_header_of_their_own(secured: Secured, build: Any) -> None:
+def test_no_one_forges_an_address_by_a_header_of_their_own(secured: SecuredProduct, build: Any) -> None:
     with secured.connect() as stream:
         stream.sendall(build(("203.0.113.9", 1), ("203.0.113.10", 443)))
         response = answer(stream, "/api/v1/auth/test", X_Request_Id="forged")
@@ -134,7 +109,7 @@ def test_no_one_forges_an_address_by_a_header_of_their_own(secured: Secured, bui
     assert "203.0.113.9" not in secured.log
 
 
-def test_the_address_of_the_client_is_that_of_its_connection(secured: Secured) -> None:
+def test_the_address_of_the_client_is_that_of_its_connection(secured: SecuredProduct) -> None:
     with secured.connect() as stream:
         response = answer(stream, "/api/v1/auth/test", X_Request_Id="whose-address", X_Forwarded_For="203.0.113.8")
         assert response.status == 401
@@ -143,7 +118,7 @@ def test_the_address_of_the_client_is_that_of_its_connection(secured: Secured) -
     assert "at 127.0.0.1" in line
 
 
-def test_a_new_certificate_is_used_at_once_and_drops_no_one(secured: Secured, tmp_path: Path) -> None:
+def test_a_new_certificate_is_used_at_once_and_drops_no_one(secured: SecuredProduct, tmp_path: Path) -> None:
     with secured.connect() as older:
         first = older.getpeercert(binary_form=True)
         assert answer(older, "/health").read()
@@ -154,23 +129,13 @@ def test_a_new_certificate_is_used_at_once_and_drops_no_one(secured: Secured, tm
         assert answer(older, "/health").read()
 
 
-def _certificate(secured: Secured) -> bytes | None:
+def _certificate(secured: SecuredProduct) -> bytes | None:
     with secured.connect() as stream:
         return stream.getpeercert(binary_form=True)
 
 
-def test_unfinished_handshakes_are_ended_and_stop_no_one(secured: Secured) -> None:
-    with contextlib.ExitStack() as stack:
-        slow = [stack.enter_context(socket.create_connection(("127.0.0.1", secured.port), LONG)) for _ in range(200)]
-        for each in slow:
-            each.sendall(b"\x16\x03\x01")
-        assert secured.session.get(f"{secured.base_url}/health", timeout=LONG).status_code == 200
-        slow[0].settimeout(LONG)
-        assert slow[0].recv(1) == b""  # the deadline of the handshake
-
-
 @pytest.mark.parametrize("restarted", [False, True], ids=["at once", "also by the next front"])
-def test_max_connections_set_through_the_api_hold_before_tls_too(secured: Secured, restarted: bool) -> None:
+def test_max_connections_set_through_the_api_hold_before_tls_too(secured: SecuredProduct, restarted: bool) -> None:
     """50 is what one address has at least."""
     before = secured.data("GET", "/settings")["server"]["max_connections"]
     with contextlib.ExitStack() as stack:
@@ -207,36 +172,12 @@ def _is_open(sock: socket.socket) -> bool:
     return True
 
 
-def test_the_address_moves_without_a_gap_and_stays_tls(secured: Secured) -> None:
-    before, new = secured.port, secured.free_port()
-    with secured.connect() as kept:
-        for port in (new, before):
-            assert secured.api("PATCH", "/settings", {"server": {"port": port}}).status_code == 200
-            secured.session.close()
-            secured.port, secured.base_url = port, f"https://127.0.0.1:{port}"
-            wait_until(lambda: _health(secured), "TLS is served at the new address", LONG)
-        assert answer(kept, "/health").status == 200
-    wait_until(lambda: not _listens(new), "the address between is closed")
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def test_when_the_front_dies_the_next_one_serves(secured: Secured) -> None:
-    secured.actor("tls").kill()
-    assert wait_until(lambda: _health(secured), "TLS is served again", LONG)
-    report = secured.data("GET", "/health")
-    assert report["checks"]["proxy_service"]["status"] == "healthy"
-
-
-def test_when_the_api_dies_clients_get_the_next_one(secured: Secured) -> None:
+def test_when_the_api_dies_clients_get_the_next_one(secured: SecuredProduct) -> None:
     secured.actor("api").kill()
     assert wait_until(lambda: _health(secured), "the API is served again", LONG)
 
 
-def _health(secured: Secured) -> bool:
+def _health(secured: SecuredProduct) -> bool:
     try:
         return secured.session.get(f"{secured.base_url}/health", timeout=5).status_code == 200
     except OSError:

@@ -32,12 +32,11 @@ def status(proxy: dict[str, Any], origin: Origin, user: str, word: str = WORD) -
         return int(sock.recv(4096).split()[1])
 
 
-def test_a_back_end_decides_about_users_who_are_no_accounts_and_its_death_is_no_wrong_password() -> None:
-    with (
-        Product({"PROXYFLEET_WEBHOOKS__ALLOW_PRIVATE": "true"}) as product,
-        AuthBackend(decide) as backend,
-        Origin(echoes) as origin,
-    ):
+def test_a_back_end_decides_about_users_who_are_no_accounts_and_its_death_is_no_wrong_password(
+    own_product: Product,
+) -> None:
+    product = own_product
+    with AuthBackend(decide) as backend, Origin(echoes) as origin:
         settings = {"url": backend.url, "secret": backend.secret, "on_error": "allow_cached", "cache_seconds": 0}
         proxy = product.proxy(auth={"backend": settings})
         account = product.data("POST", "/accounts", {"username": "ada", "password": "ada's long word"})["account"]
@@ -63,9 +62,8 @@ def _failures(product: Product) -> list[dict[str, Any]]:
     return found
 
 
-def test_a_back_end_on_loopback_is_not_asked_unless_that_is_allowed(product: Product) -> None:
+def test_a_back_end_on_loopback_is_not_asked_unless_that_is_allowed(strict_product: Product) -> None:
     with AuthBackend(decide) as backend, Origin(echoes) as origin:
-        proxy = product.proxy(auth={"backend": {"url": backend.url}})
+        proxy = strict_product.proxy(auth={"backend": {"url": backend.url}})
         assert status(proxy, origin, "dave") == 503
         assert backend.asked == []
-        product.api("DELETE", f"/proxies/{proxy['id']}")

@@ -5,28 +5,30 @@ from __future__ import annotations
 import os
 import random
 import threading
-from pathlib import Path
-from typing import Any
 
 import pytest
 import requests
 
+from api.audit import Head, Selection, verify
+from config.files.paths import DataDir
 from tests.kit.product import Product
-from tests.product.e2e.small_disk import fill
+from tests.kit.trails import opened_trail
+from tests.product.e2e.cramped_product import CrampedProduct
 
 pytestmark = pytest.mark.product
 
 
+KILLS = 2
 PROXY_EACH = 10
 """One of so many creates is a proxy, since each runs a process after every start; the others are API keys."""
 
 
 class Creator(threading.Thread):
-    """Creates proxies and API keys one after the other until the API is gone."""
+    """Creates proxies and API keys one after the other until the API is gone; `created` has the id of each request."""
 
     def __init__(self, product: Product, count: int, token: str, enough: threading.Event, minimum: int) -> None:
         super().__init__(daemon=True)
-        self.created: set[str] = set()
+        self.created: dict[str, str] = {}
         self._product, self._count, self._token = product, count, token
         self._enough, self._minimum = enough, minimum
 
@@ -44,7 +46,7 @@ class Creator(threading.Thread):
                 except requests.RequestException:
                     return  # killed meanwhile
                 if response.status_code == 201:
-                    self.created.add(f"{path} {name}")
+                    self.created[f"{path} {name}"] = response.headers["X-Request-Id"]
                 if len(self.created) >= self._minimum:
                     self._enough.set()
 
@@ -66,83 +68,75 @@ def names(product: Product) -> set[str]:
         page += 1
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_every_acknowledged_create_is_there_after_a_kill_of_everything_in_the_middle_of_200(seed: int) -> None:
-    """Five kills for each seed, twenty in all; each start is also the check of the kill before."""
-    dice = random.Random(seed)
-    created: set[str] = set()
-    with Product({"PROXYFLEET_AUTH__MAX_API_KEYS": "1000"}) as product:
-        for kill in range(5):
-            enough = threading.Event()
-            minimum = dice.randrange(40, 90) if kill == 4 else dice.randrange(1, 12)
-            creators = [Creator(product, 100, product.token, enough, minimum) for _ in range(2)]
-            for creator in creators:
-                creator.start()
-            assert enough.wait(300)
-            product.kill_all()
-            for creator in creators:
-                creator.join(300)
-                created |= creator.created
-            product.start()
-            assert created <= everything(product)
-
-
-def newest(folder: Path, word: str) -> Path:
-    """The file of this collection that was written last."""
-    files = [file for file in folder.rglob("*") if file.is_file() and word in file.name and file.stat().st_size]
-    return max(files, key=lambda file: (file.stat().st_mtime_ns, ".previous" not in file.name))
-
-
-def cut_short(file: Path) -> None:
-    data = file.read_bytes()
-    file.write_bytes(data[: len(data) * 2 // 3])
-
-
-def flip_a_byte(file: Path) -> None:
-    data = bytearray(file.read_bytes())
-    data[len(data) * 2 // 3] ^= 0x20
-    file.write_bytes(bytes(data))
-
-
-def emptied(file: Path) -> None:
-    file.write_bytes(b"")
-
-
-@pytest.mark.parametrize("damage", [cut_short, flip_a_byte, emptied], ids=lambda damage: damage.__name__)
-def test_a_damaged_store_file_gives_the_previous_generation_or_a_refused_start(damage: Any) -> None:
-    with Product() as product:
-        made = [product.proxy()["name"] for _ in range(3)]
-        assert product.stop() == 0
-        file = newest(product.data_dir / "store", "prox")
-        damage(file)
-        product.start(wait=False)
-        try:
-            product.wait_healthy()
-        except AssertionError:
-            assert product.process is not None
-            assert product.process.poll() not in (None, 0)
-            assert file.name in product.log
-        else:
-            assert set(made[:-1]) <= names(product) <= set(made)
-            assert file.name in product.log
-
-
-def test_a_full_disk_is_a_clear_500_and_the_old_data_stay(small_disk: Path) -> None:
-    product = Product()
-    product.data_dir = small_disk / "data"
-    with product:
-        kept = product.proxy()["name"]
-        filler = small_disk / "filler"
-        with pytest.raises(OSError, match="No space"):
-            fill(filler)
-        body = {"name": "too-much", "port": product.free_port(), "protocol": "http", "tags": ["x" * 60] * 20}
-        response = product.api("POST", "/proxies", body)
-        assert response.status_code == 500
-        assert response.json()["error"]["code"] == "INTERNAL_ERROR"
-        assert set(response.json()["error"]["details"]) == {"request_id"}
-        assert names(product) == {kept}
-        filler.unlink()
+def test_every_acknowledged_create_is_there_after_a_kill_of_everything_in_the_middle(own_product: Product) -> None:
+    """In the store and in the audit trail; each start is also the check of the kill before."""
+    product, dice = own_product, random.Random(0)
+    created: dict[str, str] = {}
+    for kill in range(KILLS):
+        enough = threading.Event()
+        minimum = dice.randrange(40, 90) if kill == KILLS - 1 else dice.randrange(1, 12)
+        creators = [Creator(product, 100, product.token, enough, minimum) for _ in range(2)]
+        for creator in creators:
+            creator.start()
+        assert enough.wait(300)
         product.kill_all()
+        for creator in creators:
+            creator.join(300)
+            created |= creator.created
+        assert set(created.values()) <= in_trail(DataDir(product.data_dir))
         product.start()
-        assert names(product) == {kept}
-        assert product.api("POST", "/proxies", body).status_code == 201
+        assert created.keys() <= everything(product)
+
+
+def in_trail(data: DataDir) -> set[str]:
+    """The ids of the requests in the audit trail, which is whole."""
+    assert isinstance(verify(data), Head)
+    with opened_trail(data) as trail:
+        rows, _ = trail.find(Selection({}), 100_000, 0)
+    return {row.content["request_id"] for row in rows}
+
+
+def test_a_damaged_store_file_is_refused_by_name_and_left_as_it_is() -> None:
+    with Product() as product:
+        name = product.proxy()["name"]
+        assert product.stop() == 0
+        file = product.data_dir / "fleet.sqlite"
+        damaged = file.read_bytes().replace(name.encode(), name[:-1].encode() + b"~")
+        assert damaged != file.read_bytes()
+        file.write_bytes(damaged)
+        product.start(wait=False)
+        with pytest.raises(AssertionError):
+            product.wait_healthy()
+        assert product.process is not None
+        assert product.process.poll() not in (None, 0)
+        assert file.name in product.log
+        assert "restore it" in product.log
+        assert file.read_bytes() == damaged
+
+
+def test_a_full_disk_refuses_proxies_and_accounts_and_leaves_nothing_half_done(cramped: CrampedProduct) -> None:
+    product = cramped.product
+    kept, before = product.proxy()["name"], names(product)
+    account = product.data("POST", "/accounts", {"username": "kept"})["account"]
+    cramped.fill()
+    body = {"name": "too-much", "port": product.free_port(), "protocol": "http", "tags": ["x" * 60] * 20}
+    response = product.api("POST", "/proxies", body)
+    assert response.status_code == 500
+    assert response.json()["error"]["code"] == "INTERNAL_ERROR"
+    assert set(response.json()["error"]["details"]) == {"request_id"}
+    assert product.api("POST", "/accounts", {"username": "lost"}).status_code == 500
+    assert product.api("PATCH", f"/accounts/{account['id']}", {"enabled": False}).status_code == 500
+    assert product.api("DELETE", f"/accounts/{account['id']}").status_code == 500
+    assert kept in names(product) == before
+    assert accounts(product) == [("kept", True)]
+    cramped.clear()
+    product.data("PATCH", f"/accounts/{account['id']}", {"enabled": False})
+    product.kill_all()
+    product.start()
+    assert names(product) == before
+    assert accounts(product) == [("kept", False)]
+    assert product.api("POST", "/proxies", body).status_code == 201
+
+
+def accounts(product: Product) -> list[tuple[str, bool]]:
+    return [(each["username"], each["enabled"]) for each in product.data("GET", "/accounts")["accounts"]]

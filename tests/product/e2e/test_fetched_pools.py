@@ -40,27 +40,21 @@ def provider() -> Iterator[Provider]:
         server.shutdown()
 
 
-@pytest.fixture
-def allowing() -> Iterator[Product]:
-    with Product(env={"PROXYFLEET_WEBHOOKS__ALLOW_PRIVATE": "true"}) as running:
-        yield running
-
-
-def test_fetched_upstreams_are_no_own_proxies(allowing: Product, provider: Provider, origin: Origin) -> None:
-    port = allowing.free_port()
+def test_fetched_upstreams_are_no_own_proxies(own_product: Product, provider: Provider, origin: Origin) -> None:
+    port = own_product.free_port()
     provider.content = f"127.0.0.1:{port}\n0.0.0.0:{port}\n[::ffff:127.0.0.1]:{port}\n".encode()
     source = {"url": f"http://127.0.0.1:{provider.server_port}/"}
     for name, check in (("checked", True), ("used", False)):
-        allowing.data("POST", "/pools", {"name": name, "source": source, "check": {"enabled": check}})
+        own_product.data("POST", "/pools", {"name": name, "source": source, "check": {"enabled": check}})
 
     def upstreams(name: str) -> list[dict[str, str]]:
-        found: list[dict[str, str]] = allowing.data("GET", f"/pools/{name}")["pool"]["status"]["upstreams"]
+        found: list[dict[str, str]] = own_product.data("GET", f"/pools/{name}")["pool"]["status"]["upstreams"]
         return found
 
     wait_until(lambda: len(upstreams("checked")) == len(upstreams("used")) == 3, "both are fetched")
-    allowing.proxy(port=port)
-    allowing.proxy(pool="checked")
+    own_product.proxy(port=port)
+    own_product.proxy(pool="checked")
     wait_until(lambda: all("from a source" in str(each["last_error"]) for each in upstreams("checked")), "all are down")
-    with Client(allowing.proxy(pool="used")["port"]) as client:
+    with Client(own_product.proxy(pool="used")["port"]) as client:
         assert client.get(origin.url("/own-proxies")).status == 503
     assert [each for each in origin.seen if each[1] == "/own-proxies"] == []

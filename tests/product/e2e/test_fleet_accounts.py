@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +11,6 @@ import requests
 from tests.kit.http_origins import Origin
 from tests.kit.product import Product
 from tests.kit.wait import wait_until
-from tests.product.e2e.small_disk import fill
 
 pytestmark = pytest.mark.product
 
@@ -58,27 +55,3 @@ def test_a_plan_holds_at_once_for_all_its_accounts(product: Product, origin: Ori
     wait_until(lambda: status(south, origin, "pam", "pam's word") == 403, "the plan's destinations")
     product.data("PATCH", f"/plans/{plan['id']}", {"deny_destinations": None})
     wait_until(lambda: status(south, origin, "pam", "pam's word") == 200, "the plan without them")
-
-
-def test_a_full_disk_refuses_accounts_and_leaves_nothing_half_done(own_product: Product, small_disk: Path) -> None:
-    product = own_product
-    product.stop()
-    shutil.copytree(product.data_dir, small_disk / "data", symlinks=True)
-    shutil.rmtree(product.data_dir)
-    product.data_dir = small_disk / "data"
-    product.start()
-    kept = product.data("POST", "/accounts", {"username": "kept"})["account"]
-    filler = small_disk / "filler"
-    with pytest.raises(OSError, match="No space"):
-        fill(filler)
-    assert product.api("POST", "/accounts", {"username": "lost"}).status_code == 500
-    assert product.api("PATCH", f"/accounts/{kept['id']}", {"enabled": False}).status_code == 500
-    assert product.api("DELETE", f"/accounts/{kept['id']}").status_code == 500
-    shown = product.data("GET", "/accounts")["accounts"]
-    assert [(each["username"], each["enabled"]) for each in shown] == [("kept", True)]
-    filler.unlink()
-    product.data("PATCH", f"/accounts/{kept['id']}", {"enabled": False})
-    product.kill_all()
-    product.start()
-    shown = product.data("GET", "/accounts")["accounts"]
-    assert [(each["username"], each["enabled"]) for each in shown] == [("kept", False)]

@@ -54,7 +54,7 @@ def test_a_new_proxy_accepts_before_the_answer_to_create_is_out(product: Product
 
 def test_who_creates_starts_or_restarts_a_proxy_may_ask_its_process_at_once(product: Product, origin: Origin) -> None:
     """On one kept connection, without a pause."""
-    for number in range(12):
+    for number in range(5):
         body = {"name": f"asked-{number}", "port": product.free_port(), "protocol": "http"}
         path = f"/proxies/{product.data('POST', '/proxies', body)['proxy']['id']}"
         for operation in (None, "restart", "stop", "start")[: 4 if number == 0 else 1]:

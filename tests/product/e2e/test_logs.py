@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +13,8 @@ import requests
 from tests.kit.http_origins import Origin
 from tests.kit.product import Product
 from tests.kit.wait import wait_until
+from tests.product.e2e.cramped_product import CrampedProduct
 from tests.product.e2e.log_reader import Proxy, get
-from tests.product.e2e.small_disk import fill
 
 pytestmark = pytest.mark.product
 
@@ -103,20 +102,16 @@ def test_records_are_lines_in_a_file_from_when_the_settings_say_so(own_product: 
 
 
 def test_a_full_disk_stops_no_traffic_and_its_records_are_there_when_there_is_room_again(
-    small_disk: Path, origin: Origin
+    cramped: CrampedProduct, origin: Origin
 ) -> None:
-    product = Product()
-    product.data_dir = small_disk / "data"
-    with product:
-        proxy = product.proxy()
-        get(proxy, origin, "?before")
-        wait_until(lambda: found(product, proxy, "before"), "the first is found")
-        filler = small_disk / "filler"
-        with pytest.raises(OSError, match="No space"):
-            fill(filler)
-        for number in range(40):
-            assert get(proxy, origin, f"hello?full-{number}-{'x' * 2000}") == 200
-        wait_until(lambda: "cannot store access records" in product.log, "it is said")
-        assert get(proxy, origin, "hello?full-40") == 200
-        filler.unlink()
-        wait_until(lambda: len(found(product, proxy, "full-")) == 41, "all are found")
+    product = cramped.product
+    proxy = product.proxy()
+    get(proxy, origin, "?before")
+    wait_until(lambda: found(product, proxy, "before"), "the first is found")
+    cramped.fill()
+    for number in range(40):
+        assert get(proxy, origin, f"hello?full-{number}-{'x' * 2000}") == 200
+    wait_until(lambda: "cannot store access records" in product.log, "it is said")
+    assert get(proxy, origin, "hello?full-40") == 200
+    cramped.clear()
+    wait_until(lambda: len(found(product, proxy, "full-")) == 41, "all are found")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import socket
 import ssl
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -19,15 +17,15 @@ import requests
 import zmq
 from prometheus_client.parser import text_string_to_metric_families
 
-from actors.metrics.live_rates import RATE_TICKS
+from actors.metrics.series_writer import RATE_TICKS
 from config.text.formatting import parse_moment, size_text
 from tests.kit.certificates import make_pair
-from tests.kit.folders import ROOT
 from tests.kit.http_origins import Origin
 from tests.kit.live_metrics import live_figures
 from tests.kit.product import Product
 from tests.kit.wait import wait_until
 from tests.product.e2e.fetching import fetched
+from tests.product.e2e.watcher import watch
 
 pytestmark = pytest.mark.product
 
@@ -378,45 +376,38 @@ def test_a_subscriber_receives_the_same_totals_within_seconds(product: Product, 
     assert (whole["requests_total"], whole["errors_total"]) == (total(traffic, "requests"), total(traffic, "errors"))
 
 
-def test_live_figures_have_the_name_and_port_that_a_proxy_has_now_also_of_a_new_collector(origin: Origin) -> None:
-    with Product() as product:
-        proxy = product.proxy(name="first name")
-        assert fetched(proxy, origin)
-        figures = live_figures(product, proxy, lambda each: "name" in each)
-        assert (figures["name"], figures["port"]) == ("first name", proxy["port"])
-        product.data("PATCH", f"/proxies/{proxy['id']}", {"name": "second name"})
-        live_figures(product, proxy, lambda each: each["name"] == "second name")
-        label = f"second name ({proxy['port']})"
-        wait_until(lambda: label in watched(product), "the example program shows what people call it")
-        old = product.actor("metrics")
-        old.kill()
-        wait_until(lambda: product.actor("metrics").pid != old.pid, "there is another collector")
-        live_figures(product, proxy, lambda each: each.get("name") == "second name")
+def test_live_figures_have_the_name_and_port_that_a_proxy_has_now_also_of_a_new_collector(
+    own_product: Product, origin: Origin
+) -> None:
+    product = own_product
+    proxy = product.proxy(name="first name")
+    assert fetched(proxy, origin)
+    figures = live_figures(product, proxy, lambda each: "name" in each)
+    assert (figures["name"], figures["port"]) == ("first name", proxy["port"])
+    product.data("PATCH", f"/proxies/{proxy['id']}", {"name": "second name"})
+    live_figures(product, proxy, lambda each: each["name"] == "second name")
+    label = f"second name ({proxy['port']})"
+    wait_until(lambda: label in watched(product), "the example program shows what people call it")
+    old = product.actor("metrics")
+    old.kill()
+    wait_until(lambda: product.actor("metrics").pid != old.pid, "there is another collector")
+    live_figures(product, proxy, lambda each: each.get("name") == "second name")
 
 
 def watched(product: Product) -> str:
     """What the example program prints."""
-    program = ROOT / "scripts" / "watch_metrics.py"
-    command = [sys.executable, str(program), product.publish, "--once"]
-    return subprocess.check_output(command, text=True, timeout=180, stdin=subprocess.DEVNULL)
+    done = watch(product.publish, "--once")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_the_example_program_shows_a_table(product: Product, traffic: Traffic) -> None:
-    program = ROOT / "scripts" / "watch_metrics.py"
-    done = subprocess.run(
-        [sys.executable, str(program), product.publish, "--once"],
-        capture_output=True,
-        text=True,
-        timeout=180,
-        stdin=subprocess.DEVNULL,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "requests/s" in done.stdout
-    assert "(all)" in done.stdout or any(proxy["name"] in done.stdout for proxy, _sent in traffic.values())
+    shown = watched(product)
+    assert "requests/s" in shown
+    assert "(all)" in shown or any(proxy["name"] in shown for proxy, _sent in traffic.values())
 
 
 def test_the_example_program_says_what_is_wrong_without_a_traceback(tmp_path: Path) -> None:
-    program = ROOT / "scripts" / "watch_metrics.py"
     there = tmp_path / "watcher.key"
     there.write_text("no key\n")
     for given, word in (
@@ -425,13 +416,7 @@ def test_the_example_program_says_what_is_wrong_without_a_traceback(tmp_path: Pa
         (("--server-key", "short", "--key-file", str(there)), "Z85"),
         (("--server-key", "short", "--key-file", str(tmp_path / "absent")), "No such file"),
     ):
-        done = subprocess.run(
-            [sys.executable, str(program), *given],
-            capture_output=True,
-            text=True,
-            timeout=180,
-            stdin=subprocess.DEVNULL,
-        )
+        done = watch(*given)
         assert done.returncode != 0
         assert word in done.stderr
         assert "Traceback" not in done.stderr

@@ -2,41 +2,35 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 import pytest
 
 from tests.kit.http_origins import Origin
 from tests.kit.name_servers import ScriptedNameServer, zone
-from tests.kit.product import Product
+from tests.kit.secured_product import NAME, SecuredProduct
 from tests.kit.wait import wait_until
 from tests.product.e2e.fetching import fetched_name
 
-pytestmark = pytest.mark.product
+pytestmark = [pytest.mark.product, pytest.mark.filterwarnings("ignore:Unverified HTTPS request")]
 
-NAME, OTHER = "site.names.example", "other.names.example"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[ScriptedNameServer]:
-    with ScriptedNameServer(zone({NAME: ("127.0.0.1",)}, ttl=600)) as server:
-        yield server
+OTHER = "other.names.example"
 
 
-@pytest.fixture(scope="module")
-def named(server: ScriptedNameServer) -> Iterator[Product]:
-    environment = {
-        "PROXYFLEET_PROXY__DNS__SERVERS": json.dumps([server.address]),
-        "PROXYFLEET_PROXY__DNS_ALLOW": '["127.0.0.0/8"]',
-        "PROXYFLEET_PROXY__MAX_IDLE_CONNECTIONS": "0",  # a request over a kept connection needs no name
-    }
-    with Product(environment) as product:
-        yield product
+@pytest.fixture
+def server(secured: SecuredProduct) -> ScriptedNameServer:
+    return secured.names
+
+
+@pytest.fixture
+def named(secured: SecuredProduct) -> Iterator[SecuredProduct]:
+    yield secured
+    for proxy in secured.data("GET", "/proxies")["proxies"]:
+        secured.data("DELETE", f"/proxies/{proxy['id']}")
 
 
 def test_names_come_from_the_configured_servers_and_their_cache_is_shown_and_dropped(
-    named: Product, server: ScriptedNameServer, origin: Origin
+    named: SecuredProduct, server: ScriptedNameServer, origin: Origin
 ) -> None:
     proxy = named.proxy()
     wait_until(lambda: fetched_name(proxy, NAME, origin) == 200, "the name is resolved")
@@ -54,7 +48,9 @@ def test_names_come_from_the_configured_servers_and_their_cache_is_shown_and_dro
     wait_until(lambda: fetched_name(proxy, NAME, origin) == 200 and len(server.asked(NAME)) > asked, "it is asked anew")
 
 
-def test_a_proxy_has_servers_and_names_of_its_own_and_another_process_asks_them(named: Product, origin: Origin) -> None:
+def test_a_proxy_has_servers_and_names_of_its_own_and_another_process_asks_them(
+    named: SecuredProduct, origin: Origin
+) -> None:
     with ScriptedNameServer(zone({OTHER: ("127.0.0.1",)})) as own:
         proxy = named.proxy(dns={"servers": [own.address], "hosts": {"mine.example": ["127.0.0.1"]}})
         assert fetched_name(proxy, OTHER, origin) == 200, "it waits for the process"
@@ -72,7 +68,7 @@ def test_a_proxy_has_servers_and_names_of_its_own_and_another_process_asks_them(
 
 
 def test_without_the_resolver_the_system_is_asked_and_it_comes_back(
-    named: Product, server: ScriptedNameServer, origin: Origin
+    named: SecuredProduct, server: ScriptedNameServer, origin: Origin
 ) -> None:
     proxy = named.proxy()
     wait_until(lambda: fetched_name(proxy, NAME, origin) == 200, "the name is resolved")

@@ -18,6 +18,7 @@ import requests
 
 from tests.kit.folders import ROOT
 from tests.kit.product import Product
+from tests.kit.spare_product import SpareProduct
 from tests.kit.wait import wait_until
 
 CACHE = ROOT / ".cache" / "oidc-provider"
@@ -54,19 +55,11 @@ def issuer() -> Iterator[str]:
             yield said.strip()
 
 
-@pytest.fixture(scope="module")
-def shared(issuer: str) -> Iterator[Product]:
-    """A product that trusts it; which of its clients it is, tests change by the configuration file."""
-    with Product(config=configuration(issuer, "basic")) as running:
-        yield running
-
-
 @pytest.fixture
-def fleet(shared: Product, issuer: str) -> Product:
-    """The product as the client `basic`."""
-    if (shared.directory / "config.toml").read_text() != configuration(issuer, "basic"):
-        reconfigure(shared, configuration(issuer, "basic"))
-    return shared
+def fleet(own_product: SpareProduct, issuer: str) -> SpareProduct:
+    """A product that trusts it, as the client `basic`; other clients come by the configuration file."""
+    reconfigure(own_product, configuration(issuer, "basic"))
+    return own_product
 
 
 def configuration(issuer: str, client: str, **more: Any) -> str:
@@ -84,20 +77,22 @@ def configuration(issuer: str, client: str, **more: Any) -> str:
     return "\n".join(["[auth.oauth2]", *lines, mapping])
 
 
-def reconfigure(fleet: Product, text: str) -> None:
-    """The file is read again (SIGHUP), and the API has taken it over."""
-    (fleet.directory / "config.toml").write_text(text)
+def reconfigure(fleet: SpareProduct, text: str) -> None:
+    """The file is read again, and the API has taken it over."""
+    fleet.configure(text)
+    fleet.reload()
     client = re.search(r'client_id = "(\w+)"', text)
     assert client is not None
-    assert fleet.process is not None
-    fleet.process.send_signal(1)
-    wait_until(lambda: f"client_id={client[1]}&" in begin(fleet)["authorization_url"], "the API has the new settings")
+    wait_until(lambda: f"client_id={client[1]}&" in authorize(fleet).text, "the API has the new settings")
+
+
+def authorize(fleet: Product) -> requests.Response:
+    url = f"{fleet.base_url}/api/v1/auth/oauth2/authorize"
+    return requests.get(url, headers={"Accept": "application/json"}, timeout=30)
 
 
 def begin(fleet: Product) -> dict[str, Any]:
-    response = requests.get(
-        f"{fleet.base_url}/api/v1/auth/oauth2/authorize", headers={"Accept": "application/json"}, timeout=30
-    )
+    response = authorize(fleet)
     assert response.status_code == 200, response.text
     data: dict[str, Any] = response.json()["data"]
     return data
@@ -137,7 +132,7 @@ def sign_in(fleet: Product, person: str) -> requests.Response:
 
 
 @pytest.mark.parametrize("client", ["basic", "post", "public", "ps256", "es256"])
-def test_someone_signs_in_with_every_kind_of_client(fleet: Product, issuer: str, client: str) -> None:
+def test_someone_signs_in_with_every_kind_of_client(fleet: SpareProduct, issuer: str, client: str) -> None:
     more = {"token_auth_method": "client_secret_post"} if client == "post" else {}
     if client != "basic":
         reconfigure(fleet, configuration(issuer, client, **more))
@@ -150,7 +145,7 @@ def test_someone_signs_in_with_every_kind_of_client(fleet: Product, issuer: str,
     assert who.json()["data"]["user_id"] == data["user"]["id"]
 
 
-def test_a_browser_goes_all_the_way_with_its_cookies(fleet: Product, issuer: str) -> None:
+def test_a_browser_goes_all_the_way_with_its_cookies(fleet: SpareProduct, issuer: str) -> None:
     browser = requests.Session()
     url = f"{fleet.base_url}/api/v1/auth/oauth2/authorize?provider=custom"
     start = browser.get(url, allow_redirects=False, timeout=30)
@@ -195,14 +190,14 @@ def test_a_code_in_another_sign_in_is_refused_by_the_provider(fleet: Product) ->
     assert (refused.status_code, refused.json()["error"]["details"]["field"]) == (400, "code")
 
 
-def test_an_id_token_signed_with_the_client_secret_is_refused(fleet: Product, issuer: str) -> None:
+def test_an_id_token_signed_with_the_client_secret_is_refused(fleet: SpareProduct, issuer: str) -> None:
     reconfigure(fleet, configuration(issuer, "hs256"))
     response = sign_in(fleet, "mallory")
     assert response.status_code == 401
     assert "algorithm" in response.json()["error"]["message"]
 
 
-def test_a_wrong_client_secret_is_a_502_and_not_in_the_log(fleet: Product, issuer: str) -> None:
+def test_a_wrong_client_secret_is_a_502_and_not_in_the_log(fleet: SpareProduct, issuer: str) -> None:
     reconfigure(fleet, configuration(issuer, "ps256", client_secret="planted-wrong-secret"))
     response = sign_in(fleet, "unknown")
     assert (response.status_code, response.json()["error"]["code"]) == (502, "EXTERNAL_SERVICE_ERROR")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,15 +12,10 @@ from tests.kit.http_origins import Origin
 from tests.kit.product import Product
 from tests.kit.wait import wait_until
 from tests.kit.webhook_targets import Received, Target
+from tests.product.e2e.cramped_product import CrampedProduct
 from tests.product.e2e.fetching import fetched
-from tests.product.e2e.small_disk import fill
 
 pytestmark = pytest.mark.product
-
-ENVIRONMENT = {
-    "PROXYFLEET_WEBHOOKS__ALLOW_PRIVATE": "true",
-    "PROXYFLEET_WEBHOOKS__RETRY_SCHEDULE": "[0.1, 0.1]",
-}
 
 
 @pytest.fixture
@@ -63,39 +57,37 @@ def test_requests_while_the_collector_is_dead_are_counted_when_it_is_back(own_pr
 
 
 def test_on_a_full_disk_traffic_goes_on_and_what_happened_is_reported_and_saved_when_there_is_room(
-    small_disk: Path,
+    cramped: CrampedProduct,
     origin: Origin,
     target: Target,
 ) -> None:
-    product = Product(ENVIRONMENT)
-    product.data_dir = small_disk / "data"
-    with product:
-        proxy = product.proxy()
-        product.data("POST", "/webhooks", {"name": "hook", "url": target.url, "events": ["proxy.down", "proxy.up"]})
+    product = cramped.product
+    proxy = product.proxy()
+    product.data("POST", "/webhooks", {"name": "hook", "url": target.url, "events": ["proxy.down", "proxy.up"]})
+    assert fetched(proxy, origin)
+    wait_until(lambda: stats(product, proxy)["total_requests"] == 1, "it is counted")
+    cramped.fill()
+    for _ in range(5):
         assert fetched(proxy, origin)
-        wait_until(lambda: stats(product, proxy)["total_requests"] == 1, "it is counted")
-        filler = small_disk / "filler"
-        with pytest.raises(OSError, match="No space"):
-            fill(filler)
-        for _ in range(5):
-            assert fetched(proxy, origin)
-        wait_until(lambda: stats(product, proxy)["total_requests"] == 6, "the totals go on in memory")
-        wait_until(lambda: "cannot save totals and series" in product.log, "the log says that nothing is saved")
-        pid = product.data("GET", f"/proxies/{proxy['id']}")["proxy"]["runtime"]["pid"]
-        wait_until(lambda: killed(product, pid), "a proxy dies meanwhile")
-        assert fetched(proxy, origin)
-        filler.unlink()
-        wait_until(lambda: len(target.received) >= 2, "what happened meanwhile is sent")
-        assert [each.content["type"] for each in target.received[:2]] == ["proxy.down", "proxy.up"]
-        wait_until(lambda: "series: recovered" in product.log, "the log says that it is over")
-        wait_until(lambda: stats(product, proxy)["total_requests"] >= 7, "all are known")
-        known = stats(product, proxy)["total_requests"]
-        before = product.actor("metrics")
-        before.kill()
-        wait_until(lambda: product.actor("metrics").pid != before.pid, "the collector runs again")
-        wait_until(lambda: collector_responds(product), "the collector can be asked again")
-        wait_until(lambda: stats(product, proxy)["total_requests"] >= known, "they were saved")
-        assert counted(product, proxy) == stats(product, proxy)["total_requests"]
+    wait_until(lambda: stats(product, proxy)["total_requests"] == 6, "the totals go on in memory")
+    wait_until(lambda: "cannot save totals and series" in product.log, "the log says that nothing is saved")
+    pid = product.data("GET", f"/proxies/{proxy['id']}")["proxy"]["runtime"]["pid"]
+    wait_until(lambda: killed(product, pid), "a proxy dies meanwhile")
+    assert fetched(proxy, origin)
+    cramped.clear()
+    wait_until(
+        lambda: [each.content["type"] for each in target.received][-2:] == ["proxy.down", "proxy.up"],
+        "what happened meanwhile is sent",
+    )
+    wait_until(lambda: "series: recovered" in product.log, "the log says that it is over")
+    wait_until(lambda: stats(product, proxy)["total_requests"] >= 7, "all are known")
+    known = stats(product, proxy)["total_requests"]
+    before = product.actor("metrics")
+    before.kill()
+    wait_until(lambda: product.actor("metrics").pid != before.pid, "the collector runs again")
+    wait_until(lambda: collector_responds(product), "the collector can be asked again")
+    wait_until(lambda: stats(product, proxy)["total_requests"] >= known, "they were saved")
+    assert counted(product, proxy) == stats(product, proxy)["total_requests"]
 
 
 def killed(product: Product, pid: int) -> bool:
@@ -107,15 +99,17 @@ def killed(product: Product, pid: int) -> bool:
 
 
 def test_a_target_that_is_down_for_longer_than_the_schedule_is_disabled_and_gets_all_when_enabled(
+    own_product: Product,
     target: Target,
 ) -> None:
+    product = own_product
     happened = threading.Event()
 
     def refuse(_number: int, _received: Received) -> tuple[int, dict[str, str]]:
         happened.wait(30)
         return 500, {}
 
-    with Product(ENVIRONMENT) as product, Target(refuse) as broken:
+    with Target(refuse) as broken:
         product.data("POST", "/webhooks", {"name": "watch", "url": target.url, "events": ["webhook.disabled"]})
         body = {"name": "broken", "url": broken.url, "events": ["user.*"]}
         hook = product.data("POST", "/webhooks", body)["webhook"]

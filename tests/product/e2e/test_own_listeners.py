@@ -11,7 +11,7 @@ from tests.kit.product import Product
 from tests.kit.wait import wait_until
 from tests.kit.wire import Client
 
-pytestmark = pytest.mark.product
+pytestmark = [pytest.mark.product, pytest.mark.filterwarnings("ignore:Unverified HTTPS request")]
 
 
 def listeners(product: Product) -> set[int]:
@@ -30,16 +30,19 @@ def status_of(port: int, target: int) -> tuple[int, str]:
         return response.status, response.fields.get("proxy-status", "")
 
 
-@pytest.mark.parametrize("publish", ["", "tcp://127.0.0.1:0"], ids=["a port that is named", "any port"])
-def test_every_listening_socket_of_the_product_is_refused_through_a_proxy(publish: str) -> None:
-    with Product({"PROXYFLEET_METRICS__PUBLISH": publish} if publish else None) as product:
-        through = product.proxy()["port"]
-        product.proxy(protocol="socks5")
-        # the API, two proxies, and the live metrics
-        wait_until(lambda: len(listeners(product)) == 4, "all listen")
-        for target in sorted(listeners(product)):
-            refused = wait_until(lambda to=target: _refusal(through, to), f"port {target} is refused")
-            assert "this service itself" in refused
+@pytest.mark.parametrize("configured", ["own_product", "secured"], ids=["a port that is named", "any port, and TLS"])
+def test_every_listening_socket_of_the_product_is_refused_through_a_proxy(
+    request: pytest.FixtureRequest, configured: str
+) -> None:
+    product: Product = request.getfixturevalue(configured)
+    through, other = product.proxy(), product.proxy(protocol="socks5")
+    # the API, two proxies, and the live metrics
+    wait_until(lambda: len(listeners(product)) == 4, "all listen")
+    for target in sorted(listeners(product)):
+        refused = wait_until(lambda to=target: _refusal(through["port"], to), f"port {target} is refused")
+        assert "this service itself" in refused
+    for each in (through, other):
+        product.data("DELETE", f"/proxies/{each['id']}")
 
 
 def _refusal(through: int, target: int) -> str:

@@ -34,15 +34,16 @@ def session(product: Product, origin: Origin) -> str:
     return re.sub(r"https?://example\.com/", origin.url("/hello") + r"; echo", lines)
 
 
-def test_every_line_of_the_first_requests_to_the_api_works(origin: Origin, tmp_path: Path) -> None:
-    with Product(env={"PROXYFLEET_PROXY__TEST_URL": origin.url("/ip")}) as product:
-        (tmp_path / "data").mkdir()
-        (tmp_path / "data" / "initial-admin-password").write_text(PASSWORD + "\n")
-        lines = session(product, origin).replace('TOKEN"\n', 'TOKEN"; echo\n').replace("}'\n", "}'; echo\n")
-        clean = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
-        done = subprocess.run(
-            ["bash", "-eu", "-c", lines], cwd=tmp_path, env=clean, capture_output=True, text=True, timeout=180
-        )
+def test_every_line_of_the_first_requests_to_the_api_works(
+    own_product: Product, origin: Origin, tmp_path: Path
+) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "initial-admin-password").write_text(PASSWORD + "\n")
+    lines = session(own_product, origin).replace('TOKEN"\n', 'TOKEN"; echo\n').replace("}'\n", "}'; echo\n")
+    clean = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+    done = subprocess.run(
+        ["bash", "-eu", "-c", lines], cwd=tmp_path, env=clean, capture_output=True, text=True, timeout=180
+    )
     assert done.returncode == 0, done.stderr
     responses = done.stdout.split("\n")[:-1]
     assert responses[:2] == ["hello", "hello"]
@@ -68,23 +69,24 @@ def words(line: str) -> set[str]:
     return {word for word in line.split() if word.isalpha() and not word.isupper()}
 
 
-def test_every_command_of_the_readme_prints_what_is_shown_there(origin: Origin, tmp_path: Path) -> None:
-    with Product() as product:
-        (tmp_path / "data").mkdir()
-        (tmp_path / "data" / "initial-admin-password").write_text(PASSWORD + "\n")
-        clean = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
-        clean |= {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "XDG_CONFIG_HOME": str(tmp_path)}
-        for command, shown in steps(product, origin):
-            expected = set().union(*(words(line) for line in shown))
-            deadline = time.monotonic() + 120  # a record is found within two seconds where nothing else runs
-            while True:
-                done = subprocess.run(
-                    ["bash", "-c", command], cwd=tmp_path, env=clean, capture_output=True, text=True, timeout=180
-                )
-                detail = set((done.stdout + done.stderr).split())
-                if expected <= detail or not command.startswith("proxyfleet logs") or time.monotonic() > deadline:
-                    break
-            assert done.returncode == 0, (command, done.stderr)
-            assert expected <= detail, (command, expected - detail)
-            if shown[0].isdigit():
-                assert done.stdout.strip() == shown[0], command
+def test_every_command_of_the_readme_prints_what_is_shown_there(
+    own_product: Product, origin: Origin, tmp_path: Path
+) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "initial-admin-password").write_text(PASSWORD + "\n")
+    clean = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+    clean |= {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "XDG_CONFIG_HOME": str(tmp_path)}
+    for command, shown in steps(own_product, origin):
+        expected = set().union(*(words(line) for line in shown))
+        deadline = time.monotonic() + 120  # a record is found within two seconds where nothing else runs
+        while True:
+            done = subprocess.run(
+                ["bash", "-c", command], cwd=tmp_path, env=clean, capture_output=True, text=True, timeout=180
+            )
+            detail = set((done.stdout + done.stderr).split())
+            if expected <= detail or not command.startswith("proxyfleet logs") or time.monotonic() > deadline:
+                break
+        assert done.returncode == 0, (command, done.stderr)
+        assert expected <= detail, (command, expected - detail)
+        if shown[0].isdigit():
+            assert done.stdout.strip() == shown[0], command

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 import requests
 
 from tests.kit.product import Product
+from tests.kit.tables import table
 
 pytestmark = pytest.mark.product
 
@@ -42,66 +42,36 @@ def test_an_address_that_is_not_local_is_refused(product: Product) -> None:
     assert refused(product, valid(product, host="192.0.2.1"))["details"]["field"] == "host"
 
 
-WITHOUT_LOW_PORTS = ("setpriv", "--bounding-set=-net_bind_service", "--inh-caps=-net_bind_service")
-"""Root without the capability is refused low ports like anybody else; others don't have it anyway."""
+def test_a_low_port_without_permission_is_refused_and_nothing_is_stored(strict_product: Product) -> None:
+    error = refused(strict_product, valid(strict_product, port=1))
+    assert error["details"]["field"] == "port"
+    assert "permission" in error["details"]["error"].lower()
 
 
-@pytest.mark.skipif(os.geteuid() == 0 and shutil.which("setpriv") is None, reason="setpriv is not installed")
-def test_a_low_port_without_permission_is_refused_and_nothing_is_stored() -> None:
-    with Product(wrapper=WITHOUT_LOW_PORTS if os.geteuid() == 0 else ()) as product:
-        error = refused(product, valid(product, port=1))
-        assert error["details"]["field"] == "port"
-        assert "permission" in error["details"]["error"].lower()
-        assert product.data("GET", "/proxies")["pagination"]["total"] == 0
-
-
-@pytest.mark.parametrize(
+@table(
     ("changes", "field"),
-    [
-        ({"port": 0}, "port"),
-        ({"port": 65536}, "port"),
-        ({"port": "3128"}, "port"),
-        ({"port": True}, "port"),
-        ({"protocol": "ftp"}, "protocol"),
-        ({"name": ""}, "name"),
-        ({"name": 5}, "name"),
-        ({"colour": "red"}, "colour"),
-        ({"id": "mine"}, "id"),
-        ({"settings": {"timeout": 0}}, "settings.timeout"),
-        ({"settings": {"timeout": 3601}}, "settings.timeout"),
-        ({"settings": {"speed": 1}}, "settings.speed"),
-        ({"tags": "blue"}, "tags"),
-        ({"auth": {"enabled": "yes"}}, "auth"),
-    ],
-    ids=str,
+    [({"port": 0}, "port"), ({"colour": "red"}, "colour"), ({"settings": {"timeout": 3601}}, "settings.timeout")],
 )
 def test_a_bad_field_is_named(product: Product, changes: dict[str, Any], field: str) -> None:
-    assert refused(product, valid(product, **changes))["details"]["field"].startswith(field)
+    assert refused(product, valid(product, **changes))["details"]["field"] == field
 
 
-@pytest.mark.parametrize("missing", ["name", "port", "protocol"])
-def test_a_missing_field_is_named(product: Product, missing: str) -> None:
+def test_a_missing_field_is_named(product: Product) -> None:
     body = valid(product)
-    del body[missing]
-    assert refused(product, body)["details"]["field"] == missing
+    del body["protocol"]
+    assert refused(product, body)["details"]["field"] == "protocol"
 
 
 def test_a_name_may_be_used_once(product: Product, proxy: dict[str, Any]) -> None:
     assert refused(product, valid(product, name=proxy["name"]))["details"]["field"] == "name"
 
 
-@pytest.mark.parametrize("body", [[], "text", 5, None], ids=repr)
-def test_a_body_that_is_no_object_is_refused(product: Product, body: Any) -> None:
-    response = raw(product, repr(body).replace("'", '"').replace("None", "null").encode())
-    assert (response.status_code, response.json()["error"]["code"]) == (400, "INVALID_REQUEST")
-
-
-@pytest.mark.parametrize(
+@table(
     "body",
-    [b"{", b"{'name': 1}", b"\xff\xfe", b"[" * 100_000, b""],
-    ids=["cut", "quotes", "not utf-8", "deep", "empty"],
+    [b"{", b"{'name': 1}", b"\xff\xfe", b"[" * 100_000, b"", b"[]", b'"text"', b"null"],
+    ids=["cut", "quotes", "not utf-8", "deep", "empty", "a list", "a text", "null"],
 )
-def test_malformed_json_is_refused(product: Product, body: bytes) -> None:
+def test_a_body_that_is_no_object_of_json_is_refused(product: Product, body: bytes) -> None:
     response = raw(product, body)
     assert (response.status_code, response.json()["error"]["code"]) == (400, "INVALID_REQUEST")
 

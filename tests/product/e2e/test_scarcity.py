@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import os
 import resource
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import psutil
 import pytest
 
-from actors.supervision.processes.fd_reserve import FOR_LISTENERS
+from actors.supervision.processes.fd_limit import FOR_LISTENERS
 from tests.kit.http_origins import Origin
 from tests.kit.product import Product
 from tests.kit.wait import wait_until
@@ -35,8 +36,10 @@ def no_descriptors(process: psutil.Process, spare: int = 0) -> Iterator[None]:
     wait_until(lambda: settled(process), "it opens nothing")
     soft, hard = process.rlimit(resource.RLIMIT_NOFILE)
     process.rlimit(resource.RLIMIT_NOFILE, (process.num_fds() + spare if spare else lowest_free(process), hard))
-    yield
-    process.rlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    try:
+        yield
+    finally:
+        process.rlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_supervisor_out_of_descriptors_refuses_what_needs_one_and_lives_and_makes_up_for_it(
@@ -82,7 +85,9 @@ def test_a_supervisor_with_few_descriptors_takes_no_new_listener_so_that_who_die
 
 def settled(process: psutil.Process) -> bool:
     """Is nothing open for a moment only, whose descriptor would be to spare afterwards?"""
-    counts = {process.num_fds() for _ in range(50)}
+    end, counts = time.monotonic() + 0.5, set()
+    while time.monotonic() < end:
+        counts.add(process.num_fds())
     return len(counts) == 1
 
 
@@ -94,7 +99,7 @@ def test_an_api_without_descriptors_reports_what_it_knows_and_lives(own_product:
         report = product.api("GET", "/health")
         assert report.status_code == 200, report.text
         assert report.json()["data"]["checks"]["memory"]["usage"] == "unknown"
-        assert product.api("PATCH", "/settings", {"proxy": {"default_timeout": 7}}).status_code >= 500
+        assert product.api("PATCH", "/settings", {"proxy": {"default_timeout": 7}}).status_code == 200
     assert product.data("PATCH", "/settings", {"proxy": {"default_timeout": 8}})["proxy"]["default_timeout"] == 8
     assert product.actor("api").pid == api.pid
     assert "Traceback" not in product.log

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,17 +18,14 @@ pytestmark = pytest.mark.product
 FIRST, SECOND = "correct horse", "battery staple"
 
 
-@pytest.fixture
-def product() -> Iterator[Product]:
-    with Product(config="[accounts]\nself_service = true\n") as running:
-        yield running
-
-
 def authorization(password: str) -> str:
     return "Proxy-Authorization: Basic " + base64.b64encode(f"alice:{password}".encode()).decode()
 
 
-def test_a_holder_sees_the_tunnel_and_a_new_password_ends_it_and_the_token(product: Product, origin: Origin) -> None:
+def test_a_holder_sees_the_tunnel_and_a_new_password_ends_it_and_the_token(
+    own_product: Product, origin: Origin
+) -> None:
+    product = own_product
     proxy = product.proxy(protocol="http", auth={"enabled": True})
     product.data("POST", "/plans", {"name": "basic", "self_service": {"password": True}})
     product.data("POST", "/accounts", {"username": "alice", "password": FIRST, "plan": "basic"})

@@ -8,19 +8,17 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.cookies import Morsel, SimpleCookie
-from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
 
-from tests.kit.certificates import make_pair
 from tests.kit.product import PASSWORD, Product
+from tests.kit.secured_product import LONG, SecuredProduct
 
 pytestmark = [pytest.mark.product, pytest.mark.filterwarnings("ignore:Unverified HTTPS request")]
 
 TABS = 20
-LONG = 120.0
 PAGE = {"Sec-Fetch-Site": "same-origin"}
 BODY = {"username": "admin", "password": PASSWORD, "session": "cookie"}
 
@@ -117,17 +115,7 @@ def test_the_log_has_no_token(tabs: list[Tab], product: Product) -> None:
         assert each.value.split("_", 2)[2] not in product.log
 
 
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
-    """A product whose API speaks TLS."""
-    cert, key = make_pair(tmp_path_factory.mktemp("tls"))
-    made = Product(config=f'[server.tls]\nenabled = true\ncert_file = "{Path(cert)}"\nkey_file = "{Path(key)}"\n')
-    made.base_url, made.session.verify = f"https://127.0.0.1:{made.port}", False
-    with made as running:
-        yield running
-
-
-def test_with_tls_a_browser_keeps_its_session_through_a_restart(secured: Product) -> None:
+def test_with_tls_a_browser_keeps_its_session_through_a_restart(secured: SecuredProduct) -> None:
     browser = requests.Session()
     browser.verify, browser.trust_env = False, False
     url = f"{secured.base_url}/api/v1/auth"

@@ -17,7 +17,8 @@ from tests.kit.wire import Client
 
 pytestmark = pytest.mark.product
 
-MANY = 40
+MANY = 20
+"""More than the zygote makes at a time."""
 LONG = 10_000
 """Seconds: one that is awake stays so."""
 

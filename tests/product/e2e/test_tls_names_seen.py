@@ -49,18 +49,18 @@ def tunnel(proxy: dict[str, Any], origin: Origin, name: str) -> tuple[socket.soc
     return sock, sock.recv(65536)
 
 
-@pytest.fixture(scope="module")
-def watched() -> Iterator[tuple[Product, Target]]:
-    with Target() as target, Product({"PROXYFLEET_WEBHOOKS__ALLOW_PRIVATE": "true"}) as product:
-        product.data("POST", "/webhooks", {"name": "names", "url": target.url, "events": ["account.tls_name_denied"]})
-        product.data("POST", "/accounts", {"username": "ada", "password": WORD, "proxies": {"all": True}})
-        yield product, target
+@pytest.fixture
+def target() -> Iterator[Target]:
+    with Target() as made:
+        yield made
 
 
 def test_tunnels_are_seen_by_their_names_and_refusals_of_all_workers_are_one_event(
-    watched: tuple[Product, Target],
+    own_product: Product, target: Target
 ) -> None:
-    product, target = watched
+    product = own_product
+    product.data("POST", "/webhooks", {"name": "names", "url": target.url, "events": ["account.tls_name_denied"]})
+    product.data("POST", "/accounts", {"username": "ada", "password": WORD, "proxies": {"all": True}})
     with Origin(echoes) as origin:
         proxy = product.proxy(auth={"enabled": True}, workers=2, tls_name="match", tls_ports=[origin.port])
         all_run(product, proxy, 2)

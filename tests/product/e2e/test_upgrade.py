@@ -11,7 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,11 @@ from tests.kit.installed import Installed
 from tests.kit.live_metrics import live_figures
 from tests.kit.ports import free_ports
 from tests.kit.product import PASSWORD, Product
+from tests.kit.scripted_origins import Origin as ScriptedOrigin
 from tests.kit.steady_load import PATIENCE, Knocking, by_tunnel, of_api, through_proxy
 from tests.kit.wait import wait_until
 from tests.kit.wire import Client
+from tests.kit.workers import all_run, limited
 
 pytestmark = pytest.mark.product
 
@@ -35,10 +37,51 @@ PATIENT = {"timeout": 600}
 """Of a proxy whose tunnel is idle while the program is replaced, which may take a slow machine half a minute."""
 
 
-@pytest.fixture
-def installed() -> Iterator[Installed]:
-    with Installed(env={"PROXYFLEET_SERVER__DRAIN_TIMEOUT": "60"}) as running:
+BASE = "[server]\ndrain_timeout = 60\n"
+
+
+class Upgraded(Installed):
+    """Its data directory is in the configuration file, and not on the command line."""
+
+    def __init__(self) -> None:
+        super().__init__(env={"PROXYFLEET_PROXY__KEEP_ALIVE_TIMEOUT": "77"})
+        self.newest = 1
+        self.configure(self.based())
+
+    def command(self) -> list[str]:
+        command = super().command()
+        place = command.index("--data-dir")
+        return command[:place] + command[place + 2 :]
+
+    def based(self, server: str = BASE, data_dir: Path | None = None) -> str:
+        """A configuration with these lines of the server."""
+        return f'data_dir = "{data_dir or self.data_dir}"\n{server}'
+
+    def install_next(self, *, pure: bool = False) -> str:
+        """Install another version, and return it."""
+        self.newest += 1
+        self.install(f"{self.newest}.0.0", pure=pure)
+        return f"{self.newest}.0.0"
+
+
+@pytest.fixture(scope="module")
+def _installed() -> Iterator[Upgraded]:
+    with Upgraded() as running:
         yield running
+
+
+@pytest.fixture
+def installed(_installed: Upgraded) -> Iterator[Upgraded]:
+    """One for the module, which becomes newer from test to test; a test may stop it."""
+    _installed.configure(_installed.based())
+    if _installed.process.poll() is not None:
+        _installed.start()
+    _installed.forget_log()
+    yield _installed
+    if _installed.process.poll() is None:
+        for proxy in _installed.data("GET", "/proxies")["proxies"]:
+            _installed.data("DELETE", f"/proxies/{proxy['id']}")
+        wait_until(lambda: older(_installed) is None, "what is older has ended")
 
 
 def knocking_at(product: Product, origin: Origin, proxy: dict[str, Any]) -> Knocking:
@@ -54,23 +97,28 @@ def ended(pid: int) -> bool:
         return True
 
 
-def test_an_upgrade_under_load_refuses_fails_and_cuts_nothing(installed: Installed, origin: Origin) -> None:
+def test_an_upgrade_under_load_refuses_fails_and_cuts_nothing_and_leaves_nothing_behind(
+    installed: Upgraded, origin: Origin
+) -> None:
     proxy = installed.proxy(settings=PATIENT)
-    first, old = installed.pid, proxy["runtime"]["pid"]
+    assert shown_settings(installed) == {}
+    wait_until(lambda: set(installed.processes()) == set(installed.lasting()), "nothing runs for a moment only")
+    before = kept(installed.pid)
+    first, former, old = installed.pid, installed.version, proxy["runtime"]["pid"]
     target = origin.url("/hello").split("/")[2]
     history = installed.data("GET", "/revisions")["revisions"]
     with Client(proxy["port"]) as tunnel:
         tunnel.connect(target)
         with knocking_at(installed, origin, proxy) as knocking:
-            installed.install("2.0.0")
+            version = installed.install_next()
             done = installed.upgrade()
             text = "older connections drain for up to 3600 s, proxyfleet status counts them."
-            assert (done.returncode, done.stdout) == (0, f"Upgraded from 1.0.0 to 2.0.0; {text}\n")
+            assert (done.returncode, done.stdout) == (0, f"Upgraded from {former} to {version}; {text}\n")
             knocking.wait_for_more()
             tunnel.send(f"GET /hello HTTP/1.1\r\nHost: {target}\r\n\r\n")
             assert tunnel.answer().status == 200
         assert knocking.failures == []
-    assert (installed.pid, installed.version) == (first, "2.0.0")
+    assert (installed.pid, installed.version) == (first, version)
     assert installed.data("GET", "/revisions")["revisions"] == history
     made = sum(knocking.counts[:2]) + 1  # the third calls the API; and the tunnel that stayed
     wait_until(lambda: requests_of(installed, proxy) == made, "every request is counted once, before and after")
@@ -78,17 +126,22 @@ def test_an_upgrade_under_load_refuses_fails_and_cuts_nothing(installed: Install
     new = wait_until(lambda: running_elsewhere(installed, proxy, old), "the proxy runs in a process of the new program")
     assert new["runtime"]["restarts"] == 0
     wait_until(lambda: ended(old), "the older process has ended, since its last tunnel has")
-    assert {process.name() for process in installed.lasting()} >= {"zygote", "api", "metrics", "logs", "webhooks"}
+    names = ["api", "logs", "metrics", "resolver", "webhooks", "zygote", f"fwd-{proxy['id'][-8:]}"]
+    wait_until(lambda: sorted(each.name() for each in installed.lasting()) == sorted(names), "predecessors have ended")
+    wait_until(lambda: kept(installed.pid) == before, "as many descriptors as before")
+    assert shown_settings(installed) == {}
+    assert installed.data("GET", "/settings")["proxy"]["keep_alive_timeout"] == 77  # given, and in force all the same
+    live_figures(installed, proxy, lambda figures: figures.get("name") == proxy["name"])
 
 
 def test_an_upgrade_of_a_proxy_with_two_workers_at_many_ports_refuses_and_fails_nothing(
-    installed: Installed, origin: Origin
+    installed: Upgraded, origin: Origin
 ) -> None:
     ports = free_ports(300)
     proxy = {**installed.proxy(workers=2, port=str(ports)), "port": ports.last}
     before = wait_until(lambda: running_workers(installed, proxy, set()), "both workers run")
     with knocking_at(installed, origin, proxy) as knocking:
-        installed.install("2.0.0")
+        installed.install_next()
         assert installed.upgrade().returncode == 0
         knocking.wait_for_more()
         wait_until(lambda: running_workers(installed, proxy, before), "both run in the new program")
@@ -97,23 +150,25 @@ def test_an_upgrade_of_a_proxy_with_two_workers_at_many_ports_refuses_and_fails_
     wait_until(lambda: all(map(ended, before)), "the older processes have ended")
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_proxy_that_sleeps_through_an_upgrade_knows_then_what_it_knew_before(
-    installed: Installed, origin: Origin, workers: int
+def test_proxies_that_sleep_through_an_upgrade_know_then_what_they_knew_before(
+    installed: Upgraded, origin: Origin
 ) -> None:
     """That a pack is used is tested elsewhere: what is in it counts for a minute, and an upgrade may take longer."""
-    proxy = installed.proxy(sleep_after=1, workers=workers, limits={"requests_per_minute": 1000})
-    assert status_of(proxy, origin) == 200
-    wait_until(lambda: state_of(installed, proxy) == "sleeping", "it sleeps")
-    before = packs_of(installed, proxy)
-    assert before
-    installed.install("2.0.0")
+    made = {"sleep_after": 1, "limits": {"requests_per_minute": 1000}}
+    proxies = [installed.proxy(workers=workers, **made) for workers in (1, 2)]
+    assert [status_of(each, origin) for each in proxies] == [200, 200]
+    wait_until(lambda: all(state_of(installed, each) == "sleeping" for each in proxies), "they sleep")
+    before = [packs_of(installed, each) for each in proxies]
+    assert all(before)
+    version = installed.install_next()
     assert installed.upgrade().returncode == 0
-    assert (installed.version, state_of(installed, proxy)) == ("2.0.0", "sleeping")
-    assert packs_of(installed, proxy) == before
-    installed.data("PATCH", f"/proxies/{proxy['id']}", {"sleep_after": 10_000})
-    assert status_of(proxy, origin) == 200
-    assert packs_of(installed, proxy) == {}
+    assert installed.version == version
+    assert [state_of(installed, each) for each in proxies] == ["sleeping"] * 2
+    assert [packs_of(installed, each) for each in proxies] == before
+    for each in proxies:
+        installed.data("PATCH", f"/proxies/{each['id']}", {"sleep_after": 10_000})
+        assert status_of(each, origin) == 200
+        assert packs_of(installed, each) == {}
 
 
 def packs_of(product: Product, proxy: dict[str, Any]) -> dict[str, bytes]:
@@ -138,11 +193,11 @@ def running_workers(product: Product, proxy: dict[str, Any], but: set[int]) -> s
 
 
 @pytest.mark.skipif(not runs_compiled(), reason="nothing is compiled here")
-def test_an_upgrade_between_compiled_and_pure_is_one_like_any_other(installed: Installed, origin: Origin) -> None:
+def test_an_upgrade_between_compiled_and_pure_is_one_like_any_other(installed: Upgraded, origin: Origin) -> None:
     proxy = installed.proxy()
     with knocking_at(installed, origin, proxy) as knocking:
-        for version, pure in (("2.0.0", True), ("3.0.0", False)):
-            installed.install(version, pure=pure)
+        for pure in (True, False):
+            version = installed.install_next(pure=pure)
             done = installed.upgrade()
             assert done.returncode == 0, done.stderr
             knocking.wait_for_more()
@@ -165,12 +220,10 @@ def running_elsewhere(product: Product, proxy: dict[str, Any], than: int) -> dic
     return detail if runtime["state"] == "running" and runtime["pid"] != than else None
 
 
-def test_a_program_that_would_not_start_is_not_taken_and_the_older_goes_on(
-    installed: Installed, origin: Origin
-) -> None:
-    proxy = installed.proxy()
+def test_a_program_that_would_not_start_is_not_taken_and_the_older_goes_on(installed: Upgraded, origin: Origin) -> None:
+    proxy, version = installed.proxy(), installed.version
     family = {process.pid for process in installed.lasting()}
-    release = installed.install("2.0.0")
+    release = installed.directory / f"release-{installed.install_next()}"
     (release / "actors" / "forwarding" / "actor.py").write_text("this is no Python")  # a module that is never compiled
     with knocking_at(installed, origin, proxy) as knocking:
         done = installed.upgrade()
@@ -178,29 +231,25 @@ def test_a_program_that_would_not_start_is_not_taken_and_the_older_goes_on(
     assert "not upgraded, the older program goes on" in done.stderr
     assert "actors.forwarding.actor" in done.stderr
     assert knocking.failures == []
-    assert installed.version == "1.0.0"
+    assert installed.version == version
     wait_until(lambda: {process.pid for process in installed.lasting()} == family, "nothing of the trial is left")
 
 
-def test_a_configuration_that_the_new_program_refuses_is_said_by_its_key(origin: Origin) -> None:
-    with Installed(config="[server]\ndrain_timeout = 60\n") as installed:
-        (installed.directory / "config.toml").write_text("[server]\ndrain_timeout = -1\n")
-        command = [str(installed.program), "upgrade", "--run-dir", str(installed.run_dir)]
-        done = subprocess.run(command, env=installed.environment(), capture_output=True, text=True, timeout=300)
+def test_a_configuration_that_the_new_program_refuses_or_that_needs_a_restart_is_said_by_its_key(
+    installed: Upgraded,
+) -> None:
+    version, other = installed.version, installed.directory / "other"
+    installed.install_next()
+    for text, said in (
+        (installed.based("[server]\ndrain_timeout = -1\n"), "server.drain_timeout"),
+        (installed.based(data_dir=other), "data_dir: changed, which needs a restart"),
+    ):
+        installed.configure(text)
+        done = installed.upgrade()
         assert done.returncode == 1
-        assert "server.drain_timeout" in done.stderr
-        assert installed.version == "1.0.0"
-
-
-def test_sigusr2_upgrades_too_and_takes_the_configuration_as_it_is_now(origin: Origin) -> None:
-    with Installed(config="[server]\ndrain_timeout = 60\n") as installed:
-        proxy = installed.proxy()
-        installed.install("2.0.0")
-        with knocking_at(installed, origin, proxy) as knocking:
-            os.kill(installed.pid, signal.SIGUSR2)
-            wait_until(lambda: installed.version == "2.0.0", "it is the new program")
-        assert knocking.failures == []
-        live_figures(installed, proxy, lambda figures: figures.get("name") == proxy["name"])
+        assert said in done.stderr
+        assert installed.version == version
+    assert not other.exists()
 
 
 def kept(pid: int) -> Counter[str]:
@@ -212,19 +261,11 @@ def kept(pid: int) -> Counter[str]:
     return Counter(kind for link in links for kind in ("pipe:", "[pidfd]", "/lock") if kind in link)
 
 
-def test_upgrades_one_after_the_other_leave_nothing_behind(installed: Installed, origin: Origin) -> None:
-    proxy = installed.proxy()
-    wait_until(lambda: set(installed.processes()) == set(installed.lasting()), "nothing runs for a moment only")
-    before = kept(installed.pid)
-    with knocking_at(installed, origin, proxy) as knocking:
-        for version in ("2.0.0", "3.0.0"):
-            installed.install(version)
-            assert installed.upgrade().returncode == 0, installed.log
-    assert knocking.failures == []
-    assert installed.version == "3.0.0"
-    names = ["api", "logs", "metrics", "resolver", "webhooks", "zygote", f"fwd-{proxy['id'][-8:]}"]
-    wait_until(lambda: sorted(each.name() for each in installed.lasting()) == sorted(names), "predecessors have ended")
-    wait_until(lambda: kept(installed.pid) == before, "as many descriptors as before")
+def shown_settings(product: Product) -> dict[str, bytes]:
+    """The environments that have a setting or a secret that was given to the product."""
+    found = environments(product)
+    assert "zygote" in found
+    return {name: text for name, text in found.items() if b"TIMEOUT=77" in text or PASSWORD.encode() in text}
 
 
 def older(product: Product) -> dict[str, Any] | None:
@@ -233,46 +274,77 @@ def older(product: Product) -> dict[str, Any] | None:
 
 
 def test_what_is_open_at_an_upgrade_goes_on_for_its_time_is_counted_and_is_cut_with_a_reason_of_its_own(
-    origin: Origin,
+    installed: Upgraded, origin: Origin
 ) -> None:
-    env = {"PROXYFLEET_SERVER__DRAIN_TIMEOUT": "1", "PROXYFLEET_SERVER__UPGRADE_DRAIN": "600"}
-    with Installed(env=env) as installed:
-        proxy = installed.proxy(settings=PATIENT)
-        target = origin.url("/hello").split("/")[2]
-        old = proxy["runtime"]["pid"]
-        with Client(proxy["port"]) as tunnel, Client(proxy["port"]) as other:
-            tunnel.connect(target)
-            other.connect(target)
-            for version in ("2.0.0", "3.0.0"):
-                installed.install(version)
-                assert installed.upgrade().returncode == 0
-            counted = wait_until(lambda: (found := older(installed)) and found["connections"] == 2 and found, "counted")
-            assert counted["processes"] == 1
-            listed = installed.data("GET", f"/proxies/{proxy['id']}/connections")["connections"]
-            assert len(listed) == 2
-            installed.data("DELETE", f"/proxies/{proxy['id']}/connections/{listed[0]['id']}")
-            wait_until(lambda: (found := older(installed)) and found["connections"] == 1, "one was ended")
-            assert not ended(old)
-            began = time.monotonic()
-            assert installed.stop() == 0
-            assert time.monotonic() - began < 60  # of the stop's time, not of the upgrade's
-            assert ended(old)
-        assert "the time to drain is over: 1 connections are cut" in installed.log
-
-
-def test_a_stop_after_an_upgrade_ends_the_predecessors_too(installed: Installed, origin: Origin) -> None:
+    installed.configure(installed.based("[server]\ndrain_timeout = 1\nupgrade_drain = 600\n"))
     proxy = installed.proxy(settings=PATIENT)
     target = origin.url("/hello").split("/")[2]
     old = proxy["runtime"]["pid"]
-    with Client(proxy["port"]) as tunnel:
+    with Client(proxy["port"]) as tunnel, Client(proxy["port"]) as other:
         tunnel.connect(target)
-        assert installed.upgrade().returncode == 0
+        other.connect(target)
+        for _ in range(2):
+            installed.install_next()
+            assert installed.upgrade().returncode == 0
+        counted = wait_until(lambda: (found := older(installed)) and found["connections"] == 2 and found, "counted")
+        assert counted["processes"] == 1
+        listed = installed.data("GET", f"/proxies/{proxy['id']}/connections")["connections"]
+        assert len(listed) == 2
+        installed.data("DELETE", f"/proxies/{proxy['id']}/connections/{listed[0]['id']}")
+        wait_until(lambda: (found := older(installed)) and found["connections"] == 1, "one was ended")
         assert not ended(old)
+        began = time.monotonic()
+        assert installed.stop() == 0
+        assert time.monotonic() - began < 60  # of the stop's time, not of the upgrade's
+        assert ended(old)
+    assert "the time to drain is over: 1 connections are cut" in installed.log
+
+
+def opened(proxy: dict[str, Any], port: int) -> Client | None:
+    """A tunnel to this port; None when it was refused."""
+    client = Client(proxy["port"])
+    if client.connect(f"127.0.0.1:{port}").startswith(b"HTTP/1.1 200 "):
+        return client
+    client.socket.close()
+    return None
+
+
+def holds(sock: socket.socket) -> None:
+    """An origin that sends nothing, and ends with its client."""
+    with sock:
+        sock.settimeout(None)
+        while sock.recv(1000):
+            continue
+
+
+def test_what_is_open_at_the_former_program_counts_for_limits_after_an_upgrade_and_ends_when_all_is_to_end_at_once(
+    installed: Upgraded,
+) -> None:
+    with ScriptedOrigin(holds) as origin, ExitStack() as stack:
+        proxy = installed.proxy(workers=2, settings=PATIENT)
+        limited(installed, proxy, connections_per_client=4)
+        before = all_run(installed, proxy, 2)
+        kept = [client for _ in range(3) if (client := opened(proxy, origin.port)) is not None]
+        assert len(kept) == 3
+        for each in kept:
+            stack.enter_context(each)
+        installed.install_next()
+        assert installed.upgrade().returncode == 0
+        wait_until(lambda: not set(before) & set(all_run(installed, proxy, 2)), "both have successors")
+        more = [client for _ in range(6) if (client := opened(proxy, origin.port)) is not None]
+        for each in more:
+            stack.enter_context(each)
+        assert len(more) == 1
+        kept[0].socket.close()
+        wait_until(
+            lambda: (client := opened(proxy, origin.port)) and not client.socket.close(), "a place is free again"
+        )
+        assert not all(map(ended, before))
         installed.process.send_signal(signal.SIGTERM)
         installed.process.send_signal(signal.SIGINT)  # another one: at once, whatever drains
         assert installed.process.wait(60) == 1
-        wait_until(lambda: ended(old), "the predecessor has ended")
-        assert tunnel.rest() == b""
+        wait_until(lambda: all(map(ended, before)), "the predecessors have ended")
+        assert [each.rest() for each in kept[1:]] == [b""] * 2
 
 
 def environments(product: Product) -> dict[str, bytes]:
@@ -284,18 +356,6 @@ def environments(product: Product) -> dict[str, bytes]:
     return found
 
 
-def test_the_environment_shows_no_settings_before_an_upgrade_nor_after_it(installed: Installed) -> None:
-    for version in ("1.0.0", "2.0.0"):
-        if version != installed.version:
-            installed.install(version)
-            assert installed.upgrade().returncode == 0, installed.log
-        detail = environments(installed)
-        assert "zygote" in detail
-        assert {name: text for name, text in detail.items() if b"TIMEOUT=60" in text or PASSWORD.encode() in text} == {}
-    assert installed.stop() == 0
-    assert "draining for up to 60 s" in installed.log  # what was given is in force all the same
-
-
 def test_where_nothing_runs_an_upgrade_says_so(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "supervisor", "upgrade", "--run-dir", str(tmp_path)],
@@ -305,31 +365,6 @@ def test_where_nothing_runs_an_upgrade_says_so(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert f"nothing runs in {tmp_path}" in done.stderr
-
-
-class Elsewhere(Installed):
-    """Its data directory is in the configuration file, and not on the command line."""
-
-    def command(self) -> list[str]:
-        command = super().command()
-        place = command.index("--data-dir")
-        return command[:place] + command[place + 2 :]
-
-    def configure(self, data_dir: Path) -> None:
-        self._config = f'data_dir = "{data_dir}"\n'
-        (self.directory / "config.toml").write_text(self._config)
-
-
-def test_a_data_directory_that_moved_needs_a_restart_and_is_said_so() -> None:
-    installed = Elsewhere()
-    installed.configure(installed.data_dir)
-    with installed:
-        installed.configure(installed.directory / "other")
-        done = installed.upgrade()
-        assert done.returncode == 1
-        assert "data_dir: changed, which needs a restart" in done.stderr
-        assert not (installed.directory / "other").exists()
-        assert installed.version == "1.0.0"
 
 
 class Secured(Installed):
@@ -355,7 +390,7 @@ class Secured(Installed):
 
 @pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
 def test_the_api_behind_tls_fails_no_request_while_it_is_upgraded(tmp_path: Path) -> None:
-    with Secured(tmp_path) as installed, Knocking(*[installed.call] * 4) as knocking:
+    with Secured(tmp_path) as installed, Knocking(*[installed.call] * 2) as knocking:
         installed.install("2.0.0")
         os.kill(installed.pid, signal.SIGUSR2)
         wait_until(lambda: installed.version == "2.0.0", "it is the new program")

@@ -14,25 +14,11 @@ import requests
 from config.text.formatting import parse_moment
 from tests.kit.ports import free_port
 from tests.kit.product import Product
+from tests.kit.shared_product import ALERT_REQUESTS
 from tests.kit.wait import wait_until
 from tests.kit.webhook_targets import Received, Target
 
 pytestmark = pytest.mark.product
-
-ERRORS = 25
-"""As many as a test makes: an alert for fewer would come whenever the collector looks amid them."""
-ENVIRONMENT = {
-    "PROXYFLEET_WEBHOOKS__ALLOW_PRIVATE": "true",
-    "PROXYFLEET_WEBHOOKS__RETRY_SCHEDULE": "[0.2, 0.2, 0.2]",
-    "PROXYFLEET_ALERTS__WINDOW": "10",
-    "PROXYFLEET_ALERTS__MIN_REQUESTS": str(ERRORS),
-}
-
-
-@pytest.fixture(scope="module")
-def product() -> Iterator[Product]:
-    with Product(ENVIRONMENT) as made:
-        yield made
 
 
 @pytest.fixture
@@ -136,6 +122,7 @@ def test_users_keys_sign_ins_and_settings_are_reported(product: Product, target:
         assert kinds(target)[:6] == [*people, "settings.updated"]
         assert kinds(target).count("auth.login_failed") >= 5
         assert "password" not in " ".join(str(each.body) for each in target.received)
+        product.data("PATCH", "/settings", {"proxy": {"default_timeout": 30}})
 
 
 def test_errors_are_reported_and_that_they_are_over(product: Product, target: Target) -> None:
@@ -144,10 +131,10 @@ def test_errors_are_reported_and_that_they_are_over(product: Product, target: Ta
         gone = f"http://127.0.0.1:{free_port()}/"
         with requests.Session() as session:
             session.trust_env = False
-            for _ in range(ERRORS):
+            for _ in range(ALERT_REQUESTS):
                 assert session.get(gone, proxies=through, timeout=60).status_code == 502
         high = event_at(target, "high_error_rate").content["data"]
-        assert (high["proxy_id"], high["error_rate"], high["requests"]) == (made["id"], 100.0, ERRORS)
+        assert (high["proxy_id"], high["error_rate"], high["requests"]) == (made["id"], 100.0, ALERT_REQUESTS)
         assert event_at(target, "error_rate.recovered").content["data"]["proxy_id"] == made["id"]
 
 

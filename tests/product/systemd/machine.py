@@ -85,9 +85,10 @@ class Machine:
         )
 
         if sys.base_prefix != "/usr":  # its own library lies in a directory that only its owner may read
-            folder = self.stage / "units" / "proxyfleet.service.d"
-            folder.mkdir()
-            (folder / "python.conf").write_text(f"[Service]\nEnvironment=LD_LIBRARY_PATH={PYTHON}/lib\n")
+            for unit in ("proxyfleet", "proxyfleet-backup"):
+                folder = self.stage / "units" / f"{unit}.service.d"
+                folder.mkdir()
+                (folder / "python.conf").write_text(f"[Service]\nEnvironment=LD_LIBRARY_PATH={PYTHON}/lib\n")
 
     def add_release(self, name: str, version: str | None = None) -> Path:
         """A copy of this checkout as a program of its own, which says that it is `version`; its folder."""
@@ -95,7 +96,7 @@ class Machine:
         lib.mkdir(parents=True)
         for package in ("actors", "api", "config"):
             compileall.compile_dir(ROOT / package, quiet=2)  # once, and not at each of many starts
-            shutil.copytree(ROOT / package, lib / package)
+            shutil.copytree(ROOT / package, lib / package, ignore=shutil.ignore_patterns("node_modules"))
         shutil.copy(ROOT / "supervisor.py", lib)
         if version is not None:
             file = lib / "config" / "__init__.py"

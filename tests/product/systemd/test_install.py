@@ -66,7 +66,7 @@ def test_install_upgrade_go_back_and_remove(bare: Machine) -> None:
     bare.run(SCRIPT, "--uninstall")
     assert service.state == "inactive"
     assert bare.show(SERVICE, "LoadState") == "not-found"
-    assert bare.run("ls", "/var/lib/proxyfleet/store").split()
+    assert bare.run("ls", "/var/lib/proxyfleet/fleet.sqlite").split()
     bare.drop_in("own", "[Service]\n", "proxyfleet-backup.service")
     bare.run(SCRIPT, "--uninstall", "--purge")
     assert _left_of_the_product(bare) == []

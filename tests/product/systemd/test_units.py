@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import tomllib
 from pathlib import Path
 
 import pytest
 
-from tests.product.systemd.machine import ROOT, Machine
+from tests.kit.folders import ROOT
 
 UNITS = ROOT / "systemd"
 SERVICES = sorted(UNITS.glob("*.service"))
@@ -39,15 +38,6 @@ def test_a_service_leaves_no_image_of_its_memory(service: Path) -> None:
     assert "LimitCORE=0" in service.read_text().splitlines()
 
 
-def test_the_service_names_a_manual_that_is_installed_with_it() -> None:
-    named = re.search(
-        r"^Documentation=file:/opt/proxyfleet/current/(.+)$", (UNITS / "proxyfleet.service").read_text(), re.MULTILINE
-    )
-    shared = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert named
-    assert named[1] in shared["shared-data"].values()
-
-
 @needs_systemd
 def test_the_backup_runs_every_night() -> None:
     timer = (UNITS / "proxyfleet-backup.timer").read_text()
@@ -56,19 +46,3 @@ def test_the_backup_runs_every_night() -> None:
     said = analyze("calendar", "--iterations=2", calendar[1])
     days = re.findall(r"(?:Next elapse|Iter. #2|Iteration #2): \w+ (\d+-\d+-\d+) 02:30:00", said)
     assert len(set(days)) == 2, said
-
-
-def test_all_units_are_clean(machine: Machine) -> None:
-    names = [path.name for path in sorted(UNITS.glob("proxyfleet*"))]
-    assert {"proxyfleet.service", "proxyfleet.socket", "proxyfleet-backup.timer"} <= set(names)
-    assert machine.run("systemd-analyze", "verify", *(f"/etc/systemd/system/{name}" for name in names)) == ""
-
-
-def test_the_account_and_the_folders_are_made_by_systemd(machine: Machine) -> None:
-    assert machine.run("id", "-nG", "proxyfleet").strip() == "proxyfleet"
-    folders = ("/etc/proxyfleet", "/etc/proxyfleet/credentials", "/var/backups/proxyfleet")
-    assert machine.run("stat", "-c", "%U:%G %a", *folders).splitlines() == [
-        "root:proxyfleet 750",
-        "root:root 700",
-        "proxyfleet:proxyfleet 700",
-    ]

@@ -10,8 +10,8 @@ from actors.counters import COUNTERS, LABELLED, NAMES, PASSIVE, ZEROS
 from actors.metrics.catalogue import NAMES as SERIES
 from actors.metrics.increments import FIELDS
 from actors.metrics.live_feed import metrics_payload
-from actors.metrics.live_rates import LiveRates
-from actors.metrics.totals import ProcessCounters, Totals
+from actors.metrics.series_writer import LiveRates
+from actors.metrics.totals import CounterTotals, ProcessCounters
 from tests.kit.folders import ROOT
 from tests.kit.standin_actors import counters, stats_of
 
@@ -30,23 +30,23 @@ def test_what_has_a_series_is_kept_in_buckets() -> None:
 
 def test_every_counter_outlives_the_collector(tmp_path: Path) -> None:
     counted = {name: place + 1 for place, name in enumerate(NAMES) if name != "requests"}
-    totals = Totals(tmp_path)
+    totals = CounterTotals(tmp_path)
     totals.update(counters("a", 1, 1, **counted))
     totals.save()
     totals.close()
-    again = Totals(tmp_path)
+    again = CounterTotals(tmp_path)
     assert again.stats()["a"].values == tuple(range(1, len(NAMES) + 1))
     again.close()
 
 
 def test_counts_by_label_outlive_the_collector_and_are_summed_over_workers(tmp_path: Path) -> None:
     one, two = {row.field: {"a": 2, "b": 1} for row in LABELLED}, {row.field: {"a": 5} for row in LABELLED}
-    totals = Totals(tmp_path)
+    totals = CounterTotals(tmp_path)
     totals.update(counters("a", 1, 1, **one))
     totals.update(counters("a", 2, 1, **two))
     totals.save()
     totals.close()
-    again = Totals(tmp_path)
+    again = CounterTotals(tmp_path)
     stats = again.stats(detailed=True)["a"]
     assert [getattr(stats, row.field) for row in LABELLED] == [{"a": 7, "b": 1} for _row in LABELLED]
     again.close()

@@ -11,35 +11,35 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors import fair_thread_pool
+from actors import thread_pool
 from actors.bus.loop import Loop
-from actors.fair_thread_pool import DROPPED, FairThreadPool, Labels, _Job, _Queue, _Shares
+from actors.thread_pool import DROPPED, FairThreadPool, Labels, _FairJob, _Queue, _Shares
 from tests.kit.clocks import Clock
 
 MOST = (2, 3)
 
 
-def job(labels: Labels) -> _Job:
-    return _Job(labels, lambda: None, lambda _result: None, lambda: True)
+def job(labels: Labels) -> _FairJob:
+    return _FairJob(labels, lambda: None, lambda _result: None, lambda: True)
 
 
 class Model:
     """The rule, gone over in full: labels take turns, first those of rows, then within a row."""
 
     def __init__(self) -> None:
-        self.rows: dict[str, dict[str, list[_Job]]] = {}
+        self.rows: dict[str, dict[str, list[_FairJob]]] = {}
         self.running: Counter[tuple[int, str]] = Counter()
 
-    def add(self, added: _Job, turn: Labels) -> None:
+    def add(self, added: _FairJob, turn: Labels) -> None:
         self.rows.setdefault(turn[0], {}).setdefault(turn[1], []).append(added)
 
     def may_run(self, labels: Labels) -> bool:
         return all(self.running[each] < most for each, most in zip(enumerate(labels), MOST, strict=True))
 
-    def eligible(self) -> list[_Job]:
+    def eligible(self) -> list[_FairJob]:
         return [jobs[0] for row in self.rows.values() for jobs in row.values() if self.may_run(jobs[0].labels)]
 
-    def take(self, taken: _Job) -> None:
+    def take(self, taken: _FairJob) -> None:
         for first, row in self.rows.items():
             for second, jobs in row.items():
                 if jobs[0] is taken:
@@ -178,7 +178,7 @@ def test_ten_thousand_clients_that_wait_for_one_zone_are_not_gone_over_for_each_
 
 
 def test_jobs_beyond_the_bound_of_all_are_dropped_whatever_their_labels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fair_thread_pool, "WAITING_IN_ALL", 10)
+    monkeypatch.setattr(thread_pool, "WAITING_IN_ALL", 10)
     loop = Loop(Clock(100.0))
     pool = FairThreadPool(loop, 0, (1, 1))
     results: dict[int, object] = {}

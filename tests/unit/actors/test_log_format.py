@@ -6,9 +6,8 @@ import json
 import logging
 import sys
 
-import pytest
-
 from actors.log_format import JsonFormatter, TextFormatter, set_subject
+from tests.kit.tables import table
 
 
 def record(message: str, *arguments: object, broken: bool = False) -> logging.LogRecord:
@@ -49,8 +48,8 @@ def test_messages_begin_with_the_subject_of_the_process() -> None:
 UNSAFE = ["\n", "\r", "\x1b[2J", "\x9b31m", "\x7f", "\x85", "\u2028", "\u2029", "\u202e", "\u2066", "\u200b", "\ufeff"]
 
 
-@pytest.mark.parametrize("text", UNSAFE, ids=ascii)
-@pytest.mark.parametrize("lines", [TextFormatter(), JsonFormatter()], ids=["text", "json"])
+@table("text", UNSAFE, ids=ascii)
+@table("lines", [TextFormatter(), JsonFormatter()], ids=["text", "json"])
 def test_no_message_makes_a_second_line_or_orders_a_terminal(lines: logging.Formatter, text: str) -> None:
     line = lines.format(record("before %s after", text))
     assert len(line.splitlines()) == 1

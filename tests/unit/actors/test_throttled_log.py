@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from actors.throttled_log import PERIOD, Throttle, ThrottledLog
+from actors.throttled_log import PERIOD, LogThrottle, ThrottledLog
 
 
 def test_an_error_is_logged_when_it_begins_when_it_changes_once_per_period_and_when_it_is_over(
@@ -47,6 +47,6 @@ def test_errors_with_one_key_are_one_error_whatever_their_texts(caplog: pytest.L
 
 
 def test_without_end_of_the_period_an_event_is_due_once_until_the_reset() -> None:
-    throttle = Throttle(math.inf, clock=lambda: 0.0)
+    throttle = LogThrottle(math.inf, clock=lambda: 0.0)
     assert [throttle.due(), throttle.due(), throttle.due("other")] == [True, False, True]
     assert [throttle.reset(), throttle.reset(), throttle.due()] == [True, False, True]

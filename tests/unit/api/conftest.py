@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from api.container import ApiSettings
+from api.import_export import sealed_secrets
 from api.oauth import transport
 from config import passwords
 from config.settings.settings import Auth
@@ -19,6 +20,15 @@ from tests.kit.fake_provider import FakeProvider, Make
 def _cheap_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
     """bcrypt at its lowest cost: what is tested here is who may, not how dear it is to guess."""
     monkeypatch.setattr(passwords.hash_password, "__defaults__", (4,))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _cheap_keys() -> Iterator[None]:
+    """Keys of sealed secrets are derived at the lowest cost, though documents state the usual one."""
+    with pytest.MonkeyPatch.context() as patch:
+        derive = sealed_secrets._key
+        patch.setattr(sealed_secrets, "_key", lambda passphrase, salt, _cost: derive(passphrase, salt, 2))
+        yield
 
 
 @pytest.fixture

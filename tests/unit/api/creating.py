@@ -12,3 +12,8 @@ def create(api: Api, headers: dict[str, str], **fields: Any) -> dict[str, Any]:
     assert made.status_code == 201, made.text
     proxy: dict[str, Any] = made.json["data"]["proxy"]
     return proxy
+
+
+def delete_all(api: Api, headers: dict[str, str]) -> None:
+    for each in api.store.find("proxies"):
+        assert api.request("DELETE", f"/proxies/{each.body['id']}", headers).status_code == 200

@@ -6,7 +6,7 @@ from typing import Any
 
 from api.container import ApiSettings
 from config.model.fleet_accounts import FleetAccountCreate
-from config.settings.settings import Accounts
+from config.settings.settings import AccountSettings
 from tests.kit.api_stage import INTRANET, QUIET, Api, error_of
 
 PASSWORD = "battery staple"
@@ -20,7 +20,7 @@ def account(api: Api, username: str = "alice", password: str | None = PASSWORD, 
 
 def with_self_service() -> Api:
     """An API where holders may sign in."""
-    return Api(ApiSettings(security=QUIET, proxy=INTRANET, accounts=Accounts(self_service=True)))
+    return Api(ApiSettings(security=QUIET, proxy=INTRANET, accounts=AccountSettings(self_service=True)))
 
 
 def refused(api: Api, **body: str) -> tuple[int, str]:
@@ -35,8 +35,8 @@ def sign_in(api: Api, username: str = "alice", password: str = PASSWORD, **more:
     return {"Authorization": f"Bearer {response.json['data']['access_token']}"}
 
 
-def holder(api: Api) -> dict[str, str]:
+def holder(api: Api, username: str = "alice") -> dict[str, str]:
     """The headers of the holder of a new account, with self-service on."""
     api.services.self_service.enabled = True
-    account(api)
-    return sign_in(api)
+    account(api, username)
+    return sign_in(api, username)

@@ -1,10 +1,11 @@
-"""The table of accounts that the API has published to forwarding actors."""
+"""What forwarding actors read of what the API has stored."""
 
 from __future__ import annotations
 
-from typing import Any
+from contextlib import closing
 
 from actors.accounts.records import AccountRecord, PlanRecord
+from actors.accounts.table import Table
 from tests.kit.api_stage import Api
 
 
@@ -12,15 +13,16 @@ class Published:
     """What forwarding actors see."""
 
     def __init__(self, api: Api) -> None:
-        published = api.services.account_store._published  # a process opens an LMDB file only once
-        assert published is not None
-        assert published._table is not None
-        self._table: Any = published._table
+        self._file = api.data.fleet
 
     def account(self, account_id: str) -> AccountRecord:
-        found: AccountRecord = self._table.account(account_id)
-        return found
+        with closing(Table(self._file)) as table:
+            found = table.account(account_id)
+            assert found is not None
+            return found
 
     def plan(self, plan_id: str) -> PlanRecord:
-        found: PlanRecord = self._table.plan(plan_id)
-        return found
+        with closing(Table(self._file)) as table:
+            found = table.plan(plan_id)
+            assert found is not None
+            return found

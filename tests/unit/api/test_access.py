@@ -11,14 +11,14 @@ from actors.bus.messages.common import forwarding_name
 from actors.bus.messages.forwarding import (
     Explain,
     ExplainedAddress,
-    ExplainedRule,
-    ExplainedSource,
-    ExplainedTlsName,
-    Explanation,
+    RequestExplanation,
+    RuleExplanation,
+    SourceExplanation,
+    TlsNameExplanation,
 )
-from actors.bus.messages.policies import RuleSpec
-from actors.bus.messages.specs import AccessSpec
+from actors.bus.messages.specs import AccessSpec, RuleSpec
 from tests.kit.api_stage import PROXY, Api, error_of
+from tests.kit.tables import table
 
 OPEN = {
     "allow_clients": [],
@@ -65,7 +65,7 @@ def test_an_update_replaces_the_lists_that_are_given_and_keeps_the_others(api: A
     assert view["access"]["deny_clients"] == []
 
 
-@pytest.mark.parametrize(
+@table(
     ("access", "field"),
     [
         ({"deny_destinations": [":25", "*.a.example", "a*b"]}, "access.deny_destinations[2]"),
@@ -93,7 +93,7 @@ def test_a_bad_rule_is_400_naming_it(api: Api, headers: dict[str, str], access: 
 # --- explain ---
 
 QUESTION = {"client_ip": "192.0.2.1", "target": "https://a.example/"}
-EXPLAINED = Explanation(
+EXPLAINED = RequestExplanation(
     "deny", "destination_denied", "access.deny_destinations[0] *", "name", "enforce", "a.example", 443, ()
 )
 
@@ -136,7 +136,7 @@ def test_explain_asks_the_proxys_own_process(api: Api, headers: dict[str, str]) 
 @pytest.mark.parametrize("name", ["other.example", "192.0.2.1", "2001:db8::1", "xn--bcher-kva.example", ""])
 def test_explain_judges_a_name_of_a_handshake(api: Api, headers: dict[str, str], name: str) -> None:
     proxy = create(api, headers)
-    found = ExplainedTlsName("match", "tls_name", True, name, "mismatch", "mismatch: …")
+    found = TlsNameExplanation("match", "tls_name", True, name, "mismatch", "mismatch: …")
     api.fleet.others[forwarding_name(proxy["id"])] = lambda _question: replace(EXPLAINED, tls_name=found)
     data = api.post(f"/proxies/{proxy['id']}/explain", {**QUESTION, "tls_name": name and f"{name}."}, headers).json[
         "data"
@@ -186,7 +186,7 @@ def test_explain_names_what_only_the_client_knows(
 
 def test_explain_says_where_a_request_would_leave_from(api: Api, headers: dict[str, str]) -> None:
     proxy = create(api, headers)
-    source = ExplainedSource("bind_address", "session", ("192.0.2.0/24",), "192.0.2.7")
+    source = SourceExplanation("bind_address", "session", ("192.0.2.0/24",), "192.0.2.7")
     api.fleet.others[forwarding_name(proxy["id"])] = lambda _question: replace(EXPLAINED, source=source)
     said = api.post(f"/proxies/{proxy['id']}/explain", QUESTION, headers).json["data"]["source"]
     assert said == {
@@ -200,7 +200,7 @@ def test_explain_says_where_a_request_would_leave_from(api: Api, headers: dict[s
 
 def test_explain_lists_the_rules_of_policies(api: Api, headers: dict[str, str]) -> None:
     proxy = create(api, headers)
-    rule = ExplainedRule("office", 0, "docs only", "no", "methods: POST is none of them", "", "enforce")
+    rule = RuleExplanation("office", 0, "docs only", "no", "methods: POST is none of them", "", "enforce")
     api.fleet.others[forwarding_name(proxy["id"])] = lambda _question: replace(EXPLAINED, rules=(rule,))
     question = {**QUESTION, "target": "http://a.example/", "method": "POST"}
     data = api.post(f"/proxies/{proxy['id']}/explain", question, headers).json["data"]
@@ -290,7 +290,7 @@ def test_explain_of_an_inactive_a_silent_and_an_unknown_proxy(api: Api, headers:
     assert error_of(api.post("/proxies/prx_none/explain", QUESTION, headers))[0] == 404
 
 
-INSIDE = Explanation(
+INSIDE = RequestExplanation(
     "deny",
     "destination_ip_prohibited",
     "10.0.0.7 is not a public address",
@@ -331,9 +331,9 @@ def test_the_client_is_at_the_callers_address_by_default(api: Api, headers: dict
     proxy = create(api, headers)
     asked: list[Explain] = []
 
-    def reply(query: Explain) -> Explanation:
+    def reply(query: Explain) -> RequestExplanation:
         asked.append(query)
-        return Explanation("allow", "", "", "address", "enforce", "a.example", 443, ())
+        return RequestExplanation("allow", "", "", "address", "enforce", "a.example", 443, ())
 
     api.fleet.others[forwarding_name(proxy["id"])] = reply
     path = f"/proxies/{proxy['id']}/explain"

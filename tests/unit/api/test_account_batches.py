@@ -49,7 +49,7 @@ def test_accounts_are_created_changed_and_deleted_in_one_commit(api: Api) -> Non
     assert data["count"] == {"created": 1, "updated": 2, "deleted": 1}
     assert data["deleted"] == [c]
     assert names(api) == {"a", "c", "d"}
-    assert api.services.account_store.revision == revision + 4
+    assert api.services.account_store.revision == revision + 2
     document = api.services.account_store.get("accounts", a)
     assert document is not None
     assert not document.body["enabled"]

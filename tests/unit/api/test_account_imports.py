@@ -5,20 +5,21 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from contextlib import closing
 from typing import Any
 
 import pytest
 from falcon.testing import Result
 
-from actors.accounts import table_writer
 from actors.accounts.table import Table
-from api.history import Limits
+from api.audit import Head, verify
 from api.services import account_imports, account_names
 from api.store import StoreWriteError, Write
-from api.store.accounts import Staging, open_accounts
+from api.store.accounts import Staging
 from config.model.fleet_accounts import FleetAccount
 from config.passwords import hash_password
 from tests.kit.api_stage import Api, error_of
+from tests.kit.tables import table
 from tests.unit.api.audit_reader import rows
 from tests.unit.api.creating import create
 
@@ -49,15 +50,8 @@ def problems(api: Api, *lines: Any, **how: Any) -> dict[str, str]:
     assert status == 400, details
     assert api.services.account_store.revision == before
     assert len(rows(api)) == trail
-    assert [each.name for each in api.data.store.glob("importing-*")] == []
+    assert [each.name for each in api.data.temporary.glob("importing-*")] == []
     return {each["field"]: each["error"] for each in details.get("errors", [details])}
-
-
-def published(api: Api) -> Table:
-    """The table of forwarding actors, which a process opens once."""
-    made = api.services.account_store._published
-    assert made is not None
-    return made._opened()
 
 
 def names(api: Api) -> dict[str, FleetAccount]:
@@ -80,8 +74,8 @@ def test_accounts_are_added_and_changed_in_one_step(api: Api, packed: bool) -> N
     found = names(api)
     assert (found["a"].enabled, found["a"].password_hash, [*found]) == (False, f"plain:{hashed}", ["b", "a", "c"])
     assert api.services.account_store.revision == revision + 2
-    reader = published(api)
-    assert [reader.accounts_named(name)[0].enabled for name in "abc"] == [False, True, True]
+    with closing(Table(api.data.fleet)) as reader:
+        assert [reader.accounts_named(name)[0].enabled for name in "abc"] == [False, True, True]
     assert [each.username for each in api.services.account_store.due_ends(5e9, 9)] == ["c"]
     events = [
         (each["created"], each["updated"], each["by"]["type"]) for each in api.fleet.published("account.imported")
@@ -150,7 +144,7 @@ def test_no_more_lines_are_named_than_people_read_and_none_is_read_behind_them(
     assert len(problems(api, *[{"username": "same"}] * 9)) == 3
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "headers", "status"),
     [
         (b"nothing that is packed", {"Content-Encoding": "gzip"}, 400),
@@ -183,17 +177,38 @@ def test_a_full_disk_at_any_moment_leaves_nothing_half_done(
     def full(*_: Any) -> Any:
         raise StoreWriteError("the disk is full")
 
+    finish = Staging.finish
+
+    def large(staged: Staging) -> None:
+        finish(staged)
+        staged.size = 2**60
+
     with monkeypatch.context() as patched:
         if place == "space":
-            patched.setattr("api.store.accounts.store.STAGED_SPACE", 10**15)
+            patched.setattr(Staging, "finish", large)
         else:
             patched.setattr(Staging, {"staging": "add", "commit": "merge"}[place], full)
         assert send(api, {"username": "a"}, {"username": "b"}).status_code == 500
     assert (names(api), api.services.account_store.revision) == ({}, 0)
-    assert [each.name for each in api.data.store.glob("importing-*")] == []
-    outcomes = [row["outcome"] for row in rows(api, action="account.created")]
-    assert outcomes == (["failed"] * 2 + ["done"] * 2 if place == "commit" else [])
+    assert [each.name for each in api.data.temporary.glob("importing-*")] == []
+    assert rows(api, action="account.created") == []
+    failed = [(row["outcome"], row["details"]) for row in rows(api, action="account.imported")]
+    assert failed == ([("failed", {"accounts": 2, "error": "StoreWriteError"})] if place != "staging" else [])
     assert stored(api, {"username": "a"})["created"] == 1
+
+
+def test_an_import_that_fills_the_disk_in_any_table_is_whole_when_there_is_room_again(api: Api) -> None:
+    database = api.engine.file.database
+    (pages,) = database.execute("PRAGMA page_count").fetchone()
+    lines = [{"username": f"u{number}", "metadata": {"text": "x" * 300}} for number in range(40)]
+    for room in range(1, 400, 7):
+        database.execute(f"PRAGMA max_page_count = {pages + room}")
+        if send(api, *lines).status_code == 200:
+            break
+        assert names(api) == {}
+    assert 20 < room < 390
+    assert (len(names(api)), len(rows(api, action="account.created", limit=100))) == (40, 40)
+    assert isinstance(verify(api.data), Head)
 
 
 def test_an_account_that_another_changes_meanwhile_stands_against_all(
@@ -214,29 +229,13 @@ def test_an_account_that_another_changes_meanwhile_stands_against_all(
     assert {*names(api)} == {"a"}
 
 
-def test_what_a_killed_process_left_is_removed_at_the_next_start(api: Api) -> None:
-    staged = api.services.account_store.staging()
-    left = [*api.data.store.glob("importing-*")]
-    assert left != []
-    api.services.close()
-    open_accounts(api.data).close()
-    assert [*api.data.store.glob("importing-*")] == []
-    staged._database.close()
-    api.start()
-
-
-def test_more_changes_than_the_table_lists_make_followers_take_everything_anew(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(table_writer, "CHANGES_KEPT", 3)
+def test_what_was_imported_is_among_the_changes_that_actors_follow(api: Api) -> None:
     stored(api, {"username": "first"})
-    reader = published(api)
-    seen = reader.revision
-    stored(api, *({"username": f"u{number}"} for number in range(4)))
-    assert reader.changes(seen) is None
-    seen = reader.revision
-    stored(api, {"username": "last"})
-    assert reader.changes(seen) == {("account", names(api)["last"].id)}
+    with closing(Table(api.data.fleet)) as reader:
+        seen = reader.revision
+        stored(api, {"username": "second"}, {"username": "third"})
+        assert reader.changes(seen) == {("account", names(api)[name].id) for name in ("second", "third")}
+        assert reader.changes(reader.revision) == set()
 
 
 def test_an_import_in_parts_is_one_revision_and_a_failed_one_is_none(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,24 +244,27 @@ def test_an_import_in_parts_is_one_revision_and_a_failed_one_is_none(api: Api, m
         return found
 
     def changes() -> int:
-        count = "SELECT count(*) FROM revision_changes WHERE key < 0"
-        return int(api.services.audit.transact(lambda database: database.execute(count).fetchone()[0]))
+        with api.engine.file.reading() as database:
+            return int(database.execute("SELECT count(*) FROM revision_changes").fetchone()[0])
 
-    before = len(revisions())
-    assert stored(api, *({"username": f"u{number}"} for number in range(1200)))["created"] == 1200
-    assert (len(revisions()), revisions()[0]["summary"]["create"], changes()) == (before + 1, 1200, 1200)
+    for each in ("api.store.accounts.staging.READ", "api.history.recorder.PRUNED_AT_ONCE"):
+        monkeypatch.setattr(each, 5)
+    before, first = len(revisions()), changes()
+    assert stored(api, *({"username": f"u{number}"} for number in range(12)))["created"] == 12
+    assert (len(revisions()), revisions()[0]["summary"]["create"], changes()) == (before + 1, 12, first + 12)
+    head = verify(api.data)
+    assert isinstance(head, Head)
+    assert [each["action"] for each in rows(api, limit=12)] == ["account.created"] * 12
 
     def full(*_given: Any) -> None:
         raise StoreWriteError("full")
 
     with monkeypatch.context() as patched:
         patched.setattr(Staging, "merge", full)
-        assert send(api, *({"username": f"v{number}"} for number in range(1200))).status_code == 500
-    assert (len(revisions()), changes()) == (before + 1, 2400)
+        assert send(api, *({"username": f"v{number}"} for number in range(12))).status_code == 500
+    assert (len(revisions()), changes()) == (before + 1, first + 12)
     api.post("/plans", {"name": "basic"}, api.token())
     assert [each["revision"] for each in revisions()[:2]] == [before + 2, before + 1]
-    api.services.history.prune(Limits(), 0.0)
-    assert changes() == 1200
     done = api.post(f"/revisions/{before}/restore", None, api.token())
-    assert done.json["data"]["summary"]["delete"] == 1201
+    assert done.json["data"]["summary"]["delete"] == 13
     assert names(api) == {}

@@ -15,7 +15,7 @@ from actors.bus.messages.accounts import (
     DropAccountUsage,
     QueryUsage,
     ResetUsage,
-    Usage,
+    UsageOfAccounts,
 )
 from actors.bus.messages.common import Done, forwarding_name
 from config.model.quotas import period_at
@@ -148,7 +148,7 @@ def test_usage_of_an_inactive_proxy_is_the_collectors_and_of_an_old_period_it_is
     kept = {identifier: AccountActivity(AccountUsage("day", since, 5, 6))}
     ask = api.fleet.ask
     api.fleet.ask = lambda to, message, timeout=5.0: (  # type: ignore[method-assign]
-        Usage(kept) if isinstance(message, QueryUsage) else ask(to, message, timeout)
+        UsageOfAccounts(kept) if isinstance(message, QueryUsage) else ask(to, message, timeout)
     )
     assert api.get(path(proxy_id, "ada"), api.token()).json["data"]["account"]["usage"]["bytes"] == 11
     kept[identifier] = AccountActivity(AccountUsage("day", since - 86_400, 5, 6))
@@ -163,7 +163,7 @@ def test_usage_that_the_process_does_not_know_yet_is_the_collectors(api: Api, pr
     state = AccountState(AccountUsage("day", since, 1, 0), connections=3, known=False)
     api.fleet.others[forwarding_name(proxy_id)] = lambda _message: AccountStates({identifier: state})
     kept = {identifier: AccountActivity(AccountUsage("day", since, 5, 6))}
-    api.fleet.others["metrics"] = lambda message: Usage(kept) if isinstance(message, QueryUsage) else Done()
+    api.fleet.others["metrics"] = lambda message: UsageOfAccounts(kept) if isinstance(message, QueryUsage) else Done()
     usage = api.get(path(proxy_id, "ada"), api.token()).json["data"]["account"]["usage"]
     assert (usage["bytes"], usage["active_connections"]) == (11, 3)
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.kit.api_stage import PROXY, Api, error_of
+from tests.kit.tables import table
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def test_announcements_can_be_wanted_from_the_first(api: Api, headers: dict[str,
     assert api.fleet.desired[proxy["id"]].accept_proxy_protocol
 
 
-@pytest.mark.parametrize("given", [1, "true", None, ["192.0.2.0/24"]])
+@table("given", [1, "true", None, ["192.0.2.0/24"]])
 def test_announcements_are_wanted_or_not(api: Api, headers: dict[str, str], given: Any) -> None:
     refused = api.post("/proxies", {**PROXY, "accept_proxy_protocol": given}, headers)
     status, _code, details = error_of(refused)
@@ -64,7 +65,7 @@ def test_an_empty_source_address_takes_the_one_that_there_was_away(api: Api, hea
     assert api.fleet.desired[proxy["id"]].bind_address == ""
 
 
-@pytest.mark.parametrize(
+@table(
     "given",
     [
         *("203.0.113.9", "2001:db8::9", "0.0.0.0", "::", "224.0.0.1", "ff02::1", "255.255.255.255", "127.1"),
@@ -99,7 +100,7 @@ def test_a_source_address_may_be_one_of_several(
     assert (back["bind_address"], api.fleet.desired[proxy["id"]].egress) == ("127.0.0.9", ())
 
 
-@pytest.mark.parametrize(
+@table(
     ("given", "field"),
     [
         (["127.0.0.9", "203.0.113.9"], "bind_address[1]"),

@@ -8,24 +8,24 @@ import sqlite3
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from api.audit import Broken, Head, Trail, refused, verify
+from api.audit import Broken, Head, refused, verify
 from api.audit.masking import difference
 from api.audit.refused import BoundedEntries
-from api.audit.trail import trail_file
 from api.operator.bootstrap import ensure_administrator
 from api.operator.offline import peek_settings, reset_password, reset_settings
 from api.store import StoreWriteError, open_store
 from config.files.paths import DataDir, open_data_dir
 from tests.kit.api_stage import PASSWORD, PROXY, Api, error_of
 from tests.kit.folders import FOLDERS
-from tests.unit.api.audit_reader import rows
+from tests.kit.tables import table
+from tests.kit.trails import opened_trail
+from tests.unit.api.audit_reader import recorded, rows
 
 # --- what is in it ------------------------------------------------------------------------------------------------
 
@@ -67,20 +67,9 @@ def test_every_change_of_every_resource_is_recorded(api: Api) -> None:
     api.post("/auth/login", {"username": "admin", "password": PASSWORD})
     api.post("/auth/logout", None, token)
     assert [row["action"] for row in reversed(rows(api))] == [
-        "proxy.created",
-        "proxy.stopped",
-        "proxy.started",
-        "proxy.restarted",
-        "proxy.tested",
-        "proxy.deleted",
-        "user.created",
-        "user.updated",
-        "user.deleted",
-        "api_key.created",
-        "api_key.revoked",
-        "settings.updated",
-        "auth.login",
-        "auth.logout",
+        *("proxy.created", "proxy.stopped", "proxy.started", "proxy.restarted", "proxy.tested"),
+        *("proxy.deleted", "user.created", "user.updated", "user.deleted", "api_key.created"),
+        *("api_key.revoked", "settings.updated", "auth.login", "auth.logout"),
     ]
 
 
@@ -174,7 +163,7 @@ def test_no_secret_gets_into_the_file(api: Api) -> None:
     key = api.key()["X-API-Key"]
     stored = api.store.get("proxies", proxy_id)
     assert stored is not None
-    written = b"".join(file.read_bytes() for file in api.data.audit.iterdir())
+    written = recorded(api)
     for planted in (secret, key, stored.body["auth"]["password_hash"], "$2b$"):
         assert planted.encode() not in written
     changed = rows(api, action="proxy.updated")[0]
@@ -200,10 +189,9 @@ def test_masking_knows_headers_urls_and_long_lists() -> None:
 
 def test_a_long_field_is_recorded_by_its_beginning_its_bytes_and_a_hash(trail: DataDir) -> None:
     name, many = "ä" * 40_000, [f"host-{number}.example" for number in range(150)]
-    opened = Trail(trail)
     fields = {"name": name, "limits": {"note": name, "n": 1}, "allow": many, "odd": {str(n): n for n in range(5_000)}}
-    content = opened.append("x.y", {"type": "x", "id": name, "name": None}, after=fields).content
-    opened.close()
+    with opened_trail(trail) as opened:
+        content = opened.append("x.y", {"type": "x", "id": name, "name": None}, after=fields).content
     assert len(json.dumps(content, ensure_ascii=False).encode()) < 8 * 1024
     after = content["after"]
     assert after["limits"]["n"] == 1
@@ -240,33 +228,17 @@ def test_timestamps_have_the_format_of_the_api(api: Api) -> None:
 # --- a change is never unaudited ----------------------------------------------------------------------------------
 
 
-def test_the_row_is_on_the_disk_before_the_change(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[str] = []
-    put = api.store.put
-
-    def watched(collection: str, document: Any, expect: int | None = None) -> Any:
-        if collection == "proxies":
-            with sqlite3.connect(trail_file(api.data)) as database:
-                seen.extend(action for (action,) in database.execute("SELECT action FROM audit"))
-        return put(collection, document, expect)
-
-    monkeypatch.setattr(api.store, "put", watched)
-    api.post("/proxies", PROXY, api.token())
-    assert seen == ["proxy.created"]
-
-
-def test_a_change_that_the_store_refused_has_a_second_row(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_that_the_disk_refused_is_on_record_as_failed(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> Any:
         raise StoreWriteError("the disk is full")
 
     token = api.token()
     with monkeypatch.context() as patch:
-        patch.setattr(api.store, "put", refuse)
+        patch.setattr(api.store, "commit", refuse)
         assert api.post("/proxies", PROXY, token).status_code == 500
-    failed, announced = rows(api)
-    assert (announced["action"], announced["outcome"]) == ("proxy.created", "done")
-    assert (failed["action"], failed["outcome"]) == ("proxy.created", "failed")
-    assert failed["details"] == {"of": announced["seq"], "error": "StoreWriteError"}
+    (failed,) = rows(api)
+    assert (failed["action"], failed["outcome"], failed["after"]) == ("proxy.created", "failed", None)
+    assert failed["details"] == {"error": "StoreWriteError"}
 
 
 def test_what_can_not_be_put_on_record_is_not_done(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,7 +285,7 @@ def test_filters_pages_and_the_cursor(api: Api) -> None:
     assert rest["next_cursor"] is None
 
 
-@pytest.mark.parametrize(
+@table(
     ("query", "field"),
     [
         ({"outcome": "maybe"}, "outcome"),
@@ -339,16 +311,15 @@ def data() -> Iterator[DataDir]:
 @pytest.fixture
 def trail(data: DataDir) -> DataDir:
     """A directory with a trail of five rows, closed."""
-    written = Trail(data)
-    for number in range(5):
-        written.append("proxy.created", {"type": "proxy", "id": f"p{number}", "name": None})
-    written.close()
+    with opened_trail(data) as written:
+        for number in range(5):
+            written.append("proxy.created", {"type": "proxy", "id": f"p{number}", "name": None})
     return data
 
 
 def tamper(data: DataDir, *statements: str) -> None:
     """As an attacker with the file would: the triggers are no obstacle."""
-    with sqlite3.connect(trail_file(data)) as database:
+    with sqlite3.connect(data.fleet) as database:
         database.executescript("DROP TRIGGER audit_is_not_altered; DROP TRIGGER audit_is_not_cut;")
         for statement in statements:
             database.execute(statement)
@@ -359,11 +330,11 @@ def test_a_whole_chain_ends_in_its_head_and_goes_on_after_a_restart(trail: DataD
     head = verify(trail)
     assert isinstance(head, Head)
     assert head.seq == 5
-    again = Trail(trail)
-    again.append("proxy.deleted")
-    assert verify(trail) == again.head  # while it is open
-    again.close()
-    assert verify(trail, noted=head) == again.head
+    with opened_trail(trail) as again:
+        again.append("proxy.deleted")
+        last = again.head
+        assert verify(trail) == last  # while it is open
+    assert verify(trail, noted=head) == last
     assert verify(trail, noted=Head(3, "0" * 64)) == Broken(3, "is another row than the one whose hash was noted")
 
 
@@ -378,6 +349,7 @@ def test_a_whole_chain_ends_in_its_head_and_goes_on_after_a_restart(trail: DataD
         ("DELETE FROM audit WHERE seq > 3", 4, "is missing: there were 5 rows"),
         ("DELETE FROM audit", 1, "is missing: there were 5 rows"),
         ("UPDATE head SET hash = 'x'", 5, "is not the last row"),
+        ("UPDATE head SET seq = 'x'", 5, "is not the last row"),
     ],
 )
 def test_whatever_is_done_to_the_rows_shows_at_the_first_wrong_one(
@@ -403,48 +375,46 @@ def test_rows_that_were_cut_off_with_their_head_are_known_by_a_head_noted_elsewh
 
 
 def test_the_file_itself_refuses_to_be_altered_in_passing_and_is_private(trail: DataDir) -> None:
-    with sqlite3.connect(trail_file(trail)) as database:
+    with sqlite3.connect(trail.fleet) as database:
         for statement in ("UPDATE audit SET hash = ''", "DELETE FROM audit"):
             with pytest.raises(sqlite3.IntegrityError, match="append-only"):
                 database.execute(statement)
     database.close()
-    assert {file.stat().st_mode & 0o777 for file in trail.audit.iterdir()} == {0o600}
+    assert {file.stat().st_mode & 0o777 for file in trail.path.glob("fleet.sqlite*")} == {0o600}
 
 
 def test_a_trail_that_was_altered_goes_on_and_says_so(trail: DataDir, caplog: pytest.LogCaptureFixture) -> None:
-    for statement, broken_at in (("DELETE FROM head", 6), ("DELETE FROM audit WHERE seq = 6", 7)):
+    harm = ("DELETE FROM head", "UPDATE head SET seq = 'x'", "DELETE FROM audit WHERE seq = 7")
+    for broken_at, statement in enumerate(harm, start=6):
         tamper(trail, statement)
-        again = Trail(trail)
-        assert "was altered" in caplog.text
-        caplog.clear()
-        again.append("proxy.deleted")
-        again.close()
-        with sqlite3.connect(trail_file(trail)) as database:
+        with opened_trail(trail) as again:
+            assert "was altered" in caplog.text
+            caplog.clear()
+            again.append("proxy.deleted")
+        with sqlite3.connect(trail.fleet) as database:
             assert database.execute("SELECT max(seq) FROM audit").fetchone() == (broken_at,)
         database.close()
     found = verify(trail)
     assert isinstance(found, Broken)
-    assert found.seq == 7
+    assert found.seq == 8
 
 
 def test_rows_of_many_threads_make_one_chain(data: DataDir) -> None:
-    written = Trail(data)
-    threads = [threading.Thread(target=lambda: [written.append("a") for _ in range(10)]) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert verify(data) == written.head
-    assert written.head.seq == 80
-    written.close()
+    with opened_trail(data) as written:
+        threads = [threading.Thread(target=lambda: [written.append("a") for _ in range(10)]) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert verify(data) == written.head
+        assert written.head.seq == 80
 
 
 # --- without the API ----------------------------------------------------------------------------------------------
 
 
 def test_the_first_start_and_the_command_line_are_on_record(data: DataDir) -> None:
-    with closing(open_store(data)) as store:
-        ensure_administrator(store, data, PASSWORD)
+    ensure_administrator(data, PASSWORD)
     reset_password(data, "admin", "another password")
     store = open_store(data)
     store.put("settings", {"id": "settings", "server": {"port": 81}})
@@ -452,7 +422,7 @@ def test_the_first_start_and_the_command_line_are_on_record(data: DataDir) -> No
     assert peek_settings(data) == {"server": {"port": 81}}
     assert reset_settings(data) == ["server.port"]
     assert peek_settings(data) == {}
-    with sqlite3.connect(trail_file(data)) as database:
+    with sqlite3.connect(data.fleet) as database:
         found = database.execute(
             "SELECT action, json_extract(content, '$.actor.type'), json_extract(content, '$.operation') FROM audit"
         ).fetchall()

@@ -21,6 +21,7 @@ from config import passwords
 from config.passwords import hash_password
 from config.settings.settings import Auth
 from tests.kit.api_stage import PASSWORD, PROXY, QUIET, Api, error_of
+from tests.kit.tables import table
 
 
 def login(api: Api, username: str = "admin", password: str = PASSWORD, **more: Any) -> Any:
@@ -128,16 +129,6 @@ def test_a_made_up_secret_for_a_family_that_is_known_is_401_and_ends_nothing(api
     assert api.post("/auth/refresh", {"refresh_token": pair["refresh_token"]}).status_code == 200
 
 
-def test_a_family_of_an_earlier_release_is_refreshed_and_watched_from_then_on(api: Api) -> None:
-    pair = login(api).json["data"]
-    (family,) = api.store.find("refresh_families")
-    api.store.put("refresh_families", {name: each for name, each in family.body.items() if name != "tag_key"})
-    second = api.post("/auth/refresh", {"refresh_token": pair["refresh_token"]}).json["data"]
-    third = api.post("/auth/refresh", {"refresh_token": second["refresh_token"]}).json["data"]
-    assert api.post("/auth/refresh", {"refresh_token": second["refresh_token"]}).status_code == 401
-    assert api.post("/auth/refresh", {"refresh_token": third["refresh_token"]}).status_code == 401, "the family lives"
-
-
 def test_a_refresh_token_used_again_ends_the_whole_family(api: Api) -> None:
     first = login(api).json["data"]
     second = api.post("/auth/refresh", {"refresh_token": first["refresh_token"]}).json["data"]
@@ -185,7 +176,7 @@ FORGERIES = {
 
 
 @pytest.mark.filterwarnings("ignore:The HMAC key")
-@pytest.mark.parametrize("forgery", FORGERIES.values(), ids=FORGERIES)
+@table("forgery", FORGERIES.values(), ids=FORGERIES)
 def test_a_forged_token_is_401(api: Api, forgery: dict[str, Any]) -> None:
     key = bytes.fromhex((api.data.keys / "access-tokens.key").read_text())
     good = login(api).json["data"]["access_token"]
@@ -199,7 +190,7 @@ def test_a_forged_token_is_401(api: Api, forgery: dict[str, Any]) -> None:
 def test_nothing_secret_is_stored_in_clear(api: Api) -> None:
     data = login(api).json["data"]
     key = api.key()["X-API-Key"]
-    stored = b"".join(file.read_bytes() for file in api.data.store.iterdir())
+    stored = b"".join(file.read_bytes() for file in api.data.path.glob("fleet.sqlite*"))
     secret = data["refresh_token"].split("_", 2)[2]  # `rt_<family>_<secret>`; a secret may have further ones
     for text in (PASSWORD, data["access_token"], secret, key):
         assert text.encode() not in stored
@@ -252,14 +243,14 @@ def test_a_remembered_pair_is_locked_out_like_any_other(api: Api) -> None:
     assert elsewhere.status_code == 200
 
 
-@pytest.mark.parametrize("header", ["Basic", "Basic !!!", "Basic YQ==", "Basic /w==", "Digest x", "Bearer", "x", ""])
+@table("header", ["Basic", "Basic !!!", "Basic YQ==", "Basic /w==", "Digest x", "Bearer", "x", ""])
 def test_unreadable_credentials_are_401(api: Api, header: str) -> None:
     response = api.get("/auth/test", {"Authorization": header})
     assert error_of(response)[:2] == (401, "UNAUTHORIZED")
     assert response.headers["WWW-Authenticate"].startswith("Bearer")
 
 
-@pytest.mark.parametrize(
+@table(
     ("headers", "offered"),
     [
         ({}, True),
@@ -270,7 +261,7 @@ def test_unreadable_credentials_are_401(api: Api, header: str) -> None:
     ],
     ids=str,
 )
-@pytest.mark.parametrize("path", ["/auth/refresh", "/auth/login", "/auth/validate"])
+@table("path", ["/auth/refresh", "/auth/login", "/auth/validate"])
 def test_basic_is_not_offered_to_scripts_of_pages(api: Api, path: str, headers: dict[str, str], offered: bool) -> None:
     """A browser would ask for a password by itself, and go on sending it after the page's sign-out."""
     body = {"username": "admin", "password": "wrong"} if path.endswith("login") else None
@@ -350,6 +341,12 @@ def test_a_rotated_key_stays_valid_for_its_grace_and_not_beyond_its_own_end(api:
     assert api.post(f"/api-keys/{key_id}/rotate", {"grace": -1}, api.token()).status_code == 400
 
 
+def test_the_time_of_a_rotated_key_begins_anew() -> None:
+    body = api_keys.ApiKeyCreate.model_construct(name="k", permissions=None, scope=None, expires_at=100.0)
+    key, _text = api_keys.new_key(body, "usr_1", (), now=0.0)
+    assert api_keys.rotated(key, now=50.0)[0].expires_at == 150.0
+
+
 def test_a_key_is_rotated_by_its_owner_alone_and_with_grace_only_where_there_is_room(api: Api) -> None:
     api.services.apply(ApiSettings(auth=Auth(max_api_keys=1), security=QUIET))
     api.add_user("eva", role="administrator")
@@ -373,7 +370,7 @@ def test_a_key_dies_at_its_expiry_and_can_not_be_made_expired(api: Api) -> None:
     assert error_of(late)[2]["field"] == "expires_at"
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "field"),
     [
         ({"name": ""}, "name"),
@@ -391,7 +388,7 @@ def test_a_bad_key_body_is_400_naming_the_field(api: Api, fields: dict[str, Any]
     assert (response.status_code, error_of(response)[2]["field"]) == (400, field)
 
 
-@pytest.mark.parametrize("text", ["", "pf_", "pf_" + "a" * 40, "x" * 43, "pf_" + "é" * 40])
+@table("text", ["", "pf_", "pf_" + "a" * 40, "x" * 43, "pf_" + "é" * 40])
 def test_an_unknown_key_is_invalid(api: Api, text: str) -> None:
     assert error_of(api.get("/auth/test", {"X-API-Key": text}))[:2] == (401, "INVALID_API_KEY")
 
@@ -421,6 +418,7 @@ def test_a_user_cannot_grant_a_key_more_than_they_have(api: Api) -> None:
 def test_a_key_has_no_more_than_its_owner_has_now(api: Api) -> None:
     owner = api.add_user("owner", role="operator")
     key = api.key("owner", permissions=["proxy.write", "proxy.read"])
+    token = api.token("owner")
     assert api.post("/proxies", PROXY, key).status_code == 201
     demoted = owner.model_copy(update={"role": "user"})
     api.store.put("users", demoted.model_dump(mode="json"))
@@ -429,6 +427,7 @@ def test_a_key_has_no_more_than_its_owner_has_now(api: Api) -> None:
     assert response == (403, "INSUFFICIENT_PERMISSIONS", {"required_permission": "proxy.write"})
     api.store.put("users", {**demoted.model_dump(mode="json"), "status": "disabled"})
     assert error_of(api.get("/proxies", key))[:2] == (401, "INVALID_API_KEY")
+    assert api.get("/proxies", token).status_code == 401
 
 
 def test_others_keys_are_seen_and_revoked_by_administrators_only(api: Api) -> None:
@@ -466,7 +465,7 @@ def test_an_ip_whitelist_limits_where_a_key_works(api: Api) -> None:
 # --- users --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("username", ["admin ", "\u0430dmin", "adm\u200bin", "\u202enimda"])
+@table("username", ["admin ", "\u0430dmin", "adm\u200bin", "\u202enimda"])
 def test_a_name_that_resembles_another_is_400(api: Api, username: str) -> None:
     body = {"username": username, "password": "long enough"}
     status, _, details = error_of(api.post("/users", body, api.token()))
@@ -494,7 +493,7 @@ def test_guesses_in_different_forms_of_a_name_count_together(api: Api) -> None:
     assert login(api).status_code == 429
 
 
-@pytest.mark.parametrize("password", ["password", "Password123", "qwertyuiop", "11111111", "zzzzzzzzzz", "Someuser"])
+@table("password", ["password", "Password123", "qwertyuiop", "11111111", "zzzzzzzzzz", "Someuser"])
 def test_a_password_that_is_guessed_first_is_400(api: Api, password: str) -> None:
     refused = [
         api.post("/users", {"username": "someuser", "password": password}, api.token()),
@@ -544,7 +543,7 @@ def test_a_created_user_signs_in_and_is_listed_without_secrets(api: Api) -> None
     assert [each["username"] for each in api.fleet.published("user.created")] == ["ann"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "field"),
     [
         ({"username": "ADMIN"}, "username"),
@@ -599,7 +598,7 @@ GUARDED = [operation for operation in OPERATIONS if operation.access != NONE]
 PERMITTED = [operation for operation in OPERATIONS if operation.permission]
 
 
-@pytest.mark.parametrize("operation", GUARDED, ids=lambda each: each.id)
+@table("operation", GUARDED, ids=lambda each: each.id)
 def test_without_credentials_every_guarded_operation_is_401_even_with_a_bad_body(
     api: Api, operation: Operation
 ) -> None:
@@ -607,37 +606,35 @@ def test_without_credentials_every_guarded_operation_is_401_even_with_a_bad_body
     assert error_of(response)[:2] == (401, "UNAUTHORIZED")
 
 
-@pytest.mark.parametrize("operation", PERMITTED, ids=lambda each: each.id)
-def test_every_operation_needs_its_permission(api: Api, operation: Operation) -> None:
+@pytest.fixture
+def keys(api: Api) -> dict[str, dict[str, str]]:
+    """Headers of a key that has all permissions but one, for each; and there are users `without-it` and `with-it`."""
+    keys = {}
+    for each in {operation.permission for operation in PERMITTED}:
+        others = [other for other in PERMISSIONS if other not in (each, "admin")]
+        api.add_user(f"without-{each}", permissions=others)
+        api.add_user(f"with-{each}", permissions=[each])
+        keys[each] = api.key("admin", permissions=others)
+    return keys
+
+
+@table("operation", PERMITTED, ids=lambda each: each.id)
+def test_every_operation_needs_its_permission(api: Api, keys: dict[str, dict[str, str]], operation: Operation) -> None:
     wanted = operation.permission
     assert wanted in PERMISSIONS
-    others = [each for each in PERMISSIONS if each not in (wanted, "admin")]
-    api.add_user("without", permissions=others)
-    api.add_user("with", permissions=[wanted])
     path = path_of(operation)
-    refused = api.request(operation.method, path, api.token("without"), body=b"{")
+    refused = api.request(operation.method, path, api.token(f"without-{wanted}"), body=b"{")
     assert error_of(refused) == (403, "FORBIDDEN", {"required_permission": wanted})
-    by_key = api.request(operation.method, path, api.key("admin", permissions=others), body=b"{")
+    by_key = api.request(operation.method, path, keys[wanted], body=b"{")
     assert error_of(by_key) == (403, "INSUFFICIENT_PERMISSIONS", {"required_permission": wanted})
-    allowed = api.request(operation.method, path, api.token("with"), body=b"{")
+    allowed = api.request(operation.method, path, api.token(f"with-{wanted}"), body=b"{")
     assert allowed.status_code not in (401, 403)
 
 
 def test_the_open_operations_are_those_that_are_meant_to_be() -> None:
     assert {each.id for each in OPERATIONS if each.access == NONE} == {
-        "health",
-        "livez",
-        "readyz",
-        "login",
-        "loginAccount",
-        "resumeAccount",
-        "getSignInMethods",
-        "refreshToken",
-        "authorizeOAuth2",
-        "finishOAuth2",
-        "returnFromOAuth2",
-        "getOpenapi",
-        "getDocs",
+        *("health", "livez", "readyz", "login", "loginAccount", "resumeAccount", "getSignInMethods"),
+        *("refreshToken", "authorizeOAuth2", "finishOAuth2", "returnFromOAuth2", "getOpenapi", "getDocs"),
         "getDocsFile",
     }
     assert {each.access for each in OPERATIONS} - set(PERMISSIONS) == {NONE, ANY, BEARER, PERSON, HOLDER}

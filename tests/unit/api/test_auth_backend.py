@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tests.kit.api_stage import PROXY, Api, error_of
-from tests.unit.api.audit_reader import rows
+from tests.kit.tables import table
+from tests.unit.api.audit_reader import recorded, rows
 from tests.unit.api.creating import create
 from tests.unit.api.importing import HEAD, SEALED, Importing
 
@@ -73,7 +74,7 @@ def test_null_removes_it_and_credentials_are_wanted_still(api: Api, headers: dic
     assert api.fleet.desired[made["id"]].backend is None
 
 
-@pytest.mark.parametrize(
+@table(
     ("backend", "field"),
     [
         ({}, "auth.backend.url"),
@@ -98,7 +99,7 @@ def test_no_secret_of_it_is_in_the_store_or_the_audit_trail(api: Api, headers: d
     stored = api.store.get("proxies", made["id"])
     assert stored is not None
     assert SECRET not in str(stored.body)
-    written = b"".join(file.read_bytes() for file in api.data.audit.iterdir())
+    written = recorded(api)
     assert SECRET.encode() not in written
     assert "planted" not in str(rows(api)), "where changes are shown, the path is masked"
     (created,) = api.get("/revisions?kind=proxy", headers).json["data"]["revisions"]

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
-from actors.bus.messages.common import POOLS, PROXY_RESOLVER, RESOLVER
-from actors.bus.messages.problems import PROCESS, UPSTREAM_DOWN, Problem
+from actors.bus.messages.common import POOLS, PROCESS, PROXY_RESOLVER, RESOLVER, UPSTREAM_DOWN, Problem
 from actors.bus.messages.supervision import Runtime, RuntimeReport
 from api.services.condition import ALWAYS, Flaw, of_actors
+from tests.kit.tables import table
 
 
 def runtime(state: str, error: str | None = None) -> Runtime:
@@ -21,8 +19,8 @@ def flaws(**optional: Runtime) -> list[Flaw]:
     return of_actors(RuntimeReport({}, {**running, **optional}, 1.0))
 
 
-@pytest.mark.parametrize("actor", [RESOLVER, PROXY_RESOLVER, POOLS])
-@pytest.mark.parametrize("state", ["running", "starting", "draining", "stopped"])
+@table("actor", [RESOLVER, PROXY_RESOLVER, POOLS])
+@table("state", ["running", "starting", "draining", "stopped"])
 def test_an_actor_that_runs_or_is_started_again_and_is_not_needed_is_no_problem(state: str, actor: str) -> None:
     assert flaws(**{actor: runtime(state)}) == []
 

@@ -10,15 +10,16 @@ import pytest
 from actors.bus.messages.common import forwarding_name
 from actors.bus.messages.forwarding import (
     CloseConnections,
-    Connection,
     ConnectionFilter,
-    Connections,
-    Ended,
+    ConnectionPage,
+    ConnectionReport,
+    ConnectionsEnded,
     QueryConnections,
 )
 from tests.kit.api_stage import PROXY, Api, error_of
+from tests.kit.tables import table
 
-ONE = Connection(
+ONE = ConnectionReport(
     "5f", "192.0.2.1", "", "a.example:443", "tunnel", 1_700_000_000.0, 1.23456, 10, 20, 1.4, 2.6, tls_name="a.example"
 )
 
@@ -38,7 +39,7 @@ def path(api: Api, headers: dict[str, str]) -> str:
 
 def process(count: int) -> Callable[[Any], Any]:
     def response(message: Any) -> Any:
-        return Connections((ONE,), 1) if isinstance(message, QueryConnections) else Ended(count)
+        return ConnectionPage((ONE,), 1) if isinstance(message, QueryConnections) else ConnectionsEnded(count)
 
     return response
 
@@ -82,7 +83,7 @@ def test_filters_sort_and_page_are_passed_on(api: Api, headers: dict[str, str], 
     assert api.fleet.received[-1][1] == QueryConnections(only, "-rate_out", 7, 3)
 
 
-@pytest.mark.parametrize(
+@table(
     ("query", "field"),
     [
         ("client=x", "client"),
@@ -120,7 +121,7 @@ def test_those_that_match_are_ended(api: Api, headers: dict[str, str], path: str
     assert api.fleet.received[-1][1] == CloseConnections(None, ConnectionFilter())
 
 
-@pytest.mark.parametrize(
+@table(
     ("query", "field"),
     [
         ("", "all"),

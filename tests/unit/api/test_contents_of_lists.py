@@ -13,6 +13,7 @@ from api.errors import Invalid
 from api.services.list_contents import ListContents
 from api.services.list_states import ListState, ListStates
 from config.model.lists import DestinationList, ListSource
+from tests.kit.tables import table
 
 
 def a_list(*entries: str, **fields: Any) -> DestinationList:
@@ -38,7 +39,7 @@ def test_another_content_leaves_the_one_that_is_mapped(contents: ListContents) -
     assert first.by_name("www.ads.example") == "ads.example"
 
 
-@pytest.mark.parametrize(
+@table(
     ("target", "entry"),
     [
         ("WWW.ads.example.", "ads.example"),
@@ -57,7 +58,7 @@ def test_check_names_the_domain(contents: ListContents, target: str, entry: str 
     assert contents.check(record, target).entry == entry
 
 
-@pytest.mark.parametrize(
+@table(
     ("target", "entry"),
     [
         ("10.1.2.3", "10.1.0.0/16"),
@@ -74,7 +75,7 @@ def test_check_names_the_network(contents: ListContents, target: str, entry: str
         contents.check(record, "example.com")
 
 
-@pytest.mark.parametrize("target", ["", "a b", "ftp://x/", "\U0001f600..x", "127.1"])
+@table("target", ["", "a b", "ftp://x/", "\U0001f600..x", "127.1"])
 def test_check_of_no_target_is_refused(contents: ListContents, target: str) -> None:
     record = a_list("ads.example")
     contents.prepare(record)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from api.import_export.diff import Difference, differences
+from tests.kit.tables import table
 
 NAMES = st.lists(st.sampled_from("abcdefgh"), unique=True)
 
@@ -16,7 +16,7 @@ def found(before: str, after: str) -> list[Difference]:
     return differences(old, new)
 
 
-@pytest.mark.parametrize(
+@table(
     ("before", "after", "moved"),
     [
         ("abcd", "dabc", [("d", 4, 1)]),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from actors.bus.messages.common import LOGS, METRICS, SUPERVISOR, WEBHOOKS, forwarding_name
 from api import errors
 from api.errors import (
@@ -23,6 +21,7 @@ from api.errors import (
 )
 from api.http.errors import ApiError, translated
 from api.store import NotStored, RevisionConflict
+from tests.kit.tables import table
 
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="proxyfleet", Basic realm="proxyfleet", charset="UTF-8"'}
 SOON = {"Retry-After": "1"}
@@ -69,7 +68,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("error", "status", "code", "details", "headers"), CASES, ids=lambda value: repr(value)[:40])
+@table(("error", "status", "code", "details", "headers"), CASES, ids=lambda value: repr(value)[:40])
 def test_each_error_has_its_response(
     error: Exception, status: int, code: str, details: object, headers: dict[str, str]
 ) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from tests.kit.api_stage import PROXY, Api, error_of
+from tests.kit.tables import table
 
 UPSTREAM = {"protocol": "http", "host": "127.0.0.1", "port": 1}
 
@@ -35,7 +34,7 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(("path", "body", "field"), WRONG.values(), ids=WRONG)
+@table(("path", "body", "field"), WRONG.values(), ids=WRONG)
 def test_an_entry_of_a_list_is_named_by_its_index_in_brackets(
     api: Api, path: str, body: dict[str, Any], field: str
 ) -> None:

@@ -10,20 +10,21 @@ import pytest
 from falcon.testing import Result
 
 from actors.accounts.records import effective
-from actors.accounts.table import TableReader
+from actors.accounts.table import Table
 from actors.bus.messages.accounts import (
     AccountActivity,
     AccountUsage,
     DropAccountUsage,
     QueryUsage,
     ResetUsage,
-    Usage,
+    UsageOfAccounts,
 )
 from actors.bus.messages.common import METRICS, Done
 from config.model.quotas import period_at
 from config.passwords import COST, check_password, hash_password
 from tests.kit.api_stage import Api, error_of
 from tests.kit.clocks import room_in_the_day
+from tests.kit.tables import table
 from tests.unit.api.published import Published
 
 ADA = {"username": "ada", "password": "secret-word"}
@@ -123,7 +124,7 @@ def test_events_and_audit_name_the_account_and_who_did_it(api: Api, token: dict[
     assert "$2b$" not in str(rows)
 
 
-@pytest.mark.parametrize(
+@table(
     ("field", "body"),
     [
         ("username", {"username": "a/b"}),
@@ -354,7 +355,7 @@ def test_usage_is_that_of_the_collector_in_the_period_of_the_quota(api: Api, tok
 
     def collector(message: Any) -> Any:
         asked.append(message)
-        return Usage({first["id"]: used}) if isinstance(message, QueryUsage) else Done()
+        return UsageOfAccounts({first["id"]: used}) if isinstance(message, QueryUsage) else Done()
 
     planned(api, quota={"bytes": 1000, "period": "month"})
     first, second = made(api, plan="basic"), made(api, username="eve", quota={"bytes": 0})
@@ -430,20 +431,12 @@ def test_a_key_of_some_proxies_may_not_see_accounts(api: Api) -> None:
 
 def test_the_table_is_there_for_a_reader_after_the_end(api: Api) -> None:
     account = made(api)
-    api.services.close()
-    reader = TableReader(api.data.accounts_table)
+    api.end()
+    reader = Table(api.data.fleet)
     assert [each.id for each in reader.accounts_named("ada")] == [account["id"]]
     reader.close()
+    api.open()
     api.start()
-
-
-def test_a_table_that_was_removed_is_made_anew_with_the_next_change(api: Api) -> None:
-    account, table = made(api), api.data.accounts_table
-    table.unlink()
-    other = made(api, username="bob")
-    assert table.exists()
-    found = Published(api)
-    assert (found.account(account["id"]).username, found.account(other["id"]).username) == ("ada", "bob")
 
 
 # --- certificates ---
@@ -462,7 +455,7 @@ def test_entries_for_certificates_are_stored_in_one_form_and_published(api: Api,
     assert Published(api).account(account["id"]).certificates == ()
 
 
-@pytest.mark.parametrize("entry", ["build-7", "CN=", "cn=a", "DNS:a b", "URI:nothing", "SHA256:abcd", "O=us", "CN=\0"])
+@table("entry", ["build-7", "CN=", "cn=a", "DNS:a b", "URI:nothing", "SHA256:abcd", "O=us", "CN=\0"])
 def test_what_is_no_entry_for_a_certificate_is_refused(api: Api, token: dict[str, str], entry: str) -> None:
     field, _error = refused(api.post("/accounts", {**ADA, "certificates": ["CN=a", entry]}, token))
     assert field == "certificates[1]"

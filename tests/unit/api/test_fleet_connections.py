@@ -13,27 +13,28 @@ from actors.bus.mailbox import address_of
 from actors.bus.messages.common import forwarding_name
 from actors.bus.messages.forwarding import (
     CloseConnections,
-    Connection,
     ConnectionFilter,
     ConnectionGroups,
-    Connections,
-    Ended,
+    ConnectionPage,
+    ConnectionReport,
+    ConnectionsEnded,
     GroupConnections,
     QueryConnections,
 )
 from actors.forwarding.connections.table import PAGE_MAX
 from tests.kit.api_stage import PROXY, Api, error_of
+from tests.kit.tables import table
 from tests.unit.api.audit_reader import rows
 from tests.unit.api.holding import account
 
 STARTED = 1_700_000_000.0
-ONE = Connection("5f", "192.0.2.1", "", "a.example:443", "tunnel", STARTED, 1.0, 10, 20, 1.0, 2.0)
+ONE = ConnectionReport("5f", "192.0.2.1", "", "a.example:443", "tunnel", STARTED, 1.0, 10, 20, 1.0, 2.0)
 
 
 class Process:
     """The forwarding actor of one proxy: sorts and pages as the real one, and records what it is asked."""
 
-    def __init__(self, connections: Sequence[Connection]) -> None:
+    def __init__(self, connections: Sequence[ConnectionReport]) -> None:
         self.connections = list(connections)
         self.asked: list[Any] = []
 
@@ -41,7 +42,7 @@ class Process:
         self.asked.append(message)
         if isinstance(message, QueryConnections):
             found = self._sorted(message.sort)[message.offset : message.offset + min(message.limit, PAGE_MAX)]
-            return Connections(tuple(found), len(self.connections))
+            return ConnectionPage(tuple(found), len(self.connections))
         if isinstance(message, GroupConnections):
             groups = self._groups(message.by)
             named = {each: groups[each] for each in message.values or groups if each in groups}
@@ -49,9 +50,9 @@ class Process:
             page = ordered[message.offset : message.offset + min(message.limit, PAGE_MAX)]
             return ConnectionGroups(dict(page), len(ordered))
         assert isinstance(message, CloseConnections)
-        return Ended(len(self.connections))
+        return ConnectionsEnded(len(self.connections))
 
-    def _sorted(self, sort: str) -> list[Connection]:
+    def _sorted(self, sort: str) -> list[ConnectionReport]:
         field = sort.removeprefix("-")
         age = [(-each.started_at if field == "age" else getattr(each, field)) for each in self.connections]
         pairs = sorted(zip(age, self.connections, strict=True), key=lambda pair: (pair[0], pair[1].started_at))
@@ -83,7 +84,7 @@ def serve(api: Api, *processes: Process) -> list[str]:
     return made
 
 
-def connection(number: int, **fields: Any) -> Connection:
+def connection(number: int, **fields: Any) -> ConnectionReport:
     return replace(ONE, id=f"{number:x}", started_at=STARTED + number, **fields)
 
 
@@ -150,7 +151,7 @@ def test_connections_that_go_between_two_requests_end_the_search(api: Api, heade
     class Vanishing(Process):
         def __call__(self, message: Any) -> Any:
             page = super().__call__(message)
-            return Connections(page.connections if message.offset == 0 else (), page.total)
+            return ConnectionPage(page.connections if message.offset == 0 else (), page.total)
 
     serve(api, Vanishing([connection(each) for each in range(100)]), Process([]))
     assert len(listed(api, headers, "?limit=60")["connections"]) in range(20, 61)
@@ -202,7 +203,7 @@ def test_connections_are_counted_by_what_they_have_in_common(
     assert (page["groups"], page["total"]) == (wanted[1:2], len(wanted))
 
 
-def clients(first: int, numbers: range, each: int = 1) -> list[Connection]:
+def clients(first: int, numbers: range, each: int = 1) -> list[ConnectionReport]:
     """So many connections of each of these clients."""
     return [
         connection(first + number * each + one, client=f"10.0.{number // 250}.{number % 250}")
@@ -236,7 +237,7 @@ def test_of_several_processes_each_sends_its_largest_groups_and_the_counts_are_t
     assert [each.offset for each in small.asked] == [0, PAGE_MAX]
 
 
-@pytest.mark.parametrize(
+@table(
     ("query", "field"),
     [
         ("group_by=colour", "group_by"),

@@ -17,7 +17,7 @@ JSON = st.recursive(
 )
 NAMES = ["name", "port", "protocol", "host", "auth", "settings", "tags", "status", "username", "password", "url"]
 NEARLY = st.dictionaries(st.sampled_from(NAMES), JSON, max_size=6)
-FUZZ = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+FUZZ = settings(suppress_health_check=list(HealthCheck))
 PATHS = ["/proxies", "/users", "/api-keys", "/auth/login", "/auth/refresh"]
 
 

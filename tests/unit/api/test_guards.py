@@ -13,6 +13,7 @@ from actors.log_format import JsonFormatter
 from api.container import ApiSettings
 from config.settings.settings import RateLimiting, Security, Server
 from tests.kit.api_stage import PASSWORD, PROXY, QUIET, Api, error_of
+from tests.kit.tables import table
 
 OFF = RateLimiting(enabled=False)
 RATE_HEADERS = {
@@ -45,7 +46,7 @@ def test_an_address_outside_the_whitelist_is_refused_before_anything_else(api: A
         assert api.get(path).status_code == 200
 
 
-@pytest.mark.parametrize(
+@table(
     ("address", "status"),
     [("192.0.2.7", 200), ("::ffff:192.0.2.7", 200), ("2001:db8::1", 200), ("192.0.3.7", 403), ("::1", 403)],
 )
@@ -182,12 +183,17 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize(("fetch", "may"), OTHERS.values(), ids=OTHERS)
+@pytest.fixture
+def proxy(api: Api) -> str:
+    """Its id; it runs."""
+    return str(api.post("/proxies", PROXY, api.token()).json["data"]["proxy"]["id"])
+
+
+@table(("fetch", "may"), OTHERS.values(), ids=OTHERS)
 def test_a_page_of_another_origin_changes_nothing_by_the_basic_credentials_of_a_browser(
-    api: Api, fetch: dict[str, str], may: bool
+    api: Api, proxy: str, fetch: dict[str, str], may: bool
 ) -> None:
     basic = {"Authorization": "Basic " + base64.b64encode(f"admin:{PASSWORD}".encode()).decode(), **fetch}
-    proxy = api.post("/proxies", PROXY, api.token()).json["data"]["proxy"]["id"]
     stopped = api.post(f"/proxies/{proxy}/stop", None, basic)
     assert stopped.status_code == (200 if may else 403)
     assert may or "reason" in error_of(stopped)[2]

@@ -7,13 +7,15 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from actors.bus.messages.common import METRICS, WEBHOOKS, Done
+from api.errors import NotFound
 from api.history import Limits
 from api.services.history_pruning import HistoryPruning
-from api.store import StoreWriteError
+from api.store import StoreWriteError, Write
 from config.passwords import check_password
 from tests.kit.api_stage import PASSWORD, PROXY, Api, error_of
 from tests.unit.api.audit_reader import rows
@@ -150,7 +152,7 @@ def test_a_change_that_the_disk_refuses_leaves_none(
         raise StoreWriteError("full")
 
     with monkeypatch.context() as patched:
-        patched.setattr(api.store, "put", full)
+        patched.setattr(api.store, "commit", full)
         assert api.patch(f"/proxies/{proxy['id']}", {"tags": ["x"]}, token).status_code == 500
     assert newest(api) == before
     api.patch(f"/proxies/{proxy['id']}", {"tags": ["y"]}, token)
@@ -158,30 +160,6 @@ def test_a_change_that_the_disk_refuses_leaves_none(
     assert change["fields"] == [{"field": "tags", "before": [], "after": ["y"]}]
     api.start()
     assert newest(api) == before + 1
-
-
-def test_a_change_that_may_have_been_made_is_decided_at_the_next_start(
-    api: Api, token: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    proxy = create(api, token)
-    before, put = newest(api), api.store.put
-
-    def unsure(*given: Any, **more: Any) -> Any:
-        put(*given, **more)
-        raise StoreWriteError("unknown")
-
-    def broken() -> None:
-        raise StoreWriteError("unknown")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(api.store, "put", unsure)
-        patched.setattr(api.store, "check", broken)
-        assert api.patch(f"/proxies/{proxy['id']}", {"tags": ["x"]}, token).status_code == 500
-    assert newest(api) == before
-    api.post("/plans", {"name": "basic"}, token)
-    assert [each["revision"] for each in revisions(api, limit=2)] == [before + 2, before]
-    api.start()
-    assert [each["revision"] for each in revisions(api, limit=3)] == [before + 2, before + 1, before]
 
 
 # --- reading ------------------------------------------------------------------------------------------------------
@@ -514,6 +492,32 @@ def test_old_and_surplus_revisions_are_deleted_and_later_states_still_come_back(
     api.start()
     api.patch(f"/proxies/{proxy['id']}", {"tags": ["x"]}, token)
     assert newest(api) == last + 3
+
+
+def test_an_object_whose_revision_is_deleted_while_it_is_read_is_not_found(api: Api, token: dict[str, str]) -> None:
+    proxy = create(api, token)
+    key, last = ("proxies", proxy["id"]), newest(api)
+    assert api.services.revisions.between(last - 1, last, key).before is None
+    with pytest.raises(NotFound):
+        api.services.revisions.between(last, last + 1, key)
+
+
+def test_a_revision_whose_deletion_is_cut_off_is_gone_and_the_next_round_deletes_the_rest(
+    api: Api, token: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.engine.commit([Write("webhooks", str(each), {"id": str(each), "name": f"w{each}"}) for each in range(12)])
+    large, history, begin = newest(api), api.services.history, api.engine.file.transaction
+    create(api, token)
+    history.prune(Limits(revisions=2), time.time())
+    monkeypatch.setattr("api.history.recorder.PRUNED_AT_ONCE", 5)
+    monkeypatch.setattr(api.engine.file, "transaction", Mock(side_effect=[begin(), begin()]))  # a third is not begun
+    with pytest.raises(StopIteration):
+        history.prune(Limits(revisions=1), time.time())
+    monkeypatch.setattr(api.engine.file, "transaction", begin)
+    assert [each["revision"] for each in revisions(api)] == [large + 1]
+    assert error_of(api.post(f"/revisions/{large}/undo", {}, token))[0] == 404
+    history.prune(Limits(revisions=1), time.time())
+    assert api.engine.file.database.execute("SELECT DISTINCT number FROM revision_changes").fetchall() == [(large + 1,)]
 
 
 def test_an_installation_without_history_begins_with_a_revision_of_its_own(api: Api) -> None:

@@ -18,6 +18,7 @@ from api.store import StoreWriteError
 from config.settings.settings import RateLimiting, Security, Server
 from tests.kit.api_stage import PASSWORD, PROXY, Api, check_envelope, error_of
 from tests.kit.standin_actors import stats_of
+from tests.kit.tables import table
 
 JSON = {"Content-Type": "application/json"}
 
@@ -39,13 +40,13 @@ BAD_JSON = {
 }
 
 
-@pytest.mark.parametrize("content", BAD_JSON.values(), ids=BAD_JSON)
+@table("content", BAD_JSON.values(), ids=BAD_JSON)
 def test_a_malformed_body_is_400(api: Api, content: bytes) -> None:
     response = api.request("POST", "/proxies", {**api.token(), **JSON}, body=content)
     assert error_of(response)[:2] == (400, "INVALID_REQUEST")
 
 
-@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "application/jsonx", ""])
+@table("kind", ["text/plain", "application/x-www-form-urlencoded", "application/jsonx", ""])
 def test_a_body_of_another_type_is_415(api: Api, kind: str) -> None:
     headers = {**api.token(), "Content-Type": kind}
     response = api.request("POST", "/proxies", headers, body=json.dumps(PROXY))
@@ -97,7 +98,7 @@ def test_a_client_that_takes_no_json_is_406(api: Api) -> None:
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
 
-@pytest.mark.parametrize(
+@table(
     ("accept", "target"),
     [(BROWSER, "/ui/"), ("TEXT/HTML;q=0.5", "/ui/"), ("*/*", "/api/v1/docs"), ("application/json", "/api/v1/docs")],
 )
@@ -120,7 +121,7 @@ def test_what_people_try_first_leads_to_where_it_is(api: Api, path: str, target:
     assert (refused.status_code, refused.headers["Allow"]) == (405, "GET, HEAD, OPTIONS")
 
 
-@pytest.mark.parametrize("path", ["/nothing", "/api/v1/hooks", "/api/v2/proxies", "/docs/", "/proxies/a/b/c"])
+@table("path", ["/nothing", "/api/v1/hooks", "/api/v2/proxies", "/docs/", "/proxies/a/b/c"])
 def test_an_unknown_path_is_404(api: Api, path: str) -> None:
     response = api.client.simulate_get(path)
     assert error_of(response)[:2] == (404, "NOT_FOUND")
@@ -164,7 +165,7 @@ def test_a_disk_that_refuses_is_500_and_nothing_changes(api: Api, monkeypatch: p
     def full(*_: Any) -> Any:
         raise StoreWriteError("No space left on device")
 
-    monkeypatch.setattr(api.store, "put", full)
+    monkeypatch.setattr(api.store, "commit", full)
     response = api.post("/proxies", PROXY, headers)
     assert error_of(response)[:2] == (500, "INTERNAL_ERROR")
     assert "nothing was changed" in response.json["error"]["message"]
@@ -243,7 +244,7 @@ def test_a_session_stays_interactive_when_its_token_is_refreshed_and_when_the_ap
     api.close()
 
 
-@pytest.mark.parametrize("kind", ["program", "", None, 1])
+@table("kind", ["program", "", None, 1])
 def test_a_session_of_no_known_kind_is_400_and_the_field_is_named(api: Api, kind: Any) -> None:
     body = {"username": "admin", "password": PASSWORD, "session": kind}
     status, code, details = error_of(api.post("/auth/login", body))
@@ -254,7 +255,7 @@ def test_rates_turned_off_leave_no_headers(api: Api) -> None:
     assert not [name for name in api.get("/auth/test", api.token()).headers if "ratelimit" in name.lower()]
 
 
-@pytest.mark.parametrize(
+@table(
     ("peer", "forwarded", "client"),
     [
         ("192.0.2.1", "203.0.113.5", "192.0.2.1"),
@@ -306,7 +307,7 @@ def test_without_a_supervisor_it_is_unhealthy_and_503_but_alive(api: Api) -> Non
 
 
 def test_without_its_files_it_is_unhealthy(api: Api) -> None:
-    (api.data.store / "proxies.json").unlink()
+    api.data.fleet.unlink()
     assert api.get("/health").status_code == 503
 
 
@@ -394,9 +395,7 @@ def test_logs_are_asked_of_the_indexer(api: Api) -> None:
     assert asked[1].proxy_ids == ("prx_1",)
 
 
-@pytest.mark.parametrize(
-    "query", ["level=loud", "limit=0", "limit=1001", "start_time=yesterday", "offset=-1", "alpn=h2,h3"]
-)
+@table("query", ["level=loud", "limit=0", "limit=1001", "start_time=yesterday", "offset=-1", "alpn=h2,h3"])
 def test_a_bad_log_query_is_400_naming_it(api: Api, query: str) -> None:
     assert error_of(api.get(f"/logs?{query}", api.token()))[2]["field"] == query.partition("=")[0]
 
@@ -424,7 +423,7 @@ def test_every_single_resource_has_an_etag_and_a_stale_one_is_412(api: Api) -> N
 READ_ONLY, UNKNOWN, NULL = "is read-only", "is not a known field", "must not be null"
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "errors"),
     [
         ({"name": None}, {"name": NULL}),

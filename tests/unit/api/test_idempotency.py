@@ -6,13 +6,13 @@ import threading
 import time
 from typing import Any
 
-import pytest
 from falcon.testing import Result
 
 from api.call import Reply
 from api.http.idempotency import KEPT, Idempotency
 from config.files.secret_box import secret_box_of
 from tests.kit.api_stage import PASSWORD, PROXY, Api, error_of
+from tests.kit.tables import table
 
 KEY = {"Idempotency-Key": "4f0c-1"}
 
@@ -60,7 +60,7 @@ def test_a_key_belongs_to_its_caller(api: Api) -> None:
     assert (first.status_code, other.status_code) == (201, 201)
 
 
-@pytest.mark.parametrize("key", ["", "a b", "ä", "x" * 256])
+@table("key", ["", "a b", "ä", "x" * 256])
 def test_a_key_that_is_none_is_refused(api: Api, key: str) -> None:
     response = api.post("/proxies", PROXY, {**api.token(), "Idempotency-Key": key})
     assert error_of(response)[2]["field"] == "Idempotency-Key"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,14 +11,16 @@ from typing import Any
 import pytest
 
 from actors.bus.messages.common import SUPERVISOR, WEBHOOKS
+from actors.bus.messages.events import SetWebhooks
 from actors.bus.messages.supervision import CancelListeners, ReplaceProxies
-from actors.bus.messages.webhooks import SetWebhooks
 from api.import_export import sealed_secrets
 from api.import_export.minimal import minimal
+from api.import_export.sealed_secrets import _key as derived_key
 from api.security import users
 from api.store import StoreWriteError
 from config.passwords import check_password
 from tests.kit.api_stage import PASSWORD, Api, error_of
+from tests.kit.tables import table
 from tests.unit.api.importing import (
     ACCOUNT,
     CLIENT,
@@ -181,6 +184,12 @@ def test_secrets_are_not_opened_by_another_passphrase(
     assert (response.status_code, error_of(response)[2]["field"]) == (400, field)
 
 
+def test_the_key_of_sealed_secrets_costs_what_the_document_says() -> None:
+    salt, cost = b"salt" * 4, 2**14
+    key = hashlib.scrypt(PASSPHRASE.encode(), salt=salt, n=cost, r=8, p=1, maxmem=2**26, dklen=32)
+    assert derived_key(PASSPHRASE, salt, cost) == key
+
+
 HASH = "$2b$04$" + "a" * 53
 UPSTREAM_SECRET = {"protocol": "http", "host": "p.example", "port": 1, "username": "u", "password": "of an upstream"}
 HOOK_SECRET = {"name": "h", "url": "https://hooks.example/", "secret": "whsec_" + "A" * 32, "headers": {"X-A": "b"}}
@@ -191,7 +200,7 @@ def sealed(secrets: dict[str, Any]) -> dict[str, Any]:
     return {**HEAD, "secrets": sealed_secrets.seal(sealed_secrets.Secrets.model_construct(**secrets), PASSPHRASE)}
 
 
-@pytest.mark.parametrize(
+@table(
     "secrets",
     [
         {"users": {"x": "not a hash: é"}},
@@ -210,6 +219,9 @@ def sealed(secrets: dict[str, Any]) -> dict[str, Any]:
 def test_sealed_secrets_are_held_to_the_rules_for_those_in_the_clear(here: Importing, secrets: dict[str, Any]) -> None:
     response = here.post(sealed(secrets), X_Passphrase=PASSPHRASE)
     assert (response.status_code, error_of(response)[2]["field"]) == (400, "secrets.data")
+
+
+def test_sealed_secrets_that_keep_the_rules_are_taken(here: Importing) -> None:
     good = {
         "users": {"x": HASH},
         "proxies": {"p": {"auth": HASH, "accounts": {"a": HASH}, "upstreams": [UPSTREAM_SECRET]}},
@@ -364,7 +376,7 @@ def test_every_error_is_reported_with_its_field_and_nothing_is_done(filled: Impo
     assert filled.content() == before
 
 
-@pytest.mark.parametrize("wrong", [{"kind": "other"}, {"version": 2}, {"proxies": None}, {"users": {}}, {"more": 1}])
+@table("wrong", [{"kind": "other"}, {"version": 2}, {"proxies": None}, {"users": {}}, {"more": 1}])
 def test_a_document_of_another_kind_is_refused_by_its_field(here: Importing, wrong: dict[str, Any]) -> None:
     status, _, details = error_of(here.post({**HEAD, **wrong}))
     assert (status, details["field"]) == (400, next(iter(wrong)))
@@ -396,8 +408,12 @@ def test_an_address_that_can_not_be_had_leaves_everything_as_it_was(filled: Impo
 def test_a_store_that_fails_leaves_everything_as_it_was(filled: Importing, monkeypatch: pytest.MonkeyPatch) -> None:
     before = filled.content()
 
-    def full(*_: Any) -> Any:
-        raise StoreWriteError("no space left")
+    commit = filled.api.store.commit
+
+    def full(writes: Any) -> Any:
+        if any(each.collection == "proxies" for each in writes):
+            raise StoreWriteError("no space left")
+        return commit(writes)
 
     with monkeypatch.context() as patched:
         patched.setattr(filled.api.store, "commit", full)
@@ -405,7 +421,10 @@ def test_a_store_that_fails_leaves_everything_as_it_was(filled: Importing, monke
     assert filled.content() == before
     assert filled.api.fleet.reserved == {}
     rows = filled.api.get("/audit", filled.headers, query_string="limit=2").json["data"]["audit"]
-    assert [(row["action"], row["outcome"]) for row in rows] == [("proxy.created", "failed"), ("proxy.created", "done")]
+    assert [(row["action"], row["outcome"]) for row in rows] == [
+        ("proxy.created", "failed"),
+        ("settings.updated", "done"),
+    ]
 
 
 def test_without_a_supervisor_nothing_is_stored(filled: Importing) -> None:
@@ -525,7 +544,7 @@ def test_webhooks_of_one_name_are_distinguished_by_their_urls(filled: Importing)
 # --- who may ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@table(
     ("entry", "field"),
     [
         ({"username": "admin", "status": "disabled"}, "users[0].status"),
@@ -556,28 +575,6 @@ def test_keys_of_a_pruned_user_go_with_them(filled: Importing) -> None:
     filled.apply("prune=true", users=[{"username": "admin"}])
     assert filled.api.store.find("api_keys") == []
     assert len(filled.api.fleet.published("api_key.revoked")) == 1
-
-
-def test_a_sign_in_that_ends_by_itself_meanwhile_is_no_obstacle(
-    filled: Importing, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    filled.api.token("someuser")
-    commit, committed = filled.api.store.commit, []
-
-    def signed_out_first(writes: Any) -> Any:
-        if not committed:
-            family = next(each.id for each in writes if each.collection == "refresh_families")
-            filled.api.store.delete("refresh_families", family)
-        committed.append(writes)
-        return commit(writes)
-
-    monkeypatch.setattr(filled.api.store, "commit", signed_out_first)
-    response = filled.apply(users=[{"username": "someuser", "status": "disabled"}])
-    assert response["summary"]["update"] == 1
-    assert len(committed) == 2
-    user = users.by_name(filled.api.store, "someuser")
-    assert user is not None
-    assert filled.api.store.find("refresh_families", user_id=user.id) == []
 
 
 def test_no_file_and_no_response_holds_what_was_imported_in_the_clear(here: Importing) -> None:

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from api.import_export import sealed_secrets
 from config import passwords
 from tests.kit.api_stage import PASSWORD, Api
 from tests.unit.api.importing import HEAD, PASSPHRASE, SEALED, Importing
@@ -107,7 +106,6 @@ def two() -> Iterator[tuple[Importing, Importing]]:
     """Two installations; each example is imported over what the one before it has left."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(passwords.hash_password, "__defaults__", (4,))
-        patch.setitem(sealed_secrets._COST, "n", 2**14)
         first, second = Api(), Api()
         yield Importing(first), Importing(second)
         first.close()

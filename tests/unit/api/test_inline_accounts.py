@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from actors.bus.messages.common import METRICS, Done
-from actors.metrics.usage_schema import SCHEMA
+from actors.metrics.account_usage import SCHEMA
 from actors.sqlite import open_database
 from api.container import ApiSettings
 from api.http.cursor import ListCursor, checksum
 from config.model.quotas import period_at
-from config.settings.settings import Accounts
+from config.settings.settings import AccountSettings
 from tests.kit.api_stage import INTRANET, QUIET, Api, error_of
 from tests.unit.api.creating import create
 from tests.unit.api.holding import PASSWORD, account, sign_in
@@ -25,7 +25,7 @@ ORDERS = ("username", "created_at", "usage", "last_seen_at")
 
 @pytest.fixture
 def api() -> Iterator[Api]:
-    made = Api(ApiSettings(security=QUIET, proxy=INTRANET, accounts=Accounts(self_service=True)))
+    made = Api(ApiSettings(security=QUIET, proxy=INTRANET, accounts=AccountSettings(self_service=True)))
     made.fleet.others[METRICS] = lambda _: Done()
     yield made
     made.close()

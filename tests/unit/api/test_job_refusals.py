@@ -6,10 +6,9 @@ import io
 import tomllib
 from typing import Any
 
-import pytest
-
 from api.cli.remote.job_refusals import summary
 from api.cli.terminal.output import Output
+from tests.kit.tables import table
 
 
 def refusal(host: str, reason: str = "policy_denied", **fields: Any) -> dict[str, Any]:
@@ -25,7 +24,7 @@ def printed(refusals: list[dict[str, Any]], account: str) -> list[str]:
     return err.getvalue().splitlines()
 
 
-@pytest.mark.parametrize("account", ["ci", "b\u00fccher", "\U0001f600", 'a"b', "a\\b", "del\x7f", "turned\u202e"])
+@table("account", ["ci", "b\u00fccher", "\U0001f600", 'a"b', "a\\b", "del\x7f", "turned\u202e"])
 def test_the_lines_of_a_policy_are_toml_whatever_the_account_is_called(account: str) -> None:
     lines = printed([refusal("a.example")], account)
     begin = lines.index("  [[rules]]")

@@ -12,13 +12,14 @@ import pytest
 from actors.lists.compiled import CompiledList
 from actors.lists.databases import store_database
 from api.backup import lost_secrets
+from api.objects.lists.kind import LISTS
 from api.services.list_states import ListState
-from api.services.object_kinds import LISTS
 from config.files.secret_box import SecretBox
 from config.model.lists import DestinationList
 from config.model.webhooks import opened_headers
 from tests.kit.api_stage import Api, error_of
 from tests.kit.place_databases import country, database, system
+from tests.kit.tables import table
 from tests.unit.api.importing import PASSPHRASE, SEALED, Importing
 
 SOURCE = {"url": "https://lists.example/domains.txt"}
@@ -163,7 +164,7 @@ def test_values_of_headers_are_sealed_and_in_no_view(api: Api) -> None:
 KEPT = KEYED["headers"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("change", "after"),
     [
         ({"interval": 3600}, KEPT),
@@ -185,6 +186,7 @@ KEPT = KEYED["headers"]
     ],
 )
 def test_stored_headers_stay_with_their_server(api: Api, change: dict[str, Any], after: dict[str, str] | str) -> None:
+    api.request("DELETE", "/lists/ads", api.token())
     made(api, entries=None, source=KEYED)
     response = api.patch("/lists/ads", {"source": change}, api.token())
     if isinstance(after, str):
@@ -250,7 +252,7 @@ def test_check_of_a_database_says_where_an_address_is(api: Api) -> None:
     assert error_of(check(api, "example.com", "world"))[2]["field"] == "target"
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "field"),
     [
         ({"kind": "geo"}, "source"),

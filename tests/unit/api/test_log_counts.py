@@ -12,6 +12,7 @@ from actors.logs.record_schema import HOST
 from api.concurrency_limit import COUNTS_EACH
 from api.resources.log_counts import BUCKETS_MAX, STEPS
 from tests.kit.api_stage import PROXY, Api, error_of
+from tests.kit.tables import table
 
 HOUR = "start_time=2026-01-31T12:00:00Z&end_time=2026-01-31T13:00:00Z"
 
@@ -71,7 +72,7 @@ def test_the_values_of_a_field(api: Api, indexer: Indexer) -> None:
     assert (indexer.asked[1].fields, indexer.asked[1].most) == (("user",), 3)
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "field"),
     [
         ("/logs/histogram?buckets=0", "buckets"),

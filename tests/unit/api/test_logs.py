@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from actors.bus.messages.common import LOGS, Failed, Unreachable
-from actors.bus.messages.records import LogPage, LogTail, QueryLogs, TailLogs
+from actors.bus.messages.records import LogPage, LogTailPage, QueryLogs, TailLogs
 from api.concurrency_limit import COUNTS_MAX, EXPORTS_EACH, EXPORTS_MAX, TAILS_EACH, TAILS_MAX, ConcurrencyLimit
 from api.errors import PeerUnavailable, TooBusy
 from api.resources.logs import NDJSON
@@ -17,6 +17,7 @@ from api.security.password_checker import AT_ONCE
 from api.server.http_server import THREADS
 from tests.kit.api_stage import Api, error_of
 from tests.kit.records import records
+from tests.kit.tables import table
 from tests.unit.api.creating import create
 from tests.unit.api.holding import account
 
@@ -52,7 +53,7 @@ def test_the_address_that_a_name_led_to_is_for_callers_who_may_change_proxies(ap
     for caller, expected in (("admin", detail), ("ada", "db.internal port 5432 refuses connections")):
         for path in ("/logs", "/logs/tail", "/logs/export"):
             rows = records(1, detail=detail)
-            indexer.replies = [LogTail(rows, 1) if path.endswith("tail") else LogPage(rows, 1)]
+            indexer.replies = [LogTailPage(rows, 1) if path.endswith("tail") else LogPage(rows, 1)]
             text = api.client.simulate_get(f"/api/v1{path}", headers=api.token(caller)).text
             assert expected in text
             assert ("10.0.0.5" in text) == (caller == "admin")
@@ -72,7 +73,7 @@ def test_a_cursor_goes_on_where_the_page_ended_with_the_times_of_the_first(
     assert (before.start, before.end) == (after.start, after.end)
 
 
-@pytest.mark.parametrize(
+@table(
     ("query", "field"),
     [
         ("cursor={page}&search=other", "cursor"),
@@ -92,7 +93,7 @@ def test_a_cursor_goes_on_where_the_page_ended_with_the_times_of_the_first(
 def test_a_cursor_of_something_else_is_400(
     api: Api, indexer: Indexer, headers: dict[str, str], query: str, field: str
 ) -> None:
-    indexer.replies = [LogPage(records(1), 5, next=(1_000_000, 7), upto=9)]
+    indexer.replies, indexer.asked = [LogPage(records(1), 5, next=(1_000_000, 7), upto=9)], []
     first = api.get("/logs?search=host", headers).json["data"]
     response = api.get(f"/logs?{query.format(page=first['next_cursor'], tail=first['tail_cursor'])}", headers)
     assert (response.status_code, response.json["error"]["details"]["field"]) == (400, field)
@@ -108,7 +109,7 @@ def test_records_of_an_account_are_those_of_its_name_at_proxies_that_it_may_use(
     path = path if "?" in path else f"{path}?"
 
     def asked(query: str) -> QueryLogs:
-        indexer.replies = [LogTail((), 1) if "tail" in path else LogPage((), 0)]
+        indexer.replies = [LogTailPage((), 1) if "tail" in path else LogPage((), 0)]
         response = api.client.simulate_get(f"/api/v1{path}{query}", headers=headers)
         assert response.status_code == 200, response.text
         found = indexer.asked[-1]
@@ -125,7 +126,7 @@ def test_records_of_an_account_are_those_of_its_name_at_proxies_that_it_may_use(
 
 
 def test_a_tail_goes_on_from_a_page_and_from_itself(api: Api, indexer: Indexer, headers: dict[str, str]) -> None:
-    indexer.replies = [LogPage((), 0, upto=9), LogTail(records(2), 11), LogTail((), 11)]
+    indexer.replies = [LogPage((), 0, upto=9), LogTailPage(records(2), 11), LogTailPage((), 11)]
     page = api.get("/logs", headers).json["data"]
     first = api.get(f"/logs/tail?cursor={page['tail_cursor']}&timeout=30&level=info", headers).json["data"]
     assert [each["target_url"] for each in first["logs"]] == ["host:0", "host:1"]
@@ -135,7 +136,7 @@ def test_a_tail_goes_on_from_a_page_and_from_itself(api: Api, indexer: Indexer, 
 
 
 def test_a_tail_without_a_cursor_begins_now(api: Api, indexer: Indexer, headers: dict[str, str]) -> None:
-    indexer.replies = [LogTail((), 4)]
+    indexer.replies = [LogTailPage((), 4)]
     assert api.get("/logs/tail?timeout=0", headers).status_code == 200
     assert indexer.asked[0].after is None
 
@@ -143,15 +144,15 @@ def test_a_tail_without_a_cursor_begins_now(api: Api, indexer: Indexer, headers:
 def test_a_tail_that_waits_goes_on_in_slices_and_ends_with_the_api(
     api: Api, indexer: Indexer, headers: dict[str, str]
 ) -> None:
-    indexer.replies = [LogTail((), 4), LogTail((), 5), LogTail(records(1), 6)]
+    indexer.replies = [LogTailPage((), 4), LogTailPage((), 5), LogTailPage(records(1), 6)]
     assert len(api.get("/logs/tail?timeout=30", headers).json["data"]["logs"]) == 1
     assert [(each.after, each.wait) for each in indexer.asked] == [(None, 1.0), (4, 1.0), (5, 1.0)]
     api.services.ending.set()
-    indexer.replies = [LogTail((), 7)]
+    indexer.replies = [LogTailPage((), 7)]
     assert api.get("/logs/tail?timeout=30", headers).json["data"]["logs"] == []
 
 
-@pytest.mark.parametrize("query", ["timeout=31", "limit=0", "cursor=x", "start_time=2026-01-01T00:00:00Z", "offset=1"])
+@table("query", ["timeout=31", "limit=0", "cursor=x", "start_time=2026-01-01T00:00:00Z", "offset=1"])
 def test_a_bad_question_for_a_tail_is_400_naming_it(
     api: Api, indexer: Indexer, headers: dict[str, str], query: str
 ) -> None:
@@ -162,7 +163,7 @@ def test_a_bad_question_for_a_tail_is_400_naming_it(
 @pytest.mark.parametrize("path", ["/logs", "/logs/tail?timeout=0", "/logs/export"])
 def test_a_key_with_a_scope_reads_the_records_of_its_proxies_alone(api: Api, indexer: Indexer, path: str) -> None:
     key = api.key(scope={"proxies": ["prx_1"]})
-    indexer.replies = [LogTail((), 1)] if "tail" in path else []
+    indexer.replies = [LogTailPage((), 1)] if "tail" in path else []
     assert api.get(path, key).status_code == 200
     (asked,) = indexer.asked
     question = asked.query if isinstance(asked, TailLogs) else asked
@@ -180,7 +181,7 @@ def test_more_tails_than_one_user_may_have_are_429_and_places_are_given_back(
             refused.append(response)
 
     indexer.meanwhile = another_within
-    indexer.replies = [LogTail((), 1) for _ in range(2 * TAILS_EACH)]
+    indexer.replies = [LogTailPage((), 1) for _ in range(2 * TAILS_EACH)]
     for _round in range(2):
         assert api.get("/logs/tail?timeout=0", headers).status_code == 200
     assert (len(refused), len(indexer.asked)) == (2, 2 * TAILS_EACH)
@@ -193,7 +194,7 @@ def test_records_name_their_proxies_and_those_of_a_deleted_one_keep_its_id(
 ) -> None:
     made = api.post("/proxies", {"name": "office", "protocol": "http", "port": 3128}, headers).json["data"]["proxy"]
     rows = (*records(1, proxy_id=made["id"]), *records(1, proxy_id="prx_gone"))
-    indexer.replies = [LogPage(rows, 2), LogTail(rows, 1), LogPage(rows, 2)]
+    indexer.replies = [LogPage(rows, 2), LogTailPage(rows, 1), LogPage(rows, 2)]
     page = api.get("/logs", headers).json["data"]["logs"]
     tail = api.get("/logs/tail?timeout=0", headers).json["data"]["logs"]
     lines = api.client.simulate_get("/api/v1/logs/export", headers=headers).text.splitlines()
@@ -238,7 +239,7 @@ def test_who_holds_all_of_a_users_share_by_keys_leaves_room_to_everybody_else(
     operator = api.add_user("op", role="operator")
     held = [api.services.log_search.tails.acquire(operator.id) for _ in range(TAILS_EACH)]
     held += [api.services.log_search.exports.acquire(operator.id) for _ in range(EXPORTS_EACH)]
-    indexer.replies = [LogTail((), 1)]
+    indexer.replies = [LogTailPage((), 1)]
     assert api.get("/logs/tail?timeout=0", headers).status_code == 200
     assert api.client.simulate_get("/api/v1/logs/export", headers=headers).status_code == 200
     for credential in (api.token("op"), api.key("op")):

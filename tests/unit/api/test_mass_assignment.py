@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import pytest
-
 from api.app import OPERATIONS
 from api.operations import HOLDER, NONE, Operation
 from config.model import fields
 from tests.kit.api_stage import Api, error_of
+from tests.kit.tables import table
 from tests.unit.api.holding import holder
 
 PLANTED = (
@@ -37,9 +36,11 @@ def places(body: dict[str, Any], path: str = "") -> list[tuple[str, dict[str, An
     return found
 
 
-@pytest.mark.parametrize("operation", [each for each in OPERATIONS if each.body is not None], ids=by_id)
+@table("operation", [each for each in OPERATIONS if each.body is not None], ids=by_id)
 def test_what_only_the_product_sets_is_refused_by_its_name(api: Api, operation: Operation) -> None:
-    headers = {} if operation.access == NONE else holder(api) if operation.access == HOLDER else api.token()
+    headers = (
+        {} if operation.access == NONE else holder(api, operation.id) if operation.access == HOLDER else api.token()
+    )
     path = re.sub(r"\{[a-z_]+\}", "nothing", operation.path)
     before = api.store.revision
     assert operation.body is not None

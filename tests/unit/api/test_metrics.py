@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from actors.bus.messages.common import METRICS
-from actors.bus.messages.metrics import MetricSeries, QueryMetrics, QueryRealtime, Realtime
+from actors.bus.messages.metrics import MetricSeries, QueryMetricSeries, QueryRealtime, Realtime
 from actors.metrics.catalogue import NAMES
 from api.openapi.schemas.metrics import Snapshot
 from tests.kit.api_stage import PROXY, Api, error_of
+from tests.kit.tables import table
 
 NOON = 1_767_268_800
 
@@ -31,7 +32,7 @@ def asked(api: Api) -> list[Any]:
         received.append(message)
         if isinstance(message, QueryRealtime):
             return Realtime(float(NOON), dict.fromkeys(Snapshot.model_fields, 3))
-        assert isinstance(message, QueryMetrics)
+        assert isinstance(message, QueryMetricSeries)
         buckets = range(message.start, message.end, message.step)
         return MetricSeries(
             {name: tuple(None if n % 2 else 1.5 for n, _ in enumerate(buckets)) for name in message.names}
@@ -96,7 +97,7 @@ def test_buckets_to_come_are_not_asked_for(api: Api, headers: dict[str, str], as
     assert all(question.end <= now + 86_400 or question.end == question.start + 1 for question in asked)
 
 
-@pytest.mark.parametrize(
+@table(
     ("query", "field"),
     [
         ("interval=2m", "interval"),

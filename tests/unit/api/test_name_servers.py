@@ -22,12 +22,12 @@ from api.container import ApiSettings
 from api.services import upstream_addresses
 from api.services.prometheus_names import expose_names
 from api.services.resolvers import added
-from config.settings.dns import Dns
-from config.settings.settings import Proxy
+from config.settings.settings import Dns, ProxyGroup
 from tests.kit.api_stage import QUIET, Api, error_of
+from tests.kit.tables import table
 from tests.unit.api.creating import create
 
-ALLOWING = Proxy(dns_allow=("10.0.0.0/8", "0.0.0.0/0"), dns=Dns(servers=("127.0.0.1:5353", "tls://dns.example")))
+ALLOWING = ProxyGroup(dns_allow=("10.0.0.0/8", "0.0.0.0/0"), dns=Dns(servers=("127.0.0.1:5353", "tls://dns.example")))
 REFUSED = [
     "127.0.0.1",
     "127.0.0.1:5354",
@@ -64,9 +64,9 @@ def status(request: pytest.FixtureRequest, api: Api, headers: dict[str, str]) ->
     return change
 
 
-@pytest.mark.parametrize("server", REFUSED)
+@table("server", REFUSED)
 def test_a_name_server_that_is_not_public_is_refused(api: Api, headers: dict[str, str], server: str) -> None:
-    api.services.apply(ApiSettings(security=QUIET, proxy=Proxy(egress_guard="off", dns=ALLOWING.dns)))
+    api.services.apply(ApiSettings(security=QUIET, proxy=ProxyGroup(egress_guard="off", dns=ALLOWING.dns)))
     body = {"name": "a", "port": 3128, "protocol": "http", "dns": {"servers": [server]}}
     status, _code, details = error_of(api.post("/proxies", body, headers))
     assert (status, details["field"]) == (400, "dns.servers[0]")
@@ -75,7 +75,7 @@ def test_a_name_server_that_is_not_public_is_refused(api: Api, headers: dict[str
 def test_the_configuration_may_name_others_but_never_the_product_nor_link_local(
     api: Api, status: Callable[[str], int]
 ) -> None:
-    api.services.apply(ApiSettings(security=QUIET, proxy=Proxy(dns=ALLOWING.dns)))
+    api.services.apply(ApiSettings(security=QUIET, proxy=ProxyGroup(dns=ALLOWING.dns)))
     named = ("127.0.0.1:5353", "192.168.7.7", "tls://dns.example", "tls://1.1.1.1")
     assert [status(each) for each in named] == [200] * 4
     assert status("192.168.7.7:5353") == 400

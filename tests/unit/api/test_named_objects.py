@@ -9,10 +9,11 @@ import pytest
 
 from actors.accounts.records import effective
 from actors.bus.codec import unpack
-from actors.bus.messages.fleet_objects import ListRef
+from actors.bus.messages.specs import ListRef
 from actors.bus.messages.supervision import ApplyObjects
 from api.operator.desired_state import read_desired_objects
 from tests.kit.api_stage import Api
+from tests.kit.tables import table
 from tests.unit.api.naming import fields_of, imported, problem, proxy
 from tests.unit.api.published import Published
 
@@ -134,7 +135,7 @@ def test_the_supervisor_reads_at_its_start_what_the_api_would_send(api: Api, tok
     api.post("/plans", {"name": "basic", "policy": "closed"}, token)
     api.post("/accounts", {"username": "ada", "policy": "agents"}, token)
     sent = api.services.proxies.desired_state().objects
-    assert read_desired_objects(api.store, api.data) == sent
+    assert read_desired_objects(api.engine, api.data) == sent
     ref = unpack(ListRef, sent[0].packed)
     assert (api.data.lists / ref.file).is_file()
 
@@ -228,7 +229,7 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize(("path", "body", "field"), NAMES.values(), ids=NAMES)
+@table(("path", "body", "field"), NAMES.values(), ids=NAMES)
 def test_no_name_turns_the_direction_of_writing(
     api: Api, token: dict[str, str], path: str, body: dict[str, Any], field: str
 ) -> None:
@@ -238,24 +239,9 @@ def test_no_name_turns_the_direction_of_writing(
     assert made.status_code == 201 or problem(made)[0] != field
 
 
-@pytest.mark.parametrize("character", "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c")
+@table("character", "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c")
 def test_each_character_that_turns_is_named(api: Api, character: str) -> None:
     assert problem(proxy(api, name=f"a{character}b")) == (
         "name",
         f"must not have characters that turn the direction of writing, as U+{ord(character):04X}",
     )
-
-
-def test_a_name_of_before_is_listed_changed_and_started_with(api: Api, token: dict[str, str]) -> None:
-    made = proxy(api, tags=["a"]).json["data"]["proxy"]["id"]
-    stored = api.store.get("proxies", made)
-    assert stored is not None
-    api.store.put("proxies", {**stored.body, "name": TURNED, "tags": [TURNED]})
-    api.start()
-    token = api.token()
-    assert api.get("/proxies", token).json["data"]["proxies"][0]["name"] == TURNED
-    assert api.patch(f"/proxies/{made}", {"description": "as before"}, token).status_code == 200
-    tagging = {"ids": [made], "remove_tags": [TURNED]}
-    assert api.post("/proxies/tags", tagging, token).status_code == 200
-    changed = api.patch(f"/proxies/{made}", {"name": "straight"}, token).json["data"]["proxy"]
-    assert (changed["name"], changed["tags"]) == ("straight", [])

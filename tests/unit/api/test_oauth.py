@@ -6,8 +6,6 @@ import threading
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import pytest
-
 from api.container import ApiSettings
 from api.oauth.identity import Identity, same_address
 from api.oauth.linking import mapped_role
@@ -16,6 +14,7 @@ from api.security.users import User
 from config.settings.settings import Auth
 from tests.kit.api_stage import PASSWORD, QUIET, Api, error_of
 from tests.kit.fake_provider import REDIRECT, FakeProvider, Make, begin, finish, sign_in
+from tests.kit.tables import table
 
 
 def user_named(api: Api, username: str) -> User:
@@ -40,7 +39,7 @@ def test_a_browser_is_redirected_with_state_nonce_and_pkce(make: Make, provider:
     assert response.json["data"]["state"] == query["state"][0]
 
 
-@pytest.mark.parametrize("accept", [None, "*/*", "text/html", "text/html, application/json"])
+@table("accept", [None, "*/*", "text/html", "text/html, application/json"])
 def test_only_who_asks_for_json_by_name_is_not_redirected(make: Make, accept: str | None) -> None:
     headers = {} if accept is None else {"Accept": accept}
     assert make().get("/auth/oauth2/authorize", headers).status_code == 302
@@ -138,7 +137,7 @@ def test_a_verified_address_links_to_the_account_that_has_it(make: Make, provide
     assert api.fleet.published("user.created") == []
 
 
-@pytest.mark.parametrize("verified", [False, None, "false", "yes", 1, 0])
+@table("verified", [False, None, "false", "yes", 1, 0])
 def test_an_address_that_is_not_verified_is_rejected(make: Make, provider: FakeProvider, verified: Any) -> None:
     api = make()
     api.add_user("jane", email="jane@example.com", role="administrator")
@@ -253,7 +252,9 @@ def test_without_auto_create_only_accounts_that_exist_get_in(make: Make, provide
 def test_only_allowed_domains_get_in(make: Make, provider: FakeProvider) -> None:
     api = make(allowed_domains=["@Example.com"])
     assert sign_in(api, provider).status_code == 200
-    provider.claims |= {"sub": "2", "email": "mallory@sub.example.com"}
+    provider.claims |= {"email_verified": False}
+    assert sign_in(api, provider).status_code == 401, "of no domain that is known for certain any more"
+    provider.claims |= {"sub": "2", "email": "mallory@sub.example.com", "email_verified": True}
     assert sign_in(api, provider).status_code == 401
 
 
@@ -279,7 +280,7 @@ def test_no_claim_makes_an_administrator_unless_the_mapping_says_so(make: Make, 
     assert (made["role"], made["permissions"]) == ("user", ["proxy.read", "metrics.read"])
 
 
-@pytest.mark.parametrize(
+@table(
     ("mapping", "role"),
     [
         ({}, "user"),
@@ -344,7 +345,7 @@ def test_nothing_of_it_is_there_while_it_is_off(api: Api) -> None:
     assert error_of(finish(api, {"code": "c", "state": "s"}))[2]["field"] == "state"
 
 
-@pytest.mark.parametrize("name", ["google", "", "okta", "CUSTOM"])
+@table("name", ["google", "", "okta", "CUSTOM"])
 def test_a_provider_that_is_not_configured_is_refused(make: Make, name: str) -> None:
     status, code, details = error_of(make().get("/auth/oauth2/authorize", params={"provider": name}))
     assert (status, code, details["field"]) == (400, "INVALID_REQUEST", "provider")

@@ -11,6 +11,7 @@ from falcon.testing import Result
 from api.resources.oauth import page_path
 from tests.kit.api_stage import Api, error_of
 from tests.kit.fake_provider import JSON, FakeProvider, Make, begin
+from tests.kit.tables import table
 
 TLS: dict[str, Any] = {"protocol": "https", "host": "fleet.example", "port": 443}
 HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
@@ -65,34 +66,19 @@ def test_without_a_page_it_returns_to_the_first_one(make: Make, provider: FakePr
 PAGES = ["/ui/", "/ui/proxies", "/ui/proxies/prx_1/log", "/ui/logs?q=a%2Fb&from=2026-01-01T00:00:00Z", "/ui/a.b/"]
 ELSEWHERE = [
     "https://other.example/",
-    "//other.example/",
-    "/\\other.example/",
-    "/ui",
-    "/api/v1/docs",
-    "/ui/../api/v1/docs",
-    "/ui/..//other.example",
-    "/ui/./x",
-    "/ui//other.example",
-    "/ui/%2e%2e/x",
-    "/ui/..%2fx",
-    "/ui/x\\y",
-    "/ui/x#y",
-    "/ui/x\r\nSet-Cookie: a=b",
-    "/ui/\u2025/x",
-    "/ui/x?a=\n",
-    "/ui/x\n",
-    "javascript:alert(1)",
-    "ui/",
-    "",
+    *("//other.example/", "/\\other.example/", "/ui", "/api/v1/docs", "/ui/../api/v1/docs"),
+    *("/ui/..//other.example", "/ui/./x", "/ui//other.example", "/ui/%2e%2e/x", "/ui/..%2fx", "/ui/x\\y"),
+    *("/ui/x#y", "/ui/x\r\nSet-Cookie: a=b", "/ui/\u2025/x", "/ui/x?a=\n", "/ui/x\n"),
+    *("javascript:alert(1)", "ui/", ""),
 ]
 
 
-@pytest.mark.parametrize("path", PAGES)
+@table("path", PAGES)
 def test_a_sign_in_returns_to_pages(path: str) -> None:
     assert page_path(path) == path
 
 
-@pytest.mark.parametrize("path", ELSEWHERE)
+@table("path", ELSEWHERE)
 def test_a_sign_in_returns_to_nothing_else(make: Make, path: str) -> None:
     response = start(make(), path)
     assert error_of(response)[0] == 400

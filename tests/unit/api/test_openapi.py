@@ -24,6 +24,7 @@ from config.model.proxies import ProxyUpdate
 from config.model.tagging import ProxyTagging
 from tests.kit.api_stage import Api
 from tests.kit.openapi_document import document
+from tests.kit.tables import table
 
 ENVELOPED = [each for each in OPERATIONS if each.response is not None]
 
@@ -52,7 +53,7 @@ def test_ids_of_operations_are_unique() -> None:
     assert len({each.id for each in OPERATIONS}) == len(OPERATIONS)
 
 
-@pytest.mark.parametrize("operation", [each for each in OPERATIONS if each.body], ids=by_id)
+@table("operation", [each for each in OPERATIONS if each.body], ids=by_id)
 def test_the_example_of_a_body_is_accepted(operation: Operation) -> None:
     assert operation.body is not None
     example = fields.example_of(operation.body)
@@ -60,13 +61,13 @@ def test_the_example_of_a_body_is_accepted(operation: Operation) -> None:
     Draft202012Validator(resolved(f"#/components/schemas/{operation.body.__name__}")).validate(example)
 
 
-@pytest.mark.parametrize("operation", ENVELOPED, ids=by_id)
+@table("operation", ENVELOPED, ids=by_id)
 def test_the_example_of_a_response_fits_its_model(operation: Operation) -> None:
     assert operation.response is not None
     operation.response.model_validate_json(json.dumps(example_of(operation.response)), strict=True)
 
 
-@pytest.mark.parametrize("operation", [each for each in OPERATIONS if each.query], ids=by_id)
+@table("operation", [each for each in OPERATIONS if each.query], ids=by_id)
 def test_the_examples_of_parameters_fit_their_schemas(operation: Operation) -> None:
     assert operation.query is not None
     for name, each in operation.query.parameters.items():
@@ -74,13 +75,13 @@ def test_the_examples_of_parameters_fit_their_schemas(operation: Operation) -> N
         operation.query({name: str(each.example)})
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=by_id)
+@table("operation", OPERATIONS, ids=by_id)
 def test_an_operation_is_described_in_two_sentences(operation: Operation) -> None:
     assert len(re.findall(r"[.](?:\s|$)", operation.description)) >= 2
     assert not operation.summary.endswith(".")
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=by_id)
+@table("operation", OPERATIONS, ids=by_id)
 def test_the_page_fills_in_no_optional_parameter(operation: Operation) -> None:
     """Swagger UI sends what it finds as `example` of a parameter or of its schema; defaults change nothing."""
     described = document()["paths"][operation.path][operation.method.lower()]
@@ -127,13 +128,13 @@ BODIES: tuple[tuple[type[BaseModel], dict[str, Any], bool], ...] = (
 )
 
 
-@pytest.mark.parametrize(("model", "body", "accepted"), BODIES)
+@table(("model", "body", "accepted"), BODIES)
 def test_a_body_is_accepted_if_its_schema_says_so(model: type[BaseModel], body: dict[str, Any], accepted: bool) -> None:
     assert Draft202012Validator(resolved(f"/{model.__name__}")).is_valid(body) == accepted
     assert is_accepted(model, body) == accepted
 
 
-@pytest.mark.parametrize(
+@table(
     ("content", "accepted"),
     [
         ({}, False),

@@ -11,14 +11,20 @@ from typing import Any
 import pytest
 from falcon.testing import Result
 
-from actors.bus.messages.accounts import AccountActivity, AccountUsage, QueryReached, QueryUsage, Reached, Usage
-from actors.bus.messages.common import LOGS, METRICS, WEBHOOKS, Done
-from actors.bus.messages.events import Event
-from actors.bus.messages.metrics import MetricSeries, QueryMetrics, QueryRealtime, Realtime
-from actors.bus.messages.problems import Problem
+from actors.bus.messages.accounts import (
+    AccountActivity,
+    AccountUsage,
+    QueryReached,
+    QueryUsage,
+    Reached,
+    UsageOfAccounts,
+)
+from actors.bus.messages.common import LOGS, METRICS, WEBHOOKS, Done, Problem
+from actors.bus.messages.events import Deliveries, Delivery, Event, QueryDeliveries, WebhookStatuses
+from actors.bus.messages.metrics import MetricSeries, QueryMetricSeries, QueryRealtime, Realtime
 from actors.bus.messages.records import CountLogs, LogCounts
-from actors.bus.messages.webhooks import Deliveries, Delivery, QueryDeliveries, WebhookStatuses
 from actors.logs.record_schema import HOST
+from api.objects.webhooks.changes import disable
 from api.services import attention
 from api.services.overview import NOW
 from config.model.quotas import period_at
@@ -45,7 +51,7 @@ class Others:
         self.asked.append(message)
         if isinstance(message, QueryRealtime):
             return Realtime(time.time(), {**dict.fromkeys(NOW, 0.0), "requests_per_second": self.rate})
-        if isinstance(message, QueryMetrics):
+        if isinstance(message, QueryMetricSeries):
             count = (message.end - message.start) // message.step
             return MetricSeries(dict.fromkeys(message.names, (1.0,) * count))
         if isinstance(message, CountLogs):
@@ -53,7 +59,7 @@ class Others:
         if isinstance(message, QueryReached):
             return Reached(self.reached)
         if isinstance(message, QueryUsage):
-            return Usage({each: self.usage[each] for each in message.periods if each in self.usage})
+            return UsageOfAccounts({each: self.usage[each] for each in message.periods if each in self.usage})
         if isinstance(message, QueryDeliveries):
             return Deliveries(tuple(self.given_up), len(self.given_up))
         return WebhookStatuses({}) if type(message).__name__ == "QueryWebhookStatus" else Done()
@@ -280,7 +286,7 @@ def test_webhooks_that_were_disabled_or_have_given_up(api: Api, others: Others) 
     assert needs_attention(api) == [("warning", "webhook", hook, "deliveries_given_up")]
     others.given_up = [Delivery("d", hook, event, "failed", time.time() - 2 * DAY, None, ())]
     assert needs_attention(api) == []
-    api.services.webhooks.disable(hook, "410 Gone", time.time() + 1)
+    disable(api.services.objects["webhooks"], api.services.publish, hook, "410 Gone", time.time() + 1)
     assert needs_attention(api) == [("warning", "webhook", hook, "webhook_disabled")]
 
 
@@ -331,7 +337,7 @@ def test_webhooks_and_the_first_password_need_their_permissions(api: Api) -> Non
     api.data.initial_password.write_text("secret")
     hook = {"name": "hook", "url": "https://example.com/", "events": ["*"]}
     made = api.post("/webhooks", hook, api.token()).json["data"]["webhook"]["id"]
-    api.services.webhooks.disable(made, "410 Gone", time.time() + 1)
+    disable(api.services.objects["webhooks"], api.services.publish, made, "410 Gone", time.time() + 1)
     kinds = {}
     for permission in ("settings.read", "users.read", "metrics.read", "proxy.read"):
         api.add_user(permission, permissions=[permission])
@@ -347,7 +353,7 @@ def test_a_key_of_some_proxies_sees_these_alone(api: Api, others: Others) -> Non
     assert found["proxies"]["total"] == 1
     assert found["pools"] is None
     assert [each["id"] for each in found["attention"]["entries"]] == ids[:1]
-    asked = [each for each in others.asked if isinstance(each, (QueryRealtime, QueryMetrics))]
+    asked = [each for each in others.asked if isinstance(each, (QueryRealtime, QueryMetricSeries))]
     assert {each.proxy_ids for each in asked} == {(ids[0],)}
     assert [each.query.proxy_ids for each in others.asked if isinstance(each, CountLogs)] == [(ids[0],)]
 

@@ -15,7 +15,7 @@ from api.container import ApiSettings
 from api.services.password_renewal import PasswordRenewalHandler
 from config.model.fleet_accounts import FleetAccount, FleetAccountCreate, FleetAccountUpdate
 from config.passwords import COST, hash_password, is_foreign
-from config.settings.settings import Accounts
+from config.settings.settings import AccountSettings
 from tests.kit.api_stage import INTRANET, QUIET, Api
 from tests.unit.api.audit_reader import rows
 from tests.unit.api.holding import sign_in
@@ -26,7 +26,7 @@ OURS = hash_password(WORD)
 
 @pytest.fixture
 def api() -> Iterator[Api]:
-    made = Api(ApiSettings(security=QUIET, proxy=INTRANET, accounts=Accounts(self_service=True)))
+    made = Api(ApiSettings(security=QUIET, proxy=INTRANET, accounts=AccountSettings(self_service=True)))
     yield made
     made.close()
 
@@ -76,12 +76,12 @@ def test_the_new_hash_is_stored_by_the_system_and_is_of_the_same_password(api: A
 def test_it_is_no_revision_and_the_states_before_it_come_back_with_the_same_password(api: Api) -> None:
     before = imported(api)
     history, reader = api.services.history, api.services.revisions
-    base = history.visible
+    base = history.newest
     api.services.fleet_accounts.update(before.id, FleetAccountUpdate(tags=["a"]), None)
     assert tell(api, before.id, before.password_hash or "", OURS) == Done()
-    assert history.visible == reader.newest == base + 1
+    assert history.newest == reader.newest == base + 1
     api.services.fleet_accounts.update(before.id, FleetAccountUpdate(tags=["b"]), None)
-    assert history.visible == base + 2
+    assert history.newest == base + 2
     (change,) = api.get(f"/revisions/{base}...{base + 2}", api.token()).json["data"]["changes"]
     assert [each["field"] for each in change["fields"]] == ["tags"]
     for query in ("with_passwords=false", "with_passwords=true"):

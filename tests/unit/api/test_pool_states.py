@@ -10,15 +10,15 @@ import pytest
 
 from actors.bus.codec import unpack
 from actors.bus.messages.common import SUPERVISOR
-from actors.bus.messages.fleet_objects import PoolSpec
-from actors.bus.messages.pools import CheckPool
-from actors.pools.slot import Slot
+from actors.bus.messages.specs import CheckPool, PoolSpec
+from actors.pools.slot import UpstreamSlot
 from actors.pools.state import pool_state
-from api.services.object_kinds import POOLS
+from api.objects.pools.kind import POOLS
 from api.services.prometheus import Parts, expose
 from api.services.prometheus_pools import PoolSummary
 from config.model.pools import BAN_MAX
 from tests.kit.api_stage import Api, error_of
+from tests.kit.tables import table
 from tests.unit.api.audit_reader import rows
 
 UPSTREAMS = [
@@ -34,7 +34,7 @@ def pool(api: Api) -> dict[str, Any]:
     return view
 
 
-def slots(api: Api) -> tuple[Slot, ...]:
+def slots(api: Api) -> tuple[UpstreamSlot, ...]:
     """What a proxy sees that has the pool as it is."""
     sent = [each for each in api.services.shared_objects.messages() if each.key == "pool:paris"]
     return pool_state(api.run.pools, unpack(PoolSpec, sent[0].packed)).slots
@@ -176,7 +176,7 @@ def test_files_of_pools_that_are_gone_are_deleted(api: Api, pool: dict[str, Any]
     assert (api.run.pools / pool["id"]).exists()
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "field"),
     [
         ({"verdict": "bad", "seconds": 0}, "seconds"),

@@ -8,6 +8,7 @@ import pytest
 
 from actors.bus.messages.common import Failed, forwarding_name
 from tests.kit.api_stage import PROXY, Api, error_of
+from tests.kit.tables import table
 
 RANGE = {**PROXY, "name": "wide", "port": "20000-20999"}
 
@@ -109,7 +110,7 @@ def test_a_rule_names_ports_of_the_proxy(api: Api, headers: dict[str, str]) -> N
     assert shown["match"] == {"listen_ports": [20005, "20010-20019", 20020]}
 
 
-@pytest.mark.parametrize("entry", [0, 65536, "20010", "20019-20010", "20010-", True, None, ":20010"])
+@table("entry", [0, 65536, "20010", "20019-20010", "20010-", True, None, ":20010"])
 def test_a_rule_with_a_port_that_is_none_is_refused_by_its_place(api: Api, headers: dict[str, str], entry: Any) -> None:
     rule = {"name": "some", "match": {"listen_ports": [20005, entry]}, "action": {"use": "deny"}}
     status, _code, details = error_of(api.post("/policies", {"name": "by-port", "rules": [rule]}, headers))

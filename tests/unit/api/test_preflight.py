@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.supervision.actor_classes import ActorClasses
+from actors.supervision.actor_specs import ActorClasses
 from api.operator.preflight import WouldNotStart, check_start
 from config.files.paths import DataDir
 from config.settings.loading import load
@@ -17,13 +17,13 @@ from config.settings.loading import load
 @pytest.fixture
 def data(tmp_path: Path) -> DataDir:
     made = DataDir(tmp_path / "data")
-    made.store.mkdir(parents=True)
+    made.path.mkdir()
     return made
 
 
 def test_a_good_installation_and_a_good_directory_would_start_and_nothing_is_written(data: DataDir) -> None:
     check_start(load(), data)
-    assert list(data.path.rglob("*")) == [data.store]
+    assert list(data.path.rglob("*")) == []
 
 
 def test_where_there_is_no_data_directory_yet_it_would_start(tmp_path: Path) -> None:
@@ -38,8 +38,8 @@ def test_data_of_a_newer_release_are_refused(data: DataDir) -> None:
 
 
 def test_a_damaged_file_of_the_store_is_named(data: DataDir) -> None:
-    (data.store / "proxies.json").write_text("this is no store")
-    with pytest.raises(WouldNotStart, match=r"proxies\.json"):
+    data.fleet.write_text("this is no store")
+    with pytest.raises(WouldNotStart, match=r"fleet\.sqlite"):
         check_start(load(), data)
 
 

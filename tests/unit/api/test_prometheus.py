@@ -8,21 +8,18 @@ import time
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from actors.bus.messages.accounts import AccountReport, ReportUsage
-from actors.bus.messages.common import METRICS
-from actors.bus.messages.events import WebhookSenderState
+from actors.bus.messages.common import METRICS, Problem
+from actors.bus.messages.events import WebhookSenderState, WebhookStatus
 from actors.bus.messages.metrics import QueryStats, QuerySystem, Stats, SystemMetrics
-from actors.bus.messages.problems import Problem
+from actors.bus.messages.specs import UpstreamState
 from actors.bus.messages.supervision import Runtime
-from actors.bus.messages.upstreams import UpstreamState
-from actors.bus.messages.webhooks import WebhookStatus
 from actors.histogram import bucket_of
 from actors.metrics.account_usage import UsageLedger
-from actors.pools.summary import Summary
+from actors.pools.state import PoolCounts
 from api.services.metrics import Proxy
 from api.services.prometheus import Parts, expose
 from api.services.prometheus_pools import PoolSummary
@@ -30,6 +27,7 @@ from api.services.top_accounts import TopAccount
 from tests.kit.api_stage import PROXY, Api, error_of
 from tests.kit.folders import ROOT
 from tests.kit.standin_actors import stats_of
+from tests.kit.tables import table
 
 GRAFANA = ROOT / "docs" / "grafana"
 FASTEST = bucket_of(0.0001)
@@ -60,7 +58,7 @@ PARTS = Parts(
     {"prx_1": (UpstreamState("p1", "down", 1.0, 0, 0, 0, 0, 0, 2.5, None),)},
     [("wh_1", "ops", WebhookStatus(3, None, 1.0, "503", 4))],
     [TopAccount("acc_1", "ada", 10, 20)],
-    pools=[PoolSummary("pool_1", "paris", Summary(1, 1, 0, 1, 0, 1, 0.01, 4, 1, 0), True)],
+    pools=[PoolSummary("pool_1", "paris", PoolCounts(1, 1, 0, 1, 0, 1, 0.01, 4, 1, 0), True)],
 )
 SENDER = WebhookSenderState(9, 3, 2)
 
@@ -162,7 +160,7 @@ EXPRESSIONS = [
 ]
 
 
-@pytest.mark.parametrize("expression", EXPRESSIONS)
+@table("expression", EXPRESSIONS)
 def test_dashboard_and_alerts_name_only_metrics_and_labels_that_there_are(expression: str) -> None:
     exposed = families(expose([ONE], {"prx_1": STATS}, RUNS, FIGURES, SENDER, PARTS))
     samples = {sample.name: set(sample.labels) for family in exposed.values() for sample in family.samples}
@@ -187,7 +185,7 @@ def test_the_documents_say_what_each_alert_means() -> None:
 
 
 def test_alerts_can_tell_pools_that_no_proxy_uses() -> None:
-    pools = [PoolSummary("pool_1", "paris", Summary(0, 2, 0, 2, 0, 0, None), in_use) for in_use in (True, False)]
+    pools = [PoolSummary("pool_1", "paris", PoolCounts(0, 2, 0, 2, 0, 0, None), in_use) for in_use in (True, False)]
     for pool, expected in zip(pools, (1, 0), strict=True):
         text = expose([], {}, {}, None, parts=Parts(pools=[pool]))
         assert value(text, "proxyfleet_pool_in_use") == expected

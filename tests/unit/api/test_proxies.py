@@ -18,6 +18,7 @@ from tests.kit.api_stage import PROXY, Api, error_of, revision_of
 from tests.kit.certificates import make_pair
 from tests.kit.client_certificates import Authority
 from tests.kit.standin_actors import stats_of
+from tests.kit.tables import table
 from tests.kit.wait import wait_until
 from tests.unit.api.creating import create
 
@@ -125,13 +126,14 @@ BAD_BODIES = [
     ({"auth": {"enabled": True, "username": "u"}}, "auth.password"),
     ({"auth": {"enabled": True, "username": "a:b", "password": "p"}}, "auth.username"),
     ({"auth": {"password": None}}, "auth.password"),
+    ({"auth": {"enabled": "yes"}}, "auth.enabled"),
     ({"status": "active"}, "status"),
     ({"id": "x"}, "id"),
     ({"upstreams": {}}, "upstreams"),
 ]
 
 
-@pytest.mark.parametrize(("fields", "field"), BAD_BODIES, ids=[f"{name}-{body}" for body, name in BAD_BODIES])
+@table(("fields", "field"), BAD_BODIES, ids=[f"{name}-{body}" for body, name in BAD_BODIES])
 def test_create_with_a_bad_field_is_400_naming_it(
     api: Api, headers: dict[str, str], fields: dict[str, Any], field: str
 ) -> None:
@@ -283,7 +285,7 @@ def test_no_response_and_no_file_holds_a_proxy_password(api: Api, headers: dict[
     proxy = create(api, headers, auth={"enabled": True, "username": "u", "password": secret})
     responses = [api.get("/proxies", headers), api.get(f"/proxies/{proxy['id']}", headers)]
     assert all(secret not in response.text and "hash" not in response.text for response in responses)
-    assert all(secret.encode() not in file.read_bytes() for file in api.data.store.iterdir())
+    assert all(secret.encode() not in file.read_bytes() for file in api.data.path.glob("fleet.sqlite*"))
 
 
 def test_an_active_proxy_moves_and_stays_where_it_is_if_the_new_address_is_refused(
@@ -392,7 +394,7 @@ def test_list_is_paged_and_filtered(api: Api, headers: dict[str, str]) -> None:
     assert set(page["proxies"][0]) >= {"id", "auth_enabled", "tags", "stats", "runtime", "created_at", "updated_at"}
 
 
-@pytest.mark.parametrize(
+@table(
     "query",
     [
         "page=0",
@@ -411,7 +413,7 @@ def test_a_bad_filter_is_400_naming_it(api: Api, headers: dict[str, str], query:
     assert (response[0], response[2]["field"]) == (400, query.partition("=")[0])
 
 
-@pytest.mark.parametrize("action", ["", "/start", "/stop", "/restart", "/test"])
+@table("action", ["", "/start", "/stop", "/restart", "/test"])
 def test_an_unknown_proxy_is_404(api: Api, headers: dict[str, str], action: str) -> None:
     response = api.request("POST" if action else "GET", f"/proxies/prx_none{action}", headers)
     assert error_of(response)[:2] == (404, "NOT_FOUND")
@@ -433,7 +435,7 @@ def test_what_becomes_of_the_name_in_a_handshake_is_set_and_reaches_the_proxy(ap
     assert spec_of(api.services.proxies.get(made["id"]), api.services.seal).tls_ports == ()
 
 
-@pytest.mark.parametrize(
+@table(
     ("given", "field", "error"),
     [
         ({"tls_name": "strict"}, "tls_name", "must be one of auto, off, record, match, allowed"),
@@ -476,7 +478,7 @@ def test_a_proxy_asks_clients_for_a_certificate(api: Api, tmp_path: Path) -> Non
     assert set(without["tls"]) == {"cert_file", "key_file"}
 
 
-@pytest.mark.parametrize(
+@table(
     ("tls", "field"),
     [
         ({"client_ca": "clients-crl.pem"}, "tls.client_ca"),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from actors.bus.messages.common import forwarding_name
-from actors.bus.messages.upstreams import Upstreams, UpstreamState
+from actors.bus.messages.specs import Upstreams, UpstreamState
 from tests.kit.api_stage import Api
 from tests.unit.api.naming import fields_of, imported, problem, proxy
 

@@ -9,6 +9,7 @@ import pytest
 from actors.bus.messages.specs import RequestHeadersSpec
 from api.import_export.minimal import minimal
 from tests.kit.api_stage import PROXY, Api, error_of
+from tests.kit.tables import table
 from tests.unit.api.audit_reader import rows
 from tests.unit.api.importing import Importing
 
@@ -47,7 +48,7 @@ def test_via_is_stored_sent_to_the_process_and_survives_other_changes(
     assert api.get(path, headers).json["data"]["proxy"]["headers"] == {**NOTHING, "via": "on"}
 
 
-@pytest.mark.parametrize(
+@table(
     ("given", "field"),
     [
         ({"via": "maybe"}, "headers.via"),

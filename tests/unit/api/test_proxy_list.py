@@ -8,6 +8,7 @@ import pytest
 
 from api.http.cursor import LIST, ListCursor, cursor_text
 from tests.kit.api_stage import Api, error_of
+from tests.kit.tables import table
 from tests.unit.api.creating import create
 
 
@@ -36,7 +37,7 @@ def names(api: Api, headers: dict[str, str], query: str = "") -> list[str]:
     return [each["name"] for each in response.json["data"]["proxies"]]
 
 
-@pytest.mark.parametrize(
+@table(
     ("query", "found"),
     [
         ("q=LPH", ["Alpha"]),
@@ -67,8 +68,8 @@ SORTED = {
 }
 
 
-@pytest.mark.parametrize("sort", SORTED)
-@pytest.mark.parametrize("size", [1, 3, 4])
+@table("sort", SORTED)
+@table("size", [1, 3, 4])
 def test_the_order_is_that_of_the_field_and_pages_follow_it(
     api: Api, headers: dict[str, str], proxies: dict[str, Any], sort: str, size: int
 ) -> None:
@@ -139,7 +140,7 @@ def test_a_forged_cursor_of_another_type_is_400(api: Api, headers: dict[str, str
     assert error_of(api.get(f"/proxies?cursor={forged}", headers))[2]["field"] == "cursor"
 
 
-@pytest.mark.parametrize("query", ["sort=colour", "sort=--name", "q=", "tag=", "tag=a&tag=", "q=" + "x" * 129])
+@table("query", ["sort=colour", "sort=--name", "q=", "tag=", "tag=a&tag=", "q=" + "x" * 129])
 def test_a_bad_parameter_is_400_naming_it(api: Api, headers: dict[str, str], query: str) -> None:
     status, _code, details = error_of(api.get(f"/proxies?{query}", headers))
     assert (status, details["field"]) == (400, query.partition("=")[0])

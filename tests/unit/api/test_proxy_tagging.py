@@ -10,6 +10,7 @@ from actors.bus.messages.common import SUPERVISOR
 from config.model.proxies import TAGS_MAX
 from config.model.tagging import TAGGED_MAX
 from tests.kit.api_stage import PROXY, Api, error_of
+from tests.kit.tables import table
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def test_what_is_so_already_is_no_change(api: Api, ids: list[str]) -> None:
     assert api.fleet.published("proxy.updated") == []
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "field"),
     [
         ({"add_tags": ["a"], "ids": []}, "ids"),

@@ -18,6 +18,7 @@ from actors.bus.messages.forwarding import AllowTestClient, QueryTester, ReportO
 from api.services.proxy_test import tester
 from api.services.proxy_test.tester import address_in
 from tests.kit.api_stage import Api, error_of
+from tests.kit.tables import table
 from tests.kit.wait import wait_until
 
 BOMB = gzip.compress(gzip.compress(b'{"ip": "203.0.113.9"}' + bytes(64 * 1024 * 1024)))
@@ -173,7 +174,7 @@ def test_an_origin_whose_head_has_no_end_is_a_timeout_and_takes_no_place_for_goo
     api: Api, path: str, kind: str
 ) -> None:
     def head(_number: int) -> str:
-        return str(run(api, path, url=f"http://origin.invalid/{kind}", timeout=2)["status"])
+        return str(run(api, path, url=f"http://origin.invalid/{kind}", timeout=0.5)["status"])
 
     with concurrent.futures.ThreadPoolExecutor(tester.AT_ONCE) as pool:
         assert set(pool.map(head, range(tester.AT_ONCE))) == {"timeout"}
@@ -207,7 +208,7 @@ def test_without_a_body_the_configured_url_is_tested(api: Api, path: str, small:
     assert len(small.admitted) == 1
 
 
-@pytest.mark.parametrize(
+@table(
     "body",
     [
         {"url": "ftp://a/"},
@@ -224,7 +225,7 @@ def test_a_bad_test_is_400_naming_the_field(api: Api, path: str, body: dict[str,
     assert (status, details["field"]) == (400, next(iter(body)))
 
 
-@pytest.mark.parametrize(
+@table(
     ("content", "address"),
     [
         (b"203.0.113.9\n", "203.0.113.9"),

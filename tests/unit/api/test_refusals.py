@@ -14,6 +14,7 @@ from api.resources.refusals import REFUSALS_MAX
 from config.model.fleet_accounts import FleetAccountCreate
 from config.model.plans import PlanCreate
 from tests.kit.api_stage import Api
+from tests.kit.tables import table
 
 
 def record(target: str, **fields: Any) -> dict[str, Any]:
@@ -83,7 +84,7 @@ def test_names_in_the_handshake_are_counted_by_what_was_wrong_with_them(api: Api
 
 
 def test_a_plan_that_does_not_disclose_rules_keeps_them_from_the_key_of_a_runner(api: Api) -> None:
-    api.services.plans.create(PlanCreate(name="mute", disclose=False))
+    api.services.objects["plans"].create(PlanCreate(name="mute", disclose=False))
     account = api.services.fleet_accounts.create(FleetAccountCreate(username="ci", plan="mute")).record.id
     Indexer(api, policy_denied=[record("b.example:443", rule=each, detail="a rule") for each in ("one", "two")])
     (one,) = refusals(api, account)["refusals"]
@@ -106,7 +107,7 @@ def test_more_than_can_be_read_is_not_complete(api: Api, account: str) -> None:
     assert (len(found["refusals"]), found["complete"]) == (REFUSALS_MAX, False)
 
 
-@pytest.mark.parametrize(
+@table(
     ("target", "port"),
     [
         ("a.example:8443", 8443),
@@ -136,7 +137,7 @@ def test_the_snippets_of_an_account_are_for_a_key_that_only_makes_its_credential
     assert api.get(f"/accounts/{account}/snippets?proxy=two", key).json["data"]["total"] == 1
 
 
-@pytest.mark.parametrize("other", ["", "%20", "*", "acc_1"])
+@table("other", ["", "%20", "*", "acc_1"])
 def test_what_is_no_credential_is_not_asked_for(api: Api, account: str, other: str) -> None:
     """Records of requests by the account's password have an empty one."""
     indexer = Indexer(api, policy_denied=[record("a.example:443")])

@@ -13,13 +13,14 @@ from api.app import OPERATIONS
 from api.http.representation import form_of
 from tests.kit.api_stage import PASSWORD, Api
 from tests.kit.standin_actors import stats_of
+from tests.kit.tables import table
 from tests.unit.api.creating import create
 
 CONTENT = b'{"success":true}' * 100
 BROWSER = {"Accept-Encoding": "gzip, deflate, br, zstd"}
 
 
-@pytest.mark.parametrize(
+@table(
     ("size", "accept", "encoding"),
     [
         (1000, "gzip", "gzip"),

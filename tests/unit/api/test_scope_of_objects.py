@@ -9,19 +9,21 @@ import pytest
 
 from actors.bus.messages.common import LOGS, forwarding_name
 from actors.bus.messages.forwarding import (
-    Connection,
-    Connections,
+    ConnectionPage,
+    ConnectionReport,
     Explain,
-    ExplainedRule,
-    ExplainedUpstreams,
-    Explanation,
+    RequestExplanation,
+    RuleExplanation,
+    UpstreamsExplanation,
 )
-from actors.bus.messages.records import CountLogs, LogCounts, LogPage, LogTail, QueryLogs, TailLogs
-from actors.bus.messages.upstreams import QueryUpstreams, Upstreams, UpstreamState
+from actors.bus.messages.records import CountLogs, LogCounts, LogPage, LogTailPage, QueryLogs, TailLogs
+from actors.bus.messages.specs import QueryUpstreams, Upstreams, UpstreamState
 from tests.kit.api_stage import PROXY, Api, error_of
 from tests.kit.records import records
+from tests.kit.tables import table
+from tests.unit.api.creating import delete_all
 
-LIVE = Connection("5f", "192.0.2.1", "", "a.example:443", "tunnel", 1.7e9, 1.0, 10, 20, 1.4, 2.6)
+LIVE = ConnectionReport("5f", "192.0.2.1", "", "a.example:443", "tunnel", 1.7e9, 1.0, 10, 20, 1.4, 2.6)
 MINE = {"pools": ["mine"], "policies": ["mine"], "lists": ["mine"]}
 RULES = [{"name": "r", "match": {"destinations": [":25"]}, "action": {"use": "deny"}}]
 CA = "/etc/ssl/certs/ca-certificates.crt"
@@ -49,7 +51,7 @@ def proxy(api: Api, headers: dict[str, str], **fields: Any) -> str:
     return str(made(api, "/proxies", {**PROXY, **fields}, headers)["id"])
 
 
-@pytest.mark.parametrize(
+@table(
     ("before", "change", "field"),
     [
         ({}, {"pool": "other"}, "pool"),
@@ -80,6 +82,7 @@ def proxy(api: Api, headers: dict[str, str], **fields: Any) -> str:
 def test_what_others_share_stays_as_it_is(
     api: Api, headers: dict[str, str], before: dict[str, Any], change: dict[str, Any], field: str
 ) -> None:
+    delete_all(api, headers)
     proxy_id = proxy(api, headers, **before)
     stored = api.get(f"/proxies/{proxy_id}", headers).json["data"]["proxy"]
     key = api.key(scope={"proxies": [proxy_id], **MINE})
@@ -150,7 +153,7 @@ def test_the_content_of_a_list_is_checked_where_the_scope_names_it(api: Api, hea
     assert api.post("/lists/mine/refresh", None, key).status_code == 403
 
 
-@pytest.mark.parametrize(
+@table(
     ("scope", "field"),
     [
         ({"proxies": [], "pools": ["nowhere"]}, "scope.pools[0]"),
@@ -188,14 +191,14 @@ def test_upstreams_of_a_pool_are_shown_where_the_scope_names_it(
 ) -> None:
     proxy_id = proxy(api, headers, pool=pool)
     states = (UpstreamState("u", "up", 0.0, 0, 0, 0, 0, 0, 0, None),)
-    explained = ExplainedUpstreams(pool, "random", "u", 1, 1, ())
-    rules = tuple(ExplainedRule(name, 0, "", "no", "", "", "enforce") for name in ("mine", "other"))
+    explained = UpstreamsExplanation(pool, "random", "u", 1, 1, ())
+    rules = tuple(RuleExplanation(name, 0, "", "no", "", "", "enforce") for name in ("mine", "other"))
 
     def reply(message: Any) -> Any:
         if isinstance(message, QueryUpstreams):
             return Upstreams(states)
         assert isinstance(message, Explain)
-        return Explanation(
+        return RequestExplanation(
             "allow", "", "", "address", "enforce", "a.example", 443, (), rules=rules, upstreams=explained
         )
 
@@ -221,9 +224,9 @@ def test_upstreams_that_the_scope_does_not_name_are_in_no_record_and_no_connecti
     )
     counts = LogCounts(0, (3,), (0,), {"parent": tuple((each, 1, 0, 0) for each in parents)}, exact=True)
     live = [replace(LIVE, id=str(number), parent=each) for number, each in enumerate(parents)]
-    indexed = {QueryLogs: LogPage(rows, 3), TailLogs: LogTail(rows, 3), CountLogs: counts}
+    indexed = {QueryLogs: LogPage(rows, 3), TailLogs: LogTailPage(rows, 3), CountLogs: counts}
     api.fleet.others[LOGS] = lambda message: indexed[type(message)]
-    api.fleet.others[forwarding_name(proxy_id)] = lambda _message: Connections(tuple(live), 3)
+    api.fleet.others[forwarding_name(proxy_id)] = lambda _message: ConnectionPage(tuple(live), 3)
     paths = ("/logs", "/logs/tail", "/logs/export", "/logs/values?field=parent", "/connections")
     key = api.key(permissions=["proxy.read", "metrics.read"], scope={"proxies": [proxy_id], **MINE})
     for caller, shown in ((headers, parents), (key, parents[1:])):

@@ -9,6 +9,7 @@ import pytest
 from actors.bus.messages.common import LOGS
 from actors.bus.messages.records import LogPage, QueryLogs
 from tests.kit.api_stage import Api, error_of
+from tests.kit.tables import table
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def test_a_key_of_one_proxy_gets_no_other_in_the_health_report(api: Api, headers
     assert error_of(api.get("/status", key))[:2] == (403, "FORBIDDEN")
 
 
-@pytest.mark.parametrize(
+@table(
     ("query", "field"),
     [
         ("foo=1", "foo"),
@@ -91,7 +92,7 @@ def test_filters_of_records_reach_the_indexer(api: Api, headers: dict[str, str])
     assert (question.reason, question.target) == ("dns_error", "Example.com")
 
 
-@pytest.mark.parametrize("path", ["/logs", "/logs/tail", "/logs/export", "/metrics", "/metrics/realtime"])
+@table("path", ["/logs", "/logs/tail", "/logs/export", "/metrics", "/metrics/realtime"])
 def test_a_proxy_outside_of_the_scope_is_403_before_anything_of_the_query_is_judged(api: Api, path: str) -> None:
     key = api.key(scope={"proxies": ["prx_mine"]})
     for query in ("proxy_id=prx_other", "proxy_id=prx_other&foo=1"):

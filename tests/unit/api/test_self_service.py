@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from actors.bus.messages.accounts import AccountActivity, AccountUsage, QueryUsage, Usage
+from actors.bus.messages.accounts import AccountActivity, AccountUsage, QueryUsage, UsageOfAccounts
 from actors.bus.messages.common import METRICS, forwarding_name
-from actors.bus.messages.forwarding import Connection, ConnectionFilter, Connections, QueryConnections
+from actors.bus.messages.forwarding import ConnectionFilter, ConnectionPage, ConnectionReport, QueryConnections
 from api.app import OPERATIONS
 from api.container import ApiSettings
-from api.operations.operation import HOLDER, NONE
+from api.engine.operation import HOLDER, NONE
 from api.resources import me
 from api.security.account_sessions import LIFETIME
 from api.services import self_service
@@ -38,7 +38,7 @@ def change(api: Api, account_id: str, **fields: Any) -> None:
 
 
 def plan(api: Api, name: str = "basic", **fields: Any) -> str:
-    return api.services.plans.create(PlanCreate.model_validate({"name": name, **fields})).record.id
+    return api.services.objects["plans"].create(PlanCreate.model_validate({"name": name, **fields})).record.id
 
 
 def test_the_token_of_a_holder_opens_me_and_nothing_else(api: Api) -> None:
@@ -190,7 +190,7 @@ def test_the_password_is_changed_if_the_plan_permits_it(api: Api) -> None:
     holder = sign_in(api)
     body = {"password": "a new one", "current_password": PASSWORD}
     assert error_of(api.patch("/me", body, holder))[:2] == (403, "FORBIDDEN")
-    api.services.plans.update(plan_id, PlanUpdate.model_validate({"self_service": {"password": True}}), None)
+    api.services.objects["plans"].update(plan_id, PlanUpdate.model_validate({"self_service": {"password": True}}), None)
     wrong = error_of(api.patch("/me", {**body, "current_password": "wrong"}, holder))
     assert (wrong[0], wrong[2]["field"]) == (400, "current_password")
     assert error_of(api.patch("/me", {"password": "a new one"}, holder))[2]["field"] == "current_password"
@@ -264,9 +264,11 @@ def test_connections_are_those_of_the_account_on_its_proxies(api: Api, monkeypat
     def process(name: str) -> Any:
         def reply(message: Any) -> Any:
             asked.append((name, message))
-            live = Connection("5f", "192.0.2.1", "alice", "a.example:443", "tunnel", 1.7e9, 1.0, 1, 2, 0.0, 0.0, "up1")
+            live = ConnectionReport(
+                "5f", "192.0.2.1", "alice", "a.example:443", "tunnel", 1.7e9, 1.0, 1, 2, 0.0, 0.0, "up1"
+            )
             live = replace(live, pool="paris", source_address="10.0.0.9", source_rule="policy office[0] a")
-            return Connections((live,), 1)
+            return ConnectionPage((live,), 1)
 
         return reply
 
@@ -283,7 +285,7 @@ def test_connections_are_those_of_the_account_on_its_proxies(api: Api, monkeypat
     account_id = account(api, proxies={"tags": ["x"]})
     assert api.get("/me/connections", sign_in(api)).status_code == 503
     used = AccountActivity(AccountUsage("total", 0.0, 0, 0), 3, proxies=tuple(ids[:3]))
-    api.fleet.others[METRICS] = lambda _message: Usage({account_id: used})
+    api.fleet.others[METRICS] = lambda _message: UsageOfAccounts({account_id: used})
     data = api.get("/me/connections?limit=5", sign_in(api)).json["data"]
     assert [(name, message.only) for name, message in asked] == [("own", ConnectionFilter(user="alice"))]
     assert isinstance(asked[0][1], QueryConnections)
@@ -346,7 +348,7 @@ def test_usage_is_that_over_all_proxies_and_a_reached_quota_is_the_status(api: A
     def collector(to: str, message: Any, timeout: float = 5.0) -> Any:
         if to == METRICS and isinstance(message, QueryUsage):
             assert message == QueryUsage({account_id: "total"})
-            return Usage({account_id: used})
+            return UsageOfAccounts({account_id: used})
         return original(to, message, timeout)
 
     original = api.fleet.ask
@@ -373,7 +375,7 @@ def test_credentials_are_made_and_revoked_if_the_plan_permits_it_and_seen_in_any
     assert error_of(api.request("DELETE", f"/me/credentials/{theirs}", holder))[:2] == (403, "FORBIDDEN")
 
     permitted = PlanUpdate.model_validate({"self_service": {"credentials": True}})
-    api.services.plans.update(plan_id, permitted, None)
+    api.services.objects["plans"].update(plan_id, permitted, None)
     made = api.post("/me/credentials", {"ttl": 60}, holder)
     assert (made.status_code, made.json["data"]["secret"][:4]) == (201, "pfc_")
     own = made.json["data"]["credential"]
@@ -412,13 +414,13 @@ def test_what_holders_make_again_and_again_fills_no_trail(api: Api, monkeypatch:
     assert api.post(f"/accounts/{account_id}/credentials", fat, api.token()).status_code == 201
     (by_operator,) = rows(api, limit=1)
     assert len(str(by_operator)) < 4096
-    monkeypatch.setattr(api.services.audited_accounts._of_holders, "_each", 4)
+    monkeypatch.setattr(api.engine._of_holders, "_each", 4)
     before = rows(api, limit=1)[0]["seq"]
     for _ in range(3):
         each = api.post("/me/credentials", {"ttl": 60}, holder).json["data"]["credential"]
         assert api.request("DELETE", f"/me/credentials/{each['id']}", holder).status_code == 200
     assert [row["action"] for row in rows(api) if row["seq"] > before] == ["credential.revoked", "credential.created"]
-    monkeypatch.setattr(api.services.audited_accounts._of_holders, "_began", -1e9)
+    monkeypatch.setattr(api.engine._of_holders, "_began", -1e9)
     assert api.post("/me/credentials", {"ttl": 60}, holder).status_code == 201
     assert rows(api, limit=1)[0]["details"] == {"left_out": 4}
 

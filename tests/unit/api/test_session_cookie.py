@@ -19,6 +19,7 @@ from api.operations import NONE
 from api.security.tokens import GRACE
 from config.settings.settings import Server
 from tests.kit.api_stage import PASSWORD, QUIET, Api, error_of
+from tests.kit.tables import table
 from tests.unit.api.audit_reader import rows
 
 TLS: dict[str, Any] = {"protocol": "https", "host": "fleet.example", "port": 443}
@@ -131,7 +132,7 @@ def test_of_two_cookies_neither_is_believed(api: Api) -> None:
     assert use(api, "refresh", token, name="proxyfleet", **HERE).status_code == 200
 
 
-@pytest.mark.parametrize("value", ["", "x", "rt_", "rt_" + "0" * 24 + "_" + "A" * 43, '"', "\xff", "a" * 5000])
+@table("value", ["", "x", "rt_", "rt_" + "0" * 24 + "_" + "A" * 43, '"', "\xff", "a" * 5000])
 def test_a_made_up_cookie_is_401(api: Api, value: str) -> None:
     assert error_of(use(api, "refresh", value))[:2] == (401, "UNAUTHORIZED")
 
@@ -155,11 +156,16 @@ def test_it_survives_a_restart_of_the_api(api: Api) -> None:
     assert use(api, "refresh", token).status_code == 200
 
 
-@pytest.mark.parametrize("operation", [each for each in OPERATIONS if each.access != NONE], ids=lambda each: each.id)
-def test_it_authorizes_nothing_else(api: Api, operation: Any) -> None:
+@pytest.fixture
+def cookie(api: Api) -> str:
+    return cookie_of(sign_in(api))
+
+
+@table("operation", [each for each in OPERATIONS if each.access != NONE], ids=lambda each: each.id)
+def test_it_authorizes_nothing_else(api: Api, cookie: str, operation: Any) -> None:
     if operation.id == "logout":
         return
-    headers = {**PAGE, "Cookie": f"{NAME}={cookie_of(sign_in(api))}"}
+    headers = {**PAGE, "Cookie": f"{NAME}={cookie}"}
     path = re.sub(r"\{[a-z_]+\}", "nothing", operation.path)
     assert api.client.simulate_request(operation.method, path, headers=headers, **TLS).status_code == 401
 
@@ -205,14 +211,14 @@ FOREIGN = [
 ]
 
 
-@pytest.mark.parametrize("act", ["refresh", "logout"])
-@pytest.mark.parametrize("headers", OURS, ids=str)
+@table("act", ["refresh", "logout"])
+@table("headers", OURS, ids=str)
 def test_pages_of_this_api_may_use_it(api: Api, headers: dict[str, str], act: str) -> None:
     assert use(api, act, cookie_of(sign_in(api)), headers).status_code == 200
 
 
-@pytest.mark.parametrize("act", ["refresh", "logout"])
-@pytest.mark.parametrize("headers", FOREIGN, ids=str)
+@table("act", ["refresh", "logout"])
+@table("headers", FOREIGN, ids=str)
 def test_no_page_of_another_origin_can_use_it(api: Api, headers: dict[str, str], act: str) -> None:
     page = sign_in(api)
     status, code, details = error_of(use(api, act, cookie_of(page), headers))
@@ -245,7 +251,7 @@ SITES = {
 }
 
 
-@pytest.mark.parametrize(("headers", "site"), SITES.values(), ids=SITES)
+@table(("headers", "site"), SITES.values(), ids=SITES)
 def test_the_site_is_what_the_client_sees(headers: dict[str, str], site: Site) -> None:
     assert Site.of("http", "127.0.0.1", headers, TRUSTED) == site
 

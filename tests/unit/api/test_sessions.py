@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from api.container import ApiSettings
+from api.security import tokens
 from api.security.sessions import LONGEST_USER_AGENT, client_of
 from config.settings.settings import RateLimiting, Security
 from config.text.formatting import timestamp_text
 from tests.kit.api_stage import PASSWORD, Api, error_of
+from tests.kit.tables import table
 from tests.unit.api.audit_reader import rows
 
 
@@ -62,6 +64,16 @@ def test_the_last_use_is_that_of_the_access_token_and_after_a_restart_of_the_ref
     services._used.clear()
     (view,) = services.of(api.admin.id)
     assert view["last_used"] == timestamp_text(now - 60)
+
+
+def test_with_one_sign_in_too_many_the_oldest_of_the_user_ends(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens, "FAMILIES_PER_USER", 3)
+    other, *own = (api.services.tokens.issue(user) for user in ("usr_1", *["usr_2"] * 4))
+    assert len(api.store.find(tokens.COLLECTION, user_id="usr_2")) == 3
+    with pytest.raises(tokens.BadToken):
+        api.services.tokens.check(own[0].access_token)
+    for each in (other, *own[1:]):
+        api.services.tokens.check(each.access_token)
 
 
 def test_an_ended_session_is_over_at_once_and_the_end_is_recorded(api: Api) -> None:
@@ -118,7 +130,7 @@ def test_a_key_can_neither_list_nor_end_sessions(api: Api) -> None:
     assert error_of(api.request("DELETE", "/auth/sessions/nothing", key))[:2] == (403, "FORBIDDEN")
 
 
-@pytest.mark.parametrize(
+@table(
     ("given", "kept"),
     [
         (None, None),

@@ -8,20 +8,21 @@ import pytest
 from falcon.testing import Result
 
 from actors.bus.codec import unpack
-from actors.bus.messages.fleet_objects import PoolSpec
-from api.services.object_kinds import KINDS, ObjectKind
+from actors.bus.messages.specs import PoolSpec
+from api.objects.named import NamedKind
+from api.objects.named_kinds import NAMED
 from config.model.fields import example_of
 from tests.kit.api_stage import Api, error_of
 from tests.unit.api.audit_reader import rows
 
-ALL = pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
+ALL = pytest.mark.parametrize("kind", NAMED.values(), ids=list(NAMED))
 
 
-def body_of(kind: ObjectKind, **fields: Any) -> dict[str, Any]:
+def body_of(kind: NamedKind[Any], **fields: Any) -> dict[str, Any]:
     return {**example_of(kind.create), **fields}
 
 
-def made(api: Api, kind: ObjectKind, **fields: Any) -> dict[str, Any]:
+def made(api: Api, kind: NamedKind[Any], **fields: Any) -> dict[str, Any]:
     response = api.post(f"/{kind.collection}", body_of(kind, **fields), api.token())
     assert response.status_code == 201, response.json
     view: dict[str, Any] = response.json["data"][kind.name]
@@ -40,7 +41,7 @@ def delete(api: Api, path: str, headers: dict[str, str] | None = None) -> Result
 
 
 @ALL
-def test_an_object_is_made_shown_changed_and_deleted_by_its_id_and_by_its_name(api: Api, kind: ObjectKind) -> None:
+def test_an_object_is_made_shown_changed_and_deleted_by_its_id_and_by_its_name(api: Api, kind: NamedKind[Any]) -> None:
     view = made(api, kind, name="first")
     for key in (view["id"], "first"):
         shown = api.get(f"/{kind.collection}/{key}", api.token())
@@ -54,7 +55,7 @@ def test_an_object_is_made_shown_changed_and_deleted_by_its_id_and_by_its_name(a
 
 
 @ALL
-def test_a_stale_revision_is_refused(api: Api, kind: ObjectKind) -> None:
+def test_a_stale_revision_is_refused(api: Api, kind: NamedKind[Any]) -> None:
     made(api, kind, name="first")
     etag = api.get(f"/{kind.collection}/first", api.token()).headers["etag"]
     assert (
@@ -67,7 +68,7 @@ def test_a_stale_revision_is_refused(api: Api, kind: ObjectKind) -> None:
 
 
 @ALL
-def test_a_change_of_nothing_is_none(api: Api, kind: ObjectKind) -> None:
+def test_a_change_of_nothing_is_none(api: Api, kind: NamedKind[Any]) -> None:
     view = made(api, kind, name="first")
     given = {name: value for name, value in body_of(kind).items() if name != "name"}
     again = api.put(f"/{kind.collection}/first", given, api.token())
@@ -76,7 +77,7 @@ def test_a_change_of_nothing_is_none(api: Api, kind: ObjectKind) -> None:
 
 
 @ALL
-def test_a_name_is_that_of_one_object(api: Api, kind: ObjectKind) -> None:
+def test_a_name_is_that_of_one_object(api: Api, kind: NamedKind[Any]) -> None:
     made(api, kind, name="first")
     made(api, kind, name="second")
     taken = ("name", 'the name "first" is in use')
@@ -85,7 +86,7 @@ def test_a_name_is_that_of_one_object(api: Api, kind: ObjectKind) -> None:
 
 
 @ALL
-def test_pages_follow_each_other_and_are_filtered(api: Api, kind: ObjectKind) -> None:
+def test_pages_follow_each_other_and_are_filtered(api: Api, kind: NamedKind[Any]) -> None:
     for name in ("one", "two", "three"):
         made(api, kind, name=name, description="of few" if name == "two" else "")
     path = f"/{kind.collection}"
@@ -101,7 +102,7 @@ def test_pages_follow_each_other_and_are_filtered(api: Api, kind: ObjectKind) ->
 
 
 @ALL
-def test_changes_are_events_and_entries_of_the_audit_trail(api: Api, kind: ObjectKind) -> None:
+def test_changes_are_events_and_entries_of_the_audit_trail(api: Api, kind: NamedKind[Any]) -> None:
     view = made(api, kind, name="first")
     api.patch(f"/{kind.collection}/first", {"description": "other"}, api.token())
     delete(api, f"/{kind.collection}/first")
@@ -114,7 +115,7 @@ def test_changes_are_events_and_entries_of_the_audit_trail(api: Api, kind: Objec
 
 
 @ALL
-def test_a_change_is_a_revision_of_the_configuration(api: Api, kind: ObjectKind) -> None:
+def test_a_change_is_a_revision_of_the_configuration(api: Api, kind: NamedKind[Any]) -> None:
     made(api, kind, name="first")
     newest = api.get("/revisions?limit=1", api.token()).json["data"]["revisions"][0]
     change = api.get(f"/revisions/{newest['revision']}", api.token()).json["data"]["changes"][0]
@@ -122,7 +123,7 @@ def test_a_change_is_a_revision_of_the_configuration(api: Api, kind: ObjectKind)
 
 
 @ALL
-def test_a_reader_may_look_and_not_change(api: Api, kind: ObjectKind) -> None:
+def test_a_reader_may_look_and_not_change(api: Api, kind: NamedKind[Any]) -> None:
     made(api, kind, name="first")
     api.add_user("rita", role="user", permissions=["proxy.read"])
     reader = api.token("rita")
@@ -131,7 +132,7 @@ def test_a_reader_may_look_and_not_change(api: Api, kind: ObjectKind) -> None:
 
 
 def test_a_pool_never_shows_a_password(api: Api) -> None:
-    made(api, KINDS["pools"], name="first")
+    made(api, NAMED["pools"], name="first")
     assert "correct horse" not in api.get("/pools/first", api.token()).text
     assert "correct horse" not in api.get("/audit?limit=3", api.token()).text
 
@@ -147,18 +148,18 @@ def test_a_policy_names_lists_that_are_there(api: Api) -> None:
     policy = {"name": "builds", "rules": [rule("a"), rule("b", "a.example", "list:mirrors:443")]}
     expected = ("rules[1].match.destinations[1]", "there is no list 'mirrors'")
     assert problem(api.post("/policies", policy, api.token())) == expected
-    made(api, KINDS["lists"], name="mirrors")
+    made(api, NAMED["lists"], name="mirrors")
     assert api.post("/policies", policy, api.token()).status_code == 201
 
 
 def test_a_port_of_a_host_called_list_names_no_list(api: Api) -> None:
     policy = {"name": "builds", "rules": [rule("a", "list:443")]}
     assert api.post("/policies", policy, api.token()).status_code == 201
-    assert problem(api.post("/lists", body_of(KINDS["lists"], name="443"), api.token()))[0] == "name"
+    assert problem(api.post("/lists", body_of(NAMED["lists"], name="443"), api.token()))[0] == "name"
 
 
 def test_an_object_in_use_is_neither_deleted_nor_renamed(api: Api) -> None:
-    made(api, KINDS["lists"], name="mirrors")
+    made(api, NAMED["lists"], name="mirrors")
     for number in range(12):
         body = {"name": f"policy{number}", "rules": [rule("a", "list:mirrors")]}
         assert api.post("/policies", body, api.token()).status_code == 201
@@ -187,7 +188,7 @@ def test_a_rule_that_does_less_than_it_seems_to_is_warned_about(api: Api) -> Non
 
 
 def test_whether_tunnels_are_ended_is_of_the_change_and_in_no_response(api: Api) -> None:
-    made(api, KINDS["policies"], name="builds")
+    made(api, NAMED["policies"], name="builds")
     response = api.patch("/policies/builds", {"end_existing": True}, api.token())
     assert not {"end_existing", "ended"} & response.json["data"]["policy"].keys()
 
@@ -206,18 +207,18 @@ def imported(api: Api, query: str = "", **sections: Any) -> Result:
 
 def everything(api: Api) -> dict[str, Any]:
     found: dict[str, Any] = api.get("/config/export", api.token()).json["data"]
-    return {name: found[name] for name in KINDS}
+    return {name: found[name] for name in NAMED}
 
 
 def test_an_export_is_imported_elsewhere_with_its_secrets() -> None:
     passphrase = {"X-Passphrase": "long enough to be safe"}
     here, there = Api(), Api()
     try:
-        for kind in KINDS.values():
+        for kind in NAMED.values():
             made(here, kind)
         exported = here.get("/config/export?secrets=encrypted", {**here.token(), **passphrase}).json["data"]
         assert "correct horse" not in str(exported)
-        sections = {name: exported[name] for name in KINDS}
+        sections = {name: exported[name] for name in NAMED}
         refused = there.post("/config/import", {**DOCUMENT, **sections}, there.token())
         assert problem(refused)[0] == "pools[0].upstreams[0].auth.password"
         document = {**DOCUMENT, **sections, "secrets": exported["secrets"]}
@@ -278,8 +279,8 @@ def keys_of(api: Api) -> list[str]:
 
 
 def test_the_supervisor_gets_each_change_and_all_of_them_after_an_import(api: Api) -> None:
-    made(api, KINDS["pools"], name="paris")
-    made(api, KINDS["lists"], name="mirrors")
+    made(api, NAMED["pools"], name="paris")
+    made(api, NAMED["lists"], name="mirrors")
     api.post("/policies", POLICY, api.token())
     assert keys_of(api) == ["list:mirrors", "policy:builds", "pool:paris"]
     assert [each.names for each in api.fleet.objects.values()] == [(), (), ("list:mirrors",)]
@@ -294,6 +295,6 @@ def test_the_supervisor_gets_each_change_and_all_of_them_after_an_import(api: Ap
 
 def test_a_change_that_the_supervisor_misses_is_of_the_whole_state_that_it_gets_later(api: Api) -> None:
     with api.fleet.silent_after(0):
-        made(api, KINDS["pools"], name="paris")
+        made(api, NAMED["pools"], name="paris")
         assert keys_of(api) == []
         assert [each.key for each in api.services.proxies.desired_state().objects] == ["pool:paris"]

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from typing import Any
 
 import pytest
 
 from actors.bus.messages.common import METRICS, WEBHOOKS, Done
-from api.audit.trail import trail_file
 from config.passwords import check_password
 from tests.kit.api_stage import PASSWORD, Api
 from tests.unit.api.audit_reader import rows
@@ -268,17 +265,6 @@ def test_what_holders_did_themselves_stays(api: Api, token: dict[str, str]) -> N
         credentials = api.get(f"{path}/credentials", token).json["data"]["credentials"]
         assert [each["id"] for each in credentials] == [kept]
         api.get("/me", sign_in(api, password="a word of my own"))
-
-
-def test_a_file_of_an_earlier_release_gets_what_it_lacks(api: Api, token: dict[str, str]) -> None:
-    proxy = create(api, token, tags=["x"])
-    api.services.close()
-    with closing(sqlite3.connect(trail_file(api.data))) as database:
-        database.execute("ALTER TABLE revisions DROP COLUMN undone")
-    del api.services
-    api.start()
-    assert undone(api, newest(api))["summary"]["delete"] == 1
-    assert api.store.get("proxies", proxy["id"]) is None
 
 
 def test_keys_stay_and_are_named(api: Api, token: dict[str, str]) -> None:

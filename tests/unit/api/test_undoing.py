@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.import_export.undoing import Reversal
+from tests.kit.tables import table
 
 A, B, C, D = ({"name": name, "use": "deny"} for name in "abcd")
 DIRECT = {"name": "b", "use": "direct"}
@@ -20,7 +21,7 @@ def reversal(before: Any, after: Any, present: Any, kept: bool = True) -> tuple[
     return found.value(before, after, present), found.conflicts
 
 
-@pytest.mark.parametrize(
+@table(
     ("before", "after", "present", "expected"),
     [
         ({"a": 1, "b": 1}, {"a": 2, "b": 1}, {"a": 2, "b": 3}, {"a": 1, "b": 3}),
@@ -44,7 +45,7 @@ def test_what_came_after_it_stays(before: Any, after: Any, present: Any, expecte
     assert reversal(before, after, present) == (expected, [])
 
 
-@pytest.mark.parametrize(
+@table(
     ("before", "after", "present", "conflicts"),
     [
         ({"a": 1, "b": 1}, {"a": 2, "b": 2}, {"a": 3, "b": 2}, [("a",)]),

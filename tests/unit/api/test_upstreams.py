@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from actors.bus.messages.common import forwarding_name
-from actors.bus.messages.upstreams import Upstreams, UpstreamSpec, UpstreamState
+from actors.bus.messages.specs import Upstreams, UpstreamSpec, UpstreamState
 from api.container import ApiSettings
 from api.operator.desired_state import read_desired_proxies
 from api.store import StoreDamaged
-from config.settings.settings import Proxy
+from config.settings.settings import ProxyGroup
 from tests.kit.api_stage import PROXY, QUIET, Api, error_of
+from tests.kit.tables import table
 from tests.unit.api.creating import create
 
 SECRET = "pass-phrase-of-an-upstream"
@@ -70,7 +71,7 @@ def test_an_update_replaces_the_list_and_keeps_the_password(
     assert sent_upstreams(api, made["id"]) == ()
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "field"),
     [
         ({"upstreams": [{**UPSTREAM, "port": 0}]}, "upstreams[0].port"),
@@ -244,7 +245,7 @@ def test_own_proxies_may_be_upstreams_without_an_exception_and_the_api_and_the_m
 
     api.services.apply(ApiSettings(security=QUIET))
     assert status_of("127.0.0.1", 3129) == 200
-    everything = Proxy(upstreams_allow=("0.0.0.0/0", "::/0"))
+    everything = ProxyGroup(upstreams_allow=("0.0.0.0/0", "::/0"))
     metrics = {"metrics": {"publish": "tcp://127.0.0.1:5556"}}
     api.services.apply(ApiSettings(security=QUIET, proxy=everything, whole=metrics))
     assert status_of("127.0.0.1", 22) == 200

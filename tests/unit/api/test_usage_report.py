@@ -15,6 +15,7 @@ from actors.metrics.account_usage import UsageLedger
 from api.services.usage_report import Selection, UsageReport, cell, days_of
 from tests.kit.api_stage import Api
 from tests.kit.clocks import Clock
+from tests.kit.tables import table
 
 NOON = datetime(2026, 3, 31, 12, tzinfo=UTC).timestamp()
 MARCH = {"from": "2026-03-01T00:00:00Z", "to": "2026-04-02T00:00:00Z"}
@@ -193,12 +194,12 @@ def test_csv_has_metadata_of_accounts_by_choice_or_all(api: Api, books: Books) -
     assert api.get("/usage", limited, params={**MARCH, "format": "csv"}).status_code == 200
 
 
-@pytest.mark.parametrize("text", ["=1", "+1", "-1", "@x", "\tx", "\rx", "\nx", "\uff1d1", "'=1"])
+@table("text", ["=1", "+1", "-1", "@x", "\tx", "\rx", "\nx", "\uff1d1", "'=1"])
 def test_what_a_spreadsheet_would_evaluate_is_a_text(text: str) -> None:
     assert cell(text) == f"'{text}"
 
 
-@pytest.mark.parametrize(
+@table(
     ("query", "field"),
     [
         ({"group_by": "user"}, "group_by"),

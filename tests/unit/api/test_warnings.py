@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from tests.kit.api_stage import PROXY, Api
+from tests.kit.tables import table
+from tests.unit.api.creating import delete_all
 
 OPEN, ANNOUNCED = ["auth.enabled"], ["accept_proxy_protocol"]
 AUTH = {"auth": {"enabled": True, "username": "a", "password": "b"}}
@@ -33,8 +35,9 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize(("fields", "warned"), CASES.values(), ids=CASES)
+@table(("fields", "warned"), CASES.values(), ids=CASES)
 def test_who_could_use_a_proxy_that_is_created(api: Api, fields: dict[str, Any], warned: list[str]) -> None:
+    delete_all(api, api.token())
     made = api.post("/proxies", {**PROXY, **fields}, api.token())
     assert made.status_code == 201, made.text
     assert [each["field"] for each in made.json["data"]["warnings"]] == warned

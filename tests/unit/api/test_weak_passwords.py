@@ -9,16 +9,17 @@ from falcon.testing import Result
 
 from api.container import ApiSettings
 from config.passwords import hash_password
-from config.settings.settings import Accounts
+from config.settings.settings import AccountSettings
 from config.weak_passwords import weakness_of_account
 from tests.kit.api_stage import QUIET, Api, error_of
+from tests.kit.tables import table
 from tests.unit.api.creating import create
 from tests.unit.api.importing import HEAD, Importing
 
 GOOD = "battery staples"
 
 
-@pytest.mark.parametrize("password", ["1", "seven77", "password", "alice-of-berlin", "XXXXXXXXX"])
+@table("password", ["1", "seven77", "password", "alice-of-berlin", "XXXXXXXXX"])
 def test_what_users_may_not_have_is_weak(password: str) -> None:
     assert weakness_of_account(password, "Alice-of-Berlin", None, "a hash") is not None
     assert weakness_of_account(password, "Alice-of-Berlin", "a hash", "a hash") is None, "it has it already"
@@ -102,7 +103,7 @@ def test_every_way_refuses_a_weak_password(api: Api, way: Callable[[Api, str], R
 
 @pytest.mark.parametrize("way", [_create, _of_one_proxy, _document, _with_a_proxy, _document_with_a_proxy])
 def test_the_setting_permits_any(api: Api, way: Callable[[Api, str], Result]) -> None:
-    api.services.apply(ApiSettings(security=QUIET, accounts=Accounts(weak_passwords=True)))
+    api.services.apply(ApiSettings(security=QUIET, accounts=AccountSettings(weak_passwords=True)))
     assert way(api, "1").status_code in (200, 201)
 
 

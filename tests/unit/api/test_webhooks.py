@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import base64
+import json
 import time
 from typing import Any
 
 import pytest
 
 from actors.bus.messages.common import WEBHOOKS, Done
-from actors.bus.messages.events import Event
-from actors.bus.messages.webhooks import (
+from actors.bus.messages.events import (
     Deliveries,
     Delivery,
     DeliveryAttempt,
+    Event,
     QueryDeliveries,
     QueryWebhookStatus,
     Redeliver,
@@ -24,9 +25,11 @@ from actors.bus.messages.webhooks import (
     WebhookStatuses,
     WebhookTried,
 )
+from api.objects.webhooks.changes import disable
 from config.model.subscriptions import matches
 from config.model.webhooks import EVENTS, PATTERNS, masked_url
 from tests.kit.api_stage import Api, error_of
+from tests.kit.tables import table
 
 HOOK: dict[str, Any] = {"name": "alerts", "url": "https://hooks.example.com/x?y=1", "events": ["proxy.*"]}
 
@@ -99,7 +102,7 @@ def test_a_webhook_is_created_read_changed_and_deleted_and_the_sender_is_notifie
     assert revisions == sorted(set(revisions))
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "at_fault"),
     [
         ({"name": " "}, "name"),
@@ -131,11 +134,12 @@ def test_a_webhook_is_created_read_changed_and_deleted_and_the_sender_is_notifie
 def test_a_bad_webhook_is_refused_by_its_field_at_create_and_at_update(
     api: Api, sender: FakeSender, fields: dict[str, Any], at_fault: str
 ) -> None:
+    before = len(sender.received)
     path = f"/webhooks/{create(api)['id']}"
     for refused in (api.post("/webhooks", {**HOOK, **fields}, api.token()), api.patch(path, fields, api.token())):
         status, code, details = error_of(refused)
         assert (status, code, details["field"].partition(".")[0]) == (400, "INVALID_REQUEST", at_fault)
-    assert len(sender.received) == 1
+    assert len(sender.received) == before + 1
 
 
 @pytest.mark.parametrize("missing", ["name", "url", "events"])
@@ -145,7 +149,7 @@ def test_name_url_and_events_are_required(api: Api, missing: str) -> None:
     assert error_of(refused)[2] == {"field": missing, "error": "is required"}
 
 
-@pytest.mark.parametrize("event", PATTERNS)
+@table("event", PATTERNS)
 def test_every_event_can_be_subscribed_to(api: Api, event: str) -> None:
     assert create(api, events=[event])["events"] == [event]
     assert any(matches([event], each) for each in EVENTS)
@@ -164,7 +168,7 @@ def test_secrets_and_header_values_are_sealed_on_the_disk_and_absent_from_the_au
     api: Api, sender: FakeSender
 ) -> None:
     made = create(api, headers={"Authorization": "Bearer sesame"})
-    stored = "".join(file.read_text() for file in api.data.store.glob("*.json"))
+    stored = "".join(json.dumps(each.body) for each in api.store.find("webhooks"))
     trail = api.get("/audit", api.token()).text
     for text in (made["secret"], made["secret"].removeprefix("whsec_"), "sesame"):
         assert text not in stored
@@ -261,7 +265,7 @@ def test_a_webhook_that_the_sender_gives_up_is_disabled_published_and_enabled_ag
 ) -> None:
     made = create(api)
     path = f"/webhooks/{made['id']}"
-    api.services.webhooks.disable(made["id"], "the target answered 410", time.time())
+    disable(api.services.objects["webhooks"], api.services.publish, made["id"], "the target answered 410", time.time())
     view = api.get(path, api.token()).json["data"]["webhook"]
     assert (view["enabled"], view["disabled_reason"]) == (False, "the target answered 410")
     assert not sender.spec().enabled
@@ -276,8 +280,8 @@ def test_a_webhook_that_the_sender_gives_up_is_disabled_published_and_enabled_ag
 def test_what_was_changed_meanwhile_is_not_disabled_for_an_older_reason(api: Api, sender: FakeSender) -> None:
     made = create(api)
     seen = time.time() - 60
-    api.services.webhooks.disable(made["id"], "the target answered 410", seen)
-    api.services.webhooks.disable("wh_unknown", "the target answered 410", seen)
+    disable(api.services.objects["webhooks"], api.services.publish, made["id"], "the target answered 410", seen)
+    disable(api.services.objects["webhooks"], api.services.publish, "wh_unknown", "the target answered 410", seen)
     assert api.get(f"/webhooks/{made['id']}", api.token()).json["data"]["webhook"]["enabled"]
     assert api.fleet.published("webhook.disabled") == []
 

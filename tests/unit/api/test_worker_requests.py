@@ -8,29 +8,35 @@ from typing import Any
 
 import pytest
 
-from actors.bus.mailbox import NOT_ON_THE_BUS, address_of
-from actors.bus.messages.accounts import AccountActivity, AccountState, AccountStates, AccountUsage, QueryUsage, Usage
+from actors.bus.mailbox import NOT_ON_THE_BUS, STARTING, address_of
+from actors.bus.messages.accounts import (
+    AccountActivity,
+    AccountState,
+    AccountStates,
+    AccountUsage,
+    QueryUsage,
+    UsageOfAccounts,
+)
 from actors.bus.messages.common import METRICS, Done, Unreachable, forwarding_name
 from actors.bus.messages.forwarding import (
     AllowTestClient,
     CloseConnections,
-    Connection,
     ConnectionGroups,
-    Connections,
-    Ended,
+    ConnectionPage,
+    ConnectionReport,
+    ConnectionsEnded,
     GroupConnections,
     QueryConnections,
 )
-from actors.bus.messages.upstreams import QueryUpstreams, Upstreams, UpstreamState
-from actors.bus.startup_queue import STARTING
+from actors.bus.messages.specs import QueryUpstreams, Upstreams, UpstreamState
 from api.container import ApiSettings
 from api.services import proxies
 from api.services.worker_requests import united_upstreams
-from config.settings.settings import Proxy
+from config.settings.settings import ProxyGroup
 from tests.kit.api_stage import PROXY, QUIET, Api, error_of
 from tests.unit.api.importing import HEAD
 
-ONE = Connection("5f", "192.0.2.1", "", "a.example:443", "tunnel", 1_700_000_000.0, 1.0, 10, 20, 1.0, 2.0)
+ONE = ConnectionReport("5f", "192.0.2.1", "", "a.example:443", "tunnel", 1_700_000_000.0, 1.0, 10, 20, 1.0, 2.0)
 UP = UpstreamState("p1", "up", 10.0, 1, 3, 0, 100, 200, 8.0, None)
 
 
@@ -57,11 +63,11 @@ def worker(identifier: str, count: int) -> Callable[[Any], Any]:
 
     def reply(message: Any) -> Any:
         if isinstance(message, QueryConnections):
-            return Connections((replace(ONE, id=identifier),), 1)
+            return ConnectionPage((replace(ONE, id=identifier),), 1)
         if isinstance(message, GroupConnections):
             return ConnectionGroups({"192.0.2.1": (1, 10, 20)}, 1)
         assert isinstance(message, CloseConnections)
-        return Ended(count)
+        return ConnectionsEnded(count)
 
     return reply
 
@@ -138,7 +144,7 @@ def test_the_connections_of_an_account_are_added_and_its_usage_is_the_collectors
 
     def collector(message: Any) -> Any:
         assert isinstance(message, QueryUsage)
-        return Usage({account_id: AccountActivity(AccountUsage("total", 0.0, 70, 0))})
+        return UsageOfAccounts({account_id: AccountActivity(AccountUsage("total", 0.0, 70, 0))})
 
     api.fleet.others[METRICS] = collector
     (account,) = api.get(f"/proxies/{proxy_id}/accounts", headers).json["data"]["accounts"]
@@ -190,7 +196,7 @@ def test_a_proxy_with_one_worker_shows_its_process_as_that(api: Api, headers: di
 
 
 def test_a_new_proxy_without_a_number_has_that_of_the_configuration() -> None:
-    api = Api(ApiSettings(security=QUIET, proxy=Proxy(workers="auto")))
+    api = Api(ApiSettings(security=QUIET, proxy=ProxyGroup(workers="auto")))
     headers = api.token()
     assert api.post("/proxies", PROXY, headers).json["data"]["proxy"]["workers"] == "auto"
     other = {**PROXY, "name": "second", "port": 3129, "workers": 2}

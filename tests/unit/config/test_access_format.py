@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.settings.groups import Logging
-from config.text.access_fields import ACCESS_FIELDS
-from config.text.access_format import FORMATS, BadTemplate, compiled
+from config.text.access_fields import ACCESS_FIELDS, FORMATS, BadTemplate, compiled
+from tests.kit.tables import table
 
 NOON = 1_769_860_800.25
 
@@ -59,7 +59,7 @@ def test_a_request_in_a_format_of_another_server(form: str, expected: str) -> No
     assert line(form) == expected
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "result"),
     [
         ({"method": "CONNECT", "target_url": "[2001:db8::1]:443"}, "TCP_TUNNEL/200 CONNECT HIER_DIRECT/[2001:db8::1]"),
@@ -76,7 +76,7 @@ def test_what_became_of_a_request_is_said_in_the_words_of_squid(fields: dict[str
     assert line("%Ss/%>Hs %rm %Sh/%<a", **fields) == result
 
 
-@pytest.mark.parametrize(
+@table(
     ("template", "expected"),
     [
         ("%ts %tu %03tu", "1769860800 250 250"),
@@ -90,7 +90,7 @@ def test_a_template_of_the_operator(template: str, expected: str) -> None:
     assert line(template, reason="dns_error") == expected
 
 
-@pytest.mark.parametrize(
+@table(
     ("target", "path"),
     [
         ("http://example.org/a?b#c", "/a"),
@@ -105,7 +105,7 @@ def test_any_target_has_a_path_or_none(target: str, path: str) -> None:
     assert line("%rp", target_url=target) == path
 
 
-@pytest.mark.parametrize("template", ["%zz", "%", "%{nothing}", "%>", "a %6"])
+@table("template", ["%zz", "%", "%{nothing}", "%>", "a %6"])
 def test_a_code_that_does_not_exist_is_refused_with_those_that_do(template: str) -> None:
     with pytest.raises(BadTemplate, match="codes are %ts"):
         compiled(template, ACCESS_FIELDS)

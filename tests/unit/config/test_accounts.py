@@ -11,6 +11,7 @@ from config.model.accounts import NEW_PASSWORDS_MAX
 from config.model.fields import InvalidProxy
 from config.model.proxies import ProxyCreate, ProxyRecord, ProxyUpdate, apply, new_record
 from config.passwords import check_password
+from tests.kit.tables import table
 
 NOW = 1_900_000_000.0
 PAST, FUTURE = "2001-01-01T00:00:00Z", "2090-01-31T12:00:00+01:00"
@@ -47,7 +48,7 @@ def test_an_account_with_everything() -> None:
     assert check_password("secret-word", account.password_hash or "")
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "where"),
     [
         ({"username": "a:b"}, ("accounts", 0, "username")),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.telemetry.identity import read_identity
+from actors.telemetry.otlp_client import read_identity
 from config.files.durable import replace_file, replace_file_of_user
 
 

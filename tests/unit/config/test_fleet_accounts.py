@@ -18,6 +18,7 @@ from config.model.fleet_accounts import (
 from config.model.plans import Plan, PlanCreate, PlanUpdate, change_plan, new_plan
 from config.model.schedules import Schedule, ScheduleInput, schedule_data
 from config.passwords import check_password
+from tests.kit.tables import table
 
 NIGHT = {"days": ["fri", "sat"], "from": "22:00", "to": "06:00"}
 DAY = {"days": ["mon"], "from": "00:00", "to": "24:00"}
@@ -72,7 +73,7 @@ def test_a_schedule_is_windows_in_minutes_for_forwarding() -> None:
     assert schedule_data({"timezone": "UTC", "windows": []}) == ("UTC", ())
 
 
-@pytest.mark.parametrize(
+@table(
     "wrong",
     [
         {**DAY, "days": []},

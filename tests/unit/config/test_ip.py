@@ -9,13 +9,14 @@ import pytest
 from actors.forwarding.limits.limits import client_key
 from api.http.client import client_address, is_within
 from api.security.api_keys import ApiKey, Scope
-from config.net.host_names import from_this_machine
-from config.net.ip import plain
+from config.net.addresses import plain
+from config.net.names import from_this_machine
+from tests.kit.tables import table
 
 NAT64 = "64:ff9b::c000:207"
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "form"),
     [
         ("192.0.2.7", "192.0.2.7"),
@@ -33,7 +34,7 @@ def test_an_address_has_one_form(text: str, form: str) -> None:
     assert str(plain(text)) == form
 
 
-@pytest.mark.parametrize("text", ["", "%eth0", "192.0.2.7:80", "[::1]", "192.0.2.07", "192.0.2.0/24", "a.test"])
+@table("text", ["", "%eth0", "192.0.2.7:80", "[::1]", "192.0.2.07", "192.0.2.0/24", "a.test"])
 def test_what_is_no_address_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError, match="address"):
         plain(text)

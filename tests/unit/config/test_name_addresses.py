@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from config.text.name_addresses import with_tried, without_tried
+from config.text.access_fields import with_tried, without_tried
 
 
 def test_upstreams_that_were_tried_are_named_and_taken_away_again() -> None:

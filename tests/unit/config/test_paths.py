@@ -19,4 +19,3 @@ def test_names_in_the_run_directory_stay_since_an_upgrade_joins_two_releases() -
     assert run.events_in == "ipc:///run/x/events.in"
     assert run.events_out == "ipc:///run/x/events.out"
     assert run.records == "ipc:///run/x/records"
-    assert run.api_handover == Path("/run/x/api.door")

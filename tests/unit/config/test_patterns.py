@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
@@ -20,7 +19,7 @@ from api.services.proxy_test.tester import test_target as read_web_url
 from config.model import json_patterns, webhooks
 from config.model.accounts import AccountName, Bandwidth
 from config.model.fields import FilePath, Host, Name, Username
-from config.model.fleet_accounts import Certificate, PasswordHash
+from config.model.fleet_accounts import Certificate
 from config.model.header_fields import HeaderValue
 from config.model.object_fields import LabelName, ListName, ObjectName
 from config.model.policies import MatchAccounts, MatchMethods, MatchPaths, Use
@@ -28,8 +27,9 @@ from config.model.proxies import BindAddress, Tag
 from config.model.schedules import EndOfWindow, TimeOfDay
 from config.model.upstreams import Host as UpstreamHost
 from config.net.dns_servers import read_hosts_name, read_server
-from config.net.domains import read_domain
 from config.net.entries import read_entry, read_network
+from config.net.names import read_domain
+from tests.kit.tables import table
 
 HOSTILE = (
     *(
@@ -42,71 +42,21 @@ HOSTILE = (
         "a.0x",
         "a.1",
         "a.1b",
-        "1.2.3.4.",
+        *("1.2.3.4.", "256.1.1.1.", "0.", "a.1."),
         "1.2.3.4:80",
     ),
-    *(
-        "::",
-        "::1",
-        "1::2::3",
-        "::ffff:1.2.3.4",
-        "fe80::1%eth0",
-        "1:2:3:4:5:6:7::",
-        "::2:3:4:5:6:7:8",
-        "1:2:3:4:5:6:7:8:9",
-    ),
+    *("::", "::1", "1::2::3", "::ffff:1.2.3.4", "fe80::1%eth0", "1:2:3:4:5:6:7::", "::2:3:4:5:6:7:8"),
+    *("1:2:3:4:5:6:7:8:9",),
     *("1:2:3:4:5:6:1.2.3.4", "::1.2.3.4:5", "10.0.0.0/8", "10.0.0.0/255.0.0.0", "10.0.0.0/08", "::/128", "::/129"),
     *("::/", "[::1]", "[::1]:80", "[::/0]:1-2", "[1.2.3.4]", "[]", ":80", ":0", ":65535", ":65536", ":080", "a:80-90"),
-    *(
-        "*.a",
-        "**.a",
-        "*.",
-        "a..b",
-        ".a",
-        "a.",
-        "-a",
-        "a-",
-        "a_b",
-        "a" * 63,
-        "a" * 64,
-        "\u212a.com",
-        "é.com",
-        "xn--e1a.com",
-    ),
+    *("*.a", "**.a", "*.", "a..b", ".a", "a.", "-a", "a-", "a_b", "a" * 63, "a" * 64, "\u212a.com", "é.com"),
+    *("xn--e1a.com",),
     *("http://a", "HTTPS://a/", "http://a:0", "http://a:080/", "http://[::1]:8/x?y#z", "http://u@a/", "http://a b"),
     *("ftp://a", "http://a/\n", "http://a/é", "http://", "http:/a", "a\n", "\n", " ", "\t", "\x85", "\u3000", "\u2028"),
-    *(
-        "a\u202eb",
-        "\u200fa",
-        "a\x00b",
-        "a:b",
-        "a/b",
-        ".",
-        "..",
-        "...",
-        "/",
-        "/a",
-        "/\x7f",
-        "a:",
-        "*",
-        "a" * 254,
-        ".".join(["a" * 63] * 4),
-    ),
-    *(
-        "/a/../b",
-        "/..",
-        "/a/%2E./",
-        "/a..b",
-        "/%2f",
-        "/a?b",
-        "tag:",
-        "tag:a",
-        "CONNECT",
-        "GET",
-        "pool:a",
-        "pool:",
-        "deny",
-    ),
+    *("a\u202eb", "\u200fa", "a\x00b", "a:b", "a/b", ".", "..", "...", "/", "/a", "/\x7f", "a:", "*", "a" * 254),
+    *(".".join(["a" * 63] * 4),),
+    *("/a/../b", "/..", "/a/%2E./", "/a..b", "/%2f", "/a?b", "tag:", "tag:a", "CONNECT", "GET", "pool:a"),
+    *("pool:", "deny"),
     *("list:a", "list:443", "list:99999", "list:a:443", "list:a.b-c:1-2", "list:", "list:a:b", "443", "4-5"),
     *("geo:a:asn=1", "geo:a:asn=0", "geo:a:country=DE:443", "geo:a:country=de", "geo:a", "geo:443", "geo:a:asn=x"),
     *(f"geo:a:asn={number}" for number in (9, 429496729, 999999999, 3999999999, 4294967295, 4294967296, 9999999999)),
@@ -171,7 +121,6 @@ PAIRS: dict[str, tuple[str, Callable[[str], bool]]] = {
     "file": (json_patterns.FILE_PATH, typed(FilePath)),
     "time": (json_patterns.TIME_OF_DAY, typed(TimeOfDay)),
     "end": (json_patterns.END_OF_WINDOW, typed(EndOfWindow)),
-    "hash": (json_patterns.BCRYPT_HASH, typed(PasswordHash)),
     "object": (json_patterns.OBJECT_NAME, typed(ObjectName)),
     "list": (json_patterns.LIST_NAME, typed(ListName)),
     "domain": (json_patterns.DOMAIN, reading(read_domain)),
@@ -200,7 +149,7 @@ def _explained(**fields: str) -> bool:
     return reading(lambda _: ExplainBody.model_validate({"client_ip": "::1", "target": "a", **fields}))("")
 
 
-@pytest.mark.parametrize("name", PAIRS)
+@table("name", PAIRS)
 def test_hostile_texts_are_judged_alike(name: str) -> None:
     pattern, takes = PAIRS[name]
     matches = matching(pattern)
@@ -209,8 +158,8 @@ def test_hostile_texts_are_judged_alike(name: str) -> None:
             assert matches(text) == takes(text), text
 
 
-@pytest.mark.parametrize("name", PAIRS)
-@settings(max_examples=60, deadline=None)
+@table("name", PAIRS)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_what_matches_is_taken_and_what_is_changed_is_judged_alike(name: str, data: st.DataObject) -> None:
     pattern, takes = PAIRS[name]
@@ -227,12 +176,12 @@ def test_what_matches_is_taken_and_what_is_changed_is_judged_alike(name: str, da
             assert matching(pattern)(each) == takes(each), each
 
 
-@pytest.mark.parametrize(("rate", "good"), [(0, True), (1, False), (1023, False), (1024, True), (10**12 + 1, False)])
+@table(("rate", "good"), [(0, True), (1, False), (1023, False), (1024, True), (10**12 + 1, False)])
 def test_a_bandwidth_is_nothing_or_not_tiny(rate: int, good: bool) -> None:
     assert typed(Bandwidth)(rate) is described(Bandwidth)(rate) is good  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("text", ["", "127.0.0.1", "::1", "localhost", "127.0.0.1:80", "fe80::1%lo", "127.1"])
+@table("text", ["", "127.0.0.1", "::1", "localhost", "127.0.0.1:80", "fe80::1%lo", "127.1"])
 def test_a_source_address_is_an_address_or_nothing(text: str) -> None:
     assert typed(BindAddress)(text) is described(BindAddress)(text)
 
@@ -241,7 +190,7 @@ def test_a_parameter_that_is_an_address_is_reported_as_one() -> None:
     assert network("").schema["pattern"] == json_patterns.NETWORK
 
 
-@pytest.mark.parametrize("size", range(20, 70))
+@table("size", range(20, 70))
 def test_a_signing_secret_is_described_exactly_by_its_number_of_bytes(size: int) -> None:
     secret = f"{webhooks.SECRET_PREFIX}{base64.b64encode(bytes(size)).decode()}"
     schema = TypeAdapter(webhooks.Secret).json_schema()

@@ -8,18 +8,9 @@ import pytest
 
 from config.model import json_patterns
 from config.model.user_names import name_key, new_name
+from tests.kit.tables import table
 
-GOOD = (
-    "admin",
-    "Ada Lovelace",
-    "o'neil-2",
-    "josé",
-    "Ωμέγα",
-    "иван",
-    "山田太郎",
-    "山田 taro",
-    "김철수",
-)
+GOOD = ("admin", "Ada Lovelace", "o'neil-2", "josé", "Ωμέγα", "иван", "山田太郎", "山田 taro", "김철수")
 REFUSED = {
     "a blank behind": ("admin ", "blank"),
     "a blank before": ("\u00a0admin", "blank"),
@@ -35,13 +26,13 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", GOOD)
+@table("name", GOOD)
 def test_a_name_of_one_script_is_taken_as_it_is(name: str) -> None:
     assert new_name(name) == name
     assert re.fullmatch(json_patterns.PERSON_NAME, name)
 
 
-@pytest.mark.parametrize(("name", "why"), REFUSED.values(), ids=REFUSED)
+@table(("name", "why"), REFUSED.values(), ids=REFUSED)
 def test_a_name_that_is_not_what_it_looks_like_is_refused(name: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         new_name(name)

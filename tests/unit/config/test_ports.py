@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.net.ports import Ports, merged
+from tests.kit.tables import table
 
 PORTS = st.integers(1, 65535)
 RANGES = st.tuples(PORTS, PORTS).map(lambda two: Ports(min(two), max(two)))
@@ -22,7 +23,7 @@ def test_what_is_written_is_read_as_the_same(ports: Ports) -> None:
     assert isinstance(ports.written, int) == (len(ports) == 1)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "words"),
     [
         ("0", "from 1 to 65535"),

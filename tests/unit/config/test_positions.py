@@ -5,11 +5,11 @@ from __future__ import annotations
 import tomllib
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
 from config.settings.toml_positions import line_of, lines_of
+from tests.kit.tables import table
 
 FILE = '''# [server] is no table here
 [server] # but here it is
@@ -35,7 +35,7 @@ name = "x"
 '''
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "line"),
     [
         (("server",), 2),
@@ -77,7 +77,7 @@ username = "e"
 """
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "line"),
     [
         (("proxies", 0, "name"), 2),
@@ -108,7 +108,7 @@ check = { url = "x", of = [{}] }
 """
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "line"),
     [
         (("pools", 0, "upstreams"), 3),

@@ -9,6 +9,7 @@ import pytest
 
 from config.settings.loading import load
 from config.settings.settings import ConfigError
+from tests.kit.tables import table
 
 KEY = "Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID"
 """The public key of the example in ZeroMQ's documentation (zmq_curve)."""
@@ -32,7 +33,7 @@ def test_any_other_address_needs_the_keys_of_subscribers(tmp_path: Path, address
     loaded(tmp_path, publish=address, curve_clients=[KEY])
 
 
-@pytest.mark.parametrize(
+@table(
     "address",
     [
         "127.0.0.1:5556",

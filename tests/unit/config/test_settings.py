@@ -10,6 +10,7 @@ import pytest
 from config.settings.loading import load
 from config.settings.runtime import overlay
 from config.settings.settings import Auth, ConfigError, plain
+from tests.kit.tables import table
 
 
 def test_command_line_over_environment_over_file_over_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,7 +54,7 @@ def test_variables_that_are_options_of_commands_are_no_keys(monkeypatch: pytest.
     load()
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "problem"),
     [
         ("[server]\nport = 0", "server.port: "),
@@ -127,7 +128,7 @@ def oauth(tmp_path: Path, text: str) -> list[str]:
     return []
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "problem"),
     [
         ("[auth.oauth2]\nenabled = true", "auth.oauth2: provider: is required"),
@@ -162,7 +163,7 @@ def test_an_identity_provider_that_can_not_work_is_refused(tmp_path: Path, text:
     assert "planted-secret" not in str(problems)
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         OAUTH + FOUND,
@@ -255,7 +256,7 @@ def test_a_file_that_is_no_toml_is_reported_with_the_line(tmp_path: Path) -> Non
     assert caught.value.problems[0].startswith(f"{file}:2: not TOML: ")
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "problem"),
     [
         ("[server]\nport = 'x'", ":2: server.port: must be a whole number (got 'x')"),

@@ -11,7 +11,9 @@ from pydantic import BaseModel
 from actors.bus.messages.specs import LimitsSpec
 from api.errors import InvalidMany
 from api.http.validation import validated
-from api.services.object_specs import list_ref, policy_spec, pool_spec
+from api.objects.lists.kind import list_ref
+from api.objects.policies import policy_spec
+from api.objects.pools.kind import pool_spec
 from config.files.secret_box import SecretBox
 from config.model.fields import InvalidResource, example_of
 from config.model.lists import DestinationList, ListCreate, ListUpdate, change_list, new_list
@@ -25,6 +27,7 @@ from config.model.policies import (
     rule_view,
 )
 from config.model.pools import Pool, PoolCreate, PoolUpdate, change_pool, new_pool, pool_upstream_view
+from tests.kit.tables import table
 
 UNUSED = SecretBox(Path("unused"))
 """For lists without headers."""
@@ -80,7 +83,7 @@ def test_a_part_of_a_pool_is_changed_and_a_password_stays(seal: SecretBox) -> No
     assert (after.retry.connect, after.retry.attempts) == (False, 5)
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "field"),
     [
         ({"name": "two words"}, "name"),
@@ -122,7 +125,7 @@ def test_a_list_has_entries_or_a_source_and_either_takes_the_place_of_the_other(
     assert list_ref(inline, 4, "a.list").file == "a.list"
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "field"),
     [
         ({}, "entries"),
@@ -139,7 +142,7 @@ def test_what_is_wrong_with_a_list_is_named(fields: dict[str, Any], field: str) 
     assert caught.value.field == field
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "field"),
     [
         ({"kind": "files"}, "kind"),
@@ -178,7 +181,7 @@ def test_all_of_an_action_is_sent() -> None:
     assert (rule.set_headers, rule.remove_headers) == ((("X-Team", "ci"),), ("Cookie",))
 
 
-@pytest.mark.parametrize(
+@table(
     ("rule", "field"),
     [
         ({"action": {"reason": "no"}}, "rules[0].action.reason"),
@@ -231,7 +234,7 @@ def test_a_policy_has_so_many_entries_in_all_and_lists_are_for_more() -> None:
     assert caught.value.field == "rules"
 
 
-@pytest.mark.parametrize(
+@table(
     ("rule", "field"),
     [
         ({"match": {"destinations": ["a b"]}}, "match.destinations[0]"),
@@ -280,7 +283,7 @@ def test_rules_that_do_less_than_they_seem_to_are_warned_about() -> None:
     assert [each.field for each in policy_warnings(policy)] == ["rules[0].match.paths", "rules[1].action"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("rule", "field", "said"),
     [
         ({"match": {"methods": ["GET"]}, "action": {"use": "direct"}}, "match.methods", "a tunnel (CONNECT, SOCKS)"),

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from config.text.formatting import size_text, timestamp_text, uptime_text
+from tests.kit.tables import table
 
 
-@pytest.mark.parametrize(
+@table(
     ("seconds", "text"),
     [(0, "0m"), (59, "0m"), (60, "1m"), (3600, "1h 0m"), (86_400, "1d 0h 0m"), (189_090, "2d 4h 31m"), (-5, "0m")],
 )

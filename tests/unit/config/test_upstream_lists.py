@@ -16,8 +16,9 @@ from pydantic import TypeAdapter, ValidationError
 from config.files.secret_box import SecretBox
 from config.model.fields import InvalidProxy
 from config.model.proxies import ProxyUpdate
-from config.model.upstream_list_parser import BadLine, read_line, read_text
+from config.model.upstream_list_parser import BadUpstreamLine, read_line, read_text
 from config.model.upstreams import ProxyUpstream, Upstreams, replace_upstreams
+from tests.kit.tables import table
 
 READER: TypeAdapter[Any] = TypeAdapter(Upstreams)
 SECRET = "s3cret-of-an-upstream"
@@ -32,7 +33,7 @@ def upstream(
     return entry
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "entry"),
     [
         ("p.example:3128", upstream("http", "p.example", 3128)),
@@ -61,7 +62,7 @@ def test_a_line_is_one_upstream(line: str, entry: dict[str, Any]) -> None:
     assert read_line(line) == entry
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "labels", "name", "password"),
     [
         ("p.example:1:user:pass country=de #de1", {"country": "de"}, "de1", "pass"),
@@ -86,7 +87,7 @@ def test_upstreams_of_a_proxy_have_no_labels() -> None:
         READER.validate_python("p.example:1 country=de")
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "error"),
     [
         ("p.example:1 #one #two", "has two names"),
@@ -107,7 +108,7 @@ def test_upstreams_of_a_proxy_have_no_labels() -> None:
     ],
 )
 def test_what_is_no_upstream_is_refused_by_its_line_and_not_repeated(line: str, error: str) -> None:
-    with pytest.raises(BadLine) as refused:
+    with pytest.raises(BadUpstreamLine) as refused:
         read_text(f"\n# a list\ngood.example:1\n{line}\n")
     assert str(refused.value).startswith("line 4: ")
     assert error in str(refused.value)
@@ -120,7 +121,7 @@ def test_blank_lines_and_comments_are_passed_over_and_counted() -> None:
 
 @pytest.mark.parametrize("text", ["", "\n \n", "# nothing\n"])
 def test_a_list_without_any_upstream_does_not_end_the_chain_by_mistake(text: str) -> None:
-    with pytest.raises(BadLine, match="no upstream"):
+    with pytest.raises(BadUpstreamLine, match="no upstream"):
         read_text(text)
 
 
@@ -142,7 +143,7 @@ def test_columns_of_csv_may_be_labels() -> None:
     assert second == {**upstream("http", "b.example", 2), "labels": {"country": "fr"}}
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "error"),
     [
         (f"host,port,colour\np,1,{SECRET}", "line 1: the columns may be"),
@@ -156,7 +157,7 @@ def test_columns_of_csv_may_be_labels() -> None:
     ],
 )
 def test_what_is_wrong_with_csv_is_reported_by_its_line(text: str, error: str) -> None:
-    with pytest.raises(BadLine) as refused:
+    with pytest.raises(BadUpstreamLine) as refused:
         read_text(text)
     assert str(refused.value).startswith(error)
     assert SECRET not in str(refused.value)
@@ -213,7 +214,7 @@ def test_lines_and_objects_may_stand_side_by_side_and_bare_ones_are_of_the_proto
     assert [each.protocol for each in text.upstreams or ()] == ["socks4", "socks4"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("upstreams", "field", "error"),
     [
         (["a.example:1", f"bad line {SECRET}"], "1", "must be host:port"),

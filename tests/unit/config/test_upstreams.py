@@ -12,6 +12,7 @@ from config.files.secret_box import SecretBox
 from config.model.fields import InvalidProxy
 from config.model.upstreams import PURPOSE, ProxyUpstream, Upstreams, refuse_itself, replace_upstreams, upstream_view
 from config.net.ports import Ports
+from tests.kit.tables import table
 
 UPSTREAM = {"protocol": "http", "host": "upstream.example", "port": 3128}
 READER: TypeAdapter[Any] = TypeAdapter(Upstreams)
@@ -30,7 +31,7 @@ def field_of(error: ValidationError) -> str:
     return ".".join(str(part) for part in error.errors()[0]["loc"])
 
 
-@pytest.mark.parametrize(
+@table(
     ("changes", "field"),
     [
         ({"port": 0}, "0.port"),

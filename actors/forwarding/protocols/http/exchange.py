@@ -21,7 +21,14 @@ from actors.forwarding.protocols.commands import (
     ToOrigin,
 )
 from actors.forwarding.protocols.failures import Failure, Refused
-from actors.forwarding.protocols.http.error_body import Asker, wants_page
+from actors.forwarding.protocols.http.error_body import (
+    FINAL_RECIPIENT,
+    NOT_TRACED,
+    Asker,
+    dated,
+    error_response,
+    wants_page,
+)
 from actors.forwarding.protocols.http.framing import (
     LAST_CHUNK,
     Body,
@@ -33,20 +40,21 @@ from actors.forwarding.protocols.http.framing import (
     response_body,
 )
 from actors.forwarding.protocols.http.head_cache import (
+    PROXY_SUPPORT,
     drop_lines,
     passed_to_client,
     passed_to_origin,
+    request_to_upstream,
     response_head,
+    response_to_client,
     route_of,
     url_of,
 )
 from actors.forwarding.protocols.http.head_parser import RequestHead, ResponseHead, find_end
-from actors.forwarding.protocols.http.head_rewriting import PROXY_SUPPORT, request_to_upstream, response_to_client
-from actors.forwarding.protocols.http.replies import FINAL_RECIPIENT, NOT_TRACED, dated, error_response
-from actors.forwarding.protocols.http.states import AWAITED, BODY, COMPLETE, STAGES, Event, Part, Phase
+from actors.forwarding.protocols.http.states import AWAITED, BODY, COMPLETE, STAGES, HttpEvent, HttpPhase, ResponsePart
 from actors.forwarding.protocols.http.targets import parse_authority
 from actors.forwarding.protocols.http.upstream_exchange import IDEMPOTENT, UpstreamExchange
-from actors.forwarding.protocols.session_config import SessionConfig
+from actors.forwarding.protocols.session import SessionConfig
 from actors.forwarding.protocols.state_machine import IllegalEventError
 
 CONNECT: Final = b"CONNECT"
@@ -57,8 +65,8 @@ RELAY_MIN: Final = 128 * 1024
 INTERIM_MAX: Final = 16
 """1xx responses to one request; more is a flood."""
 
-_HEAD: Final[Part] = Part.HEAD
-_END: Final[Part] = Part.END
+_HEAD: Final[ResponsePart] = ResponsePart.HEAD
+_END: Final[ResponsePart] = ResponsePart.END
 
 
 class Exchange:
@@ -184,7 +192,7 @@ class Exchange:
         """Pass on bytes of the body, and return what is behind its end. Raises `Refused`."""
         body = self.request_body
         if body is None:
-            raise IllegalEventError(Phase.EXCHANGE, Event.CLIENT_DATA)
+            raise IllegalEventError(HttpPhase.EXCHANGE, HttpEvent.CLIENT_DATA)
         content, rest = body.feed(data)
         self.bytes_in += len(data) - len(rest)
         coded = content if isinstance(body, ContentLengthBody) else chunk(content)
@@ -207,7 +215,7 @@ class Exchange:
         """The kernel has moved `count` bytes of the body."""
         body = self.request_body
         if not isinstance(body, ContentLengthBody):
-            raise IllegalEventError(Phase.EXCHANGE, Event.REQUEST_RELAYED)
+            raise IllegalEventError(HttpPhase.EXCHANGE, HttpEvent.REQUEST_RELAYED)
         body.remaining -= count
         self.bytes_in += count
         if body.complete:
@@ -231,7 +239,7 @@ class Exchange:
 
     def relayed(self, count: int) -> None:
         """The kernel has moved `count` bytes of the response's body."""
-        self.stage = STAGES[self.stage][Part.RELAYED]
+        self.stage = STAGES[self.stage][ResponsePart.RELAYED]
         self.bytes_out += count
         body = self._response_body
         if isinstance(body, ContentLengthBody):
@@ -325,7 +333,7 @@ class Exchange:
             raise failures.bad_response("the origin switches protocols before it has the request")
         self.response = response
         self.responded = now
-        self.stage = STAGES[self.stage][Part.SWITCH]
+        self.stage = STAGES[self.stage][ResponsePart.SWITCH]
         self.send_to_client(response_to_client(response, self.via, chunked=False, connection=b"upgrade") + data, out)
 
     def _begin_response(
@@ -361,7 +369,7 @@ class Exchange:
         drop_lines(self.head)
         drop_lines(response)
         if body is None:
-            self.stage = STAGES[self.stage][Part.HEAD_ALONE]
+            self.stage = STAGES[self.stage][ResponsePart.HEAD_ALONE]
             self.excess = bytes(held[end:])
             self.send_to_client(start, out)
             return

@@ -83,7 +83,7 @@ _NEVER_NAMED: Final = frozenset((b"content-length", b"transfer-encoding", b"host
 
 
 @dataclass(slots=True)
-class Fields:
+class HeadFields:
     """The field section of a head: `lines` are those to pass on, each `name: value` without its CRLF.
 
     `length` is None when there is no Content-Length; `close` and `keep_alive` are the options of `Connection`.
@@ -112,7 +112,7 @@ class RequestHead:
     method: bytes
     target: bytes
     minor: int
-    fields: Fields
+    fields: HeadFields
     may_persist: bool = field(init=False, compare=False, repr=False)
     """True when the client's connection may be kept after the response.
 
@@ -141,7 +141,7 @@ class ResponseHead:
     minor: int
     status: int
     phrase: bytes
-    fields: Fields
+    fields: HeadFields
     may_persist: bool = field(init=False, compare=False, repr=False)
     """True when the origin leaves its connection open behind this response, and the next response can be found on it.
 
@@ -229,7 +229,7 @@ def _field_kind(name: bytes) -> int | None:
     return meaning
 
 
-def _parse_fields(block: bytes) -> Fields:
+def _parse_fields(block: bytes) -> HeadFields:
     """Separate the fields that a proxy must understand from the lines to pass on."""
     lines = block.split(b"\r\n")
     lines.pop()
@@ -237,7 +237,7 @@ def _parse_fields(block: bytes) -> Fields:
         raise too_large(f"more than {FIELDS_MAX} fields")
     if len(block) > LINE_MAX and max(map(len, lines)) > LINE_MAX:
         raise too_large(f"a line of the head is over {LINE_MAX} bytes")
-    fields = Fields([])
+    fields = HeadFields([])
     keep = fields.lines.append
     options: list[bytes] = []
     seen = _known_names
@@ -257,7 +257,7 @@ def _parse_fields(block: bytes) -> Fields:
     return fields
 
 
-def _apply_field(fields: Fields, meaning: int, value: bytes, line: bytes) -> None:
+def _apply_field(fields: HeadFields, meaning: int, value: bytes, line: bytes) -> None:
     """Apply one field; a second one of its kind is refused where it could be read differently."""
     if meaning == LENGTH:
         if fields.length is not None or not _LENGTH.fullmatch(value):
@@ -296,7 +296,7 @@ def _apply_field(fields: Fields, meaning: int, value: bytes, line: bytes) -> Non
             fields.lines.append(line)
 
 
-def _apply_upgrade(fields: Fields, value: bytes) -> None:
+def _apply_upgrade(fields: HeadFields, value: bytes) -> None:
     """The protocols that the client offers to switch to. HTTP/2 in the clear is left out: it is for one hop alone, and
     obsolete (RFC 9113 3.1).
     """
@@ -307,13 +307,13 @@ def _apply_upgrade(fields: Fields, value: bytes) -> None:
         fields.upgrade = b", ".join(known + offered)
 
 
-def _apply_max_forwards(fields: Fields, value: bytes) -> None:
+def _apply_max_forwards(fields: HeadFields, value: bytes) -> None:
     if fields.max_forwards is not None or not _LENGTH.fullmatch(value):
         raise malformed("Max-Forwards is not one number")
     fields.max_forwards = int(value)
 
 
-def _apply_options(fields: Fields, options: list[bytes]) -> None:
+def _apply_options(fields: HeadFields, options: list[bytes]) -> None:
     """Apply the options of `Connection`, and remove the fields that it names (RFC 9110 7.6.1)."""
     named = set()
     for option in options:

@@ -2,28 +2,35 @@
 
 `states` has the table that it runs on: every input, and what the session concludes from it, is an event of the table,
 and nothing else changes the phase.
+
+Credentials in `Proxy-Authorization`: `Basic` (RFC 7617), and `Bearer` (RFC 6750) for the secret of a credential.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import re
 from collections.abc import Callable
 from typing import Final
 
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.commands import (
+    PREFIX,
     Again,
     Authorize,
     Command,
     LeaveOrigin,
     Open,
     Tunnel,
+    masked,
 )
 from actors.forwarding.protocols.failures import AskAnotherUpstream, Failure, Refused, UpstreamRefusesUs
-from actors.forwarding.protocols.http.basic_auth import read_credentials
+from actors.forwarding.protocols.http.error_body import ESTABLISHED, dated
 from actors.forwarding.protocols.http.exchange import Exchange
 from actors.forwarding.protocols.http.head_cache import request_head
 from actors.forwarding.protocols.http.head_parser import HEAD_MAX, RequestHead
-from actors.forwarding.protocols.http.replies import ESTABLISHED, dated
+from actors.forwarding.protocols.http.header_changes import passed_here
 from actors.forwarding.protocols.http.session_ends import NO_EXCHANGE, SessionEnds
 from actors.forwarding.protocols.http.states import (
     AUTHORIZE,
@@ -37,19 +44,45 @@ from actors.forwarding.protocols.http.states import (
     OPEN,
     SWITCHED,
     TRANSITIONS,
-    Event,
+    HttpEvent,
 )
-from actors.forwarding.protocols.http.via import passed_here
-from actors.forwarding.protocols.secrets import masked
-from actors.forwarding.protocols.session_config import SessionConfig
+from actors.forwarding.protocols.session import SessionConfig
+
+_BASIC = re.compile(rb"[Bb][Aa][Ss][Ii][Cc] +([A-Za-z0-9+/]+={0,2})")
+_BEARER = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +(pfc_[0-9A-Za-z]+)")
+
+
+def read_credentials(value: bytes | None) -> tuple[str, bytes] | None:
+    """User and password, or None when there are none. With `Bearer` the user is empty and the password a secret."""
+    found = read_basic(value)
+    if found is not None or value is None:
+        return found
+    bearer = _BEARER.fullmatch(value)
+    return None if bearer is None else ("", bearer[1])
+
+
+def read_basic(value: bytes | None) -> tuple[str, bytes] | None:
+    """User and password of a `Basic` value, or None when it isn't one. Only beside a secret the user may be empty."""
+    match = _BASIC.fullmatch(value) if value is not None else None
+    if match is None:
+        return None
+    try:
+        decoded = base64.b64decode(match[1], validate=True)
+    except binascii.Error:
+        return None
+    user, colon, password = decoded.partition(b":")
+    if not colon or not (user or password.startswith(PREFIX)):
+        return None
+    return user.decode("utf-8", "replace"), password
+
 
 # The events of each request; through the class they cost more than the look-up (see `state_machine`).
-_CLIENT_DATA: Final[Event] = Event.CLIENT_DATA
-_HEAD_BEGINS: Final[Event] = Event.HEAD_BEGINS
-_REQUEST: Final[Event] = Event.REQUEST
-_OPENED: Final[Event] = Event.OPENED
-_ORIGIN_DATA: Final[Event] = Event.ORIGIN_DATA
-_SWITCHED: Final[Event] = Event.SWITCHED
+_CLIENT_DATA: Final[HttpEvent] = HttpEvent.CLIENT_DATA
+_HEAD_BEGINS: Final[HttpEvent] = HttpEvent.HEAD_BEGINS
+_REQUEST: Final[HttpEvent] = HttpEvent.REQUEST
+_OPENED: Final[HttpEvent] = HttpEvent.OPENED
+_ORIGIN_DATA: Final[HttpEvent] = HttpEvent.ORIGIN_DATA
+_SWITCHED: Final[HttpEvent] = HttpEvent.SWITCHED
 
 
 class HttpSession(SessionEnds):
@@ -146,7 +179,7 @@ class HttpSession(SessionEnds):
             raise Refused(failures.LOOP_DETECTED)
         self.deadline = now + config.timeout
         if config.wants_credentials or (config.accepts_optional_user and fields.credentials is not None):
-            self._on(Event.CREDENTIALS)
+            self._on(HttpEvent.CREDENTIALS)
             user, password = read_credentials(fields.credentials) or (None, None)
             out.append(Authorize(user, password, exchange.target))
         else:
@@ -165,7 +198,7 @@ class HttpSession(SessionEnds):
         exchange.relay_request(out)
 
     def request_relayed(self, count: int, now: float, ended: bool) -> list[Command]:
-        self._on(Event.REQUEST_RELAYED)
+        self._on(HttpEvent.REQUEST_RELAYED)
         self._exchange.request_relayed(count)
         self.deadline = now + self._config.timeout
         if ended and self._exchange.request_body is not None:
@@ -173,7 +206,7 @@ class HttpSession(SessionEnds):
         return []
 
     def _end_of_client(self, out: list[Command], now: float) -> None:
-        self._on(Event.CLIENT_END)
+        self._on(HttpEvent.CLIENT_END)
         self._client_ended = True
         if self.phase is IDLE or self.phase is HEAD:
             self._close(out)
@@ -183,7 +216,7 @@ class HttpSession(SessionEnds):
     # --- replies of the driver ---
 
     def authorized(self, user: str | None, now: float) -> list[Command]:
-        self._on(Event.UNAUTHORIZED if user is None else Event.AUTHORIZED)
+        self._on(HttpEvent.UNAUTHORIZED if user is None else HttpEvent.AUTHORIZED)
         out: list[Command] = []
         exchange = self._exchange
         if user is None:
@@ -196,7 +229,7 @@ class HttpSession(SessionEnds):
         return out
 
     def unchecked(self, failure: Failure, now: float) -> list[Command]:
-        self._on(Event.UNAUTHORIZED)
+        self._on(HttpEvent.UNAUTHORIZED)
         out: list[Command] = []
         exchange = self._exchange
         tried = read_credentials(exchange.head.fields.credentials)
@@ -245,7 +278,7 @@ class HttpSession(SessionEnds):
         return out
 
     def failed(self, failure: Failure, now: float) -> list[Command]:
-        self._on(Event.FAILED)
+        self._on(HttpEvent.FAILED)
         out: list[Command] = []
         self._refuse(failure, out, now)
         return out
@@ -262,7 +295,7 @@ class HttpSession(SessionEnds):
     # --- the origin ---
 
     def receive_from_origin(self, data: bytes, now: float) -> list[Command]:
-        self.phase = TRANSITIONS[self.phase][_ORIGIN_DATA if data else Event.ORIGIN_END]
+        self.phase = TRANSITIONS[self.phase][_ORIGIN_DATA if data else HttpEvent.ORIGIN_END]
         out: list[Command] = []
         exchange = self._exchange
         self.deadline = now + self._config.timeout
@@ -288,12 +321,12 @@ class HttpSession(SessionEnds):
 
     def _retry(self, exchange: Exchange, out: list[Command]) -> None:
         """Send the request again, on a connection made for it."""
-        self._on(Event.RETRY)
+        self._on(HttpEvent.RETRY)
         via = exchange.head.fields.via
         out.extend((LeaveOrigin(reusable=False), Open(exchange.target, fresh=True, forward=True, via=via)))
 
     def origin_disconnected(self, now: float) -> list[Command]:
-        self._on(Event.ORIGIN_LOST)
+        self._on(HttpEvent.ORIGIN_LOST)
         exchange = self._exchange
         if exchange.stage is BODY:  # a response that would end with the connection has not ended well
             return self.abort("http_response_incomplete", now)
@@ -302,7 +335,7 @@ class HttpSession(SessionEnds):
         return out
 
     def response_relayed(self, count: int, now: float, ended: bool) -> list[Command]:
-        self._on(Event.RESPONSE_RELAYED)
+        self._on(HttpEvent.RESPONSE_RELAYED)
         out: list[Command] = []
         exchange = self._exchange
         exchange.relayed(count)

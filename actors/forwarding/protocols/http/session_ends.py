@@ -1,4 +1,6 @@
-"""How an HTTP session ends: an exchange, orderly, refused or broken, and the client's connection with it."""
+"""How an HTTP session ends: an exchange, orderly, refused or broken, and the client's connection with it; and the
+client's bytes that it has received and not used yet.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +10,79 @@ from typing import Final
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.commands import CloseClient, Command, LeaveOrigin
 from actors.forwarding.protocols.failures import Failure
+from actors.forwarding.protocols.http.error_body import refuse_head
 from actors.forwarding.protocols.http.exchange import Exchange
-from actors.forwarding.protocols.http.head_parser import RequestHead, parse_request
-from actors.forwarding.protocols.http.replies import refuse_head
-from actors.forwarding.protocols.http.session_buffer import SessionBuffer
-from actors.forwarding.protocols.http.states import CLOSED, EXCHANGE, HEAD, IDLE, TRANSITIONS, Event, Phase
-from actors.forwarding.protocols.session_config import SessionConfig
+from actors.forwarding.protocols.http.head_parser import RequestHead, find_end, parse_request
+from actors.forwarding.protocols.http.states import CLOSED, EXCHANGE, HEAD, IDLE, TRANSITIONS, HttpEvent, HttpPhase
+from actors.forwarding.protocols.session import PhasedSession, SessionConfig
 
-_DONE: Final[Event] = (
-    Event.DONE
+EMPTY_LINES_MAX: Final = 8
+"""Empty lines before a request that are ignored (RFC 9112 2.2): old clients end a body with one that isn't counted."""
+
+
+class SessionBuffer(PhasedSession[HttpPhase]):
+    """The part of `HttpSession` that has its bytes."""
+
+    __slots__ = ("_empty_lines", "_head_size", "_in", "_searched")
+
+    def __init__(self, config: SessionConfig, now: float, phase: HttpPhase) -> None:
+        super().__init__(config, now, phase)
+        self._in: bytes | bytearray = b""
+        self._searched = 0
+        self._head_size = 0
+        self._empty_lines = 0
+
+    def _append(self, data: bytes) -> None:
+        if not self._in:
+            self._in = data
+        elif isinstance(self._in, bytearray):
+            self._in += data
+        else:
+            self._in = bytearray(self._in) + data
+
+    def _consume(self, count: int) -> bytes:
+        """Remove the first `count` bytes and return them.
+
+        The rest is cut in place: a thousand requests in one piece are not copied a thousand times.
+        """
+        held = self._in
+        if len(held) == count:
+            self._in = b""
+            return bytes(held)
+        if not isinstance(held, bytearray):
+            held = self._in = bytearray(held)
+        taken = bytes(held[:count])
+        del held[:count]
+        return taken
+
+    def _consume_all(self) -> bytes:
+        held, self._in = bytes(self._in), b""
+        return held
+
+    def _head_begins(self) -> bool:
+        """Skip empty lines; True when the first byte of a head is there."""
+        while self._in.startswith(b"\r\n") and self._empty_lines < EMPTY_LINES_MAX:
+            self._empty_lines += 1
+            self._consume(2)
+        if not self._in or self._in == b"\r":
+            return False
+        self._empty_lines = self._searched = self._head_size = 0
+        return True
+
+    def _consume_head(self) -> bytes | None:
+        """The whole head, or None while its end is to come. Raises `Refused` when it can't become one."""
+        end = find_end(self._in, self._searched)
+        if end < 0:
+            self._searched = len(self._in)
+            return None
+        self._head_size = end
+        return self._consume(end)
+
+
+_DONE: Final[HttpEvent] = (
+    HttpEvent.DONE
 )  # an event of each request; through the class it costs more than the look-up (see `state_machine`)
-_CLOSE: Final[Event] = Event.CLOSE
+_CLOSE: Final[HttpEvent] = HttpEvent.CLOSE
 
 NO_EXCHANGE: Final = Exchange(parse_request(b"GET http://none/ HTTP/1.1\r\nHost: none\r\n\r\n"), b"", 0.0, 0)
 """Before a head is whole and after its exchange: compared by identity, and never used. The table admits no event there
@@ -30,7 +94,7 @@ class SessionEnds(SessionBuffer):
 
     __slots__ = ("_exchange", "_is_last")
 
-    def __init__(self, config: SessionConfig, now: float, phase: Phase) -> None:
+    def __init__(self, config: SessionConfig, now: float, phase: HttpPhase) -> None:
         super().__init__(config, now, phase)
         self._is_last = False
         self._exchange = NO_EXCHANGE
@@ -42,7 +106,7 @@ class SessionEnds(SessionBuffer):
     def _next_head(self, out: list[Command], now: float) -> None:
         """Begin an exchange when a whole head is there."""
 
-    def _on(self, event: Event) -> None:
+    def _on(self, event: HttpEvent) -> None:
         """Go over to the phase that the table names. Raises `IllegalEventError`, and changes nothing then."""
         self.phase = TRANSITIONS[self.phase][event]
 
@@ -103,12 +167,12 @@ class SessionEnds(SessionBuffer):
 
     def client_disconnected(self, now: float) -> list[Command]:
         if self.phase is IDLE or self.phase is HEAD or self.phase is CLOSED:
-            self._on(Event.CLIENT_LOST)
+            self._on(HttpEvent.CLIENT_LOST)
             return [CloseClient(abort=True)]
-        return self._end_at_once(Event.CLIENT_LOST, "connection_terminated", now)
+        return self._end_at_once(HttpEvent.CLIENT_LOST, "connection_terminated", now)
 
     def timed_out(self, now: float) -> list[Command]:
-        self._on(Event.TIMED_OUT)
+        self._on(HttpEvent.TIMED_OUT)
         out: list[Command] = []
         phase = self.phase
         if phase is IDLE:
@@ -125,9 +189,9 @@ class SessionEnds(SessionBuffer):
 
     def abort(self, reason: str, now: float) -> list[Command]:
         """Cut both sides, so that an incomplete message isn't taken for a whole one; report it with `reason`."""
-        return self._end_at_once(Event.ABORT, reason, now)
+        return self._end_at_once(HttpEvent.ABORT, reason, now)
 
-    def _end_at_once(self, event: Event, reason: str, now: float) -> list[Command]:
+    def _end_at_once(self, event: HttpEvent, reason: str, now: float) -> list[Command]:
         if self.phase is CLOSED:
             return []
         self._on(event)

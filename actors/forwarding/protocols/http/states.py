@@ -12,7 +12,7 @@ from typing import Final
 from actors.forwarding.protocols.state_machine import transitions
 
 
-class Phase(StrEnum):
+class HttpPhase(StrEnum):
     """The phase of a session."""
 
     IDLE = auto()
@@ -31,7 +31,7 @@ class Phase(StrEnum):
     """The session has ended with the client's connection."""
 
 
-class Event(StrEnum):
+class HttpEvent(StrEnum):
     """What happens to a session: the inputs of its driver, and what it concludes from the bytes."""
 
     CLIENT_DATA = auto()
@@ -70,39 +70,39 @@ class Event(StrEnum):
     """The end from outside, or of an exchange that can't be completed."""
 
 
-IDLE: Final[Phase] = Phase.IDLE
-HEAD: Final[Phase] = Phase.HEAD
-AUTHORIZE: Final[Phase] = Phase.AUTHORIZE
-OPEN: Final[Phase] = Phase.OPEN
-EXCHANGE: Final[Phase] = Phase.EXCHANGE
-TUNNEL: Final[Phase] = Phase.TUNNEL
-CLOSED: Final[Phase] = Phase.CLOSED
+IDLE: Final[HttpPhase] = HttpPhase.IDLE
+HEAD: Final[HttpPhase] = HttpPhase.HEAD
+AUTHORIZE: Final[HttpPhase] = HttpPhase.AUTHORIZE
+OPEN: Final[HttpPhase] = HttpPhase.OPEN
+EXCHANGE: Final[HttpPhase] = HttpPhase.EXCHANGE
+TUNNEL: Final[HttpPhase] = HttpPhase.TUNNEL
+CLOSED: Final[HttpPhase] = HttpPhase.CLOSED
 __ = None
 
 # fmt: off
-TRANSITIONS: Final = transitions(Phase, {
-    #                        IDLE    HEAD       AUTHORIZE  OPEN      EXCHANGE  TUNNEL  CLOSED
-    Event.CLIENT_DATA:      (IDLE,   HEAD,      AUTHORIZE, OPEN,     EXCHANGE, __,     __),
-    Event.CLIENT_END:       (IDLE,   HEAD,      AUTHORIZE, OPEN,     EXCHANGE, __,     __),
-    Event.HEAD_BEGINS:      (HEAD,   __,        __,        __,       __,       __,     __),
-    Event.CREDENTIALS:      (__,     AUTHORIZE, __,        __,       __,       __,     __),
-    Event.REQUEST:          (__,     OPEN,      __,        __,       __,       __,     __),
-    Event.AUTHORIZED:       (__,     __,        OPEN,      __,       __,       __,     __),
-    Event.UNAUTHORIZED:     (__,     __,        AUTHORIZE, __,       __,       __,     __),
-    Event.OPENED:           (__,     __,        __,        EXCHANGE, __,       __,     __),
-    Event.FAILED:           (__,     __,        __,        OPEN,     __,       __,     __),
-    Event.ORIGIN_DATA:      (__,     __,        __,        __,       EXCHANGE, __,     __),
-    Event.ORIGIN_END:       (__,     __,        __,        __,       EXCHANGE, __,     __),
-    Event.ORIGIN_LOST:      (__,     __,        __,        __,       EXCHANGE, __,     __),
-    Event.REQUEST_RELAYED:  (__,     __,        __,        __,       EXCHANGE, __,     __),
-    Event.RESPONSE_RELAYED: (__,     __,        __,        __,       EXCHANGE, __,     __),
-    Event.RETRY:            (__,     __,        __,        __,       OPEN,     __,     __),
-    Event.SWITCHED:         (__,     __,        __,        __,       TUNNEL,   __,     __),
-    Event.DONE:             (__,     __,        IDLE,      IDLE,     IDLE,     __,     __),
-    Event.TIMED_OUT:        (IDLE,   HEAD,      AUTHORIZE, OPEN,     EXCHANGE, __,     CLOSED),
-    Event.CLOSE:            (CLOSED, CLOSED,    CLOSED,    CLOSED,   CLOSED,   __,     __),
-    Event.CLIENT_LOST:      (CLOSED, CLOSED,    CLOSED,    CLOSED,   CLOSED,   __,     CLOSED),
-    Event.ABORT:            (CLOSED, CLOSED,    CLOSED,    CLOSED,   CLOSED,   CLOSED, CLOSED),
+TRANSITIONS: Final = transitions(HttpPhase, {
+    #                           IDLE    HEAD       AUTHORIZE  OPEN      EXCHANGE  TUNNEL  CLOSED
+    HttpEvent.CLIENT_DATA:      (IDLE,   HEAD,      AUTHORIZE, OPEN,     EXCHANGE, __,     __),
+    HttpEvent.CLIENT_END:       (IDLE,   HEAD,      AUTHORIZE, OPEN,     EXCHANGE, __,     __),
+    HttpEvent.HEAD_BEGINS:      (HEAD,   __,        __,        __,       __,       __,     __),
+    HttpEvent.CREDENTIALS:      (__,     AUTHORIZE, __,        __,       __,       __,     __),
+    HttpEvent.REQUEST:          (__,     OPEN,      __,        __,       __,       __,     __),
+    HttpEvent.AUTHORIZED:       (__,     __,        OPEN,      __,       __,       __,     __),
+    HttpEvent.UNAUTHORIZED:     (__,     __,        AUTHORIZE, __,       __,       __,     __),
+    HttpEvent.OPENED:           (__,     __,        __,        EXCHANGE, __,       __,     __),
+    HttpEvent.FAILED:           (__,     __,        __,        OPEN,     __,       __,     __),
+    HttpEvent.ORIGIN_DATA:      (__,     __,        __,        __,       EXCHANGE, __,     __),
+    HttpEvent.ORIGIN_END:       (__,     __,        __,        __,       EXCHANGE, __,     __),
+    HttpEvent.ORIGIN_LOST:      (__,     __,        __,        __,       EXCHANGE, __,     __),
+    HttpEvent.REQUEST_RELAYED:  (__,     __,        __,        __,       EXCHANGE, __,     __),
+    HttpEvent.RESPONSE_RELAYED: (__,     __,        __,        __,       EXCHANGE, __,     __),
+    HttpEvent.RETRY:            (__,     __,        __,        __,       OPEN,     __,     __),
+    HttpEvent.SWITCHED:         (__,     __,        __,        __,       TUNNEL,   __,     __),
+    HttpEvent.DONE:             (__,     __,        IDLE,      IDLE,     IDLE,     __,     __),
+    HttpEvent.TIMED_OUT:        (IDLE,   HEAD,      AUTHORIZE, OPEN,     EXCHANGE, __,     CLOSED),
+    HttpEvent.CLOSE:            (CLOSED, CLOSED,    CLOSED,    CLOSED,   CLOSED,   __,     __),
+    HttpEvent.CLIENT_LOST:      (CLOSED, CLOSED,    CLOSED,    CLOSED,   CLOSED,   __,     CLOSED),
+    HttpEvent.ABORT:            (CLOSED, CLOSED,    CLOSED,    CLOSED,   CLOSED,   CLOSED, CLOSED),
 })
 # fmt: on
 """Every event in every phase of a session. `__`: it can't happen there."""
@@ -121,7 +121,7 @@ class Stage(StrEnum):
     """101: what comes is another protocol's."""
 
 
-class Part(StrEnum):
+class ResponsePart(StrEnum):
     """What of a response has come."""
 
     HEAD = auto()
@@ -143,12 +143,12 @@ SWITCHED: Final[Stage] = Stage.SWITCHED
 
 # fmt: off
 STAGES: Final = transitions(Stage, {
-    #                 AWAITED   BODY      COMPLETE SWITCHED
-    Part.HEAD:       (BODY,     __,       __,      __),
-    Part.HEAD_ALONE: (COMPLETE, __,       __,      __),
-    Part.SWITCH:     (SWITCHED, __,       __,      __),
-    Part.RELAYED:    (__,       BODY,     __,      __),
-    Part.END:        (__,       COMPLETE, __,      __),
+    #                        AWAITED   BODY      COMPLETE SWITCHED
+    ResponsePart.HEAD:       (BODY,     __,       __,      __),
+    ResponsePart.HEAD_ALONE: (COMPLETE, __,       __,      __),
+    ResponsePart.SWITCH:     (SWITCHED, __,       __,      __),
+    ResponsePart.RELAYED:    (__,       BODY,     __,      __),
+    ResponsePart.END:        (__,       COMPLETE, __,      __),
 })
 # fmt: on
 """Every part of a response in every stage of it."""

@@ -14,7 +14,7 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import Final
 
 from actors.forwarding.protocols.failures import malformed
-from config.net.host_names import NUMERIC_END
+from config.net.names import NUMERIC_END
 
 _ABSOLUTE: Final = re.compile(rb"([A-Za-z][A-Za-z0-9+.\-]*+)://([^/?#]*+)([^#]*+)(#)?")
 _AUTHORITY: Final = re.compile(rb"(?:([A-Za-z0-9._\-]{1,255})|\[([0-9A-Fa-f:.]{2,45})\])(?::([0-9]{1,5}))?")

@@ -25,14 +25,13 @@ from actors.forwarding.protocols.commands import (
     Report,
     ToClient,
     Tunnel,
+    masked,
 )
 from actors.forwarding.protocols.failures import Failure, Refused, malformed
 from actors.forwarding.protocols.http.targets import Authority
-from actors.forwarding.protocols.secrets import masked
-from actors.forwarding.protocols.session import PhasedSession
-from actors.forwarding.protocols.session_config import SessionConfig
+from actors.forwarding.protocols.session import PhasedSession, SessionConfig
 from actors.forwarding.protocols.socks.states import (
-    AUTHORIZE,
+    AUTH,
     CLOSED,
     GREETING,
     LISTEN,
@@ -42,8 +41,8 @@ from actors.forwarding.protocols.socks.states import (
     RELAY,
     REQUEST,
     TRANSITIONS,
-    Event,
-    Phase,
+    SocksEvent,
+    SocksPhase,
 )
 from actors.forwarding.protocols.state_machine import IllegalEventError
 from actors.net.socks_wire import UNSPECIFIED, Endpoint
@@ -52,7 +51,7 @@ HELD_MAX: Final = 64 * 1024
 """Bytes held behind a request before the client is read no more."""
 
 
-class Operation(Enum):
+class SocksOperation(Enum):
     """What a request asks for, by its code on the wire; the value's name is the method of the access record."""
 
     CONNECT = 1
@@ -60,28 +59,32 @@ class Operation(Enum):
     UDP = 3
 
 
-_METHODS: Final = {each: each.name.encode("ascii") for each in Operation}
-_EVENTS: Final = {Operation.CONNECT: Event.CONNECT, Operation.BIND: Event.BIND, Operation.UDP: Event.UDP}
+_METHODS: Final = {each: each.name.encode("ascii") for each in SocksOperation}
+_EVENTS: Final = {
+    SocksOperation.CONNECT: SocksEvent.CONNECT,
+    SocksOperation.BIND: SocksEvent.BIND,
+    SocksOperation.UDP: SocksEvent.UDP,
+}
 _HANDSHAKE: Final = frozenset((GREETING, PASSWORD, REQUEST))
 _FOR_THIRD_PARTY: Final = frozenset((LISTEN, PEER, RELAY))
 
 
-class SocksSession(PhasedSession[Phase]):
+class SocksSession(PhasedSession[SocksPhase]):
     """One client connection; a version of the protocol fills in how requests are read and replies written."""
 
     __slots__ = ("_bytes_in", "_bytes_out", "_in", "_operation", "_replied", "_target", "_tried", "_user")
 
-    _authorizing = AUTHORIZE
+    _authorizing = AUTH
     _opening = frozenset((OPEN, LISTEN, PEER, RELAY))
     _closed = CLOSED
 
-    def __init__(self, config: SessionConfig, now: float, phase: Phase) -> None:
+    def __init__(self, config: SessionConfig, now: float, phase: SocksPhase) -> None:
         super().__init__(config, now, phase)
         self._in = bytearray()
         self._replied = 0.0
         self._bytes_in = 0
         self._bytes_out = 0
-        self._operation: Operation | None = None
+        self._operation: SocksOperation | None = None
         self._target: Authority | None = None
         self._tried = ""
         self._user = ""
@@ -137,12 +140,12 @@ class SocksSession(PhasedSession[Phase]):
     def receive_from_client(self, data: bytes, now: float) -> list[Command]:
         if not data:
             return self._end_of_client(now)
-        self._on(Event.CLIENT_DATA)
+        self._on(SocksEvent.CLIENT_DATA)
         self._bytes_in += len(data)
         self._in += data
         return self._read(now)
 
-    def _on(self, event: Event) -> None:
+    def _on(self, event: SocksEvent) -> None:
         """Go over to the phase that the table names. Raises `IllegalEventError`, and changes nothing then."""
         self.phase = TRANSITIONS[self.phase][event]
 
@@ -157,27 +160,27 @@ class SocksSession(PhasedSession[Phase]):
         if self.opening:
             self.deadline = now + self._config.timeout
         elif self.phase in _HANDSHAKE and self._client_ended:
-            self._on(Event.CLOSE)
+            self._on(SocksEvent.CLOSE)
             out.append(CloseClient())
         return out
 
     def _end_of_client(self, now: float) -> list[Command]:
-        self._on(Event.CLIENT_END)
+        self._on(SocksEvent.CLIENT_END)
         self._client_ended = True
         if self.phase in _HANDSHAKE:
-            self._on(Event.CLOSE)
+            self._on(SocksEvent.CLOSE)
             return [CloseClient()]
         if self.phase in _FOR_THIRD_PARTY:
-            # These end with the control connection. In OPEN the end is one of a direction, and passed on; in AUTHORIZE
+            # These end with the control connection. In OPEN the end is one of a direction, and passed on; in AUTH
             # the rest of the handshake may be held already.
             return self.abort("connection_terminated", now)
         return []
 
     def client_disconnected(self, _now: float) -> list[Command]:
         if self._operation is None:
-            self._on(Event.CLIENT_LOST)
+            self._on(SocksEvent.CLIENT_LOST)
             return [CloseClient(abort=True)]
-        return self._end_at_once(Event.CLIENT_LOST, "connection_terminated")
+        return self._end_at_once(SocksEvent.CLIENT_LOST, "connection_terminated")
 
     def _consume(self, count: int) -> bytes:
         """Remove the first `count` bytes of what is held and return them."""
@@ -187,41 +190,41 @@ class SocksSession(PhasedSession[Phase]):
 
     # --- the request ---
 
-    def _request(self, operation: Operation, target: Authority) -> None:
+    def _request(self, operation: SocksOperation, target: Authority) -> None:
         """A whole request has come. Raises `Refused` when it can't be meant."""
         self._operation, self._target = operation, target
-        if operation is Operation.CONNECT and target.port == 0:
+        if operation is SocksOperation.CONNECT and target.port == 0:
             raise malformed("there is no port 0 to connect to")
 
-    def _begin(self, operation: Operation, target: Authority, out: list[Command]) -> None:
+    def _begin(self, operation: SocksOperation, target: Authority, out: list[Command]) -> None:
         """Ask the driver for what the request names."""
-        if self._client_ended and operation is not Operation.CONNECT:
-            out.extend(self._end_at_once(Event.ABORT, "connection_terminated"))
+        if self._client_ended and operation is not SocksOperation.CONNECT:
+            out.extend(self._end_at_once(SocksEvent.ABORT, "connection_terminated"))
             return
         self._on(_EVENTS[operation])
-        if operation is Operation.CONNECT:
+        if operation is SocksOperation.CONNECT:
             out.append(Open(target, fresh=True, with_address=True))
         else:
-            out.append(Listen(target) if operation is Operation.BIND else Associate())
+            out.append(Listen(target) if operation is SocksOperation.BIND else Associate())
 
     def authorized(self, user: str | None, now: float) -> list[Command]:
         out: list[Command] = []
         if user is None:
             return self.unchecked(failures.CREDENTIALS_WRONG, now)
-        self._on(Event.AUTHORIZED)
+        self._on(SocksEvent.AUTHORIZED)
         self._user = user
         self._admitted(out)
         return out + self._read(now)
 
     def unchecked(self, failure: Failure, now: float) -> list[Command]:
-        self._on(Event.UNAUTHORIZED)
+        self._on(SocksEvent.UNAUTHORIZED)
         out: list[Command] = []
         self._user = self._tried
         self._refuse(failure, out, now)
         return out
 
     def _check(self, user: str | None, password: bytes | None, out: list[Command]) -> None:
-        self._on(Event.CHECK)
+        self._on(SocksEvent.CHECK)
         self._tried = masked(user or "")
         out.append(Authorize(user, password, self._target))
 
@@ -235,7 +238,7 @@ class SocksSession(PhasedSession[Phase]):
     ) -> list[Command]:
         """The phase says what `address` is of (see `states`)."""
         was = self.phase
-        self._on(Event.OPENED)
+        self._on(SocksEvent.OPENED)
         out: list[Command] = []
         self._send(self._granted(address or UNSPECIFIED), out)
         if was is LISTEN:
@@ -249,7 +252,7 @@ class SocksSession(PhasedSession[Phase]):
         return out
 
     def failed(self, failure: Failure, now: float) -> list[Command]:
-        self._on(Event.FAILED)
+        self._on(SocksEvent.FAILED)
         out: list[Command] = []
         self._refuse(failure, out, now)
         return out
@@ -257,10 +260,10 @@ class SocksSession(PhasedSession[Phase]):
     # --- ends ---
 
     def timed_out(self, now: float) -> list[Command]:
-        self._on(Event.TIMED_OUT)
+        self._on(SocksEvent.TIMED_OUT)
         out: list[Command] = []
         if self.idle:
-            self._on(Event.CLOSE)
+            self._on(SocksEvent.CLOSE)
             out.append(CloseClient())
         elif self.opening:
             self._refuse(failures.connection_timed_out("it did not come about in time"), out, now)
@@ -270,9 +273,9 @@ class SocksSession(PhasedSession[Phase]):
         return out
 
     def abort(self, reason: str, _now: float) -> list[Command]:
-        return self._end_at_once(Event.ABORT, reason)
+        return self._end_at_once(SocksEvent.ABORT, reason)
 
-    def _end_at_once(self, event: Event, reason: str) -> list[Command]:
+    def _end_at_once(self, event: SocksEvent, reason: str) -> list[Command]:
         if self.phase is CLOSED:
             return []
         self._on(event)
@@ -288,7 +291,7 @@ class SocksSession(PhasedSession[Phase]):
 
     def _end(self, failure: Failure, out: list[Command], now: float) -> None:
         self._replied = now
-        self._on(Event.CLOSE)
+        self._on(SocksEvent.CLOSE)
         out.extend((self._report(failure.status, failure.reason).because(failure), CloseClient()))
 
     def _send(self, data: bytes, out: list[Command]) -> None:
@@ -312,18 +315,18 @@ class SocksSession(PhasedSession[Phase]):
     # --- the origin: its bytes are the tunnel's from the first one on, so these raise `IllegalEventError` ---
 
     def receive_from_origin(self, _data: bytes, _now: float) -> list[Command]:
-        return self._never(Event.ORIGIN_DATA)
+        return self._never(SocksEvent.ORIGIN_DATA)
 
     def origin_disconnected(self, _now: float) -> list[Command]:
-        return self._never(Event.ORIGIN_LOST)
+        return self._never(SocksEvent.ORIGIN_LOST)
 
     def request_relayed(self, _count: int, _now: float, _ended: bool) -> list[Command]:
-        return self._never(Event.REQUEST_RELAYED)
+        return self._never(SocksEvent.REQUEST_RELAYED)
 
     def response_relayed(self, _count: int, _now: float, _ended: bool) -> list[Command]:
-        return self._never(Event.RESPONSE_RELAYED)
+        return self._never(SocksEvent.RESPONSE_RELAYED)
 
-    def _never(self, event: Event) -> list[Command]:
+    def _never(self, event: SocksEvent) -> list[Command]:
         raise IllegalEventError(self.phase, event)
 
     def __repr__(self) -> str:

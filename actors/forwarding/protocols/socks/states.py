@@ -11,7 +11,7 @@ from typing import Final
 from actors.forwarding.protocols.state_machine import transitions
 
 
-class Phase(StrEnum):
+class SocksPhase(StrEnum):
     """The phase of a session."""
 
     GREETING = auto()
@@ -36,7 +36,7 @@ class Phase(StrEnum):
     """The session has ended with the client's connection."""
 
 
-class Event(StrEnum):
+class SocksEvent(StrEnum):
     """What happens to a session: the inputs of its driver, and what it concludes from the bytes."""
 
     CLIENT_DATA = auto()
@@ -72,43 +72,43 @@ class Event(StrEnum):
     RESPONSE_RELAYED = auto()
 
 
-GREETING: Final[Phase] = Phase.GREETING
-PASSWORD: Final[Phase] = Phase.PASSWORD
-REQUEST: Final[Phase] = Phase.REQUEST
-AUTHORIZE: Final[Phase] = Phase.AUTHORIZE
-OPEN: Final[Phase] = Phase.OPEN
-LISTEN: Final[Phase] = Phase.LISTEN
-PEER: Final[Phase] = Phase.PEER
-RELAY: Final[Phase] = Phase.RELAY
-TUNNEL: Final[Phase] = Phase.TUNNEL
-CLOSED: Final[Phase] = Phase.CLOSED
+GREETING: Final[SocksPhase] = SocksPhase.GREETING
+PASSWORD: Final[SocksPhase] = SocksPhase.PASSWORD
+REQUEST: Final[SocksPhase] = SocksPhase.REQUEST
+AUTH: Final[SocksPhase] = SocksPhase.AUTHORIZE
+OPEN: Final[SocksPhase] = SocksPhase.OPEN
+LISTEN: Final[SocksPhase] = SocksPhase.LISTEN
+PEER: Final[SocksPhase] = SocksPhase.PEER
+RELAY: Final[SocksPhase] = SocksPhase.RELAY
+TUNNEL: Final[SocksPhase] = SocksPhase.TUNNEL
+CLOSED: Final[SocksPhase] = SocksPhase.CLOSED
 __ = None
-_NEVER = (None,) * len(Phase)
+_NEVER = (None,) * len(SocksPhase)
 
 # fmt: off
-TRANSITIONS: Final = transitions(Phase, {
-    #                      GREETING  PASSWORD   REQUEST    AUTHORIZE  OPEN    LISTEN  PEER    RELAY   TUNNEL  CLOSED
-    Event.CLIENT_DATA:    (GREETING, PASSWORD,  REQUEST,   AUTHORIZE, OPEN,   LISTEN, PEER,   RELAY,  __,     __),
-    Event.CLIENT_END:     (GREETING, PASSWORD,  REQUEST,   AUTHORIZE, OPEN,   LISTEN, PEER,   RELAY,  __,     __),
-    Event.NO_CREDENTIALS: (REQUEST,  __,        __,        __,        __,     __,     __,     __,     __,     __),
-    Event.PASSWORD:       (PASSWORD, __,        __,        __,        __,     __,     __,     __,     __,     __),
-    Event.CHECK:          (__,       AUTHORIZE, AUTHORIZE, __,        __,     __,     __,     __,     __,     __),
-    Event.AUTHORIZED:     (__,       __,        __,        REQUEST,   __,     __,     __,     __,     __,     __),
-    Event.UNAUTHORIZED:   (__,       __,        __,        AUTHORIZE, __,     __,     __,     __,     __,     __),
-    Event.CONNECT:        (__,       __,        OPEN,      __,        __,     __,     __,     __,     __,     __),
-    Event.BIND:           (__,       __,        LISTEN,    __,        __,     __,     __,     __,     __,     __),
-    Event.UDP:            (__,       __,        RELAY,     __,        __,     __,     __,     __,     __,     __),
-    Event.OPENED:         (__,       __,        __,        __,        TUNNEL, PEER,   TUNNEL, TUNNEL, __,     __),
-    Event.FAILED:         (__,       __,        __,        __,        OPEN,   LISTEN, PEER,   RELAY,  __,     __),
-    Event.TIMED_OUT:      (GREETING, PASSWORD,  REQUEST,   AUTHORIZE, OPEN,   LISTEN, PEER,   RELAY,  __,     CLOSED),
-    Event.CLOSE:          (CLOSED,   CLOSED,    CLOSED,    CLOSED,    CLOSED, CLOSED, CLOSED, CLOSED, __,     __),
-    Event.CLIENT_LOST:    (CLOSED,   CLOSED,    CLOSED,    CLOSED,    CLOSED, CLOSED, CLOSED, CLOSED, __,     CLOSED),
-    Event.ABORT:          (CLOSED,   CLOSED,    CLOSED,    CLOSED,    CLOSED, CLOSED, CLOSED, CLOSED, CLOSED, CLOSED),
+TRANSITIONS: Final = transitions(SocksPhase, {
+    #                           GREETING  PASSWORD  REQUEST  AUTH     OPEN    LISTEN  PEER    RELAY   TUNNEL  CLOSED
+    SocksEvent.CLIENT_DATA:    (GREETING, PASSWORD, REQUEST, AUTH,    OPEN,   LISTEN, PEER,   RELAY,  __,     __),
+    SocksEvent.CLIENT_END:     (GREETING, PASSWORD, REQUEST, AUTH,    OPEN,   LISTEN, PEER,   RELAY,  __,     __),
+    SocksEvent.NO_CREDENTIALS: (REQUEST,  __,       __,      __,      __,     __,     __,     __,     __,     __),
+    SocksEvent.PASSWORD:       (PASSWORD, __,       __,      __,      __,     __,     __,     __,     __,     __),
+    SocksEvent.CHECK:          (__,       AUTH,     AUTH,    __,      __,     __,     __,     __,     __,     __),
+    SocksEvent.AUTHORIZED:     (__,       __,       __,      REQUEST, __,     __,     __,     __,     __,     __),
+    SocksEvent.UNAUTHORIZED:   (__,       __,       __,      AUTH,    __,     __,     __,     __,     __,     __),
+    SocksEvent.CONNECT:        (__,       __,       OPEN,    __,      __,     __,     __,     __,     __,     __),
+    SocksEvent.BIND:           (__,       __,       LISTEN,  __,      __,     __,     __,     __,     __,     __),
+    SocksEvent.UDP:            (__,       __,       RELAY,   __,      __,     __,     __,     __,     __,     __),
+    SocksEvent.OPENED:         (__,       __,       __,      __,      TUNNEL, PEER,   TUNNEL, TUNNEL, __,     __),
+    SocksEvent.FAILED:         (__,       __,       __,      __,      OPEN,   LISTEN, PEER,   RELAY,  __,     __),
+    SocksEvent.TIMED_OUT:      (GREETING, PASSWORD, REQUEST, AUTH,    OPEN,   LISTEN, PEER,   RELAY,  __,     CLOSED),
+    SocksEvent.CLOSE:          (CLOSED,   CLOSED,   CLOSED,  CLOSED,  CLOSED, CLOSED, CLOSED, CLOSED, __,     __),
+    SocksEvent.CLIENT_LOST:    (CLOSED,   CLOSED,   CLOSED,  CLOSED,  CLOSED, CLOSED, CLOSED, CLOSED, __,     CLOSED),
+    SocksEvent.ABORT:          (CLOSED,   CLOSED,   CLOSED,  CLOSED,  CLOSED, CLOSED, CLOSED, CLOSED, CLOSED, CLOSED),
     # Nothing passes through the session: `reads_origin` is never true, and no command asks for a relay.
-    Event.ORIGIN_DATA: _NEVER,
-    Event.ORIGIN_LOST: _NEVER,
-    Event.REQUEST_RELAYED: _NEVER,
-    Event.RESPONSE_RELAYED: _NEVER,
+    SocksEvent.ORIGIN_DATA: _NEVER,
+    SocksEvent.ORIGIN_LOST: _NEVER,
+    SocksEvent.REQUEST_RELAYED: _NEVER,
+    SocksEvent.RESPONSE_RELAYED: _NEVER,
 })
 # fmt: on
 """Every event in every phase of a session. `__`: it can't happen there."""

@@ -12,10 +12,10 @@ from typing import Final
 from actors.forwarding.protocols.commands import Command
 from actors.forwarding.protocols.failures import Failure, Refused, malformed
 from actors.forwarding.protocols.http.targets import Authority, authority_of_literal, authority_of_name
-from actors.forwarding.protocols.session_config import SessionConfig
+from actors.forwarding.protocols.session import SessionConfig
 from actors.forwarding.protocols.socks.replies import UNKNOWN_COMMAND, v4_failed, v4_granted
-from actors.forwarding.protocols.socks.session import Operation, SocksSession
-from actors.forwarding.protocols.socks.states import Phase
+from actors.forwarding.protocols.socks.session import SocksOperation, SocksSession
+from actors.forwarding.protocols.socks.states import SocksPhase
 from actors.net.socks_wire import Endpoint
 
 VERSION: Final = 4
@@ -33,7 +33,7 @@ class Socks4Session(SocksSession):
     __slots__ = ()
 
     def __init__(self, config: SessionConfig, now: float) -> None:
-        super().__init__(config, now, Phase.REQUEST)
+        super().__init__(config, now, SocksPhase.REQUEST)
 
     def _step(self, out: list[Command]) -> bool:
         held = self._in
@@ -43,7 +43,7 @@ class Socks4Session(SocksSession):
             raise Refused(UNKNOWN_COMMAND)
         if len(held) < _FIXED:
             return False
-        self._operation = Operation(held[1])
+        self._operation = SocksOperation(held[1])
         user_end = self._text_end(_FIXED, USERID_MAX)
         if user_end < 0:
             return False

@@ -11,14 +11,19 @@ from __future__ import annotations
 from typing import Final
 
 from actors.forwarding.protocols import failures
-from actors.forwarding.protocols.commands import Command
+from actors.forwarding.protocols.commands import Command, is_secret
 from actors.forwarding.protocols.failures import Failure, Refused, malformed
-from actors.forwarding.protocols.secrets import is_secret
-from actors.forwarding.protocols.session_config import SessionConfig
-from actors.forwarding.protocols.socks.addresses import UNKNOWN_ADDRESS_TYPE, read_address, read_source
-from actors.forwarding.protocols.socks.replies import UNKNOWN_COMMAND, v5_failed, v5_granted
-from actors.forwarding.protocols.socks.session import Operation, SocksSession
-from actors.forwarding.protocols.socks.states import AUTHORIZE, GREETING, PASSWORD, Event, Phase
+from actors.forwarding.protocols.session import SessionConfig
+from actors.forwarding.protocols.socks.replies import (
+    UNKNOWN_ADDRESS_TYPE,
+    UNKNOWN_COMMAND,
+    read_address,
+    read_source,
+    v5_failed,
+    v5_granted,
+)
+from actors.forwarding.protocols.socks.session import SocksOperation, SocksSession
+from actors.forwarding.protocols.socks.states import AUTH, GREETING, PASSWORD, SocksEvent, SocksPhase
 from actors.net.socks_wire import Endpoint
 
 VERSION: Final = 5
@@ -36,7 +41,7 @@ class Socks5Session(SocksSession):
     __slots__ = ()
 
     def __init__(self, config: SessionConfig, now: float) -> None:
-        super().__init__(config, now, Phase.GREETING)
+        super().__init__(config, now, SocksPhase.GREETING)
 
     def _step(self, out: list[Command]) -> bool:
         if self.phase is GREETING:
@@ -58,7 +63,7 @@ class Socks5Session(SocksSession):
         if method not in methods:
             raise Refused(failures.CREDENTIALS_WANTED)
         self._send(bytes((VERSION, method)), out)
-        self._on(Event.PASSWORD if method else Event.NO_CREDENTIALS)
+        self._on(SocksEvent.PASSWORD if method else SocksEvent.NO_CREDENTIALS)
         return True
 
     def _credentials(self, out: list[Command]) -> bool:
@@ -98,8 +103,8 @@ class Socks5Session(SocksSession):
             raise malformed("a reserved octet is not 0")
         if held[3] not in _ADDRESS_TYPES:
             raise Refused(UNKNOWN_ADDRESS_TYPE)
-        self._operation = Operation(held[1])
-        found = (read_source if self._operation is Operation.UDP else read_address)(held, 3)
+        self._operation = SocksOperation(held[1])
+        found = (read_source if self._operation is SocksOperation.UDP else read_address)(held, 3)
         if found is None:
             return False
         target, end = found
@@ -114,6 +119,6 @@ class Socks5Session(SocksSession):
     def _rejection(self, failure: Failure, /) -> bytes:
         if self.phase is GREETING:
             return REJECTION if failure is failures.CREDENTIALS_WANTED else b""
-        if self.phase in (PASSWORD, AUTHORIZE):
+        if self.phase in (PASSWORD, AUTH):
             return NOT_ADMITTED
         return v5_failed(failure)

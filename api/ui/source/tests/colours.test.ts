@@ -28,5 +28,10 @@ describe.each([["light", 0], ["dark", 1]] as const)("in the %s theme", (_name, t
   test.each(PAIRS)("%s and %s differ for everybody", (one, other) => {
     for (const [kind, matrix] of Object.entries(EYES)) expect(contrast(seen(matrix, colour(one, theme)), seen(matrix, colour(other, theme))), kind).toBeGreaterThan(2);
   });
+  test("who prefers more contrast gets text with more of it", () => {
+    const preferred = /prefers-contrast: more\)\s*{\s*:root\s*{([^}]*)}/.exec(tokens)![1]!.replace(/\s+/g, " ").trim();
+    expect(preferred).toBe("--border: var(--border-strong); --muted: var(--text-2);"); // borders are no text
+    for (const behind of ["--bg", "--surface", "--raised", "--sunken", "--hover", "--neutral-soft"]) expect(contrast(colour("--text-2", theme), colour(behind, theme)), behind).toBeGreaterThan(contrast(colour("--muted", theme), colour(behind, theme)));
+  });
   test.each(PAIRS.flat())("%s is seen on a card", (name) => expect(contrast(colour(name, theme), colour("--surface", theme))).toBeGreaterThanOrEqual(3));
 });

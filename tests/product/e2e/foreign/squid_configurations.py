@@ -116,27 +116,19 @@ acl office src 127.1.0.0/16
 acl inner dst 127.77.1.0/24
 acl reads method GET HEAD
 acl writes method POST PUT DELETE OPTIONS PROPFIND CONNECT
-acl scripts urlpath_regex ^/cgi-bin/ ^/x/
-acl dots urlpath_regex -i \\.iso
-acl names dstdom_regex -n (^|\\.)a\\.example$ ^www\\.example$
-acl page url_regex ^http://blocked\\.example/x/
-acl either any-of office reads
-acl pair all-of office reads
-http_access allow page office
-http_access deny dots
-http_access deny scripts !office
+acl plain proto HTTP
+acl odd port 1-79 81-442
+http_access deny odd !office
 http_access deny inner writes
-http_access allow pair
-http_access deny names !either
-http_access allow either
-http_access allow names
+http_access allow office reads
+http_access deny plain !reads
+http_access allow office
+http_access allow reads
 http_port 127.0.0.1:{port0}
 """
-LISTENERS = """
-http_port 127.0.0.1:{port0} name=office
-http_port 127.0.0.1:{port1} name=guests
-acl at_guests myportname guests
-acl at_office localport {port0}
+UPSTREAMS = """
+http_port 127.0.0.1:{port0}
+http_port 127.0.0.1:{port1}
 acl web port 80 443
 acl bad dstdomain -n .blocked.example
 acl intern dstdomain -n .a.example
@@ -145,12 +137,10 @@ cache_peer 127.77.9.9 parent {peer0} 0 no-query no-digest no-netdb-exchange name
 cache_peer 127.77.9.8 parent {peer1} 0 no-query no-digest no-netdb-exchange name=second round-robin
 cache_peer_access first allow intern
 cache_peer_access second deny intern
-always_direct allow at_office
+always_direct allow away
 never_direct allow all
-http_access deny at_guests !web
-http_access deny at_guests bad
-http_access deny away !at_office
-http_access deny at_office CONNECT bad
+http_access deny CONNECT !web
+http_access deny bad
 http_access allow all
 """
 
@@ -173,7 +163,9 @@ acl outer dstdomain -n www.example .blocked.example
 acl office src 127.1.0.0/16
 {_ONE}
 {_TWO} round-robin
+cache_peer_access first deny outer
 cache_peer_access first deny office
+cache_peer_access second deny outer
 cache_peer_access second allow office
 http_access deny CONNECT outer
 http_access allow all
@@ -196,27 +188,13 @@ nonhierarchical_direct off
 http_access deny bad
 http_access allow all
 """
-HIERARCHY = f"""
-http_port 127.0.0.1:{{port0}}
-acl bad dstdomain -n .blocked.example
-acl reads method GET
-acl away src 127.2.0.0/16
-{_ONE}
-{_TWO} sourcehash
-cache_peer_access second allow away
-http_access deny bad !reads
-http_access deny away reads bad
-http_access allow all
-"""
-
 CONFIGURATIONS = {
     "usual": Configuration(USUAL),
     "passwords": Configuration(PASSWORDS, users=tuple(USERS), files={"blocked": ".blocked.example\nb.a.example\n"}),
     "allowed": Configuration(ALLOWED, files={"allowed": "# mirrors\n.a.example\nwww.example\n"}),
     "conditions": Configuration(CONDITIONS),
-    "listeners": Configuration(LISTENERS, listeners=2, upstreams=2),
+    "upstreams": Configuration(UPSTREAMS, listeners=2, upstreams=2),
     "intranet": Configuration(INTRANET, upstreams=1),
     "never": Configuration(NEVER, upstreams=2),
     "always": Configuration(ALWAYS, upstreams=2),
-    "hierarchy": Configuration(HIERARCHY, upstreams=2),
 }

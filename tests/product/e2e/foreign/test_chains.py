@@ -17,6 +17,9 @@ from tests.product.e2e.foreign.websocket_client import MESSAGES, talk_after_upgr
 pytestmark = [pytest.mark.product, needs("curl"), needs("nginx")]
 
 PROTOCOLS = ["http", "https", "socks4", "socks5"]
+OWN_PAIRS = [("http", "socks5"), ("https", "https"), ("socks4", "http"), ("socks5", "socks4")]
+FOREIGN_PAIRS = [("http", "https"), ("https", "socks4"), ("socks4", "socks5"), ("socks5", "http")]
+"""Every protocol once below and once above; together with the chain of four, half of all pairs."""
 USER, PASSWORD = "ada", "p-word"
 
 
@@ -48,8 +51,7 @@ def check_all_ways(child: Entrance, site: Site, folder: Path) -> None:
     assert all((site.files / "put" / name).read_bytes() == MEGABYTES for name in names)
 
 
-@pytest.mark.parametrize("above", PROTOCOLS)
-@pytest.mark.parametrize("below", PROTOCOLS)
+@pytest.mark.parametrize(("below", "above"), OWN_PAIRS)
 def test_a_proxy_behind_another_of_ours(
     entrance: MakeEntrance, site: Site, below: str, above: str, tmp_path: Path
 ) -> None:
@@ -71,8 +73,7 @@ def hosts(records: list[Record]) -> set[str]:
 
 @needs("squid")
 @needs("danted")
-@pytest.mark.parametrize("above", PROTOCOLS)
-@pytest.mark.parametrize("below", PROTOCOLS)
+@pytest.mark.parametrize(("below", "above"), FOREIGN_PAIRS)
 def test_a_proxy_behind_squid_and_dante(
     entrance: MakeEntrance,
     site: Site,

@@ -139,7 +139,7 @@ def test_squid_and_the_product_decide_alike(name: str, folder: Path, upstreams: 
     theirs = [free_port() for _ in range(configuration.listeners)]
     file = folder / "squid.conf"
     file.write_text(written(configuration, folder, theirs, upstreams))
-    found = converted(file, "squid", "UTC")
+    found = converted(file, "squid")
     assert found.problems == []
     assert found.report.counts()["refuses"] == 0, "\n".join(found.report.lines())
     ours = imported(found.document)

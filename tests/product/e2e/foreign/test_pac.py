@@ -1,7 +1,7 @@
 """Headless Chromium learns from `/proxy.pac` which proxies to use: those with a tag, in each protocol.
 
 Loopback goes without a proxy by the file itself, so the site has a name elsewhere, and the proxies an upstream that
-answers for it.
+answers for it. socks4 has the address in place of the name.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ import pytest
 
 from tests.kit.http_origins import serving
 from tests.kit.product import Product
+from tests.kit.shared_product import ELSEWHERE
 from tests.kit.wait import wait_until
 from tests.product.e2e.foreign.browser import FLAGS, NAMES
 from tests.product.e2e.foreign.programs import find, needs, run
 
 pytestmark = [pytest.mark.product, needs("chromium")]
 
-ELSEWHERE = "192.0.2.1"
-"""An address for documentation (RFC 5737), which socks4 has in place of the name."""
 PAGE = b"<title>by way of the upstream</title>"
 LEFT_OUT = ("--proxy-bypass-list", "--host-resolver-rules")
 
@@ -45,14 +44,6 @@ class _Upstream(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """The records of the proxies say it."""
-
-
-@pytest.fixture(scope="module")
-def product() -> Iterator[Product]:
-    """Its PAC file is open to everybody: browsers have no credentials for it."""
-    allowed = {"PROXYFLEET_PROXY__EGRESS_ALLOW": f'["127.0.0.0/8", "{ELSEWHERE}"]'}
-    with Product(env=allowed, config="[security]\npublic_pac = true\n") as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

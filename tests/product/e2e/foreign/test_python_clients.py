@@ -110,12 +110,12 @@ def by_pysocks(entrance: Entrance, transfers: list[Transfer]) -> list[bytes]:
 
 
 SPEAKS: dict[Callable[[Entrance, list[Transfer]], list[bytes]], list[str]] = {
-    by_requests: ["http", "https", "socks4", "socks4a", "socks5", "socks5h"],
-    by_urllib3: ["http", "https", "socks4", "socks4a", "socks5", "socks5h"],
-    by_httpx: ["http", "https", "socks5", "socks5h"],
+    by_requests: ["http", "https", "socks4a", "socks5h"],
+    by_urllib3: ["http", "https", "socks4", "socks5"],
+    by_httpx: ["http", "https", "socks5"],
     by_aiohttp: ["http", "https", "socks4", "socks5"],
     by_urllib: ["http"],
-    by_pysocks: ["http", "socks4", "socks4a", "socks5", "socks5h"],
+    by_pysocks: ["http", "socks4a", "socks5h"],
 }
 
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from tests.kit.product import Product
+from tests.kit.shared_product import CONTACT
 from tests.kit.wait import wait_until
 from tests.product.e2e.foreign.browser import FLAGS, NAMES
 from tests.product.e2e.foreign.programs import find, needs, run
 
 pytestmark = [pytest.mark.product, needs("chromium"), needs("curl")]
 
-CONTACT = "https://help.corp.example/proxy"
 RULE = {
     "name": "no ads",
     "match": {"destinations": ["list:ads"]},
@@ -26,17 +26,14 @@ RULE = {
 
 
 @pytest.fixture(scope="module")
-def product() -> Iterator[Product]:
-    with Product(config=f'[proxy]\ncontact = "{CONTACT}"\n') as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def proxy(product: Product) -> dict[str, Any]:
+def proxy(product: Product) -> Iterator[dict[str, Any]]:
     """A proxy whose policy denies what is on a list, and that does not call what Chromium calls of its own accord."""
     product.data("POST", "/lists", {"name": "ads", "kind": "domains", "entries": ["ads.example"]})
     product.data("POST", "/policies", {"name": "office", "rules": [RULE]})
-    return product.proxy(policy="office", access={"deny_destinations": NAMES})
+    made = product.proxy(policy="office", access={"deny_destinations": NAMES})
+    yield made
+    for path in (f"/proxies/{made['id']}", "/policies/office", "/lists/ads"):
+        product.data("DELETE", path)
 
 
 def record_with(product: Product, request_id: str) -> dict[str, Any]:

@@ -1,206 +1,254 @@
-"""The table of accounts: what its writer puts there, and what readers of other processes see of it."""
+"""What forwarding actors read of accounts, plans and credentials that the API stores."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
+import sqlite3
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 
+import msgpack
 import pytest
 
-from actors.accounts import table_writer
-from actors.accounts.records import AccountRecord, CredentialRecord, PlanRecord, Rules
-from actors.accounts.table import VERSION, TableDamaged, TableError, TableReader, digest_of
-from actors.accounts.table_writer import CHANGES_KEPT, PutAccount, PutCredential, PutPlan, Remove, TableWriter
+from actors.accounts import table as module
+from actors.accounts.records import AccountRecord, CredentialRecord, InheritedRules, PlanRecord
+from actors.accounts.table import Table, TableError, digest_of
+from api.store.accounts import store as store_module
+from config.files.paths import open_data_dir
+from config.passwords import hash_password
+from tests.kit.fleet_accounts import FleetAccounts
 
-STORE = "store-1"
-ALICE = AccountRecord("acc_1", "alice", "hash", rules=Rules(quota=(1000, "day"), allow_destinations=("a.example",)))
-CREDENTIAL = CredentialRecord("crd_1", "acc_1", "build 7", "pfc_abcdefg", 2e9)
+ALICE = AccountRecord(
+    "acc_1",
+    "alice",
+    "hash",
+    expires_at=5.0,
+    tags=("ci",),
+    rules=InheritedRules(quota=(1000, "day"), allow_destinations=("a.example",)),
+)
+CREDENTIAL = CredentialRecord("crd_1", "acc_1", "build 7", "pfc_abcdefg", 2e9, allow_destinations=("b.example",))
 
 
 @pytest.fixture
-def writer(tmp_path: Path) -> TableWriter:
-    return TableWriter.open(tmp_path / "accounts.mdb")
+def accounts(tmp_path: Path) -> Iterator[FleetAccounts]:
+    made = FleetAccounts(open_data_dir(tmp_path / "data"))
+    yield made
+    made.close()
 
 
-def test_what_was_put_is_read_as_it_was(writer: TableWriter) -> None:
-    gold = PlanRecord(
-        "pln_1", "gold", Rules(connections=7, schedule=("Europe/Berlin", (((0, 1), 480, 1080),))), disclose=False
-    )
-    writer.apply([PutAccount(ALICE), PutPlan(gold), PutCredential(CREDENTIAL, digest_of("pfc_x"))], STORE, 3)
-
-    assert writer.account("acc_1") == ALICE
-    assert writer.accounts_named("alice") == [ALICE]
-    assert writer.plan("pln_1") == gold
-    assert writer.credential(digest_of("pfc_x")) == CREDENTIAL
-    assert writer.credential_by_id("crd_1") == CREDENTIAL
-    assert writer.meta() == (VERSION, STORE, 3)
+@pytest.fixture
+def table(accounts: FleetAccounts) -> Iterator[Table]:
+    with closing(Table(accounts.path)) as opened:
+        yield opened
 
 
-def test_accounts_are_found_by_their_present_entries_for_certificates(writer: TableWriter) -> None:
+def test_what_was_stored_is_read(accounts: FleetAccounts, table: Table) -> None:
+    schedule = ("Europe/Berlin", (((0, 1), 480, 1080),))
+    gold = PlanRecord("pln_1", "gold", InheritedRules(connections=7, schedule=schedule), disclose=False)
+    number = accounts.put(ALICE, gold)
+    accounts.put_credential(CREDENTIAL, "pfc_x")
+
+    assert table.account("acc_1") == ALICE
+    assert table.accounts_named("alice") == [ALICE]
+    assert table.plan("pln_1") == gold
+    assert table.credential(digest_of("pfc_x")) == CREDENTIAL
+    assert table.credential_by_id("crd_1") == CREDENTIAL
+    assert table.revision == number + 1
+
+
+def test_what_is_not_there_is_not_found(table: Table) -> None:
+    assert (table.account("acc_1"), table.plan("pln_1"), table.credential_by_id("crd_1")) == (None, None, None)
+    assert (table.accounts_named("alice"), table.accounts_certified("CN=a")) == ([], [])
+    assert (table.credential(digest_of("pfc_x")), table.most_rounds(), table.revision) == (None, 0, 0)
+
+
+def test_a_name_that_is_no_utf_8_is_no_accounts(accounts: FleetAccounts, table: Table) -> None:
+    accounts.put(ALICE)
+    for name in ("alice\udcff", "alice\0", "Alice", "alic", "\U0001f600" * 4096):
+        assert table.accounts_named(name) == []
+        assert table.accounts_certified(name) == []
+
+
+def test_accounts_are_found_by_their_present_entries_for_certificates(accounts: FleetAccounts, table: Table) -> None:
     certified = ALICE._replace(certificates=("CN=a", "CN=b"))
-    writer.apply([PutAccount(certified)], STORE, 1)
-    assert [writer.accounts_certified(entry) for entry in ("CN=a", "CN=b", "CN=c")] == [[certified], [certified], []]
+    accounts.put(certified)
+    assert [table.accounts_certified(entry) for entry in ("CN=a", "CN=b", "CN=c")] == [[certified], [certified], []]
 
     changed = certified._replace(certificates=("CN=b", "CN=c"))
     other = AccountRecord("acc_2", "bob", certificates=("CN=c",))
-    writer.apply([PutAccount(changed), PutAccount(other)], STORE, 2)
-    assert [writer.accounts_certified(entry) for entry in ("CN=a", "CN=b")] == [[], [changed]]
-    assert writer.accounts_certified("CN=c") == [changed, other]
+    accounts.put(changed, other)
+    assert [table.accounts_certified(entry) for entry in ("CN=a", "CN=b")] == [[], [changed]]
+    assert table.accounts_certified("CN=c") == [changed, other]
 
-    writer.apply([Remove("account", "acc_1")], STORE, 3)
-    assert [writer.accounts_certified(entry) for entry in ("CN=b", "CN=c")] == [[], [other]]
-
-
-def test_a_name_that_has_changed(writer: TableWriter) -> None:
-    writer.apply([PutAccount(ALICE)], STORE, 1)
-    assert writer.accounts_named("bob") == []
-
-    writer.apply([PutAccount(ALICE._replace(username="bob"))], STORE, 2)
-
-    assert writer.accounts_named("alice") == []
-    assert [each.id for each in writer.accounts_named("bob")] == ["acc_1"]
+    accounts.remove(changed)
+    assert [table.accounts_certified(entry) for entry in ("CN=b", "CN=c")] == [[], [other]]
 
 
-def test_accounts_of_one_name_are_all_found(writer: TableWriter) -> None:
+def test_a_name_that_has_changed(accounts: FleetAccounts, table: Table) -> None:
+    accounts.put(ALICE)
+    accounts.put(ALICE._replace(username="bob"))
+
+    assert table.accounts_named("alice") == []
+    assert [each.id for each in table.accounts_named("bob")] == ["acc_1"]
+
+
+def test_accounts_of_one_name_are_all_found(accounts: FleetAccounts, table: Table) -> None:
     other = AccountRecord("acc_2", "alice", all_proxies=False, proxy_ids=("prx_1",))
-    writer.apply([PutAccount(ALICE), PutAccount(other)], STORE, 1)
-    assert {each.id for each in writer.accounts_named("alice")} == {"acc_1", "acc_2"}
+    accounts.put(ALICE, other)
+    assert {each.id for each in table.accounts_named("alice")} == {"acc_1", "acc_2"}
 
-    writer.apply([Remove("account", "acc_1")], STORE, 2)
+    accounts.remove(ALICE)
 
-    assert [each.id for each in writer.accounts_named("alice")] == ["acc_2"]
-    assert writer.account("acc_1") is None
-
-
-def test_a_removed_credential_is_found_by_nothing(writer: TableWriter) -> None:
-    writer.apply([PutCredential(CREDENTIAL, digest_of("pfc_x"))], STORE, 1)
-    writer.apply([Remove("credential", "crd_1"), Remove("credential", "crd_unknown")], STORE, 2)
-
-    assert writer.credential(digest_of("pfc_x")) is None
-    assert writer.credential_by_id("crd_1") is None
+    assert [each.id for each in table.accounts_named("alice")] == ["acc_2"]
+    assert table.account("acc_1") is None
 
 
-def test_changes_since_a_revision(writer: TableWriter) -> None:
-    writer.apply([PutAccount(ALICE)], STORE, 5)
-    writer.apply([PutPlan(PlanRecord("pln_1", "gold")), Remove("account", "acc_1")], STORE, 7)
-
-    assert writer.changes(5) == {("plan", "pln_1"), ("account", "acc_1")}
-    assert writer.changes(7) == set()
-    assert writer.changes(4) is None
-
-
-def test_a_follower_that_was_away_for_too_long_takes_everything_anew(writer: TableWriter) -> None:
-    writer.apply([PutAccount(ALICE)], STORE, 1)
-    writer.apply([Remove("credential", f"crd_{each}") for each in range(CHANGES_KEPT)], STORE, 2)
-
-    assert writer.changes(1) is None
-    assert len(writer.changes(2) or ()) == 0
+def test_the_most_expensive_password_of_those_that_cost_more_than_ours(accounts: FleetAccounts, table: Table) -> None:
+    dear, dearer = (f"$2b${cost}${hash_password('x', 4)[7:]}" for cost in (11, 12))
+    accounts.put(ALICE._replace(password_hash=hash_password("x", 4)))
+    assert table.most_rounds() == 0
+    accounts.put(AccountRecord("acc_2", "bob", dear), AccountRecord("acc_3", "eve", dearer))
+    assert table.most_rounds() == 1 << 12
+    accounts.remove(AccountRecord("acc_3", "eve"))
+    assert table.most_rounds() == 1 << 11
 
 
-def test_a_table_made_anew_has_nothing_of_before(writer: TableWriter) -> None:
-    writer.apply([PutAccount(ALICE), PutCredential(CREDENTIAL, digest_of("pfc_x"))], STORE, 4)
+def test_changes_since_a_revision(accounts: FleetAccounts, table: Table) -> None:
+    first = accounts.put(ALICE)
+    accounts.put_credential(CREDENTIAL, "pfc_x")
+    accounts.put(PlanRecord("pln_1", "gold"))
+    last = accounts.remove(ALICE)
 
-    writer.rebuild([PutAccount(AccountRecord("acc_9", "carol"))], "store-2", 2)
-
-    assert writer.account("acc_1") is None
-    assert writer.credential(digest_of("pfc_x")) is None
-    assert [each.id for each in writer.accounts_named("carol")] == ["acc_9"]
-    assert writer.changes(1) is None
-    assert writer.changes(4) == set()
-    assert writer.meta() == (VERSION, "store-2", 2)
+    assert table.changes(0) == table.changes(first)
+    assert table.changes(first) == {("plan", "pln_1"), ("account", "acc_1"), ("credential", "crd_1")}
+    assert table.changes(last) == set()
 
 
-def test_a_commit_that_fails_changes_nothing(writer: TableWriter) -> None:
-    writer.apply([PutAccount(ALICE)], STORE, 1)
-    with pytest.raises(TypeError):
-        writer.apply([Remove("account", "acc_1"), PutAccount(ALICE._replace(tags={1: object()}))], STORE, 2)  # type: ignore[arg-type]
+def test_a_follower_that_was_away_for_too_long_takes_everything_anew(
+    accounts: FleetAccounts, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    since = accounts.put(ALICE)
+    monkeypatch.setattr(module, "CHANGES_MAX", 3)
+    accounts.put(*(AccountRecord(f"acc_x{each}", f"x{each}") for each in range(3)))
+    assert len(table.changes(since) or ()) == 3
+    accounts.put(PlanRecord("pln_1", "gold"))
+    assert table.changes(since) is None
 
-    assert writer.account("acc_1") == ALICE
-    assert writer.revision == 1
-
-
-def test_a_damaged_file_is_replaced_and_its_readers_notice(tmp_path: Path) -> None:
-    path = tmp_path / "accounts.mdb"
-    TableWriter.open(path).close()
-    reader = TableReader(path)
-    reader.close()  # in the test it is the same process, which opens a file once
-    (tmp_path / "other").write_bytes(b"x" * 8192)
-    (tmp_path / "other").rename(path)
-
-    with pytest.raises(TableError, match=r"accounts\.mdb"):
-        TableWriter(path)
-    table = TableWriter.open(path)
-    table.apply([PutAccount(ALICE)], STORE, 1)
-
-    assert reader.replaced
-    assert table.account("acc_1") == ALICE
-
-
-def test_a_file_that_was_cut_short_is_damaged_and_not_read(tmp_path: Path) -> None:
-    """Reading what it has no more would end the process."""
-    path = tmp_path / "accounts.mdb"
-    table = TableWriter.open(path)
-    table.apply([PutAccount(ALICE._replace(id=f"acc_{each}", username=f"u{each}")) for each in range(500)], STORE, 1)
-    assert not table.replaced
-    os.truncate(path, 8192)
-
-    assert table.replaced
-    table.close()
-    with pytest.raises(TableDamaged, match="cut short"):
-        TableReader(path)
-    anew = TableWriter.open(path)
-    assert anew.meta() is None
-    anew.close()
+    since = table.revision
+    monkeypatch.setattr(store_module, "GONE_KEPT", 1)
+    for each in range(2):
+        accounts.remove(AccountRecord(f"acc_x{each}", f"x{each}"))
+    assert table.changes(since) is None, "of deletions the last alone are remembered"
+    assert table.changes(table.revision) == set()
 
 
 def test_there_is_no_table_before_the_first_start(tmp_path: Path) -> None:
-    with pytest.raises(TableError):
-        TableReader(tmp_path / "accounts.mdb")
+    with pytest.raises(TableError, match=r"fleet\.sqlite"):
+        Table(tmp_path / "fleet.sqlite")
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_a_name_longer_than_a_key(writer: TableWriter) -> None:
-    name = "\U0001f600" * 128
-    writer.apply([PutAccount(ALICE._replace(username=name))], STORE, 1)
-    assert [each.id for each in writer.accounts_named(name)] == ["acc_1"]
+def _cut(path: Path) -> None:
+    os.truncate(path, 8192)
 
 
-def _read(path: Path, queue: multiprocessing.Queue[str]) -> None:
-    found = TableReader(path).account("acc_1")
-    queue.put(found.username if found is not None else "")
+def _overwrite(path: Path) -> None:
+    path.write_bytes(b"no database" * 4096)
 
 
-def test_another_process_reads_it(writer: TableWriter) -> None:
-    writer.apply([PutAccount(ALICE)], STORE, 1)
-    context = multiprocessing.get_context("spawn")
-    queue: multiprocessing.Queue[str] = context.Queue()
-    process = context.Process(target=_read, args=(writer.path, queue))
-    process.start()
-
-    assert queue.get(timeout=120) == "alice"
-    process.join()
+def _without_tables(path: Path) -> None:
+    path.unlink()
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE other (id TEXT)")
 
 
-def test_a_killed_reader_keeps_no_place_and_no_pages(writer: TableWriter, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was killed in the middle of a look-up."""
-    writer.apply([PutAccount(ALICE)], STORE, 1)
+@pytest.mark.parametrize("harm", [_cut, _overwrite, _without_tables])
+def test_a_damaged_file_is_not_read(accounts: FleetAccounts, harm: Callable[[Path], None]) -> None:
+    accounts.put(*(ALICE._replace(id=f"acc_{each}", username=f"u{each}") for each in range(500)))
+    accounts.close()
+    harm(accounts.path)
+
+    with pytest.raises(TableError, match=r"fleet\.sqlite"):
+        Table(accounts.path)
+
+
+def test_a_row_of_an_earlier_release_lacks_the_last_fields(accounts: FleetAccounts, table: Table) -> None:
+    accounts.put(ALICE)
+    accounts.store._file.database.execute("UPDATE accounts SET packed = ?", [msgpack.packb(("acc_1", "alice"))])
+    assert table.account("acc_1") == AccountRecord("acc_1", "alice")
+
+
+def test_a_row_of_a_later_release_or_a_damaged_one_is_no_record(accounts: FleetAccounts, table: Table) -> None:
+    accounts.put(ALICE)
+    later = msgpack.packb((*ALICE, "another field"))
+    for packed in (later, b"\x91\xa5acc_1", b"no record", b""):
+        accounts.store._file.database.execute("UPDATE accounts SET packed = ?", [packed])
+        with pytest.raises((ValueError, TypeError)):
+            table.account("acc_1")
+
+
+def test_a_file_that_is_locked_is_not_waited_for(accounts: FleetAccounts, table: Table) -> None:
+    accounts.put(ALICE)
+    accounts.close()
+    table.close()
+    with closing(sqlite3.connect(accounts.path)) as other:
+        other.execute("PRAGMA locking_mode=EXCLUSIVE")
+        other.execute("INSERT INTO gone VALUES (9, 'accounts', 'acc_9')")
+        began = time.monotonic()
+        with pytest.raises(TableError, match="locked"):
+            Table(accounts.path)
+        assert time.monotonic() - began < 1.0
+
+
+def test_another_file_in_its_place_shows(accounts: FleetAccounts, table: Table) -> None:
+    accounts.put(ALICE)
+    accounts.close()
+    assert not table.replaced
+    whole = accounts.path.read_bytes()
+    accounts.path.unlink()
+    assert not table.replaced
+    assert table.account("acc_1") == ALICE
+    accounts.path.write_bytes(whole)
+    assert table.replaced
+
+
+def test_a_file_that_is_cut_short_shows(accounts: FleetAccounts, table: Table) -> None:
+    accounts.put(ALICE)
+    accounts.close()
+    assert not table.replaced, "it has grown"
+    _cut(accounts.path)
+    assert table.replaced
+
+
+def test_neither_a_commit_under_way_nor_one_that_fails_is_seen(accounts: FleetAccounts, table: Table) -> None:
+    number = accounts.put(ALICE)
+    with suppress(RuntimeError), accounts.store._file.transaction():
+        accounts.put(ALICE._replace(username="bob"))
+        assert (table.account("acc_1"), table.revision) == (ALICE, number)
+        raise RuntimeError
+    assert (table.account("acc_1"), table.changes(number)) == (ALICE, set())
+
+
+def test_the_death_of_the_writer_at_any_commit_leaves_whole_tables(tmp_path: Path) -> None:
+    data = open_data_dir(tmp_path / "data")
     code = (
-        "import lmdb, sys, time; env = lmdb.open(sys.argv[1], subdir=False, readonly=True, max_dbs=7);"
-        "look_up = env.begin(); print('reads', flush=True); time.sleep(600)"
+        "import sys; from pathlib import Path; from config.files.paths import DataDir;"
+        "from actors.accounts.records import AccountRecord; from tests.kit.fleet_accounts import FleetAccounts;"
+        "accounts = FleetAccounts(DataDir(Path(sys.argv[1])));"
+        "[print(accounts.put(*(AccountRecord(f'acc_{part}', f'u{number}') for part in range(9))), flush=True)"
+        " for number in range(100_000)]"
     )
-    with subprocess.Popen([sys.executable, "-c", code, str(writer.path)], stdout=subprocess.PIPE, text=True) as reader:
-        assert reader.stdout is not None
-        assert reader.stdout.readline() == "reads\n"
-        reader.kill()
-    assert reader.pid in processes_that_read(writer)
-
-    monkeypatch.setattr(table_writer, "READERS_CHECKED", 0.0)
-    writer.apply([PutAccount(ALICE)], STORE, 2)
-    assert reader.pid not in processes_that_read(writer)
-
-
-def processes_that_read(writer: TableWriter) -> list[int]:
-    _heading, *lines = writer._env.readers().splitlines()
-    return [int(line.split()[0]) for line in lines]
+    with subprocess.Popen([sys.executable, "-c", code, str(data.path)], stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        acknowledged = [int(writer.stdout.readline()) for _ in range(5)][-1]
+        with closing(Table(data.fleet)) as table:
+            writer.kill()
+            writer.wait()
+            names = {found.username for part in range(9) if (found := table.account(f"acc_{part}")) is not None}
+            assert len(names) == 1
+            assert table.revision >= acknowledged
+            assert len(table.accounts_named(names.pop())) == 9

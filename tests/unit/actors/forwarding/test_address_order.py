@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actors.forwarding.net.address_order import SHUNNED_FIRST, SHUNNED_LONGEST, AddressOrder, preferring
+from actors.forwarding.net.resolver import SHUNNED_FIRST, SHUNNED_LONGEST, AddressOrder, preferring
 
 V6 = ["2001:db8::1", "2001:db8::2"]
 V4 = ["192.0.2.1", "192.0.2.2", "192.0.2.3"]

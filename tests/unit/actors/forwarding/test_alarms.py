@@ -7,7 +7,7 @@ import time
 import pytest
 
 from actors.bus.loop import Loop
-from actors.forwarding.limits.alarms import ALARM_MAX, ROLLED_AT_ONCE, SURPLUS_MAX, Alarms
+from actors.forwarding.limits.limits import ALARM_MAX, ROLLED_AT_ONCE, SURPLUS_MAX, Alarms
 
 
 class World:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from actors.forwarding.protocols.failures import Refused
 from actors.forwarding.protocols.http.framing import LAST_CHUNK, Chunked, ContentLengthBody, chunk
+from tests.kit.tables import table
 
 NEXT = b"GET http://next/ HTTP/1.1\r\n"
 
@@ -42,7 +43,7 @@ def test_chunks_one_byte_at_a_time() -> None:
     assert feed_in_pieces(body, coded + NEXT, list(range(len(coded) + len(NEXT)))) == (b"hello world", NEXT)
 
 
-@pytest.mark.parametrize(
+@table(
     "coded",
     [
         b"-1\r\n",
@@ -58,6 +59,7 @@ def test_chunks_one_byte_at_a_time() -> None:
         b"5;\x00\r\n",
         b"1000000000000000\r\n",
         b"5;" + b"e" * 300,
+        b"5;" + b"e" * 300 + b"\r\nhello\r\n",
         b"5 \r\n",
         b"5\t;a\r\n",
         b"5;\r\n",
@@ -78,7 +80,7 @@ def test_broken_chunks_are_refused(coded: bytes) -> None:
         Chunked().feed(coded)
 
 
-@pytest.mark.parametrize(
+@table(
     "name",
     [
         *(
@@ -112,7 +114,7 @@ def test_trailers_that_only_a_head_may_have_are_refused_however_they_come(name: 
         assert not body.complete
 
 
-@pytest.mark.parametrize(
+@table(
     "name", [b"Digest", b"ETag", b"Server-Timing", b"Proxy-Status", b"Proxy-Authentication-Info", b"Hosts", b"X-Host"]
 )
 def test_trailers_that_are_meant_to_be_ones_are_passed_over(name: bytes) -> None:

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from actors.bus.loop import Loop
-from actors.forwarding.net import certificate_watch
-from actors.forwarding.net.certificate_watch import CertificateWatch
-from actors.problems import Problems
+from actors.forwarding.net import tls_server
+from actors.forwarding.net.tls_server import CertificateWatch
+from actors.problems import ActiveProblems
 from tests.kit.certificates import make_pair
 
 
 def test_a_pair_that_appears_is_read_by_the_next_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(certificate_watch, "PERIOD", 0.05)
-    monkeypatch.setattr(certificate_watch, "RETRY", 0.01)
+    monkeypatch.setattr(tls_server, "PERIOD", 0.05)
+    monkeypatch.setattr(tls_server, "RETRY", 0.01)
     loop, reports = Loop(), []
-    problems = Problems(loop, time.time, lambda active, over: reports.append((active, over)))
+    problems = ActiveProblems(loop, time.time, lambda active, over: reports.append((active, over)))
     watch = CertificateWatch(loop, problems)
     watch.use((str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")))
     deadline = time.monotonic() + 120

@@ -40,6 +40,12 @@ def test_a_client_is_counted_for_a_minute(loop: Loop, clock: Clock) -> None:
     assert request(windows, 1, loop) == 0
 
 
+def test_clients_of_one_slash_64_are_one(loop: Loop) -> None:
+    windows = ClientWindows(loop)
+    assert windows.window("2001:db8::1") is windows.window("2001:db8::2")
+    assert windows.window("2001:db8::1") is not windows.window("2001:db8:0:1::1")
+
+
 def test_each_new_client_replaces_idle_ones(loop: Loop, clock: Clock) -> None:
     windows = ClientWindows(loop)
     for number in range(1000):

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import pytest
-
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.commands import (
     CloseClient,
@@ -14,13 +12,14 @@ from actors.forwarding.protocols.commands import (
     Value,
 )
 from actors.forwarding.protocols.http.targets import parse_authority
+from tests.kit.tables import table
 
 REPORT = Report(
     b"GET", "u", 200, "a", "b", 1.0, 2.0, 3, 4, "c", "d", "e", "f", "g", "h", "i", "j", {"k": "v"}, "l", "m"
 )
 
 
-@pytest.mark.parametrize(
+@table(
     "command",
     [
         ToClient(b"x"),

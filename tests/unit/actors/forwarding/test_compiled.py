@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from importlib import import_module
 
-import pytest
-
 from actors.compiled import listed, runs_compiled
+from tests.kit.tables import table
 
 
 def test_the_run_of_compiled_modules_has_compiled_ones() -> None:
@@ -17,7 +16,7 @@ def test_the_run_of_compiled_modules_has_compiled_ones() -> None:
         assert not runs_compiled(), "a compiled file lies beside its source: it wins over it, whatever is edited there"
 
 
-@pytest.mark.parametrize("name", listed())
+@table("name", listed())
 def test_all_listed_modules_are_what_the_first_is(name: str) -> None:
     file = import_module(name).__file__ or ""
     assert file.endswith(".py") is not runs_compiled()

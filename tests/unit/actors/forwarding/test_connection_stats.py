@@ -13,6 +13,7 @@ from actors.forwarding.protocols.commands import Report
 from actors.forwarding.stats import ConnectionStats
 from actors.logs.record_schema import valid_rows
 from config.text.access_fields import ACCESS_FIELDS
+from tests.kit.tables import table
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def test_tunnels_are_counted_by_what_was_found_in_their_handshake(stats: Connect
     assert rows == [], "the record is written when the tunnel ends"
 
 
-@pytest.mark.parametrize(
+@table(
     ("status", "reason", "user", "level"),
     [
         (200, "", "", "info"),
@@ -66,5 +67,6 @@ def test_what_its_status_does_not_say_is_a_warning(
 ) -> None:
     report = Report(b"CONNECT", "a.example:443", status, reason, "", 0.0, 0.0, 0, 0)
     report.user = user
+    rows.clear()
     stats.exchange_ended(report, "192.0.2.1", 3128)
     assert rows[0][ACCESS_FIELDS.index("level")] == level

@@ -7,8 +7,8 @@ import email.utils
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.forwarding.date_line import DateLine, http_date
-from actors.forwarding.protocols.http.replies import dated
+from actors.forwarding.context import DateLine, http_date
+from actors.forwarding.protocols.http.error_body import dated
 
 
 def test_the_date_of_the_rfc() -> None:

@@ -9,10 +9,10 @@ import pytest
 
 from actors.bus.loop import Loop
 from actors.bus.mailbox import Mailbox
-from actors.bus.messages.accounts import DeniedTunnel, ReportDeniedNames
+from actors.bus.messages.accounts import RefusedTunnel, ReportDeniedNames
 from actors.bus.messages.common import METRICS, Done, Unreachable
 from actors.bus.messages.specs import AccountSpec
-from actors.forwarding.limits.limits import Limits
+from actors.forwarding.limits.limits import LimitsOfProxy
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.commands import Report
 from actors.forwarding.reporting.denied_names_reporter import USERS_MAX, DeniedNamesReporter
@@ -47,7 +47,7 @@ class World:
         self.time = 100.0
         self.loop = Loop(lambda: self.time)
         self.collector = Collector(self.loop)
-        limits = Limits(self.loop)
+        limits = LimitsOfProxy(self.loop)
         limits.configure(spec(1, accounts=(AccountSpec("acc_1", "ada", ""),), auth_required=True))
         self.reporter = DeniedNamesReporter(self.loop, cast("Mailbox", self.collector), limits.accounts)
         self.stats = ConnectionStats(self.loop, lambda _row: None, "r-")
@@ -84,7 +84,7 @@ def test_the_first_refusal_is_reported_at_once_and_those_of_a_second_together(wo
     (first,) = world.collector.received[0].users
     assert (first.account_id, first.tunnels) == (
         "acc_1",
-        (DeniedTunnel("good.example:443", "evil.example", "mismatch"),),
+        (RefusedTunnel("good.example:443", "evil.example", "mismatch"),),
     )
     for user in ("ada", "", "guest", "ada"):
         world.refuse(user)

@@ -14,9 +14,9 @@ import psutil
 import pytest
 
 from actors.bus.messages.specs import EgressSpec
-from actors.net.egress_guard import LOCAL_KNOWN, EgressGuard, OwnListeners, UpstreamGuard
-from actors.net.local_addresses import Address, is_local
-from actors.net.own_requests import OutgoingGuard
+from actors.net.egress_guard import LOCAL_KNOWN, EgressGuard, OutgoingGuard, OwnListeners, UpstreamGuard
+from actors.net.this_machine import Address, is_local
+from tests.kit.tables import table
 
 
 def guard(
@@ -25,7 +25,7 @@ def guard(
     return EgressGuard(EgressSpec(policy, allow, own))
 
 
-@pytest.mark.parametrize(
+@table(
     "address",
     [
         "0.0.0.0",
@@ -76,9 +76,7 @@ def test_special_addresses_are_refused_in_every_form(address: str) -> None:
     assert guard().check(address, 80, "name.example") is not None
 
 
-@pytest.mark.parametrize(
-    "address", ["1.1.1.1", "8.8.8.8", "172.32.0.1", "100.128.0.1", "2606:4700::1111", "64:ff9b::808:808"]
-)
+@table("address", ["1.1.1.1", "8.8.8.8", "172.32.0.1", "100.128.0.1", "2606:4700::1111", "64:ff9b::808:808"])
 def test_public_addresses_pass(address: str) -> None:
     assert guard().check(address, 80, "name.example") is None
 
@@ -165,7 +163,7 @@ ip -6 addr add 2a00:1::2/128 dev lo nodad
 ip -6 route add local 2a00:9::/64 dev lo
 exec "$0" -c '
 from ipaddress import ip_address
-from actors.net.local_addresses import Address, is_local
+from actors.net.this_machine import Address, is_local
 for each in "8.8.8.8 8.8.8.9 2a00:1::1 2a00:1::2 2a00:9::5 1.1.1.1 2a00:2::1".split():
     print(each, is_local(ip_address(each)))
 '
@@ -200,7 +198,7 @@ OWN = (("127.0.0.1", 8080), ("127.0.0.1", 5556), ("127.0.0.1", 3128))
 UPSTREAMS = EgressSpec("public_only", ("127.0.0.0/8",), OWN, OWN[:2])
 
 
-@pytest.mark.parametrize(
+@table(
     ("written", "address", "port", "passes"),
     [
         ("upstream.example", "8.8.8.8", 3128, True),
@@ -218,7 +216,7 @@ def test_an_upstream_may_be(written: str, address: str, port: int, passes: bool)
     assert (UpstreamGuard(UPSTREAMS).check(address, port, written) is None) == passes
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.2", "0.0.0.0", "::1", "::ffff:127.0.0.1"])
+@table("address", ["127.0.0.1", "127.0.0.2", "0.0.0.0", "::1", "::ffff:127.0.0.1"])
 def test_an_upstream_from_a_source_is_never_an_own_proxy_however_it_is_written(address: str) -> None:
     spec = EgressSpec("off", (), (), own_ranges=(("0.0.0.0", 3128, 3129),))
     guard = UpstreamGuard(spec, local=lambda _address: True, fetched=True)
@@ -236,8 +234,8 @@ def test_upstreams_allow_stands_in_place_of_egress_allow_and_own_proxies_need_ne
     assert guard.check("127.0.0.1", 3128, "127.0.0.1") is None
 
 
-@pytest.mark.parametrize("address", ["169.254.169.254", "168.63.129.16", "100.100.100.200", "fd00:ec2::254", "fe80::1"])
-@pytest.mark.parametrize("policy", ["public_only", "private", "off"])
+@table("address", ["169.254.169.254", "168.63.129.16", "100.100.100.200", "fd00:ec2::254", "fe80::1"])
+@table("policy", ["public_only", "private", "off"])
 def test_no_exception_makes_a_metadata_address_an_upstream(policy: str, address: str) -> None:
     guard = UpstreamGuard(EgressSpec(policy, (), (), (), ("0.0.0.0/0", "::/0", "metadata.example")))
     assert guard.check(address, 80, "metadata.example") is not None

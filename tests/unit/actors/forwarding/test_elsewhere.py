@@ -7,18 +7,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.bus.loop import Loop
-from actors.bus.messages.policies import PolicySpec, RuleSpec
-from actors.bus.messages.specs import LimitsSpec
-from actors.forwarding.access.guess_limit import FAILURES_OF_CLIENT, FAILURES_OF_USER, PAUSE, GuessLimit
+from actors.bus.messages.specs import LimitsSpec, PolicySpec, RuleSpec
+from actors.forwarding.access.guess_limit import FAILURES_OF_CLIENT, FAILURES_OF_USER, PAUSE, WITHIN, GuessLimit
 from actors.forwarding.access.username_parameters import Parameters
 from actors.forwarding.limits.elsewhere import COUNTS_FOR, Elsewhere, SharedKey, join_workers
-from actors.forwarding.limits.limits import Limits
+from actors.forwarding.limits.limits import LimitsOfProxy
 from actors.forwarding.limits.meter import Meter
-from actors.forwarding.limits.rule_limits import Limited, RuleLimits
+from actors.forwarding.limits.rule_limits import Limited, MatchedRuleLimits
 from actors.forwarding.limits.sliding_window import SlidingWindow
 from actors.forwarding.limits.usage import WINDOW_MIN
 from actors.forwarding.limits.usage_counters import WINDOW_OF_WORKER_MIN, UsageCounters
@@ -28,7 +27,7 @@ from actors.forwarding.net.timer_wheel import TimerWheel
 from actors.forwarding.protocols.failures import Decider
 from actors.forwarding.upstream import Upstream
 from actors.forwarding.upstreams.balancing import new_policy
-from actors.forwarding.upstreams.sessions import Sessions
+from actors.forwarding.upstreams.sessions import UpstreamSessions
 from actors.supervision.processes.columns import WorkerColumns
 from actors.workers.keys import SETS, SLOT_SECONDS, WAYS
 from tests.kit.clocks import Clock
@@ -75,8 +74,8 @@ class World:
         assert made is not None
         return made
 
-    def limits(self, limits: LimitsSpec, shared: bool = True) -> Limits:
-        made = Limits(self.loop)
+    def limits(self, limits: LimitsSpec, shared: bool = True) -> LimitsOfProxy:
+        made = LimitsOfProxy(self.loop)
         made.configure(spec(1, limits=limits))
         if shared:
             made.share(self.elsewhere(), 0)
@@ -93,7 +92,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     made.loop.close()
 
 
-def requests(limits: Limits) -> bool:
+def requests(limits: LimitsOfProxy) -> bool:
     """Whether one more request of the client is admitted."""
     return Meter(limits.admit_request, limits._inward, limits._outward).admit("", Connection()) is None
 
@@ -105,7 +104,6 @@ def window(world: World, key: SharedKey) -> SlidingWindow:
 # --- requests of a minute ---
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.floats(0.0, 30.0)), max_size=50), st.integers(1, 8))
 def test_never_are_there_more_than_the_limit_in_any_minute_and_places_are_free_soon_after(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, float]], limit: int
@@ -224,7 +222,7 @@ def test_limits_of_a_user_of_a_back_end_hold_for_all_workers(world: World) -> No
 def test_limits_of_a_rule_hold_for_all_workers(world: World, late: bool) -> None:
     limits = LimitsSpec(connections=1)
     limited = Limited(("pol_1", "few"), limits, Decider("office", "few", where="policy office"), "few")
-    first, second = RuleLimits(world.loop), RuleLimits(world.loop)
+    first, second = MatchedRuleLimits(world.loop), MatchedRuleLimits(world.loop)
     host = world.limits(LimitsSpec())
     meters = [host.meter(), host.meter()]
     if not late:
@@ -239,6 +237,13 @@ def test_limits_of_a_rule_hold_for_all_workers(world: World, late: bool) -> None
 
 
 # --- guesses ---
+
+
+def test_wrong_passwords_add_up_for_a_minute_alone() -> None:
+    guesses = GuessLimit()
+    for now in (*[0.0] * (FAILURES_OF_USER - 1), WITHIN + 1):
+        assert not guesses.failed(CLIENT_IP, "ada", now)
+    assert not guesses.paused(CLIENT_IP, "ada", WITHIN + 1)
 
 
 def test_wrong_passwords_of_a_client_pause_it_at_all_workers(world: World) -> None:
@@ -293,17 +298,17 @@ def test_without_a_valid_file_of_columns_there_is_nothing_to_join(world: World) 
 SEVEN = Parameters("7", 60.0)
 
 
-def chosen(sessions: Sessions, now: float, parameters: Parameters = SEVEN) -> int:
+def chosen(sessions: UpstreamSessions, now: float, parameters: Parameters = SEVEN) -> int:
     found = sessions.choose("alice\0007", parameters, lambda _each: True, up, now)
     assert found is not None
     return found.index
 
 
-def both_sessions(world: World, *names: str) -> list[tuple[list[Upstream], Sessions]]:
+def both_sessions(world: World, *names: str) -> list[tuple[list[Upstream], UpstreamSessions]]:
     made = []
     for name in names:
         upstreams = three()
-        sessions = Sessions(upstreams)
+        sessions = UpstreamSessions(upstreams)
         sessions.share(world.elsewhere(), name)
         made.append((upstreams, sessions))
     return made
@@ -332,7 +337,7 @@ def test_a_session_that_begins_elsewhere_since_its_first_upstream_cools_down_is_
     world: World,
 ) -> None:
     (here, one), (_there, other) = both_sessions(world, "pool", "pool")
-    own = chosen(Sessions(three()), 0.0)
+    own = chosen(UpstreamSessions(three()), 0.0)
     here[own].doubt(0.0, 9.0)
     began = one.choose("alice\0007", SEVEN, lambda _each: True, lambda each: each.eligible(1.0), 1.0)
     assert began is not None

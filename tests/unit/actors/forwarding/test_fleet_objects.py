@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from actors.bus.codec import ProtocolError, pack, unpack
-from actors.bus.messages.fleet_objects import ListRef, PoolSpec
-from actors.bus.messages.policies import PolicySpec, RuleSpec
-from actors.bus.messages.upstreams import UpstreamSpec, UpstreamsSpec
+from actors.bus.messages.specs import ListRef, PolicySpec, PoolSpec, RuleSpec, UpstreamSpec, UpstreamsSpec
 from actors.forwarding.fleet_objects import FleetObjects, ObjectReader
 
 POOL = PoolSpec("1", "paris", 3, UpstreamsSpec((UpstreamSpec("a", "http", "192.0.2.7", 3128, labels=(("c", "fr"),)),)))

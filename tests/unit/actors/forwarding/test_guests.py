@@ -42,6 +42,14 @@ def test_no_account_of_those_that_are_forgotten_is_held(loop: Loop) -> None:
     assert not guests._usage._changed.keys() - guests._by_name.keys()
 
 
+def test_the_limits_that_came_last_hold(loop: Loop) -> None:
+    guests = Guests(loop)
+    guest = admitted(guests, "ada")
+    for limits in (LimitsSpec(connections=2), None):
+        guests.admit("ada", limits)
+        assert guest.spec.limits == (limits or LimitsSpec())
+
+
 def test_those_with_connections_stay_and_cost_a_new_one_no_more_than_a_few(loop: Loop) -> None:
     guests, bucket = Guests(loop), TokenBucket(loop, 0)
     for number in range(GUESTS_KEPT):

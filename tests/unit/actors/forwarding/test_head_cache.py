@@ -15,12 +15,14 @@ from actors.forwarding.protocols.http.head_cache import (
     drop_lines,
     passed_to_client,
     passed_to_origin,
+    request_to_origin,
+    response_to_client,
     route_of,
     url_of,
 )
 from actors.forwarding.protocols.http.head_parser import parse_request, parse_response
-from actors.forwarding.protocols.http.head_rewriting import request_to_origin, response_to_client
 from actors.forwarding.protocols.http.targets import parse_absolute
+from tests.kit.tables import table
 
 REQUEST = b"GET http://example.com/%b HTTP/1.1\r\nHost: example.com\r\n%b\r\n"
 RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n%b\r\n"
@@ -77,7 +79,7 @@ def test_what_is_refused_is_refused_each_time_and_not_kept() -> None:
     assert len(memory) == 0
 
 
-@pytest.mark.parametrize(
+@table(
     "secret",
     [
         b"Proxy-Authorization: Basic YTpi",

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.bus.messages.policies import PolicySpec, RuleSpec
-from actors.bus.messages.specs import RequestHeadersSpec
+from actors.bus.messages.specs import PolicySpec, RequestHeadersSpec, RuleSpec
 from actors.forwarding.policies.compiled import compile_policy
-from actors.forwarding.policies.judge import Applied, Verdict
-from actors.forwarding.protocols.http.forwarded import OwnHeaders, element, node, quoted
+from actors.forwarding.policies.judge import Applied, PolicyVerdict
+from actors.forwarding.protocols.http.header_changes import OwnHeaders, element, node, quoted
 from actors.forwarding.proxy_policy import own_headers
 from tests.kit.forwarding_rig import spec
 from tests.kit.http_conversation import GET, Talk
+from tests.kit.tables import table
 from tests.unit.actors.forwarding.policies.plain_model import NO_LISTS
 
 HEAD = b"GET / HTTP/1.1\r\nHost: a.example\r\nX-A: client\r\nx-a: twice\r\nReferer: r\r\n\r\n"
@@ -37,9 +37,9 @@ def applied(headers: OwnHeaders, *lines: bytes, client: str = CLIENT) -> list[by
     return fields
 
 
-def compiled(*rules: RuleSpec) -> Verdict:
+def compiled(*rules: RuleSpec) -> PolicyVerdict:
     policy = compile_policy(PolicySpec("p", "p", rules), NO_LISTS)
-    return Verdict(tuple(Applied("p", rule) for rule in policy.rules))
+    return PolicyVerdict(tuple(Applied("p", rule) for rule in policy.rules))
 
 
 # --- set and remove ---
@@ -73,9 +73,7 @@ FORBIDDEN = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "name", [*FORBIDDEN, "", "X A", "X:", "X\r\nY", "X\r\n\r\nGET / HTTP/1.1", "\u00c4", "\uff28ost"]
-)
+@table("name", [*FORBIDDEN, "", "X A", "X:", "X\r\nY", "X\r\n\r\nGET / HTTP/1.1", "\u00c4", "\uff28ost"])
 def test_framing_routing_and_injected_names_are_refused(name: str) -> None:
     for changed in ({"set": ((name, "1"),)}, {"remove": (name,)}):
         with pytest.raises(ValueError, match="neither set nor removed"):
@@ -85,7 +83,7 @@ def test_framing_routing_and_injected_names_are_refused(name: str) -> None:
             compiled(rule)
 
 
-@pytest.mark.parametrize("value", ["", "a\r\nY: 1", "a\n", "a\rb", "a\0", " a", "a ", "\x7f", "\u00e4", "\u010d\u010a"])
+@table("value", ["", "a\r\nY: 1", "a\n", "a\rb", "a\0", " a", "a ", "\x7f", "\u00e4", "\u010d\u010a"])
 def test_a_value_that_is_more_than_one_line_of_visible_ascii_is_refused(value: str) -> None:
     with pytest.raises(ValueError, match="is not one of"):
         own(set=(("X", value),))
@@ -140,7 +138,7 @@ def test_the_proxy_names_itself_where_it_does_in_via() -> None:
 OURS = b"for=192.0.2.7;host=a.example;proto=http;by=_proxyfleet-px1"
 
 
-@pytest.mark.parametrize(
+@table(
     ("lines", "sent"),
     [
         ((), OURS),
@@ -162,7 +160,7 @@ def test_the_element_is_last_and_can_not_be_taken_for_a_part_of_another(lines: t
     assert sum(line.lower().startswith(b"forwarded:") for line in fields) == 1
 
 
-@pytest.mark.parametrize(
+@table(
     ("lines", "sent"),
     [
         ((), b"192.0.2.7"),

@@ -18,6 +18,7 @@ from actors.forwarding.protocols.http.head_parser import (
     parse_request,
     parse_response,
 )
+from tests.kit.tables import table
 
 GOOD = b"GET http://a.example/x?y=1 HTTP/1.1\r\nHost: a.example\r\nAccept: */*\r\n\r\n"
 
@@ -54,7 +55,7 @@ def test_hop_by_hop_fields_and_those_that_connection_names_do_not_pass() -> None
     assert head.fields.credentials == b"Basic eA=="
 
 
-@pytest.mark.parametrize(
+@table(
     "head",
     [
         b"GET http://a/ HTTP/1.1\nHost: a\n\n\r\n\r\n",
@@ -129,7 +130,7 @@ def test_limits_of_fields_lines_and_heads() -> None:
         assert caught.value.failure.status == 431
 
 
-@pytest.mark.parametrize(
+@table(
     ("part", "status"),
     [
         (b"GET / HTTP/1.1\n", 400),
@@ -192,7 +193,7 @@ def test_what_is_taken_here_llhttp_takes_too(fields: list[tuple[bytes, bytes]]) 
     httptools.HttpRequestParser(object()).feed_data(head)
 
 
-@pytest.mark.parametrize(
+@table(
     "head",
     [
         b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",

@@ -14,8 +14,8 @@ from actors.bus.loop import TURN_MAX, UNCHECKED, Loop
 from actors.bus.messages.specs import AccountSpec
 from actors.forwarding.limits import held_accounts
 from actors.forwarding.limits.accounts import Account
-from actors.forwarding.limits.held_accounts import POLL, UPDATED_AT_ONCE, Found, HeldAccounts, UnreadableError
-from actors.forwarding.limits.limits import Limits
+from actors.forwarding.limits.held_accounts import POLL, UPDATED_AT_ONCE, FoundAccount, HeldAccounts, UnreadableError
+from actors.forwarding.limits.limits import LimitsOfProxy
 from actors.forwarding.limits.meter import MeteredConnection
 from actors.forwarding.limits.usage_counters import UsageCounters
 from actors.forwarding.protocols import failures
@@ -36,17 +36,17 @@ class Table:
         self.unreadable = False
         self.on_read: Callable[[], None] = lambda: None
 
-    def named(self, username: str) -> Found | None:
+    def named(self, username: str) -> FoundAccount | None:
         found = next((each for each in self.specs.values() if each.username == username), None)
-        return None if found is None else Found(found, PLAN)
+        return None if found is None else FoundAccount(found, PLAN)
 
-    def account(self, identifier: str) -> Found | None:
+    def account(self, identifier: str) -> FoundAccount | None:
         if self.unreadable:
             raise UnreadableError
         self.read.append(identifier)
         self.on_read()
         found = self.specs.get(identifier)
-        return None if found is None else Found(found, PLAN)
+        return None if found is None else FoundAccount(found, PLAN)
 
     def credential_by_id(self, identifier: str) -> CredentialRecord | None:
         if self.unreadable:
@@ -79,7 +79,7 @@ class World:
         self.clock = Clock(100.0)
         self.loop = Loop(self.clock)
         self.table = Table(count)
-        self.limits = Limits(self.loop)
+        self.limits = LimitsOfProxy(self.loop)
         self.limits.held.source = self.table
         self.limits.configure(spec(1, auth_required=True))
         for each in self.table.specs.values():

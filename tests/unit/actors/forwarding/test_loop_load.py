@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from actors.bus.loop import Loop
-from actors.forwarding.reporting.loop_load import WINDOW, Load, LoopLoad
+from actors.forwarding.reporting.counter_publisher import WINDOW, Load, LoopLoad
 
 
 class Busy:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +11,7 @@ from actors.forwarding.protocols.commands import CloseClient, Command, Report, S
 from actors.forwarding.protocols.mixed import MixedSession, protocol_of
 from actors.forwarding.protocols.registry import new_session
 from tests.kit.http_conversation import POLICY
+from tests.kit.tables import table
 
 ARRIVED, LATER = 5.0, 6.5
 BEGINNINGS = (
@@ -24,7 +24,7 @@ BEGINNINGS = (
 )
 
 
-@pytest.mark.parametrize("first", range(256))
+@table("first", range(256))
 def test_one_byte_is_enough(first: int) -> None:
     assert protocol_of(first) == {4: "socks4", 5: "socks5"}.get(first, "http")
 

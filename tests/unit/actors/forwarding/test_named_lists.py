@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from actors.bus.loop import Loop
-from actors.bus.messages.fleet_objects import ListRef
-from actors.bus.messages.problems import LIST_UNREADABLE
+from actors.bus.messages.common import LIST_UNREADABLE
+from actors.bus.messages.specs import ListRef
 from actors.forwarding.access import named_lists
 from actors.forwarding.access.named_lists import NamedListFiles
 from actors.lists.databases import store_database
 from actors.lists.files import compile_entries
-from actors.problems import Problems
+from actors.problems import ActiveProblems
 from config.net.entries import ListHost
 from tests.kit.place_databases import country, database
 from tests.kit.wait import wait_until
@@ -29,7 +29,7 @@ class Stage:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.loop = Loop()
-        self.problems = Problems(self.loop, lambda: 0.0)
+        self.problems = ActiveProblems(self.loop, lambda: 0.0)
         self.lists = NamedListFiles(self.loop, self.problems, folder)
         self.changes = 0
         self.lists.on_changed = self.changed
@@ -180,3 +180,5 @@ def test_a_list_that_is_gone_or_another_one_of_its_name_is_not_used_on(stage: St
     stage.lists.configure([ListRef("list_2", "ads", 1, "domains", name)])
     assert (stage.matches("ads.example"), stage.matches("b.example")) == (None, "b.example")
     assert not stage.has_problem
+    stage.lists.configure([ListRef("list_3", "ads", 1, "domains", "list_3-gone")])
+    assert stage.lists.find(ADS) is None, "it can't be read, and the one before it is another list"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import bcrypt
 import pytest
 
-from actors.forwarding.access.password_check import Checked, RefusalTime, check, hash_anew, prehash
+from actors.forwarding.access.authenticator import CheckedPassword, RefusalTime, check, hash_anew, prehash
 from config.passwords import COST, check_password, foreign_hash, hash_password, rounds_of
+from tests.kit.tables import table
 
 
 def own(password: bytes, cost: int) -> bytes:
@@ -17,7 +18,7 @@ def foreign(password: bytes, cost: int) -> bytes:
     return foreign_hash(bcrypt.hashpw(password, bcrypt.gensalt(cost)).decode()).encode()
 
 
-@pytest.mark.parametrize(
+@table(
     "stored",
     [None, b"", own(b"right", 4), own(b"right", COST), foreign(b"right", 4), foreign(b"right", 8)],
     ids=["unknown", "no password", "ours at cost 4", "ours", "imported at cost 4", "imported at cost 8"],
@@ -32,10 +33,10 @@ def test_a_dearer_hash_costs_what_others_chose() -> None:
 
 def test_refusals_wait_by_the_time_that_a_round_takes() -> None:
     refusals = RefusalTime()
-    refusals.note(Checked(False, 1000, 1.0))
-    assert refusals.wait(Checked(False, 1000, 1.0), 4000) == 3.0
-    assert refusals.wait(Checked(False, 4000, 4.0), 4000) == 0.0
-    assert refusals.wait(Checked(False, 1000, 1.0), 0) == 0.0
+    refusals.note(CheckedPassword(False, 1000, 1.0))
+    assert refusals.wait(CheckedPassword(False, 1000, 1.0), 4000) == 3.0
+    assert refusals.wait(CheckedPassword(False, 4000, 4.0), 4000) == 0.0
+    assert refusals.wait(CheckedPassword(False, 1000, 1.0), 0) == 0.0
 
 
 @pytest.mark.parametrize(

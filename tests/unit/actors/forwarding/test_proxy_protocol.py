@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.net.proxy_protocol import HEADER_MAX, LOCAL_V2, BadHeader, Header, build_v1, build_v2, crc32c, read_header
+from actors.net.proxy_protocol import (
+    HEADER_MAX,
+    LOCAL_V2,
+    BadHeader,
+    ProxyHeader,
+    build_v1,
+    build_v2,
+    crc32c,
+    read_header,
+)
+from tests.kit.tables import table
 
 SIGNATURE = bytes.fromhex("0d0a0d0a000d0a515549540a")
 CLIENT4, PROXY4 = ("192.0.2.7", 56324), ("198.51.100.1", 443)
@@ -123,26 +133,26 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("case", WITH_ADDRESSES)
+@table("case", WITH_ADDRESSES)
 def test_a_header_tells_the_client_and_where_it_connected_to(case: str) -> None:
     header, source, destination = WITH_ADDRESSES[case]
-    assert read_header(header + b"GET") == Header(len(header), source, destination)
+    assert read_header(header + b"GET") == ProxyHeader(len(header), source, destination)
 
 
-@pytest.mark.parametrize("case", WITHOUT_ADDRESSES)
+@table("case", WITHOUT_ADDRESSES)
 def test_a_header_without_a_tcp_client_leaves_the_addresses_of_the_connection(case: str) -> None:
     header = WITHOUT_ADDRESSES[case]
-    assert read_header(header + b"\x05\x01\x00") == Header(len(header))
+    assert read_header(header + b"\x05\x01\x00") == ProxyHeader(len(header))
 
 
-@pytest.mark.parametrize("header", [*(row[0] for row in WITH_ADDRESSES.values()), *WITHOUT_ADDRESSES.values()])
+@table("header", [*(row[0] for row in WITH_ADDRESSES.values()), *WITHOUT_ADDRESSES.values()])
 def test_a_header_is_awaited_octet_by_octet_to_its_end(header: bytes) -> None:
     assert len(header) <= HEADER_MAX
     assert {read_header(header[:count]) for count in range(len(header))} == {None}
     assert read_header(header) is not None
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@table("case", REFUSED)
 def test_what_is_no_header_is_refused(case: str) -> None:
     with pytest.raises(BadHeader):
         read_header(REFUSED[case])
@@ -160,7 +170,7 @@ def test_the_checksum_is_castagnolis() -> None:
 
 def test_a_flipped_bit_is_reported_by_the_checksum() -> None:
     header = bytearray(build_v2(CLIENT4, PROXY4, checksum=True))
-    assert read_header(bytes(header)) == Header(len(header), CLIENT4, PROXY4)
+    assert read_header(bytes(header)) == ProxyHeader(len(header), CLIENT4, PROXY4)
     header[17] ^= 1
     with pytest.raises(BadHeader, match="checksum is wrong"):
         read_header(bytes(header))
@@ -174,7 +184,7 @@ def test_version_1_is_built_to_the_letter() -> None:
 def test_two_families_are_both_written_as_ipv6() -> None:
     assert build_v1(CLIENT4, PROXY6) == b"PROXY TCP6 0:0:0:0:0:ffff:c000:207 2001:db8::1 56324 443\r\n"
     for built in (build_v1(CLIENT4, PROXY6), build_v2(CLIENT4, PROXY6)):
-        assert read_header(built) == Header(len(built), CLIENT4, PROXY6)
+        assert read_header(built) == ProxyHeader(len(built), CLIENT4, PROXY6)
 
 
 def test_version_2_is_built_to_the_octet() -> None:
@@ -205,7 +215,7 @@ def _plain(end: tuple[str, int]) -> tuple[str, int]:
 @given(st.one_of(_ENDS4, _ENDS6), st.one_of(_ENDS4, _ENDS6), st.sampled_from(["1", "2", "2c"]), st.binary(max_size=20))
 def test_what_is_built_is_read(source: tuple[str, int], destination: tuple[str, int], how: str, rest: bytes) -> None:
     built = build_v1(source, destination) if how == "1" else build_v2(source, destination, checksum=how == "2c")
-    assert read_header(built + rest) == Header(len(built), _plain(source), _plain(destination))
+    assert read_header(built + rest) == ProxyHeader(len(built), _plain(source), _plain(destination))
 
 
 @given(st.binary(max_size=200), st.sampled_from([b"", b"PROXY ", b"PROXY TCP4 ", SIGNATURE, SIGNATURE + b"\x21\x11"]))

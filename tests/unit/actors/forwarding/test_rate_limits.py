@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.bus.loop import Loop
+from actors.bus.messages.specs import AccountSpec
+from actors.forwarding.limits.meter import Meter
 from actors.forwarding.limits.sliding_window import EXACT, MINUTE, SlidingWindow
-from actors.forwarding.limits.throttle import Throttle
-from actors.forwarding.limits.token_bucket import TICK, TokenBucket
+from actors.forwarding.limits.token_bucket import TICK, Throttle, TokenBucket, Wake
 from actors.net.client_key import client_key
 
 
@@ -59,6 +61,34 @@ class Greedy:
         self._throttle.wait(self.go_on)
 
 
+class Purse:
+    """An account or a credential whose quota has so much room."""
+
+    spec = AccountSpec("acc_1", "ada", None)
+
+    def __init__(self, bucket: TokenBucket, room: int) -> None:
+        self._bucket = bucket
+        self._room = room
+
+    def bucket(self, _inward: bool) -> TokenBucket:
+        return self._bucket
+
+    def room(self) -> int:
+        return self._room
+
+    def wait(self, _wake: Wake) -> bool:
+        return False
+
+    def count(self, _inward: bool, _bytes_moved: int) -> None:
+        """Of no matter."""
+
+    def attach(self, _meter: Meter) -> None:
+        """Of no matter."""
+
+    def detach(self, _meter: Meter) -> None:
+        """Of no matter."""
+
+
 @pytest.fixture
 def world() -> Iterator[World]:
     made = World()
@@ -78,6 +108,37 @@ def test_every_second_carries_the_rate_within_ten_percent(world: World, rate: in
         world.pass_time(1.0)
         carried = sum(each.moved for each in greedy) - before
         assert 0.9 * rate <= carried <= 1.1 * rate, f"second {second}"
+
+
+def test_what_was_not_used_is_saved_up_for_a_moment_alone(world: World) -> None:
+    bucket = TokenBucket(world.loop, 100_000)
+    bucket.consume(bucket.available())
+    world.pass_time(5.0, step=1.0)
+    greedy = Greedy(Throttle(True, bucket))
+    greedy.go_on()
+    world.pass_time(1.0)
+    assert greedy.moved <= 1.1 * 100_000
+
+
+def test_of_an_account_and_its_credential_the_smaller_room_holds(world: World) -> None:
+    unlimited = TokenBucket(world.loop, 0)
+    holder: Any = object()
+    for of_account, of_credential in ((10, 20), (20, 10)):
+        meter = Meter(lambda *_: None, unlimited, unlimited)
+        meter.attach(Purse(unlimited, of_account), holder, Purse(unlimited, of_credential))
+        assert meter.inward.available() == 10
+
+
+def test_a_request_that_is_sent_once_more_counts_once(world: World) -> None:
+    unlimited = TokenBucket(world.loop, 0)
+    holder: Any = object()
+    admitted: list[str] = []
+    meter = Meter(lambda _meter, user, *_: admitted.append(user), unlimited, unlimited)
+    for again in range(2):
+        meter.admit("ada", holder)
+        meter.admit("ada", holder)
+        assert admitted == ["ada"] * (again + 1)
+        meter.exchange_over()
 
 
 def test_no_one_is_called_in_vain_nor_more_often_than_each_tick(world: World) -> None:

@@ -9,18 +9,17 @@ from typing import Any, cast
 import pytest
 
 from actors.bus.loop import Loop
-from actors.bus.messages.policies import PolicySpec, RuleSpec
-from actors.bus.messages.specs import EgressSpec, LimitsSpec, ProxySpec
-from actors.forwarding.connection import Connection, ConnectionInfo
+from actors.bus.messages.specs import EgressSpec, LimitsSpec, PolicySpec, ProxySpec, RuleSpec
+from actors.forwarding.connection import ConnectionInfo, OpenConnection
 from actors.forwarding.connections.policy_handlers import judge_of_account
 from actors.forwarding.context import ForwardingContext
 from actors.forwarding.fleet_objects import FleetObjects
 from actors.forwarding.limits.meter import Meter
+from actors.forwarding.open_connections import SLICE
 from actors.forwarding.policies import conditions
-from actors.forwarding.policies.portions import PORTION, SORTED
+from actors.forwarding.policies.masks import PORTION, SORTED
 from actors.forwarding.protocols.http.targets import parse_authority
 from actors.forwarding.reconfiguration import ENTRIES, Configuration, Reconfiguration
-from actors.forwarding.slices import SLICE
 from config.net.entries import read_entry
 from tests.kit.clocks import Clock
 from tests.kit.forwarding_rig import spec
@@ -75,7 +74,7 @@ class World:
 
     def open(self, count: int, user: str = "") -> list[Idle]:
         made = [Idle(self.context.new_number(), user) for _ in range(count)]
-        self.context.connections.update(dict.fromkeys(cast("list[Connection]", made)))
+        self.context.connections.update(dict.fromkeys(cast("list[OpenConnection]", made)))
         return made
 
     def turns_until_done(self, count: int) -> int:
@@ -190,7 +189,7 @@ def test_connections_get_their_meter_in_slices_and_done_is_said_after_the_last(w
     gone = connections[-1]
     world.configure("second", limits=LimitsSpec(bandwidth_in=1000, connections=7))
     measured = [sum(each.meter is not None for each in connections)]
-    world.context.remove(cast("Connection", gone))
+    world.context.remove(cast("OpenConnection", gone))
     while world.done == ["first"]:
         world.loop.turn(0)
         measured.append(sum(each.meter is not None for each in connections))
@@ -205,7 +204,7 @@ def test_what_takes_the_place_of_a_connection_meanwhile_is_visited_instead(world
     world.configure("second", limits=LimitsSpec(bandwidth_in=1000))
     waiting = next(each for each in connections if each.meter is None)
     tunnel = Idle(waiting.number)
-    world.context.replace(cast("Connection", waiting), cast("Connection", tunnel))
+    world.context.replace(cast("OpenConnection", waiting), cast("OpenConnection", tunnel))
     world.turns_until_done(2)
     assert tunnel.meter is not None
     assert waiting.meter is None

@@ -17,12 +17,12 @@ from actors.forwarding import stats
 from actors.forwarding.access import rules
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Decider, Failure, denied_by_policy
-from actors.forwarding.protocols.http.error_body import Asker, wants_page
+from actors.forwarding.protocols.http.error_body import Asker, error_response, wants_page
 from actors.forwarding.protocols.http.head_parser import parse_request
-from actors.forwarding.protocols.http.replies import error_response
 from actors.forwarding.protocols.refusals import ADVICE, DOCS, advice_for
 from actors.forwarding.upstreams import http_connect
 from tests.kit.folders import ROOT
+from tests.kit.tables import table
 
 ASKER = Asker("id0001", "https://help.example/?a=1&b=2", "ads.example", "CONNECT")
 DECIDER = Decider("office", "no-ads", "ads", 'policy office, rule "no-ads"')
@@ -200,7 +200,7 @@ def test_proxy_status_names_policy_and_rule() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@table(
     ("failure", "retryable"),
     [
         (failures.account_quota("total", 0), False),
@@ -306,7 +306,7 @@ CHROME = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image
 MOZILLA = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36"
 
 
-@pytest.mark.parametrize(
+@table(
     ("accept", "page"),
     [
         (CHROME, True),

@@ -9,8 +9,6 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any
 
-import pytest
-
 from actors.forwarding.protocols.commands import Open
 from actors.forwarding.protocols.failures import Refused
 from actors.forwarding.protocols.http.framing import Chunked
@@ -21,6 +19,7 @@ from actors.forwarding.protocols.socks.v5 import Socks5Session
 from tests.conformance.fuzzing.http_sides import OK, POLICY
 from tests.conformance.fuzzing.invariants import HELD_MAX, held
 from tests.kit.compiled import COUNTS_CALLS
+from tests.kit.tables import table
 
 SMALL, LARGE, LARGEST = 5_000, 20_000, 60_000
 CPU_MAX = 5.0
@@ -137,16 +136,16 @@ def calls_of(feed: Feed, data: bytes, size: int) -> int:
 
 
 @COUNTS_CALLS
-@pytest.mark.parametrize("piece", [1, 65536])
-@pytest.mark.parametrize("case", CASES)
+@table("piece", [1, 65536])
+@table("case", CASES)
 def test_four_times_as_much_takes_about_four_times_the_calls(case: str, piece: int) -> None:
     feed, data = CASES[case]
     few, many = (calls_of(feed, data(size), piece) for size in (SMALL, LARGE))
     assert many <= 6 * few + 200, f"{few} calls for {SMALL} bytes, {many} for {LARGE}"
 
 
-@pytest.mark.parametrize("piece", [1, 65536])
-@pytest.mark.parametrize("case", CASES)
+@table("piece", [1, 65536])
+@table("case", CASES)
 def test_what_is_held_is_within_256_kib_and_soon_there(case: str, piece: int) -> None:
     feed, data = CASES[case]
     came = data(250_000 if piece > 1 else LARGEST)

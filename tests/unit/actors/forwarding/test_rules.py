@@ -10,14 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.bus.messages.specs import AccessSpec
-from actors.forwarding.access.rules import Rules
+from actors.forwarding.access.rules import AccessRules
 from actors.forwarding.protocols.failures import Decider
 from config.net.entries import ALL_PORTS, Destination, read_destination, read_network
+from tests.kit.tables import table
 
 # --- the grammar ---
 
 
-@pytest.mark.parametrize(
+@table(
     ("written", "host", "ports"),
     [
         ("example.com", "example.com", ALL_PORTS),
@@ -46,7 +47,7 @@ def test_an_entry_means(written: str, host: object, ports: tuple[int, int]) -> N
     assert read_destination(written) == Destination(host, ports)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@table(
     "written",
     [
         "",
@@ -96,7 +97,7 @@ def test_anything_else_is_refused(written: str) -> None:
         read_destination(written)
 
 
-@pytest.mark.parametrize("written", ["", "10.0.0.1:80", "example.com", "10.0.0.0/33", "[::1]", "fe80::1%lo", "127.1"])
+@table("written", ["", "10.0.0.1:80", "example.com", "10.0.0.0/33", "[::1]", "fe80::1%lo", "127.1"])
 def test_a_client_entry_is_an_address_or_a_network(written: str) -> None:
     with pytest.raises(ValueError, match="must"):
         read_network(written)
@@ -105,7 +106,7 @@ def test_a_client_entry_is_an_address_or_a_network(written: str) -> None:
 # --- clients ---
 
 
-@pytest.mark.parametrize(
+@table(
     ("allow", "deny", "client", "reason"),
     [
         ((), (), "192.0.2.1", ""),
@@ -123,7 +124,7 @@ def test_a_client_entry_is_an_address_or_a_network(written: str) -> None:
     ],
 )
 def test_a_client_is_judged(allow: tuple[str, ...], deny: tuple[str, ...], client: str, reason: str) -> None:
-    assert Rules(AccessSpec(allow_clients=allow, deny_clients=deny)).match_client(client).reason == reason
+    assert AccessRules(AccessSpec(allow_clients=allow, deny_clients=deny)).match_client(client).reason == reason
 
 
 # --- destinations ---
@@ -131,7 +132,7 @@ def test_a_client_is_judged(allow: tuple[str, ...], deny: tuple[str, ...], clien
 DENIED, NOT_ALLOWED = "destination_denied", "destination_not_allowed"
 
 
-@pytest.mark.parametrize(
+@table(
     ("allow", "deny", "target", "address", "reason"),
     [
         ((), (), ("a.example", 80), "192.0.2.1", ""),
@@ -170,26 +171,26 @@ DENIED, NOT_ALLOWED = "destination_denied", "destination_not_allowed"
 def test_a_destination_is_judged(
     allow: tuple[str, ...], deny: tuple[str, ...], target: tuple[str, int], address: str, reason: str
 ) -> None:
-    rules = Rules(AccessSpec(allow_destinations=allow, deny_destinations=deny))
+    rules = AccessRules(AccessSpec(allow_destinations=allow, deny_destinations=deny))
     by_name = rules.match_name(*target)
     assert by_name is None or by_name.reason in ("", reason)
     assert rules.match_address(*target, address).reason == reason
 
 
 def test_what_no_address_can_change_is_judged_before_resolving() -> None:
-    match = Rules(AccessSpec(allow_destinations=("a.example",), deny_destinations=("b.example",))).match_name
+    match = AccessRules(AccessSpec(allow_destinations=("a.example",), deny_destinations=("b.example",))).match_name
     denied = Decider(rule="access.deny_destinations[0]")
     assert match("b.example", 80) == (DENIED, "access.deny_destinations[0] b.example", denied)
     missing = Decider(rule="access.allow_destinations")
     assert match("c.example", 80) == (NOT_ALLOWED, "access.allow_destinations: no entry matches", missing)
     assert match("a.example", 80) is None
-    with_network = Rules(AccessSpec(allow_destinations=("a.example", "192.0.2.0/24")))
+    with_network = AccessRules(AccessSpec(allow_destinations=("a.example", "192.0.2.0/24")))
     assert with_network.match_name("c.example", 80) is None
 
 
 def test_the_first_entry_that_matches_is_named() -> None:
     deny = ("192.0.2.0/24", ":80-90", "*.example", "a.example:80", "192.0.2.1")
-    rules = Rules(AccessSpec(deny_destinations=deny))
+    rules = AccessRules(AccessSpec(deny_destinations=deny))
     assert rules.match_address("a.example", 80, "192.0.2.1").rule == "access.deny_destinations[1] :80-90"
     assert rules.match_address("a.example", 99, "192.0.2.1").rule == "access.deny_destinations[2] *.example"
     assert rules.match_address("a.test", 99, "192.0.2.1").rule == "access.deny_destinations[0] 192.0.2.0/24"
@@ -243,7 +244,7 @@ def naive_first(written: list[str], name: str, port: int, address: str) -> int |
 def test_compiled_rules_decide_as_a_naive_reading_does(
     allow: list[str], deny: list[str], name: str, port: int, address: str
 ) -> None:
-    rules = Rules(AccessSpec(allow_destinations=tuple(allow), deny_destinations=tuple(deny)))
+    rules = AccessRules(AccessSpec(allow_destinations=tuple(allow), deny_destinations=tuple(deny)))
     denied, allowed = naive_first(deny, name, port, address), naive_first(allow, name, port, address)
     expected = ("", "")
     no_networks = all(isinstance(read_destination(each).host, str) for each in allow)
@@ -265,7 +266,7 @@ def test_thousands_of_entries_are_judged_in_microseconds() -> None:
     names = tuple(f"*.n{number}.example:{number % 60000 + 1}" for number in range(5000))
     networks = tuple(f"{number >> 8}.{number & 255}.0.0/{16 + number % 17}" for number in range(2560, 5000))
     ports = tuple(f":{port}" for port in range(20000, 22500))
-    match = Rules(AccessSpec(deny_destinations=(*names, *networks, *ports))).match_address
+    match = AccessRules(AccessSpec(deny_destinations=(*names, *networks, *ports))).match_address
     began = time.thread_time()
     for _ in range(1000):
         match("a.b.c.other.example", 443, "198.51.100.1")

@@ -5,17 +5,18 @@ from __future__ import annotations
 import pytest
 
 from actors.bus.messages.specs import AccessSpec
-from actors.forwarding.access.rules import Rules
+from actors.forwarding.access.rules import AccessRules
 from actors.forwarding.protocols.failures import Decider
 from config.net.entries import ALL_PORTS, ListHost, read_entry
+from tests.kit.tables import table
 from tests.unit.actors.forwarding.rule_lists import LISTS, Domains, Lists
 
 
-def rules(allow: tuple[str, ...] = (), deny: tuple[str, ...] = (), lists: Lists = LISTS) -> Rules:
-    return Rules(AccessSpec(allow_destinations=allow, deny_destinations=deny), lists=lists)
+def rules(allow: tuple[str, ...] = (), deny: tuple[str, ...] = (), lists: Lists = LISTS) -> AccessRules:
+    return AccessRules(AccessSpec(allow_destinations=allow, deny_destinations=deny), lists=lists)
 
 
-@pytest.mark.parametrize(
+@table(
     ("written", "host", "ports"),
     [
         ("list:ads", ListHost("ads"), ALL_PORTS),
@@ -32,7 +33,7 @@ def test_an_entry_that_names_a_list(written: str, host: object, ports: tuple[int
     assert (read_entry(written).host, read_entry(written).ports) == (host, ports)
 
 
-@pytest.mark.parametrize(
+@table(
     "written",
     [
         "list:", "list:a b", "list:ads:", "list:ads:x", "list:ads:1:2", "list:-ads", "List:ads:443", "list:a/b",

@@ -10,7 +10,7 @@ import pytest
 
 from actors.bus.loop import Loop
 from actors.bus.messages.specs import AccountSpec
-from actors.forwarding.limits.limits import Limits
+from actors.forwarding.limits.limits import LimitsOfProxy
 from actors.forwarding.limits.meter import Meter
 from tests.kit.forwarding_rig import spec
 
@@ -62,7 +62,7 @@ def pass_time(loop: Loop, clocks: Clocks, minutes: float) -> None:
         loop.turn(0)
 
 
-def opened(limits: Limits) -> tuple[Any, Held]:
+def opened(limits: LimitsOfProxy) -> tuple[Any, Held]:
     meter, holder = limits.new_meter(), Held()
     assert meter is not None
     return meter.admit("ada", holder), holder
@@ -71,7 +71,7 @@ def opened(limits: Limits) -> tuple[Any, Held]:
 def test_a_tunnel_ends_when_its_window_does_and_the_next_one_with_the_next_window(clocks: Clocks) -> None:
     """From 01:00 to 04:00 there are two hours on this day; the next window is the following night's."""
     loop = Loop(clocks.monotonic)
-    limits = Limits(loop)
+    limits = LimitsOfProxy(loop)
     ada = AccountSpec("acc_1", "ada", None, schedule=("Europe/Berlin", (((5, 6, 0), 60, 240),)))
     limits.configure(spec(1, accounts=(ada,), auth_required=True))
 

@@ -20,10 +20,11 @@ from actors.forwarding.protocols.commands import (
     Report,
     Tunnel,
 )
-from actors.forwarding.protocols.http.session_buffer import EMPTY_LINES_MAX
-from actors.forwarding.protocols.http.states import Phase
+from actors.forwarding.protocols.http.session_ends import EMPTY_LINES_MAX
+from actors.forwarding.protocols.http.states import HttpPhase
 from actors.forwarding.protocols.state_machine import IllegalEventError
 from tests.kit.http_conversation import GET, OK, Talk, exchange
+from tests.kit.tables import table
 
 # --- forward requests ---
 
@@ -35,7 +36,7 @@ def test_a_get_goes_to_the_authority_of_its_target_and_the_answer_comes_back() -
     assert talk.to_origin == b"GET /x HTTP/1.1\r\nHost: a.example\r\nAccept: */*\r\nVia: 1.1 us\r\n\r\n"
     assert talk.to_client == b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nVia: 1.1 us\r\n\r\nhello"
     assert talk.out[-1] == LeaveOrigin(reusable=True)
-    assert talk.session.phase is Phase.IDLE
+    assert talk.session.phase is HttpPhase.IDLE
     assert talk.report.status == 200
     assert talk.report.bytes_in == len(GET)
     assert talk.report.bytes_out == len(talk.to_client)
@@ -47,7 +48,7 @@ def test_one_byte_at_a_time_from_both_sides_gives_the_same() -> None:
     talk.origin(*[OK[i : i + 1] for i in range(len(OK))])
     whole = exchange()
     assert (talk.to_origin, talk.to_client) == (whole.to_origin, whole.to_client)
-    assert talk.session.phase is Phase.IDLE
+    assert talk.session.phase is HttpPhase.IDLE
 
 
 @given(st.lists(st.integers(1, 200), max_size=6))
@@ -61,7 +62,7 @@ def test_an_answer_split_anywhere_gives_the_same(cuts: list[int]) -> None:
     head, _, body = talk.to_client.partition(b"HTTP/1.1 200 OK")[2].partition(b"\r\n\r\n")
     assert b"Transfer-Encoding: chunked" in head
     assert body.endswith(b"0\r\n\r\n")
-    assert talk.session.phase is Phase.IDLE
+    assert talk.session.phase is HttpPhase.IDLE
 
 
 def test_pipelined_requests_are_answered_one_after_the_other() -> None:
@@ -80,7 +81,7 @@ def test_a_counted_body_passes_and_the_connection_is_a_fresh_one() -> None:
     assert talk.out[0].fresh
     talk.opened().client(b"llo").origin(OK)
     assert talk.to_origin.endswith(b"\r\n\r\nhello")
-    assert talk.session.phase is Phase.IDLE
+    assert talk.session.phase is HttpPhase.IDLE
 
 
 def test_a_chunked_body_is_coded_anew_without_extensions_and_trailers() -> None:
@@ -137,10 +138,10 @@ def test_long_counted_bodies_are_left_to_the_kernel_in_both_directions() -> None
     talk.out += talk.session.response_relayed(length - 2, 2.0, ended=False)
     assert talk.report.bytes_in == length + len(put) - 3
     assert talk.report.bytes_out == length + len(talk.to_client) - 2
-    assert talk.session.phase is Phase.IDLE
+    assert talk.session.phase is HttpPhase.IDLE
 
 
-@pytest.mark.parametrize(
+@table(
     ("request_head", "response", "delivered"),
     [
         (b"HEAD http://a/ HTTP/1.1\r\nHost: a\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", b""),
@@ -156,7 +157,7 @@ def test_answers_whose_end_is_known_keep_both_connections(
     talk = exchange(request_head, response)
     assert talk.to_client.rpartition(b"\r\n\r\n")[2] == delivered
     assert talk.out[-1] == LeaveOrigin(reusable=True)
-    assert talk.session.phase is Phase.IDLE
+    assert talk.session.phase is HttpPhase.IDLE
 
 
 def test_an_answer_that_ends_with_its_connection_is_delivered_and_ends_the_clients() -> None:
@@ -211,7 +212,7 @@ def test_http_1_0_clients_may_not_stay_since_the_request_for_it_may_come_through
 def test_an_origin_of_http_1_0_may_stay() -> None:
     talk = exchange(response=b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nhi")
     assert talk.out[-1] == LeaveOrigin(reusable=True)
-    assert talk.session.phase is Phase.IDLE
+    assert talk.session.phase is HttpPhase.IDLE
 
 
 def test_an_error_ends_the_connection_of_an_http_1_0_client_that_asked_to_stay() -> None:
@@ -248,7 +249,7 @@ def test_expect_and_its_interim_answer_pass() -> None:
     talk.origin(b"HTTP/1.1 100 Continue\r\n\r\n")
     assert talk.to_client.startswith(b"HTTP/1.1 100 Continue")
     talk.client(b"hi").origin(OK)
-    assert talk.session.phase is Phase.IDLE
+    assert talk.session.phase is HttpPhase.IDLE
 
 
 # --- reuse ---
@@ -356,6 +357,14 @@ def test_what_is_not_http_is_400_and_closed() -> None:
     assert "Open" not in talk.kinds
 
 
+def test_a_client_that_signs_a_connection_in_is_closed_with_it() -> None:
+    closing = OK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1)
+    signing = GET.replace(b"Accept", b"Authorization: NTLM x\r\nAccept")
+    for request, closed in ((signing, True), (GET, False)):
+        talk = Talk().client(request).opened().origin(closing)
+        assert (b"\r\nConnection: close" in talk.to_client, talk.out[-1] == CloseClient()) == (closed, closed)
+
+
 def test_a_request_that_has_passed_here_is_a_loop() -> None:
     talk = Talk().client(GET.replace(b"Accept", b"Via: 1.1 x, 1.1 us (c)\r\nAccept"))
     assert talk.report.reason == "proxy_loop_detected"
@@ -368,6 +377,9 @@ def test_credentials_are_asked_for_and_never_reach_the_origin() -> None:
     talk.out += talk.session.authorized(None, 0.0)
     assert b"HTTP/1.1 407 " in talk.to_client
     assert b'Proxy-Authenticate: Basic realm="proxyfleet"' in talk.to_client
+    talk.client(GET.replace(b"Accept", b"Proxy-Authorization: Basic OnB3\r\nAccept"))
+    assert [each[:2] for each in talk.out if isinstance(each, Authorize)][-1] == (None, None), "a user has a name"
+    talk.out += talk.session.authorized(None, 0.0)
     talk.client(GET.replace(b"Accept", b"Proxy-Authorization: Basic eDp5\r\nAccept"))
     asked = talk.out[-1]
     assert isinstance(asked, Authorize)
@@ -386,7 +398,7 @@ def test_a_failure_to_connect_is_reported_and_the_client_may_go_on(failure: fail
     talk.out += talk.session.failed(failure, 0.0)
     assert f"error={failure.kind}".encode() in talk.to_client
     assert talk.report.reason == failure.kind
-    assert talk.session.phase is Phase.IDLE
+    assert talk.session.phase is HttpPhase.IDLE
 
 
 def test_a_failed_request_whose_body_is_unread_ends_the_connection() -> None:
@@ -598,12 +610,12 @@ _METHODS = st.sampled_from([b"GET", b"HEAD", b"POST", b"CONNECT"])
 def test_no_bytes_of_either_side_break_the_machine(method: bytes, early: bytes, response: bytes, cut: int) -> None:
     target = b"a.example:1" if method == b"CONNECT" else b"http://a.example/"
     talk = Talk().client(method + b" " + target + b" HTTP/1.1\r\nHost: a\r\n\r\n" + early[:cut], early[cut:])
-    if talk.session.phase is Phase.OPEN:
+    if talk.session.phase is HttpPhase.OPEN:
         talk.opened()
     for piece in (response[:cut], response[cut:], b""):
         if talk.session.reads_origin:
             talk.origin(piece)
-    assert talk.session.phase in Phase
+    assert talk.session.phase in HttpPhase
 
 
 def test_wrong_credentials_are_reported_with_the_name_that_was_tried_and_none_without() -> None:

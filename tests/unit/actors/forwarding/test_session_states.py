@@ -20,6 +20,7 @@ from actors.forwarding.protocols.socks.v5 import Socks5Session
 from actors.forwarding.protocols.state_machine import IllegalEventError, transitions
 from tests.kit.compiled import attributes
 from tests.kit.http_conversation import GET, POLICY
+from tests.kit.tables import table
 
 POST = b"POST http://a.example/ HTTP/1.1\r\nHost: a\r\nContent-Length: 900000\r\n\r\n"
 HALF_A_RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Length: 900000\r\n\r\nhello"
@@ -54,31 +55,31 @@ def session_of(kind: type[Session], wants_credentials: bool, *steps: Step) -> Se
 
 Way = tuple[type[Session], bool, tuple[Step, ...]]
 
-HTTP: dict[http.Phase, Way] = {
-    http.Phase.IDLE: (HttpSession, False, ()),
-    http.Phase.HEAD: (HttpSession, False, (client(b"GET "),)),
-    http.Phase.AUTHORIZE: (HttpSession, True, (client(GET),)),
-    http.Phase.OPEN: (HttpSession, False, (client(GET),)),
-    http.Phase.EXCHANGE: (HttpSession, False, (client(POST), opened, origin(HALF_A_RESPONSE))),
-    http.Phase.TUNNEL: (HttpSession, False, (client(CONNECT), opened)),
-    http.Phase.CLOSED: (HttpSession, False, (client(b""),)),
+HTTP: dict[http.HttpPhase, Way] = {
+    http.HttpPhase.IDLE: (HttpSession, False, ()),
+    http.HttpPhase.HEAD: (HttpSession, False, (client(b"GET "),)),
+    http.HttpPhase.AUTHORIZE: (HttpSession, True, (client(GET),)),
+    http.HttpPhase.OPEN: (HttpSession, False, (client(GET),)),
+    http.HttpPhase.EXCHANGE: (HttpSession, False, (client(POST), opened, origin(HALF_A_RESPONSE))),
+    http.HttpPhase.TUNNEL: (HttpSession, False, (client(CONNECT), opened)),
+    http.HttpPhase.CLOSED: (HttpSession, False, (client(b""),)),
 }
-SOCKS: dict[socks.Phase, Way] = {
-    socks.Phase.GREETING: (Socks5Session, False, ()),
-    socks.Phase.PASSWORD: (Socks5Session, True, (client(BY_PASSWORD),)),
-    socks.Phase.REQUEST: (Socks5Session, False, (client(NO_METHOD),)),
-    socks.Phase.AUTHORIZE: (Socks5Session, True, (client(BY_PASSWORD + ADA),)),
-    socks.Phase.OPEN: (Socks5Session, False, (client(NO_METHOD + b"\x05\x01" + HERE),)),
-    socks.Phase.LISTEN: (Socks5Session, False, (client(NO_METHOD + b"\x05\x02" + HERE),)),
-    socks.Phase.PEER: (Socks5Session, False, (client(NO_METHOD + b"\x05\x02" + HERE), opened)),
-    socks.Phase.RELAY: (Socks5Session, False, (client(NO_METHOD + b"\x05\x03" + HERE),)),
-    socks.Phase.TUNNEL: (Socks5Session, False, (client(NO_METHOD + b"\x05\x01" + HERE), opened)),
-    socks.Phase.CLOSED: (Socks5Session, False, (client(b""),)),
+SOCKS: dict[socks.SocksPhase, Way] = {
+    socks.SocksPhase.GREETING: (Socks5Session, False, ()),
+    socks.SocksPhase.PASSWORD: (Socks5Session, True, (client(BY_PASSWORD),)),
+    socks.SocksPhase.REQUEST: (Socks5Session, False, (client(NO_METHOD),)),
+    socks.SocksPhase.AUTHORIZE: (Socks5Session, True, (client(BY_PASSWORD + ADA),)),
+    socks.SocksPhase.OPEN: (Socks5Session, False, (client(NO_METHOD + b"\x05\x01" + HERE),)),
+    socks.SocksPhase.LISTEN: (Socks5Session, False, (client(NO_METHOD + b"\x05\x02" + HERE),)),
+    socks.SocksPhase.PEER: (Socks5Session, False, (client(NO_METHOD + b"\x05\x02" + HERE), opened)),
+    socks.SocksPhase.RELAY: (Socks5Session, False, (client(NO_METHOD + b"\x05\x03" + HERE),)),
+    socks.SocksPhase.TUNNEL: (Socks5Session, False, (client(NO_METHOD + b"\x05\x01" + HERE), opened)),
+    socks.SocksPhase.CLOSED: (Socks5Session, False, (client(b""),)),
 }
-MIXED: dict[mixed.Phase, Way] = {
-    mixed.Phase.FIRST_BYTE: (mixed.MixedSession, False, ()),
-    mixed.Phase.KNOWN: (mixed.MixedSession, False, (client(b"\x05"),)),
-    mixed.Phase.CLOSED: (mixed.MixedSession, False, (client(b""),)),
+MIXED: dict[mixed.MixedPhase, Way] = {
+    mixed.MixedPhase.FIRST_BYTE: (mixed.MixedSession, False, ()),
+    mixed.MixedPhase.KNOWN: (mixed.MixedSession, False, (client(b"\x05"),)),
+    mixed.MixedPhase.CLOSED: (mixed.MixedSession, False, (client(b""),)),
 }
 INPUTS: dict[str, Step] = {
     "CLIENT_DATA": client(b"\x05"),
@@ -106,22 +107,26 @@ def state_of(session: Session) -> object:
 
 
 PRODUCT = [
-    pytest.param(table, way, phase, name, id=f"{kind}-{phase}-{name}")
-    for kind, table, ways in (("http", http, HTTP), ("socks", socks, SOCKS), ("mixed", mixed, MIXED))
+    pytest.param(transitions, events[name], way, phase, name, id=f"{kind}-{phase}-{name}")
+    for kind, events, transitions, ways in (
+        ("http", http.HttpEvent, http.TRANSITIONS, HTTP),
+        ("socks", socks.SocksEvent, socks.TRANSITIONS, SOCKS),
+        ("mixed", mixed.MixedEvent, mixed.TRANSITIONS, MIXED),
+    )
     for (phase, way), name in itertools.product(ways.items(), INPUTS)
-    if name in table.Event.__members__  # type: ignore[attr-defined]
+    if name in events.__members__
 ]
 
 
-@pytest.mark.parametrize(("table", "way", "phase", "name"), PRODUCT)
+@table(("transitions", "event", "way", "phase", "name"), PRODUCT)
 def test_a_session_takes_the_inputs_of_its_phase_and_all_others_change_nothing(
-    table: Any, way: Way, phase: Any, name: str
+    transitions: Any, event: Any, way: Way, phase: Any, name: str
 ) -> None:
     kind, wants_credentials, steps = way
     session = session_of(kind, wants_credentials, *steps)
     assert session.phase is phase
     before = state_of(session)
-    if table.Event[name] in table.TRANSITIONS[phase]:
+    if event in transitions[phase]:
         INPUTS[name](session)
         return
     with pytest.raises(IllegalEventError, match=f"{name} can't happen in the state {phase.name}"):
@@ -129,14 +134,14 @@ def test_a_session_takes_the_inputs_of_its_phase_and_all_others_change_nothing(
     assert state_of(session) == before
 
 
-@pytest.mark.parametrize(("phase", "event"), list(itertools.product(http.Phase, http.Event)))
-def test_http_goes_where_the_table_says(phase: http.Phase, event: http.Event) -> None:
+@table(("phase", "event"), list(itertools.product(http.HttpPhase, http.HttpEvent)))
+def test_http_goes_where_the_table_says(phase: http.HttpPhase, event: http.HttpEvent) -> None:
     moves(session_of(HttpSession, False), http.TRANSITIONS, phase, event)
 
 
-@pytest.mark.parametrize("kind", [Socks4Session, Socks5Session])
-@pytest.mark.parametrize(("phase", "event"), list(itertools.product(socks.Phase, socks.Event)))
-def test_socks_goes_where_the_table_says(kind: type[Session], phase: socks.Phase, event: socks.Event) -> None:
+@table("kind", [Socks4Session, Socks5Session])
+@table(("phase", "event"), list(itertools.product(socks.SocksPhase, socks.SocksEvent)))
+def test_socks_goes_where_the_table_says(kind: type[Session], phase: socks.SocksPhase, event: socks.SocksEvent) -> None:
     moves(session_of(kind, False), socks.TRANSITIONS, phase, event)
 
 
@@ -155,9 +160,9 @@ def moves(session: Any, table: Any, phase: StrEnum, event: StrEnum) -> None:
 @pytest.mark.parametrize(
     ("table", "first"),
     [
-        (http.TRANSITIONS, [http.Phase.IDLE]),
+        (http.TRANSITIONS, [http.HttpPhase.IDLE]),
         (http.STAGES, [http.Stage.AWAITED]),
-        (socks.TRANSITIONS, [socks.Phase.GREETING]),
+        (socks.TRANSITIONS, [socks.SocksPhase.GREETING]),
     ],
 )
 def test_every_state_can_be_reached(table: Any, first: list[StrEnum]) -> None:
@@ -178,4 +183,4 @@ def test_a_session_can_be_ended_in_every_phase_and_leaves_no_end(table: Any) -> 
 
 def test_a_row_with_a_column_too_few_is_refused() -> None:
     with pytest.raises(ValueError, match="shorter"):
-        transitions(http.Stage, {http.Part.END: (http.Stage.COMPLETE,)})
+        transitions(http.Stage, {http.ResponsePart.END: (http.Stage.COMPLETE,)})

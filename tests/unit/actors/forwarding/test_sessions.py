@@ -5,17 +5,18 @@ from __future__ import annotations
 import itertools
 import tracemalloc
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import pytest
 
 from actors.forwarding.access.username_parameters import Parameters
 from actors.forwarding.upstream import AnyUpstream, Upstream
-from actors.forwarding.upstreams import rendezvous
 from actors.forwarding.upstreams import sessions as module
 from actors.forwarding.upstreams.balancing import score
-from actors.forwarding.upstreams.rendezvous import Rendezvous
-from actors.forwarding.upstreams.sessions import Sessions
+from actors.forwarding.upstreams.route import has_labels
+from actors.forwarding.upstreams.sessions import Rendezvous, UpstreamSessions
+from tests.kit.tables import table
 from tests.kit.upstreams import three, three_of_a_pool, up, upstream_entry
 
 SEVEN = Parameters("7", 60.0)
@@ -25,14 +26,16 @@ def every(_upstream: AnyUpstream) -> bool:
     return True
 
 
-def choose(sessions: Sessions, parameters: Parameters = SEVEN, now: float = 0.0, key: str = "alice\0007") -> int:
+def choose(
+    sessions: UpstreamSessions, parameters: Parameters = SEVEN, now: float = 0.0, key: str = "alice\0007"
+) -> int:
     found = sessions.choose(key, parameters, every, up, now)
     return -1 if found is None else found.index
 
 
 def test_a_session_is_back_at_its_own_upstream_as_soon_as_that_is_up_again() -> None:
     upstreams = three()
-    sessions = Sessions(upstreams)
+    sessions = UpstreamSessions(upstreams)
     own = choose(sessions)
     assert choose(sessions) == own
     upstreams[own].failed(0.0, "refused")
@@ -43,12 +46,26 @@ def test_a_session_is_back_at_its_own_upstream_as_soon_as_that_is_up_again() -> 
     assert choose(sessions, now=102.0) == own
 
 
-def of_pool(sessions: Sessions, now: float, *tried: AnyUpstream, key: str = "alice\0007") -> int:
+def test_with_other_labels_it_is_another_session() -> None:
+    countries = ("fr", "de", "de", "de")
+    labelled = [upstream_entry(port, labels=(("country", each),)) for port, each in enumerate(countries, 1)]
+    sessions = UpstreamSessions([Upstream(spec, index, 0.0) for index, spec in enumerate(labelled)])
+
+    def chosen(country: str, rotate: bool) -> AnyUpstream | None:
+        parameters = Parameters("7", 60.0, rotate, {"country": country})
+        return sessions.choose("alice\0007", parameters, partial(has_labels, parameters), up, 0.0)
+
+    moved = chosen("de", rotate=True)
+    assert chosen("fr", rotate=True) is not moved
+    assert chosen("de", rotate=False) is moved
+
+
+def of_pool(sessions: UpstreamSessions, now: float, *tried: AnyUpstream, key: str = "alice\0007") -> int:
     found = sessions.choose(key, SEVEN, every, lambda each: each.eligible(now) and each not in tried, now, tried)
     return -1 if found is None else found.index
 
 
-@pytest.mark.parametrize(
+@table(
     ("kind", "during"),
     [("429", "nowhere"), ("5xx", "there"), ("doubt", "there"), ("ban", "elsewhere")]
     + [(kind, "elsewhere") for kind in ("connect", "407")],
@@ -56,7 +73,7 @@ def of_pool(sessions: Sessions, now: float, *tried: AnyUpstream, key: str = "ali
 def test_a_session_moves_only_for_an_upstream_that_is_down_or_banned(kind: str, during: str) -> None:
     """A cool-down is no reason: the request fails where the upstream wants to be left alone, and is sent otherwise."""
     upstreams = three_of_a_pool()
-    sessions = Sessions(upstreams)
+    sessions = UpstreamSessions(upstreams)
     own = of_pool(sessions, 0.0)
     assert of_pool(sessions, 0.0) == own
     slot = upstreams[own].slot
@@ -77,7 +94,7 @@ def test_a_session_moves_only_for_an_upstream_that_is_down_or_banned(kind: str, 
 def test_a_session_that_has_moved_stays_at_its_stand_in_while_its_own_is_down() -> None:
     """Also where the one that would be the next of its key works again."""
     upstreams = three_of_a_pool()
-    sessions = Sessions(upstreams)
+    sessions = UpstreamSessions(upstreams)
     own = of_pool(sessions, 0.0)
     of_pool(sessions, 0.0)
     upstreams[own].slot.failed(0.0, "connect", "unreachable", "refused")
@@ -94,7 +111,7 @@ def test_a_session_that_has_moved_stays_at_its_stand_in_while_its_own_is_down() 
 def test_a_request_of_a_session_is_sent_to_its_upstream_alone_but_for_the_first_one() -> None:
     """No target has seen the session before its first request has an end, so that may begin anywhere."""
     upstreams = three_of_a_pool()
-    sessions = Sessions(upstreams)
+    sessions = UpstreamSessions(upstreams)
     first = of_pool(sessions, 0.0)
     second = of_pool(sessions, 0.0, upstreams[first])
     assert second not in (first, -1)
@@ -108,9 +125,9 @@ def test_a_request_of_a_session_is_sent_to_its_upstream_alone_but_for_the_first_
 
 def test_a_session_begins_where_it_can_be_served() -> None:
     upstreams = three_of_a_pool()
-    own = of_pool(Sessions(upstreams), 0.0)
+    own = of_pool(UpstreamSessions(upstreams), 0.0)
     upstreams[own].slot.failed(0.0, "429", "status", "it responds 429")
-    sessions = Sessions(upstreams)
+    sessions = UpstreamSessions(upstreams)
     began = of_pool(sessions, 1.0)
     assert began not in (own, -1)
     upstreams[own].slot.lift(2.0)
@@ -120,7 +137,7 @@ def test_a_session_begins_where_it_can_be_served() -> None:
 
 def test_the_other_upstream_fails_as_well() -> None:
     upstreams = three()
-    sessions = Sessions(upstreams)
+    sessions = UpstreamSessions(upstreams)
     for _ in range(3):
         upstreams[choose(sessions)].failed(0.0, "refused")
     assert choose(sessions) == -1
@@ -129,12 +146,12 @@ def test_the_other_upstream_fails_as_well() -> None:
 
 
 def test_rotation_is_in_proportion_to_the_weights_and_never_twice_the_same() -> None:
-    sessions = Sessions(three(2, 1, 1))
+    sessions = UpstreamSessions(three(2, 1, 1))
     turns = [choose(sessions, Parameters(rotate=True), key="alice\0") for _ in range(400)]
     assert all(one != other for one, other in itertools.pairwise(turns))
     assert 180 <= Counter(turns)[0] <= 200
     alone = three()
-    sessions = Sessions(alone)
+    sessions = UpstreamSessions(alone)
     alone[0].failed(0.0, "")
     alone[1].failed(0.0, "")
     assert {choose(sessions, Parameters(rotate=True)) for _ in range(3)} == {2}
@@ -142,7 +159,7 @@ def test_rotation_is_in_proportion_to_the_weights_and_never_twice_the_same() -> 
 
 def test_a_session_that_rotates_is_where_its_request_has_found_an_upstream() -> None:
     upstreams = three()
-    sessions = Sessions(upstreams)
+    sessions = UpstreamSessions(upstreams)
     moving = Parameters("7", 60.0, rotate=True)
     tried = upstreams[choose(sessions, moving)]
     again = sessions.choose("alice\0007", moving, every, lambda each: each is not tried, 0.0, (tried,))
@@ -152,37 +169,37 @@ def test_a_session_that_rotates_is_where_its_request_has_found_an_upstream() -> 
 
 def test_sessions_survive_a_changed_list_where_their_upstream_stays() -> None:
     upstreams = three()
-    sessions = Sessions(upstreams)
+    sessions = UpstreamSessions(upstreams)
     moved = choose(sessions, Parameters("7", 60.0, rotate=True))
-    successor = Sessions(upstreams[::-1], sessions)
+    successor = UpstreamSessions(upstreams[::-1], sessions)
     assert choose(successor) == moved
     left = [each for each in upstreams if each.index != moved]
-    assert choose(Sessions(left, successor)) in {each.index for each in left}
+    assert choose(UpstreamSessions(left, successor)) in {each.index for each in left}
 
 
 def test_upstreams_that_are_added_take_no_session_and_one_that_is_removed_leaves_it_to_its_stand_in() -> None:
     upstreams = many(20)
     keys = [f"alice\0{number}" for number in range(50)]
-    sessions = Sessions(upstreams[:2])
+    sessions = UpstreamSessions(upstreams[:2])
     before = {key: choose(sessions, key=key) for key in keys}
-    added = Sessions(upstreams, sessions)
+    added = UpstreamSessions(upstreams, sessions)
     assert {key: choose(added, key=key) for key in keys} == before
     upstreams[0].failed(0.0, "refused")
     stand_ins = {key: choose(added, key=key, now=1.0) for key in keys if before[key] == 0}
-    removed = Sessions(upstreams[1:], added)
+    removed = UpstreamSessions(upstreams[1:], added)
     assert {key: choose(removed, key=key, now=2.0) for key in keys} == before | stand_ins
 
 
 def test_a_home_that_has_no_longer_the_labels_of_its_session_is_left() -> None:
     upstreams = three()
     german = Parameters("7", 60.0, labels={"country": "de"})
-    sessions = Sessions(upstreams)
+    sessions = UpstreamSessions(upstreams)
     first = sessions.choose("alice\0007", german, every, up, 0.0)
 
     def other(upstream: AnyUpstream) -> bool:
         return upstream is not first
 
-    successor = Sessions(upstreams, sessions)
+    successor = UpstreamSessions(upstreams, sessions)
     second = successor.choose("alice\0007", german, other, lambda each: up(each) and other(each), 0.0)
     assert second is not None
     assert second is not first
@@ -191,7 +208,7 @@ def test_a_home_that_has_no_longer_the_labels_of_its_session_is_left() -> None:
 
 def test_labels_keep_sessions_apart_and_within_what_matches() -> None:
     upstreams = three()
-    sessions = Sessions(upstreams)
+    sessions = UpstreamSessions(upstreams)
     german = Parameters("7", 60.0, labels={"country": "de"})
     for _ in range(3):
         found = sessions.choose("alice\0007", german, lambda each: each.index == 1, up, 0.0)
@@ -247,15 +264,15 @@ def test_a_new_session_asks_few_of_many_upstreams(monkeypatch: pytest.MonkeyPatc
         scores += 1
         return score(*given)
 
-    monkeypatch.setattr(rendezvous, "score", counted)
-    sessions = Sessions(many(1000))
+    monkeypatch.setattr(module, "score", counted)
+    sessions = UpstreamSessions(many(1000))
     for number in range(10):
         choose(sessions, key=f"alice\0{number}")
     assert scores < 10 * 120
 
 
 def test_what_is_kept_is_bounded() -> None:
-    sessions = Sessions(three())
+    sessions = UpstreamSessions(three())
     tracemalloc.start()
     for number in range(module.SESSIONS_MAX + 500):
         key = f"{'a' * 100}{number}\0{'s' * 64}"

@@ -11,7 +11,7 @@ from actors.bus.loop import Loop
 from actors.bus.messages.specs import AccountSpec, LimitsSpec
 from actors.forwarding.limits.accounts import Account
 from actors.forwarding.limits.elsewhere import Elsewhere, join_workers
-from actors.forwarding.limits.limits import Limits
+from actors.forwarding.limits.limits import LimitsOfProxy
 from actors.forwarding.limits.token_bucket import TokenBucket
 from actors.forwarding.limits.usage_counters import UsageCounters
 from actors.supervision.processes.columns import WorkerColumns
@@ -190,13 +190,13 @@ def test_a_dead_worker_has_no_share(world: World) -> None:
 # --- what divides its bandwidth ---
 
 
-def shares_of(limits: Limits) -> list[bool]:
+def shares_of(limits: LimitsOfProxy) -> list[bool]:
     return [each.sharing is not None for each in (limits._inward, limits._outward)]
 
 
 @pytest.mark.parametrize("late", [False, True])
 def test_the_bandwidth_of_the_proxy_is_divided_once_it_is_limited(world: World, late: bool) -> None:
-    limits = Limits(world.loop)
+    limits = LimitsOfProxy(world.loop)
     if late:
         limits.share(world.elsewhere(), 0)
         assert shares_of(limits) == [False, False]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from actors.bus.codec import pack
 from actors.bus.loop import Loop
-from actors.bus.messages.problems import UPSTREAM_DOWN
+from actors.bus.messages.common import UPSTREAM_DOWN
 from actors.bus.messages.specs import AccountSpec, LimitsSpec
 from actors.forwarding.access.guess_limit import FAILURES_OF_USER, PAUSE
 from actors.forwarding.access.username_parameters import Parameters

@@ -12,8 +12,7 @@ import pytest
 from actors.bus.loop import Loop
 from actors.forwarding.acceptor import Acceptor
 from actors.forwarding.context import ForwardingContext
-from actors.forwarding.sleep_pack import path_of
-from actors.forwarding.sleeper import BUSY_AGAIN, DECIDED_WITHIN, REPORTED_AGAIN, Sleeper
+from actors.forwarding.sleep_pack import BUSY_AGAIN, DECIDED_WITHIN, REPORTED_AGAIN, Sleeper, path_of
 from tests.kit.forwarding_rig import LOOPBACK_ALLOWED, spec
 from tests.kit.wait import wait_until
 
@@ -30,7 +29,7 @@ class World:
         self.context = ForwardingContext(self.loop, lambda _row: None, 10, 60.0, handshake_timeout=1e6)
         self.context.configure(spec(1), LOOPBACK_ALLOWED)
         self.listener = socket.create_server(("127.0.0.1", 0))
-        self.acceptor = Acceptor(self.context, None, folder / "tickets")
+        self.acceptor = Acceptor(self.context, None)
         self.acceptor.listen([self.listener])
         self.reports = 0
         self.folder = folder

@@ -22,12 +22,13 @@ from actors.forwarding.protocols.commands import (
     Tunnel,
 )
 from actors.forwarding.protocols.failures import Failure
-from actors.forwarding.protocols.session_config import SessionConfig
+from actors.forwarding.protocols.session import SessionConfig
 from actors.forwarding.protocols.socks.session import HELD_MAX, SocksSession
-from actors.forwarding.protocols.socks.states import Phase
+from actors.forwarding.protocols.socks.states import SocksPhase
 from actors.forwarding.protocols.socks.v4 import Socks4Session
 from actors.forwarding.protocols.socks.v5 import Socks5Session
 from tests.kit.conversation import Conversation
+from tests.kit.tables import table
 
 POLICY = SessionConfig(timeout=30, handshake_timeout=10)
 LOCAL = ("192.0.2.7", 4660)
@@ -95,7 +96,7 @@ def test_v5_from_greeting_over_credentials_to_the_tunnel() -> None:
     talk.now = 1.5
     talk.opened()
     assert talk.to_client == b"\x05\x02\x01\x00\x05\x00\x00" + BOUND
-    assert talk.session.phase is Phase.TUNNEL
+    assert talk.session.phase is SocksPhase.TUNNEL
     report = talk.report
     assert (report.method, report.url, report.status, report.user) == (b"CONNECT", "93.184.216.34:443", 200, "alice")
     assert (report.started, report.responded) == (0.0, 1.5)
@@ -121,7 +122,7 @@ def test_v4_asks_for_its_userid_and_no_password() -> None:
     assert talk.report.user == "alice"
 
 
-@pytest.mark.parametrize(
+@table(
     ("address", "host", "literal"),
     [
         (V4_ADDRESS, "93.184.216.34", True),
@@ -219,7 +220,7 @@ _FAILURES = [
 ]
 
 
-@pytest.mark.parametrize(("failure", "code", "status"), _FAILURES, ids=lambda value: getattr(value, "kind", value))
+@table(("failure", "code", "status"), _FAILURES, ids=lambda value: getattr(value, "kind", value))
 def test_a_failure_has_its_reply_and_its_record(failure: Failure, code: int, status: int) -> None:
     talk = Talk(5).client(NO_AUTH + CONNECT).failed(failure)
     assert talk.to_client[2:] == bytes((5, code, 0, 1, 0, 0, 0, 0, 0, 0))
@@ -234,7 +235,7 @@ def test_a_failure_has_its_reply_and_its_record(failure: Failure, code: int, sta
 _GENERAL = b"\x05\x01\x00\x01\0\0\0\0\0\0"
 
 
-@pytest.mark.parametrize(
+@table(
     ("sent", "response", "status"),
     [
         (b"\x04", b"", 400),  # another version
@@ -292,7 +293,7 @@ def test_v5_that_wants_credentials_takes_no_one_without() -> None:
     assert talk.report.status == 407
 
 
-@pytest.mark.parametrize(
+@table(
     ("sent", "response"),
     [
         (b"\x05", b""),

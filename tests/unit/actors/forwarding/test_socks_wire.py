@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.forwarding.protocols.failures import Refused
-from actors.forwarding.protocols.socks.addresses import pack_datagram_head, read_address, read_datagram
+from actors.forwarding.protocols.socks.replies import pack_datagram_head, read_address, read_datagram
 from actors.net.socks_wire import endpoint_of, pack_address
+from tests.kit.tables import table
 
 
 @given(st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=6)), st.integers(0, 65535), st.binary(max_size=8))
@@ -35,7 +36,7 @@ def test_a_datagram_has_its_target_and_its_data() -> None:
     assert data[datagram.start :] == b"data"
 
 
-@pytest.mark.parametrize(
+@table(
     "data",
     [
         b"",

@@ -15,9 +15,10 @@ from actors.bus.loop import Loop
 from actors.bus.messages.specs import AccountSpec
 from actors.forwarding.net.egress import Requested, Sources, Stated
 from actors.forwarding.net.source_address import may_serve
-from actors.forwarding.net.source_choice import Addresses, SourceChoice
-from config.net.egress import read_egress, usable, usual_form
+from actors.forwarding.net.source_choice import NumberedAddresses, SourceChoice
+from config.net.entries import read_egress, usable, usual_form
 from tests.kit.forwarding_rig import spec
+from tests.kit.tables import table
 
 FORBIDDEN = ("0.0.0.0/8", "224.0.0.0/4", "255.255.255.255/32", "::/128", "ff00::/8", "fe80::/10")
 
@@ -74,14 +75,14 @@ def test_a_key_has_the_same_address_however_the_entries_are_ordered(entries: lis
 
 @given(st.lists(ipv4_networks, min_size=1, max_size=5))
 def test_addresses_are_counted_once_and_each_is_there(entries: list[str]) -> None:
-    addresses = Addresses(entries)
+    addresses = NumberedAddresses(entries)
     expected = sorted({number for each in entries for number in range(usable(each)[0], usable(each)[1] + 1)})
     assert addresses.count == len(expected)
     for index in {0, addresses.count // 2, addresses.count - 1}:
         assert addresses.at(index) == expected[index]
 
 
-@pytest.mark.parametrize(
+@table(
     ("entry", "first", "last"),
     [
         ("192.0.2.0/24", "192.0.2.1", "192.0.2.254"),
@@ -119,15 +120,13 @@ def test_a_single_address_beside_networks_needs_an_interface() -> None:
     assert source.free == (source.ipv6,)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "a", "0.0.0.0", "::", "224.0.0.1/32", "ff02::1", "fe80::/64", "::/0", "10.0.0.1:80"]
-)
+@table("text", ["", "a", "0.0.0.0", "::", "224.0.0.1/32", "ff02::1", "fe80::/64", "::/0", "10.0.0.1:80"])
 def test_what_nothing_leaves_from_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must be an address of this machine or a network"):
         read_egress(text)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "usual"),
     [
         ("192.0.2.4/24", "192.0.2.0/24"),

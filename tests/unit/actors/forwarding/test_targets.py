@@ -6,9 +6,10 @@ import pytest
 
 from actors.forwarding.protocols.failures import Refused
 from actors.forwarding.protocols.http.targets import parse_absolute, parse_authority
+from tests.kit.tables import table
 
 
-@pytest.mark.parametrize(
+@table(
     ("target", "host", "port", "text", "path"),
     [
         (b"http://a.example/x?y", "a.example", 80, b"a.example", b"/x?y"),
@@ -26,7 +27,7 @@ def test_absolute_form(target: bytes, host: str, port: int, text: bytes, path: b
     assert (authority.host, authority.port, authority.text, origin_form) == (host, port, text, path)
 
 
-@pytest.mark.parametrize(
+@table(
     "target",
     [
         b"/origin-form",
@@ -42,6 +43,7 @@ def test_absolute_form(target: bytes, host: str, port: int, text: bytes, path: b
         b"http://a.example:+80/",
         b"http://a.example:80:80/",
         b"http://a.example/x#fragment",
+        b"http://a.example/x#",
         b"http://a..example/",
         b"http://.example/",
         b"http://a%2eexample/",

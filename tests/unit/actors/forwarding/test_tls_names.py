@@ -7,17 +7,16 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from actors.bus.messages.policies import PolicySpec, RuleSpec
-from actors.bus.messages.specs import AccessSpec, AccountSpec, EgressSpec
-from actors.forwarding.access.narrowing import OwnRules, own_rules
+from actors.bus.messages.specs import AccessSpec, AccountSpec, EgressSpec, PolicySpec, RuleSpec
 from actors.forwarding.access.policy import AccessPolicy, Decision
-from actors.forwarding.access.rules import CREDENTIAL, Rules
+from actors.forwarding.access.rules import CREDENTIAL, AccessRules, OwnRules, own_rules
 from actors.forwarding.access.tls_names import Judgement, TlsCheck, check_in_force, decide_name, refusal
 from actors.forwarding.policies.compiled import CompiledPolicy, compile_policy
 from actors.forwarding.policies.facts import Facts
-from actors.forwarding.policies.judge import Judge, Verdict
+from actors.forwarding.policies.judge import Judge, PolicyVerdict
 from actors.forwarding.protocols.http.targets import Authority, authority_of_name
 from actors.net.egress_guard import EgressGuard
+from tests.kit.tables import table
 from tests.unit.actors.forwarding.rule_lists import LISTS
 
 PEER, ELSEWHERE = "93.184.215.14", "8.8.8.8"
@@ -27,8 +26,8 @@ def target(host: str, port: int = 443) -> Authority:
     return authority_of_name(host.encode(), port)
 
 
-def rules(*allow: str, deny: tuple[str, ...] = (), mode: str = "enforce") -> Rules:
-    return Rules(AccessSpec(mode=mode, allow_destinations=allow, deny_destinations=deny), lists=LISTS)
+def rules(*allow: str, deny: tuple[str, ...] = (), mode: str = "enforce") -> AccessRules:
+    return AccessRules(AccessSpec(mode=mode, allow_destinations=allow, deny_destinations=deny), lists=LISTS)
 
 
 def account(*allow: str, deny: tuple[str, ...] = ()) -> OwnRules:
@@ -48,13 +47,13 @@ def judge(host: str, *policies: CompiledPolicy) -> Judge:
     return Judge(policies, Facts(of.host, of.port, of.literal, "192.0.2.1", 0.0))
 
 
-def verdict(host: str, *specs: RuleSpec, address: str = PEER) -> Verdict:
+def verdict(host: str, *specs: RuleSpec, address: str = PEER) -> PolicyVerdict:
     return judge(host, policy(*specs)).by_address(address)
 
 
 def in_force(
     tls_name: str = "auto",
-    access: Rules | None = None,
+    access: AccessRules | None = None,
     own: OwnRules = (),
     *specs: RuleSpec,
     host: str = "a.example",
@@ -75,7 +74,7 @@ def test_what_the_proxy_says_is_in_force_whatever_lets_the_request_through(tls_n
 RECORD = TlsCheck("record", "tls_name")
 
 
-@pytest.mark.parametrize(
+@table(
     ("allow", "host", "by"),
     [
         ((), "a.example", None),
@@ -118,7 +117,7 @@ def test_entries_that_deny_name_nothing() -> None:
 NAMES = RuleSpec("names", destinations=("93.184.215.0/24", "*.example"), use="direct")
 
 
-@pytest.mark.parametrize(
+@table(
     ("specs", "host", "found"),
     [
         ((NAMES,), "a.example", TlsCheck("match", "policy p[0] names")),
@@ -187,7 +186,7 @@ def test_in_report_mode_what_the_proxy_says_is_reported_and_what_others_say_refu
 class World(NamedTuple):
     """All that judged a request."""
 
-    access: Rules
+    access: AccessRules
     own: OwnRules = ()
     policies: tuple[CompiledPolicy, ...] = ()
     address: str | None = PEER
@@ -213,7 +212,7 @@ def kind(judgement: Judgement) -> tuple[str, bool]:
     return judgement.kind, judgement.failure is not None
 
 
-@pytest.mark.parametrize(
+@table(
     ("requested", "name", "refused"),
     [
         ("a.example", "a.example", None),
@@ -239,8 +238,8 @@ def test_a_name_under_match_is_the_host_that_was_requested(requested: str, name:
     assert kind(hello("match", requested, name)) == (refused or "match", refused is not None)
 
 
-@pytest.mark.parametrize("otherwise", ["no_name", "not_tls", "malformed", "timeout"])
-@pytest.mark.parametrize("requested", ["a.example", PEER])
+@table("otherwise", ["no_name", "not_tls", "malformed", "timeout"])
+@table("requested", ["a.example", PEER])
 def test_without_a_name_it_is_refused(otherwise: str, requested: str) -> None:
     for check in ("match", "allowed"):
         failure = hello(check, requested, None, otherwise=otherwise).failure
@@ -270,7 +269,7 @@ DENY_B = RuleSpec("no", destinations=(B,), use="deny")
 NAMES_B = RuleSpec("yes", destinations=("a.example", B), use="direct")
 
 
-@pytest.mark.parametrize(
+@table(
     ("world", "allowed"),
     [
         (World(rules()), True),

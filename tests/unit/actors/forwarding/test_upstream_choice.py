@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from actors.forwarding.upstream import BACK_OFF_MAX
 from actors.forwarding.upstreams.balancing import BalancingPolicy, _score_of, new_policy
+from tests.kit.tables import table
 from tests.kit.upstreams import three, up
 from tests.kit.upstreams import upstream_entry as spec
 
@@ -87,7 +88,7 @@ def test_sticky_moves_only_the_keys_of_an_upstream_that_was_taken_out_of_the_lis
         assert index == 2 or chosen(after, 1, key)[0] == index
 
 
-@pytest.mark.parametrize("number", [0, 1, 2**63, 2**64 - 2**10, 2**64 - 1])
+@table("number", [0, 1, 2**63, 2**64 - 2**10, 2**64 - 1])
 def test_every_digest_has_a_score(number: int) -> None:
     assert 0 < _score_of(number, 1) < float("inf")
 

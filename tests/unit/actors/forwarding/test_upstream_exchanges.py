@@ -9,8 +9,14 @@ import pytest
 from actors.forwarding.protocols.commands import Command, UpstreamRefused, UpstreamResponded
 from actors.forwarding.protocols.failures import AskAnotherUpstream, Refused, UpstreamRefusesUs
 from actors.forwarding.protocols.http.head_parser import ResponseHead, parse_request, parse_response
-from actors.forwarding.protocols.http.own_responses import is_own, names_target, retry_after
-from actors.forwarding.protocols.http.upstream_exchange import UPSTREAMS_TRIED, UpstreamExchange
+from actors.forwarding.protocols.http.upstream_exchange import (
+    UPSTREAMS_TRIED,
+    UpstreamExchange,
+    is_own,
+    names_target,
+    retry_after,
+)
+from tests.kit.tables import table
 
 
 def response(status: int, *fields: str) -> ResponseHead:
@@ -26,7 +32,7 @@ def exchange(method: str = "GET", *fields: str) -> UpstreamExchange:
 OWN = "Proxy-Status: up; error=proxy_internal_error"
 
 
-@pytest.mark.parametrize(
+@table(
     ("status", "fields", "own"),
     [
         (407, (), True),
@@ -64,7 +70,7 @@ def test_a_response_is_the_upstream_s_own_by_proxy_status_or_without_via(
     assert is_own(response(status, *fields)) is own
 
 
-@pytest.mark.parametrize("unit", ['"\\', '"', 'a="', "a,", 'a;b="\\"', "; ", '"a",'])
+@table("unit", ['"\\', '"', 'a="', "a,", 'a;b="\\"', "; ", '"a",'])
 def test_what_an_origin_writes_takes_no_more_time_than_its_length(unit: str) -> None:
     line = f"Proxy-Status: {unit * (15_000 // len(unit))}"
     hostile = response(429, line, line, line, f"Retry-After: {unit * 300}")
@@ -82,7 +88,7 @@ def test_an_error_of_the_target_is_none_of_the_upstream() -> None:
     assert not names_target(response(502))
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "seconds"),
     [
         ((), 0.0),
@@ -100,7 +106,7 @@ def test_retry_after_is_seconds_or_a_date_behind_that_of_the_response(fields: tu
     assert retry_after(response(503, *fields)) == seconds
 
 
-@pytest.mark.parametrize(
+@table(
     ("method", "fields", "status", "again"),
     [
         *((method, (), 503, True) for method in ("GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE")),

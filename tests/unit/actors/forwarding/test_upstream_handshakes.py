@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 from collections.abc import Callable
 
@@ -13,6 +14,7 @@ from actors.forwarding.protocols.http.targets import parse_authority
 from actors.forwarding.upstreams.handshake import Blame, Handshake, UpstreamFailed
 from actors.forwarding.upstreams.http_connect import ConnectHandshake, credentials_field
 from actors.forwarding.upstreams.socks_connect import Socks4Handshake, Socks5Handshake
+from tests.kit.tables import table
 
 NAME = parse_authority(b"example.com:443", None)
 V4 = parse_authority(b"192.0.2.7:80", None)
@@ -64,7 +66,7 @@ def failure(handshake: Handshake, response: bytes) -> UpstreamFailed:
     return failed.value
 
 
-@pytest.mark.parametrize(("make", "response"), GOOD)
+@table(("make", "response"), GOOD)
 def test_the_bytes_behind_a_good_answer_are_the_tunnels_however_they_come(
     make: Callable[[], Handshake], response: bytes
 ) -> None:
@@ -76,7 +78,7 @@ def test_the_bytes_behind_a_good_answer_are_the_tunnels_however_they_come(
         assert run(make(), [whole[:cut], whole[cut:]]) == (sent, rest)
 
 
-@pytest.mark.parametrize(("make", "response"), GOOD)
+@table(("make", "response"), GOOD)
 def test_a_part_of_a_good_answer_is_not_enough(make: Callable[[], Handshake], response: bytes) -> None:
     for cut in range(len(response)):
         assert run(make(), [response[:cut]])[1] is None
@@ -95,6 +97,11 @@ def test_what_connect_sends() -> None:
     )
     port_80 = parse_authority(b"example.com", 80)
     assert ConnectHandshake(port_80, b"", b"1.1 us").begin().startswith(b"CONNECT example.com:80 HTTP/1.1\r\n")
+
+
+def test_credentials_for_an_upstream_are_utf_8() -> None:
+    field = credentials_field("ü", "€")
+    assert base64.b64decode(field.removeprefix(b"Proxy-Authorization: Basic ")).decode() == "ü:€"
 
 
 def test_what_socks4_sends_a_name_as_4a_an_address_as_it_is() -> None:
@@ -128,7 +135,7 @@ def test_socks4_has_no_ipv6() -> None:
     assert failed.value.blame is Blame.UNFIT
 
 
-@pytest.mark.parametrize(
+@table(
     ("make", "response", "blame", "status", "kind"),
     [
         (connect, b"HTTP/1.1 407 No\r\nContent-Length: 900\r\n\r\n", Blame.UPSTREAM, 502, "proxy_configuration_error"),
@@ -149,6 +156,7 @@ def test_socks4_has_no_ipv6() -> None:
         (connect, b"SSH-2.0-x\r\n\r\n", Blame.UPSTREAM, 502, "http_protocol_error"),
         (connect, b"HTTP/1.1 200 OK\nX: y\n\n", Blame.UPSTREAM, 502, "http_protocol_error"),
         (connect, b"HTTP/1.1 200 OK\r\nX: " + b"y" * 20_000, Blame.UPSTREAM, 502, "http_protocol_error"),
+        (connect, b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 5_000, Blame.UPSTREAM, 502, "http_protocol_error"),
         (connect, b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 5_000 + b"\r\n", Blame.UPSTREAM, 502, "http_protocol_error"),
         (socks4, b"\0\x5b\0\0\0\0\0\0", Blame.UNCLEAR, 502, "destination_unavailable"),
         (socks4, b"\0\x5d\0\0\0\0\0\0", Blame.UPSTREAM, 502, "proxy_configuration_error"),

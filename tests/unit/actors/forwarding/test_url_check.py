@@ -64,6 +64,11 @@ def test_any_other_response_is_a_failure_of_the_upstream(response: bytes, cause:
     assert (failed.value.failure.kind == CREDENTIALS_REJECTED) is (b"407" in response)
 
 
+def test_the_certificate_of_an_https_url_is_verified() -> None:
+    context = url_check._context()
+    assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
+
+
 @pytest.mark.parametrize("trusted", [True, False])
 def test_an_https_url_has_tls_within_the_tunnel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trusted: bool) -> None:
     cert, key = make_pair(tmp_path, hosts=("check.example",))

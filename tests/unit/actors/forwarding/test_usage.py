@@ -9,9 +9,12 @@ import pytest
 
 from actors.bus.messages.accounts import AccountTotal
 from actors.bus.messages.specs import AccountSpec
-from actors.forwarding.limits.usage import AWAY_AFTER, WINDOW_MIN
+from actors.forwarding.limits.accounts import QUOTA_GRACE
+from actors.forwarding.limits.meter import Meter
+from actors.forwarding.limits.usage import AWAY_AFTER, GRACE_BYTES, WINDOW_MIN
 from actors.forwarding.reporting.usage_reporter import ACCOUNTS_MAX, TIME_PERIOD
 from actors.usage_file import BYTES_IN, UsageFile, files, is_held, read
+from tests.kit.tables import table
 from tests.unit.actors.forwarding.usage_world import ADA, Process, World
 
 
@@ -35,6 +38,62 @@ def test_what_is_used_is_reported_within_a_second_or_so_and_nothing_is_said_of_n
     assert world.kept() == 300
     world.pass_time(60)
     assert len(world.collector.reports) == reported + 1
+
+
+def test_refusals_are_counted_for_the_account_that_they_are_of(world: World) -> None:
+    one = Process(world, 1)
+    one.configure(ADA)
+    for user in ("ada", "unknown", "ada"):
+        one.limits.count_refusal(user)
+    assert one.ada.take_report().refusals == 2
+
+
+def test_a_reply_about_a_former_counter_of_the_account_changes_nothing(world: World) -> None:
+    one = Process(world, 1)
+    one.configure(ADA)
+    one.uses(300)
+    world.pass_time(2)
+    usage = one.ada.state().usage
+    one.ada.apply_total(AccountTotal(usage.period, usage.since, 900, 0, one.ada.serial + 1, 300, 0))
+    assert one.knows() == 300
+
+
+class Holder:
+    """A connection that the account may end."""
+
+    client_ip = "192.0.2.1"
+    meter = None
+
+    def __init__(self) -> None:
+        self.ended: set[str] = set()
+
+    def measure(self, meter: Meter) -> None:
+        """Of no matter."""
+
+    def end(self, reason: str) -> None:
+        self.ended.add(reason)
+
+    def destinations_changed(self) -> None:
+        """Of no matter."""
+
+
+@table(("beyond", "at_once"), [(0, set()), (GRACE_BYTES, {"account_quota_reached"})])
+def test_connections_that_go_far_beyond_the_quota_end_without_delay(
+    tmp_path: Path, beyond: int, at_once: set[str]
+) -> None:
+    world = World(tmp_path / str(beyond))
+    one, holder = Process(world, 1), Holder()
+    one.configure(ADA)
+    meter = one.limits.meter()
+    meter.attach(one.limits.accounts["ada"], holder)
+    one.uses(ADA.quota + beyond)
+    world.turn()
+    assert holder.ended == at_once
+    world.pass_time(QUOTA_GRACE + 0.1)
+    assert holder.ended == {"account_quota_reached"}
+    meter.close()
+    world.collector.book.close()
+    world.loop.close()
 
 
 def test_a_new_process_begins_with_what_the_one_before_it_has_used(world: World) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.bus.messages.accounts import PushTotals
@@ -161,7 +161,6 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
 @given(STEPS)
 def test_both_know_every_byte_at_any_moment(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, int]]

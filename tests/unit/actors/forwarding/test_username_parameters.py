@@ -6,24 +6,24 @@ import string
 import tracemalloc
 from collections.abc import Iterable
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from actors.forwarding.access.username_parameters import (
     NO_PARAMETERS,
     PARAMETERS_MAX,
-    Names,
+    ParameterNames,
     Parameters,
     SessionSuffix,
     Understood,
 )
+from tests.kit.tables import table
 
-NAMES = Names("-", frozenset(("speed",)), frozenset(("tier",)))
+NAMES = ParameterNames("-", frozenset(("speed",)), frozenset(("tier",)))
 KNOWN = ("session", "ttl", "rotate", "country", "city", "asn", "isp", "speed", "tier")
 
 
-def read(username: str, *accounts: str, names: Names = NAMES, guess: bool = False) -> Understood:
+def read(username: str, *accounts: str, names: ParameterNames = NAMES, guess: bool = False) -> Understood:
     return names.understood(username, accounts.__contains__, guess)
 
 
@@ -35,7 +35,7 @@ def test_a_name_with_all_of_them() -> None:
     assert found.text == "session=7 ttl=90 country=de tier=gold rotate"
 
 
-@pytest.mark.parametrize(
+@table(
     ("username", "accounts", "account", "text", "unknown"),
     [
         ("alice", ["alice"], "alice", "", ()),
@@ -62,7 +62,7 @@ def test_which_part_is_the_account(
     assert not found.problem
 
 
-@pytest.mark.parametrize(
+@table(
     ("parameters", "problem"),
     [
         ("session", "session has no value"),
@@ -94,7 +94,7 @@ def test_what_is_no_parameters_is_no_account_either(parameters: str, problem: st
     assert found.problem == (f"alice is an account, but {problem}" if problem else "")
 
 
-@pytest.mark.parametrize(
+@table(
     ("username", "account", "session"),
     [
         ("bob-session-7", "bob", "7"),
@@ -143,17 +143,17 @@ def test_a_long_name_costs_a_bounded_number_of_questions_and_little_memory() -> 
         assert peak < 400_000
 
 
-@pytest.mark.parametrize("separator", "-.~+=,;")
+@table("separator", "-.~+=,;")
 def test_every_separator_that_is_allowed(separator: str) -> None:
     username = separator.join(("alice", "session", "7", "country", "de"))
-    found = read(username, "alice", names=Names(separator))
+    found = read(username, "alice", names=ParameterNames(separator))
     assert (found.account, found.parameters.text) == ("alice", "session=7 ttl=600 country=de")
 
 
 # --- the suffix of a proxy without username_params ---
 
 
-@pytest.mark.parametrize(
+@table(
     ("username", "account", "session"),
     [
         ("alice-session-42", "alice", "42"),

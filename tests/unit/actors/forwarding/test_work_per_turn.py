@@ -12,15 +12,15 @@ from typing import cast
 import pytest
 
 from actors.bus.loop import TURN_MAX, Loop
-from actors.bus.messages.forwarding import ConnectionFilter, Connections, QueryConnections
-from actors.forwarding.connection import Connection, ConnectionInfo
-from actors.forwarding.connections.ranking import RUN, Ranking, Row
-from actors.forwarding.connections.table import PAGE_MAX, SKIPPED, ConnectionTable
+from actors.bus.messages.forwarding import ConnectionFilter, ConnectionPage, QueryConnections
+from actors.forwarding.connection import ConnectionInfo, OpenConnection
+from actors.forwarding.connections.table import PAGE_MAX, RUN, SKIPPED, ConnectionTable, Ranking, Row
 from actors.forwarding.limits.token_bucket import CHECKED_EACH, TICK, TokenBucket
 from actors.forwarding.net.connection_pool import ConnectionPool, OriginConnection
 from actors.forwarding.net.timer_wheel import TimerWheel
-from actors.forwarding.slices import SLICE, in_slices
+from actors.forwarding.open_connections import SLICE, in_slices
 from tests.kit.clocks import Clock
+from tests.kit.tables import table
 
 ALL = ConnectionFilter()
 
@@ -50,8 +50,8 @@ class Counted:
         return ConnectionInfo("192.0.2.1", "", "a.example:443", "tunnel", 0, self.number * 7919 % 60_013)
 
 
-def many(count: int) -> AbstractSet[Connection]:
-    return cast("AbstractSet[Connection]", {Counted(number) for number in range(count)})
+def many(count: int) -> AbstractSet[OpenConnection]:
+    return cast("AbstractSet[OpenConnection]", {Counted(number) for number in range(count)})
 
 
 def most_per_turn(loop: Loop, count: Callable[[], int], done: Callable[[], object]) -> int:
@@ -66,7 +66,7 @@ def most_per_turn(loop: Loop, count: Callable[[], int], done: Callable[[], objec
     raise AssertionError("it does not end")
 
 
-def order(connection: Connection, sort: str) -> tuple[int, int]:
+def order(connection: OpenConnection, sort: str) -> tuple[int, int]:
     """By what connections are sorted."""
     return -connection.number if sort.endswith("age") else connection.info().bytes_out, connection.number
 
@@ -77,7 +77,7 @@ def order(connection: Connection, sort: str) -> tuple[int, int]:
 def test_connections_are_visited_in_slices_and_those_that_have_ended_are_not(loop: Loop) -> None:
     connections = set(many(10 * SLICE))
     gone = set(random.Random(1).sample(sorted(connections, key=lambda each: each.number), SLICE))
-    visited: list[Connection] = []
+    visited: list[OpenConnection] = []
     ended: list[bool] = []
     waiting = dict.fromkeys(connections)
     in_slices(loop, waiting, visited.append, lambda: ended.append(True))
@@ -104,7 +104,7 @@ def test_a_page_of_fifty_thousand_connections_is_found_without_sorting_all(
 ) -> None:
     connections = many(50_000)
     table = ConnectionTable(loop, connections, clock, str)
-    pages: list[Connections] = []
+    pages: list[ConnectionPage] = []
     table.query(QueryConnections(ALL, sort, PAGE_MAX, offset), pages.append)
     most = most_per_turn(loop, lambda: Counted.visits, lambda: pass_time(clock, bool(pages)))
     assert most <= 2 * SLICE + PAGE_MAX
@@ -113,8 +113,8 @@ def test_a_page_of_fifty_thousand_connections_is_found_without_sorting_all(
     assert pages[0].total == 50_000
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("kept", [1, 100, RUN // 2, RUN // 2 + 1, RUN, 3 * RUN + 7, 100_000])
+@table("reverse", [False, True])
+@table("kept", [1, 100, RUN // 2, RUN // 2 + 1, RUN, 3 * RUN + 7, 100_000])
 def test_the_first_rows_are_those_of_a_sort_of_all(kept: int, reverse: bool) -> None:
     draw = random.Random(kept)
     rows: list[Row[None]] = [(draw.randrange(50), number, None) for number in range(5 * RUN + 11)]
@@ -129,9 +129,9 @@ def test_the_first_rows_are_those_of_a_sort_of_all(kept: int, reverse: bool) -> 
 
 def test_rows_before_a_page_are_passed_over_in_portions(loop: Loop, clock: Clock) -> None:
     table = ConnectionTable(loop, set(), clock, str)
-    passed: list[Row[Connection]] = []
-    found: list[list[Row[Connection]]] = []
-    rows: list[Row[Connection]] = [(number, number, cast("Connection", None)) for number in range(20_000)]
+    passed: list[Row[OpenConnection]] = []
+    found: list[list[Row[OpenConnection]]] = []
+    rows: list[Row[OpenConnection]] = [(number, number, cast("OpenConnection", None)) for number in range(20_000)]
     counted = (passed.append(row) or row for row in rows)  # type: ignore[func-returns-value]
     table._skip(counted, 15_000, 10, found.append)
     assert most_per_turn(loop, lambda: len(passed), lambda: found) <= SKIPPED + 10

@@ -10,7 +10,7 @@ from actors.bus.loop import Loop
 from actors.bus.messages.accounts import ReportUsage, Totals
 from actors.bus.messages.common import METRICS, Unreachable
 from actors.bus.messages.specs import AccountSpec, ProxySpec
-from actors.forwarding.limits.limits import Limits
+from actors.forwarding.limits.limits import LimitsOfProxy
 from actors.forwarding.limits.usage import AccountCounter
 from actors.forwarding.reporting.usage_reporter import UsageReporter
 from actors.metrics.account_usage import UsageLedger
@@ -53,7 +53,7 @@ class Process:
     """The accounts of one process of a proxy."""
 
     def __init__(self, world: World, instance: int, proxy_id: str = "px1") -> None:
-        self.limits = Limits(world.loop)
+        self.limits = LimitsOfProxy(world.loop)
         self.proxy_id = proxy_id
         self.reporter = UsageReporter(world.loop, world.collector, self.limits, instance)  # type: ignore[arg-type]
 

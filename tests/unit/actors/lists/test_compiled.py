@@ -7,13 +7,12 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.lists.compiled import CompiledList
-from actors.lists.compiler import ListCompiler
-from actors.lists.layout import HEADER_SIZE, ListDamaged
-from actors.lists.names import domain_of, range_of
+from actors.lists.compiled import HEADER_SIZE, CompiledList, ListDamaged
+from actors.lists.compiler import ListCompiler, domain_of, range_of
+from tests.kit.tables import table
 
 LABELS = st.sampled_from(["a", "b", "www", "example", "xn--80a", "com", "x-y", "_dmarc"])
 NAMES = st.lists(LABELS, min_size=1, max_size=5).map(".".join)
@@ -46,7 +45,6 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("lists") / "one.list"
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(NAMES, max_size=30), st.lists(NAMES, max_size=20))
 def test_a_domain_matches_itself_and_everything_below(file: Path, entries: list[str], names: list[str]) -> None:
     found = compiled(file, entries)
@@ -57,7 +55,6 @@ def test_a_domain_matches_itself_and_everything_below(file: Path, entries: list[
         assert found.by_name(name) == next((each for each in ends if each in entries), None)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.one_of(V4, V6), max_size=30), st.data())
 def test_the_most_specific_network_of_an_address_is_found(file: Path, entries: list[str], data: st.DataObject) -> None:
     found = compiled(file, [], entries)
@@ -131,9 +128,7 @@ def test_each_altered_byte_is_noticed(file: Path) -> None:
             CompiledList(file).verify()
 
 
-@pytest.mark.parametrize(
-    "text", ["", ".", "a..b", "-a.com", "1.2.3.4", "a b", "http://a.com", "a/b", "xn--\u0430", "\u2028"]
-)
+@table("text", ["", ".", "a..b", "-a.com", "1.2.3.4", "a b", "http://a.com", "a/b", "xn--\u0430", "\u2028"])
 def test_what_is_no_domain_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not a domain|is no name"):
         domain_of(text)

@@ -7,14 +7,14 @@ import zlib
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.lists.compiler import ListCompiler
-from actors.lists.formats.reading import EXAMPLES, Skipped, read_list
-from actors.lists.formats.streams import LINE_MAX, bounded, lines, unzipped
-from actors.lists.layout import ListError
-from actors.lists.names import Range, range_of
+from actors.lists.compiled import ListError
+from actors.lists.compiler import ListCompiler, NumberedNetwork, range_of
+from actors.lists.reading import EXAMPLES, Skipped, read_list
+from actors.lists.streams import LINE_MAX, bounded, lines, unzipped
+from tests.kit.tables import table
 
 
 class Collected(ListCompiler):
@@ -23,13 +23,13 @@ class Collected(ListCompiler):
     def __init__(self) -> None:
         super().__init__()
         self.domains: list[str] = []
-        self.networks: list[Range] = []
+        self.networks: list[NumberedNetwork] = []
 
     def add_domain(self, name: str) -> None:
         super().add_domain(name)
         self.domains.append(name)
 
-    def add_network(self, network: Range) -> None:
+    def add_network(self, network: NumberedNetwork) -> None:
         super().add_network(network)
         self.networks.append(network)
 
@@ -44,7 +44,7 @@ def domains(data: str | bytes, form: str) -> tuple[list[str], Skipped]:
     return found.domains, read_list(cut(content), "domains", form, found)
 
 
-def networks(data: str, form: str) -> tuple[list[Range], Skipped]:
+def networks(data: str, form: str) -> tuple[list[NumberedNetwork], Skipped]:
     found = Collected()
     return found.networks, read_list(cut(data.encode()), "networks", form, found)
 
@@ -161,7 +161,6 @@ def test_a_line_without_end_is_not_held() -> None:
     assert list(lines(cut(data, 1000))) == [b"a.com", None, b"b.com", None]
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(st.sampled_from([b"a.com", b"\r", b"\n", b"\r\n", b"", b"b c"]), max_size=20), st.integers(1, 8))
 def test_lines_are_the_same_in_chunks_of_any_size(parts: list[bytes], size: int) -> None:
     data = b"".join(parts)
@@ -175,7 +174,7 @@ def test_gzip_of_several_members() -> None:
     assert b"".join(unzipped(cut(b""), 100)) == b""
 
 
-@pytest.mark.parametrize("size", [3, 12, 30, -9, -1])
+@table("size", [3, 12, 30, -9, -1])
 def test_gzip_that_was_cut_is_no_list(size: int) -> None:
     data = gzip.compress(b"".join(b"host%d.example.com\n" % number for number in range(100)))
     with pytest.raises(ListError, match="ends too early"):
@@ -203,7 +202,6 @@ def test_more_than_the_limit_is_no_list() -> None:
         list(bounded(cut(b"x" * 11), 10, "it"))
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.binary(max_size=300),
     st.sampled_from(["plain", "hosts", "adblock", "rpz"]),

@@ -15,13 +15,14 @@ from typing import Any
 
 import pytest
 
+from actors.lists.compiled import ListDamaged, ListError
 from actors.lists.databases import check_database, store_database
 from actors.lists.files import opened
-from actors.lists.formats.streams import bounded, unzipped
-from actors.lists.layout import ListDamaged, ListError
 from actors.lists.places import PlaceDatabase, asn_of, country_of
+from actors.lists.streams import bounded, unzipped
 from config.net.entries import ListHost
 from tests.kit.place_databases import MARKER, country, database, system
+from tests.kit.tables import table
 
 WORLD = {
     "192.0.2.0/24": country("DE"),
@@ -76,7 +77,7 @@ def test_a_database_of_ipv4_knows_no_ipv6_address(tmp_path: Path) -> None:
     assert found.find(ip_address("2001:db8::1")) is None
 
 
-@pytest.mark.parametrize(
+@table(
     ("record", "place"),
     [
         ({"country": {"iso_code": "de"}}, ("DE", None)),
@@ -128,7 +129,7 @@ def spoiled(content: bytes) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize("what", list(spoiled(database(WORLD))))
+@table("what", list(spoiled(database(WORLD))))
 def test_what_is_no_database_of_places_leaves_no_file(tmp_path: Path, what: str) -> None:
     with pytest.raises(ListError):
         store_database(iter([spoiled(database(WORLD))[what]]), tmp_path, "list_1", 0)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from actors.lists.formats.reading import Skipped
-from actors.lists.layout import ListError
+from actors.lists.compiled import ListError
+from actors.lists.reading import Skipped
 from actors.lists.upstreams import read_upstreams
 from config.model.upstreams import UPSTREAMS_MAX
+from tests.kit.tables import table
 
 SECRET = "s3cret-of-a-provider"
 
@@ -35,7 +36,7 @@ def test_lines_and_csv_are_read_with_their_labels() -> None:
     assert rows == [{"protocol": "http", "host": "a.example", "port": 2, "labels": {"country": "fr"}}]
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "reason"),
     [
         (f"bad line {SECRET}", "must be host:port"),
@@ -65,7 +66,7 @@ def test_a_name_that_several_lines_have_names_none() -> None:
     assert ([each["name"] for each in found], skipped.count) == ([None, None, "c"], 0)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "form", "before", "error"),
     [
         ("", "text http", 0, "there is no upstream in it"),

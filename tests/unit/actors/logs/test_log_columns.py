@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import random
 
-import pytest
-
 from actors.logs.columns import DictionaryColumn
+from tests.kit.tables import table
 
 FEW = ["", "10.0.0.1", "10.0.0.11", "0.0.1", "10.0.0.1 ", "é"]
 MANY = [f"10.0.{number // 250}.{number % 250}" for number in range(400)]
@@ -19,9 +18,9 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("wanted", [{""}, {"10.0.0.1"}, {"10.0.0.1", "10.0.0.11", "0.0.1"}, {"é"}, {"x"}, {"\udc80"}])
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("stored", [False, True])
+@table("wanted", [{""}, {"10.0.0.1"}, {"10.0.0.1", "10.0.0.11", "0.0.1"}, {"é"}, {"x"}, {"\udc80"}])
+@table("shape", SHAPES)
+@table("stored", [False, True])
 def test_the_rows_with_one_of_these_values_are_found_and_no_others(shape: str, wanted: set[str], stored: bool) -> None:
     column = SHAPES[shape]
     texts = DictionaryColumn.of(column)

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from actors.bus.messages.records import CountLogs, LogCounts, QueryLogs
-from actors.bus.records import Batch
+from actors.bus.records import RecordBatch
 from actors.logs import blocks, counting, dayfile, index
 from actors.logs.counting import host_of
 from actors.logs.record_schema import HOST
 from tests.kit.clocks import Clock
 from tests.kit.records import NOON, SearchedIndex, row
+from tests.kit.tables import table
 
 FIELDS = ("proxy_id", "user", HOST, "reason")
 
@@ -30,7 +31,7 @@ class Log:
 
     def store(self, rows: list[tuple[object, ...]], pack: bool = True) -> None:
         self._batches += 1
-        self.index.commit(Batch("s", 1, self._batches, 1, [list(each) for each in rows]))
+        self.index.commit(RecordBatch("s", 1, self._batches, 1, [list(each) for each in rows]))
         if pack:
             self.index.pack()
 
@@ -56,7 +57,10 @@ def minutes(numbers: range, **fields: Any) -> list[tuple[object, ...]]:
     return [row(number, timestamp=NOON + 60 * number, **fields) for number in numbers]
 
 
-@pytest.mark.parametrize("pack", [False, True], ids=["fresh", "in blocks"])
+PACKED = pytest.mark.parametrize("pack", [False, True], ids=["fresh", "in blocks"])
+
+
+@PACKED
 def test_records_and_failures_are_counted_by_bucket(log: Log, pack: bool) -> None:
     log.store(minutes(range(30)), pack)
     log.store(minutes(range(25, 35), status_code=502), pack)
@@ -66,8 +70,16 @@ def test_records_and_failures_are_counted_by_bucket(log: Log, pack: bool) -> Non
     assert found.failed == (0, 0, 5, 5, 0, 0)
 
 
-@pytest.mark.parametrize("pack", [False, True], ids=["fresh", "in blocks"])
-@pytest.mark.parametrize(
+@pytest.fixture
+def refusals(log: Log, pack: bool) -> Log:
+    """Two of announced tunnels and a plain one, before others."""
+    refused = minutes(range(2), level="warning", reason="tls_name_denied")
+    log.store([*refused, *minutes(range(2, 3), status_code=403), *minutes(range(3, 8))], pack)
+    return log
+
+
+@PACKED
+@table(
     ("filters", "failed"),
     [
         ({}, 3),
@@ -78,14 +90,21 @@ def test_records_and_failures_are_counted_by_bucket(log: Log, pack: bool) -> Non
         ({"reason": "tls_name_denied"}, 2),
     ],
 )
-def test_a_refusal_of_an_announced_tunnel_has_failed(log: Log, filters: Any, failed: int, pack: bool) -> None:
-    refused = minutes(range(2), level="warning", reason="tls_name_denied")
-    log.store([*refused, *minutes(range(2, 3), status_code=403), *minutes(range(3, 8))], pack)
-    found = log.count(**filters)
+def test_a_refusal_of_an_announced_tunnel_has_failed(refusals: Log, filters: Any, failed: int) -> None:
+    found = refusals.count(**filters)
     assert (found.failed[0], found.exact) == (failed, True)
 
 
-@pytest.mark.parametrize(
+@pytest.fixture
+def two_proxies(log: Log, pack: bool) -> Log:
+    log.store(minutes(range(15), proxy_id="a"), pack)
+    log.store(minutes(range(15, 20), proxy_id="b"), pack)
+    log.store(minutes(range(20, 30), proxy_id="b", status_code=502, user="ada"), pack)
+    return log
+
+
+@PACKED
+@table(
     ("filters", "expected"),
     [
         ({"proxy_ids": ("a",)}, (10, 5, 0, 0, 0, 0)),
@@ -98,12 +117,8 @@ def test_a_refusal_of_an_announced_tunnel_has_failed(log: Log, filters: Any, fai
         ({"start": NOON + 300}, (5, 10, 10, 0, 0, 0)),
     ],
 )
-@pytest.mark.parametrize("pack", [False, True], ids=["fresh", "in blocks"])
-def test_what_a_search_finds_is_counted(log: Log, filters: Any, expected: tuple[int, ...], pack: bool) -> None:
-    log.store(minutes(range(15), proxy_id="a"), pack)
-    log.store(minutes(range(15, 20), proxy_id="b"), pack)
-    log.store(minutes(range(20, 30), proxy_id="b", status_code=502, user="ada"), pack)
-    found = log.count(**filters)
+def test_what_a_search_finds_is_counted(two_proxies: Log, filters: Any, expected: tuple[int, ...]) -> None:
+    found = two_proxies.count(**filters)
     assert (found.records, found.exact) == (expected, True)
 
 
@@ -150,7 +165,7 @@ def test_values_of_a_sample_are_scaled_to_all_and_in_their_order(log: Log, monke
         assert records == pytest.approx(exact[value], rel=0.35)
 
 
-@pytest.mark.parametrize(
+@table(
     ("target", "host"),
     [
         ("http://example.com/a?b", "example.com"),

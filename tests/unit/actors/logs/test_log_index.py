@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgpack
 import pytest
 
 from actors.bus.messages.records import QueryLogs
-from actors.bus.records import Batch
-from actors.logs.columns import Columns
-from actors.logs.record_schema import ADDED, empty_record, valid_rows
+from actors.bus.records import RecordBatch
 from tests.kit.clocks import Clock
 from tests.kit.records import NOON, SearchedIndex, row
+from tests.kit.tables import table
 
 DAY = 86_400.0
 
@@ -31,7 +29,7 @@ def index(tmp_path: Path, clock: Clock) -> Iterator[SearchedIndex]:
 
 
 def store(index: SearchedIndex, number: int, *rows: tuple[object, ...]) -> int:
-    return index.commit(Batch("s", 1, number, 1, [list(each) for each in rows]))
+    return index.commit(RecordBatch("s", 1, number, 1, [list(each) for each in rows]))
 
 
 def find(index: SearchedIndex, **query: object) -> list[str]:
@@ -62,7 +60,7 @@ def test_a_record_that_arrived_a_day_late_is_found_by_its_own_time(index: Search
     assert find(index, start=NOON - 1, end=NOON + 1) == ["host:1"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("query", "found"),
     [
         ({"level": "error"}, ["b.example:2"]),
@@ -110,7 +108,7 @@ def test_positions_survive_a_restart_and_a_change_of_day(index: SearchedIndex, t
 
 def test_what_is_no_record_is_left_out_and_its_batch_is_acknowledged(index: SearchedIndex) -> None:
     odd = [row(2, target_url={"no": "text"}), row(3, status_code="200"), row(4)[:-1], "no row"]
-    assert index.commit(Batch("s", 1, 1, 1, [list(row(1)), *odd])) == 1  # type: ignore[list-item]
+    assert index.commit(RecordBatch("s", 1, 1, 1, [list(row(1)), *odd])) == 1  # type: ignore[list-item]
     assert find(index) == ["host:1"]
 
 
@@ -126,27 +124,6 @@ def test_numbers_beyond_64_bits_become_the_nearest(index: SearchedIndex) -> None
     assert (found["bytes_in"], found["bytes_out"], found["duration"]) == (2**63 - 1, 2**63 - 1, 0)
 
 
-EMPTY = list(empty_record().values())
-
-
-def test_records_of_an_earlier_release_are_found_in_batches_and_in_blocks(tmp_path: Path, clock: Clock) -> None:
-    index = SearchedIndex(tmp_path / "logs", clock)
-    latest = [list(row(at)) for at in range(10)]
-    for lacks in range(1, len(ADDED) + 1):
-        earlier = [each[:-lacks] for each in latest]
-        assert valid_rows(earlier) == [[*each, *EMPTY[-lacks:]] for each in earlier]
-    columns = Columns.of_rows(valid_rows(earlier))
-    without = {
-        segment: msgpack.packb({k: v for k, v in msgpack.unpackb(packed).items() if k not in ADDED})
-        for segment, packed in columns.segments().items()
-    }
-    assert Columns(10, without.__getitem__).record(3) == columns.record(3)
-    store(index, 1, *map(tuple, earlier))
-    found = index.find(QueryLogs(0, NOON + DAY, 100, 0, None, None, None)).rows
-    assert [[each[name] for name in ADDED] for each in found] == [EMPTY[-len(ADDED) :]] * 10
-    index.close()
-
-
 def test_senders_that_were_silent_for_the_longest_are_forgotten(
     index: SearchedIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,5 +131,5 @@ def test_senders_that_were_silent_for_the_longest_are_forgotten(
     numbers: dict[int, int] = {}
     for instance in (1, 2, 1, 3):
         numbers[instance] = numbers.get(instance, 0) + 1
-        index.commit(Batch("forwarding.one", instance, numbers[instance], 1, []))
+        index.commit(RecordBatch("forwarding.one", instance, numbers[instance], 1, []))
     assert list(index._positions) == [("forwarding.one", 1), ("forwarding.one", 3)]

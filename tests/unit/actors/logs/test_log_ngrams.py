@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.logs.ngram_filter import build_filter, may_contain, ngrams_of
+from actors.logs.columns import build_filter, may_contain, ngrams_of
 
 TEXTS = st.lists(st.binary(max_size=40).map(lambda text: text.replace(b"\n", b" ").lower()), max_size=30)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from actors.bus.messages.records import QueryLogs
-from actors.bus.records import Batch
-from actors.logs.retention import retain
+from actors.bus.records import RecordBatch
+from actors.logs.index import retain
 from tests.kit.clocks import Clock
 from tests.kit.records import NOON, SearchedIndex, row
 
@@ -38,7 +38,7 @@ def index(tmp_path: Path, clock: Clock) -> Iterator[SearchedIndex]:
 
 def fill(index: SearchedIndex, number: int, count: int, at: float) -> None:
     rows = [list(row(number * 10_000 + each, timestamp=at, user=os.urandom(20).hex())) for each in range(count)]
-    assert index.commit(Batch("s", 1, number, 1, rows)) == number
+    assert index.commit(RecordBatch("s", 1, number, 1, rows)) == number
 
 
 def days(index: SearchedIndex) -> list[int]:

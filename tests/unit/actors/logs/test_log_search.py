@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.bus.messages.records import CountLogs, LogPage, QueryLogs
-from actors.bus.records import Batch
+from actors.bus.records import RecordBatch
 from actors.logs import blocks, dayfile, index, search
 from config.model.choices import LOG_LEVELS
 from config.text.access_fields import ACCESS_FIELDS, message_of
@@ -38,7 +38,7 @@ class Log:
 
     def store(self, *rows: tuple[object, ...]) -> None:
         self._batches += 1
-        self.index.commit(Batch("s", 1, self._batches, 1, [list(each) for each in rows]))
+        self.index.commit(RecordBatch("s", 1, self._batches, 1, [list(each) for each in rows]))
         self.records += [dict(zip(ACCESS_FIELDS, each, strict=True)) for each in rows]
 
     def find(self, **query: Any) -> LogPage:
@@ -172,7 +172,6 @@ QUERIES = st.fixed_dictionaries(
 
 
 @pytest.mark.usefixtures("_small_blocks")
-@settings(max_examples=60, deadline=None)
 @given(batches=st.lists(st.lists(ROWS, max_size=7), max_size=8), query=QUERIES, limit=st.integers(1, 9))
 def test_any_search_finds_what_reading_every_record_finds(
     batches: list[list[tuple[object, ...]]], query: Record, limit: int
@@ -357,7 +356,7 @@ def test_a_damaged_file_is_set_aside_at_the_start_and_hides_no_other(
     log.index.close()
     log.index.path.write_bytes(b"no database, but long enough to be read" * 99)
     log.index = SearchedIndex(Path(log.folder.name) / "logs", log.clock)
-    log.index.commit(Batch("s", 1, 3, 3, [list(each) for each in numbered(3)]))
+    log.index.commit(RecordBatch("s", 1, 3, 3, [list(each) for each in numbered(3)]))
     assert targets(log.find()) == ["host:3", "host:1"]
     assert "moved damaged" in caplog.text
 

@@ -14,19 +14,11 @@ from hypothesis import strategies as st
 
 from actors.bus.messages.accounts import AccountReport, AccountTotal, ReportUsage
 from actors.metrics.account_usage import KEPT_DAYS, UsageLedger
-from actors.sqlite import open_database
 from actors.usage_file import FileRecord
 from config.model.event_check import checked
 from config.model.quotas import PERIODS, period_at
 from tests.kit.clocks import Clock
-
-OLD_SCHEMA = """
-CREATE TABLE usage (
-    proxy_id TEXT, account_id TEXT, instance INTEGER, period TEXT NOT NULL, since REAL NOT NULL,
-    resets INTEGER NOT NULL, bytes_in INTEGER NOT NULL, bytes_out INTEGER NOT NULL,
-    PRIMARY KEY (proxy_id, account_id, instance)
-) WITHOUT ROWID;
-"""
+from tests.kit.tables import table
 
 
 def moment(text: str) -> float:
@@ -298,32 +290,10 @@ def test_accounts_that_have_reached_their_quota_are_known_until_the_period_ends_
     assert world.ledger.reached(10) == []
 
 
-# --- the format before ---
-
-
-def test_the_file_of_the_release_before_is_taken_over(tmp_path: Path) -> None:
-    folder = tmp_path / "metrics"
-    now = moment("2026-03-11T12:00:00")
-    database = open_database(folder / "usage.sqlite", OLD_SCHEMA)
-    since = period_at("month", now)[0]
-    rows = [
-        ("p", "a", 0, "month", since, 0, 10, 1),
-        ("p", "a", 7, "month", since, 0, 20, 2),
-        ("p", "b", 7, "total", 0.0, 1, 5, 5),
-    ]
-    database.executemany("INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
-    database.close()
-    ledger = UsageLedger(folder, Clock(now))
-    usage = ledger.usage({"a": "month", "b": "total"})
-    assert (usage["a"].usage.bytes_in, usage["a"].usage.bytes_out, usage["a"].usage.since) == (30, 3, since)
-    assert usage["b"].usage.bytes_in == 5
-    ledger.close()
-
-
 # --- periods ---
 
 
-@pytest.mark.parametrize(
+@table(
     ("kind", "now", "start", "end"),
     [
         ("day", "2026-03-11T23:59:59", "2026-03-11T00:00:00", "2026-03-12T00:00:00"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from actors.bus.messages.metrics import ProxyStats
-from actors.metrics.alerts import HIGH, RECOVERED, Alerts
+from actors.metrics.alerts import HIGH, RECOVERED, ErrorRateAlerts
 from config.settings.groups import Alerts as Settings
 from tests.kit.clocks import Clock
 from tests.kit.standin_actors import stats_of
@@ -22,7 +22,7 @@ class Watch:
         self.folder = folder
         self.counted: dict[str, tuple[int, int]] = {}
         self.settings = settings or Settings()
-        self.alerts = Alerts(folder, self.settings, self.clock)
+        self.alerts = ErrorRateAlerts(folder, self.settings, self.clock)
 
     def serve(self, requests: int, errors: int, proxy_id: str = "p") -> list[str]:
         """Ten seconds with so many more requests and errors; the types of the events."""
@@ -38,7 +38,7 @@ class Watch:
 
     def restart(self) -> None:
         self.alerts.close()
-        self.alerts = Alerts(self.folder, self.settings, self.clock)
+        self.alerts = ErrorRateAlerts(self.folder, self.settings, self.clock)
         self.alerts.begin(self.stats())
 
 

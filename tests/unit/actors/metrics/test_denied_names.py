@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from actors.bus.loop import Loop
-from actors.bus.messages.accounts import DENIED_TUNNELS_MAX, DeniedNames, DeniedTunnel, ReportDeniedNames
+from actors.bus.messages.accounts import DENIED_TUNNELS_MAX, DeniedNames, RefusedTunnel, ReportDeniedNames
 from actors.bus.messages.events import Event
 from actors.metrics.denied_names import DENIED, WINDOW, DeniedNameNotices
 from config.model.event_check import checked
 
-EVIL = DeniedTunnel("good.example:443", "evil.example", "mismatch")
-NAMELESS = DeniedTunnel("good.example:443", "", "no_name")
+EVIL = RefusedTunnel("good.example:443", "evil.example", "mismatch")
+NAMELESS = RefusedTunnel("good.example:443", "", "no_name")
 
 
-def denied(count: int = 1, user: str = "ada", *tunnels: DeniedTunnel, since: float = 1_700_000_000.0) -> DeniedNames:
+def denied(count: int = 1, user: str = "ada", *tunnels: RefusedTunnel, since: float = 1_700_000_000.0) -> DeniedNames:
     return DeniedNames(f"acc_{user}" if user else "", user, count, since, tunnels or (EVIL,))
 
 
@@ -106,7 +106,7 @@ def test_accounts_proxies_and_clients_without_an_account_have_events_of_their_ow
 def test_different_tunnels_are_named_up_to_a_bound(world: World) -> None:
     world.report(denied())
     for number in range(2 * DENIED_TUNNELS_MAX):
-        world.report(denied(1, "ada", DeniedTunnel(f"{number // 2}.example:443", "evil.example", "mismatch")))
+        world.report(denied(1, "ada", RefusedTunnel(f"{number // 2}.example:443", "evil.example", "mismatch")))
         world.report(denied())
     world.wait(WINDOW + 2)
     event = world.published()[1]

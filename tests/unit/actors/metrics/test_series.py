@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from actors.bus.messages.metrics import MetricSeries, QueryMetrics
+from actors.bus.messages.metrics import MetricSeries, QueryMetricSeries
 from actors.histogram import bucket_of
-from actors.metrics import incremental_read
-from actors.metrics.catalogue import INTERVALS, NAMES, values
-from actors.metrics.incremental_read import read_in_slices
+from actors.metrics import catalogue
+from actors.metrics.catalogue import INTERVALS, NAMES, read_in_slices, values
 from actors.metrics.series import DAY, KEPT, Bucket
 from actors.metrics.series_writer import SeriesWriter
 from actors.metrics.system import CPUS, MEMORY
-from actors.metrics.totals import Totals
+from actors.metrics.totals import CounterTotals
 from tests.kit.standin_actors import counters
 
 START = 1_767_225_600.0
@@ -48,7 +45,7 @@ class Collector:
         self.start()
 
     def start(self) -> None:
-        self.totals = Totals(self.folder, self.clocks.monotonic)
+        self.totals = CounterTotals(self.folder, self.clocks.monotonic)
         self.writer = SeriesWriter(self.totals, self.clocks.monotonic, self.clocks.wall)
 
     def die(self) -> None:
@@ -172,25 +169,19 @@ def test_processor_time_while_the_collector_was_away_is_no_spike(collector: Coll
     assert max(found) <= 100 * 0.15 / CPUS + 2
 
 
-def test_the_file_of_a_version_with_fewer_counters_is_migrated(tmp_path: Path) -> None:
-    folder = tmp_path / "metrics"
-    folder.mkdir()
-    with closing(sqlite3.connect(folder / "totals.sqlite", isolation_level=None)) as older:
-        columns = "requests, errors, denied, auth_failures, connections, bytes_in, bytes_out, response_seconds"
-        columns += ", cpu_seconds"
-        older.execute(
-            f"CREATE TABLE words (proxy_id, instance, {columns}, last_request, PRIMARY KEY (proxy_id, instance))"
-        )
-        older.execute("INSERT INTO words VALUES ('a', 7, 5, 1, 0, 0, 2, 100, 200, 0.5, 0.0, 1.0)")
-        columns = "requests, errors, denied, auth_failures, bytes_in, bytes_out, response_seconds, answered, active"
-        older.execute(f"CREATE TABLE points (step, t, proxy_id, {columns}, latency, PRIMARY KEY (step, t, proxy_id))")
-        older.execute("INSERT INTO points VALUES (300, ?, '', 5, 1, 0, 0, 100, 200, 0.5, 5, 9, NULL)", (int(START),))
-    collector = Collector(tmp_path / "metrics")
-    collector.writer.update(counters("a", 7, 8, cpu_seconds=2.0))
+def test_a_scope_of_many_proxies_is_the_sum_of_what_each_has_counted(collector: Collector) -> None:
+    counted = {f"p{number}": number + 1 for number in range(40)}
+    for proxy_id, requests in counted.items():
+        latency = ((bucket_of(0.1 if requests < 40 else 1.0), requests),)
+        collector.writer.update(counters(proxy_id, collector.instance(), requests, latency=latency))
     collector.seconds(1)
-    assert collector.totals.stats(("a",))["a"]["requests"] == 8
-    assert collector.read("requests_total", "5m", START, START + 300) == [8]
-    collector.die()
+    collector.writer.request_store()
+    collector.totals.save()
+    scope = ("p1", "p20", "p39")
+    (bucket,) = collector.writer.series.read(300, int(START), int(START) + 300, scope, latency=True)
+    assert bucket.increments is not None
+    assert bucket.increments["requests"] == 2 + 21 + 40
+    assert bucket.increments.latency == {bucket_of(0.1): 2 + 21, bucket_of(1.0): 40}
 
 
 def test_a_collector_that_dies_loses_nothing_that_it_saved_and_doubles_nothing(collector: Collector) -> None:
@@ -306,7 +297,7 @@ def test_a_long_series_is_read_in_slices_that_are_together_the_same(
     collector.writer.request_store()
     collector.totals.save()
     names, now = ("requests_total", "response_time_p95"), collector.clocks.wall()
-    query = QueryMetrics(names, int(START), int(START) + 660, 60, ("a", "b"))
+    query = QueryMetricSeries(names, int(START), int(START) + 660, 60, ("a", "b"))
 
     def read() -> tuple[int, MetricSeries]:
         reading, turns = read_in_slices(collector.writer.series, query, now), 0
@@ -319,7 +310,7 @@ def test_a_long_series_is_read_in_slices_that_are_together_the_same(
 
     turns, whole = read()
     assert turns == 0
-    monkeypatch.setattr(incremental_read, "ROWS", 4)
+    monkeypatch.setattr(catalogue, "ROWS", 4)
     assert read() == (5, whole)
     assert whole.values["requests_total"] == (60,) * 10 + (0,)
 

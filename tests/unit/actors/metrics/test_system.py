@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
-from actors.metrics.system import Machine, Memory
+from actors.metrics.system import MachineMetrics, Memory
 from config.files.paths import DataDir, RunDir
 
 FULL = SimpleNamespace(rss=100, pss=40, uss=30, vms=1000)
@@ -51,4 +51,4 @@ def test_the_memory_of_processes_counts_what_they_share_once_or_says_that_it_doe
     supervisor: Any = Process(FULL)
     supervisor.children = lambda *, recursive: [Process(full)]
     monkeypatch.setattr("actors.metrics.system.psutil.Process", lambda _pid: supervisor)
-    assert Machine(run, DataDir(tmp_path)).memory() == expected
+    assert MachineMetrics(run, DataDir(tmp_path)).memory() == expected

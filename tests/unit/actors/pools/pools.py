@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from actors.bus.messages.fleet_objects import PoolSpec
-from actors.bus.messages.upstreams import UpstreamSpec, UpstreamsSpec
+from actors.bus.messages.specs import PoolSpec, UpstreamSpec, UpstreamsSpec
 
 COOLDOWN = (("connect", 1.0, 60.0), ("407", 60.0, 600.0), ("429", 30.0, 300.0), ("5xx", 5.0, 60.0))
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.forwarding.upstream import target_mark
 from actors.pools.slot import KINDS
-from actors.pools.state import PoolState, pool_state
+from actors.pools.state import SharedPoolState, pool_state
 from tests.kit.upstreams import a_slot
 from tests.unit.actors.pools.pools import COOLDOWN, pool
 
@@ -228,7 +228,6 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
 @given(STEPS)
 def test_it_is_what_the_plain_model_says(steps: list[tuple[str, int]]) -> None:
     slot, model, now = a_slot(), Model(), 1000.0
@@ -253,6 +252,6 @@ def test_it_is_what_the_plain_model_says(steps: list[tuple[str, int]]) -> None:
 
 
 def test_those_that_may_be_used(tmp_path: Path) -> None:
-    state: PoolState = pool_state(tmp_path / "pools", pool("a", "b", "c"))
+    state: SharedPoolState = pool_state(tmp_path / "pools", pool("a", "b", "c"))
     state.slots[1].failed(10.0, "connect", "unreachable", "refused")
     assert state.eligible(10.5) == [state.slots[0], state.slots[2]]

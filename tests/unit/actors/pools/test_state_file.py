@@ -9,24 +9,24 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from actors import mapped_file
 from actors.pools import state_file
-from actors.pools.slot import Slot
-from actors.pools.state import PoolState, identity, known_state, pool_state
+from actors.pools.slot import UpstreamSlot
+from actors.pools.state import SharedPoolState, identity, known_state, pool_state
 from tests.unit.actors.pools.pools import pool
 from tests.unit.actors.pools.processes import ban_and_fail, ban_often, make_at_once, write_often
 
 SPAWN = multiprocessing.get_context("spawn")
 
 
-def fail(slot: Slot, now: float = 10.0) -> None:
+def fail(slot: UpstreamSlot, now: float = 10.0) -> None:
     slot.failed(now, "connect", "unreachable", "refused")
 
 
-def banned(state: PoolState, now: float = 10.0) -> list[bool]:
+def banned(state: SharedPoolState, now: float = 10.0) -> list[bool]:
     return [slot.health(now).banned_until > now for slot in state.slots]
 
 
@@ -173,7 +173,6 @@ def test_processes_that_make_it_at_the_same_time_get_the_same(tmp_path: Path) ->
 HOSTS = st.lists(st.sampled_from("abcdef"), unique=True, max_size=6)
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(HOSTS, st.sampled_from("abcdef")), max_size=8))
 def test_what_is_known_follows_the_identity(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[list[str], str]]

@@ -21,7 +21,7 @@ import dns.rdataclass
 import dns.rdatatype
 import dns.rrset
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from actors.resolver.wire import (
@@ -32,10 +32,10 @@ from actors.resolver.wire import (
     TTL_MAX,
     A,
     Bogus,
+    DnsQuery,
+    DnsResponse,
     NotAName,
     OtherCase,
-    Query,
-    Response,
     new_query,
     pack_name,
     read_response,
@@ -50,7 +50,7 @@ IPV6 = st.ip_addresses(v=6).map(str)
 TTLS = st.integers(0, 2**31 - 1)
 
 
-def response_to(query: Query, *records: tuple[str, int, str, str], code: int = 0) -> dns.message.Message:
+def response_to(query: DnsQuery, *records: tuple[str, int, str, str], code: int = 0) -> dns.message.Message:
     """A response of dnspython's with these records (owner, TTL, type, data) as its answer."""
     message = dns.message.make_response(dns.message.from_wire(query.with_id(NUMBER)))
     message.set_rcode(dns.rcode.Rcode(code))
@@ -59,7 +59,7 @@ def response_to(query: Query, *records: tuple[str, int, str, str], code: int = 0
     return message
 
 
-def read(message: dns.message.Message | bytes, query: Query) -> Response:
+def read(message: dns.message.Message | bytes, query: DnsQuery) -> DnsResponse:
     return read_response(message if isinstance(message, bytes) else message.to_wire(), query, NUMBER)
 
 
@@ -82,7 +82,6 @@ def test_a_name_is_packed_as_by_dnspython_or_refused(text: str) -> None:
     assert dns.name.from_wire(packed, 0)[0].labels == (*(each.encode() for each in text.split(".")), b"")
 
 
-@settings(max_examples=50)
 @given(NAMES, KINDS, st.data(), TTLS)
 def test_addresses_are_read_as_they_were_written(name: str, kind: int, data: st.DataObject, ttl: int) -> None:
     addresses = data.draw(st.lists(IPV4 if kind == A else IPV6, min_size=1, max_size=40, unique=True))
@@ -93,7 +92,6 @@ def test_addresses_are_read_as_they_were_written(name: str, kind: int, data: st.
     assert [ip_address(each) for each in found.addresses] == [ip_address(each) for each in addresses[:ADDRESSES_MAX]]
 
 
-@settings(max_examples=40)
 @given(st.lists(NAMES, min_size=2, max_size=ALIASES_MAX, unique=True), IPV4, st.randoms(), st.lists(TTLS, min_size=13))
 def test_a_chain_of_aliases_is_followed_in_any_order(
     names: list[str], address: str, order: random.Random, ttls: list[int]
@@ -111,7 +109,6 @@ def test_a_chain_of_aliases_is_followed_in_any_order(
     assert (unfinished.addresses, unfinished.alias) == ((), names[-1])
 
 
-@settings(max_examples=40)
 @given(st.lists(NAMES, min_size=1, max_size=8, unique=True), st.data())
 def test_aliases_that_lead_back_are_a_loop(names: list[str], data: st.DataObject) -> None:
     query = new_query(names[0], A)

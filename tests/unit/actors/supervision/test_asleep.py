@@ -7,11 +7,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import pytest
-
 from actors.bus.messages.common import Done, Failed
 from actors.bus.messages.forwarding import Resume, Sleep
-from actors.supervision.asleep import SleepWatch, any_readable
+from actors.supervision.sleepers import SleepWatch, any_readable
+from tests.kit.tables import table
 from tests.kit.wait import wait_until
 
 PROXY = "px1"
@@ -19,7 +18,7 @@ SOCKET = 7
 
 
 class Process:
-    """A process of the proxy, whose steps are those of `actors.forwarding.sleeper`."""
+    """A process of the proxy, whose steps are those of `actors.forwarding.sleep_pack`."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -183,9 +182,7 @@ class World:
         process.outbox.append(lambda: on_reply(Done()))
 
 
-@pytest.mark.parametrize(
-    ("workers", "clients", "cancels"), [(1, 0, False), (1, 1, True), (1, 2, False), (2, 0, True), (2, 1, False)]
-)
+@table(("workers", "clients", "cancels"), [(1, 0, False), (1, 1, True), (1, 2, False), (2, 0, True), (2, 1, False)])
 def test_every_client_is_served_in_every_order_of_events(workers: int, clients: int, cancels: bool) -> None:
     choices, ways, ends = Choices(), 0, set()
     while True:

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from actors.bus.messages.common import forwarding_name
-from actors.bus.messages.fleet_objects import FleetObject
-from actors.supervision.desired_objects import DesiredObjects
-from actors.supervision.desired_proxies import DesiredProxies
+from actors.bus.messages.specs import FleetObject
+from actors.supervision.desired_proxies import DesiredObjects, DesiredProxies
 from tests.kit.standin_actors import spec
 
 

@@ -9,12 +9,11 @@ from pydantic import SecretStr
 
 from actors.supervision.effective_settings import EffectiveSettings, shadowed_keys
 from config.settings import sources
-from config.settings.groups import Logging
+from config.settings.groups import Logging, Otlp, Telemetry
 from config.settings.oauth import OAuth2
 from config.settings.runtime import InvalidOverride
-from config.settings.settings import Auth, Jwt, Metrics, Proxy, Server, Settings
-from config.settings.sources import Configured, Origin, Origins, SettingSource
-from config.settings.telemetry import Otlp, Telemetry
+from config.settings.settings import Auth, Jwt, MetricsSettings, ProxyGroup, Server, Settings
+from config.settings.sources import Configured, EffectiveValue, Origins, SettingOrigin
 
 PORT, TTL = ("server", "port"), ("auth", "jwt", "access_token_ttl")
 
@@ -49,7 +48,7 @@ def test_keys_that_the_configuration_says_otherwise_are_named() -> None:
 
 
 def test_what_waits_for_a_restart_is_described_beside_what_is_effective() -> None:
-    before, after = (Origins({PORT: Origin("file", f"f:{line}")}) for line in (1, 2))
+    before, after = (Origins({PORT: SettingOrigin("file", f"f:{line}")}) for line in (1, 2))
     force = EffectiveSettings.of(Settings(server=Server(port=1001)), {}, before)
     force.reread(Settings(server=Server(port=1002)), after)
     row = described(force, "server.port")
@@ -61,7 +60,7 @@ def test_what_waits_for_a_restart_is_described_beside_what_is_effective() -> Non
 
 def test_an_override_is_described_with_what_it_hides() -> None:
     settings = Settings(auth=Auth(session_timeout=10, jwt=Jwt(access_token_ttl=20)))
-    force = EffectiveSettings.of(settings, {}, Origins({TTL: Origin("environment", "X")}))
+    force = EffectiveSettings.of(settings, {}, Origins({TTL: SettingOrigin("environment", "X")}))
     row = described(force, "auth.session_timeout")
     assert (row.value, row.source, row.place, row.configured) == (20, "environment", "X", None)
     force.put({"auth": {"session_timeout": 30}})
@@ -75,9 +74,9 @@ def test_no_description_has_a_secret() -> None:
     hidden = SecretStr("sesame-sesame-sesame")
     settings = Settings(
         admin_password=hidden,
-        metrics=Metrics(prometheus_token=hidden),
+        metrics=MetricsSettings(prometheus_token=hidden),
         auth=Auth(oauth2=OAuth2(client_secret=hidden)),
-        proxy=Proxy(test_url="https://alice:sesame@example.com/"),
+        proxy=ProxyGroup(test_url="https://alice:sesame@example.com/"),
         telemetry=Telemetry(otlp=Otlp(headers={"key": hidden})),
     )
     rows = [each.plain() for each in sources.described(sources.Reading(settings), {}, settings)]
@@ -85,7 +84,7 @@ def test_no_description_has_a_secret() -> None:
     assert "https://***@example.com/" in json.dumps(rows)
 
 
-def described(force: EffectiveSettings, key: str) -> SettingSource:
+def described(force: EffectiveSettings, key: str) -> EffectiveValue:
     (row,) = [each for each in force.described() if each.key == key]
     return row
 

@@ -11,14 +11,14 @@ from actors.supervision import program_lifecycle
 from actors.supervision.listeners import listener
 from actors.supervision.listeners.listener import ListenerEvent, ListenerGroup, ListenerState
 from actors.supervision.processes import lifecycle
-from actors.supervision.processes.backoff import RESET_AFTER, Backoff
-from actors.supervision.processes.lifecycle import Lifecycle, LifecycleEvent, State
+from actors.supervision.processes.lifecycle import RESET_AFTER, ActorState, Backoff, Lifecycle, LifecycleEvent
 from actors.supervision.program_lifecycle import ProgramEvent, ProgramLifecycle, ProgramState
 from actors.supervision.transitions import IllegalTransitionError
 from config.net.ports import Ports
+from tests.kit.tables import table
 
 
-def life_in(state: State) -> Lifecycle:
+def life_in(state: ActorState) -> Lifecycle:
     life = Lifecycle(lambda: 1.0)
     life.state = state
     return life
@@ -35,7 +35,7 @@ def listener_in(state: ListenerState) -> ListenerGroup:
 
 
 TABLES = {
-    "an actor": (lifecycle.TRANSITIONS, life_in, State, LifecycleEvent),
+    "an actor": (lifecycle.TRANSITIONS, life_in, ActorState, LifecycleEvent),
     "a program": (program_lifecycle.TRANSITIONS, program_in, ProgramState, ProgramEvent),
     "a listener": (listener.TRANSITIONS, listener_in, ListenerState, ListenerEvent),
 }
@@ -47,7 +47,7 @@ PRODUCT = [
 ]
 
 
-@pytest.mark.parametrize(("subject", "state", "event"), PRODUCT)
+@table(("subject", "state", "event"), PRODUCT)
 def test_the_table_says_what_may_happen_and_everything_else_changes_nothing(
     subject: str, state: StrEnum, event: StrEnum
 ) -> None:
@@ -66,7 +66,7 @@ def test_the_table_says_what_may_happen_and_everything_else_changes_nothing(
 @pytest.mark.parametrize(
     ("subject", "first", "last"),
     [
-        ("an actor", {State.STOPPED}, set()),
+        ("an actor", {ActorState.STOPPED}, set()),
         ("a program", {ProgramState.STARTING}, set()),
         ("a listener", {ListenerState.RESERVED}, {ListenerState.CLOSED, ListenerState.HANDED_OVER}),
     ],
@@ -98,10 +98,10 @@ def test_a_life_from_start_to_stop() -> None:
     now = [10.0]
     life = Lifecycle(lambda: now[0])
     for moment, event, state in (
-        (11.0, LifecycleEvent.START, State.STARTING),
-        (12.0, LifecycleEvent.HELLO, State.RUNNING),
-        (13.0, LifecycleEvent.STOP, State.DRAINING),
-        (14.0, LifecycleEvent.ENDED, State.STOPPED),
+        (11.0, LifecycleEvent.START, ActorState.STARTING),
+        (12.0, LifecycleEvent.HELLO, ActorState.RUNNING),
+        (13.0, LifecycleEvent.STOP, ActorState.DRAINING),
+        (14.0, LifecycleEvent.ENDED, ActorState.STOPPED),
     ):
         now[0] = moment
         life.transition(event)
@@ -109,7 +109,7 @@ def test_a_life_from_start_to_stop() -> None:
 
 
 def test_the_error_of_a_death_stays_until_it_runs_again() -> None:
-    life = life_in(State.RUNNING)
+    life = life_in(ActorState.RUNNING)
     life.transition(LifecycleEvent.DIED, "was killed by SIGKILL")
     assert life.runtime(None).error == "was killed by SIGKILL"
     life.transition(LifecycleEvent.START)

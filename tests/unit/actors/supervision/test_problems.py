@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from actors.bus.messages.common import Problem, ReportProblems
 from actors.bus.messages.events import Event
-from actors.bus.messages.problems import Problem, ReportProblems
 from actors.bus.messages.supervision import Runtime
 from actors.supervision.problems import ProblemBook
 from actors.supervision.proxy_events import SUBJECTS_MAX, SUBJECTS_WITHIN, ProxyEventPublisher

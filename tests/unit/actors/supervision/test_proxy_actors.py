@@ -18,11 +18,10 @@ from actors.bus.messages.specs import EgressSpec
 from actors.process import Boot
 from actors.supervision.callbacks import CountdownLatch
 from actors.supervision.listeners.registry import ListenerRegistry
-from actors.supervision.processes.actor_spec import SupervisionContext
+from actors.supervision.processes.actor_spec import SupervisionContext, WorkerId
 from actors.supervision.processes.columns import WorkerColumns
-from actors.supervision.processes.lifecycle import State
+from actors.supervision.processes.lifecycle import ActorState
 from actors.supervision.processes.proxy_actors import APPLIED_WITHIN, CONFIGURED_WITHIN, ProxyActors
-from actors.supervision.processes.worker_id import Worker
 from actors.supervision.reconcile import Bind, Start, Watch
 from config.net.ports import Ports
 from tests.kit.clocks import Clock
@@ -68,7 +67,9 @@ def test_a_change_waits_a_while_for_a_slow_process_which_gets_it_once(reply: Any
     context: Any = SimpleNamespace(loop=loop, router=router)
     noop: Any = SimpleNamespace()
     actors = ProxyActors(context, noop, "a:B", noop, noop, noop, lambda _proxy_id: None)
-    actor: Any = SimpleNamespace(name="forwarding.a", worker=Worker("a"), life=SimpleNamespace(state=State.RUNNING))
+    actor: Any = SimpleNamespace(
+        name="forwarding.a", worker=WorkerId("a"), life=SimpleNamespace(state=ActorState.RUNNING)
+    )
     actors.by_id["a"] = {0: actor}
     applied: list[bool] = []
     latch = CountdownLatch(lambda: applied.append(True))
@@ -97,7 +98,9 @@ def test_a_process_gets_the_objects_that_have_changed_and_all_of_them_after_a_fa
     context: Any = SimpleNamespace(loop=loop, router=router)
     noop: Any = SimpleNamespace()
     actors = ProxyActors(context, noop, "a:B", noop, noop, noop, lambda _proxy_id: None)
-    actor: Any = SimpleNamespace(name="forwarding.a", worker=Worker("a"), life=SimpleNamespace(state=State.RUNNING))
+    actor: Any = SimpleNamespace(
+        name="forwarding.a", worker=WorkerId("a"), life=SimpleNamespace(state=ActorState.RUNNING)
+    )
 
     def sent(**objects: bytes) -> tuple[dict[str, bytes], bool]:
         actors.configure(actor, 1, Configure(spec("a", 1), EgressSpec("all", (), ()), objects), CountdownLatch(bool))
@@ -166,7 +169,7 @@ def test_the_first_worker_of_a_proxy_that_wakes_takes_what_is_left_also_at_its_s
     actors = with_one_asleep(tmp_path, zygote, listeners)
 
     def start(index: int) -> Any:
-        actors.execute([Start(Worker("a", index))], CountdownLatch(lambda: None))
+        actors.execute([Start(WorkerId("a", index))], CountdownLatch(lambda: None))
         return actors.by_id["a"][index]
 
     first = start(0)
@@ -192,5 +195,5 @@ def test_one_that_sleeps_and_is_moved_to_an_address_that_cannot_be_bound_listens
     assert (listeners.kept("a"), "a" in sleepers) == (None, False)
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((LOCAL, before), 60)
-    assert actors.by_id["a"][0].life.state is State.FAILED
+    assert actors.by_id["a"][0].life.state is ActorState.FAILED
     actors._context.loop.close()

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.bus.messages.forwarding import Configure
 from actors.bus.messages.specs import EgressSpec, ProxySpec
-from actors.supervision.processes.lifecycle import State
-from actors.supervision.processes.worker_id import Worker
+from actors.supervision.processes.actor_spec import WorkerId
+from actors.supervision.processes.lifecycle import ActorState
 from actors.supervision.reconcile import (
     ActualProxy,
     ActualState,
@@ -21,7 +20,7 @@ from actors.supervision.reconcile import (
     SendConfiguration,
     Start,
     Step,
-    Stop,
+    StopProxy,
     StopWorker,
     Watch,
     reconcile,
@@ -29,6 +28,7 @@ from actors.supervision.reconcile import (
 )
 from config.net.ports import Ports
 from tests.kit.standin_actors import spec
+from tests.kit.tables import table
 
 EGRESS = EgressSpec("public_only", (), ())
 ELSEWHERE = EgressSpec("public_only", (), (("127.0.0.1", 8080),))
@@ -41,17 +41,20 @@ MOVED_SLEEPY = replace(MOVED, sleep_after=60)
 HERE = ("127.0.0.1", Ports.of(3128))
 THERE = ("127.0.0.1", Ports.of(3129))
 CONFIGURED = Configure(ON, EGRESS)
-A = Worker("a")
+A = WorkerId("a")
 
 
 def one(
-    state: State, bound: tuple[str, Ports] | None = None, configured: Configure | None = None, backs_off: bool = False
+    state: ActorState,
+    bound: tuple[str, Ports] | None = None,
+    configured: Configure | None = None,
+    backs_off: bool = False,
 ) -> ActualProxy:
     """A proxy with one worker."""
     return ActualProxy(bound, {0: ActualState(state, configured, backs_off)})
 
 
-def asleep(bound: tuple[str, Ports] | None, *draining: State) -> ActualProxy:
+def asleep(bound: tuple[str, Ports] | None, *draining: ActorState) -> ActualProxy:
     """A proxy that sleeps."""
     return ActualProxy(bound, dict(enumerate(map(ActualState, draining))), asleep=True)
 
@@ -59,62 +62,62 @@ def asleep(bound: tuple[str, Ports] | None, *draining: State) -> ActualProxy:
 TABLE: list[tuple[str, ProxySpec | None, ActualProxy | None, list[Any]]] = [
     ("nothing desired, nothing there", None, None, []),
     ("desired and not there: bind, then start", ON, None, [Bind("a", HERE), Start(A)]),
-    ("desired and stopped", ON, one(State.STOPPED), [Bind("a", HERE), Start(A)]),
-    ("desired and still starting: patience", ON, one(State.STARTING, HERE), []),
-    ("desired, running and configured", ON, one(State.RUNNING, HERE, CONFIGURED), []),
-    ("running and never configured", ON, one(State.RUNNING, HERE), [SendConfiguration(A, CONFIGURED)]),
+    ("desired and stopped", ON, one(ActorState.STOPPED), [Bind("a", HERE), Start(A)]),
+    ("desired and still starting: patience", ON, one(ActorState.STARTING, HERE), []),
+    ("desired, running and configured", ON, one(ActorState.RUNNING, HERE, CONFIGURED), []),
+    ("running and never configured", ON, one(ActorState.RUNNING, HERE), [SendConfiguration(A, CONFIGURED)]),
     (
         "a newer revision is sent",
         NEWER,
-        one(State.RUNNING, HERE, CONFIGURED),
+        one(ActorState.RUNNING, HERE, CONFIGURED),
         [SendConfiguration(A, Configure(NEWER, EGRESS))],
     ),
     (
         "other own listeners are sent",
         ON,
-        one(State.RUNNING, HERE, Configure(ON, ELSEWHERE)),
+        one(ActorState.RUNNING, HERE, Configure(ON, ELSEWHERE)),
         [SendConfiguration(A, CONFIGURED)],
     ),
-    ("died: start on the socket that is still bound", ON, one(State.FAILED, HERE), [Start(A)]),
-    ("died, and its back-off runs", ON, one(State.FAILED, HERE, backs_off=True), []),
-    ("could not be bound, time to try again", ON, one(State.FAILED), [Bind("a", HERE), Start(A)]),
-    ("could not be bound, and its back-off runs", ON, one(State.FAILED, backs_off=True), []),
-    ("started again while it drains", ON, one(State.DRAINING), [Bind("a", HERE), Start(A)]),
-    ("not desired active and running", OFF, one(State.RUNNING, HERE, CONFIGURED), [Stop("a")]),
-    ("not desired active and starting", OFF, one(State.STARTING, HERE), [Stop("a")]),
-    ("not desired active and failed", OFF, one(State.FAILED, backs_off=True), [Stop("a")]),
-    ("not desired active and draining: patience", OFF, one(State.DRAINING), []),
-    ("not desired active and stopped", OFF, one(State.STOPPED), []),
+    ("died: start on the socket that is still bound", ON, one(ActorState.FAILED, HERE), [Start(A)]),
+    ("died, and its back-off runs", ON, one(ActorState.FAILED, HERE, backs_off=True), []),
+    ("could not be bound, time to try again", ON, one(ActorState.FAILED), [Bind("a", HERE), Start(A)]),
+    ("could not be bound, and its back-off runs", ON, one(ActorState.FAILED, backs_off=True), []),
+    ("started again while it drains", ON, one(ActorState.DRAINING), [Bind("a", HERE), Start(A)]),
+    ("not desired active and running", OFF, one(ActorState.RUNNING, HERE, CONFIGURED), [StopProxy("a")]),
+    ("not desired active and starting", OFF, one(ActorState.STARTING, HERE), [StopProxy("a")]),
+    ("not desired active and failed", OFF, one(ActorState.FAILED, backs_off=True), [StopProxy("a")]),
+    ("not desired active and draining: patience", OFF, one(ActorState.DRAINING), []),
+    ("not desired active and stopped", OFF, one(ActorState.STOPPED), []),
     ("not desired active and never there", OFF, None, []),
-    ("gone from the desired state and running", None, one(State.RUNNING, HERE, CONFIGURED), [Stop("a")]),
-    ("gone from the desired state and draining: patience", None, one(State.DRAINING), []),
-    ("gone from the desired state and stopped", None, one(State.STOPPED), [Forget(A)]),
+    ("gone from the desired state and running", None, one(ActorState.RUNNING, HERE, CONFIGURED), [StopProxy("a")]),
+    ("gone from the desired state and draining: patience", None, one(ActorState.DRAINING), []),
+    ("gone from the desired state and stopped", None, one(ActorState.STOPPED), [Forget(A)]),
     (
         "desired at another address: stop there, bind and start here",
         MOVED,
-        one(State.RUNNING, HERE, CONFIGURED),
-        [Stop("a"), Bind("a", ("127.0.0.1", Ports.of(3129))), Start(A)],
+        one(ActorState.RUNNING, HERE, CONFIGURED),
+        [StopProxy("a"), Bind("a", ("127.0.0.1", Ports.of(3129))), Start(A)],
     ),
     (
         "desired at more ports: stop, bind them all and start",
         replace(ON, last_port=3130),
-        one(State.RUNNING, HERE, CONFIGURED),
-        [Stop("a"), Bind("a", ("127.0.0.1", Ports.of(3128, 3130))), Start(A)],
+        one(ActorState.RUNNING, HERE, CONFIGURED),
+        [StopProxy("a"), Bind("a", ("127.0.0.1", Ports.of(3128, 3130))), Start(A)],
     ),
     ("begins asleep: bind and watch", SLEEPY, asleep(None), [Bind("a", HERE), Watch("a")]),
     ("sleeps", SLEEPY, asleep(HERE), []),
-    ("sleeps, and its last process drains", SLEEPY, asleep(HERE, State.SLEEPING), []),
+    ("sleeps, and its last process drains", SLEEPY, asleep(HERE, ActorState.SLEEPING), []),
     ("sleeps, desired at another address", MOVED_SLEEPY, asleep(HERE), [Bind("a", THERE), Watch("a")]),
     ("sleeps, and may not any more", ON, asleep(HERE), [Start(A)]),
     ("sleeps, may not any more, and moves", MOVED, asleep(HERE), [Bind("a", THERE), Start(A)]),
     ("wakes: start on the socket that is bound", SLEEPY, ActualProxy(HERE), [Start(A)]),
-    ("wakes while its last process drains", SLEEPY, one(State.SLEEPING, HERE), [Start(A)]),
-    ("sleeps, and is not desired active", OFF, asleep(HERE), [Stop("a")]),
-    ("sleeps, and is gone from the desired state", None, asleep(HERE), [Stop("a")]),
+    ("wakes while its last process drains", SLEEPY, one(ActorState.SLEEPING, HERE), [Start(A)]),
+    ("sleeps, and is not desired active", OFF, asleep(HERE), [StopProxy("a")]),
+    ("sleeps, and is gone from the desired state", None, asleep(HERE), [StopProxy("a")]),
 ]
 
 
-@pytest.mark.parametrize(("spec", "actual", "steps"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
+@table(("spec", "actual", "steps"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
 def test_steps_for_one_proxy(spec: ProxySpec | None, actual: ActualProxy | None, steps: list[Any]) -> None:
     desired = {} if spec is None else {"a": spec}
     assert reconcile(desired, {} if actual is None else {"a": actual}, EGRESS) == steps
@@ -122,8 +125,8 @@ def test_steps_for_one_proxy(spec: ProxySpec | None, actual: ActualProxy | None,
 
 def test_a_port_that_one_proxy_gives_up_is_there_for_the_next() -> None:
     desired = {"a": OFF, "b": spec("b", 3128)}
-    steps = reconcile(desired, {"a": one(State.RUNNING, HERE, CONFIGURED)}, EGRESS)
-    assert steps == [Stop("a"), Bind("b", HERE), Start(Worker("b"))]
+    steps = reconcile(desired, {"a": one(ActorState.RUNNING, HERE, CONFIGURED)}, EGRESS)
+    assert steps == [StopProxy("a"), Bind("b", HERE), Start(WorkerId("b"))]
 
 
 def several(**workers: ActualState) -> ActualProxy:
@@ -131,61 +134,61 @@ def several(**workers: ActualState) -> ActualProxy:
     return ActualProxy(HERE, {int(name[1:]): state for name, state in workers.items()})
 
 
-RUNS = ActualState(State.RUNNING, CONFIGURED)
-SENT_AGAIN = SendConfiguration(Worker("a", 1), CONFIGURED)
+RUNS = ActualState(ActorState.RUNNING, CONFIGURED)
+SENT_AGAIN = SendConfiguration(WorkerId("a", 1), CONFIGURED)
 THREE: list[tuple[str, ActualProxy, list[Step]]] = [
-    ("nothing is there", ActualProxy(), [Bind("a", HERE), *(Start(Worker("a", each)) for each in range(3))]),
+    ("nothing is there", ActualProxy(), [Bind("a", HERE), *(Start(WorkerId("a", each)) for each in range(3))]),
     ("all run", several(w0=RUNS, w1=RUNS, w2=RUNS), []),
-    ("one is missing", several(w0=RUNS, w2=RUNS), [Start(Worker("a", 1))]),
-    ("one has died", several(w0=ActualState(State.FAILED), w1=RUNS, w2=RUNS), [Start(Worker("a", 0))]),
-    ("one backs off", several(w0=ActualState(State.FAILED, backs_off=True), w1=RUNS, w2=RUNS), []),
-    ("one is not configured", several(w0=RUNS, w1=ActualState(State.RUNNING), w2=RUNS), [SENT_AGAIN]),
+    ("one is missing", several(w0=RUNS, w2=RUNS), [Start(WorkerId("a", 1))]),
+    ("one has died", several(w0=ActualState(ActorState.FAILED), w1=RUNS, w2=RUNS), [Start(WorkerId("a", 0))]),
+    ("one backs off", several(w0=ActualState(ActorState.FAILED, backs_off=True), w1=RUNS, w2=RUNS), []),
+    ("one is not configured", several(w0=RUNS, w1=ActualState(ActorState.RUNNING), w2=RUNS), [SENT_AGAIN]),
     (
         "one drains and is wanted again",
-        several(w0=RUNS, w1=RUNS, w2=ActualState(State.DRAINING)),
-        [Start(Worker("a", 2))],
+        several(w0=RUNS, w1=RUNS, w2=ActualState(ActorState.DRAINING)),
+        [Start(WorkerId("a", 2))],
     ),
-    ("there is one too many", several(w0=RUNS, w1=RUNS, w2=RUNS, w3=RUNS), [StopWorker(Worker("a", 3))]),
+    ("there is one too many", several(w0=RUNS, w1=RUNS, w2=RUNS, w3=RUNS), [StopWorker(WorkerId("a", 3))]),
     (
         "one too many has failed",
-        several(w0=RUNS, w1=RUNS, w2=RUNS, w3=ActualState(State.FAILED)),
-        [StopWorker(Worker("a", 3))],
+        several(w0=RUNS, w1=RUNS, w2=RUNS, w3=ActualState(ActorState.FAILED)),
+        [StopWorker(WorkerId("a", 3))],
     ),
-    ("one too many drains", several(w0=RUNS, w1=RUNS, w2=RUNS, w3=ActualState(State.DRAINING)), []),
+    ("one too many drains", several(w0=RUNS, w1=RUNS, w2=RUNS, w3=ActualState(ActorState.DRAINING)), []),
     (
         "one too many has ended",
-        several(w0=RUNS, w1=RUNS, w2=RUNS, w3=ActualState(State.STOPPED)),
-        [Forget(Worker("a", 3))],
+        several(w0=RUNS, w1=RUNS, w2=RUNS, w3=ActualState(ActorState.STOPPED)),
+        [Forget(WorkerId("a", 3))],
     ),
-    ("the address is not free", ActualProxy(None, {0: ActualState(State.FAILED, backs_off=True)}), []),
+    ("the address is not free", ActualProxy(None, {0: ActualState(ActorState.FAILED, backs_off=True)}), []),
 ]
 
 
-@pytest.mark.parametrize(("actual", "steps"), [row[1:] for row in THREE], ids=[row[0] for row in THREE])
+@table(("actual", "steps"), [row[1:] for row in THREE], ids=[row[0] for row in THREE])
 def test_steps_for_a_proxy_with_three_workers(actual: ActualProxy, steps: list[Step]) -> None:
     assert reconcile_one("a", ON, actual, EGRESS, count=lambda _spec: 3) == steps
 
 
 def test_of_a_proxy_that_wakes_the_first_worker_starts_alone_and_then_the_others() -> None:
-    others = [Start(Worker("a", 1)), Start(Worker("a", 2))]
+    others = [Start(WorkerId("a", 1)), Start(WorkerId("a", 2))]
     for actual, steps in (
         (ActualProxy(HERE, takes_over=True), [Start(A)]),
-        (ActualProxy(HERE, {0: ActualState(State.STARTING)}, takes_over=True), []),
-        (ActualProxy(HERE, {0: ActualState(State.STARTING)}), others),
+        (ActualProxy(HERE, {0: ActualState(ActorState.STARTING)}, takes_over=True), []),
+        (ActualProxy(HERE, {0: ActualState(ActorState.STARTING)}), others),
     ):
         assert reconcile_one("a", ON, actual, EGRESS, count=lambda _spec: 3) == steps
 
 
 def test_a_proxy_with_several_workers_stops_and_moves_as_one() -> None:
     actual = several(w0=RUNS, w1=RUNS)
-    assert reconcile_one("a", OFF, actual, EGRESS, count=lambda _spec: 2) == [Stop("a")]
-    assert reconcile_one("a", None, actual, EGRESS, count=lambda _spec: 2) == [Stop("a")]
+    assert reconcile_one("a", OFF, actual, EGRESS, count=lambda _spec: 2) == [StopProxy("a")]
+    assert reconcile_one("a", None, actual, EGRESS, count=lambda _spec: 2) == [StopProxy("a")]
     bound = ("127.0.0.1", Ports.of(3129))
-    moved = [Stop("a"), Bind("a", bound), Start(A), Start(Worker("a", 1))]
+    moved = [StopProxy("a"), Bind("a", bound), Start(A), Start(WorkerId("a", 1))]
     assert reconcile_one("a", MOVED, actual, EGRESS, count=lambda _spec: 2) == moved
-    ended = ActualState(State.STOPPED)
+    ended = ActualState(ActorState.STOPPED)
     gone = ActualProxy(None, {0: ended, 1: ended})
-    assert reconcile_one("a", None, gone, EGRESS) == [Forget(A), Forget(Worker("a", 1))]
+    assert reconcile_one("a", None, gone, EGRESS) == [Forget(A), Forget(WorkerId("a", 1))]
 
 
 SPECS = st.builds(
@@ -193,7 +196,7 @@ SPECS = st.builds(
 )
 STATES = st.builds(
     ActualState,
-    st.sampled_from(State),
+    st.sampled_from(ActorState),
     st.none() | st.builds(Configure, SPECS, st.sampled_from([EGRESS, ELSEWHERE])),
     st.booleans(),
 )
@@ -231,4 +234,4 @@ def test_it_is_pure_and_starts_only_what_is_desired(
 
 
 def _proxy_of(step: Step) -> str:
-    return step.proxy_id if isinstance(step, Bind | Stop) else step.worker.proxy_id
+    return step.proxy_id if isinstance(step, Bind | StopProxy) else step.worker.proxy_id

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from actors.supervision.processes.route import Route
+from actors.supervision.processes.managed_actor import ActorRoute
 
 
 class Router:
@@ -35,12 +35,12 @@ def router() -> Router:
 
 
 @pytest.fixture
-def route(router: Router) -> Route:
+def route(router: Router) -> ActorRoute:
     stand_in: Any = router
-    return Route(stand_in, "forwarding.a")
+    return ActorRoute(stand_in, "forwarding.a")
 
 
-def test_with_one_worker_the_name_leads_to_its_process(router: Router, route: Route) -> None:
+def test_with_one_worker_the_name_leads_to_its_process(router: Router, route: ActorRoute) -> None:
     route.expect(0)
     assert router.taken() == [("expect",)]
     route.serves(0, 10)
@@ -54,7 +54,7 @@ def test_with_one_worker_the_name_leads_to_its_process(router: Router, route: Ro
     assert router.taken() == [("expect",), ("clear",)]
 
 
-def test_the_name_leads_to_the_lowest_that_serves_and_another_takes_over(router: Router, route: Route) -> None:
+def test_the_name_leads_to_the_lowest_that_serves_and_another_takes_over(router: Router, route: ActorRoute) -> None:
     route.expect(0)
     route.expect(1)
     route.serves(1, 21)
@@ -70,7 +70,7 @@ def test_the_name_leads_to_the_lowest_that_serves_and_another_takes_over(router:
     assert router.taken() == []
 
 
-def test_requests_wait_while_one_is_still_expected(router: Router, route: Route) -> None:
+def test_requests_wait_while_one_is_still_expected(router: Router, route: ActorRoute) -> None:
     route.expect(0)
     route.expect(1)
     router.taken()

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from actors.bus.messages.problems import PROCESS
+from actors.bus.messages.common import PROCESS
 from actors.bus.messages.supervision import Runtime
-from actors.supervision.worker_count import worker_count
-from actors.supervision.worker_states import combined
+from actors.supervision.desired_proxies import worker_count
+from actors.supervision.runtime_report import combined
 from tests.kit.standin_actors import spec
+from tests.kit.tables import table
 
 
 def one(state: str, pid: int | None = 7, since: float = 1.0, restarts: int = 0, error: str | None = None) -> Runtime:
@@ -21,7 +22,7 @@ RUNS, STARTS, FAILED = one("running"), one("starting"), one("failed", None, erro
 DRAINS, STOPPED = one("draining"), one("stopped", None)
 
 
-@pytest.mark.parametrize(
+@table(
     ("workers", "state"),
     [
         ((RUNS, RUNS), "running"),

@@ -9,18 +9,18 @@ import pytest
 
 from actors.bus.messages.supervision import Runtime
 from actors.histogram import bucket_of
-from actors.telemetry.identity import Identity, read_identity
-from actors.telemetry.metrics import Snapshot, export_of
-from actors.telemetry.otlp_client import Collector
+from actors.telemetry.metrics import PushedMetrics, export_of
+from actors.telemetry.otlp_client import Collector, ResourceIdentity, read_identity
+from config.settings.groups import Otlp
 from config.settings.loading import load
 from config.settings.settings import ConfigError
-from config.settings.telemetry import Otlp
 from tests.kit.endless_peer import EndlessPeer
 from tests.kit.otlp_receiver import Receiver, metrics_of, series_of, words
 from tests.kit.ports import free_port
 from tests.kit.standin_actors import stats_of
+from tests.kit.tables import table
 
-IDENTITY = Identity("11111111-2222-3333-4444-555555555555", 1_767_225_600.0)
+IDENTITY = ResourceIdentity("11111111-2222-3333-4444-555555555555", 1_767_225_600.0)
 RUNTIME = Runtime("running", 7, 1_767_225_600.0, 2, None, "front", "http")
 STATS = stats_of(
     requests=12,
@@ -43,7 +43,7 @@ OWN = {("proxy", "prx_1"), ("proxy.name", "front"), ("protocol", "http")}
 
 
 def pushed() -> Any:
-    return export_of(IDENTITY, Snapshot({"prx_1": RUNTIME}, {"prx_1": STATS}, None, 1_767_225_800.0))
+    return export_of(IDENTITY, PushedMetrics({"prx_1": RUNTIME}, {"prx_1": STATS}, None, 1_767_225_800.0))
 
 
 def test_every_total_is_a_cumulative_sum_since_the_identity_began() -> None:
@@ -79,7 +79,7 @@ def test_the_histogram_has_every_request_in_one_bucket() -> None:
 
 def test_a_stopped_proxy_is_neither_up_nor_down() -> None:
     stopped = Runtime("stopped", None, 0.0, 0, None, "front", "http")
-    series = series_of(export_of(IDENTITY, Snapshot({"prx_1": stopped}, {}, None, 1.0)))
+    series = series_of(export_of(IDENTITY, PushedMetrics({"prx_1": stopped}, {}, None, 1.0)))
     assert "proxyfleet.proxy.up" not in {name for name, _own in series}
     assert series["proxyfleet.errors", frozenset(OWN)].as_int == 0
 
@@ -95,7 +95,7 @@ def test_a_push_has_the_configured_headers_and_is_done_when_it_is_accepted() -> 
     assert message == pushed()
 
 
-@pytest.mark.parametrize(("status", "again"), [(503, True), (429, True), (400, False), (401, False), (302, False)])
+@table(("status", "again"), [(503, True), (429, True), (400, False), (401, False), (302, False)])
 def test_a_collector_that_rejects_is_an_error_and_some_statuses_mean_later(status: int, again: bool) -> None:
     with Receiver() as receiver, Receiver() as elsewhere:
         receiver.status, receiver.headers = status, {"location": elsewhere.url}
@@ -171,7 +171,7 @@ def test_invalid_endpoints_and_headers_are_rejected_without_displaying_secrets(
 def test_without_the_extra_an_endpoint_is_refused_with_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("config.settings.telemetry._PACKAGE", "opentelemetry_that_is_not_there.proto")
+    monkeypatch.setattr("config.settings.groups._PACKAGE", "opentelemetry_that_is_not_there.proto")
     file = tmp_path / "fleet.toml"
     file.write_text('[telemetry.otlp]\nendpoint = "http://127.0.0.1:4318"\n')
     with pytest.raises(ConfigError, match=r"telemetry\.otlp: endpoint: needs .*proxyfleet\[otlp\]"):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.mapped_file import private
 from actors.workers.keys import KIND, SETS, SLOT_SECONDS, SLOTS, WAYS, Digests, KeyTable, slot_at
-from actors.workers.mapped import private
 
 
 def in_set(number: int, which: int = 5) -> int:
@@ -36,7 +36,6 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60)
 @given(STEPS)
 def test_it_counts_as_a_dict_does(steps: list[tuple[str, int, int]]) -> None:
     table = KeyTable(private(KIND))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from actors.mapped_file import private
 from actors.workers import rates, sessions
-from actors.workers.mapped import private
 from actors.workers.rates import PERIODS_KEPT, RateTable
 from actors.workers.sessions import NO_CHOICE, Choice, SessionTable, halves
 

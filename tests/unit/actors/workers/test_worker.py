@@ -10,11 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors import mapped_file
+from actors.mapped_file import HEADER, FileKind
 from actors.supervision.processes.columns import WorkerColumns
-from actors.workers import columns, keys, mapped, worker
-from actors.workers.columns import ALIVE, COLUMNS, FULL, NO_COLUMN, OWNER, Columns, Open, make_columns, open_columns
+from actors.workers import columns, keys, worker
+from actors.workers.columns import (
+    ALIVE,
+    COLUMNS,
+    FULL,
+    NO_COLUMN,
+    OWNER,
+    Columns,
+    OpenCount,
+    make_columns,
+    open_columns,
+)
 from actors.workers.keys import SETS, WAYS
-from actors.workers.mapped import HEADER, Kind
 from actors.workers.worker import WINDOW_KEPT, Worker
 
 NOW = 1000.0
@@ -56,7 +66,7 @@ def test_connections_of_all_that_live_are_added(proxy: Proxy) -> None:
     one, other = proxy.start(1), proxy.start(2)
     one.set_open(3, NOW)
     other.set_open(4, NOW)
-    assert one.open_connections() == other.open_connections() == Open(7, 2)
+    assert one.open_connections() == other.open_connections() == OpenCount(7, 2)
     one.set_connections(77, 2)
     assert (other.connections_elsewhere(77, NOW), one.connections_elsewhere(77, NOW)) == (2, 0)
     assert proxy.failures == []
@@ -68,7 +78,7 @@ def test_a_process_that_has_ended_is_out_of_every_sum(proxy: Proxy) -> None:
     one.set_connections(77, 2)
     one.add_requests(77, NOW)
     proxy.supervisor.ended("p", 1)
-    assert other.open_connections() == Open(0, 1)
+    assert other.open_connections() == OpenCount(0, 1)
     assert other.connections_elsewhere(77, NOW) == 0
 
 
@@ -92,7 +102,7 @@ def test_the_next_owner_takes_over_requests_and_sessions_but_no_connections(prox
     proxy.supervisor.ended("p", 1)
     successor = proxy.start(3)
     assert successor.column == one.column
-    assert other.open_connections() == Open(0, 2)
+    assert other.open_connections() == OpenCount(0, 2)
     assert other.connections_elsewhere(77, NOW) == 0
     assert other.requests(77, NOW) == successor.requests(77, NOW) == 1
     assert [each.read(77, 100) for each in other.rates.others(0, NOW)] == [None]
@@ -173,17 +183,17 @@ def test_a_file_that_cannot_be_mapped_is_tried_again(proxy: Proxy, monkeypatch: 
 
 
 def test_a_file_of_another_boot_or_kind_or_size_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kind, path = Kind("one", 16), tmp_path / "file"
-    assert mapped.open_existing(path, kind, writes=True) is None
-    words = mapped.make(path, kind)
+    kind, path = FileKind("one", 16), tmp_path / "file"
+    assert mapped_file.open_existing(path, kind, writes=True) is None
+    words = mapped_file.make(path, kind)
     words[HEADER] = 7
-    found = mapped.open_existing(path, kind, writes=False)
+    found = mapped_file.open_existing(path, kind, writes=False)
     assert found is not None
     assert (found[HEADER], found.readonly) == (7, True)
-    assert mapped.open_existing(path, Kind("other", 16), writes=False) is None
-    assert mapped.open_existing(path, Kind("one", 17), writes=False) is None
+    assert mapped_file.open_existing(path, FileKind("other", 16), writes=False) is None
+    assert mapped_file.open_existing(path, FileKind("one", 17), writes=False) is None
     monkeypatch.setattr(mapped_file, "boot_id", lambda: b"another boot")
-    assert mapped.open_existing(path, kind, writes=False) is None
+    assert mapped_file.open_existing(path, kind, writes=False) is None
 
 
 # --- the supervisor ---
@@ -232,10 +242,10 @@ def test_the_next_program_continues_with_the_processes_that_live(proxy: Proxy) -
         each.set_open(5, NOW)
     proxy.supervisor = proxy.next_supervisor()
     proxy.supervisor.adopt({"p": {2}})
-    assert other.open_connections() == Open(5, 1)
+    assert other.open_connections() == OpenCount(5, 1)
     assert proxy.start(4).column == 0
     proxy.supervisor.ended("p", 2)
-    assert other.open_connections() == Open(0, 1)
+    assert other.open_connections() == OpenCount(0, 1)
     assert os.listdir(proxy.folder) == ["p"]
 
 
@@ -289,11 +299,11 @@ def test_all_see_the_same_sums_whatever_starts_and_ends(
         elif chosen and what == "request":
             requests += living[chosen].add_requests(77, NOW)
         for identifier, each in living.items():
-            assert each.open_connections() == Open(sum(opened.values()), len(living))
+            assert each.open_connections() == OpenCount(sum(opened.values()), len(living))
             assert each.connections_elsewhere(77, NOW) == sum(by_key.values()) - by_key.get(identifier, 0)
             assert each.requests(77, NOW) == requests
     assert proxy.failures == []
 
 
 def test_a_new_file_has_no_lines_in_use(tmp_path: Path) -> None:
-    assert make_columns(tmp_path / "workers" / "p").open_connections() == Open(0, 0)
+    assert make_columns(tmp_path / "workers" / "p").open_connections() == OpenCount(0, 0)

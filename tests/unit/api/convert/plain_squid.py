@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 
@@ -12,14 +12,13 @@ LETTERS = "MTWHFAS"
 
 @dataclass(frozen=True)
 class Request:
-    """One request. `minute` is of the week, from Monday; `path` is empty for CONNECT."""
+    """One request. `minute` is of the week, from Monday."""
 
     client: str
     host: str
     address: str
     port: int
     method: str
-    path: str
     user: str
     minute: int
 
@@ -47,9 +46,9 @@ class Rule:
         return f"{directive} {'allow' if self.allow else 'deny'} {' '.join(self.names)}"
 
 
-def matches(acl: Acl, request: Request, known: Mapping[str, Acl]) -> bool:
+def matches(acl: Acl, request: Request) -> bool:
     """Whether an access list matches."""
-    one = {
+    one: dict[str, Callable[[str], bool]] = {
         "src": lambda value: ip_address(request.client) in ip_network(value),
         "dst": lambda value: ip_address(request.address) in ip_network(value),
         "dstdomain": lambda value: _in_domain(request.host, value),
@@ -57,14 +56,9 @@ def matches(acl: Acl, request: Request, known: Mapping[str, Acl]) -> bool:
         "port": lambda value: _in_range(request.port, value),
         "method": lambda value: request.method == value,
         "proxy_auth": lambda value: value in ("REQUIRED", request.user),
-        "urlpath_regex": lambda value: re.search(value, request.path) is not None,
-        "time": lambda value: True,
     }
     if acl.kind == "time":
         return _in_time(request.minute, acl.values)
-    if acl.kind in ("any-of", "all-of"):
-        some = any if acl.kind == "any-of" else all
-        return some(_named(value, request, known) for value in acl.values)
     return any(one[acl.kind](value) for value in acl.values)
 
 
@@ -83,51 +77,38 @@ def _in_time(minute: int, values: Sequence[str]) -> bool:
     return LETTERS[minute // 1440] in days and start <= minute % 1440 <= end
 
 
-def _named(name: str, request: Request, known: Mapping[str, Acl]) -> bool:
-    return matches(known[name.removeprefix("!")], request, known) is not name.startswith("!")
-
-
 def allows(rules: Sequence[Rule], request: Request, known: Mapping[str, Acl]) -> bool:
     """What the first line that matches says; else the opposite of the last."""
     for rule in rules:
-        if all(_named(name, request, known) for name in rule.names):
+        if all(matches(known[name.removeprefix("!")], request) is not name.startswith("!") for name in rule.names):
             return rule.allow
     return bool(rules) and not rules[-1].allow
 
 
 @dataclass(frozen=True)
 class Ways:
-    """The lines that choose between upstreams and the direct way; `peers` have an option and their own lines each."""
+    """The lines that choose between upstreams and the direct way; each upstream has lists of its own."""
 
     always: list[Rule] = field(default_factory=list)
     never: list[Rule] = field(default_factory=list)
-    peers: list[tuple[str, list[Rule]]] = field(default_factory=list)
-    switches: tuple[str, ...] = ()
+    peers: list[list[Rule]] = field(default_factory=list)
 
     def text(self) -> str:
-        lines = [each.text("always_direct") for each in self.always] + [
-            each.text("never_direct") for each in self.never
-        ]
-        for index, (option, access) in enumerate(self.peers):
-            lines.append(f"cache_peer 192.0.2.{index} parent 3128 0 name=p{index} {option}")
+        lines = [each.text("always_direct") for each in self.always]
+        lines += [each.text("never_direct") for each in self.never]
+        for index, access in enumerate(self.peers):
+            lines.append(f"cache_peer 192.0.2.{index} parent 3128 0 name=p{index}")
             lines += [each.text(f"cache_peer_access p{index}") for each in access]
-        return "\n".join([*lines, *self.switches])
-
-
-MODES = ("sourcehash", "carp", "round-robin", "weighted-round-robin")
+        return "\n".join(lines)
 
 
 def way(ways: Ways, request: Request, known: Mapping[str, Acl]) -> str | list[str]:
-    """`direct`, `deny` where none is left, or the names of the upstreams that are chosen from first."""
-    allowed = [
-        index for index, (_option, access) in enumerate(ways.peers) if not access or allows(access, request, known)
-    ]
-    modes = [ways.peers[index][0] for index in allowed]
-    mode = next((mode for mode in MODES if mode in modes), None)
-    chosen = [f"p{index}" for index in allowed if mode is None or ways.peers[index][0] == mode]
-    if not ways.peers or (ways.always and allows(ways.always, request, known)):
+    """`direct`, `deny` where none is left, or the names of the upstreams that may be used.
+
+    What squid sends directly though it has an upstream (POST, CONNECT) is in the report of a conversion.
+    """
+    chosen = [f"p{index}" for index, access in enumerate(ways.peers) if not access or allows(access, request, known)]
+    if ways.always and allows(ways.always, request, known):
         return "direct"
-    if ways.never and allows(ways.never, request, known):
-        return chosen or "deny"
-    hierarchical = request.method in ("GET", "TRACE") or "nonhierarchical_direct off" in ways.switches
-    return chosen if chosen and hierarchical and "prefer_direct on" not in ways.switches else "direct"
+    never = bool(ways.never) and allows(ways.never, request, known)
+    return chosen or ("deny" if never else "direct")

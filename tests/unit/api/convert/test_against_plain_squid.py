@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 
 from hypothesis import example, given, settings
@@ -14,9 +16,9 @@ from actors.forwarding.policies.compiled import CompiledPolicy, compile_policy
 from actors.forwarding.policies.facts import Facts
 from api.import_export.convert.conversion import Converted, converted
 from api.import_export.convert.report import Effect
-from api.services.object_specs import policy_spec
+from api.objects.policies import policy_spec
 from config.model.policies import PolicyCreate, new_policy
-from tests.unit.api.convert.plain_squid import MODES, Acl, Request, Rule, Ways, allows, way
+from tests.unit.api.convert.plain_squid import Acl, Request, Rule, Ways, allows, way
 
 MONDAY = datetime(2026, 6, 1, tzinfo=UTC)
 HOSTS = {
@@ -31,26 +33,17 @@ CLEAR = (
     Acl("nets", "dst", ("203.0.113.0/25",)),
     Acl("sites", "dstdomain", (".a.example",)),
     Acl("site", "dstdomain", ("a.example", "c.example")),
-    Acl("named", "dstdom_regex", (r"(^|\.)a\.example$", r"^c\.example$")),
     Acl("safe", "port", ("80", "443", "1025-65535")),
     Acl("ssl", "port", ("443",)),
     Acl("CONNECT", "method", ("CONNECT",)),
     Acl("reads", "method", ("GET", "HEAD", "CONNECT")),
-    Acl("work", "time", ("MTWHF", "08:00-17:59")),
     Acl("alice", "proxy_auth", ("alice",)),
     Acl("known", "proxy_auth", ("REQUIRED",)),
-    Acl("below", "urlpath_regex", ("^/x/",)),
-    Acl("deeper", "urlpath_regex", ("^/x/y", "^/z/")),
-    Acl("middle", "urlpath_regex", ("/y", "a\\.e")),
-    Acl("some", "any-of", ("boss", "ssl")),
-    Acl("both", "all-of", ("office", "!ssl")),
 )
 UNCLEAR = (
-    Acl("programs", "urlpath_regex", (r"\.exe$", "^/x/")),
-    Acl("exact", "urlpath_regex", (r"^/a\.exe$", r"^/z/.*\.exe$")),
-    Acl("endless", "urlpath_regex", (r"\.exe$", "[0-9]")),
     Acl("inside", "dstdom_regex", ("exam", r"^a\.example$")),
-    Acl("wild", "any-of", ("boss", "inside")),
+    Acl("ends", "dstdom_regex", ("c\\.example$",)),
+    Acl("work", "time", ("MTWHF", "08:00-17:59")),
 )
 KNOWN = {acl.name: acl for acl in (*CLEAR, *UNCLEAR)}
 
@@ -64,27 +57,18 @@ def rules(acls: tuple[Acl, ...], most: int) -> st.SearchStrategy[list[Rule]]:
 def requests() -> st.SearchStrategy[Request]:
     hosts = st.sampled_from(sorted(HOSTS))
     methods = st.sampled_from(["GET", "HEAD", "POST", "CONNECT", "PROPFIND", "TRACE"])
-    paths = st.sampled_from(["/", "/x/", "/x/y", "/z/a.exe", "/a.exe", "/a.exe?y=1", "/a?y=x.exe", "/p?/x/y"])
     clients = st.sampled_from(["10.1.0.1", "10.2.0.1", "192.0.2.7", "192.0.2.8", "2001:db8::1"])
     ports = st.sampled_from([80, 443, 22, 8080])
     users, minutes = st.sampled_from(["alice", "bob"]), st.sampled_from([479, 480, 1079, 1080, 6 * 1440 + 600])
-    made = st.builds(Request, clients, hosts, st.just(""), ports, methods, paths, users, minutes)
-    return made.map(
-        lambda one: Request(
-            **{
-                **one.__dict__,
-                "address": HOSTS[one.host],
-                "path": "" if one.method == "CONNECT" else one.path,
-            }
-        )
-    )
+    made = st.builds(Request, clients, hosts, st.just(""), ports, methods, users, minutes)
+    return made.map(lambda one: replace(one, address=HOSTS[one.host]))
 
 
 def convert_text(text: str) -> Converted:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "squid.conf"
         file.write_text(text)
-        return converted(file, "squid", "UTC")
+        return converted(file, "squid")
 
 
 def configuration(lines: list[Rule], acls: tuple[Acl, ...]) -> str:
@@ -96,18 +80,10 @@ def configuration(lines: list[Rule], acls: tuple[Acl, ...]) -> str:
 def use_of(policy: CompiledPolicy, request: Request) -> str:
     method = "" if request.method == "CONNECT" else request.method
     now = (MONDAY + timedelta(minutes=request.minute)).timestamp()
-    facts = Facts(
-        request.host, request.port, False, request.client, now, user=request.user, method=method, path=request.path
-    )
-    from ipaddress import ip_address
-
+    facts = Facts(request.host, request.port, False, request.client, now, user=request.user, method=method)
     rule = policy.find(facts, ip_address(request.address)).rule
     assert rule is not None, "the rules decide every request"
     return rule.spec.use
-
-
-def policy_allows(policy: CompiledPolicy, request: Request) -> bool:
-    return use_of(policy, request) != "deny"
 
 
 def compiled(found: Converted) -> CompiledPolicy:
@@ -125,43 +101,31 @@ def grave(found: Converted) -> list[str]:
     ]  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
-@given(rules(CLEAR, 6), st.lists(requests(), min_size=1, max_size=40))
-def test_policies_decide_as_squid(lines: list[Rule], asked: list[Request]) -> None:
-    found = convert_text(configuration(lines, CLEAR))
-    policy, exact = compiled(found), not grave(found)
-    for request in asked:
-        wanted, got = allows(lines, request, KNOWN), policy_allows(policy, request)
-        assert got == wanted or (wanted and not exact), (request, found.document["policies"])
-
-
-@settings(max_examples=150, deadline=None)
-@given(rules((*CLEAR, *UNCLEAR), 5), st.lists(requests(), min_size=1, max_size=40))
-def test_what_cannot_be_expressed_is_refused(lines: list[Rule], asked: list[Request]) -> None:
+@settings(max_examples=50, deadline=None)
+@given(st.one_of(rules(CLEAR, 6), rules((*CLEAR, *UNCLEAR), 5)), st.lists(requests(), min_size=1, max_size=40))
+def test_policies_decide_as_squid_or_refuse_what_cannot_be_expressed(lines: list[Rule], asked: list[Request]) -> None:
     found = convert_text(configuration(lines, (*CLEAR, *UNCLEAR)))
     policy, exact = compiled(found), not grave(found)
     for request in asked:
-        wanted, got = allows(lines, request, KNOWN), policy_allows(policy, request)
+        wanted, got = allows(lines, request, KNOWN), use_of(policy, request) != "deny"
         assert got == wanted or (wanted and not exact), (request, found.document["policies"])
 
 
 def ways() -> st.SearchStrategy[Ways]:
-    lists = st.one_of(st.just([]), rules(CLEAR, 2))
-    peers = st.lists(st.tuples(st.sampled_from(["", "", "default", *MODES]), lists), max_size=3)
-    switches = st.lists(st.sampled_from(["nonhierarchical_direct off", "prefer_direct on"]), max_size=2, unique=True)
-    return st.builds(Ways, lists, lists, peers, switches.map(tuple))
+    lists = st.one_of(st.just(list[Rule]()), rules(CLEAR, 2))
+    return st.builds(Ways, lists, lists, st.lists(lists, max_size=3))
 
 
 A_NAME_AND_AN_ADDRESS = (
     [Rule(False, ("!nets",))],
-    Ways([], [Rule(True, ("sites",))], [("", [])], ()),
-    [Request("10.1.0.1", "b.a.example", "198.51.100.7", 80, "GET", "/", "alice", 479)],
+    Ways([], [Rule(True, ("sites",))], [[]]),
+    [Request("10.1.0.1", "b.a.example", "198.51.100.7", 80, "GET", "alice", 479)],
 )
 """What must not go directly is named, and what is allowed is an address: no rule can ask for both."""
 
 
 @example(*A_NAME_AND_AN_ADDRESS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(rules(CLEAR, 2), ways(), st.lists(requests(), min_size=1, max_size=40))
 def test_requests_go_the_ways_that_squid_chooses(lines: list[Rule], chosen: Ways, asked: list[Request]) -> None:
     found = convert_text(f"{configuration(lines, CLEAR)}\n{chosen.text()}\n")

@@ -1,1 +1,1 @@
-"""The configuration store: commits, damage, migration."""
+"""The configuration store: commits, damage."""

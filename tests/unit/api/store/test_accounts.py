@@ -1,4 +1,4 @@
-"""The store of accounts, plans and credentials, and the table of forwarding actors behind it."""
+"""The store of accounts, plans and credentials, and what forwarding actors read of it."""
 
 from __future__ import annotations
 
@@ -9,17 +9,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from actors.accounts.table import TableReader, digest_of
-from actors.accounts.table_writer import TableWriter
-from api.services.account_table import TableChecks
+from actors.accounts.table import Table, digest_of
 from api.store import (
     HistoryPruned,
-    NotInEffect,
     NotStored,
     RevisionConflict,
     StoreDamaged,
@@ -30,17 +28,15 @@ from api.store import (
 from api.store.accounts import (
     AccountSelection,
     AccountStore,
-    accounts_file,
-    check_accounts_file,
-    open_accounts,
-    start_over_above,
 )
-from api.store.accounts import batch as module
+from api.store.accounts import store as module
+from api.store.fleet import start_over
+from api.store.fleet_file import SPARE, check_fleet_file
 from config.files.paths import DataDir, open_data_dir
 from config.model.account_credentials import AccountCredential
 from config.model.fleet_accounts import AccountProxies, FleetAccount
 from config.model.plans import Plan
-from tests.kit.wait import wait_until
+from tests.kit.own_accounts import OwnAccounts
 
 SECRET = "pfc_" + "a" * 40
 
@@ -52,7 +48,7 @@ def data(folder: Path) -> DataDir:
 
 @pytest.fixture
 def store(data: DataDir) -> Iterator[AccountStore]:
-    opened = open_accounts(data)
+    opened = OwnAccounts(data)
     yield opened
     opened.close()
 
@@ -113,25 +109,41 @@ def test_a_commit_is_all_or_nothing(store: AccountStore) -> None:
     with pytest.raises(RevisionConflict):
         store.commit(writes)
     assert (store.revision, store.count("accounts"), store.count("plans")) == (before, 0, 1)
-    assert store.commit(writes[:2]) == [before + 1, before + 2]
+    assert store.commit(writes[:2]) == before + 1
     assert [each.id for each in store.changes(before)] == ["acc_1", "pln_1"]
+
+
+def test_what_was_staged_is_refused_where_another_change_came_first(store: AccountStore) -> None:
+    step = store.put("accounts", account("acc_1", "ada")).revision
+    staged = store.staging()
+    staged.add(1, Write("accounts", "acc_1", account("acc_1", "eve"), step))
+    staged.finish()
+    later = store.put("accounts", account("acc_1", "bob")).revision
+    with pytest.raises(RevisionConflict):
+        store.commit_staged(staged, lambda _database: None)
+    staged.close()
+    assert (store.revision, store.get("accounts", "acc_1").body["username"]) == (later, "bob")  # type: ignore[union-attr]
+
+
+def test_what_was_committed_is_synced(store: AccountStore) -> None:
+    full = 2
+    assert store._file.database.execute("PRAGMA synchronous").fetchone() == (full,)
 
 
 def test_what_was_committed_is_there_after_the_process_was_killed(data: DataDir) -> None:
     code = (
         "import os, sys; from pathlib import Path; from config.files.paths import DataDir;"
-        "from api.store.accounts import open_accounts;"
+        "from tests.kit.own_accounts import OwnAccounts;"
         "from tests.unit.api.store.test_accounts import account, credential;"
-        "store = open_accounts(DataDir(Path(sys.argv[1])));"
+        "store = OwnAccounts(DataDir(Path(sys.argv[1])));"
         "store.put('accounts', account('acc_1')); store.put('credentials', credential('crd_1', 'acc_1'));"
         "store.delete('credentials', 'crd_1'); os.kill(os.getpid(), 9)"
     )
     died = subprocess.run([sys.executable, "-c", code, str(data.path)], check=False)
     assert died.returncode == -signal.SIGKILL
-    table = TableReader(data.accounts_table)  # before the next start: forwarding does not wait for it
-    assert (table.account("acc_1") is not None, table.credential(digest_of(SECRET))) == (True, None)
-    table.close()
-    store = open_accounts(data)
+    with closing(Table(data.fleet)) as table:  # before the next start: forwarding does not wait for it
+        assert (table.account("acc_1") is not None, table.credential(digest_of(SECRET))) == (True, None)
+    store = OwnAccounts(data)
     assert (store.count("accounts"), store.count("credentials")) == (1, 0)
     store.close()
 
@@ -154,8 +166,20 @@ def test_changes_name_each_document_once_and_deletions(store: AccountStore, monk
     assert len([each for each in store.changes(store.revision - 4) if each.body is None]) == 2
 
 
+def test_what_is_forgotten_stays_forgotten_in_a_transaction_of_several_commits(
+    store: AccountStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "GONE_KEPT", 1)
+    with store._file.transaction():
+        for number in range(4):
+            store.put("accounts", account(f"acc_{number}"))
+            store.delete("accounts", f"acc_{number}")
+        store.put("plans", plan("pln_1"))
+    assert store.horizon == store.revision > 0
+
+
 def test_a_deleted_account_takes_its_credentials_with_it(data: DataDir) -> None:
-    store = open_accounts(data)
+    store = OwnAccounts(data)
     store.commit(
         [
             Write("accounts", "acc_1", account("acc_1")),
@@ -168,10 +192,9 @@ def test_a_deleted_account_takes_its_credentials_with_it(data: DataDir) -> None:
     store.delete("accounts", "acc_1")
     assert [each.id for each in store.documents("credentials")] == ["crd_2"]
     store.close()
-    table = TableReader(data.accounts_table)
-    assert table.credential(digest_of(SECRET)) is None
-    assert table.credential(digest_of(SECRET + "b")) is not None
-    table.close()
+    with closing(Table(data.fleet)) as table:
+        assert table.credential(digest_of(SECRET)) is None
+        assert table.credential(digest_of(SECRET + "b")) is not None
 
 
 # --- pages ---
@@ -223,153 +246,68 @@ def test_two_accounts_of_one_name_clash_where_a_proxy_is_both_theirs(store: Acco
 
 
 def test_a_damaged_file_is_refused(data: DataDir) -> None:
-    store = open_accounts(data)
+    store = OwnAccounts(data)
     store.commit([Write("accounts", f"acc_{n}", account(f"acc_{n}")) for n in range(200)])
     store.close()
-    file = accounts_file(data)
+    file = data.fleet
     whole = file.read_bytes()
     for damaged in (b"x" * 100 + whole[100:], whole[:4096] + os.urandom(len(whole) - 8192) + whole[-4096:]):
         file.write_bytes(damaged)
         with pytest.raises(StoreDamaged):
-            check_accounts_file(data.store)
+            check_fleet_file(data)
         with pytest.raises(StoreDamaged):
-            open_accounts(data)
+            OwnAccounts(data)
     file.unlink()
+    data.keys.mkdir()
+    (data.keys / "signing.key").touch()
     with pytest.raises(StoreDamaged, match="restore"):
-        open_accounts(data)
+        OwnAccounts(data)
 
 
 def test_a_file_of_a_later_release_is_refused(data: DataDir) -> None:
-    store = open_accounts(data)
-    store._database.execute("PRAGMA user_version = 7")
+    store = OwnAccounts(data)
+    store._file.database.execute("PRAGMA user_version = 7")
     store.close()
     with pytest.raises(StoreTooNew):
-        check_accounts_file(data.store)
+        check_fleet_file(data)
     with pytest.raises(StoreTooNew):
-        open_accounts(data)
+        OwnAccounts(data)
 
 
 def test_a_full_disk_refuses_a_change_and_leaves_what_was(store: AccountStore, monkeypatch: pytest.MonkeyPatch) -> None:
     store.put("accounts", account("acc_1"))
     before = store.revision
     with monkeypatch.context() as full:
-        full.setattr(shutil, "disk_usage", lambda _path: shutil._ntuple_diskusage(9, 9, 100))  # type: ignore[attr-defined]
+        full.setattr(shutil, "disk_usage", lambda _path: shutil._ntuple_diskusage(9, 9, SPARE))  # type: ignore[attr-defined]
         with pytest.raises(StoreWriteError, match="full"):
             store.put("accounts", account("acc_2"))
     assert (store.revision, store.count("accounts")) == (before, 1)
     store.put("accounts", account("acc_2"))
 
 
-# --- the table ---
+# --- what forwarding actors read ---
 
 
-def read(data: DataDir) -> tuple[int, list[str]]:
-    """Revision of the table, and the accounts of three that are in it."""
-    table = TableReader(data.accounts_table)
-    try:
-        return table.revision, [each for each in ("acc_1", "acc_2", "acc_3") if table.account(each) is not None]
-    finally:
-        table.close()
+def test_the_number_of_the_last_change_is_kept_over_starts_and_a_restore_forgets_changes(data: DataDir) -> None:
+    store = OwnAccounts(data)
+    assert store.revision == 0
+    number = store.put("accounts", account("acc_1")).revision
+    store.close()
+    start_over(data, "refresh_families", 500)
+    store = OwnAccounts(data)
+    assert store.revision == store.horizon >= 500 > number
+    horizon = store.horizon
+    assert store.put("accounts", account("acc_2")).revision == store.revision > horizon
+    store.close()
+    with closing(Table(data.fleet)) as table:
+        assert table.revision == store.revision
+        assert [table.changes(since) for since in (number, horizon)] == [None, {("account", "acc_2")}]
 
 
-def test_there_is_no_table_before_the_first_document(data: DataDir) -> None:
-    store = open_accounts(data)
-    assert not data.accounts_table.exists()
+def test_at_the_end_all_is_in_the_file_itself_though_others_read_it(data: DataDir) -> None:
+    store = OwnAccounts(data)
     store.put("accounts", account("acc_1"))
-    store.close()
-    assert read(data) == (1, ["acc_1"])
-
-
-def test_a_start_brings_the_table_up_to_date(data: DataDir) -> None:
-    store = AccountStore(data)
-    store.put("accounts", account("acc_1"))
-    store.close()
-    behind = AccountStore(data, publish=False)
-    behind.put("accounts", account("acc_2"))
-    behind.delete("accounts", "acc_1")
-    behind.close()
-    assert read(data) == (1, ["acc_1"])
-    open_accounts(data).close()
-    assert read(data) == (3, ["acc_2"])
-
-
-@pytest.mark.parametrize("harm", ["damaged", "gone", "of another store", "ahead"])
-def test_a_start_makes_the_table_anew_where_it_must(data: DataDir, harm: str) -> None:
-    store = AccountStore(data)
-    store.put("accounts", account("acc_1"))
-    store.close()
-    if harm == "damaged":
-        data.accounts_table.write_bytes(b"no table" * 1000)
-    elif harm == "gone":
-        data.accounts_table.unlink()
-    elif harm == "of another store":
-        start_over_above(data, 500)
-    else:
-        table = TableWriter(data.accounts_table)
-        table.apply([], store.id, 99)
-        table.close()
-    store = open_accounts(data)
-    store.put("accounts", account("acc_2"))
-    revision = store.revision
-    store.close()
-    assert read(data) == (revision, ["acc_1", "acc_2"])
-    assert (revision > 500) == (harm == "of another store")
-
-
-def test_a_table_that_is_overwritten_while_it_is_open_is_made_anew(data: DataDir) -> None:
-    store = open_accounts(data)
-    store.put("accounts", account("acc_1"))
-    with data.accounts_table.open("r+b") as file:
-        file.write(b"\xa5" * 16_384)
-    store.put("accounts", account("acc_2"))
-    store.close()
-    assert read(data) == (2, ["acc_1", "acc_2"])
-
-
-def _identity(file: Path) -> tuple[int, int] | None:
-    try:
-        found = file.stat()
-    except FileNotFoundError:
-        return None
-    return found.st_ino, found.st_ctime_ns
-
-
-@pytest.mark.parametrize("harm", ["removed", "replaced", "overwritten", "cut short"])
-def test_a_table_is_made_anew_while_nothing_changes(data: DataDir, harm: str) -> None:
-    store = open_accounts(data)
-    store.commit([Write("accounts", f"acc_{each}", account(f"acc_{each}"), 0) for each in range(200)])
-    file = data.accounts_table
-    if harm == "removed":
-        file.unlink()
-    elif harm == "replaced":
-        (file.parent / "other").write_bytes(b"x" * 8192)
-        (file.parent / "other").rename(file)
-    elif harm == "overwritten":
-        with file.open("r+b") as other:
-            other.write(b"\xa5" * 16_384)
-    else:
-        os.truncate(file, 8192)
-    before = _identity(file)
-    checks = TableChecks(store, period=0.05)
-    checks.start()
-    wait_until(lambda: _identity(file) not in (None, before), "it is made anew")
-    checks.close()
-    store.close()
-    assert read(data) == (200, ["acc_1", "acc_2", "acc_3"])
-
-
-def test_a_table_that_can_not_be_written_gets_the_commit_later(
-    data: DataDir, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    store = open_accounts(data)
-    monkeypatch.setattr("api.store.accounts.publication.RETRY", 0.01)
-    data.accounts_table.mkdir()
-    with caplog.at_level("INFO"), pytest.raises(NotInEffect):
-        store.put("accounts", account("acc_1"))
-    assert store.count("accounts") == 1
-    data.accounts_table.rmdir()
-    with caplog.at_level("INFO"):
-        wait_until(lambda: "up to date again" in caplog.text, "a table")
-    store.put("accounts", account("acc_2"))
-    store.close()
-    assert read(data) == (2, ["acc_1", "acc_2"])
+    with closing(Table(data.fleet)) as table:
+        store.close()
+        assert data.fleet.with_name("fleet.sqlite-wal").stat().st_size == 0
+        assert table.account("acc_1") is not None

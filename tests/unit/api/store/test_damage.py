@@ -1,249 +1,277 @@
-"""What happens to the store: kills, cut and altered files, a full disk, a release from the future."""
+"""What happens to the file of the store: cut and altered, replaced, a full disk, a release from the future."""
 
 from __future__ import annotations
 
-import errno
-import json
-import logging
 import os
+import sqlite3
 import subprocess
-import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from api.store import StoreDamaged, StoreError, StoreTooNew, StoreWriteError, TinyStore, storage
-from api.store.storage import compose
+from api.engine.commit import Engine
+from api.store import (
+    FleetStore,
+    StoreDamaged,
+    StoreError,
+    StoreTooNew,
+    StoreWriteError,
+    Write,
+    check_fleet_file,
+    fleet_file,
+    open_store,
+)
+from config.files.paths import DataDir
+from tests.kit.tables import table
+
+COLLECTIONS = ("proxies", "users")
 
 
 @pytest.fixture
-def file(folder: Path) -> Path:
-    """The file of a collection with two generations: `a`, then `a` and `b`."""
-    store = TinyStore(folder)
-    store.put("proxies", {"id": "a"})
-    store.put("proxies", {"id": "b"})
+def data(folder: Path) -> DataDir:
+    """A data directory whose store has the documents `a` and `b`, and which has keys."""
+    data = DataDir(folder.parent)
+    store = FleetStore(data)
+    store.put("proxies", {"id": "a", "text": "some text"})
+    store.put("proxies", {"id": "b", "text": "other text"})
     store.close()
-    return folder / "proxies.json"
+    data.keys.mkdir()
+    (data.keys / "access-tokens.key").write_text("00")
+    return data
 
 
-def ids(store: TinyStore) -> list[str]:
+@pytest.fixture
+def file(data: DataDir) -> Path:
+    return data.fleet
+
+
+def ids(store: FleetStore) -> list[str]:
     return [each.id for each in store.find("proxies")]
 
 
 def cut(file: Path) -> None:
-    file.write_bytes(file.read_bytes()[:-7])
+    file.write_bytes(file.read_bytes()[:-5000])
 
 
 def empty(file: Path) -> None:
     file.write_bytes(b"")
 
 
-def flip_a_digit_of_the_schema(file: Path) -> None:
-    file.write_bytes(file.read_bytes().replace(b"store 1 ", b"store 3 ", 1))
+def overwrite(file: Path) -> None:
+    file.write_bytes(b"this is no store" * 1000)
 
 
-def flip_in_the_body(file: Path) -> None:
-    content = bytearray(file.read_bytes())
-    content[-10] ^= 1
-    file.write_bytes(bytes(content))
+def alter_a_text(file: Path) -> None:
+    content = file.read_bytes()
+    assert b"other text" in content
+    file.write_bytes(content.replace(b"other text", b"other tent"))
 
 
 def remove(file: Path) -> None:
     file.unlink()
 
 
-DAMAGES = [cut, empty, flip_a_digit_of_the_schema, flip_in_the_body, remove]
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_file_gives_way_to_the_previous_generation_loudly(
-    file: Path, damage: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("damage", [cut, empty, overwrite, alter_a_text, remove])
+def test_a_damaged_file_is_refused_with_what_to_do_and_left_as_it_is(
+    data: DataDir, file: Path, damage: Callable[[Path], None]
 ) -> None:
     damage(file)
-    store = TinyStore(file.parent)
-    assert ids(store) == ["a"]
-    assert any(record.levelno == logging.CRITICAL for record in caplog.records)
-    store.close()
-    assert ids(TinyStore(file.parent)) == ["a"]
+    before = {path.name: path.read_bytes() for path in data.path.iterdir() if path.suffix == ".sqlite"}
+    for _ in range(2):
+        with pytest.raises(StoreDamaged, match="restore it"):
+            open_store(data)
+    assert {path.name: path.read_bytes() for path in data.path.iterdir() if path.suffix == ".sqlite"} == before
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_with_both_generations_damaged_opening_is_refused(file: Path, damage: Callable[[Path], None]) -> None:
-    damage(file)
-    damage(file.with_name("proxies.json.previous"))
-    with pytest.raises(StoreDamaged, match=r"proxies\.json"):
-        TinyStore(file.parent)
+def test_an_altered_document_is_named(data: DataDir, file: Path) -> None:
+    alter_a_text(file)
+    with pytest.raises(StoreDamaged, match="proxies/b"):
+        open_store(data)
+    with pytest.raises(StoreDamaged, match="proxies/b"):
+        check_fleet_file(data)
 
 
-def test_every_single_flipped_byte_is_noticed(file: Path) -> None:
-    whole = file.read_bytes()
-    for position in range(len(whole)):
+def test_every_altered_octet_is_noticed_or_changes_nothing(data: DataDir, file: Path) -> None:
+    with closing(open_store(data)) as store:
+        store.delete("proxies", "a")
+        before = {name: store.find(name) for name in COLLECTIONS}, store.revision, store.changes(0)
+    whole, noticed = file.read_bytes(), list[str]()
+    positions = [each for each, octet in enumerate(whole) if octet]
+    for number, position in enumerate(positions[:: max(1, len(positions) // 2_000)]):
         altered = bytearray(whole)
-        altered[position] ^= 0x04
-        with pytest.raises(StoreDamaged):
-            storage.parse(file, bytes(altered))
+        altered[position] ^= (0x01, 0x04, 0x80)[number % 3]
+        file.write_bytes(altered)
+        try:
+            with closing(open_store(data)) as store:
+                found = {name: store.find(name) for name in COLLECTIONS}, store.revision, store.changes(0)
+                assert found == before, position
+        except StoreError as error:
+            noticed.append(str(error))
+    assert len(noticed) > 300
+    assert not [each for each in noticed if "other text" in each]
 
 
-def test_every_cut_is_noticed(file: Path) -> None:
+@table(
+    "statement",
+    [
+        "CREATE TRIGGER t AFTER DELETE ON documents BEGIN SELECT 1; END",
+        "CREATE VIEW v AS SELECT 1",
+        "DELETE FROM steps",
+        "UPDATE steps SET revision = 1",
+        "UPDATE steps SET revision = 9223372036854775807",
+        "UPDATE documents SET collection = 'userr'",
+        "UPDATE documents SET id = 'c' WHERE id = 'b'",
+        "UPDATE documents SET revision = 'abc' WHERE id = 'b'",
+        "UPDATE documents SET body = CAST(x'7b22ff227d' AS TEXT) WHERE id = 'b'",
+    ],
+)
+def test_what_others_did_to_the_file_is_refused(data: DataDir, file: Path, statement: str) -> None:
     whole = file.read_bytes()
-    for length in range(len(whole)):
-        with pytest.raises(StoreDamaged):
-            storage.parse(file, whole[:length])
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute(statement)
+    for attempt in (lambda: open_store(data), lambda: check_fleet_file(data)):
+        with pytest.raises(StoreDamaged, match="restore it"):
+            attempt()
+    file.write_bytes(whole)
 
 
-def test_revisions_that_were_given_out_are_not_given_out_again_after_damage(file: Path) -> None:
-    newest = TinyStore(file.parent).revision
-    cut(file)
-    assert TinyStore(file.parent).put("proxies", {"id": "c"}).revision > newest
+def test_a_file_to_which_the_product_commits_during_the_check_is_sound(
+    data: DataDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(open_store(data)) as store, closing(fleet_file.open_for_reading(data.fleet)) as reading:
+        before = store.revision
+        reading.set_trace_callback(lambda _statement: store.put("proxies", {"id": "a", "text": "new"}) and None)
+        monkeypatch.setattr(fleet_file, "open_for_reading", lambda _file: reading)
+        check_fleet_file(data)
+        assert store.revision > before + 10
 
 
-def test_a_missing_manifest_does_not_make_an_empty_store(file: Path) -> None:
-    for path in file.parent.glob("manifest.json*"):
-        path.unlink()
-    with pytest.raises(StoreDamaged, match="manifest"):
-        TinyStore(file.parent)
-
-
-def test_a_first_start_that_was_cut_off_is_completed(folder: Path) -> None:
-    TinyStore(folder).close()
-    for path in folder.glob("manifest.json*"):
-        path.unlink()
-    (folder / "manifest.json.new").write_bytes(b"half")
-    (folder / "users.json").unlink()
-    assert ids(TinyStore(folder)) == []
-
-
-def test_a_newer_schema_is_refused_and_left_alone(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage, "SCHEMA", 2)
-    newer = compose(json.dumps({"a": {"revision": 9, "body": {"id": "a"}}}))
-    monkeypatch.undo()
-    file.write_bytes(newer)
-    with pytest.raises(StoreTooNew, match="schema version 2"):
-        TinyStore(file.parent)
-    assert file.read_bytes() == newer
-
-
-# --- writes that fail ---------------------------------------------------------------------------------------------
-
-STEPS = ["open", "write", "fsync", "link", "rename"]
-
-
-@pytest.mark.parametrize("step", STEPS)
-def test_a_write_that_fails_at_any_step_changes_nothing(file: Path, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = TinyStore(file.parent)
-    revision = store.revision
-    with monkeypatch.context() as disk:
-        _break(disk, step)
-        for attempt in (
-            lambda: store.put("proxies", {"id": "c"}),
-            lambda: store.put("proxies", {"id": "a", "port": 1}),
-            lambda: store.delete("proxies", "a"),
-        ):
-            with pytest.raises(StoreWriteError):
-                attempt()
-    assert ids(store) == ["a", "b"]
-    assert store.get("proxies", "a").body == {"id": "a"}  # type: ignore[union-attr]
-    assert store.revision == revision
-    assert store.put("proxies", {"id": "c"}).revision == revision + 1
-    store.check()
+def test_a_file_without_its_log_is_no_first_start(data: DataDir, file: Path) -> None:
+    for each in data.path.glob("fleet.sqlite*"):
+        each.unlink()
+    store = FleetStore(data)
+    store.put("users", {"id": "u"})
+    whole = file.read_bytes()
     store.close()
-    assert ids(TinyStore(file.parent)) == ["a", "b", "c"]
-    assert [path for path in file.parent.iterdir() if path.suffix == ".new"] == []
+    file.write_bytes(whole)
+    with closing(open_store(data)) as store:
+        assert [each.id for each in store.find("users")] == ["u"]
 
 
-def _break(disk: pytest.MonkeyPatch, step: str) -> None:
-    def full(*_: Any, **__: Any) -> Any:
-        raise OSError(errno.ENOSPC, "No space left on device")
+class FailingSync:
+    """A connection whose commits fail in their sync."""
 
-    target = {"write": (storage, "write_synced"), "rename": (Path, "rename")}.get(step, (os, step))
-    disk.setattr(*target, full)
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._database, name)
+
+    def execute(self, statement: str, *more: Any) -> Any:
+        if statement == "COMMIT":
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
+            raise error
+        return self._database.execute(statement, *more)
 
 
-def test_after_an_unsyncable_folder_no_more_is_built_on_it(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = TinyStore(file.parent)
-    with monkeypatch.context() as disk:
-
-        def unsynced(_folder: Path) -> None:
-            raise OSError(errno.EIO, "Input/output error")
-
-        disk.setattr(storage, "sync", unsynced)
-        with pytest.raises(StoreWriteError):
+def test_after_a_sync_that_failed_nothing_more_is_built_on_it(data: DataDir) -> None:
+    with closing(open_store(data)) as store:
+        store.file.database = FailingSync(store.file.database)  # type: ignore[assignment]
+        with pytest.raises(StoreWriteError, match="disk I/O error"):
             store.put("proxies", {"id": "c"})
-    with pytest.raises(StoreWriteError, match="restart"):
-        store.put("proxies", {"id": "d"})
-    with pytest.raises(StoreError):
+        with pytest.raises(StoreWriteError, match="restart"):
+            store.put("proxies", {"id": "d"})
+        with pytest.raises(StoreWriteError, match="restart"):
+            store.check()
+        assert ids(store) == ["a", "b"]
+
+
+def test_damage_that_a_change_finds_refuses_it_and_is_known_from_then_on(data: DataDir, file: Path) -> None:
+    with closing(sqlite3.connect(file)) as database:
+        (page,) = database.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'audit_by_time'").fetchone()
+    content = file.read_bytes()
+    file.write_bytes(content[: (page - 1) * 4096] + b"x" * 4096 + content[page * 4096 :])
+    with closing(Engine(data, None)) as engine:
+        engine.check()
+        with pytest.raises(StoreDamaged, match="restore it"):
+            engine.put("proxies", {"id": "c", "name": "c"})
+        with pytest.raises(StoreDamaged, match="restore it"):
+            engine.check()
+
+
+def test_a_later_format_is_refused_and_left_alone(data: DataDir, file: Path) -> None:
+    with closing(sqlite3.connect(file)) as database:
+        database.execute("PRAGMA user_version = 99")
+    before = file.read_bytes()
+    for attempt in (lambda: open_store(data), lambda: check_fleet_file(data)):
+        with pytest.raises(StoreTooNew, match="format 99"):
+            attempt()
+    assert file.read_bytes() == before
+
+
+def test_a_file_that_is_replaced_while_it_is_open_is_noticed(data: DataDir, file: Path) -> None:
+    with closing(open_store(data)) as store:
         store.check()
-    assert ids(store) == ["a", "b"]
+        file.rename(file.with_name("elsewhere"))
+        with pytest.raises(StoreDamaged):
+            store.check()
+        file.write_bytes(b"")
+        with pytest.raises(StoreDamaged, match="replaced"):
+            store.check()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a file system that is full")
 def test_on_a_full_disk_the_old_data_stays(folder: Path) -> None:
     folder.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=128k,mode=0700", "tmpfs", str(folder)], capture_output=True
+        ["mount", "-t", "tmpfs", "-o", "size=4m,mode=0700", "tmpfs", str(folder)], capture_output=True
     )
     if mounted.returncode:
         pytest.skip("mounting is not allowed here")
     try:
-        store = TinyStore(folder)
+        store = FleetStore(DataDir(folder))
         kept = _fill(store)
         assert ids(store) == kept
         store.close()
-        again = TinyStore(folder)
+        again = FleetStore(DataDir(folder))
         assert ids(again) == kept
         again.close()
     finally:
         subprocess.run(["umount", str(folder)], check=True)
 
 
-def _fill(store: TinyStore) -> list[str]:
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a file system that is full")
+def test_a_change_too_large_for_the_disk_leaves_room_for_others(folder: Path) -> None:
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m,mode=0700", "tmpfs", str(folder)]).returncode:
+        pytest.skip("mounting is not allowed here")
+    many = [Write("proxies", f"p{number}", {"id": f"p{number}", "x": "x" * 2000}) for number in range(5000)]
+    try:
+        store = FleetStore(DataDir(folder))
+        store.put("proxies", {"id": "a"})
+        with pytest.raises(StoreWriteError):
+            store.commit(many)
+        with pytest.raises(StoreWriteError), store.file.transaction():  # one whose size isn't known before
+            store.commit(many)
+        store.put("proxies", {"id": "b"})
+        store.close()
+        again = FleetStore(DataDir(folder))
+        assert ids(again) == ["a", "b"]
+        again.close()
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def _fill(store: FleetStore) -> list[str]:
     kept: list[str] = []
-    for number in range(1000):
+    for number in range(2000):
         try:
             store.put("proxies", {"id": f"p{number}", "text": "x" * 4000})
         except StoreWriteError:
             return kept
         kept.append(f"p{number}")
     raise AssertionError("the disk was never full")
-
-
-# --- kills --------------------------------------------------------------------------------------------------------
-
-WRITER = """
-import sys
-from pathlib import Path
-from api.store import TinyStore
-store = TinyStore(Path(sys.argv[1]))
-number = len(store.find("proxies"))
-print("open", flush=True)
-while True:
-    store.put("proxies", {"id": f"p{number}", "text": "x" * 500}, expect=0)
-    print(number, flush=True)
-    number += 1
-"""
-
-
-def test_over_many_kills_no_acknowledged_write_is_lost(folder: Path) -> None:
-    acknowledged = -1
-    for round_number in range(12):
-        acknowledged = max(acknowledged, _write_until_killed(folder, 3 + round_number * 2))
-        store = TinyStore(folder)
-        found = {each.id for each in store.find("proxies")}
-        store.close()
-        assert found >= {f"p{number}" for number in range(acknowledged + 1)}
-        assert list(folder.glob("*.damaged-*")) == []
-    assert acknowledged > 100
-
-
-def _write_until_killed(folder: Path, writes: int) -> int:
-    """Start a writer, kill it at any moment after so many writes, and tell the last that it acknowledged."""
-    command = [sys.executable, "-c", WRITER, str(folder)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
-        assert writer.stdout is not None
-        assert writer.stdout.readline() == "open\n"
-        acknowledged = [writer.stdout.readline() for _ in range(writes)]
-        writer.kill()
-        acknowledged += writer.stdout.read().splitlines(keepends=True)
-    return max(int(line) for line in acknowledged if line.endswith("\n"))

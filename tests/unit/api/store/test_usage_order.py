@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from actors.metrics.usage_schema import SCHEMA
+from actors.metrics.account_usage import SCHEMA
 from actors.sqlite import open_database
 from api.store.accounts import AccountSelection, AccountStore, Position
 from api.store.accounts.never_used import NeverUsed
@@ -18,6 +18,7 @@ from config.files.paths import DataDir
 from config.model.fleet_accounts import FleetAccountCreate, new_fleet_account
 from config.model.quotas import PERIODS, period_at
 from tests.kit.clocks import Clock, room_in_the_day
+from tests.kit.own_accounts import OwnAccounts
 
 FEW = "api.store.accounts.usage_order.FEW"
 FIGURES = (5, 0, 30, 30, 30, 12, 7, 7, 1, 0)
@@ -31,7 +32,7 @@ def data(tmp_path: Path) -> DataDir:
 
 @pytest.fixture
 def store(data: DataDir) -> Iterator[AccountStore]:
-    store = AccountStore(data, publish=False)
+    store = OwnAccounts(data)
     yield store
     store.close()
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 from typing import Any
 
-from actors.accounts.schedule import Schedule
-from actors.bus.messages.policies import PolicySpec, RuleSpec
-from actors.forwarding.policies.facts import Facts
-from actors.forwarding.policies.paths import readings
+from actors.accounts.records import WeekSchedule
+from actors.bus.messages.specs import PolicySpec, RuleSpec
+from actors.forwarding.policies.facts import Facts, readings
 from actors.net.egress_guard import embedded_ipv4
 from config.net.entries import ListHost
 
@@ -83,7 +82,7 @@ def _matches_request(rule: RuleSpec, facts: Facts) -> bool:
         return False
     if any(facts.params.get(name) != value for name, value in rule.params):
         return False
-    return rule.schedule is None or Schedule(rule.schedule).is_open(facts.now)
+    return rule.schedule is None or WeekSchedule(rule.schedule).is_open(facts.now)
 
 
 def _path_matches(rule: RuleSpec, whole: str, refuses: bool) -> bool:

@@ -7,11 +7,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.bus.messages.policies import PolicySpec, RuleSpec
+from actors.bus.messages.specs import PolicySpec, RuleSpec
 from actors.forwarding.policies.compiled import compile_policy
-from actors.forwarding.policies.conditions import Outcome
+from actors.forwarding.policies.conditions import ConditionOutcome
 from actors.forwarding.policies.facts import Facts
-from config.net.ip import plain
+from config.net.addresses import plain
 from tests.unit.actors.forwarding.policies.plain_model import NO_LISTS, OPEN, FixedList, FixedLists, first_rule
 
 HOSTS = ("a.example", "b.a.example", "c.b.a.example", "example", "xa.example", "A.Example.")
@@ -107,7 +107,7 @@ def asked_by_address(facts: Facts, address: str) -> Facts:
     return Facts(address, facts.port, True, facts.client_ip, facts.now, **who)
 
 
-@settings(max_examples=600)
+@settings(max_examples=200)
 @given(POLICIES, FACTS, st.lists(st.sampled_from((None, *ADDRESSES)), min_size=3, max_size=3), st.booleans())
 def test_it_finds_the_rule_that_the_plain_model_finds(
     spec: PolicySpec, facts: Facts, addresses: list[str | None], literal: bool
@@ -125,21 +125,19 @@ def test_it_finds_the_rule_that_the_plain_model_finds(
         assert [rule.index for rule in found.reported] == reported
 
 
-@settings(max_examples=200)
 @given(POLICIES, FACTS, st.sampled_from((None, *ADDRESSES)))
 def test_the_explained_rules_are_those_that_decide(spec: PolicySpec, facts: Facts, address: str | None) -> None:
     policy = compile_policy(spec, LISTS)
     where = None if address is None else plain(address)
     found = policy.find(facts, where)
     outcomes = [(rule, rule.outcome(facts, where)) for rule in policy.rules]
-    matching = [(rule, outcome) for rule, outcome in outcomes if outcome is not Outcome.NO]
-    deciding = [pair for pair in matching if pair[1] is Outcome.UNKNOWN or not pair[0].spec.report][:1]
-    expected = [] if found.rule is None else [(found.rule, Outcome.YES)]
-    assert found.open == (bool(deciding) and deciding[0][1] is Outcome.UNKNOWN)
+    matching = [(rule, outcome) for rule, outcome in outcomes if outcome is not ConditionOutcome.NO]
+    deciding = [pair for pair in matching if pair[1] is ConditionOutcome.UNKNOWN or not pair[0].spec.report][:1]
+    expected = [] if found.rule is None else [(found.rule, ConditionOutcome.YES)]
+    assert found.open == (bool(deciding) and deciding[0][1] is ConditionOutcome.UNKNOWN)
     assert found.open or deciding == expected
 
 
-@settings(max_examples=200)
 @given(POLICIES, FACTS, st.sampled_from(ADDRESSES))
 def test_what_the_name_decides_stays_decided_at_any_address(spec: PolicySpec, facts: Facts, address: str) -> None:
     policy = compile_policy(spec, LISTS)

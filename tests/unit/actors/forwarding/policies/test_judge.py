@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from actors.bus.messages.policies import PolicySpec, RuleSpec
+from actors.bus.messages.specs import PolicySpec, RuleSpec
+from actors.forwarding.explained_parts import explained
 from actors.forwarding.policies.compiled import CompiledPolicy, compile_policy
-from actors.forwarding.policies.explanation import explained
 from actors.forwarding.policies.facts import Facts
 from actors.forwarding.policies.judge import Judge
-from actors.forwarding.protocols.http.replies import error_response
+from actors.forwarding.protocols.http.error_body import error_response
+from tests.kit.tables import table
 from tests.unit.actors.forwarding.policies.plain_model import NO_LISTS
 
 
@@ -109,9 +110,7 @@ def test_a_target_by_address_is_none_of_a_name() -> None:
     assert verdict.use == "deny"
 
 
-@pytest.mark.parametrize(
-    "path", ["/a%2f..%2fadmin", "//admin", "/x/..;/admin", "/%2e%2e/admin", "/admin;x", "/x/../admin"]
-)
+@table("path", ["/a%2f..%2fadmin", "//admin", "/x/..;/admin", "/%2e%2e/admin", "/admin;x", "/x/../admin"])
 def test_no_spelling_of_a_path_gets_past_a_refusal_or_into_an_exception(path: str) -> None:
     refused = policy("proxy", RuleSpec(paths=("/admin*",), use="deny"), DIRECT)
     excepted = policy("proxy", RuleSpec(paths=("/public/*",), use="direct"), DENY)

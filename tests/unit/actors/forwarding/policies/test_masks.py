@@ -9,8 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.forwarding.policies.masks import PortMasks, bits
-from actors.forwarding.policies.portions import at_once
+from actors.forwarding.policies.masks import PortMasks, at_once, bits
 
 PORTS = st.tuples(st.integers(1, 12), st.integers(1, 12)).map(lambda pair: (min(pair), max(pair)))
 

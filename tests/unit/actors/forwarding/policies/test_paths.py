@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.forwarding.policies.paths import PathPattern, query_reading, readings
+from actors.forwarding.policies.facts import PathPattern, query_reading, readings
+from tests.kit.tables import table
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "meant"),
     [
         ("", ("/",)),
@@ -45,7 +45,7 @@ def test_a_path_may_mean(path: str, meant: tuple[str, ...]) -> None:
     assert readings(path) == meant
 
 
-@pytest.mark.parametrize(
+@table(
     "path",
     [
         "/a%2f..%2fb",
@@ -88,7 +88,7 @@ def test_a_pattern_may_be_written_with_escapes_or_without() -> None:
     assert PathPattern("/é").matches("/%C3%A9")
 
 
-@pytest.mark.parametrize(
+@table(
     ("pattern", "path", "strict", "lenient"),
     [
         ("/talk:*", "/talk:a", True, True),
@@ -107,7 +107,7 @@ def test_an_escape_that_need_not_be_one_matches_in_the_lenient_reading(
     assert (asked.matches(found[0]), asked.lenient.matches(found[-1])) == (strict, lenient)
 
 
-@pytest.mark.parametrize(
+@table(
     ("query", "meant"),
     [("", ""), ("a=b", "a=b"), ("%2e%2F%25", "./%"), ("%252e", "%2e"), ("a+b", "a+b"), ("%e9", "\xe9"), ("?", "?")],
 )
@@ -115,7 +115,7 @@ def test_a_query_means(query: str, meant: str) -> None:
     assert query_reading(query) == meant
 
 
-@pytest.mark.parametrize("query", ["%", "%2", "%zz", "a%00b", "%0a", "%1F", "%7f", "a b", "\xe9"])
+@table("query", ["%", "%2", "%zz", "a%00b", "%0a", "%1F", "%7f", "a b", "\xe9"])
 def test_a_query_of_no_certain_meaning_matches_only_rules_that_refuse(query: str) -> None:
     pattern = PathPattern("/*?*x")
     assert query_reading(query) is None
@@ -123,7 +123,7 @@ def test_a_query_of_no_certain_meaning_matches_only_rules_that_refuse(query: str
     assert not pattern.query_matches(query, otherwise=False)
 
 
-@pytest.mark.parametrize(
+@table(
     ("written", "query", "holds"),
     [
         ("/a", None, True),

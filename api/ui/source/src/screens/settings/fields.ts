@@ -16,8 +16,8 @@ const number = (group: keyof Settings, key: string, unit?: string): SettingField
 const choice = (group: keyof Settings, key: string, choices: readonly string[]): SettingField => ({ group, key, kind: "choice", choices });
 
 export const FIELDS = [
-  { group: "server", key: "host", kind: "text" },
-  number("server", "port"),
+  { group: "server", key: "host", kind: "fixed", configured: "server.host" },
+  { group: "server", key: "port", kind: "fixed", configured: "server.port" },
   number("server", "max_connections"),
   { group: "server", key: "ssl_enabled", kind: "fixed", configured: "server.tls.enabled" },
   choice("logging", "level", ["debug", "info", "warning", "error", "critical"]),

@@ -1,0 +1,21 @@
+"""Objects of the API: what holds for each kind of them, once.
+
+A **kind** (list, pool, policy, webhook, plan, …) is one declaration, `Kind` (`api.engine.kind`): its stored model,
+whose metadata (`config.model.declaration`) says what a request may give and what responses have, how a record is made
+and changed, what it refers to, and the words of its descriptions. The declarations are in `api/objects`, one module or
+package for each, and `api.objects.kinds` has the table of them.
+
+From the declaration follow:
+
+| module | what |
+|---|---|
+| `commit` | the one way to change documents: with entries of the audit trail and a revision, in one transaction |
+| `objects` | reads and changes: names that are unique, `If-Match`, a change of nothing, the most there may be, events |
+| `records`, `responses` | a record as responses have it, and the models of these for the description of the API |
+| `operation`, `operations` | the rows of list, create, show, update, delete, with their handlers and the cursor |
+| `transfer` | entries of documents: export, import, the differences, minimal documents, restored records |
+
+What belongs to a kind alone is given at construction, as `Hooks`: what refuses a change, what holds others up until it
+is stored, what is to be done behind it, and what views have beside the record. The engine knows no kind, and a kind
+knows no other one's insides.
+"""

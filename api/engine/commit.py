@@ -1,0 +1,239 @@
+"""The one way to change documents: with entries of the audit trail and a revision, in one transaction.
+
+**A change is never unaudited, and an entry never of a change that was not made**, whenever the process is killed. What
+the disk refuses has an entry of its own afterwards (`outcome` `failed`), if that can be written.
+
+The engine knows who changes something from `api.audit.context`. Changes of `UNAUDITED` collections have no entry, and
+what is no change of the configuration has no revision (`api.history`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from api.audit.context import on_behalf_of, origin
+from api.audit.masking import difference, field_names
+from api.audit.refused import Budget
+from api.audit.trail import Trail
+from api.history import UNREVISED, DocumentChange, Recorder, collection_of, is_renewed, kind_of
+from api.store import Document, FleetStore, NotStored, RevisionConflict, Store, StoreError, Write
+from api.store.accounts import Staging
+from api.store.fleet import require_store
+from api.store.rows import text_of
+from config.files.paths import DataDir
+from config.files.secret_box import SecretBox, SecretBoxError, secret_box_of
+
+UNAUDITED = frozenset({"refresh_families", "fetched_upstreams"})
+"""Collections of sign-ins, which have entries of their own, written by their handlers; and of what is fetched."""
+
+CREDENTIALS = "credentials"
+OF_HOLDERS = ("id", "prefix", "expires_at")
+"""What entries have of credentials that holders of accounts make and revoke."""
+OF_ALL_HOLDERS = 10_000
+"""Such entries of all holders in an hour."""
+COPIES = 4
+"""How often a change has a document: itself, in its entry, and in the revision before and after it."""
+
+_HASHES = frozenset({"password_hash", "renewal_hash"})
+_REVOKED = frozenset({"api_keys", CREDENTIALS})
+"""Collections whose documents are revoked, not deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Recorded:
+    """What is recorded of a change: its audit entry, and what it is of a revision, if it is of one."""
+
+    row: dict[str, Any]
+    change: DocumentChange | None
+
+
+class Engine(FleetStore):
+    """The `Store` whose changes are recorded. `accounts` and `documents`, its parts, record nothing themselves."""
+
+    def __init__(self, data: DataDir, seal: SecretBox | None) -> None:
+        """As `FleetStore`. Without a seal hashes of passwords and keys are not in the history."""
+        super().__init__(data)
+        self.history = Recorder(self.file, seal)
+        try:
+            self.trail = Trail(self.file)
+        except BaseException:
+            super().close()
+            raise
+        self._of_holders = Budget(in_all=OF_ALL_HOLDERS)
+
+    def commit(self, writes: Sequence[Write]) -> int:
+        """See `Store.commit`."""
+        found: list[_Recorded] = []
+        try:
+            with self.exclusive(size_of(writes)):
+                found += self._recorded(writes)
+                number = super().commit(writes)
+                self._record(found)
+                return number
+        except (RevisionConflict, NotStored):
+            raise
+        except StoreError as error:
+            self._record_failure([{name: each.row[name] for name in ("action", "resource")} for each in found], error)
+            raise
+
+    def stage_records(self, staged: Staging) -> None:
+        """Before `commit_staged`: make what is recorded of it, which takes long and holds up no other change."""
+        for part in staged.writes():
+            found = self._recorded(part)
+            changes = [each.change for each in found if each.change is not None]
+            staged.add_records([self.trail.parts(each.row) for each in found], self.history.rows_of(changes))
+
+    def commit_staged(self, staged: Staging) -> int:
+        """Commit accounts that are too many for memory. Raises as `commit`."""
+
+        def record(database: Any) -> None:
+            self.trail.append_staged(database)
+            self.history.add_staged(database, origin().purpose, self.trail.stamp())
+
+        try:
+            return self.accounts.commit_staged(staged, record)
+        except RevisionConflict:
+            raise
+        except StoreError as error:
+            self._record_failure([{"action": "account.imported", "details": {"accounts": staged.count}}], error)
+            raise
+
+    def close(self) -> None:
+        """See `Store.close`."""
+        self.trail.close()
+        super().close()
+
+    def resource_named(self, params: Mapping[str, str]) -> dict[str, Any] | None:
+        """The resource that the first parameter of a path names; `name` is None when there is no such resource."""
+        parameter, identifier = next(iter(params.items()), ("", ""))
+        if not parameter:
+            return None
+        collection = collection_of("api_key" if parameter == "key_id" else parameter.removesuffix("_id"))
+        found = self.get(collection, identifier) or _named(self, collection, identifier)
+        return _resource(collection, found.id if found else identifier, found.body if found else {})
+
+    # --- what is recorded ---
+
+    def _record(self, found: Sequence[_Recorded]) -> None:
+        """Within the transaction of the changes."""
+        if found:
+            self.trail.append_all([each.row for each in found])
+        changes = [each.change for each in found if each.change is not None]
+        if changes:
+            self.history.add(self.history.rows_of(changes), origin().purpose, self.trail.stamp())
+
+    def _record_failure(self, rows: Sequence[Mapping[str, Any]], error: StoreError) -> None:
+        """That changes were not made. If that can't be written either, the caller's error says enough."""
+
+        def record() -> None:
+            with suppress(StoreError):
+                self.trail.append_all([{**each, **_failed(error, each)} for each in rows])
+
+        self.file.after_failure(record)
+
+    def _recorded(self, writes: Sequence[Write]) -> list[_Recorded]:
+        return [each for each in map(self._recorded_of, writes) if each is not None]
+
+    def _recorded_of(self, write: Write) -> _Recorded | None:
+        """What is recorded of a change that is about to be made; None when that is nothing."""
+        if write.collection in UNAUDITED:
+            return None
+        document = self.get(write.collection, write.id)
+        if write.expect is not None and write.expect != (document.revision if document else 0):
+            return None  # the store will refuse this
+        before = document.body if document else None
+        if before is None and write.body is None:
+            return None
+        if write.collection == CREDENTIALS and (holder := origin().holder) is not None:
+            return self._of_holder(holder.account_id, write, before)
+        old, new = difference(before, write.body, clear_headers=write.collection == "proxies")
+        if not old and not new:
+            return None
+        fields = field_names(new) if old is not None and new is not None else []
+        if fields:
+            origin().changes.setdefault(write.id, set()).update(fields)
+        resource = _resource(write.collection, write.id, write.body or before or {})
+        row = {"action": _action(write.collection, old, new), "resource": resource, "before": old, "after": new}
+        if write.collection in UNREVISED or _is_renewal_alone(before, write.body):
+            return _Recorded(row, None)
+        return _Recorded(row, DocumentChange(write.collection, write.id, before, write.body, tuple(fields)))
+
+    def _of_holder(self, account_id: str, write: Write, before: Mapping[str, Any] | None) -> _Recorded | None:
+        """A holder's credential, which may be one of very many."""
+        details = self._of_holders.take(account_id)
+        if details is None:
+            return None
+        parts = [each and {name: each[name] for name in OF_HOLDERS} for each in (before, write.body)]
+        old, new = difference(*parts)
+        resource = {"type": kind_of(CREDENTIALS), "id": write.id, "name": None}
+        row = {"action": _action(CREDENTIALS, old, new), "resource": resource, "before": old, "after": new}
+        return _Recorded({**row, "details": details or None}, None)
+
+
+def size_of(writes: Sequence[Write]) -> int:
+    """How many bytes these changes write, about."""
+    return COPIES * sum(len(text_of(each.body)) for each in writes if each.body is not None)
+
+
+@contextmanager
+def open_engine(data: DataDir, kind: str, operation: str) -> Iterator[Engine]:
+    """The engine, for changes by the `command_line` or the `system` without the API.
+
+    The caller holds the lock of the data directory. Raises `StoreError`.
+    """
+    require_store(data)
+    engine = Engine(data, _seal(data, make=kind == "system"))
+    try:
+        with on_behalf_of(kind, operation):
+            yield engine
+    finally:
+        engine.close()
+
+
+def _seal(data: DataDir, make: bool) -> SecretBox | None:
+    """The seal of the installation; None without its key, which another process may have from systemd."""
+    try:
+        seal = secret_box_of(data)
+    except SecretBoxError as error:
+        raise StoreError(str(error)) from error
+    return seal if make or seal.is_made else None
+
+
+def _is_renewal_alone(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> bool:
+    """Whether an account got a new hash of its password and nothing else, which is no change of the configuration."""
+    if before is None or after is None or not is_renewed(before, after):
+        return False
+    return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)} <= _HASHES
+
+
+def _failed(error: StoreError, row: Mapping[str, Any]) -> dict[str, Any]:
+    return {"outcome": "failed", "details": {**(row.get("details") or {}), "error": type(error).__name__}}
+
+
+def _action(collection: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> str:
+    kind = kind_of(collection)
+    if collection == "settings":
+        return "settings.updated" if new is not None else "settings.reset"
+    if old is None:
+        return f"{kind}.created"
+    if new is None:
+        return f"{kind}.{'revoked' if collection in _REVOKED else 'deleted'}"
+    if collection == "proxies" and new.keys() == {"status"}:
+        return "proxy.started" if new["status"] == "active" else "proxy.stopped"
+    return f"{kind}.updated"
+
+
+def _resource(collection: str, identifier: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": kind_of(collection), "id": identifier, "name": body.get("name") or body.get("username")}
+
+
+_BY_NAME = frozenset({"lists", "pools", "policies"})
+"""Collections whose documents a path names by id or name."""
+
+
+def _named(store: Store, collection: str, name: str) -> Document | None:
+    """The object with this name, of a kind that paths also name by it."""
+    return next(iter(store.find(collection, name=name)), None) if collection in _BY_NAME else None

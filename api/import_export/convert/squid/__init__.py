@@ -1,1 +1,0 @@
-"""squid: `squid.conf`, as version 5 and 6 read it."""

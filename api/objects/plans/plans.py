@@ -1,0 +1,86 @@
+"""Reads of plans, and what is asked and done around a change, which holds for all accounts of a plan at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from typing import Any
+
+from api.engine.objects import Hooks, Proposal, load
+from api.engine.records import Stored, view_of
+from api.errors import Invalid
+from api.objects.plans.kind import PLANS
+from api.security.caller import Caller
+from api.services.account_names import AccountNames
+from api.services.shared_objects import ObjectChanges
+from api.store import Store
+from api.store.accounts import AccountStore
+from api.store.records import Loaded
+from config.model.plans import Plan
+
+
+class Plans:
+    """The `Records` of plans. Thread-safe."""
+
+    def __init__(self, store: Store, accounts: AccountStore) -> None:
+        """`accounts` is where `store` has them."""
+        self._store = store
+        self._accounts = accounts
+        self._loaded: Loaded[Stored[Plan]] = Loaded(PLANS.collection, partial(load, PLANS))
+
+    def all(self) -> Sequence[Stored[Plan]]:
+        """All of them, oldest first."""
+        found = [load(PLANS, each) for each in self._accounts.find(PLANS.collection)]
+        return sorted(found, key=lambda plan: (plan.record.created_at, plan.record.id))
+
+    def get(self, identifier: str) -> Stored[Plan] | None:
+        """The one with this id."""
+        return self._loaded.get(self._store, identifier)
+
+    def named(self, name: str) -> str | None:
+        """The id of the one with this name."""
+        found = self._accounts.plan_named(name)
+        return None if found is None else found.id
+
+    def known(self, plan_id: str) -> Plan | None:
+        """The plan with this id, or None. It is shared and must not be altered."""
+        found = self.get(plan_id) if plan_id else None
+        return None if found is None else found.record
+
+    def id_of(self, name: str, field: str = "plan") -> str:
+        """The id of the plan with this name. Raises `Invalid` on `field`."""
+        found = self.named(name)
+        if found is None:
+            raise Invalid(field, f"there is no plan {name!r}")
+        return found
+
+
+def hooks_of_plans(accounts: AccountStore, names: AccountNames, objects: ObjectChanges) -> Hooks[Plan]:
+    """A change holds up those of accounts; of objects as well, if the plan gets a policy."""
+
+    @contextmanager
+    def lock(body: Any) -> Iterator[None]:
+        with nullcontext() if getattr(body, "policy", None) is None else objects.lock(), names.lock:
+            yield
+
+    def check(proposal: Proposal[Plan]) -> None:
+        """Refuse names of no object. A new policy is at the proxies before an account can need it."""
+        if proposal.after is not None:
+            objects.objects.refuse_unknown(PLANS.refers(proposal.after))
+        if proposal.body.policy is not None:
+            objects.send_policies([proposal.body.policy])
+
+    @contextmanager
+    def guard(proposal: Proposal[Plan]) -> Iterator[None]:
+        users = 0 if proposal.after or not proposal.before else accounts.plan_users(proposal.before.record.id)
+        if users:
+            raise Invalid(None, f"the plan has {users} accounts; give them another one first")
+        yield
+
+    def views(_caller: Caller, stored: Sequence[Stored[Plan]], whole: bool) -> list[dict[str, Any]]:
+        used = {each.record.id: accounts.plan_users(each.record.id) for each in stored if whole}
+        used = used or accounts.users_by_plan()
+        return [{**view_of(each.record), "accounts": used.get(each.record.id, 0)} for each in stored]
+
+    return Hooks(lock=lock, check=check, guard=guard, views=views)

@@ -1,0 +1,178 @@
+"""Policies: rules in order, of which the first that matches a request decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import create_model
+
+from actors.bus.messages.specs import LimitsSpec, PolicySpec, RuleSpec
+from api.engine.kind import Resource, Texts
+from api.engine.responses import OF_INSTALLATION, one_of, page_of, shows
+from api.engine.transfer import Transfer, entry_of
+from api.objects.named import MOST, NamedKind
+from api.openapi.schemas.base import ResponseModel
+from api.openapi.schemas.fleet_accounts import ScheduleView
+from api.openapi.schemas.proxies import Warned
+from api.services.proxy_specs import spec
+from api.services.source_warnings import warnings_of_policy
+from config.model.access import Mode
+from config.model.choices import TlsNameCheck
+from config.model.object_fields import READ_ONLY_FIELDS, ObjectName
+from config.model.object_names import Named, named_by, named_in
+from config.model.policies import Policy, PolicyCreate, PolicyRule, PolicyUpdate, change_policy, new_policy
+from config.model.schedules import schedule_data
+from config.net.ports import Ports
+
+
+class RuleMatchView(ResponseModel):
+    """What a rule matches: all that is there."""
+
+    accounts: list[str] | None = None
+    destinations: list[str] | None = None
+    methods: list[str] | None = None
+    paths: list[str] | None = None
+    tunnel: bool | None = None
+    params: dict[str, str] | None = None
+    schedule: ScheduleView | None = None
+    clients: list[str] | None = None
+    listen_ports: list[int | str] | None = None
+
+
+_HEADERS: dict[str, Any] = {"set": (dict[str, str] | None, None), "remove": (list[str] | None, None)}
+ActionHeadersView: Any = create_model(
+    "ActionHeadersView", __base__=ResponseModel, __doc__="Header fields that a rule sets and removes.", **_HEADERS
+)
+
+
+class ActionLimitsView(ResponseModel):
+    """Limits of a rule."""
+
+    bandwidth_in: int | None = None
+    bandwidth_out: int | None = None
+    connections: int | None = None
+    requests_per_minute: int | None = None
+
+
+class RuleActionView(ResponseModel):
+    """What a rule does."""
+
+    use: str | None = None
+    reason: str | None = None
+    egress: list[str] | None = None
+    tls_name: TlsNameCheck | None = None
+    headers: ActionHeadersView | None = None
+    limits: ActionLimitsView | None = None
+
+
+class RuleView(ResponseModel):
+    """A rule of a policy."""
+
+    name: str
+    match: RuleMatchView
+    action: RuleActionView
+    mode: Mode
+
+
+@shows(Policy)
+class ListedPolicy(ResponseModel):
+    """A policy in a list of them."""
+
+
+class PolicyView(ListedPolicy):
+    """A policy: the first rule that matches decides."""
+
+    rules: list[RuleView]
+
+
+@shows(Policy, but=OF_INSTALLATION)
+class ExportedPolicy(ResponseModel):
+    """A policy."""
+
+    rules: list[RuleView]
+
+
+class PolicyEntry(PolicyUpdate):
+    """A policy, known by its `name`."""
+
+    name: ObjectName
+
+
+def policy_spec(record: Policy, revision: int) -> PolicySpec:
+    """The message about a policy."""
+    return spec(PolicySpec, record, revision=revision, rules=tuple(map(_rule_spec, record.rules)))
+
+
+def _rule_spec(rule: PolicyRule) -> RuleSpec:
+    match, action = rule.match, rule.action
+    return spec(
+        RuleSpec,
+        rule,
+        match,
+        action,
+        params=tuple(match.params.items()),
+        listen_ports=tuple((ports.first, ports.last) for ports in map(Ports.given, match.listen_ports)),
+        schedule=None if match.schedule is None else schedule_data(match.schedule.model_dump()),
+        report=rule.mode == "report",
+        set_headers=tuple(action.headers.set.items()),
+        remove_headers=tuple(action.headers.remove),
+        limits=spec(LimitsSpec, action.limits),
+    )
+
+
+def _named(policy: Policy) -> Iterator[Named]:
+    for index, rule in enumerate(policy.rules):
+        path = f"rules[{index}]"
+        yield from named_in(rule.match.destinations, f"{path}.match.destinations")
+        pool = named_by(rule.action.use, f"{path}.action.use")
+        if pool is not None:
+            yield pool
+
+
+POLICIES = NamedKind(
+    name="policy",
+    collection="policies",
+    transfer=Transfer(
+        model=PolicyEntry,
+        exported=ExportedPolicy,
+        blank=entry_of(Policy(id="", name="blank", created_at=0.0, updated_at=0.0)),
+        restored=lambda before, after, now: after.model_copy(update={"updated_at": now, "ended": before.ended}),
+    ),
+    most=MOST,
+    model=Policy,
+    create=PolicyCreate,
+    update=PolicyUpdate,
+    read_only=READ_ONLY_FIELDS,
+    new=lambda body, now, _seal: new_policy(body, now),
+    change=lambda record, body, now, _seal: change_policy(record, body, now),
+    spec=lambda record, revision, _seal, _file_of: policy_spec(record, revision),
+    refers=_named,
+    warnings=warnings_of_policy,
+    resource=Resource(
+        texts=Texts(
+            list="Returns one page of policies, the oldest first, without their rules. Follow `next_cursor` for the "
+            "next page.",
+            create="Stores rules in order, of which the first that matches a request decides. `warnings` name rules "
+            "that do less than they seem to.",
+            get="Returns a policy with its rules. What a rule does not say is left out.",
+            update="Changes the given fields and keeps all others; `rules` are replaced as a whole. The change holds "
+            "for the next request; tunnels that are no longer allowed are ended only with `end_existing`.",
+            delete="Deletes a policy that nothing names. If it is in use, the response is 400 with the number of its "
+            "users and the first ten.",
+        ),
+        one=one_of(
+            "policy",
+            PolicyView,
+            "A policy. `warnings` name rules that do less than they seem to.",
+            warnings=list[Warned],
+        ),
+        page=page_of("policy", "policies", ListedPolicy, left_out="rules"),
+        read="proxy.read",
+        write="proxy.write",
+        delete="proxy.delete",
+        paged=True,
+        large_bodies=True,
+        in_scopes=True,
+    ),
+)

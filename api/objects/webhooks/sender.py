@@ -1,0 +1,125 @@
+"""Messages to the sender of webhooks.
+
+The sender gets a change after it is durable. One that does not run then fetches all webhooks at its start.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Sequence
+
+from actors.bus.messages.common import WEBHOOKS, Done
+from actors.bus.messages.events import (
+    Deliveries,
+    QueryDeliveries,
+    QueryWebhookSender,
+    QueryWebhookStatus,
+    Redeliver,
+    SendTestEvent,
+    SetWebhooks,
+    WebhookSenderState,
+    WebhookSpec,
+    WebhookStatus,
+    WebhookStatuses,
+    WebhookTried,
+)
+from api.bus_bridge import Bridge, reason_of, request
+from api.engine.objects import Records
+from api.errors import NotFound
+from api.services.condition import Flaw, of_webhooks
+from api.services.proxy_specs import spec
+from api.store import Store
+from config.files.secret_box import SecretBox, SecretBoxError
+from config.model.webhooks import SECRET_PURPOSE, WebhookRecord, opened_headers
+
+log = logging.getLogger(__name__)
+
+SENDER_TIMEOUT = 2.0
+ASK_TIMEOUT = 5.0
+REMEMBERED = 1.0
+"""Seconds for which the failing webhooks are cached, since health checks may come often."""
+
+
+class WebhookSender:
+    """Thread-safe. Questions about one webhook raise `PeerUnavailable`."""
+
+    def __init__(self, store: Store, records: Records[WebhookRecord], bridge: Bridge, seal: SecretBox) -> None:
+        self._store = store
+        self._records = records
+        self._bridge = bridge
+        self._seal = seal
+        self._failing: list[Flaw] = []
+        self._failing_at = -math.inf
+
+    def all(self) -> Sequence[WebhookRecord]:
+        """All webhooks, oldest first."""
+        return [each.record for each in self._records.all()]
+
+    def sender_config(self) -> SetWebhooks:
+        """All webhooks, with their secrets, for the sender. Raises `SecretBoxError`."""
+        revision = self._store.revision  # read first: what is found is of this revision or a later one
+        return SetWebhooks(revision, tuple(map(self._spec, self.all())))
+
+    def notify(self) -> None:
+        """Send the sender what the store has; one that does not run fetches it at its start."""
+        try:
+            reply = self._bridge.ask(WEBHOOKS, self.sender_config(), SENDER_TIMEOUT)
+        except SecretBoxError as error:
+            log.error("no webhook can be delivered to: %s", error)
+            return
+        if not isinstance(reply, Done):
+            log.warning("the webhook sender gets a change later: %s", reason_of(reply))
+
+    def statuses(self) -> dict[str, WebhookStatus]:
+        """The status of deliveries by webhook id; empty when the sender doesn't reply."""
+        reply = self._bridge.ask(WEBHOOKS, QueryWebhookStatus(), SENDER_TIMEOUT)
+        return reply.webhooks if isinstance(reply, WebhookStatuses) else {}
+
+    def failing(self) -> list[Flaw]:
+        """The enabled webhooks whose last request failed, as of a moment ago; empty when the sender doesn't reply."""
+        now = time.monotonic()
+        if now - self._failing_at > REMEMBERED:
+            enabled = [each for each in self.all() if each.enabled]
+            self._failing = of_webhooks(enabled, self.statuses()) if enabled else []
+            self._failing_at = now
+        return self._failing
+
+    def with_statuses(self) -> list[tuple[str, str, WebhookStatus]]:
+        """Id, name and status of each webhook, oldest first; empty when the sender doesn't reply."""
+        records = self.all()
+        statuses = self.statuses() if records else {}
+        nothing = WebhookStatus(0, None, None, None)
+        return [(each.id, each.name, statuses.get(each.id, nothing)) for each in records] if statuses else []
+
+    def sender_state(self) -> WebhookSenderState | None:
+        """The state of the sender; None when it doesn't reply."""
+        reply = self._bridge.ask(WEBHOOKS, QueryWebhookSender(), SENDER_TIMEOUT)
+        return reply if isinstance(reply, WebhookSenderState) else None
+
+    def probe(self, webhook_id: str, timeout: float, request_id: str) -> WebhookTried:
+        """Send `webhook.test` now, and wait for it as long as the sender may take."""
+        message = SendTestEvent(webhook_id, request_id)
+        return request(self._bridge, WEBHOOKS, message, WebhookTried, timeout=timeout + ASK_TIMEOUT)
+
+    def deliveries(self, question: QueryDeliveries) -> Deliveries:
+        """A page of the delivery log."""
+        return request(self._bridge, WEBHOOKS, question, Deliveries, timeout=ASK_TIMEOUT)
+
+    def redeliver(self, webhook_id: str, delivery_id: str) -> Deliveries:
+        """Once more. Raises `NotFound`."""
+        reply = request(self._bridge, WEBHOOKS, Redeliver(webhook_id, delivery_id), Deliveries, timeout=ASK_TIMEOUT)
+        if not reply.deliveries:
+            raise NotFound("The delivery")
+        return reply
+
+    def _spec(self, record: WebhookRecord) -> WebhookSpec:
+        sealed = [record.secret_sealed, *(each.sealed for each in record.previous_secrets)]
+        return spec(
+            WebhookSpec,
+            record,
+            headers=opened_headers(record.headers, self._seal),
+            secrets=tuple(self._seal.open(each, SECRET_PURPOSE) for each in sealed),
+            previous_until=tuple(each.until for each in record.previous_secrets),
+        )

@@ -1,0 +1,143 @@
+"""Everything that the file of a fleet stores, as one `Store`: documents in memory, and accounts in their tables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, closing
+from typing import Any
+
+from actors.sqlite import open_for_reading
+from api.store.accounts.columns import TABLES
+from api.store.accounts.store import AccountStore
+from api.store.fleet_file import FleetFile, is_blank, translated
+from api.store.interface import Change, Document, Predicate, StoreDamaged, Write
+from api.store.rows import RowStorage
+from api.store.tiny import TinyStore
+from config.files.paths import DataDir
+
+RECOVERY_STEP = 1_000
+"""How far the numbers of commits jump at a restore: those that were given out are not given out again."""
+
+
+class FleetStore:
+    """The `Store` of all collections. There is one per data directory, which the caller has locked.
+
+    Followers (`revision`, `changes`, `wait`) are those of `documents`; `accounts` has its own.
+    """
+
+    def __init__(self, data: DataDir) -> None:
+        """Open the file, or make it. Raises `StoreError`."""
+        self.file = FleetFile(data.fleet)
+        try:
+            self.documents = TinyStore(self.file)
+            self.accounts = AccountStore(self.file, data)
+        except BaseException:
+            self.file.close()
+            raise
+
+    @property
+    def revision(self) -> int:
+        """See `Store.revision`."""
+        return self.documents.revision
+
+    def get(self, collection: str, identifier: str) -> Document | None:
+        """See `Store.get`."""
+        return self._of(collection).get(collection, identifier)
+
+    def revision_of(self, collection: str, identifier: str) -> int:
+        """See `Store.revision_of`."""
+        return self._of(collection).revision_of(collection, identifier)
+
+    def find(self, collection: str, where: Predicate | None = None, **fields: Any) -> list[Document]:
+        """See `Store.find`."""
+        return self._of(collection).find(collection, where, **fields)
+
+    def every(self, collection: str) -> list[Document]:
+        """See `Store.every`."""
+        return self._of(collection).every(collection)
+
+    def put(self, collection: str, document: Mapping[str, Any], expect: int | None = None) -> Document:
+        """See `Store.put`."""
+        number = self.commit([Write(collection, document["id"], document, expect)])
+        return Document(document["id"], number, dict(document))
+
+    def delete(self, collection: str, identifier: str, expect: int | None = None) -> int:
+        """See `Store.delete`."""
+        return self.commit([Write(collection, identifier, None, expect)])
+
+    def commit(self, writes: Sequence[Write]) -> int:
+        """See `Store.commit`."""
+        of_accounts = [each for each in writes if each.collection in TABLES]
+        of_documents = [each for each in writes if each.collection not in TABLES]
+        with self.file.transaction():
+            return max(
+                store.commit(part)
+                for store, part in ((self.documents, of_documents), (self.accounts, of_accounts))
+                if part or not writes
+            )
+
+    def exclusive(self, size: int = 0) -> AbstractContextManager[Any]:
+        """Within the block there is no other change; what is committed in it is one commit of about `size` bytes."""
+        return self.file.transaction(size)
+
+    def changes(self, since: int) -> list[Change]:
+        """See `Store.changes`."""
+        return self.documents.changes(since)
+
+    def wait(self, since: int, timeout: float) -> int:
+        """See `Store.wait`."""
+        return self.documents.wait(since, timeout)
+
+    def check(self) -> None:
+        """See `Store.check`."""
+        self.file.check()
+
+    def close(self) -> None:
+        """See `Store.close`."""
+        self.accounts.close()
+        self.file.close()
+
+    def _of(self, collection: str) -> TinyStore | AccountStore:
+        return self.accounts if collection in TABLES else self.documents
+
+
+def open_store(data: DataDir) -> FleetStore:
+    """The store of a data directory, made at the first start. Raises `StoreError`."""
+    require_store(data)
+    return FleetStore(data)
+
+
+def require_store(data: DataDir) -> None:
+    """Raise `StoreDamaged` if the file is gone, as keys show: that is no first start."""
+    if is_blank(data.fleet) and data.keys.is_dir() and any(os.scandir(data.keys)):
+        raise StoreDamaged(f"{data.fleet}: is gone, but {data.keys} shows that there was one; restore it")
+
+
+def start_over(data: DataDir, collection: str, above: int) -> None:
+    """Empty a collection of a closed store; the next commit has a number above `above`. Needs hardly any space.
+
+    Followers of an earlier one get `HistoryPruned`. Raises `StoreError`.
+    """
+    file = FleetFile(data.fleet)
+    try:
+        with file.transaction() as database:
+            database.execute("DELETE FROM documents WHERE collection = ?", [collection])
+            database.execute("DELETE FROM deleted")
+            database.execute("DELETE FROM gone")
+            database.execute("UPDATE steps SET revision = max(revision, ?), horizon = max(revision, ?)", [above] * 2)
+            horizon = "(SELECT horizon FROM steps)"
+            database.execute(f"UPDATE accounts_store SET revision = {horizon}, horizon = {horizon}")  # noqa: S608 - ours
+    finally:
+        file.close()
+
+
+def peek(data: DataDir, collection: str) -> dict[str, dict[str, Any]]:
+    """The bodies of documents by their ids, read without a lock while the product may run.
+
+    Empty where there is no file, or it may not be read. Raises `StoreError`.
+    """
+    if not data.fleet.exists() or not os.access(data.fleet, os.R_OK):
+        return {}
+    with translated(data.fleet), closing(open_for_reading(data.fleet)) as database:
+        return dict(RowStorage(database).rows(collection).items())

@@ -1,1 +1,0 @@
-"""Collects ClientHellos from the clients of this machine, for the tests of the parser: `scripts/client-hellos`."""
