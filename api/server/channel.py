@@ -276,8 +276,11 @@ class Channel(HTTPChannel):
 
     @property
     def idle(self) -> bool:
-        """Nothing is being read, served or written."""
-        return self.phase is not ChannelPhase.READING and not self.is_answering
+        """Nothing is being read, served or written, and nothing has come that waits to be read.
+
+        Closed with bytes unread, the kernel would send a reset, and a request that has come would fail.
+        """
+        return self.phase is not ChannelPhase.READING and not self.is_answering and not self._counted(termios.FIONREAD)
 
     @property
     def is_answering(self) -> bool:
@@ -299,7 +302,7 @@ class Channel(HTTPChannel):
 
     def silent(self, now: float) -> bool:
         """Whether nothing is served or sent, and nothing has come or gone for too long."""
-        return not self.is_answering and now - self._active > IDLE_TIMEOUT
+        return now - self._active > IDLE_TIMEOUT and self.idle
 
     def may_send_request(self, drained: float) -> bool:
         """Whether a request may still begin when the server has drained for so many seconds."""
@@ -328,5 +331,8 @@ class Channel(HTTPChannel):
     def taken(self) -> int:
         """The bytes that the client has taken: those in the kernel's buffer, which takes megabytes at once and nothing
         for minutes, don't count."""
-        waiting = fcntl.ioctl(self.socket, termios.TIOCOUTQ, bytes(4))
-        return self._sent - int.from_bytes(waiting, sys.byteorder)
+        return self._sent - self._counted(termios.TIOCOUTQ)
+
+    def _counted(self, request: int) -> int:
+        """The bytes that the kernel has in one of the socket's buffers: tty_ioctl(4)."""
+        return int.from_bytes(fcntl.ioctl(self.socket, request, bytes(4)), sys.byteorder)

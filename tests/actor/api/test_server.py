@@ -149,6 +149,23 @@ def test_draining_waits_for_a_request_that_is_half_sent(serving: Serving) -> Non
     drain(serving)
 
 
+def test_a_request_that_has_come_but_is_not_read_yet_outlives_the_end_of_draining(serving: Serving) -> None:
+    server, has_come = serving.server._server, threading.Event()
+
+    def drain_late() -> None:
+        has_come.wait(LONG)
+        server.draining_since = time.monotonic() - LONG
+        server.drain()
+
+    kept = client(serving.port)
+    assert get(kept) == str(serving.port)
+    server.trigger.pull_trigger(drain_late)
+    kept.request("GET", "/")
+    has_come.set()
+    assert kept.getresponse().read() == str(serving.port).encode()
+    kept.close()
+
+
 def test_draining_closes_idle_connections(serving: Serving) -> None:
     kept = client(serving.port)
     assert get(kept) == str(serving.port)
