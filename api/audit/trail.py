@@ -28,7 +28,7 @@ from typing import Any
 from actors.sqlite import open_for_reading
 from api.audit.context import origin
 from api.audit.masking import shortened
-from api.store import StoreError
+from api.store import CommitRefused, StoreError
 from api.store.fleet_file import FleetFile
 from config.files.paths import DataDir
 from config.text.formatting import timestamp_text
@@ -39,6 +39,10 @@ GENESIS = "0" * 64
 _SILENT = {"resource": None, "before": None, "after": None, "outcome": "done", "details": None}
 _UNINDEXED = {"resource_name": "json_extract(content, '$.resource.name')"}
 """Expressions by which entries are searched without a column."""
+
+
+Row = tuple[int, str, str]
+"""An entry as it is stored: its number, its content and its hash."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +112,8 @@ class Trail:
                 numbered = {"seq": head.seq + 1, **content, **stamp}
                 head = Head(head.seq + 1, chain_hash(head.hash, canonical_json(numbered)))
                 entries.append(Entry(head.seq, numbered, head.hash))
-            _insert(database, ((each.seq, canonical_json(each.content), each.hash) for each in entries), lambda: head)
+            made = ((each.seq, canonical_json(each.content), each.hash) for each in entries)
+            _insert(database, made, self._file.upcoming(), lambda: head)
         origin().rows += len(entries)
         return entries
 
@@ -133,8 +138,19 @@ class Trail:
         first = head.seq
         # closed, whatever becomes of it: what is still read can't be detached
         with closing(database.execute("SELECT before, after FROM staged.entries ORDER BY place")) as staged:
-            _insert(database, rows(staged), lambda: head)
+            _insert(database, rows(staged), self._file.upcoming(), lambda: head)
         origin().rows += head.seq - first
+
+    def adopt(self, rows: Sequence[Row]) -> None:
+        """Append entries of another file, within the transaction that adopts their commit. Raises `CommitRefused`."""
+        with self._file.transaction() as database:
+            head = self._last(database)
+            for seq, content, digest in rows:
+                error = _error_of(seq, content, digest, head)
+                if error is not None:
+                    raise CommitRefused(f"the row {seq} of the audit trail {error}")
+                head = Head(seq, digest)
+            _insert(database, rows, self._file.upcoming(), lambda: head)
 
     def stamp(self) -> dict[str, Any]:
         """The time, and whose request is served, as in an entry of this moment."""
@@ -175,8 +191,9 @@ class Trail:
         return max(_read_head(database), self._altered, key=lambda head: head.seq)
 
 
-def _insert(database: sqlite3.Connection, rows: Iterable[tuple[int, str, str]], head: Callable[[], Head]) -> None:
-    database.executemany("INSERT INTO audit (seq, content, hash) VALUES (?, ?, ?)", rows)
+def _insert(database: sqlite3.Connection, rows: Iterable[Row], number: int, head: Callable[[], Head]) -> None:
+    numbered = ((*row, number) for row in rows)
+    database.executemany("INSERT INTO audit (seq, content, hash, commit_number) VALUES (?, ?, ?, ?)", numbered)
     last = head()
     database.execute("REPLACE INTO head VALUES (1, ?, ?)", (last.seq, last.hash))
 

@@ -9,7 +9,7 @@ From the declaration follow:
 
 | module | what |
 |---|---|
-| `commit` | the one way to change documents: with entries of the audit trail and a revision, in one transaction |
+| `commit` | the one way to change documents: with audit trail and history, in one transaction; commits as things |
 | `objects` | reads and changes: names that are unique, `If-Match`, a change of nothing, the most there may be, events |
 | `records`, `responses` | a record as responses have it, and the models of these for the description of the API |
 | `operation`, `operations` | the rows of list, create, show, update, delete, with their handlers and the cursor |

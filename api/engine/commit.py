@@ -9,19 +9,37 @@ what is no change of the configuration has no revision (`api.history`).
 
 from __future__ import annotations
 
+import json
+import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from actors.sqlite import open_for_reading
 from api.audit.context import on_behalf_of, origin
 from api.audit.masking import difference, field_names
 from api.audit.refused import Budget
-from api.audit.trail import Trail
+from api.audit.trail import Row, Trail
 from api.history import UNREVISED, DocumentChange, Recorder, collection_of, is_renewed, kind_of
-from api.store import Document, FleetStore, NotStored, RevisionConflict, Store, StoreError, Write
+from api.history.recorder import STORED, RecordedRevision
+from api.store import (
+    Change,
+    CommitRefused,
+    Document,
+    FleetStore,
+    HistoryPruned,
+    NotStored,
+    RevisionConflict,
+    Store,
+    StoreError,
+    Write,
+)
 from api.store.accounts import Staging
+from api.store.accounts.columns import TABLES
 from api.store.fleet import require_store
+from api.store.fleet_file import last_number, translated
 from api.store.rows import text_of
 from config.files.paths import DataDir
 from config.files.secret_box import SecretBox, SecretBoxError, secret_box_of
@@ -40,6 +58,39 @@ COPIES = 4
 _HASHES = frozenset({"password_hash", "renewal_hash"})
 _REVOKED = frozenset({"api_keys", CREDENTIALS})
 """Collections whose documents are revoked, not deleted."""
+
+
+_DOCUMENTS = " UNION ALL ".join(
+    (
+        "SELECT collection, id, NULL FROM deleted WHERE revision = :number",
+        "SELECT collection, id, NULL FROM gone WHERE revision = :number",
+        *(f"SELECT '{name}', id, body FROM {name} WHERE revision = :number" for name in TABLES),  # noqa: S608 - ours
+        "SELECT * FROM (SELECT collection, id, body FROM documents WHERE revision = :number ORDER BY place)",
+    )
+)
+_CHANGES = "SELECT collection, id, name, fields, before, after FROM revision_changes WHERE number = ? ORDER BY place"
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A commit as a thing, that another file can take (`Engine.adopt`).
+
+    It has the documents that it wrote or deleted (which then have no body), in no order, but those that a later commit
+    has changed again; and the revisions and the entries of the audit trail that go with it. Those that were made alone
+    go with the next commit.
+    """
+
+    number: int
+    documents: tuple[Change, ...]
+    revisions: tuple[RecordedRevision, ...]
+    audit: tuple[Row, ...]
+
+    @property
+    def size(self) -> int:
+        """How many bytes it writes, about."""
+        parts = (part for revision in self.revisions for row in revision.changes for part in row)
+        texts = (*parts, *(content for _, content, _ in self.audit))
+        return sum(len(each or "") for each in texts) + sum(len(str(each.body)) for each in self.documents)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +151,29 @@ class Engine(FleetStore):
         except StoreError as error:
             self._record_failure([{"action": "account.imported", "details": {"accounts": staged.count}}], error)
             raise
+
+    def changes(self, after: int) -> Iterator[Commit]:
+        """The commits after this one, all of one moment, each read when it is asked for.
+
+        Raises `HistoryPruned` when deletions since then are forgotten, and `StoreError`.
+        """
+        return _commits(self.file.path, after)
+
+    def adopt(self, commit: Commit) -> None:
+        """Take a commit that was made elsewhere: the same documents, history and audit trail, with its number.
+
+        Raises `CommitRefused` unless it is the one that follows the last of this file, and `StoreError`.
+        """
+        with self.exclusive(commit.size):
+            following = self.file.number()
+            if commit.number != following:
+                raise CommitRefused(f"the commit {commit.number} does not follow the last one, {following - 1}")
+            for store, is_its in ((self.documents, False), (self.accounts, True)):
+                part = [each for each in commit.documents if (each.collection in TABLES) is is_its]
+                if part:
+                    store.adopt(part)
+            self.trail.adopt(commit.audit)
+            self.history.adopt(commit.revisions)
 
     def close(self) -> None:
         """See `Store.close`."""
@@ -237,3 +311,28 @@ _BY_NAME = frozenset({"lists", "pools", "policies"})
 def _named(store: Store, collection: str, name: str) -> Document | None:
     """The object with this name, of a kind that paths also name by it."""
     return next(iter(store.find(collection, name=name)), None) if collection in _BY_NAME else None
+
+
+def _commits(file: Path, after: int) -> Iterator[Commit]:
+    with translated(file), closing(open_for_reading(file)) as database:
+        database.execute("BEGIN")
+        (horizon,) = database.execute("SELECT max(steps.horizon, h.horizon) FROM steps, accounts_store AS h").fetchone()
+        if after < horizon:
+            raise HistoryPruned(horizon)
+        for number in range(after + 1, last_number(database) + 1):
+            yield _commit(database, number)
+
+
+def _commit(database: sqlite3.Connection, number: int) -> Commit:
+    documents = database.execute(_DOCUMENTS, {"number": number}).fetchall()
+    revisions = database.execute(
+        f"SELECT {STORED} FROM revisions WHERE commit_number = ? ORDER BY number",  # noqa: S608 - names are ours
+        [number],
+    ).fetchall()
+    audit = database.execute("SELECT seq, content, hash FROM audit WHERE commit_number = ? ORDER BY seq", [number])
+    return Commit(
+        number,
+        tuple(Change(name, key, number, None if body is None else json.loads(body)) for name, key, body in documents),
+        tuple(RecordedRevision(row, tuple(database.execute(_CHANGES, [row[0]]))) for row in revisions),
+        tuple(audit),
+    )

@@ -68,7 +68,7 @@ class RecordCache(Generic[S]):
     def _apply_changes(self) -> int:
         """The last step that was applied, 0 when that is not known."""
         try:
-            changes = self._store.changes(self._seen)
+            changes = self._store.changed(self._seen)
         except HistoryPruned:
             self._read_all()
             return 0

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from api.history.documents import DocumentChange, Packing, kind_of
+from api.store import CommitRefused
 from api.store.accounts.staging import ChangeRow
 from api.store.fleet_file import FleetFile
 from config.files.secret_box import SecretBox
@@ -26,6 +27,17 @@ class Limits:
     days: int = 90
     revisions: int = 10_000
     size: int = 2**30
+
+
+STORED = "number, timestamp, author, restored, undone, created, updated, deleted, kinds, size"
+"""The columns of a revision, without those that are computed."""
+
+
+class RecordedRevision(NamedTuple):
+    """A revision as it is stored: its row, with the columns of `STORED`, and its changes in their order."""
+
+    row: tuple[Any, ...]
+    changes: tuple[ChangeRow, ...]
 
 
 class Purpose(NamedTuple):
@@ -69,10 +81,7 @@ class Recorder:
         """
         with self._file.transaction() as database:
             number = self._insert(database, newest_revision(database) + 1, purpose, origin)
-            database.executemany(
-                "INSERT INTO revision_changes VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                ((number, place, *row) for place, row in enumerate(rows)),
-            )
+            self._insert_changes(database, number, rows)
             return _summed_up(database, number)
 
     def add_staged(self, database: sqlite3.Connection, purpose: Purpose, origin: Mapping[str, Any]) -> None:
@@ -102,14 +111,36 @@ class Recorder:
             removed += 1
         return removed
 
-    @staticmethod
-    def _insert(database: sqlite3.Connection, number: int, purpose: Purpose, origin: Mapping[str, Any]) -> int:
+    def adopt(self, revisions: Sequence[RecordedRevision]) -> None:
+        """Add revisions of another file, within the transaction that adopts their commit. Raises `CommitRefused`."""
+        with self._file.transaction() as database:
+            for row, changes in revisions:
+                number, newest = row[0], newest_revision(database)
+                if number <= newest:
+                    raise CommitRefused(f"the revision {number} is there already: the last one is {newest}")
+                columns = f"{STORED}, commit_number"
+                marks = ", ".join("?" * (len(row) + 1))
+                database.execute(
+                    f"INSERT INTO revisions ({columns}) VALUES ({marks})",  # noqa: S608 - names are ours
+                    [*row, self._file.upcoming()],
+                )
+                self._insert_changes(database, number, changes)
+
+    def _insert(self, database: sqlite3.Connection, number: int, purpose: Purpose, origin: Mapping[str, Any]) -> int:
         author = json.dumps({name: value for name, value in origin.items() if name != "timestamp"})
         database.execute(
-            "INSERT INTO revisions (number, timestamp, author, restored, undone) VALUES (?, ?, ?, ?, ?)",
-            [number, origin["timestamp"], author, purpose.restored, purpose.undone or 0],
+            "INSERT INTO revisions (number, timestamp, author, restored, undone, commit_number)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            [number, origin["timestamp"], author, purpose.restored, purpose.undone or 0, self._file.upcoming()],
         )
         return number
+
+    @staticmethod
+    def _insert_changes(database: sqlite3.Connection, number: int, rows: Iterable[ChangeRow]) -> None:
+        database.executemany(
+            "INSERT INTO revision_changes VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            ((number, place, *row) for place, row in enumerate(rows)),
+        )
 
     def _beyond(self, oldest: datetime, limits: Limits) -> int | None:
         """The first revision, if it is too old, or there are too many, or too many bytes, and it is not the last."""

@@ -2,7 +2,7 @@
 
 `interface` is what other packages see, `fleet` all documents of the file, `tiny` most of them, on TinyDB, `rows`
 TinyDB's tables in SQLite, `accounts` those of hundreds of thousands, `schema` the tables, `fleet_file` the file as a
-whole; `view` serves readers.
+whole.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from api.store.fleet import RECOVERY_STEP, FleetStore, open_store, peek, start_o
 from api.store.fleet_file import check_fleet_file
 from api.store.interface import (
     Change,
+    CommitRefused,
     Document,
     HistoryPruned,
     NotStored,
@@ -27,6 +28,7 @@ from api.store.tiny import TinyStore
 __all__ = [
     "RECOVERY_STEP",
     "Change",
+    "CommitRefused",
     "Document",
     "FleetStore",
     "HistoryPruned",

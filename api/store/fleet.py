@@ -23,7 +23,7 @@ RECOVERY_STEP = 1_000
 class FleetStore:
     """The `Store` of all collections. There is one per data directory, which the caller has locked.
 
-    Followers (`revision`, `changes`, `wait`) are those of `documents`; `accounts` has its own.
+    `revision` and `changed` are those of `documents`.
     """
 
     def __init__(self, data: DataDir) -> None:
@@ -81,13 +81,9 @@ class FleetStore:
         """Within the block there is no other change; what is committed in it is one commit of about `size` bytes."""
         return self.file.transaction(size)
 
-    def changes(self, since: int) -> list[Change]:
-        """See `Store.changes`."""
-        return self.documents.changes(since)
-
-    def wait(self, since: int, timeout: float) -> int:
-        """See `Store.wait`."""
-        return self.documents.wait(since, timeout)
+    def changed(self, since: int) -> list[Change]:
+        """See `Store.changed`."""
+        return self.documents.changed(since)
 
     def check(self) -> None:
         """See `Store.check`."""

@@ -158,10 +158,13 @@ class FleetFile:
 
         Numbers have no gaps. A transaction that asks for none has none.
         """
-        if not self._number:
-            self._number = last_number(self.database) + 1
+        self._number = self.upcoming()
         self.database.execute("UPDATE steps SET revision = ?", [self._number])  # a part may have been taken back
         return self._number
+
+    def upcoming(self) -> int:
+        """Within a transaction: the number of this commit if it has one, else of the next that has one."""
+        return self._number or last_number(self.database) + 1
 
     @property
     def last_number(self) -> int:

@@ -12,7 +12,8 @@ Errors: everything that a store raises is a `StoreError`.
 `StoreWriteError`   the disk refused a write; the documents are what they were before
 `RevisionConflict`  the document is not at the revision that the writer expected; `actual` 0 means: there is none
 `NotStored`         there is no such document
-`HistoryPruned`     `changes` was asked about commits whose deletions are forgotten; read everything anew
+`HistoryPruned`     changes were asked for since a commit after which deletions are forgotten; read everything anew
+`CommitRefused`     a commit of another file does not follow the last one of this file; nothing was changed
 ==================  ================================================================================================
 """
 
@@ -65,6 +66,10 @@ class HistoryPruned(StoreError):
     def __init__(self, horizon: int) -> None:
         super().__init__(f"changes are known since step {horizon}")
         self.horizon = horizon
+
+
+class CommitRefused(StoreError):
+    """A commit of another file does not follow the last one of this file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +149,8 @@ class Store(Protocol):
         """
         ...
 
-    def changes(self, since: int) -> list[Change]:
+    def changed(self, since: int) -> list[Change]:
         """What changed after the commit `since`, in order, each document once. Raises `HistoryPruned`."""
-        ...
-
-    def wait(self, since: int, timeout: float) -> int:
-        """Wait up to `timeout` seconds for a commit after `since`; the number of the last one."""
         ...
 
     def check(self) -> None:

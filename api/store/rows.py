@@ -174,9 +174,10 @@ class RowStorage(Storage):
         for identifier in gone:
             self.database.execute("DELETE FROM documents WHERE collection = ? AND id = ?", [name, identifier])
             known = sum_of(name, identifier, number)
-            self.database.execute("REPLACE INTO deleted VALUES (?, ?, ?, ?)", [number, name, identifier, known])
+            self.database.execute("REPLACE INTO deleted VALUES (?, ?, ?, ?)", [name, identifier, number, known])
         for identifier, text in written:
             known = sum_of(name, identifier, number, text.encode())
+            self.database.execute("DELETE FROM deleted WHERE collection = ? AND id = ?", [name, identifier])
             self.database.execute(_PUT, [name, identifier, number, known, text])
 
     def _next_number(self) -> int:

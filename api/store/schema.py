@@ -9,6 +9,9 @@
 | `revisions`, `revision_changes` | what each change of the configuration altered (`api.history`) |
 | `steps` | the number of the last commit |
 
+A document that is there is in none of `deleted` and `gone`, so the last change of each is in one row. `commit_number`
+is the number of the commit that an entry or a revision goes with: its own, or the next one, if it was made alone.
+
 `documents.place` is the order in which documents were inserted. `sum` is the checksum of a row (`api.store.rows.sum_of`),
 since SQLite notices damage of its own structures alone. Deletions up to `steps.horizon` and `accounts_store.horizon`
 are forgotten; `accounts_store.revision` is the last commit that changed an account, a plan or a credential.
@@ -36,9 +39,10 @@ CREATE TABLE IF NOT EXISTS documents (
 );
 CREATE INDEX IF NOT EXISTS documents_by_revision ON documents (revision);
 CREATE TABLE IF NOT EXISTS deleted (
-    revision INTEGER NOT NULL, collection TEXT NOT NULL, id TEXT NOT NULL, sum INTEGER NOT NULL,
-    PRIMARY KEY (revision, collection, id)
+    collection TEXT NOT NULL, id TEXT NOT NULL, revision INTEGER NOT NULL, sum INTEGER NOT NULL,
+    PRIMARY KEY (collection, id)
 ) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS deleted_by_revision ON deleted (revision);
 CREATE TABLE IF NOT EXISTS steps (
     one INTEGER PRIMARY KEY CHECK (one = 1), revision INTEGER NOT NULL, horizon INTEGER NOT NULL
 );
@@ -51,9 +55,9 @@ CREATE TABLE IF NOT EXISTS accounts_store (
 );
 INSERT OR IGNORE INTO accounts_store VALUES (1, 0, 0);
 CREATE TABLE IF NOT EXISTS plans (
-    id TEXT PRIMARY KEY, revision INTEGER NOT NULL, name TEXT NOT NULL UNIQUE, packed BLOB NOT NULL,
-    body TEXT NOT NULL
+    id TEXT PRIMARY KEY, revision INTEGER NOT NULL, name TEXT NOT NULL, packed BLOB NOT NULL, body TEXT NOT NULL
 );
+CREATE INDEX IF NOT EXISTS plans_by_name ON plans (name);
 CREATE INDEX IF NOT EXISTS plans_by_revision ON plans (revision);
 CREATE TABLE IF NOT EXISTS accounts (
     id TEXT PRIMARY KEY, revision INTEGER NOT NULL, username TEXT NOT NULL, created_at REAL NOT NULL,
@@ -93,8 +97,9 @@ CREATE TABLE IF NOT EXISTS certificates (
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS certificates_by_account ON certificates (account_id);
 CREATE TABLE IF NOT EXISTS gone (
-    revision INTEGER NOT NULL, collection TEXT NOT NULL, id TEXT NOT NULL, PRIMARY KEY (revision, collection, id)
+    collection TEXT NOT NULL, id TEXT NOT NULL, revision INTEGER NOT NULL, PRIMARY KEY (collection, id)
 ) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS gone_by_revision ON gone (revision);
 """
 
 SEARCHABLE = {
@@ -116,7 +121,7 @@ _COMPUTED = ",\n".join(
 )
 _AUDIT = f"""
 CREATE TABLE IF NOT EXISTS audit (
-    seq INTEGER PRIMARY KEY, content TEXT NOT NULL, hash TEXT NOT NULL,
+    seq INTEGER PRIMARY KEY, content TEXT NOT NULL, hash TEXT NOT NULL, commit_number INTEGER NOT NULL,
 {_COMPUTED}
 );
 CREATE TABLE IF NOT EXISTS head (one INTEGER PRIMARY KEY CHECK (one = 1), seq INTEGER NOT NULL, hash TEXT NOT NULL);
@@ -124,6 +129,7 @@ CREATE INDEX IF NOT EXISTS audit_by_resource ON audit (resource_id);
 CREATE INDEX IF NOT EXISTS audit_by_action ON audit (action);
 CREATE INDEX IF NOT EXISTS audit_by_user ON audit (user_id);
 CREATE INDEX IF NOT EXISTS audit_by_time ON audit (timestamp);
+CREATE INDEX IF NOT EXISTS audit_by_commit ON audit (commit_number);
 CREATE TRIGGER IF NOT EXISTS audit_is_not_altered BEFORE UPDATE ON audit
     BEGIN SELECT RAISE(ABORT, 'the audit trail is append-only'); END;
 CREATE TRIGGER IF NOT EXISTS audit_is_not_cut BEFORE DELETE ON audit
@@ -132,13 +138,14 @@ CREATE TRIGGER IF NOT EXISTS audit_is_not_cut BEFORE DELETE ON audit
 
 _HISTORY = """
 CREATE TABLE IF NOT EXISTS revisions (
-    number INTEGER PRIMARY KEY, timestamp TEXT NOT NULL, author TEXT NOT NULL,
+    number INTEGER PRIMARY KEY, timestamp TEXT NOT NULL, author TEXT NOT NULL, commit_number INTEGER NOT NULL,
     restored INTEGER, undone INTEGER NOT NULL DEFAULT 0,
     created INTEGER NOT NULL DEFAULT 0, updated INTEGER NOT NULL DEFAULT 0, deleted INTEGER NOT NULL DEFAULT 0,
     kinds TEXT NOT NULL DEFAULT ',', size INTEGER NOT NULL DEFAULT 0,
     user_id TEXT GENERATED ALWAYS AS (json_extract(author, '$.actor.user_id')) VIRTUAL,
     username TEXT GENERATED ALWAYS AS (json_extract(author, '$.actor.username')) VIRTUAL
 );
+CREATE INDEX IF NOT EXISTS revisions_by_commit ON revisions (commit_number);
 CREATE TABLE IF NOT EXISTS revision_changes (
     number INTEGER NOT NULL, place INTEGER NOT NULL, collection TEXT NOT NULL, id TEXT NOT NULL, name TEXT,
     fields TEXT NOT NULL, before BLOB, after BLOB, PRIMARY KEY (number, place)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -16,6 +18,7 @@ from api.store.fleet_file import FleetFile
 from api.store.interface import (
     Change,
     Document,
+    HistoryPruned,
     NotStored,
     Predicate,
     RevisionConflict,
@@ -23,8 +26,8 @@ from api.store.interface import (
     Write,
 )
 from api.store.rows import RowDatabase, RowStorage, RowTable, shared_parts, text_of
-from api.store.view import Body, View
 
+Body = Mapping[str, Any]
 TOMBSTONES_KEPT = 1_000
 """Deletions that are remembered at least."""
 
@@ -93,12 +96,24 @@ class TinyStore:
                 Change(each.collection, each.id, number, cast("Any", body))
                 for each, body in zip(writes, copies, strict=True)
             ]
-            gone = _prune(database) if None in copies else []
-            (_, horizon) = _steps(database)
-            self.file.after(lambda: self._show(changes, gone, horizon))
+            self._finish(database, changes)
             if first:
                 self.file.after(self.file.bring_in)  # without its log the file is no new one any more
         return number
+
+    def adopt(self, changes: Sequence[Change]) -> None:
+        """Make the changes of a commit that was made elsewhere, within the transaction that has its number."""
+        storage = cast("RowStorage", self.database.storage)
+        with self.file.transaction() as database:
+            for each in changes:
+                texts = [] if each.body is None else [(each.id, text_of(each.body))]
+                storage.change(each.collection, texts, [] if texts else [each.id])
+            self._finish(database, changes)
+
+    def _finish(self, database: sqlite3.Connection, changes: Sequence[Change]) -> None:
+        gone = _prune(database) if any(each.body is None for each in changes) else []
+        (_, horizon) = _steps(database)
+        self.file.after(lambda: self._show(changes, gone, horizon))
 
     @staticmethod
     def _refuse(database: sqlite3.Connection, writes: Sequence[Write]) -> None:
@@ -114,13 +129,9 @@ class TinyStore:
                 raise NotStored(*key)
             there[key] = each.body is not None
 
-    def changes(self, since: int) -> list[Change]:
-        """See `Store.changes`."""
+    def changed(self, since: int) -> list[Change]:
+        """See `Store.changed`."""
         return [replace(change, body=_copy(change.body)) for change in self._view.changes(since)]
-
-    def wait(self, since: int, timeout: float) -> int:
-        """See `Store.wait`."""
-        return self._view.wait(since, timeout)
 
     def _write(self, write: Write, body: Body | None) -> None:
         table = cast("RowTable", self.database.table(write.collection))
@@ -133,6 +144,77 @@ class TinyStore:
         self._view.step(*changes)
         if gone:
             self._view.forget(gone, horizon)
+
+
+class View:
+    """The documents by collection as of the last durable step. One writer at a time; readers in any thread.
+
+    Readers take no lock, so that only writers wait for the disk: they read dicts that change by one entry at a time,
+    after that entry is durable. Followers take a short lock that is never held during I/O. Bodies are the store's own
+    and are not altered by anybody.
+    """
+
+    def __init__(self, changes: Iterable[Change], revision: int, horizon: int) -> None:
+        """`changes` are the last of each document, in any order; deletions up to `horizon` are not among them."""
+        self.revision = revision
+        self._live: defaultdict[str, dict[str, tuple[int, Body]]] = defaultdict(dict)
+        self._last: dict[tuple[str, str], int] = {}
+        self._horizon = horizon
+        self._stepping = threading.Lock()
+        for change in sorted(changes, key=lambda each: each.revision):
+            self._show(change)
+
+    def get(self, collection: str, identifier: str) -> tuple[int, Body] | None:
+        """Revision and body of a document."""
+        return self._live[collection].get(identifier)
+
+    def all(self, collection: str) -> list[tuple[str, tuple[int, Body]]]:
+        """All documents of a collection, in no order."""
+        return list(self._live[collection].items())  # in one go, whatever the writer does
+
+    def changes(self, since: int) -> list[Change]:
+        """What changed after step `since`, in order, each document once. Raises `HistoryPruned`."""
+        with self._stepping:
+            if since < self._horizon:
+                raise HistoryPruned(self._horizon)
+            return [self._change(*each) for each in reversed(self._newest_first(since))]
+
+    def step(self, *changes: Change) -> None:
+        """These are durable: show them. Followers see all of them or none."""
+        with self._stepping:
+            for change in changes:
+                self._show(change)
+                self.revision = change.revision
+
+    def forget(self, deleted: Iterable[tuple[str, str]], horizon: int) -> None:
+        """These deletions, all up to step `horizon`, are not known any more."""
+        with self._stepping:
+            self._horizon = max(self._horizon, horizon)
+            for which in deleted:  # it may have been put back since, and deleted again
+                if which[1] not in self._live[which[0]] and self._last.get(which, horizon + 1) <= horizon:
+                    self._last.pop(which)
+
+    def _show(self, change: Change) -> None:
+        which = change.collection, change.id
+        self._last.pop(which, None)
+        self._last[which] = change.revision  # at the end: the order is that of the steps
+        live = self._live[change.collection]
+        if change.body is None:
+            live.pop(change.id, None)
+        else:
+            live[change.id] = (change.revision, change.body)
+
+    def _newest_first(self, since: int) -> list[tuple[str, str, int]]:
+        newest = []
+        for (collection, identifier), revision in reversed(self._last.items()):
+            if revision <= since:
+                break
+            newest.append((collection, identifier, revision))
+        return newest
+
+    def _change(self, collection: str, identifier: str, revision: int) -> Change:
+        found = self._live[collection].get(identifier)
+        return Change(collection, identifier, revision, dict(found[1]) if found else None)
 
 
 def _everything(database: sqlite3.Connection) -> Iterator[Change]:

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from api.store.accounts.columns import ACCOUNTS, NAMED_POLICIES, PLANS, TABLES, known
+from api.store.accounts.columns import ACCOUNTS, NAMED_POLICIES, PLANS, known
 from api.store.accounts.never_used import NeverUsed
 from api.store.accounts.pages import BY_FIGURE, AccountSelection, Position, Sort, certificate_clash_sql, clash_sql
 from api.store.accounts.usage_order import figures_of, positions_by_figure
 from api.store.fleet_file import translated
-from api.store.interface import Change, Document, HistoryPruned, Predicate
+from api.store.interface import Document, Predicate
 
 
 class AccountEnd(NamedTuple):
@@ -236,28 +236,3 @@ def numbers_of(database: sqlite3.Connection) -> tuple[int, int]:
     """The last commit that changed an account, a plan or a credential, and up to which one deletions are forgotten."""
     revision, horizon = database.execute("SELECT revision, horizon FROM accounts_store").fetchone()
     return int(revision), int(horizon)
-
-
-_CHANGES = " UNION ALL ".join(
-    (
-        *(f"SELECT revision, '{name}', id, body FROM {name} WHERE revision > :since" for name in TABLES),  # noqa: S608 - names of ours
-        "SELECT revision, collection, id, NULL FROM gone WHERE revision > :since",
-    )
-)
-
-
-def changes_since(database: sqlite3.Connection, since: int) -> list[Change]:
-    """Of one moment, in order. Raises `HistoryPruned`."""
-    database.execute("BEGIN")
-    try:
-        _, horizon = numbers_of(database)
-        if since < horizon:
-            raise HistoryPruned(horizon)
-        return list(_changes(database, since))
-    finally:
-        database.execute("ROLLBACK")
-
-
-def _changes(database: sqlite3.Connection, since: int) -> Iterator[Change]:
-    for revision, collection, identifier, body in database.execute(f"{_CHANGES} ORDER BY 1", {"since": since}):
-        yield Change(collection, identifier, revision, None if body is None else json.loads(body))

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import threading
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from api.store.accounts.columns import ACCOUNTS, CREDENTIALS, columns, known
-from api.store.accounts.reading import AccountEnd, AccountReader, changes_since, numbers_of
+from api.store.accounts.reading import AccountEnd, AccountReader, numbers_of
 from api.store.accounts.staging import Staging
 from api.store.fleet_file import FleetFile
-from api.store.interface import Change, Document, NotStored, RevisionConflict, Write
+from api.store.interface import Change, NotStored, RevisionConflict, Write
 from config.files.paths import DataDir
 
 GONE_KEPT = 20_000
@@ -34,7 +32,6 @@ class AccountStore(AccountReader):
         """Raises `StoreError`."""
         self._file = file
         self._temporary = data.temporary
-        self._stepped = threading.Condition()
         with file.reading() as database:
             self._revision, _ = numbers_of(database)
         super().__init__(file.path, data.usage)
@@ -50,40 +47,24 @@ class AccountStore(AccountReader):
         with self._reading() as database:
             return numbers_of(database)[1]
 
-    def changes(self, since: int) -> list[Change]:
-        """See `Store.changes`."""
-        with self._reading() as database:
-            return changes_since(database, since)
-
-    def wait(self, since: int, timeout: float) -> int:
-        """See `Store.wait`."""
-        deadline = time.monotonic() + timeout
-        with self._stepped:
-            while self._revision <= since and (left := deadline - time.monotonic()) > 0:
-                self._stepped.wait(left)
-            return self._revision
-
     # --- writing ---
-
-    def put(self, collection: str, document: Mapping[str, Any], expect: int | None = None) -> Document:
-        """See `Store.put`."""
-        revision = self.commit([Write(collection, document["id"], document, expect)])
-        return Document(document["id"], revision, dict(document))
-
-    def delete(self, collection: str, identifier: str, expect: int | None = None) -> int:
-        """See `Store.delete`."""
-        return self.commit([Write(collection, identifier, None, expect)])
 
     def commit(self, writes: Sequence[Write]) -> int:
         """See `Store.commit`."""
-        bodies = [None if each.body is None else json.dumps(each.body, separators=(",", ":")) for each in writes]
+        bodies = [None if each.body is None else text_of(each.body) for each in writes]
         with self._file.transaction(sum(len(body) for body in bodies if body is not None)) as database:
             batch = _Writes(database, self._file.number())
             for each in zip(writes, bodies, strict=True):
                 batch.write(*each)
-            batch.finish()
-            self._file.after(lambda: self._committed(batch.number))
-            return batch.number
+            return self._finish(batch)
+
+    def adopt(self, changes: Sequence[Change]) -> None:
+        """Make the changes of a commit that was made elsewhere, within the transaction that has its number."""
+        with self._file.transaction() as database:
+            batch = _Writes(database, self._file.number())
+            for each in changes:
+                batch.adopt(each)
+            self._finish(batch)
 
     def staging(self) -> Staging:
         """For accounts that are to be stored in one commit and are too many for memory; to be closed by the caller."""
@@ -112,10 +93,13 @@ class AccountStore(AccountReader):
 
     # --- inside ---
 
+    def _finish(self, batch: _Writes) -> int:
+        batch.finish()
+        self._file.after(lambda: self._committed(batch.number))
+        return batch.number
+
     def _committed(self, number: int) -> None:
         self._revision = number
-        with self._stepped:
-            self._stepped.notify_all()
 
 
 class _Writes:
@@ -143,6 +127,16 @@ class _Writes:
             self._put_certificates(write.id, ())
         self._delete(collection, write.id)
 
+    def adopt(self, change: Change) -> None:
+        """Without a question; credentials that ended with their account are changes of their own."""
+        collection = known(change.collection)
+        if change.body is not None:
+            self._put(collection, change.id, change.body, text_of(change.body))
+            return
+        if collection == ACCOUNTS:
+            self._put_certificates(change.id, ())
+        self._delete(collection, change.id)
+
     def finish(self) -> None:
         """Forget the oldest deletions if there are too many."""
         _note_number(self._database, self.number)
@@ -160,6 +154,7 @@ class _Writes:
             f" ON CONFLICT (id) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in values)}",
             list(values.values()),
         )
+        self._database.execute("DELETE FROM gone WHERE collection = ? AND id = ?", [collection, identifier])
         if collection == ACCOUNTS:
             self._put_certificates(identifier, body.get("certificates", ()))
 
@@ -171,12 +166,17 @@ class _Writes:
     def _delete(self, collection: str, identifier: str) -> None:
         self._deleted = True
         self._database.execute(f"DELETE FROM {collection} WHERE id = ?", [identifier])  # noqa: S608 - the name is ours
-        self._database.execute("REPLACE INTO gone VALUES (?, ?, ?)", [self.number, collection, identifier])
+        self._database.execute("REPLACE INTO gone VALUES (?, ?, ?)", [collection, identifier, self.number])
 
     def _end_credentials(self, account_id: str) -> None:
         rows = self._database.execute("SELECT id FROM credentials WHERE account_id = ?", [account_id]).fetchall()
         for (identifier,) in rows:
             self._delete(CREDENTIALS, identifier)
+
+
+def text_of(body: Mapping[str, Any]) -> str:
+    """A document as it is stored."""
+    return json.dumps(body, separators=(",", ":"))
 
 
 def _note_number(database: sqlite3.Connection, number: int) -> None:

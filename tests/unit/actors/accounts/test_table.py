@@ -197,7 +197,7 @@ def test_a_file_that_is_locked_is_not_waited_for(accounts: FleetAccounts, table:
     table.close()
     with closing(sqlite3.connect(accounts.path)) as other:
         other.execute("PRAGMA locking_mode=EXCLUSIVE")
-        other.execute("INSERT INTO gone VALUES (9, 'accounts', 'acc_9')")
+        other.execute("INSERT INTO gone VALUES ('accounts', 'acc_9', 9)")
         began = time.monotonic()
         with pytest.raises(TableError, match="locked"):
             Table(accounts.path)

@@ -17,7 +17,6 @@ import pytest
 
 from actors.accounts.table import Table, digest_of
 from api.store import (
-    HistoryPruned,
     NotStored,
     RevisionConflict,
     StoreDamaged,
@@ -27,18 +26,14 @@ from api.store import (
 )
 from api.store.accounts import (
     AccountSelection,
-    AccountStore,
 )
 from api.store.accounts import store as module
 from api.store.fleet import start_over
 from api.store.fleet_file import SPARE, check_fleet_file
 from config.files.paths import DataDir, open_data_dir
-from config.model.account_credentials import AccountCredential
-from config.model.fleet_accounts import AccountProxies, FleetAccount
-from config.model.plans import Plan
+from config.model.fleet_accounts import AccountProxies
 from tests.kit.own_accounts import OwnAccounts
-
-SECRET = "pfc_" + "a" * 40
+from tests.unit.api.store.account_documents import SECRET, account, credential, plan
 
 
 @pytest.fixture
@@ -47,30 +42,13 @@ def data(folder: Path) -> DataDir:
 
 
 @pytest.fixture
-def store(data: DataDir) -> Iterator[AccountStore]:
+def store(data: DataDir) -> Iterator[OwnAccounts]:
     opened = OwnAccounts(data)
     yield opened
     opened.close()
 
 
-def account(identifier: str, username: str | None = None, **more: Any) -> dict[str, Any]:
-    fields: dict[str, Any] = {"created_at": 1.0, "updated_at": 1.0, **more}
-    return FleetAccount(id=identifier, username=username or identifier, **fields).model_dump(mode="json")
-
-
-def plan(identifier: str, **more: Any) -> dict[str, Any]:
-    return Plan(id=identifier, name=identifier, created_at=1.0, updated_at=1.0, **more).model_dump(mode="json")
-
-
-def credential(identifier: str, of: str, secret: str = SECRET) -> dict[str, Any]:
-    digest = digest_of(secret).hex()
-    made = AccountCredential(
-        id=identifier, account_id=of, prefix=secret[:11], secret_hash=digest, expires_at=9e9, created_at=1.0
-    )
-    return made.model_dump(mode="json")
-
-
-def page(store: AccountStore, limit: int = 100, **selection: Any) -> list[str]:
+def page(store: OwnAccounts, limit: int = 100, **selection: Any) -> list[str]:
     """The ids of all pages."""
     found, after = [], None
     while True:
@@ -83,7 +61,7 @@ def page(store: AccountStore, limit: int = 100, **selection: Any) -> list[str]:
 # --- documents ---
 
 
-def test_a_document_is_stored_changed_and_deleted_by_its_revision(store: AccountStore) -> None:
+def test_a_document_is_stored_changed_and_deleted_by_its_revision(store: OwnAccounts) -> None:
     first = store.put("accounts", account("acc_1"), expect=0)
     assert store.get("accounts", "acc_1") == first
     with pytest.raises(RevisionConflict):
@@ -98,7 +76,7 @@ def test_a_document_is_stored_changed_and_deleted_by_its_revision(store: Account
         store.delete("accounts", "acc_1")
 
 
-def test_a_commit_is_all_or_nothing(store: AccountStore) -> None:
+def test_a_commit_is_all_or_nothing(store: OwnAccounts) -> None:
     store.put("plans", plan("pln_1"))
     before = store.revision
     writes = [
@@ -110,10 +88,9 @@ def test_a_commit_is_all_or_nothing(store: AccountStore) -> None:
         store.commit(writes)
     assert (store.revision, store.count("accounts"), store.count("plans")) == (before, 0, 1)
     assert store.commit(writes[:2]) == before + 1
-    assert [each.id for each in store.changes(before)] == ["acc_1", "pln_1"]
 
 
-def test_what_was_staged_is_refused_where_another_change_came_first(store: AccountStore) -> None:
+def test_what_was_staged_is_refused_where_another_change_came_first(store: OwnAccounts) -> None:
     step = store.put("accounts", account("acc_1", "ada")).revision
     staged = store.staging()
     staged.add(1, Write("accounts", "acc_1", account("acc_1", "eve"), step))
@@ -125,7 +102,7 @@ def test_what_was_staged_is_refused_where_another_change_came_first(store: Accou
     assert (store.revision, store.get("accounts", "acc_1").body["username"]) == (later, "bob")  # type: ignore[union-attr]
 
 
-def test_what_was_committed_is_synced(store: AccountStore) -> None:
+def test_what_was_committed_is_synced(store: OwnAccounts) -> None:
     full = 2
     assert store._file.database.execute("PRAGMA synchronous").fetchone() == (full,)
 
@@ -134,7 +111,7 @@ def test_what_was_committed_is_there_after_the_process_was_killed(data: DataDir)
     code = (
         "import os, sys; from pathlib import Path; from config.files.paths import DataDir;"
         "from tests.kit.own_accounts import OwnAccounts;"
-        "from tests.unit.api.store.test_accounts import account, credential;"
+        "from tests.unit.api.store.account_documents import account, credential;"
         "store = OwnAccounts(DataDir(Path(sys.argv[1])));"
         "store.put('accounts', account('acc_1')); store.put('credentials', credential('crd_1', 'acc_1'));"
         "store.delete('credentials', 'crd_1'); os.kill(os.getpid(), 9)"
@@ -148,26 +125,8 @@ def test_what_was_committed_is_there_after_the_process_was_killed(data: DataDir)
     store.close()
 
 
-def test_changes_name_each_document_once_and_deletions(store: AccountStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    store.put("accounts", account("acc_1"))
-    store.put("accounts", account("acc_2"))
-    since = store.revision
-    store.put("accounts", account("acc_1", "ada"))
-    store.put("accounts", account("acc_1", "eve"))
-    store.delete("accounts", "acc_2")
-    found = [(each.id, each.body and each.body["username"]) for each in store.changes(since)]
-    assert found == [("acc_1", "eve"), ("acc_2", None)]
-    monkeypatch.setattr(module, "GONE_KEPT", 2)
-    for number in range(4):
-        store.put("accounts", account(f"acc_x{number}"))
-        store.delete("accounts", f"acc_x{number}")
-    with pytest.raises(HistoryPruned):
-        store.changes(since)
-    assert len([each for each in store.changes(store.revision - 4) if each.body is None]) == 2
-
-
 def test_what_is_forgotten_stays_forgotten_in_a_transaction_of_several_commits(
-    store: AccountStore, monkeypatch: pytest.MonkeyPatch
+    store: OwnAccounts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "GONE_KEPT", 1)
     with store._file.transaction():
@@ -200,7 +159,7 @@ def test_a_deleted_account_takes_its_credentials_with_it(data: DataDir) -> None:
 # --- pages ---
 
 
-def test_pages_are_in_order_and_whole(store: AccountStore) -> None:
+def test_pages_are_in_order_and_whole(store: OwnAccounts) -> None:
     bodies = [account(f"acc_{number}", f"u{number % 7}", created_at=float(number % 5)) for number in range(40)]
     store.commit([Write("accounts", each["id"], each) for each in bodies])
     by_name = sorted(bodies, key=lambda each: (each["username"], each["id"]))
@@ -211,7 +170,7 @@ def test_pages_are_in_order_and_whole(store: AccountStore) -> None:
     assert page(store, 6, sort="created_at", descending=True) == [each["id"] for each in reversed(by_age)]
 
 
-def test_accounts_are_found_by_all_filters(store: AccountStore) -> None:
+def test_accounts_are_found_by_all_filters(store: OwnAccounts) -> None:
     made = {
         "acc_a": {"username": "Alice", "metadata": {"customer": "K-4711"}, "tags": ["ci"], "plan": "pln_1"},
         "acc_b": {"username": "bob", "enabled": False, "proxies": AccountProxies(ids=["prx_1"])},
@@ -233,7 +192,7 @@ def test_accounts_are_found_by_all_filters(store: AccountStore) -> None:
     assert page(store, proxy=("prx_1", ()), status="disabled", q="o") == ["acc_b"]
 
 
-def test_two_accounts_of_one_name_clash_where_a_proxy_is_both_theirs(store: AccountStore) -> None:
+def test_two_accounts_of_one_name_clash_where_a_proxy_is_both_theirs(store: OwnAccounts) -> None:
     pairs = {"acc_a": AccountProxies(tags=["eu"]), "acc_b": AccountProxies(ids=["prx_1"])}
     store.commit([Write("accounts", each, account(each, "ada", proxies=named)) for each, named in pairs.items()])
     store.put("accounts", account("acc_c", "eve"))
@@ -274,7 +233,7 @@ def test_a_file_of_a_later_release_is_refused(data: DataDir) -> None:
         OwnAccounts(data)
 
 
-def test_a_full_disk_refuses_a_change_and_leaves_what_was(store: AccountStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_refuses_a_change_and_leaves_what_was(store: OwnAccounts, monkeypatch: pytest.MonkeyPatch) -> None:
     store.put("accounts", account("acc_1"))
     before = store.revision
     with monkeypatch.context() as full:

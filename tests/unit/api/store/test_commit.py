@@ -70,7 +70,7 @@ def test_several_changes_are_made_together_with_one_number(store: FleetStore, fo
     first = store.revision + 1
     assert store.commit(change()) == first
     assert content(store) == AFTER
-    assert [(each.collection, each.id, each.body is None) for each in store.changes(first - 1)] == [
+    assert [(each.collection, each.id, each.body is None) for each in store.changed(first - 1)] == [
         ("proxies", "a", False),
         ("users", "b", False),
         ("webhooks", "old", True),
@@ -115,13 +115,6 @@ def test_one_within_another_is_made_or_not_with_it(store: FleetStore, folder: Pa
     assert content(store)["proxies"] == {"a": "before", "c": "kept"}
     store.close()
     assert reopened(folder)["proxies"] == {"a": "before", "c": "kept"}
-
-
-def test_a_commit_wakes_who_waits_for_changes(store: FleetStore) -> None:
-    assert store.wait(store.revision - 1, 0) == store.revision
-    before = store.revision
-    store.commit(change())
-    assert store.wait(before, 5) == before + 1
 
 
 def test_deletions_in_a_commit_are_pruned_like_others(store: FleetStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,7 +97,7 @@ def test_an_altered_document_is_named(data: DataDir, file: Path) -> None:
 def test_every_altered_octet_is_noticed_or_changes_nothing(data: DataDir, file: Path) -> None:
     with closing(open_store(data)) as store:
         store.delete("proxies", "a")
-        before = {name: store.find(name) for name in COLLECTIONS}, store.revision, store.changes(0)
+        before = {name: store.find(name) for name in COLLECTIONS}, store.revision, store.changed(0)
     whole, noticed = file.read_bytes(), list[str]()
     positions = [each for each, octet in enumerate(whole) if octet]
     for number, position in enumerate(positions[:: max(1, len(positions) // 2_000)]):
@@ -106,7 +106,7 @@ def test_every_altered_octet_is_noticed_or_changes_nothing(data: DataDir, file: 
         file.write_bytes(altered)
         try:
             with closing(open_store(data)) as store:
-                found = {name: store.find(name) for name in COLLECTIONS}, store.revision, store.changes(0)
+                found = {name: store.find(name) for name in COLLECTIONS}, store.revision, store.changed(0)
                 assert found == before, position
         except StoreError as error:
             noticed.append(str(error))

@@ -12,7 +12,7 @@ import pytest
 
 from actors.metrics.account_usage import SCHEMA
 from actors.sqlite import open_database
-from api.store.accounts import AccountSelection, AccountStore, Position
+from api.store.accounts import AccountSelection, Position
 from api.store.accounts.never_used import NeverUsed
 from config.files.paths import DataDir
 from config.model.fleet_accounts import FleetAccountCreate, new_fleet_account
@@ -31,13 +31,13 @@ def data(tmp_path: Path) -> DataDir:
 
 
 @pytest.fixture
-def store(data: DataDir) -> Iterator[AccountStore]:
+def store(data: DataDir) -> Iterator[OwnAccounts]:
     store = OwnAccounts(data)
     yield store
     store.close()
 
 
-def add(store: AccountStore, name: str, **fields: Any) -> str:
+def add(store: OwnAccounts, name: str, **fields: Any) -> str:
     record = new_fleet_account(FleetAccountCreate(username=name, **fields), "", time.time())
     store.put("accounts", record.model_dump(mode="json"))
     return record.id
@@ -52,7 +52,7 @@ def count(data: DataDir, account: str, used: int, period: str = "total", since: 
     database.close()
 
 
-def listed(store: AccountStore, limit: int, **selection: Any) -> list[str]:
+def listed(store: OwnAccounts, limit: int, **selection: Any) -> list[str]:
     """The ids of all pages."""
     found: list[str] = []
     after: Position | None = None
@@ -67,7 +67,7 @@ def listed(store: AccountStore, limit: int, **selection: Any) -> list[str]:
 @pytest.mark.parametrize("few", [0, 2000])
 @pytest.mark.parametrize("sort", ["usage", "last_seen_at"])
 def test_pages_have_all_accounts_once_in_order_and_filters_hold(
-    data: DataDir, store: AccountStore, sort: str, few: int, monkeypatch: pytest.MonkeyPatch
+    data: DataDir, store: OwnAccounts, sort: str, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(FEW, few)
     room_in_the_day()
@@ -94,7 +94,7 @@ def test_pages_have_all_accounts_once_in_order_and_filters_hold(
 
 @pytest.mark.parametrize("few", [0, 2000])
 def test_a_period_that_has_passed_counts_as_nothing(
-    data: DataDir, store: AccountStore, few: int, monkeypatch: pytest.MonkeyPatch
+    data: DataDir, store: OwnAccounts, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(FEW, few)
     room_in_the_day()
@@ -107,7 +107,7 @@ def test_a_period_that_has_passed_counts_as_nothing(
         assert listed(store, 1, sort="usage", status=status) == [past, present]
 
 
-def test_without_a_file_of_the_collector_all_count_as_never_used(data: DataDir, store: AccountStore) -> None:
+def test_without_a_file_of_the_collector_all_count_as_never_used(data: DataDir, store: OwnAccounts) -> None:
     ids = sorted(add(store, name) for name in ("ada", "bob", "eve"))
     for sort in ("usage", "last_seen_at"):
         assert listed(store, 2, sort=sort) == ids
@@ -117,7 +117,7 @@ def test_without_a_file_of_the_collector_all_count_as_never_used(data: DataDir, 
 
 @pytest.mark.parametrize("sort", ["usage", "last_seen_at"])
 def test_accounts_that_are_used_reset_and_added_between_pages_are_in_their_places(
-    data: DataDir, store: AccountStore, sort: str
+    data: DataDir, store: OwnAccounts, sort: str
 ) -> None:
     ids = sorted(add(store, name) for name in ("ada", "bob", "eve"))
     count(data, ids[0], 7, seen=7.0)
@@ -139,7 +139,7 @@ def test_accounts_that_are_used_reset_and_added_between_pages_are_in_their_place
 
 
 def test_whether_the_unused_are_many_is_looked_at_again(
-    data: DataDir, store: AccountStore, monkeypatch: pytest.MonkeyPatch
+    data: DataDir, store: OwnAccounts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(FEW, 1)
     clock = Clock(0.0)

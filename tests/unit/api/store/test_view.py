@@ -23,7 +23,7 @@ def test_a_reader_waits_for_no_disk_and_sees_a_change_when_it_is_durable(folder:
 
         def read() -> None:
             found = store.get("proxies", "a"), store.find("proxies")
-            seen.append((*found, store.revision, store.changes(first.revision)))
+            seen.append((*found, store.revision, store.changed(first.revision)))
 
         reader = threading.Thread(target=read)
         reader.start()

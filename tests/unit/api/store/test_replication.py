@@ -1,0 +1,173 @@
+"""Commits as things: what one engine has committed, taken by another one with its numbers."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from api.audit.trail import Selection, verify
+from api.engine.commit import Commit, Engine
+from api.history import Reader, RevisionSelection
+from api.store import CommitRefused, HistoryPruned, NotStored, Write
+from api.store import tiny as documents
+from api.store.accounts import SORTS, AccountSelection
+from api.store.accounts import store as accounts
+from config.files.paths import DataDir, open_data_dir
+from config.files.secret_box import SecretBox, secret_box_of
+from tests.kit.folders import FOLDERS
+from tests.unit.api.store.account_documents import account, credential, plan
+
+SMALL = st.integers(0, 2)
+CHANGES = st.one_of(
+    st.tuples(st.just("proxies"), SMALL, SMALL),
+    st.tuples(st.just("refresh_families"), SMALL, SMALL),
+    st.tuples(st.just("accounts"), SMALL, SMALL),
+    st.tuples(st.just("plans"), SMALL, SMALL),
+    st.tuples(st.just("credentials"), SMALL, SMALL),
+    st.tuples(st.sampled_from(["proxies", "refresh_families", "accounts", "plans", "credentials"]), SMALL, st.none()),
+)
+"""Collection, which of its documents, and what it has then; None deletes it."""
+STEPS = st.lists(
+    st.one_of(st.lists(CHANGES, min_size=1, max_size=4), st.sampled_from(["an entry alone", "a batch ends"])),
+    max_size=12,
+)
+"""Commits, entries of the audit trail beside them, and where the other engine takes what there is."""
+
+
+@contextmanager
+def engines() -> Iterator[tuple[Engine, Engine, SecretBox]]:
+    """Two, and their key."""
+    with tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS) as folder, ExitStack() as stack:
+        first, second = (open_data_dir(Path(folder) / name) for name in ("a", "b"))
+        seal = secret_box_of(first)
+        source, target = (stack.enter_context(closing(Engine(each, seal))) for each in (first, second))
+        yield source, target, seal
+
+
+def write_of(change: tuple[str, int, int | None]) -> Write:
+    collection, which, value = change
+    identifier = f"{collection}_{which}"
+    if value is None:
+        return Write(collection, identifier, None)
+    bodies: dict[str, Any] = {
+        "accounts": account(identifier, f"name-{value}", plan="plans_0", certificates=[f"cn:{value}"]),
+        "plans": {**plan(identifier), "name": f"name-{value}"},
+        "credentials": credential(identifier, f"accounts_{value}", f"secret-{which}"),
+        "proxies": {"id": identifier, "name": f"name-{value}", "auth": {"password_hash": f"hash-{value}"}},
+        "refresh_families": {"id": identifier, "user_id": str(value)},
+    }
+    return Write(collection, identifier, bodies[collection])
+
+
+def commit(engine: Engine, changes: list[tuple[str, int, int | None]]) -> None:
+    for attempt in (changes, [each for each in changes if each[2] is not None]):
+        with suppress(NotStored):
+            if attempt:
+                engine.commit([write_of(each) for each in attempt])
+            return
+
+
+def replay(source: Engine, target: Engine) -> None:
+    for each in source.changes(target.file.last_number):
+        target.adopt(each)
+
+
+def answers(engine: Engine, seal: SecretBox) -> dict[str, Any]:
+    """Of all methods that read, in an order of their own where they promise none."""
+
+    def ordered(found: list[Any]) -> list[Any]:
+        return sorted(found, key=lambda each: each.id)
+
+    data = DataDir(engine.file.path.parent)
+    collections = ("proxies", "refresh_families", "accounts", "plans", "credentials")
+    found: dict[str, Any] = {name: ordered(engine.every(name)) for name in collections}
+    found["numbers"] = engine.file.last_number, engine.revision, engine.accounts.revision
+    found["changed"] = ordered(engine.changed(0))
+    found["audit"] = engine.trail.find(Selection({}), 1000, 0), engine.trail.head, verify(data)
+    found["pages"] = [
+        engine.accounts.account_page(AccountSelection(sort=sort, **more), None, 10)
+        for sort in SORTS
+        for more in ({}, {"plan": "plans_0"}, {"q": "name-1"})
+    ]
+    stored = engine.accounts
+    found["plans by name"] = [stored.plan_named(f"name-{each}") for each in range(3)]
+    found["clash"] = stored.clash("prx_1", ()), stored.certificate_clash("prx_1", ()), stored.last_change()
+    found["certified"] = [ordered(stored.accounts_certified(f"cn:{each}")) for each in range(3)]
+    found["credentials of"] = [stored.credentials_of(f"accounts_{each}") for each in range(3)]
+    with closing(Reader(data.fleet, seal)) as reader:
+        page = found["revisions"] = reader.page(RevisionSelection(), 1000)
+        found["changes"] = [reader.changes(each.number, -1, 100) for each in page[0]]
+    return found
+
+
+@settings(max_examples=25, deadline=None)
+@given(STEPS)
+def test_an_engine_that_takes_all_commits_in_any_batches_answers_as_the_one_that_made_them(steps: list[Any]) -> None:
+    with engines() as (source, target, seal):
+        for step in (*steps, [("proxies", 0, 0)]):
+            if step == "a batch ends":
+                replay(source, target)
+            elif step == "an entry alone":
+                source.trail.append("user.signed_in")
+            else:
+                commit(source, step)
+        replay(source, target)
+        wanted, found = (answers(each, seal) for each in (source, target))
+        for name, answer in wanted.items():
+            assert found[name] == answer, name
+        assert [each.number for each in target.changes(0)] == [*range(1, source.file.last_number + 1)]
+
+
+def test_a_document_is_in_its_last_commit_alone_and_a_deleted_one_has_no_body() -> None:
+    with engines() as (source, _, _):
+        for value in range(2):
+            commit(source, [("proxies", 0, value), ("accounts", 0, value), ("credentials", value, 0)])
+        commit(source, [("accounts", 0, None)])
+        found = {each.number: {(one.id, one.body is None) for one in each.documents} for each in source.changes(0)}
+        gone = {("accounts_0", True), ("credentials_0", True), ("credentials_1", True)}
+        assert found == {1: set(), 2: {("proxies_0", False)}, 3: gone}
+        assert [each.number for each in source.changes(2)] == [3]
+
+
+def test_a_commit_that_does_not_follow_is_refused_and_nothing_is_changed() -> None:
+    with engines() as (source, target, _):
+        for value in range(3):
+            commit(source, [("proxies", 0, value)])
+        first, second, third = source.changes(0)
+        target.adopt(first)
+        for wrong, why in (
+            (first, "1 does not follow the last one, 1"),
+            (third, "3 does not follow the last one, 1"),
+            (replace(second, audit=tuple((seq, content, "0" * 64) for seq, content, _ in second.audit)), "row 2"),
+            (replace(second, audit=third.audit), "row 3"),
+            (replace(second, revisions=first.revisions), "revision 1 is there already"),
+        ):
+            with pytest.raises(CommitRefused, match=why):
+                target.adopt(wrong)
+            assert (target.file.last_number, target.trail.head.seq) == (1, 1)
+        target.adopt(second)
+        target.adopt(third)
+        assert target.get("proxies", "proxies_0") == source.get("proxies", "proxies_0")
+
+
+def test_commits_before_a_deletion_that_is_forgotten_are_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "TOMBSTONES_KEPT", 1)
+    monkeypatch.setattr(accounts, "GONE_KEPT", 1)
+    for name in ("proxies", "accounts"):
+        with engines() as (source, _, _):
+            for which in range(3):
+                commit(source, [(name, which, which)])
+            for which in range(3):
+                commit(source, [(name, which, None)])
+            with pytest.raises(HistoryPruned) as caught:
+                list(source.changes(0))
+            later: list[Commit] = list(source.changes(caught.value.horizon))
+            assert [each.number for each in later] == [*range(caught.value.horizon + 1, 7)] != []
