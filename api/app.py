@@ -16,7 +16,7 @@ import falcon
 
 from api.container import Services
 from api.errors import NotFound, NotReady
-from api.http.body_limits import BodyAwaited
+from api.http.body import BodyAwaited
 from api.http.client import is_by_script
 from api.http.errors import BEARER, INVALID_REQUEST, ApiError, internal, translated
 from api.middleware import RequestMiddleware

@@ -18,9 +18,8 @@ from api.audit import Origin, serving
 from api.container import Services
 from api.errors import Denied, TooBusy, Unauthenticated
 from api.http import session_cookie
-from api.http.body_limits import BodyGate
+from api.http.body import BODY_GATE, BodyGate
 from api.http.client import SAFE, client_address, is_cross_site, is_secure, is_within, request_id
-from api.http.environ import BODY_GATE
 from api.security.tokens import BadToken
 from api.ui.page import is_dashboard
 

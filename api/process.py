@@ -24,7 +24,7 @@ from api.engine.commit import Engine
 from api.objects.webhooks.link import WebhookLink
 from api.security.signing import SigningKeys
 from api.server.http_server import ApiServer
-from api.server.rejected_requests import RejectedRequestLog
+from api.server.tasks import RejectedRequestLog
 from api.services.account_credentials import LapsedCredentials
 from api.services.account_ends import ExpiredAccounts
 from api.services.history_pruning import HistoryPruning

@@ -1,4 +1,5 @@
-"""Which addresses count as one client: with IPv6 a network, since a client has as many addresses in it as it likes."""
+"""Which addresses count as one client: with IPv6 a network, since a client has as many addresses in it as it likes; and
+the share of one client in the connections of the management API."""
 
 from __future__ import annotations
 
@@ -11,6 +12,13 @@ CLIENT_PREFIX = 64
 """Length of the IPv6 network that one host or home has for itself (RFC 6177)."""
 SITE_PREFIX = 48
 """Length of the longest one that a single site may have (RFC 6177); it holds 65,536 clients."""
+
+MIN_PER_ADDRESS = 50
+
+
+def per_address(max_connections: int) -> int:
+    """Connections to the API that one address may have at the same time: a quarter of all."""
+    return max(MIN_PER_ADDRESS, max_connections // 4)
 
 
 @lru_cache(maxsize=4096)

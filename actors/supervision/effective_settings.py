@@ -10,9 +10,9 @@ import logging
 from dataclasses import dataclass, field
 from typing import Any
 
+from config.settings.loading import UNTIL_RESTART, EffectiveValue, Origins, Reading, described, waiting
 from config.settings.runtime import Stored, merge, overlay
 from config.settings.settings import Settings
-from config.settings.sources import UNTIL_RESTART, EffectiveValue, Origins, Reading, described, waiting
 
 log = logging.getLogger(__name__)
 

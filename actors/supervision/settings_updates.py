@@ -19,9 +19,9 @@ from actors.supervision.processes.spawner import Spawner
 from actors.supervision.program_lifecycle import ProgramLifecycle
 from actors.supervision.systemd import notify, notify_reloading
 from config.model.event_check import checked
+from config.settings.loading import Origins
 from config.settings.runtime import InvalidOverride
 from config.settings.settings import ConfigError, Settings, plain
-from config.settings.sources import Origins
 
 log = logging.getLogger(__name__)
 

@@ -63,9 +63,9 @@ from actors.supervision.upgrade.handover import (
 from actors.supervision.upgrade.preflight import ProgramUpgrade, own_command
 from config import VERSION
 from config.files.paths import DataDir, RunDir
+from config.settings.loading import Origins
 from config.settings.runtime import Stored
 from config.settings.settings import ConfigError, Settings
-from config.settings.sources import Origins
 
 log = logging.getLogger(__name__)
 

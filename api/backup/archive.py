@@ -2,22 +2,173 @@
 
 Anybody may have written it, so paths, sizes and kinds of its members are taken from the manifest, which is checked, and
 from nowhere else.
+
+The key files are under a passphrase: scrypt (RFC 7914) and AES-256-GCM, with the manifest as additional data. So the
+seal opens only with the archive that it was made for: any change without the passphrase is detected, since the
+manifest has the hashes of all files.
 """
 
 from __future__ import annotations
 
+import base64
 import gzip
 import hashlib
+import json
+import os
+import re
 import tarfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO, Annotated, Literal, TypeVar
 
-from api.backup.manifest import LARGEST, BadArchive, read_manifest
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
 from config.files.durable import new_file
+from config.text.formatting import size_text
+from config.text.validation_messages import worded
+
+KIND = "proxyfleet.backup"
+FORMAT = 1
+FLEET = "fleet.sqlite"
+"""The file of configuration, accounts, history and audit trail, which lies in the data directory itself."""
+FOLDERS = ("metrics", "webhooks", "lists", "logs")
+"""Folders of the data directory that may be in an archive; keys are apart."""
+OPTIONAL = ("logs",)
+
+LARGEST = 4 * 2**20
+"""Bytes of a manifest: enough for 20,000 files."""
+
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,200}", re.ASCII)
+"""Names that a file in an archive may have: all that the product makes, and few of editors and file systems."""
+
+
+_YEAR_10000 = 253402300800
+
+
+class BadArchive(Exception):
+    """It is no archive that this release can read; the text says why."""
+
+
+class Member(BaseModel):
+    """One file: its path below the data directory, its size in bytes and the SHA-256 of its content in hex."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    path: str
+    size: Annotated[int, Field(ge=0)]
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+class Manifest(BaseModel):
+    """`product` is the release that made it, `created_at` Unix seconds, `keys` whether the sealed keys are there.
+
+    `data_format` is that of the data directory (`config.files.data_format`), `format` that of the archive.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Literal["proxyfleet.backup"]
+    format: int
+    product: str
+    data_format: Annotated[int, Field(ge=1)]
+    created_at: Annotated[float, Field(ge=0, lt=_YEAR_10000)]
+    folders: tuple[str, ...]
+    keys: bool
+    files: tuple[Member, ...]
+
+    @property
+    def total(self) -> int:
+        """Bytes of all files."""
+        return sum(member.size for member in self.files)
+
+
+def read_manifest(content: bytes) -> Manifest:
+    """The manifest in `content`. Raises `BadArchive`."""
+    if len(content) > LARGEST:
+        raise BadArchive(f"its manifest has more than {LARGEST} bytes")
+    found = re.search(rb'"format": ?([0-9]{1,9})\b', content)
+    if found is not None and int(found[1]) > FORMAT:
+        raise BadArchive(f"format {int(found[1])} of a later release; this one reads up to {FORMAT}")
+    try:
+        manifest = Manifest.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"])) or "it"
+        raise BadArchive(f"its manifest is invalid: {field} {worded(first)}") from error
+    paths = [member.path for member in manifest.files]
+    for path in paths:
+        folder, _, name = path.partition("/")
+        if path != FLEET and (folder not in manifest.folders or not NAME.fullmatch(name)):
+            raise BadArchive(f"its manifest names {path!r}, which can't be in a backup")
+    twice = len(set(paths)) != len(paths) or len(set(manifest.folders)) != len(manifest.folders)
+    if twice or not set(manifest.folders) <= set(FOLDERS):
+        raise BadArchive("its manifest contradicts itself")
+    return manifest
+
+
+N, R, P = 2**16, 8, 1
+"""64 MiB and about a fifth of a second for each guess."""
+SHORTEST = 12
+_MOST_N = 2 * N
+"""The highest cost that is accepted: an archive decides how much memory is needed to open it."""
+
+
+def seal_keys(keys: Mapping[str, bytes], passphrase: str, manifest: bytes) -> bytes:
+    """The sealed content of the key files, by name."""
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    salt, nonce = os.urandom(16), os.urandom(12)
+    content = json.dumps({name: _text(key) for name, key in keys.items()}).encode()
+    data = AESGCM(_derived(passphrase, salt, N)).encrypt(nonce, content, hashlib.sha256(manifest).digest())
+    return json.dumps(
+        {"kdf": "scrypt", "n": N, "salt": _text(salt), "nonce": _text(nonce), "data": _text(data)}
+    ).encode()
+
+
+def unseal_keys(sealed: bytes, passphrase: str, manifest: bytes) -> dict[str, bytes]:
+    """The key files. Raises `BadArchive`."""
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    try:
+        head = json.loads(sealed)
+        n = int(head["n"])
+        salt, nonce, data = (base64.b64decode(head[name], validate=True) for name in ("salt", "nonce", "data"))
+        if head["kdf"] != "scrypt" or n < N or n & (n - 1):
+            raise ValueError("not as this release seals")
+        if n > _MOST_N:
+            raise ValueError(
+                f"scrypt with n={n} would take {_memory(n)}, and at most {_memory(_MOST_N)} are given to it"
+            )
+        content = AESGCM(_derived(passphrase, salt, n)).decrypt(nonce, data, hashlib.sha256(manifest).digest())
+    except InvalidTag as error:
+        raise BadArchive("its keys can't be opened: another passphrase, or the archive was altered") from error
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        raise BadArchive(f"its sealed keys are damaged: {error}") from error
+    return {name: base64.b64decode(text) for name, text in json.loads(content).items()}
+
+
+def _memory(n: int) -> str:
+    return size_text(128 * n * R)
+
+
+def check_passphrase(text: str) -> str:
+    """`text` if it is long enough. Raises `ValueError`."""
+    if len(text) < SHORTEST:
+        raise ValueError(f"the passphrase must have at least {SHORTEST} characters")
+    return text
+
+
+def _derived(passphrase: str, salt: bytes, n: int) -> bytes:
+    return hashlib.scrypt(passphrase.encode(), salt=salt, n=n, r=R, p=P, maxmem=132 * n * R * P + 2**20, dklen=32)
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
 
 MANIFEST, SEALED = "manifest.json", "keys.sealed"
 _LARGEST_SEALED = 2**20

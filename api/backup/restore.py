@@ -8,33 +8,32 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
 from api.audit import Broken, verify
-from api.backup import atomic_swap, lost_secrets, sealed_keys
-from api.backup.accounts import account_differences, read_accounts
-from api.backup.archive import OpenArchive, Progress, no_progress
+from api.backup import atomic_swap
+from api.backup.archive import BadArchive, Manifest, OpenArchive, Progress, no_progress, unseal_keys
 from api.backup.atomic_swap import CompletedRestore
-from api.backup.current_state import CurrentState, read_current_state
-from api.backup.differences import Difference, bodies_of, differences, key_differences, trail_difference
-from api.backup.lost_secrets import LostSecret
-from api.backup.manifest import BadArchive, Manifest
+from api.backup.differences import CurrentState, Difference, differences, key_files, read_current_state
 from api.engine.commit import open_engine
-from api.objects.lists.kind import LISTS
-from api.objects.pools.kind import POOLS
+from api.engine.kind import Kind
+from api.objects.kinds import KINDS
+from api.objects.upstream_entries import without_lost_password
 from api.security import tokens, users
 from api.security.api_keys import ApiKey
 from api.security.users import ADMINISTRATOR
+from api.services import pool_sources
 from api.services.object_messages import read_objects
 from api.services.proxy_specs import read_specs
 from api.services.settings import read_stored
-from api.store import RECOVERY_STEP, Store, StoreError, check_fleet_file, open_store, start_over
+from api.store import RECOVERY_STEP, FleetStore, Store, StoreError, Write, check_fleet_file, open_store, start_over
+from api.store.accounts.columns import TABLES
 from api.store.fleet_file import newest_number
 from config.files.data_format import DATA_FORMAT, NAME, Mark, write_mark
 from config.files.paths import DataDir
-from config.files.secret_box import SecretBoxError, secret_box_of
-from config.model.webhooks import SECRET_PURPOSE, WebhookRecord, opened_headers
+from config.files.secret_box import SecretBox, SecretBoxError, secret_box_of
 from config.passwords import check_password
 from config.settings.runtime import SettingsUpdate
 from config.text.formatting import size_text, timestamp_text
@@ -42,6 +41,15 @@ from config.text.validation_messages import worded
 
 _SPARE = 64 * 2**20
 """Bytes that are left free on the disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class LostSecret:
+    """One secret that could not be opened: the kind and name of its resource, and the field."""
+
+    kind: str
+    name: str
+    field: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +82,20 @@ def prepare_restore(
     try:
         now = read_current_state(data, fresh.path.with_name("now"))
         archive.extract(fresh.path, progress)
-        _check_store(fresh)
+        with _read_by_this_release():
+            check_fleet_file(fresh)
         sealed = None if without_secrets else archive.sealed
         _install_keys(now, fresh, archive, sealed, passphrase)
         write_mark(fresh.path, Mark())
         _check_audit(fresh)
-        lost = _remove_lost_secrets(fresh) if without_secrets else []
-        yield PreparedRestore(
-            archive.manifest, tuple(_differences_to(data, now, fresh, sealed is not None)), now, tuple(lost)
-        )
+        lost = list[LostSecret]()
+        if without_secrets:
+            with _read_by_this_release(), closing(open_store(fresh)) as store:
+                seal = secret_box_of(fresh)
+                seal.ensure()
+                lost = remove_lost_secrets(store, seal)
+        found = _differences_to(data, now, fresh, sealed is not None)
+        yield PreparedRestore(archive.manifest, tuple(found), now, tuple(lost))
     finally:
         if not (data.path / atomic_swap.RESTORING / "ready").exists():
             atomic_swap.discard(data)
@@ -134,13 +147,6 @@ def _refuse_other_format(manifest: Manifest) -> None:
         )
 
 
-def _check_store(fresh: DataDir) -> None:
-    try:
-        check_fleet_file(fresh)
-    except StoreError as error:
-        raise BadArchive(f"its configuration can't be read by this release: {error}") from error
-
-
 def _refuse_full(data: DataDir, manifest: Manifest) -> None:
     needed, free = manifest.total + _SPARE, shutil.disk_usage(data.path).free
     if needed > free:
@@ -168,7 +174,7 @@ def _install_keys(
     if sealed is not None:
         if passphrase is None:
             raise BadArchive("its keys are sealed under a passphrase, which is needed")
-        keys = sealed_keys.unseal(sealed, passphrase, archive.head)
+        keys = unseal_keys(sealed, passphrase, archive.head)
     fresh.keys.mkdir(mode=0o700)
     for name, key in keys.items():
         path = fresh.keys / Path(name).name
@@ -176,62 +182,84 @@ def _install_keys(
         path.write_bytes(key)
 
 
-def _remove_lost_secrets(fresh: DataDir) -> list[LostSecret]:
+# --- documents and their secrets ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def _read_by_this_release() -> Iterator[None]:
+    """Errors of reading in one line, without values, which may be secrets."""
     try:
-        seal = secret_box_of(fresh)
-        seal.ensure()
-        with closing(open_store(fresh)) as store:
-            return lost_secrets.remove(store, seal)
+        yield
     except (StoreError, SecretBoxError, ValidationError) as error:
-        raise BadArchive(f"its configuration can't be read by this release: {_error_text(error)}") from error
+        text = str(error)
+        if isinstance(error, ValidationError):
+            first = error.errors()[0]
+            text = f"{error.title}: {'.'.join(map(str, first['loc']))} {worded(first)}"
+        raise BadArchive(f"its configuration can't be read by this release: {text}") from error
+
+
+def remove_lost_secrets(store: Store, seal: SecretBox) -> list[LostSecret]:
+    """Remove from `store` each secret that `seal` does not open, in one commit. Raises `SecretBoxError`, `StoreError`.
+
+    Hashed secrets (passwords of users and accounts, API keys) need no key and are restored. Sealed ones, which the
+    product sends to others, are lost: passwords for upstream proxies, signing secrets of webhooks and authentication
+    back ends, header values of webhooks and of sources of lists and pools.
+    """
+    lost: list[LostSecret] = []
+    writes = [write for kind in KINDS.values() for write in _without_lost(kind, store, seal, lost)]
+    writes += _fetched(store, seal)
+    if writes:
+        store.commit(writes)
+    return lost
+
+
+def _without_lost(kind: Kind[Any], store: Store, seal: SecretBox, lost: list[LostSecret]) -> Iterator[Write]:
+    if kind.transfer.openable is None:
+        return
+    for document in store.find(kind.collection):
+        before = kind.model.model_validate(document.body)
+        record, fields = kind.transfer.openable(before, seal)
+        lost += [LostSecret(kind.collection, record.name, field) for field in fields]
+        if record != before:
+            yield Write(kind.collection, document.id, record.model_dump(mode="json"))
+
+
+def _fetched(store: Store, seal: SecretBox) -> Iterator[Write]:
+    """Upstreams that were fetched with passwords are fetched once more."""
+    for document in store.find(pool_sources.COLLECTION):
+        record = pool_sources.FetchedUpstreams.model_validate(document.body)
+        if any(without_lost_password(each, seal) is not each for each in record.upstreams):
+            yield Write(pool_sources.COLLECTION, document.id, None)
 
 
 def _differences_to(data: DataDir, now: CurrentState, fresh: DataDir, with_keys: bool) -> list[Difference]:
-    try:
-        with closing(open_store(fresh)) as store:
+    with _read_by_this_release(), closing(open_store(fresh)) as store:
+        try:
             _check_documents(store, fresh)
-            then, accounts = bodies_of(store), read_accounts(store.accounts, checked=True)
-    except (StoreError, SecretBoxError, ValidationError) as error:
-        if with_keys or not (isinstance(error, SecretBoxError) or isinstance(error.__cause__, SecretBoxError)):
-            raise BadArchive(f"its configuration can't be read by this release: {_error_text(error)}") from error
-        raise BadArchive(
-            f"it was made without keys, and those in {data.keys} don't open its secrets: put the key files of the"
-            " installation that it was made of there, take an archive with keys, or restore it --without-secrets"
-        ) from error
-    keys = {path.name: path.read_bytes() for path in fresh.keys.iterdir()}
-    of_accounts = account_differences(now.accounts, accounts)
-    return [
-        *differences(now.bodies, then),
-        *of_accounts,
-        *key_differences(now.keys, keys),
-        *trail_difference(now.audit_head),
-    ]
+        except (StoreError, SecretBoxError) as error:
+            if with_keys or not (isinstance(error, SecretBoxError) or isinstance(error.__cause__, SecretBoxError)):
+                raise
+            raise BadArchive(
+                f"it was made without keys, and those in {data.keys} don't open its secrets: put the key files of the"
+                " installation that it was made of there, take an archive with keys, or restore it --without-secrets"
+            ) from error
+        return list(differences(now, store, key_files(fresh)))
 
 
-def _error_text(error: Exception) -> str:
-    """The error in one line, without values, which may be secrets."""
-    if not isinstance(error, ValidationError):
-        return str(error)
-    first = error.errors()[0]
-    return f"{error.title}: {'.'.join(map(str, first['loc']))} {worded(first)}"
-
-
-def _check_documents(store: Store, fresh: DataDir) -> None:
+def _check_documents(store: FleetStore, fresh: DataDir) -> None:
     """Read every document and open every secret. Raises `StoreError`, `SecretBoxError`, `ValidationError`."""
     seal = secret_box_of(fresh)
     read_specs(store, seal)
     SettingsUpdate.model_validate(read_stored(store))
-    for document in store.find(users.COLLECTION):
-        users.load(document)
     for document in store.find("api_keys"):
         ApiKey.model_validate(document.body)
     read_objects(store, seal, lambda _record: "")
-    for kind in (LISTS, POOLS):
-        for document in store.find(kind.collection):
-            source = kind.model.model_validate(document.body).source
-            opened_headers((source and source.headers) or {}, seal)
-    for document in store.find("webhooks"):
-        seal.open(WebhookRecord.model_validate(document.body).secret_sealed, SECRET_PURPOSE)
+    for name, kind in KINDS.items():
+        for document in store.accounts.documents(name) if name in TABLES else store.every(name):
+            record = kind.model.model_validate(document.body)
+            openable, known = kind.transfer.openable, getattr(record, kind.transfer.identity)
+            for lost in () if openable is None else openable(record, seal)[1]:
+                raise SecretBoxError(f"{lost} of the {kind.name} {known!r} can't be opened")
 
 
 def _check_audit(fresh: DataDir) -> None:

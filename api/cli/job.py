@@ -20,8 +20,7 @@ from typing import Final
 from urllib.parse import quote
 
 from api.cli.errors import CommandError, Status
-from config.settings.env import ENV_PREFIX
-from config.settings.initial_environment import wipe, wipe_option
+from config.settings.env import ENV_PREFIX, wipe, wipe_option
 
 FORWARDED: Final = frozenset(
     (

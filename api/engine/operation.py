@@ -15,8 +15,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from api.call import Call, Reply
-from api.http.body import MAX_BODY
-from api.http.body_limits import SMALL
+from api.http.body import MAX_BODY, SMALL
 from api.http.query import Query
 from api.security.permissions import BEYOND_SCOPE
 

@@ -12,8 +12,7 @@ from api.engine.operation import V1, Operation, create, delete, get, resource, u
 from api.engine.records import Stored
 from api.errors import Denied, Invalid, NotFound
 from api.http.body import MAX_BODY, MAX_IMPORT
-from api.http.cursor import EXAMPLE, PATTERN, ListCursor, checksum, foreign_cursor
-from api.http.query import Query, cursor, integer, text
+from api.http.query import EXAMPLE, PATTERN, ListCursor, Query, checksum, cursor, foreign_cursor, integer, text
 from api.openapi.schemas.base import Deleted
 
 Handler = Callable[[Call], Reply]

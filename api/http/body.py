@@ -2,6 +2,15 @@
 
 Rejected with 400: a body that isn't UTF-8 or JSON (RFC 8259; NaN and Infinity aren't), has a member twice, is nested
 deeper than `_DEEPEST`, or contains half of a surrogate pair, which can't be written as UTF-8.
+
+**Limits** of the bodies that are held in memory, in all and of one user. A body of at most `SMALL` bytes is read before
+the client has been authenticated. Of a larger one nothing more is read until the application has decided: it is called
+with a `BodyGate` in place of the body, and either rejects the request like any other (401 before 403 before 413), or
+opens the gate and is called again when all of the body is there. No thread waits in between.
+
+**Everything that is wrong** with a body is reported at once. A null is refused before other fields are validated
+(`config.model.fields.Body`); to report the others as well, the nulls are removed and the rest is validated without
+them.
 """
 
 from __future__ import annotations
@@ -9,16 +18,114 @@ from __future__ import annotations
 import json
 import math
 import re
+import threading
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from copy import deepcopy
 from typing import Any, TypeVar
 
 import falcon
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
-from api.errors import Invalid, TooBusy
-from api.http.body_limits import SMALL, BodyAwaited, BodyGate
-from api.http.environ import BODY_GATE
+from api.errors import Invalid, InvalidMany, TooBusy
 from api.http.errors import ApiError, invalid
-from api.http.validation import validated
+from config.model.fields import field_path
+from config.text.validation_messages import worded
+
+BODY_GATE = "proxyfleet.body_gate"
+"""Key of the WSGI environment: the `BodyGate` of a request with a large body."""
+SMALL = 64 * 1024
+SMALL_TOTAL = 64 * 1024 * 1024
+"""Bytes of small bodies in memory at the same time, of all connections."""
+LARGE_TOTAL, LARGE_EACH = 64 * 1024 * 1024, 32 * 1024 * 1024
+"""Bytes of larger ones: in all, and of one user."""
+
+
+class BodyAwaited(Exception):
+    """The gate was opened: there is no response before the body is here."""
+
+
+class Budget:
+    """A limit of bytes in all, and of one holder. Thread-safe."""
+
+    def __init__(self, total: int, each: int) -> None:
+        self._total, self._each = total, each
+        self._lock = threading.Lock()
+        self._reserved: Counter[str] = Counter()
+
+    @property
+    def reserved(self) -> int:
+        """Bytes of all holders."""
+        with self._lock:
+            return self._reserved.total()
+
+    def reserve(self, holder: str, size: int) -> bool:
+        """Reserve them; False when there are not so many left."""
+        with self._lock:
+            if self._reserved[holder] + size > self._each or self._reserved.total() + size > self._total:
+                self._reserved += Counter()  # drops holders of none
+                return False
+            self._reserved[holder] += size
+            return True
+
+    def release(self, holder: str, size: int) -> None:
+        """Release what was reserved."""
+        with self._lock:
+            self._reserved[holder] -= size
+            self._reserved += Counter()
+
+
+class Reservation:
+    """The bytes that one request has reserved of the budgets."""
+
+    def __init__(self) -> None:
+        self._held: list[tuple[Budget, str, int]] = []
+        self._lock = threading.Lock()
+
+    def reserve(self, budget: Budget, holder: str, size: int) -> bool:
+        """Reserve bytes until `release`; False when there are not so many left."""
+        if not budget.reserve(holder, size):
+            return False
+        with self._lock:
+            self._held.append((budget, holder, size))
+        return True
+
+    def release(self) -> None:
+        """Release everything. May be called again."""
+        with self._lock:
+            held, self._held = self._held, []
+        for budget, holder, size in held:
+            budget.release(holder, size)
+
+
+class BodyGate:
+    """Delays the body of one request until the application has decided to read it.
+
+    `length` is the `Content-Length`, None of a chunked body. `rate_headers` are those of the first call, so that a
+    request counts once.
+    """
+
+    def __init__(self, length: int | None, budget: Budget, reservation: Reservation) -> None:
+        self.length = length
+        self.most: int | None = None
+        self.body_is_here = False
+        self.rate_headers: dict[str, str] | None = None
+        self._budget = budget
+        self._reservation = reservation
+
+    @property
+    def opened(self) -> bool:
+        """Whether the application has asked for the body, and it is not complete yet."""
+        return self.most is not None and not self.body_is_here
+
+    def open(self, most: int, holder: str) -> bool:
+        """Have the body read, up to `most` bytes beside the framing of chunks; False when too much of `holder` or of
+        all is being read already."""
+        if not self._reservation.reserve(self._budget, holder, self.length or 2 * most):
+            return False
+        self.most = most
+        return True
+
 
 MAX_BODY = 1024 * 1024
 IMPORT_PATH = "/api/v1/config/import"
@@ -136,3 +243,72 @@ def _refuse_the_unwritable(value: Any, depth: int) -> None:
     elif isinstance(value, list):
         for item in value:
             _refuse_the_unwritable(item, depth + 1)
+
+
+ROUNDS = 20
+"""Validations of one body at most: each may find more nulls."""
+
+Path = tuple[str | int, ...]
+
+
+def validated(model: type[M], given: dict[str, Any], read_only: frozenset[str]) -> M:
+    """`given` as a `model`. Raises `InvalidMany` that names everything that is wrong."""
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        raise InvalidMany([_problem(each, read_only) for each in _all_problems(model, given, error)]) from error
+
+
+def _all_problems(model: type[BaseModel], given: dict[str, Any], error: ValidationError) -> Sequence[Any]:
+    rest = {name: value for name, value in given.items() if name in model.model_fields}
+    unknown = [{"type": "extra_forbidden", "loc": (name,)} for name in given if name not in rest]
+    problems = _problems(model, rest) if unknown else list(error.errors(include_url=False))
+    nulls: list[Any] = []
+    for _ in range(ROUNDS):
+        found = [each for each in problems if each["type"] == "null_field"]
+        smaller = _without(rest, map(_path, found)) if found else None
+        if smaller is None:
+            break
+        nulls, rest = nulls + found, smaller
+        problems = _problems(model, rest)
+    paths = set(map(_path, nulls))
+    others = [each for each in problems if each["type"] != "missing" or each["loc"] not in paths]
+    return [*nulls, *others, *unknown]
+
+
+def _problems(model: type[BaseModel], given: dict[str, Any]) -> list[Any]:
+    try:
+        model.model_validate(given)
+    except ValidationError as error:
+        return list(error.errors(include_url=False))
+    return []
+
+
+def _path(null: Any) -> Path:
+    """The path of a null: that of the model that refused it, and the name of the field below it."""
+    return (*null["loc"], *str(null["ctx"]["field"]).split("."))
+
+
+def _without(given: dict[str, Any], paths: Iterable[Path]) -> dict[str, Any] | None:
+    """A copy without these members; None when one of them is not found (a name may contain a dot)."""
+    copy = deepcopy(given)
+    for path in paths:
+        holder: Any = copy
+        try:
+            for part in path[:-1]:
+                holder = holder[part]
+            del holder[path[-1]]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return copy
+
+
+def _problem(error: Any, read_only: frozenset[str]) -> tuple[str, str]:
+    field = field_path(error["loc"])
+    if error["type"] == "extra_forbidden":
+        return field, "is read-only" if field in read_only else "is not a known field"
+    if error["type"] == "null_field":
+        return field_path((*error["loc"], str(error["ctx"]["field"]))), "must not be null"
+    if error["type"] == "bad_entry":
+        return f"{field}[{error['ctx']['index']}]", str(error["msg"])
+    return field, worded(error)

@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 import falcon
 
 from api.errors import Invalid
-from api.http.body import parse_object, read_body
-from api.http.body_limits import LARGE_EACH
+from api.http.body import LARGE_EACH, parse_object, read_body
 from api.http.errors import invalid
 
 NDJSON = "application/x-ndjson"

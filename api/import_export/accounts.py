@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import secrets as random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import chain
 from typing import Any
 
+from api.engine.kind import Kind
 from api.engine.objects import load
 from api.engine.records import Stored
-from api.engine.transfer import Planning
-from api.import_export.plan import ImportRequest, Problems, Step
+from api.engine.transfer import PlannedRecord, Planning
+from api.import_export.plan import ImportRequest, Problems, Step, plan_kind
 from api.import_export.state import State
 from api.objects.accounts import ACCOUNTS as KIND
 from api.objects.accounts import AccountEntry, AccountNaming
+from api.store import Document
 from api.store.accounts import ACCOUNTS, AccountStore
 from config.model.fields import InvalidResource
 from config.model.fleet_accounts import AccountProxies, FleetAccount, FleetAccountUpdate, change_fleet_account
@@ -52,92 +56,65 @@ def _ids(state: State, collection: str, steps: list[Step[Any]]) -> dict[str, str
     return found
 
 
-def refuse_plans_in_use(
-    plans: list[Step[Plan]], accounts: list[Step[FleetAccount]], store: AccountStore, problems: Problems
-) -> None:
-    """Refuse to delete a plan that an account has after the import."""
-    gone = [step for step in plans if step.after is None]
-    if not gone:
-        return
-    used = Counter(store.users_by_plan())
-    used.subtract(step.before.plan for step in accounts if step.before is not None)
-    used.update(step.after.plan for step in accounts if step.after is not None)
-    for step in gone:
-        if used[step.id] > 0:
-            text = f"the plan {step.name!r} is missing, and pruning would delete it: {used[step.id]} accounts have it"
-            problems.add("plans", text)
+def known_by(naming: AccountNaming, **more: Any) -> Kind[FleetAccount]:
+    """The kind whose entries have these names."""
+    return replace(KIND, transfer=replace(KIND.transfer, entry=naming.entry, **more))
 
 
 def plan_accounts(
     request: ImportRequest, context: Planning, store: AccountStore, names: AccountNaming, problems: Problems
 ) -> list[Step[FleetAccount]]:
     """A step for each entry, in their order; then, to prune, one for each account that has none."""
-    entries = request.document.section("accounts")
+    entries: list[AccountEntry] | None = request.document.section(ACCOUNTS)
     if entries is None:
         return []
-    planner = _Planner(request, context, store, names, problems)
-    steps = [step for index, entry in enumerate(entries) if (step := planner.step(index, entry)) is not None]
-    return [*steps, *planner.pruned()] if request.prune else steps
+    of_names = [store.accounts_named(name) for name in dict.fromkeys(entry.username for entry in entries)]
+    found: Iterable[Document] = chain.from_iterable(of_names)
+    if request.prune and store.count(ACCOUNTS) > MOST_PRUNED + len(entries):
+        problems.add(ACCOUNTS, f"pruning may delete {MOST_PRUNED} accounts at most")
+    elif request.prune:
+        found = store.documents(ACCOUNTS)
+    planner = _Planner(context, names, entries)
+    kind = known_by(names, match=planner.match, wanted=planner.wanted)
+    return plan_kind(kind, [load(KIND, each) for each in found], request, context, problems)
 
 
 class _Planner:
     """The accounts of one document."""
 
-    def __init__(
-        self, request: ImportRequest, context: Planning, store: AccountStore, names: AccountNaming, problems: Problems
-    ) -> None:
+    def __init__(self, context: Planning, names: AccountNaming, entries: Sequence[AccountEntry]) -> None:
         self._context = context
-        self._store = store
         self._names = names
-        self._problems = problems
-        self._sealed = request.secrets.accounts
-        self._together = Counter(entry.username for entry in request.document.section("accounts") or ())
-        self._seen: Counter[str] = Counter()
-        self._matched: set[str] = set()
+        self._together = Counter(entry.username for entry in entries)
+        self._sealed = {name: iter(hashes) for name, hashes in context.sealed.accounts.items()}
 
-    def step(self, index: int, entry: AccountEntry) -> Step[FleetAccount] | None:
-        """The step of an entry; None if there is a problem with it."""
-        path = f"accounts[{index}]"
-        hashes = self._sealed.get(entry.username, [])
-        place = self._seen[entry.username]
-        self._seen[entry.username] += 1
-        try:
-            proxies = self._proxies(entry)
-            stored = self._match(entry, proxies)
-            sealed = hashes[place] if place < len(hashes) else None
-            return self._step(path, stored, self._wanted(entry, stored, proxies, sealed))
-        except InvalidResource as error:
-            self._problems.add(f"{path}.{error.field}", error.error)
-            return None
-
-    def pruned(self) -> Iterator[Step[FleetAccount]]:
-        """Deletions of all accounts that no entry is about."""
-        if self._store.count(ACCOUNTS) - len(self._matched) > MOST_PRUNED:
-            self._problems.add("accounts", f"pruning may delete {MOST_PRUNED} accounts at most")
-            return
-        for document in self._store.documents(ACCOUNTS):
-            if document.id not in self._matched:
-                yield self._step("accounts", load(KIND, document), None)
-
-    def _step(self, path: str, stored: Found | None, after: FleetAccount | None) -> Step[FleetAccount]:
-        return Step(KIND, path, stored, after, entry=self._names.entry)
-
-    def _match(self, entry: AccountEntry, proxies: AccountProxies | None) -> Found | None:
+    def match(self, stored: Sequence[Found], entries: Sequence[AccountEntry], _refuse: object) -> dict[int, Found]:
         """The account of an entry: the only one of its name, else the one that names the same proxies."""
-        found = self._store.accounts_named(entry.username)
-        known = [load(KIND, each) for each in found]
-        if len(known) > 1 or self._together[entry.username] > 1:
-            wanted = self._that_exist(proxies or AccountProxies(all=True))
-            known = [each for each in known if self._that_exist(each.record.proxies) == wanted]
-        match = next((each for each in known if each.record.id not in self._matched), None)
-        if match is not None:
-            self._matched.add(match.record.id)
-        return match
+        left: dict[str, list[Found]] = {}
+        for each in stored:
+            left.setdefault(each.record.username, []).append(each)
+        alone = {name for name, found in left.items() if len(found) == self._together[name] == 1}
+        matched = {}
+        for index, entry in enumerate(entries):
+            known = left.get(entry.username, [])
+            found = next((each for each in known if entry.username in alone or self._is_of(each, entry)), None)
+            if found is not None:
+                matched[index] = found
+                known.remove(found)
+        return matched
 
-    def _that_exist(self, proxies: AccountProxies) -> AccountProxies:
-        """Without those that are deleted, which an account goes on naming and a document leaves out; in one order."""
-        ids = sorted(each for each in proxies.ids if each in self._names.proxy_names)
-        return proxies.model_copy(update={"ids": ids})
+    def _is_of(self, account: Found, entry: AccountEntry) -> bool:
+        """Whether an account names the proxies of an entry. Those that are deleted, which it goes on naming and a
+        document leaves out, don't count."""
+        try:
+            wanted = self._proxies(entry) or AccountProxies(all=True)
+        except InvalidResource:
+            return False  # of which planning the entry finds the problem
+        here, there = (
+            each.model_copy(update={"ids": sorted(set(each.ids) & self._names.proxy_names.keys())})
+            for each in (account.record.proxies, wanted)
+        )
+        return here == there
 
     def _proxies(self, entry: AccountEntry) -> AccountProxies | None:
         """Raises `InvalidResource` for a name of no proxy."""
@@ -150,10 +127,10 @@ class _Planner:
         ids = [self._names.proxies[name] for name in given.names or ()]
         return AccountProxies(all=given.all or False, ids=ids, tags=given.tags or [])
 
-    def _wanted(
-        self, entry: AccountEntry, stored: Found | None, proxies: AccountProxies | None, sealed: str | None
-    ) -> FleetAccount:
-        now = self._context.now
+    def wanted(self, stored: Found | None, entry: AccountEntry, _planning: Planning) -> PlannedRecord:
+        """The account as the entry describes it; the hashes that came sealed are in the order of the entries."""
+        sealed = next(self._sealed.get(entry.username, iter(())), None)
+        now, proxies = self._context.now, self._proxies(entry)
         blank = FleetAccount(id="acc_" + random.token_hex(8), username=entry.username, created_at=now, updated_at=now)
         record = blank if stored is None else stored.record
         if entry.password is None and sealed is not None:
@@ -166,7 +143,7 @@ class _Planner:
         why = weakness_of_account(entry.password, entry.username, record.password_hash, after.password_hash)
         if why is not None and not self._context.weak_passwords:
             raise InvalidResource("password", why)
-        return after if proxies is None else after.model_copy(update={"proxies": proxies})
+        return PlannedRecord(after if proxies is None else after.model_copy(update={"proxies": proxies}))
 
     def _plan(self, entry: AccountEntry, record: FleetAccount) -> str:
         if "plan" not in entry.model_fields_set:

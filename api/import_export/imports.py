@@ -24,7 +24,8 @@ from api.bus_bridge import reason_of
 from api.container import Services
 from api.engine.transfer import Planning
 from api.errors import Invalid, PeerUnavailable, StaleRevision
-from api.import_export.accounts import names_of, plan_accounts, refuse_plans_in_use
+from api.import_export.accounts import names_of, plan_accounts
+from api.import_export.checks import refuse_invalid
 from api.import_export.document import ConfigDocument
 from api.import_export.minimal import completed
 from api.import_export.plan import (
@@ -38,24 +39,18 @@ from api.import_export.plan import (
     plan_settings,
     rules_with,
 )
-from api.import_export.plan_checks import keep_the_caller, refuse_addresses, usable_proxies
-from api.import_export.references import refuse_names_of_nothing, refuse_unknown_names
 from api.import_export.state import read_state
 from api.objects.kinds import KINDS
 from api.objects.lists.kind import LISTS
-from api.objects.named_kinds import NAMED
 from api.security import api_keys, users
 from api.security.api_keys import ApiKey
 from api.security.users import ADMINISTRATOR, User
 from api.services import settings
 from api.services.fleet_accounts import AccountChange, StoredAccount
-from api.services.proxies import processes_of, refuse_too_many
-from api.services.proxy_cache import StoredProxy
 from api.services.revocation import commit_and_revoke
 from api.store import StoreError, Write
 from api.store.accounts import ACCOUNTS, PLANS
 from config.files.paths import forget_initial_password
-from config.model.fields import InvalidProxy
 from config.model.fleet_accounts import FleetAccount
 from config.model.proxies import ProxyRecord
 from config.net.ports import Range
@@ -118,51 +113,12 @@ def make_plan(services: Services, request: ImportRequest) -> Plan:
     request = replace(request, document=completed(request.document, rules, problems))
     weak = services.fleet_accounts.weak_passwords
     planning = Planning(services.seal, now, rules, request.secrets, problems.add, weak)
-
-    def steps_of(name: str) -> list[Step[Any]]:
-        return plan_kind(KINDS[name], state, request, planning, problems)
-
-    of: dict[str, list[Step[Any]]] = {"proxies": list(usable_proxies(steps_of("proxies"), planning, problems))}
-    refuse_addresses(state, of["proxies"], planning, problems)
-    of["plans"] = steps_of("plans")
+    of = {name: plan_kind(KINDS[name], found, request, planning, problems) for name, found in state.records.items()}
     names = names_of(state, of["proxies"], of["plans"])
-    of["accounts"] = plan_accounts(request, planning, services.account_store, names, problems)
-    of |= {name: steps_of(name) for name in NAMED}
-    refuse_unknown_names(NAMED.values(), state, of, problems)
-    of["users"] = steps_of("users")
-    keep_the_caller(of["users"], request.caller_id, problems)
-    of |= {name: steps_of(name) for name in KINDS if name not in of}
+    of[ACCOUNTS] = plan_accounts(request, planning, services.account_store, names, problems)
     plan = Plan(state, of, of_settings)
-    refuse_plans_in_use(of["plans"], of["accounts"], services.account_store, problems)
-    refuse_names_of_nothing(plan, services.object_users, problems)
-    problems.refuse()
-    refuse_clashes(services, plan)
+    refuse_invalid(services, plan, request.caller_id, problems)
     return plan
-
-
-def refuse_clashes(services: Services, plan: Plan) -> None:
-    """One user name is one account, for any one proxy as it would be. Raises `InvalidMany`."""
-    problems, names = Problems(), services.account_names
-    proxies = {each.record.id: StoredProxy(each.record, each.revision) for each in plan.state.records["proxies"]}
-    for step in pending(plan.of["proxies"]):
-        if step.after is None:
-            proxies.pop(step.id, None)
-        else:
-            proxies[step.id] = StoredProxy(step.after, 0)
-    stored = plan.state.records["proxies"]
-    known, wanted = (processes_of(each.record for each in those) for those in (stored, proxies.values()))
-    if wanted > known:
-        refuse_too_many(wanted, "proxies")
-    changed = {step.id: step.after for step in pending(plan.of["accounts"])}
-    paths = {step.id: f"{step.path}." for step in plan.of["accounts"]}
-    names.refuse_accounts(changed, paths, list(proxies.values()))
-    for step in pending(plan.of["proxies"]):
-        try:
-            if step.after is not None:
-                names.refuse_proxy(step.before, step.after, changed.keys())
-        except InvalidProxy as error:
-            problems.add(f"{step.path}.{error.field}", error.error)
-    problems.refuse()
 
 
 def _refuse_too_many_passwords(document: ConfigDocument) -> None:

@@ -7,7 +7,7 @@ of settings is at the end.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal
 
@@ -59,8 +59,7 @@ class ImportRequest:
 class Step(Generic[R]):
     """One resource: as it is stored, and as it is to be. `path` is where the document has it.
 
-    `secret` was generated for a new resource, and only the response to this import has it. `entry` makes an entry of a
-    record, where that is not as its kind does it.
+    `secret` was generated for a new resource, and only the response to this import has it.
     """
 
     kind: Kind[R]
@@ -68,12 +67,10 @@ class Step(Generic[R]):
     stored: Stored[R] | None
     after: R | None
     secret: str | None = None
-    entry: Callable[[R], Mapping[str, Any]] | None = None
     changes: list[Difference] = field(init=False)
 
     def __post_init__(self) -> None:
-        entry = self.entry or self.kind.transfer.entry
-        entries = [None if each is None else entry(each) for each in (self.before, self.after)]
+        entries = [None if each is None else self.kind.transfer.entry(each) for each in (self.before, self.after)]
         object.__setattr__(self, "changes", differences(*entries))
 
     @property
@@ -197,13 +194,13 @@ class Plan:
 
 
 def plan_kind(
-    kind: Kind[Any], state: State, request: ImportRequest, planning: Planning, problems: Problems
+    kind: Kind[Any], found: Sequence[Stored[Any]], request: ImportRequest, planning: Planning, problems: Problems
 ) -> list[Step[Any]]:
-    """A step for each entry, in their order; then, to prune, one for each object that has none."""
-    entries, found, key = request.document.section(kind.collection), state.records[kind.collection], kind.transfer.key
+    """A step for each entry, in their order; then, to prune, one for each object of `found` that has none."""
+    entries, key = request.document.section(kind.collection), kind.transfer.key
     if entries is None:
         return []
-    matched = _matched(kind, state, entries, problems)
+    matched = _matched(kind, found, entries, problems)
     steps = [_planned(kind, index, stored, entries[index], planning, problems) for index, stored in matched.items()]
     known = {stored.record.id for stored in matched.values() if stored is not None}
     left = [each for each in found if each.record.id not in known]
@@ -217,14 +214,15 @@ def plan_kind(
 
 
 def _matched(
-    kind: Kind[Any], state: State, entries: Sequence[Any], problems: Problems
+    kind: Kind[Any], found: Sequence[Stored[Any]], entries: Sequence[Any], problems: Problems
 ) -> dict[int, Stored[Any] | None]:
     """The stored object of each entry, by index, without entries of a name that another one has."""
-    transfer, found = kind.transfer, state.records[kind.collection]
+    transfer = kind.transfer
     if transfer.match is not None:
         matched = transfer.match(found, entries, problems.add)
         return {index: matched.get(index) for index in range(len(entries))}
-    known, named, first = state.by_key(kind.collection), dict[int, Stored[Any] | None](), dict[Any, int]()
+    known = {transfer.key(each.record): each for each in found}
+    named, first = dict[int, Stored[Any] | None](), dict[Any, int]()
     for index, entry in enumerate(entries):
         key = transfer.key(entry)
         if key in first:

@@ -19,7 +19,7 @@ Secrets come back as they were, hashed or sealed, with these exceptions, each of
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,11 +33,11 @@ from api.engine.objects import load
 from api.engine.records import Stored
 from api.errors import Invalid, NotFound
 from api.history import LOST, Body, DocumentChange, Purpose, is_renewed
-from api.import_export.accounts import names_of, refuse_plans_in_use
+from api.import_export.accounts import known_by, names_of
+from api.import_export.checks import refuse_invalid
 from api.import_export.diff import differences
-from api.import_export.imports import Outcome, carry_out, refuse_clashes
+from api.import_export.imports import Outcome, carry_out
 from api.import_export.plan import Plan, Problems, SettingsStep, Step
-from api.import_export.plan_checks import refuse_invalid
 from api.import_export.state import read_state
 from api.import_export.undoing import Undo
 from api.objects.kinds import KINDS
@@ -272,24 +272,19 @@ def _plan(services: Services, objects: _Objects, caller_id: str) -> Plan:
     problems.refuse()
     state = read_state(services.store, services.account_store)
     of = {name: _steps(objects, kind) for name, kind in KINDS.items() if name != "accounts"}
-    of["accounts"] = _steps(objects, KINDS["accounts"], names_of(state, of["proxies"], of["plans"]).entry)
+    of["accounts"] = _steps(objects, known_by(names_of(state, of["proxies"], of["plans"])))
     plan = Plan(state, of, None if objects.settings is None else _settings_step(state.settings, objects.settings))
     refuse_invalid(services, plan, caller_id, problems)
-    refuse_plans_in_use(of["plans"], of["accounts"], services.account_store, problems)
-    problems.refuse()
-    refuse_clashes(services, plan)
     return plan
 
 
-def _steps(
-    objects: _Objects, kind: Kind[Any], entry: Callable[[Any], Mapping[str, Any]] | None = None
-) -> list[Step[Any]]:
+def _steps(objects: _Objects, kind: Kind[Any]) -> list[Step[Any]]:
     """By name, deletions first: what comes back may have the name of what was made since."""
     steps: list[Step[Any]] = []
     for stored, after in objects.pairs[kind.collection]:
         record = after or (stored.record if stored is not None else None)
         assert record is not None
-        steps.append(Step(kind, _path(kind.collection, record.id), stored, after, entry=entry))
+        steps.append(Step(kind, _path(kind.collection, record.id), stored, after))
     return sorted(steps, key=lambda step: (step.after is not None, step.name))
 
 

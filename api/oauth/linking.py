@@ -18,7 +18,7 @@ from functools import cache
 from typing import Any
 
 from api.audit import origin
-from api.oauth.identity import Identity, IdentityRefused, domain_of, same_address
+from api.oauth.id_token import Identity, IdentityRefused, domain_of, same_address
 from api.security import users
 from api.security.users import OAuthLink, User
 from api.store import Store

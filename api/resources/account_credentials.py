@@ -7,8 +7,7 @@ from typing import Any
 from api.call import Call, Reply
 from api.engine.operation import V1, create, delete, get, resource
 from api.errors import Denied
-from api.http.cursor import EXAMPLE, PATTERN, ListCursor, checksum
-from api.http.query import Query, cursor, integer
+from api.http.query import EXAMPLE, PATTERN, ListCursor, Query, checksum, cursor, integer
 from api.openapi.schemas.account_credentials import Credentials, NewCredential, OneCredential, Refusals
 from api.openapi.schemas.base import Revoked
 from api.resources import refusals

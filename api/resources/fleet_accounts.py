@@ -10,8 +10,7 @@ from actors.bus.messages.common import METRICS
 from api.call import Call, Reply
 from api.engine.operation import V1, create, delete, get, post, resource, update
 from api.errors import PeerUnavailable
-from api.http.cursor import EXAMPLE, PATTERN, ListCursor, checksum
-from api.http.query import Query, choice, cursor, integer, text
+from api.http.query import EXAMPLE, PATTERN, ListCursor, Query, checksum, choice, cursor, integer, text
 from api.openapi.schemas.base import Deleted
 from api.openapi.schemas.fleet_accounts import FleetAccountPage, OneFleetAccount
 from api.services.account_views import account_view

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from actors.bus.messages.records import LogPage, QueryLogs
 from api.errors import Invalid
-from api.http.cursor import checksum
-from api.http.query import Query, address, alpn, choice, cursor, integer, moment, text
+from api.http.query import Query, address, alpn, checksum, choice, cursor, integer, moment, text
 from api.services.log_cursors import PageCursor, tail_of
 from config.model.choices import LOG_LEVELS
 

@@ -14,10 +14,9 @@ from api.call import Call, Reply
 from api.errors import Invalid, PeerUnavailable, TooBusy, Unauthenticated
 from api.http import session_cookie
 from api.http.query import Query, choice, text
-from api.oauth.identity import Identity, IdentityRefused
+from api.oauth.id_token import Identity, IdentityRefused
 from api.oauth.linking import METHOD, admit
-from api.oauth.pending import LIFETIME, cookie_name
-from api.oauth.sign_in import SignIns
+from api.oauth.sign_in import LIFETIME, SignIns, cookie_name
 from api.resources.auth import NOT_CACHED, Session, account, check_page, client, note_login, signed_in
 from api.security import users
 from api.security.tokens import COOKIE

@@ -9,8 +9,19 @@ from types import MappingProxyType
 from typing import Any
 
 from api.errors import Invalid
-from api.http.cursor import EXAMPLE, PATTERN, ListCursor, checksum, foreign_cursor
-from api.http.query import Query, choice, cursor, integer, text, texts
+from api.http.query import (
+    EXAMPLE,
+    PATTERN,
+    ListCursor,
+    Query,
+    checksum,
+    choice,
+    cursor,
+    foreign_cursor,
+    integer,
+    text,
+    texts,
+)
 from api.services.proxy_cache import StoredProxy
 from config.model.choices import PROTOCOLS
 

@@ -21,17 +21,15 @@ from waitress.adjustments import Adjustments
 from waitress.server import TcpWSGIServer
 
 from actors.net.accepting import ACCEPT_PAUSE, OUT_OF_DESCRIPTORS
-from actors.net.client_key import client_key
+from actors.net.client_key import client_key, per_address
 from actors.supervision.listeners.bind import BACKLOG
 from actors.throttled_log import ThrottledLog
 from api.concurrency_limit import COUNTS_MAX, EXPORTS_MAX, TAILS_MAX
 from api.http.body import MAX_BODY
 from api.security.password_checker import AT_ONCE
 from api.server.channel import Channel, ChannelPhase
-from api.server.connection_limits import per_address
 from api.server.parser import Bodies
-from api.server.rejected_requests import RejectedRequest
-from api.server.tasks import MAX_HEAD
+from api.server.tasks import MAX_HEAD, RejectedRequest
 
 log = logging.getLogger(__name__)
 logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # that requests wait for a thread is no news

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from api.engine.commit import Engine
 from api.errors import Invalid, InvalidMany, NotFound
+from api.http.body import validated
 from api.http.lines import Line, Lines
-from api.http.validation import validated
 from api.services.account_names import ERRORS_MAX, AccountNames
 from api.services.fleet_accounts import AccountChange, FleetAccounts, policies_given
 from api.store.accounts import PLANS, Staged, Staging

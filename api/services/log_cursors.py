@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from api.http.cursor import cursor_content, cursor_text, foreign_cursor
+from api.http.query import cursor_content, cursor_text, foreign_cursor
 
 _PAGE, _TAIL = 1, 2
 _MOST = 2**63 - 1

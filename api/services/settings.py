@@ -88,7 +88,7 @@ class LiveSettings:
         return SettingsView(groups, int.from_bytes(hashlib.sha256(content).digest()[:7]))
 
     def sources(self) -> tuple[dict[str, Any], ...]:
-        """Each key of the configuration with the source of its value, as `config.settings.sources.EffectiveValue`.
+        """Each key of the configuration with the source of its value, as `config.settings.loading.EffectiveValue`.
 
         Raises `PeerUnavailable`: the supervisor alone reads the configuration.
         """

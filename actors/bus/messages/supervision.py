@@ -326,7 +326,7 @@ class DescribeSettings:
 
 @message
 class SettingSources:
-    """Supervisor → API: the keys, each as `config.settings.sources.EffectiveValue`, without secrets."""
+    """Supervisor → API: the keys, each as `config.settings.loading.EffectiveValue`, without secrets."""
 
     settings: tuple[dict[str, Any], ...]
 

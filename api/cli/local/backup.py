@@ -14,13 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from actors.supervision.locks import holder
-from api.backup.archive import open_archive
-from api.backup.create import create_backup
-from api.backup.manifest import BadArchive, Manifest
+from api.backup.archive import BadArchive, Manifest, check_passphrase, open_archive
+from api.backup.create import BadTarget, CollectError, create_backup, snapshot, staging
 from api.backup.restore import PreparedRestore, commit, prepare_restore
-from api.backup.sealed_keys import check_passphrase
-from api.backup.snapshot import CollectError, snapshot
-from api.backup.target import BadTarget, staging
 from api.cli.commands import confirm
 from api.cli.errors import CommandError, Status
 from api.cli.local.offline import (

@@ -34,9 +34,8 @@ from config.files.certificates import CertificateError, ClientFiles, ask_clients
 from config.files.paths import DataDir, unwritable
 from config.model.proxies import ProxyRecord
 from config.net.ports import Ports
-from config.settings.loading import Places
+from config.settings.loading import Origins, Places, Reading, described
 from config.settings.settings import Settings
-from config.settings.sources import Origins, Reading, described
 from config.text.formatting import timestamp_text
 
 UPSTREAM_TIMEOUT = 5.0

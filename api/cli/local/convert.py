@@ -17,8 +17,7 @@ from api.cli.request_body import is_stream, write_private
 from api.cli.terminal.output import MANY, Output, counted, safe
 from api.import_export.convert.comparison import Comparison, compare
 from api.import_export.convert.conversion import Converted, Format, UnknownFormat, converted, guessed_format
-from api.import_export.convert.reading import UnreadableFile
-from api.import_export.convert.report import Report
+from api.import_export.convert.statements import Report, UnreadableFile
 
 
 def convert(

@@ -23,10 +23,8 @@ from api.cli.errors import CommandError, Status
 from api.cli.terminal.output import Output
 from api.cli.terminal.terminal_input import password as ask_password
 from api.operator import offline
-from api.operator.password_reset import NotReset, ask_reset
-from api.operator.run_dir import run_dir_of
-from api.operator.upgrade import NotUpgraded
-from api.operator.upgrade import upgrade as upgrade_running
+from api.operator.running import NotReset, NotUpgraded, ask_reset, run_dir_of
+from api.operator.running import upgrade as upgrade_running
 from api.security.new_passwords import WeakPassword
 from api.services.password_reset import UnknownUser
 from api.store import StoreError

@@ -33,9 +33,13 @@ from actors.supervision.upgrade.preflight import WOULD_START
 from api.cli.errors import CommandError
 from api.cli.local.offline import finish_restore, take_lock, translated
 from api.cli.terminal.output import Output
-from api.operator.bootstrap import ensure_administrator
-from api.operator.desired_state import read_desired_objects, read_desired_proxies
-from api.operator.preflight import WouldNotStart, check_start
+from api.operator.start import (
+    WouldNotStart,
+    check_start,
+    ensure_administrator,
+    read_desired_objects,
+    read_desired_proxies,
+)
 from api.security import users
 from api.services.settings import read_stored
 from api.store import open_store
@@ -43,12 +47,10 @@ from config import VERSION
 from config.files.data_format import mark_new, require_own_format
 from config.files.paths import DataDir, default_data_dir, default_run_dir, open_data_dir, open_run_dir
 from config.net.names import from_this_machine
-from config.settings.env import ENV_PREFIX
-from config.settings.initial_environment import wipe
-from config.settings.loading import load
+from config.settings.env import ENV_PREFIX, wipe
+from config.settings.loading import Origins, load
 from config.settings.runtime import InvalidOverride, Stored
 from config.settings.settings import Settings
-from config.settings.sources import Origins
 
 
 def check_or_serve(

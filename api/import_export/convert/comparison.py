@@ -19,8 +19,8 @@ from actors.forwarding.explain import read_target
 from actors.forwarding.policies.compiled import CompiledPolicy, compile_policy
 from actors.forwarding.policies.facts import Facts
 from actors.forwarding.protocols.failures import Refused
-from api.import_export.convert.reading import is_address
 from api.import_export.convert.regions import superiors
+from api.import_export.convert.statements import is_address
 from api.objects.policies import policy_spec
 from config.model.policies import PolicyCreate, new_policy
 from config.net.addresses import Address, plain

@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 from api.import_export.convert import squid, threeproxy
 from api.import_export.convert.draft import Draft, problems_of
-from api.import_export.convert.reading import Files
-from api.import_export.convert.report import Report
+from api.import_export.convert.statements import Files, Report
 
 Format = Literal["squid", "3proxy"]
 

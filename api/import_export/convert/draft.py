@@ -11,8 +11,17 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from api.import_export.convert.reading import Files, UnreadableFile, is_address, passes, plain
-from api.import_export.convert.report import Effect, Place, Report, Statement
+from api.import_export.convert.statements import (
+    Effect,
+    Files,
+    Place,
+    Report,
+    Statement,
+    UnreadableFile,
+    is_address,
+    passes,
+    plain,
+)
 from config.model.accounts import AccountName
 from config.model.dns import SERVERS_MAX
 from config.model.fields import InvalidResource, field_path

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, summarize_address_range
 from typing import Any, Self
 
-from api.import_export.convert.reading import passes
+from api.import_export.convert.statements import passes
 from config.model.choices import ANY_METHOD
 from config.model.fields import user_name
 

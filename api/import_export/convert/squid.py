@@ -13,10 +13,19 @@ from pydantic import TypeAdapter
 
 from api.import_export.convert.decisions import DENY, Line, RuleWriter, Walk
 from api.import_export.convert.draft import COPY, UNNEEDED, Blocked, Draft, password_entries
-from api.import_export.convert.reading import FILE, UnreadableFile, is_address, is_port, passes, plain, printable
 from api.import_export.convert.regions import EVERYTHING, Region
-from api.import_export.convert.report import Statement, named
 from api.import_export.convert.squid_acls import Acls
+from api.import_export.convert.statements import (
+    FILE,
+    Statement,
+    UnreadableFile,
+    is_address,
+    is_port,
+    named,
+    passes,
+    plain,
+    printable,
+)
 from config.model.header_fields import HeaderName
 from config.net.names import canonical_name
 

@@ -9,9 +9,8 @@ from typing import Any
 
 from api.import_export.convert.decisions import ALWAYS, Condition
 from api.import_export.convert.draft import COPY, Draft
-from api.import_export.convert.reading import FILE, UnreadableFile
 from api.import_export.convert.regions import PLAIN, TUNNEL, Addresses, Intervals, Names, Region, Regions, of_one, ports
-from api.import_export.convert.report import Place, Statement
+from api.import_export.convert.statements import FILE, Place, Statement, UnreadableFile
 from config.net.names import is_host_name
 
 _OPTION = re.compile(r"[-+][inms](=.*)?|--")

@@ -10,9 +10,8 @@ from typing import Any
 
 from api.import_export.convert.decisions import DENY, Condition, Line, RuleWriter, Walk
 from api.import_export.convert.draft import COPY, UNNEEDED, Blocked, Draft
-from api.import_export.convert.reading import FILE, UnreadableFile, is_address, is_port, printable
 from api.import_export.convert.regions import PLAIN, TUNNEL, Addresses, Intervals, Names, Region, of_all, ports
-from api.import_export.convert.report import Statement, named
+from api.import_export.convert.statements import FILE, Statement, UnreadableFile, is_address, is_port, named, printable
 from config.net.names import is_host_name
 from config.passwords import hash_password
 

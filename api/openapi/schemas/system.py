@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from api.openapi.schemas.base import Moment, ResponseModel
 from config.settings.groups import History, Logging
+from config.settings.loading import Source
 from config.settings.runtime import shows
 from config.settings.settings import Auth, ProxyGroup, Server
-from config.settings.sources import Source
 
 
 @shows(Server)

@@ -26,9 +26,8 @@ from actors.bus.mailbox import MailboxRouter, Reply
 from actors.bus.messages.common import Done, Hello, Stop
 from actors.bus.messages.supervision import ApplyObjects, ReplaceProxies
 from actors.process import Boot
-from api.operator.bootstrap import ensure_administrator
-from api.operator.desired_state import read_desired_objects, read_desired_proxies
 from api.operator.offline import reset_password
+from api.operator.start import ensure_administrator, read_desired_objects, read_desired_proxies
 from api.server.channel import HEAD_TIMEOUT
 from api.store import FleetStore, StoreError, open_store
 from config.files.paths import DataDir, RunDir, open_data_dir, open_run_dir

@@ -18,8 +18,7 @@ import pytest
 
 from actors.net.accepting import ACCEPT_PAUSE
 from actors.process import Boot
-from api.server.tls_connection import Half
-from api.server.tls_terminator import TlsTerminator
+from api.server.tls_terminator import Half, TlsTerminator
 from config.files.paths import open_data_dir, open_run_dir
 from tests.kit.certificates import make_pair
 from tests.kit.descriptor_limit import Poor

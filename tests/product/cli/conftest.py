@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from api.backup import sealed_keys
+from api.backup import archive
 from tests.kit.folders import FOLDERS
 from tests.kit.product import Product
 from tests.product.cli.shell import Shell, signed_in
@@ -71,7 +71,7 @@ def _leave_data(target: Path) -> None:
 @pytest.fixture(autouse=True)
 def seal_with_less_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys of backups are sealed by a passphrase with a fraction of the usual work."""
-    monkeypatch.setattr(sealed_keys, "N", 2**10)
+    monkeypatch.setattr(archive, "N", 2**10)
 
 
 @pytest.fixture

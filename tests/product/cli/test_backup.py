@@ -20,9 +20,8 @@ import pytest
 
 from api.audit import Head, verify
 from api.backup import atomic_swap, create, restore
-from api.backup.archive import open_archive
+from api.backup.archive import BadArchive, open_archive
 from api.backup.create import create_backup
-from api.backup.manifest import BadArchive
 from api.store import open_store
 from config.files.data_format import DATA_FORMAT, Mark, read_mark, write_mark
 from config.files.paths import DataDir

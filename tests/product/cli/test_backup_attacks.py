@@ -23,9 +23,8 @@ from typing import Any
 import pytest
 
 from api.audit import Head, verify
-from api.backup import atomic_swap, restore, sealed_keys, snapshot, target
-from api.backup.archive import open_archive
-from api.backup.manifest import BadArchive
+from api.backup import archive, atomic_swap, create, restore
+from api.backup.archive import BadArchive, open_archive, seal_keys, unseal_keys
 from api.cli.local import backup as restore_command
 from api.security import tokens, users
 from api.security.users import ADMINISTRATOR
@@ -103,7 +102,7 @@ def test_a_disk_that_is_full_is_named_and_leaves_what_was_there(site: Site, monk
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(snapshot, "_fleet", full)
+    monkeypatch.setattr(create, "_fleet", full)
     failed = site.shell("backup", str(file), "--without-keys")
     assert failed.status == 1
     assert f"the disk of {site.folder} is full" in failed.err
@@ -138,7 +137,7 @@ def test_to_a_file_system_that_locks_no_folders_a_backup_is_made(site: Site, mon
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
 
     with monkeypatch.context() as patched:
-        patched.setattr(target.fcntl, "flock", refuse)
+        patched.setattr(create.fcntl, "flock", refuse)
         file = site.backup()
     assert (site.folder / ".proxyfleet-backup-left").exists()
     assert site.restore(file, "--dry-run").status == 0
@@ -395,10 +394,10 @@ def test_keys_that_want_more_memory_than_a_backup_ever_takes_are_refused(site: S
 
 def test_keys_of_a_release_that_seals_twice_as_hard_are_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()  # of the fixture: with the usual work
-    monkeypatch.setattr(sealed_keys, "N", 2 * sealed_keys.N)
-    sealed = sealed_keys.seal({"a.key": b"x"}, PASSPHRASE, b"")
+    monkeypatch.setattr(archive, "N", 2 * archive.N)
+    sealed = seal_keys({"a.key": b"x"}, PASSPHRASE, b"")
     monkeypatch.undo()
-    assert sealed_keys.unseal(sealed, PASSPHRASE, b"") == {"a.key": b"x"}
+    assert unseal_keys(sealed, PASSPHRASE, b"") == {"a.key": b"x"}
 
 
 def test_what_follows_the_end_of_an_archive_is_not_unpacked_for_ever(site: Site) -> None:

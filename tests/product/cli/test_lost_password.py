@@ -17,7 +17,7 @@ from actors.bus.loop import Loop
 from actors.bus.mailbox import Mailbox, address_of, refuse
 from actors.bus.messages.common import API, Failed, ResetPassword
 from actors.supervision.locks import lock
-from api.operator import password_reset
+from api.operator import running
 from config.files.paths import RunDir
 from tests.kit.product import PASSWORD, Product
 from tests.kit.wait import wait_until
@@ -106,7 +106,7 @@ def test_a_product_that_is_starting_is_named_so(starting: Shell) -> None:
 def test_a_supervisor_that_is_silent_is_not_waited_for_for_ever(
     starting: Shell, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(password_reset, "SUPERVISOR_TIMEOUT", 0.2)
+    monkeypatch.setattr(running, "SUPERVISOR_TIMEOUT", 0.2)
     with socket.socket(socket.AF_UNIX) as mute:  # what a killed supervisor leaves behind, or one that is stopped
         mute.bind(str(folder / "run" / "mailbox"))
         refused = starting("reset-password", "admin")

@@ -17,8 +17,8 @@ import pytest
 from api.audit import Broken, Head, refused, verify
 from api.audit.masking import difference
 from api.audit.refused import BoundedEntries
-from api.operator.bootstrap import ensure_administrator
 from api.operator.offline import peek_settings, reset_password, reset_settings
+from api.operator.start import ensure_administrator
 from api.store import StoreWriteError, open_store
 from config.files.paths import DataDir, open_data_dir
 from tests.kit.api_stage import PASSWORD, PROXY, Api, error_of

@@ -16,12 +16,12 @@ import pytest
 
 from api.app import create_app
 from api.container import ApiSettings
-from api.http import body_limits
+from api.http import body
 from api.http.body import IMPORT_PATH, MAX_BODY, MAX_IMPORT
 from api.process import keep_temporary_files_in
 from api.server import parser
 from api.server.http_server import ApiServer
-from api.server.rejected_requests import RejectedRequestLog
+from api.server.tasks import RejectedRequestLog
 from config.files.paths import PathError
 from config.settings.settings import Security
 from tests.kit.api_stage import PROXY, Api
@@ -100,7 +100,7 @@ def test_a_hundred_half_sent_bodies_without_credentials_are_refused_unread(site:
 def test_a_chunked_body_without_credentials_is_refused_after_64_kib(site: Site) -> None:
     with site.connect() as client:
         client.sendall(head(IMPORT_PATH, {}, Transfer_Encoding="chunked"))
-        client.sendall(chunked(bytes(body_limits.SMALL)))
+        client.sendall(chunked(bytes(body.SMALL)))
         assert response(client)[0] == 401
 
 
@@ -112,7 +112,7 @@ def test_a_chunked_body_without_credentials_is_refused_after_64_kib(site: Site) 
         (PROXIES, "administrator", MAX_BODY + 1, 413),
         (IMPORT_PATH, "auditor", MAX_IMPORT, 403),
         (IMPORT_PATH, "administrator", MAX_IMPORT + 1, 413),
-        (LOGIN, None, body_limits.SMALL + 1, 413),
+        (LOGIN, None, body.SMALL + 1, 413),
         (UNKNOWN, None, 99 * MIB, 404),
     ],
 )
@@ -181,15 +181,15 @@ def test_one_user_has_a_share_of_the_room_for_large_bodies(site: Site) -> None:
     begun = head(IMPORT_PATH, site.api.token(), Content_Length=MAX_IMPORT)
     large = site.server.bodies.large
     with contextlib.ExitStack() as stack:
-        clients = [stack.enter_context(site.connect()) for _ in range(body_limits.LARGE_EACH // MAX_IMPORT)]
+        clients = [stack.enter_context(site.connect()) for _ in range(body.LARGE_EACH // MAX_IMPORT)]
         for client in clients:
             client.sendall(begun)
-        wait_until(lambda: large.reserved == body_limits.LARGE_EACH, "all of them are let in", LONG)
+        wait_until(lambda: large.reserved == body.LARGE_EACH, "all of them are let in", LONG)
         assert status_of(site, begun) == 429
         site.api.add_user("eva", role="administrator")
         other = stack.enter_context(site.connect())
         other.sendall(head(IMPORT_PATH, site.api.token("eva"), Content_Length=MAX_IMPORT))
-        wait_until(lambda: large.reserved == body_limits.LARGE_EACH + MAX_IMPORT, "another user is let in", LONG)
+        wait_until(lambda: large.reserved == body.LARGE_EACH + MAX_IMPORT, "another user is let in", LONG)
     wait_until(lambda: large.reserved == 0, "those who have gone hold nothing", LONG)
 
 

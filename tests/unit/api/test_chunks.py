@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from waitress.buffers import OverflowableBuffer
 
-from api.server.chunks import LINE_MAX, ChunkedBody
+from api.server.parser import LINE_MAX, ChunkedBody
 
 NEXT = b"GET / HTTP/1.1\r\n"
 

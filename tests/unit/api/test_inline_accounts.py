@@ -13,7 +13,7 @@ from actors.bus.messages.common import METRICS, Done
 from actors.metrics.account_usage import SCHEMA
 from actors.sqlite import open_database
 from api.container import ApiSettings
-from api.http.cursor import ListCursor, checksum
+from api.http.query import ListCursor, checksum
 from config.model.quotas import period_at
 from config.settings.settings import AccountSettings
 from tests.kit.api_stage import INTRANET, QUIET, Api, error_of

@@ -11,7 +11,7 @@ import pytest
 
 from actors.lists.compiled import CompiledList
 from actors.lists.databases import store_database
-from api.backup import lost_secrets
+from api.backup.restore import remove_lost_secrets
 from api.objects.lists.kind import LISTS
 from api.services.list_states import ListState
 from config.files.secret_box import SecretBox
@@ -227,7 +227,7 @@ def test_headers_go_through_export_import_and_history_and_are_listed_when_lost(a
     assert sent(api) == KEPT
     other = SecretBox(tmp_path / "other.key")
     other.seal("", "")
-    lost = lost_secrets.remove(api.store, other)
+    lost = remove_lost_secrets(api.store, other)
     assert [each.field for each in lost if each.kind == "lists"] == [f"source.headers.{name}" for name in KEPT]
     assert api.store.find("lists")[0].body["source"]["headers"] is None
 

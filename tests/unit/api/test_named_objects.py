@@ -11,7 +11,7 @@ from actors.accounts.records import effective
 from actors.bus.codec import unpack
 from actors.bus.messages.specs import ListRef
 from actors.bus.messages.supervision import ApplyObjects
-from api.operator.desired_state import read_desired_objects
+from api.operator.start import read_desired_objects
 from tests.kit.api_stage import Api
 from tests.kit.tables import table
 from tests.unit.api.naming import fields_of, imported, problem, proxy

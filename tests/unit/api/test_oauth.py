@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from api.container import ApiSettings
-from api.oauth.identity import Identity, same_address
+from api.oauth.id_token import Identity, same_address
 from api.oauth.linking import mapped_role
 from api.security import users
 from api.security.users import User

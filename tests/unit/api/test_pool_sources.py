@@ -10,7 +10,7 @@ import pytest
 from actors.bus.codec import unpack
 from actors.bus.messages.specs import FleetObject, PoolSpec
 from actors.bus.messages.supervision import ApplyObjects
-from api.backup import lost_secrets
+from api.backup.restore import remove_lost_secrets
 from api.objects.pools.kind import POOLS
 from api.services import pool_sources
 from config.files.secret_box import SecretBox
@@ -150,7 +150,7 @@ def test_without_the_keys_headers_are_lost_and_upstreams_are_fetched_once_more(a
     keep(api, FETCHED)
     other = SecretBox(tmp_path / "other.key")
     other.seal("", "")
-    lost = lost_secrets.remove(api.store, other)
+    lost = remove_lost_secrets(api.store, other)
     assert [(each.kind, each.name, each.field) for each in lost] == [("pools", "exits", "source.headers.X-Key")]
     assert not api.store.find(pool_sources.COLLECTION)
 

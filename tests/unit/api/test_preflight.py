@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from actors.supervision.actor_specs import ActorClasses
-from api.operator.preflight import WouldNotStart, check_start
+from api.operator.start import WouldNotStart, check_start
 from config.files.paths import DataDir
 from config.settings.loading import load
 
@@ -64,6 +64,6 @@ def test_a_directory_that_cannot_be_written_is_named(data: DataDir, monkeypatch:
 def test_a_full_disk_is_named_since_the_api_would_not_start_on_it(
     data: DataDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("api.operator.preflight.LEAST_SPACE", shutil.disk_usage(data.path).total)
+    monkeypatch.setattr("api.operator.start.LEAST_SPACE", shutil.disk_usage(data.path).total)
     with pytest.raises(WouldNotStart, match="the disk is full"):
         check_start(load(), data)

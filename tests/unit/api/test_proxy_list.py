@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from api.http.cursor import LIST, ListCursor, cursor_text
+from api.http.query import LIST, ListCursor, cursor_text
 from tests.kit.api_stage import Api, error_of
 from tests.kit.tables import table
 from tests.unit.api.creating import create

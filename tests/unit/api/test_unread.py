@@ -13,8 +13,7 @@ import pytest
 from actors.log_format import JsonFormatter
 from api.container import ApiSettings
 from api.server.http_server import ApiServer
-from api.server.rejected_requests import RejectedRequestLog
-from api.server.tasks import MAX_HEAD
+from api.server.tasks import MAX_HEAD, RejectedRequestLog
 from config.settings.settings import RateLimiting, Security, Server
 from tests.kit.api_stage import Api
 

@@ -11,7 +11,7 @@ import pytest
 from actors.bus.messages.common import forwarding_name
 from actors.bus.messages.specs import Upstreams, UpstreamSpec, UpstreamState
 from api.container import ApiSettings
-from api.operator.desired_state import read_desired_proxies
+from api.operator.start import read_desired_proxies
 from api.store import StoreDamaged
 from config.settings.settings import ProxyGroup
 from tests.kit.api_stage import PROXY, QUIET, Api, error_of

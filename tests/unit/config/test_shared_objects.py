@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from actors.bus.messages.specs import LimitsSpec
 from api.errors import InvalidMany
-from api.http.validation import validated
+from api.http.body import validated
 from api.objects.lists.kind import list_ref
 from api.objects.policies import policy_spec
 from api.objects.pools.kind import pool_spec

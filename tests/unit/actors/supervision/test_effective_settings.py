@@ -8,12 +8,12 @@ import pytest
 from pydantic import SecretStr
 
 from actors.supervision.effective_settings import EffectiveSettings, shadowed_keys
-from config.settings import sources
+from config.settings import loading
 from config.settings.groups import Logging, Otlp, Telemetry
+from config.settings.loading import Configured, EffectiveValue, Origins, SettingOrigin
 from config.settings.oauth import OAuth2
 from config.settings.runtime import InvalidOverride
 from config.settings.settings import Auth, Jwt, MetricsSettings, ProxyGroup, Server, Settings
-from config.settings.sources import Configured, EffectiveValue, Origins, SettingOrigin
 
 PORT, TTL = ("server", "port"), ("auth", "jwt", "access_token_ttl")
 
@@ -79,7 +79,7 @@ def test_no_description_has_a_secret() -> None:
         proxy=ProxyGroup(test_url="https://alice:sesame@example.com/"),
         telemetry=Telemetry(otlp=Otlp(headers={"key": hidden})),
     )
-    rows = [each.plain() for each in sources.described(sources.Reading(settings), {}, settings)]
+    rows = [each.plain() for each in loading.described(loading.Reading(settings), {}, settings)]
     assert "sesame" not in json.dumps(rows)
     assert "https://***@example.com/" in json.dumps(rows)
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from api.import_export.convert import decisions, reading
+from api.import_export.convert import decisions, statements
 from api.import_export.convert.conversion import Converted, converted, guessed_format
 from api.import_export.convert.regions import Addresses
-from api.import_export.convert.report import Effect
+from api.import_export.convert.statements import Effect
 from tests.kit.tables import table
 
 
@@ -70,8 +70,8 @@ ENDLESS = {
 def test_files_without_an_end_are_left_and_refuse_everything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, lines: str
 ) -> None:
-    monkeypatch.setattr(reading, "FILE_MAX", 64 * 1024)
-    monkeypatch.setattr(reading, "READS_MAX", 200)
+    monkeypatch.setattr(statements, "FILE_MAX", 64 * 1024)
+    monkeypatch.setattr(statements, "READS_MAX", 200)
     (tmp_path / "big").write_text("# nothing\n" * 3_000)
     end = "http_access allow all\nhttp_port 3128\n" if kind == "squid" else "proxy -p3128\n"
     found = convert_text(tmp_path, f"{lines}{end}", kind)

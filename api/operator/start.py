@@ -1,0 +1,126 @@
+"""What a start needs: its checks, the administrator of the first one, and the desired state, read once by the
+supervisor before the API's process.
+
+`proxyfleet serve --check` is whether this program would start, beside the one that runs now. Nothing is written, bound
+or locked. The modules of all actors are loaded, which finds a broken installation; the settings with what was set
+through the API, and the files of the store, are read as a start would read them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+from pathlib import Path
+
+from actors.bus.messages.specs import FleetObject, ProxySpec
+from actors.supervision.actor_specs import ActorClasses
+from actors.supervision.effective_settings import with_overrides
+from api.engine.commit import open_engine
+from api.operator.offline import peek_settings
+from api.security import users
+from api.security.new_passwords import check_strength, new_password
+from api.security.users import ADMINISTRATOR
+from api.services.list_states import ListStates
+from api.services.object_messages import read_objects, with_policies
+from api.services.proxy_specs import read_specs
+from api.store import FleetStore, Store, StoreDamaged, StoreError, StoreWriteError, check_fleet_file
+from config.files.data_format import require_own_format
+from config.files.durable import write_synced
+from config.files.paths import DataDir, PathError, unwritable
+from config.files.secret_box import SecretBoxError, secret_box_of
+from config.settings.runtime import InvalidOverride
+from config.settings.settings import ConfigError, Settings
+from config.text.formatting import size_text
+
+LEAST_SPACE = 1024 * 1024
+"""Free bytes that SQLite needs for its shared memory to open databases again."""
+
+
+class WouldNotStart(Exception):
+    """The program would not start; the text says why."""
+
+
+def check_start(settings: Settings, data: DataDir, entries: ActorClasses | None = None) -> None:
+    """Raise `WouldNotStart` when a start with these settings and data would fail."""
+    for name, entry in (entries or ActorClasses())._asdict().items():
+        if name != "telemetry" or settings.telemetry.otlp.endpoint:  # it needs what only its users have installed
+            _load(entry)
+    if error_text := unwritable(data.path):
+        raise WouldNotStart(error_text)
+    try:
+        check_fleet_file(data)
+    except StoreError as error:
+        raise WouldNotStart(str(error)) from error
+    try:
+        _check_space(data)
+        require_own_format(data.path)
+        with_overrides(settings, peek_settings(data)).server.tls.check_certificate()
+    except (ConfigError, InvalidOverride, PathError, ValueError) as error:
+        raise WouldNotStart(str(error)) from error
+
+
+def _check_space(data: DataDir) -> None:
+    """The running program serves on a full disk; a new one would wait for space before its API serves."""
+    free = shutil.disk_usage(data.path).free if data.path.exists() else LEAST_SPACE
+    if free < LEAST_SPACE:
+        raise WouldNotStart(f"{data.path}: the disk is full; {size_text(LEAST_SPACE)} of free space are needed")
+
+
+def _load(entry: str) -> None:
+    module, _, name = entry.partition(":")
+    try:
+        getattr(importlib.import_module(module), name)
+    except Exception as error:
+        raise WouldNotStart(f"{entry} can't be loaded: {type(error).__name__}: {error}") from error
+
+
+def ensure_administrator(data: DataDir, password: str | None) -> str | None:
+    """Create `admin` when there are no users.
+
+    Returns the random password that was made up and written to `data.initial_password`, or None when nothing was made
+    up: there are users already, or `password` was taken. The caller holds the lock of the data directory.
+    Raises `StoreError`, `WeakPassword`.
+    """
+    with open_engine(data, "system", "first-start") as engine:
+        if engine.find(users.COLLECTION):
+            return None
+        chosen = new_password() if password is None else check_strength(password)
+        if password is None:
+            _write_private(data.initial_password, chosen)
+        body = users.UserCreate(username=ADMINISTRATOR, password=chosen, role="administrator")
+        engine.put(users.COLLECTION, users.new_user(body).model_dump(mode="json"), expect=0)
+        return chosen if password is None else None
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Write the password before the user exists: else a crash between would lose the only way to sign in."""
+    try:
+        write_synced(path, f"{text}\n".encode())
+    except OSError as error:
+        raise StoreWriteError(f"{path}: {error.strerror or error}") from error
+
+
+def read_desired_proxies(store: Store, data: DataDir) -> tuple[ProxySpec, ...]:
+    """All proxies, active or not. The caller holds the lock of the data directory. Raises `StoreError`.
+
+    The key file of sealed secrets is made here at the first start; without it no secret that is there could be read.
+    """
+    try:
+        seal = secret_box_of(data)
+        specs = read_specs(store, seal)
+        seal.ensure()
+        return specs
+    except SecretBoxError as error:
+        raise StoreDamaged(str(error)) from error
+
+
+def read_desired_objects(store: FleetStore, data: DataDir) -> tuple[FleetObject, ...]:
+    """All lists, pools and policies, and what accounts and plans name.
+
+    The caller holds the lock of the data directory. Raises `StoreError`.
+    """
+    try:
+        objects = read_objects(store, secret_box_of(data), ListStates(data.lists).current_file)
+        return with_policies(objects, store.accounts.named_policies())
+    except SecretBoxError as error:
+        raise StoreDamaged(str(error)) from error
