@@ -11,7 +11,7 @@ from api.errors import Invalid
 from api.import_export import sealed_secrets
 from api.import_export.accounts import names_of
 from api.import_export.document import KIND, VERSION
-from api.import_export.sealed_secrets import ProxySecrets, Secrets, SourceSecrets, UpstreamSecret, WebhookSecrets
+from api.import_export.sealed_secrets import PlacedSecrets, ProxySecrets, Secrets, UpstreamSecret
 from api.import_export.state import State
 from api.objects.accounts import ACCOUNTS
 from api.objects.kinds import KINDS
@@ -115,17 +115,13 @@ def _of_upstreams(upstreams: Iterable[ProxyUpstream], seal: SecretBox) -> list[U
     ]
 
 
-def _of_sources(records: Iterable[DestinationList | Pool], seal: SecretBox) -> Iterator[SourceSecrets]:
+def _of_sources(records: Iterable[DestinationList | Pool], seal: SecretBox) -> Iterator[PlacedSecrets]:
     for record in records:
         source = record.source
         if source is not None and source.headers:
-            yield SourceSecrets(name=record.name, url=source.place, headers=opened_headers(source.headers, seal))
+            yield PlacedSecrets(name=record.name, url=source.place, headers=opened_headers(source.headers, seal))
 
 
-def _of_webhook(record: WebhookRecord, seal: SecretBox) -> WebhookSecrets:
-    return WebhookSecrets(
-        name=record.name,
-        url=record.url,
-        secret=seal.open(record.secret_sealed, SECRET_PURPOSE),
-        headers=opened_headers(record.headers, seal),
-    )
+def _of_webhook(record: WebhookRecord, seal: SecretBox) -> PlacedSecrets:
+    secret = seal.open(record.secret_sealed, SECRET_PURPOSE)
+    return PlacedSecrets(name=record.name, url=record.url, headers=opened_headers(record.headers, seal), secret=secret)

@@ -81,7 +81,7 @@ def carry_out(services: Services, make: Callable[[], Plan], if_match: int | None
     """Carry out the plan that `make` makes, or try it. Raises as `run`, and what `make` raises."""
     plan = make()  # before the locks, since hashing passwords takes long
     with _locked(services):
-        if read_state(services.store, services.account_store).revisions != plan.state.revisions:
+        if read_state(services.store).revisions != plan.state.revisions:
             plan = make()
         if if_match not in (None, plan.state.mark):
             raise StaleRevision(plan.state.mark)
@@ -95,7 +95,7 @@ def carry_out(services: Services, make: Callable[[], Plan], if_match: int | None
             revoked = _commit(services, plan)
         revision = services.history.newest
         error = _notify(services, plan)
-        mark = read_state(services.store, services.account_store).mark
+        mark = read_state(services.store).mark
     for key in revoked:
         services.publish("api_key.revoked", api_keys.about(key))
     _publish_events(services, plan)
@@ -106,7 +106,7 @@ def carry_out(services: Services, make: Callable[[], Plan], if_match: int | None
 
 def make_plan(services: Services, request: ImportRequest) -> Plan:
     """The plan of an import. Raises `InvalidMany` with all errors, `StoreError`."""
-    state, problems, now = read_state(services.store, services.account_store), Problems(), time.time()
+    state, problems, now = read_state(services.store), Problems(), time.time()
     of_settings, rules = plan_settings(state, request, services.settings, problems), services.proxies.rules
     if of_settings is not None:
         rules = rules_with(of_settings.changed, rules)

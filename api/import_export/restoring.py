@@ -35,20 +35,17 @@ from api.errors import Invalid, NotFound
 from api.history import LOST, Body, DocumentChange, Purpose, is_renewed
 from api.import_export.accounts import known_by, names_of
 from api.import_export.checks import refuse_invalid
-from api.import_export.diff import differences
+from api.import_export.diff import KNOWN_BY, differences
 from api.import_export.imports import Outcome, carry_out
 from api.import_export.plan import Plan, Problems, SettingsStep, Step
 from api.import_export.state import read_state
-from api.import_export.undoing import Undo
+from api.import_export.undoing import PASSWORDS, Undo
 from api.objects.kinds import KINDS
 from api.security import api_keys
-from api.security.users import User
 from api.services import settings
 from api.store import Document, StoreWriteError
 from config.files.secret_box import SecretBoxError
 from config.model.fields import InvalidResource
-from config.model.fleet_accounts import FleetAccount
-from config.model.proxies import ProxyRecord
 from config.settings import runtime
 
 _Pair = tuple[Stored[Any] | None, Any]
@@ -174,9 +171,12 @@ class _Objects:
     def _add_pair(self, change: DocumentChange, present: Document | None, target: Body | None) -> None:
         kind = KINDS[change.collection]
         stored = None if present is None else load(kind, present)
+        if present is not None and target is not None:
+            named = (kind.name, change.id, target.get(kind.transfer.identity, ""))
+            target = self._with_present_passwords(present.body, target, named)
         after = None if target is None else kind.model.model_validate(target)
         if stored is not None and after is not None:
-            after = self._with_present(stored.record, after, kind)
+            after = kind.transfer.restored(stored.record, after, self._now)
             if self._undo is not None:
                 self._refuse_misfits(after, kind)
         if after is not None:
@@ -200,37 +200,23 @@ class _Objects:
         self.left += [NotRestored(kind.name, record.id, name, each, MISSING) for each in fields]
         return record
 
-    def _with_present(self, before: Any, after: Any, kind: Kind[Any]) -> Any:
-        """`after` with what is not restored in an object that is there."""
-        after = kind.transfer.restored(before, after, self._now)
-        if isinstance(after, ProxyRecord):
-            return self._with_present_passwords(before, after)
-        is_holder = isinstance(after, User | FleetAccount)
-        return self._with_present_password(before, after, kind.name) if is_holder else after
-
-    def _with_present_password(self, before: Any, after: Any, kind: str) -> Any:
-        """Of a user or an account."""
-        kept = ["last_login"] if isinstance(after, User) else []
-        is_same = not isinstance(after, User) and is_renewed(after.model_dump(), before.model_dump())
-        named = (kind, after.id, after.username, "password")
-        if is_same or self._keeps(before.password_hash, after.password_hash, named):
-            kept += [name for name in ("password_hash", "renewal_hash") if hasattr(before, name)]
-        return after.model_copy(update={name: getattr(before, name) for name in kept})
-
-    def _with_present_passwords(self, before: ProxyRecord, after: ProxyRecord) -> ProxyRecord:
-        """Of `auth` and of the accounts, by their names; socks4 has none."""
-        present: list[Any] = [before.auth, *before.accounts]
-        known = {each.username: each.password_hash for each in present if each.password_hash}
-
-        def with_present(each: Any, field: str) -> Any:
-            hashed = known.get(each.username)
-            named = ("proxy", after.id, after.name, f"{field}.password")
-            if hashed and each.password_hash and self._keeps(hashed, each.password_hash, named):
-                return each.model_copy(update={"password_hash": hashed})
-            return each
-
-        accounts = [with_present(each, f"accounts[{each.username}]") for each in after.accounts]
-        return after.model_copy(update={"auth": with_present(after.auth, "auth"), "accounts": accounts})
+    def _with_present_passwords(self, now: Body, then: Body, named: tuple[str, str, str], path: str = "") -> Body:
+        """`then` with the passwords of now, where these stay: its own, those of its parts and of accounts in it."""
+        found = dict(then)
+        for name, part in then.items():
+            if name in KNOWN_BY and isinstance(part, list):
+                known = {each.get(KNOWN_BY[name]): each for each in now.get(name) or ()}
+                found[name] = [
+                    self._with_present_passwords(known.get(key, {}), each, named, f"{path}{name}[{key}].")
+                    for key, each in ((each.get(KNOWN_BY[name]), each) for each in part)
+                ]
+            elif isinstance(part, Mapping) and isinstance(now.get(name), Mapping):
+                found[name] = self._with_present_passwords(now[name], part, named, f"{path}{name}.")
+        present, former = now.get("password_hash"), then.get("password_hash")
+        is_compared = not path or (present and former)
+        if is_compared and (is_renewed(then, now) or self._keeps(present, former, (*named, f"{path}password"))):
+            found |= {name: now[name] for name in PASSWORDS if name in now}
+        return found
 
     def _keeps(self, present: str | None, then: str | None, named: tuple[str, str, str, str]) -> bool:
         """Whether the present hash stays; `named` is what is not restored then, without the reason."""
@@ -270,7 +256,7 @@ def _plan(services: Services, objects: _Objects, caller_id: str) -> Plan:
     """Raises `InvalidMany` with all errors, `StoreError`."""
     problems = objects.problems
     problems.refuse()
-    state = read_state(services.store, services.account_store)
+    state = read_state(services.store)
     of = {name: _steps(objects, kind) for name, kind in KINDS.items() if name != "accounts"}
     of["accounts"] = _steps(objects, known_by(names_of(state, of["proxies"], of["plans"])))
     plan = Plan(state, of, None if objects.settings is None else _settings_step(state.settings, objects.settings))

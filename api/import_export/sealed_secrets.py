@@ -80,21 +80,14 @@ class ProxySecrets(_Part):
     backend: Secret | None = Field(None, repr=False)
 
 
-class WebhookSecrets(_Part):
-    """Of one webhook: the secret that it is signed with, and its headers."""
-
-    name: str
-    url: str
-    secret: Secret = Field(repr=False)
-    headers: Headers = Field(repr=False)
-
-
-class SourceSecrets(_Part):
-    """The headers of the source of one list or one pool."""
+class PlacedSecrets(_Part):
+    """Of what is known by its name and its URL: the headers of a webhook, or of the source of a list or a pool, and the
+    secret that a webhook is signed with."""
 
     name: str
     url: str
     headers: Headers = Field(repr=False)
+    secret: Secret | None = Field(None, repr=False)
 
 
 class Secrets(_Part):
@@ -106,11 +99,11 @@ class Secrets(_Part):
 
     proxies: dict[str, ProxySecrets] = {}
     users: dict[str, PasswordHash] = Field(default_factory=dict, repr=False)
-    webhooks: list[WebhookSecrets] = []
+    webhooks: list[PlacedSecrets] = []
     accounts: dict[str, list[AccountHash | None]] = Field(default_factory=dict, repr=False)
     pools: dict[str, list[UpstreamSecret]] = {}
-    lists: list[SourceSecrets] = []
-    pool_sources: list[SourceSecrets] = []
+    lists: list[PlacedSecrets] = []
+    pool_sources: list[PlacedSecrets] = []
 
     def of_proxy(self, name: str) -> ProxySecrets:
         """Those of this proxy, without any if there are none."""

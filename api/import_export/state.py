@@ -10,11 +10,10 @@ from typing import Any
 
 from api.engine.objects import load
 from api.engine.records import Stored
-from api.errors import TooBusy
 from api.objects.kinds import KINDS
 from api.services import settings
-from api.store import Document, Store
-from api.store.accounts import ACCOUNTS, PLANS, AccountStore
+from api.store import Document, FleetStore
+from api.store.accounts import ACCOUNTS, PLANS
 from config.settings import runtime
 
 _BOOKKEEPING = frozenset(("updated_at", "last_login"))
@@ -43,35 +42,18 @@ class State:
         return {each.record.id: each.record for each in self.records[collection]}
 
 
-ROUNDS = 50
-"""Readings of all the configuration until two successive ones are equal."""
-
-
-def read_state(store: Store, accounts: AccountStore) -> State:
-    """Raises `TooBusy` while there is no moment without a change."""
-
-    def find() -> dict[str, list[Document]]:
-        found = {name: store.find(name) for name in (*KINDS, settings.COLLECTION) if name not in (PLANS, ACCOUNTS)}
-        return {**found, PLANS: accounts.find(PLANS), ACCOUNTS: [_mark_of(accounts)]}
-
-    found, again = find(), find()
-    for _ in range(ROUNDS):
-        if _revisions(found) == _revisions(again):
-            break
-        found, again = again, find()  # there was a change between, maybe of several of them
-    else:
-        raise TooBusy(1, "The configuration is changed all the time")
+def read_state(store: FleetStore) -> State:
+    """What the last commit has left; there is none meanwhile."""
+    with store.file.reading():
+        found = {name: store.find(name) for name in (*KINDS, settings.COLLECTION) if name != ACCOUNTS}
+        accounts = str(store.accounts.horizon), store.accounts.last_change()
+    of_documents = ((name, each.id, each.revision) for name, documents in found.items() for each in documents)
     return State(
         records={name: _records(name, found[name]) for name in KINDS if name != ACCOUNTS},
         settings=next((settings.stored_of(each.body) for each in found[settings.COLLECTION]), {}),
-        revisions=_revisions(found),
-        mark=_mark(found),
+        revisions=(*of_documents, (ACCOUNTS, *accounts)),
+        mark=_mark(found, accounts),
     )
-
-
-def _mark_of(accounts: AccountStore) -> Document:
-    """A document that changes when an account or a plan does."""
-    return Document(str(accounts.horizon), accounts.last_change(), {})
 
 
 def _records(collection: str, documents: list[Document]) -> list[Stored[Any]]:
@@ -79,19 +61,13 @@ def _records(collection: str, documents: list[Document]) -> list[Stored[Any]]:
     return sorted(found, key=lambda each: (each.record.created_at, each.record.id))
 
 
-def _revisions(found: dict[str, list[Document]]) -> tuple[tuple[str, str, int], ...]:
-    return tuple(sorted((name, each.id, each.revision) for name, all_ in found.items() for each in all_))
-
-
-def _mark(found: dict[str, list[Document]]) -> int:
+def _mark(found: Mapping[str, list[Document]], accounts: tuple[str, int]) -> int:
+    """`accounts` change when an account or a plan does."""
     content: dict[str, Any] = {
-        name: {each.id: _lasting(each.body) for each in documents}
-        for name, documents in found.items()
-        if name not in (PLANS, ACCOUNTS)
+        name: {each.id: _lasting(each.body) for each in documents} for name, documents in found.items() if name != PLANS
     }
-    (accounts,) = found[ACCOUNTS]
-    if accounts.revision:
-        content[ACCOUNTS] = [accounts.id, accounts.revision]
+    if accounts[1]:
+        content[ACCOUNTS] = accounts
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).digest()
     return int.from_bytes(digest[:7])
 

@@ -196,6 +196,7 @@ TRANSFER = Transfer(
         "email_claimed": False,
         "oauth": None,
     },
+    restored=lambda before, after, now: after.model_copy(update={"updated_at": now, "last_login": before.last_login}),
 )
 
 

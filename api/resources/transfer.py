@@ -59,7 +59,7 @@ def export_config(call: Call) -> Reply:
     passphrase = _passphrase(call)
     omitted = call.query.accounts == "omitted"
     accounts = None if omitted else read_accounts(call.services.account_store)
-    state = read_state(call.services.store, call.services.account_store)
+    state = read_state(call.services.store)
     if secrets == "encrypted":
         document = export_with_secrets(state, accounts, call.services.seal, _required(passphrase))
     else:

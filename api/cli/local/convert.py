@@ -15,8 +15,8 @@ from api.cli import toml
 from api.cli.errors import CommandError, Status
 from api.cli.request_body import is_stream, write_private
 from api.cli.terminal.output import MANY, Output, counted, safe
+from api.import_export.convert import Converted, Format, UnknownFormat, converted, guessed_format
 from api.import_export.convert.comparison import Comparison, compare
-from api.import_export.convert.conversion import Converted, Format, UnknownFormat, converted, guessed_format
 from api.import_export.convert.statements import Report, UnreadableFile
 
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -114,20 +115,22 @@ def test_who_took_an_export_is_on_record_and_the_passphrase_is_nowhere(filled: I
 def test_an_export_is_of_one_moment_also_while_several_documents_change_together(
     filled: Importing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    find, changed = filled.api.store.find, []
+    find, before, other = filled.api.store.find, filled.export(), Importing(filled.api)
+    changed = {"proxies": [{"name": "plain", "tags": ["new"]}], "webhooks": [{**HOOKED, "events": ["*"]}]}
+    change = Thread(target=lambda: other.apply(**changed))
 
     def find_and_change(collection: str, *where: Any, **fields: Any) -> Any:
         found = find(collection, *where, **fields)
-        if collection == "proxies" and not changed:
-            changed.append(collection)
-            other = Importing(filled.api)
-            other.apply(proxies=[{"name": "plain", "tags": ["new"]}], webhooks=[{**HOOKED, "events": ["*"]}])
+        if collection == "proxies" and change.ident is None:
+            change.start()
+            change.join(1)  # which waits for the export to have been read
         return found
 
     monkeypatch.setattr(filled.api.store, "find", find_and_change)
-    document = filled.export()
-    assert changed
-    assert (document["proxies"][0]["tags"], document["webhooks"][0]["events"]) == (["new"], ["*"])
+    assert filled.export() == before
+    change.join()
+    after = filled.export()
+    assert (after["proxies"][0]["tags"], after["webhooks"][0]["events"]) == (["new"], ["*"])
 
 
 # --- from one installation to another -----------------------------------------------------------------------------

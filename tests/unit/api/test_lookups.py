@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from api.errors import TooBusy
-from api.import_export import state
 from api.security import users
 from api.security.api_keys import LAST_USED_STEP, LastUsed, load
 from tests.kit.api_stage import PROXY, Api, error_of
@@ -36,15 +34,6 @@ def test_uses_of_keys_are_forgotten_when_they_would_be_written_anew(api: Api) ->
     for number, key in enumerate(keys):
         noted.touch(key, 1e9 + number * LAST_USED_STEP)
     assert list(noted._written) == [keys[-1].id]
-
-
-def test_a_configuration_that_changes_all_the_time_is_an_error_and_not_read_for_ever(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    revisions = iter(range(10_000))
-    monkeypatch.setattr(state, "_revisions", lambda _found: (("users", "usr_1", next(revisions)),))
-    with pytest.raises(TooBusy, match="changed all the time"):
-        state.read_state(api.store, api.services.account_store)
 
 
 def test_a_name_that_is_taken_is_quoted_as_it_was_written(api: Api) -> None:

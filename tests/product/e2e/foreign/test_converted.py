@@ -17,8 +17,8 @@ from typing import Any
 import bcrypt
 import pytest
 
+from api.import_export.convert import converted
 from api.import_export.convert.comparison import compare
-from api.import_export.convert.conversion import converted
 from tests.kit.folders import FOLDERS
 from tests.kit.ports import free_port
 from tests.kit.product import Product

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from actors.forwarding.access.rules import NO_LISTS
 from actors.forwarding.policies.compiled import CompiledPolicy, compile_policy
 from actors.forwarding.policies.facts import Facts
-from api.import_export.convert.conversion import Converted, converted
+from api.import_export.convert import Converted, converted
 from api.import_export.convert.statements import Effect
 from api.objects.policies import policy_spec
 from config.model.policies import PolicyCreate, new_policy

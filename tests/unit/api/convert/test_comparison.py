@@ -7,8 +7,8 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
+from api.import_export.convert import converted
 from api.import_export.convert.comparison import LINE_MAX, Comparison, compare
-from api.import_export.convert.conversion import converted
 from tests.kit.tables import table
 
 CONFIGURATION = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from api.import_export.convert.conversion import Converted, converted, guessed_format
+from api.import_export.convert import Converted, converted, guessed_format
 from api.import_export.convert.statements import Effect
 from tests.kit.tables import table
 from tests.unit.api.convert.expectations import EXPECTED, FOLDER, Lines

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from api.import_export.convert.conversion import Converted, converted
+from api.import_export.convert import Converted, converted
 from api.import_export.convert.squid import TABLE as DIRECTIVES
 from api.import_export.convert.squid_acls import KINDS
 from api.import_export.convert.threeproxy import TABLE as COMMANDS

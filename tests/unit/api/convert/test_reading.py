@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from api.import_export.convert import decisions, statements
-from api.import_export.convert.conversion import Converted, converted, guessed_format
+from api.import_export.convert import Converted, converted, decisions, guessed_format, statements
 from api.import_export.convert.regions import Addresses
 from api.import_export.convert.statements import Effect
 from tests.kit.tables import table
