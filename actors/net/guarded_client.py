@@ -94,14 +94,23 @@ def pools_to(connect: Connect) -> dict[str, type[HTTPConnectionPool]]:
 
 @contextmanager
 def requested(
-    method: str, url: str, headers: dict[str, str], connect: Connect, timeout: float, body: bytes | None = None
+    method: str,
+    url: str,
+    headers: dict[str, str],
+    connect: Connect,
+    timeout: float,
+    body: bytes | None = None,
+    authorities: str | None = None,
 ) -> Iterator[BaseHTTPResponse]:
     """The response to one request on a connection of its own, whose body is not read yet. No redirect is followed.
 
-    Raises what urllib3 does. `timeout` is seconds of silence.
+    Raises what urllib3 does. `timeout` is seconds of silence, `authorities` a file of those that certificates are
+    verified by, in place of the system's.
     """
     parts = parse_url(url)
-    pool = pools_to(connect)[parts.scheme or ""](parts.host or "", parts.port, timeout=timeout, maxsize=1)
+    trust: dict[str, Any] = {"ca_certs": authorities} if authorities and parts.scheme == "https" else {}
+    made = pools_to(connect)[parts.scheme or ""]
+    pool = made(parts.host or "", parts.port, timeout=timeout, maxsize=1, **trust)
     options: dict[str, Any] = {"retries": False, "redirect": False, "preload_content": False, "decode_content": False}
     try:
         response = pool.urlopen(method, parts.request_uri, body, headers, **options)

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import requests
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+from requests.utils import DEFAULT_CA_BUNDLE_PATH
+from urllib3 import BaseHTTPResponse
 from urllib3.exceptions import HTTPError
 
-from actors.net.guarded_adapter import GuardedAdapter
-from actors.net.guarded_client import Breakable, within
+from actors.net.guarded_client import Breakable, reason_of, requested, within
 from config import VERSION
 from config.files.durable import replace_file
 from config.files.paths import private_directory
@@ -48,6 +48,7 @@ class Collector:
         self._settings = settings
         self._headers = {
             **{name: value.get_secret_value() for name, value in settings.headers.items()},
+            "Accept-Encoding": "identity",
             "Content-Type": "application/x-protobuf",
             "Content-Encoding": "gzip",
             "User-Agent": f"Proxyfleet/{VERSION}",
@@ -63,51 +64,32 @@ class Collector:
         with within(timeout) as connection:
             try:
                 return self._post(url, body, connection)
-            except (requests.RequestException, HTTPError, OSError) as error:
+            except (HTTPError, OSError) as error:
                 late = connection.broken
-                why = f"has not responded within {timeout:g} s" if late else f"can't be reached: {_reason(error)}"
+                why = f"has not responded within {timeout:g} s" if late else f"can't be reached: {reason_of(error)}"
                 return PushOutcome(why, again=True)
 
     def _post(self, url: str, body: bytes, connection: Breakable) -> PushOutcome:
         def connect(host: str, port: int) -> socket.socket:
             return connection.adopt(socket.create_connection((host, port), self._settings.timeout))
 
-        with requests.Session() as session:
-            session.trust_env = False
-            session.headers["Accept-Encoding"] = "identity"
-            for scheme in ("http://", "https://"):
-                session.mount(scheme, GuardedAdapter(connect))
-            with session.post(
-                url,
-                data=body,
-                headers=self._headers,
-                timeout=self._settings.timeout,
-                allow_redirects=False,
-                stream=True,
-            ) as response:
-                if connection.broken:  # in the middle of a head, perhaps
-                    raise TimeoutError
-                return _outcome(response)
+        timeout = self._settings.timeout
+        with requested("POST", url, self._headers, connect, timeout, body, DEFAULT_CA_BUNDLE_PATH) as response:
+            if connection.broken:  # in the middle of a head, perhaps
+                raise TimeoutError
+            return _outcome(response)
 
 
-def _outcome(response: requests.Response) -> PushOutcome:
+def _outcome(response: BaseHTTPResponse) -> PushOutcome:
     """The status counts; a body that breaks off is not logged."""
-    if 200 <= response.status_code < 300:
+    if 200 <= response.status < 300:
         return PushOutcome(None)
     try:
-        text = response.raw.read(LOGGED_MAX, decode_content=False).decode("utf-8", "replace")
+        text = response.read(LOGGED_MAX).decode("utf-8", "replace")
     except (HTTPError, OSError):
         text = ""
     logged = "".join(each if each.isprintable() else " " for each in text).strip()
-    return PushOutcome(f"responds {response.status_code} {logged}".strip(), response.status_code in RETRIED)
-
-
-def _reason(error: BaseException) -> str:
-    """The innermost cause, without the addresses of objects that urllib3 puts into its texts."""
-    cause: BaseException = error
-    while (inner := cause.__cause__ or cause.__context__) is not None:
-        cause = inner
-    return f"{type(cause).__name__}: {cause}" if not isinstance(cause, OSError) else (cause.strerror or str(cause))
+    return PushOutcome(f"responds {response.status} {logged}".strip(), response.status in RETRIED)
 
 
 class ResourceIdentity(NamedTuple):

@@ -14,14 +14,14 @@ import time
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-import requests
+from requests.utils import DEFAULT_CA_BUNDLE_PATH
 from standardwebhooks.webhooks import Webhook
-from urllib3.exceptions import HTTPError
+from urllib3 import BaseHTTPResponse
+from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from actors.bus.messages.events import Event, WebhookSpec
 from actors.net.egress_guard import OutgoingGuard
-from actors.net.guarded_adapter import GuardedAdapter
-from actors.net.guarded_client import Breakable, connect_guarded
+from actors.net.guarded_client import Breakable, connect_guarded, reason_of, requested
 from actors.webhooks.queues import DeliveryOutcome
 from config.model.webhooks import MASK
 from config.text.formatting import timestamp_text
@@ -71,7 +71,7 @@ class Request:
         self._deadline = began + self._timeout
         try:
             status, text, error, wait = self._post(body.encode(), {**self._webhook.headers, **own})
-        except (requests.RequestException, HTTPError, OSError, ValueError) as failure:
+        except (HTTPError, OSError, ValueError) as failure:
             status, text, error, wait = None, "", self._error_text(failure), None
         finally:
             self._connection.release()
@@ -83,53 +83,30 @@ class Request:
             self._connection.abort()
 
     def _post(self, body: bytes, headers: dict[str, str]) -> tuple[int, str, str | None, float | None]:
-        with requests.Session() as session:
-            session.trust_env = False
-            session.headers.clear()
-            adapter = GuardedAdapter(connect_guarded(self._guard, self._timeout, self._connection.adopt))
-            session.mount("http://", adapter)
-            session.mount("https://", adapter)
-            with session.post(
-                self._webhook.url,
-                data=body,
-                headers={**headers, "connection": "close"},
-                timeout=self._timeout,
-                allow_redirects=False,
-                stream=True,
-            ) as response:
-                status = response.status_code
-                text = self._beginning(response)
-                error = None if 200 <= status < 300 else f"the target answered {status}"
-                return status, text, error, _retry_after(response.headers.get("retry-after"), time.time())
+        connect = connect_guarded(self._guard, self._timeout, self._connection.adopt)
+        sent = {**headers, "connection": "close"}
+        with requested(
+            "POST", self._webhook.url, sent, connect, self._timeout, body, DEFAULT_CA_BUNDLE_PATH
+        ) as response:
+            text = self._beginning(response)
+            error = None if 200 <= response.status < 300 else f"the target answered {response.status}"
+            return response.status, text, error, _retry_after(response.headers.get("retry-after"), time.time())
 
-    def _beginning(self, response: requests.Response) -> str:
+    def _beginning(self, response: BaseHTTPResponse) -> str:
         """The status counts; a body that breaks off is cut. Raises `TimeoutError` when the time was over: the end of a
         head or body may be ours then."""
         read = b""
         with contextlib.suppress(HTTPError, OSError, ValueError):
-            while len(read) < BODY_MAX and (more := response.raw.read1(BODY_MAX - len(read))):
+            while len(read) < BODY_MAX and (more := response.read1(BODY_MAX - len(read))):
                 read += more
         if self._connection.broken:
             raise TimeoutError
         return read.decode(errors="replace")
 
     def _error_text(self, failure: Exception) -> str:
-        if self._connection.broken or isinstance(failure, (requests.Timeout, TimeoutError)):
+        if self._connection.broken or isinstance(failure, (ReadTimeoutError, TimeoutError)):
             return f"no whole answer within {self._timeout:g} s"
-        return _reason(failure)
-
-
-def _reason(failure: BaseException) -> str:
-    """The innermost reason in words: requests and urllib3 wrap it several times."""
-    inner: BaseException = failure
-    while True:
-        deeper = inner.__cause__ or inner.__context__
-        wrapped = next((each for each in inner.args if isinstance(each, BaseException)), None)
-        if isinstance(inner, OSError) and inner.strerror and not isinstance(inner, requests.RequestException):
-            return inner.strerror
-        if wrapped is None and deeper is None:
-            return str(inner) or type(inner).__name__
-        inner = wrapped or deeper or inner
+        return reason_of(failure)
 
 
 def _retry_after(text: str | None, now: float) -> float | None:

@@ -15,13 +15,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import requests
+from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase
 from requests.utils import get_environ_proxies
 from urllib3.connection import HTTPConnection
 
 from actors.net.egress_guard import OutgoingGuard
-from actors.net.guarded_adapter import GuardedAdapter
-from actors.net.guarded_client import Breakable, connect_guarded, pools_by, within
+from actors.net.guarded_client import Breakable, connect_guarded, pools_by, pools_to, within
 from api.errors import IDENTITY_PROVIDER, PeerUnavailable
 from config.net.names import is_loopback
 
@@ -35,13 +35,20 @@ LARGEST = 256 * 1024
 _CHUNK = 16 * 1024
 
 
-class BoundedAdapter(GuardedAdapter):
-    """Reads the whole response within the bounds, whatever the caller asked for. Raises `PeerUnavailable`."""
+class BoundedAdapter(HTTPAdapter):
+    """Connects by the guard, once for each request, and reads the whole response within the bounds, whatever the caller
+    asked for. A proxy of the environment is connected to without the guard. Raises `PeerUnavailable`."""
 
     def __init__(self, guard: OutgoingGuard) -> None:
         self._connection = Breakable()
         guarded = connect_guarded(guard, CONNECT_TIMEOUT)
-        super().__init__(lambda host, port: self._connection.adopt(guarded(host, port)))
+        self._pools = pools_to(lambda host, port: self._connection.adopt(guarded(host, port)))
+        super().__init__(pool_connections=1, pool_maxsize=1, max_retries=0)
+
+    def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **more: Any) -> None:
+        """See `HTTPAdapter`."""
+        super().init_poolmanager(connections, maxsize, block, **more)
+        self.poolmanager.pool_classes_by_scheme = self._pools
 
     def send(self, request: requests.PreparedRequest, *_args: Any, **_options: Any) -> requests.Response:
         """As `HTTPAdapter.send`, with timeouts, proxies and certificates of its own choice."""
