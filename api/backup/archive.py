@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
-from typing import IO, Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -41,8 +41,9 @@ OPTIONAL = ("logs",)
 LARGEST = 4 * 2**20
 """Bytes of a manifest: enough for 20,000 files."""
 
-NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,200}", re.ASCII)
-"""Names that a file in an archive may have: all that the product makes, and few of editors and file systems."""
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,80}", re.ASCII)
+"""Names that a file in an archive may have: all that the product makes, and few of editors and file systems. With its
+folder each fits into one block of a header."""
 
 
 _YEAR_10000 = 253402300800
@@ -172,9 +173,7 @@ def _text(data: bytes) -> str:
 
 MANIFEST, SEALED = "manifest.json", "keys.sealed"
 _LARGEST_SEALED = 2**20
-_LARGEST_EXTENSION = 64 * 2**10
-"""Bytes of a long name and its like; `tarfile` reads them into memory, whatever size is claimed."""
-_LARGEST_HEADER = 2 * _LARGEST_EXTENSION
+_BLOCK = tarfile.BLOCKSIZE
 _PIECE = 2**20
 _LARGEST_REST = 2**20
 """Bytes behind the last member: zeros that fill a block up."""
@@ -187,60 +186,52 @@ def no_progress(_done: int, _total: int) -> None:
     """Report no progress."""
 
 
-T = TypeVar("T")
+class _Members:
+    """The members of an archive, one after another: plain files, whose headers are one block. `tarfile` itself would
+    read long names, maps of holes and headers about headers into memory."""
 
+    def __init__(self, stream: gzip.GzipFile) -> None:
+        self._stream = stream
 
-class _Info(tarfile.TarInfo):
-    """A header that is read."""
-
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Info:
-        info = super().frombuf(buf, encoding, errors)
-        if not info.isreg() and info.size > _LARGEST_EXTENSION:
+    def next(self) -> tarfile.TarInfo | None:
+        """The header of the next one; None at the end. Raises `BadArchive`."""
+        block = self._stream.read(_BLOCK)
+        if block == bytes(_BLOCK):
+            return None
+        try:
+            info = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+        except (tarfile.TarError, ValueError) as error:
+            raise BadArchive(f"not a whole archive: {error}") from error
+        if info.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
             raise BadArchive(f"{info.name!r} is not as the manifest says")
         return info
 
+    def content(self, size: int) -> Iterator[bytes]:
+        """The content behind the header. Raises `BadArchive`."""
+        left = size
+        while left > 0:
+            piece = self._stream.read(min(left, _PIECE))
+            if not piece:
+                raise BadArchive("not a whole archive: it ends too early")
+            left -= len(piece)
+            yield piece
+        self._stream.read(-size % _BLOCK)
 
-class _Stream(gzip.GzipFile):
-    """What `tarfile` reads, so many bytes for each header and its content: a map of holes has no bound of its own."""
-
-    _left = 0
-
-    def allow(self, content: int = 0) -> None:
-        """Let so much be read until the next call, and what a header takes; `tarfile` reads some blocks ahead."""
-        self._left = content + _LARGEST_HEADER
-
-    def read(self, size: int | None = -1) -> bytes:
-        """Raises `BadArchive`."""
-        piece = super().read(size)
-        self._left -= len(piece)
-        if self._left < 0:
-            raise BadArchive(f"not a whole archive: a header has more than {_LARGEST_HEADER} bytes")
-        return piece
-
-
-def _read(read: Callable[[], T]) -> T:
-    """What `tarfile` reads. For malformed headers it raises what `int` and the like raise; here: `BadArchive`."""
-    try:
-        return read()
-    except (ValueError, IndexError, OverflowError, RecursionError) as error:  # the last: headers about headers
-        raise BadArchive(f"not a whole archive: {error}") from error
+    def read_rest(self) -> None:
+        """Read to the end, where gzip verifies its checksum. Raises `BadArchive` when more follows."""
+        rest = 0
+        while piece := self._stream.read(_PIECE):
+            rest += len(piece)
+            if rest > _LARGEST_REST:
+                raise BadArchive("something follows its end")
 
 
 class OpenArchive:
     """An archive whose manifest was read. `sealed` are its keys, as they are in there."""
 
-    def __init__(
-        self,
-        file: BufferedReader,
-        stream: _Stream,
-        tar: tarfile.TarFile,
-        head: bytes,
-        sealed: bytes | None,
-    ) -> None:
+    def __init__(self, file: BufferedReader, members: _Members, head: bytes, sealed: bytes | None) -> None:
         self._file = file
-        self._stream = stream
-        self._tar = tar
+        self._members = members
         self.head = head
         self.manifest = read_manifest(head)
         self.sealed = sealed
@@ -256,42 +247,30 @@ class OpenArchive:
         for name in self.manifest.folders:
             (target / name).mkdir(mode=0o700)
         done = 0
-        for info in _members(self._tar, self._stream):
+        while (info := self._members.next()) is not None:
             member = expected.pop(info.name, None)
-            if member is None or not _is_plain(info) or info.size != member.size:
+            if member is None or info.size != member.size:
                 raise BadArchive(f"{info.name!r} is not as the manifest says")
-            self._write(info, member.sha256, target / member.path)
+            self._write(member, target / member.path)
             done += member.size
             progress(done, self.manifest.total)
         if expected:
             raise BadArchive(f"it was cut short: {next(iter(expected))} is missing")
-        self._check_trailer()
+        self._members.read_rest()
 
     def digest(self) -> str:
         """The SHA-256 of the file that was read, in hex; call it when everything is read. Raises `OSError`."""
         self._file.seek(0)
         return hashlib.file_digest(self._file, "sha256").hexdigest()
 
-    def _write(self, info: tarfile.TarInfo, sha256: str, path: Path) -> None:
-        self._stream.allow(info.size)
-        content = self._tar.extractfile(info)
-        assert content is not None
+    def _write(self, member: Member, path: Path) -> None:
         digest = hashlib.sha256()
         with new_file(path) as file:
-            while piece := content.read(_PIECE):
+            for piece in self._members.content(member.size):
                 digest.update(piece)
                 file.write(piece)
-        if digest.hexdigest() != sha256:
-            raise BadArchive(f"{info.name} is damaged: its SHA-256 is another one")
-
-    def _check_trailer(self) -> None:
-        """Read to the end, where gzip verifies its checksum. Raises `BadArchive` when more follows."""
-        rest = 0
-        self._stream.allow(2 * _LARGEST_REST)
-        while piece := self._stream.read(_PIECE):
-            rest += len(piece)
-            if rest > _LARGEST_REST:
-                raise BadArchive("something follows its end")
+        if digest.hexdigest() != member.sha256:
+            raise BadArchive(f"{member.path} is damaged: its SHA-256 is another one")
 
 
 @contextmanager
@@ -299,9 +278,12 @@ def open_archive(file: Path) -> Iterator[OpenArchive]:
     """The archive in `file`. Raises `BadArchive`, also while it is read, and `OSError`."""
     with file.open("rb") as content:
         try:
-            with _Stream(fileobj=content) as stream, _tar(stream) as tar:
-                yield _read_head(content, stream, tar)
-        except (tarfile.TarError, EOFError, zlib.error) as error:
+            with gzip.GzipFile(fileobj=content) as stream:
+                members = _Members(stream)
+                head = _first_member(members, MANIFEST, LARGEST)
+                sealed = _first_member(members, SEALED, _LARGEST_SEALED) if read_manifest(head).keys else None
+                yield OpenArchive(content, members, head, sealed)
+        except (EOFError, zlib.error) as error:
             raise BadArchive(f"not a whole archive: {error}") from error
         except OSError as error:
             if error.errno is None:  # gzip's own
@@ -309,34 +291,8 @@ def open_archive(file: Path) -> Iterator[OpenArchive]:
             raise
 
 
-def _tar(stream: _Stream) -> tarfile.TarFile:
-    stream.allow()
-    return _read(lambda: tarfile.open(fileobj=stream, mode="r|", tarinfo=_Info))
-
-
-def _read_head(file: BufferedReader, stream: _Stream, tar: tarfile.TarFile) -> OpenArchive:
-    head = _first_member(tar, stream, MANIFEST, LARGEST)
-    sealed = _first_member(tar, stream, SEALED, _LARGEST_SEALED) if read_manifest(head).keys else None
-    return OpenArchive(file, stream, tar, head, sealed)
-
-
-def _is_plain(info: tarfile.TarInfo) -> bool:
-    return info.isreg() and not info.issparse()
-
-
-def _first_member(tar: tarfile.TarFile, stream: _Stream, name: str, largest: int) -> bytes:
-    stream.allow()
-    info = _read(tar.next)
-    if info is None or info.name != name or not _is_plain(info) or info.size > largest:
+def _first_member(members: _Members, name: str, largest: int) -> bytes:
+    info = members.next()
+    if info is None or info.name != name or not 0 <= info.size <= largest:
         raise BadArchive(f"{name} is not where it should be: not a backup of Proxyfleet")
-    stream.allow(info.size)
-    content: IO[bytes] | None = tar.extractfile(info)
-    assert content is not None
-    return content.read()
-
-
-def _members(tar: tarfile.TarFile, stream: _Stream) -> Iterator[tarfile.TarInfo]:
-    stream.allow()
-    while (info := _read(tar.next)) is not None:
-        yield info
-        stream.allow()
+    return b"".join(members.content(info.size))

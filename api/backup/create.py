@@ -308,7 +308,10 @@ def _write_tar(
     target: Path, root: Path, manifest: Manifest, keys: dict[str, bytes], passphrase: str | None, progress: Progress
 ) -> None:
     head = _manifest_bytes(manifest)
-    with new_file(target) as file, tarfile.open(fileobj=file, mode="w:gz", compresslevel=6) as tar:
+    with (
+        new_file(target) as file,
+        tarfile.open(fileobj=file, mode="w:gz", format=tarfile.GNU_FORMAT, compresslevel=6) as tar,
+    ):
         _add(tar, MANIFEST, head)
         if passphrase is not None:
             _add(tar, SEALED, seal_keys(keys, passphrase, head))

@@ -416,21 +416,17 @@ MORE_HOLES = b"00000000001\0" * 42 + b"\1".ljust(8, b"\0")
 
 
 @pytest.mark.parametrize(
-    ("rest", "words"),
-    [
-        (LONG_NAME * 5000, "not a whole archive"),
-        (bytes(HOLES), "not a whole archive"),
-        (bytes(HOLES) + MORE_HOLES * 5000, "a header has more than"),
-    ],
+    "rest",
+    [LONG_NAME * 5000, bytes(HOLES), bytes(HOLES) + MORE_HOLES * 5000],
 )
-def test_headers_that_go_on_about_headers_or_holes_are_refused(folder: Path, rest: bytes, words: str) -> None:
+def test_headers_that_go_on_about_headers_or_holes_are_refused(folder: Path, rest: bytes) -> None:
     file = crafted(folder / "c.tar.gz")
     content = gzip.decompress(file.read_bytes())
     manifest = content[: content.rindex(b"}") + 1]
     file.write_bytes(gzip.compress(manifest.ljust(-(-len(manifest) // 512) * 512, b"\0") + rest))
     with contextlib.ExitStack() as stack:
         archive = stack.enter_context(open_archive(file))
-        with pytest.raises(BadArchive, match=words):
+        with pytest.raises(BadArchive, match="is not as the manifest says"):
             archive.extract(folder)
 
 
