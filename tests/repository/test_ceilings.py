@@ -9,11 +9,11 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 73_430,
-    "files of the product": 720,
-    "code lines of the tests": 76_960,
-    "code lines of scripts": 3_500,
-    "files under 60 lines that one module imports": 45,
+    "code lines of the product": 73_113,
+    "files of the product": 691,
+    "code lines of the tests": 76_955,
+    "code lines of scripts": 3_496,
+    "files under 60 lines that one module imports": 37,
     "class names that stand twice": 33,
     "modules of the longest folder": 60,
     "dependencies": 26,
