@@ -86,11 +86,10 @@ from api.services.upstream_addresses import UpstreamPolicy
 from api.store import StoreError
 from config.files.paths import DataDir, RunDir
 from config.files.secret_box import secret_box_of
-from config.model.event_check import checked
 from config.model.fleet_accounts import FleetAccount
 from config.model.lists import DestinationList
 from config.model.pools import Pool
-from config.model.subscriptions import is_about_people
+from config.model.subscriptions import checked, is_about_people
 from config.model.webhooks import WebhookRecord, opened_headers
 from config.net.ports import Range, merged
 from config.settings.groups import History as HistorySettings

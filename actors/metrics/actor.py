@@ -47,7 +47,7 @@ from actors.metrics.usage_service import PUBLISHED_AFTER, UsageService
 from actors.process import Actor, Boot, view
 from actors.proxy_names import ProxyNames
 from actors.throttled_log import ThrottledLog
-from config.model.event_check import checked
+from config.model.subscriptions import checked
 from config.net.addresses import tcp_parts
 
 log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from actors.bus.messages.common import METRICS, TELEMETRY, UPSTREAM_DOWN, UPSTRE
 from actors.bus.messages.specs import ProxySpec
 from actors.bus.messages.supervision import SetProxyNames
 from actors.supervision.processes.lifecycle import Lifecycle
-from config.model.event_check import checked
+from config.model.subscriptions import checked
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from actors.supervision.effective_settings import EffectiveSettings, shadowed_ke
 from actors.supervision.processes.spawner import Spawner
 from actors.supervision.program_lifecycle import ProgramLifecycle
 from actors.supervision.systemd import notify, notify_reloading
-from config.model.event_check import checked
+from config.model.subscriptions import checked
 from config.settings.loading import Origins
 from config.settings.runtime import InvalidOverride
 from config.settings.settings import ConfigError, Settings, plain

@@ -31,8 +31,7 @@ from actors.webhooks.queues import (
     TargetQueues,
     after_attempt,
 )
-from config.model.event_check import checked
-from config.model.subscriptions import matches
+from config.model.subscriptions import checked, matches
 from config.net.ports import Range
 
 if TYPE_CHECKING:

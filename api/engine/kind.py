@@ -13,8 +13,8 @@ from api.engine.transfer import Transfer
 from api.openapi.schemas.base import ResponseModel
 from config.files.secret_box import SecretBox
 from config.model.declaration import LongList, entries_of
-from config.model.exposure_warnings import Warned
 from config.model.object_names import Named
+from config.model.proxy_checks import Warned
 
 
 class Texts(NamedTuple):

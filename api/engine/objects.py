@@ -16,7 +16,7 @@ from api.security.caller import Caller
 from api.store import Document, NotStored, RevisionConflict, Store, StoreWriteError
 from api.store.records import is_same
 from config.files.secret_box import SecretBox, SecretBoxError
-from config.model.exposure_warnings import Warned
+from config.model.proxy_checks import Warned
 
 
 class Records(Protocol[R]):

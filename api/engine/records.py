@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
 
-from config.model.declaration import MOMENT, Group, LongList, entries_of, visible
+from config.model.declaration import MOMENT, LongList, Viewed, entries_of, visible
 from config.text.formatting import timestamp_text
 
 R = TypeVar("R", bound=BaseModel)
@@ -33,7 +33,7 @@ def view_of(record: BaseModel, whole: bool = True) -> dict[str, Any]:
             continue
         view[entries.count] = len(value)
         if whole:
-            view[name] = [entries.view(each) for each in value]
+            view[name] = _plain(value)
     return view
 
 
@@ -49,8 +49,10 @@ def _fields_of(model: type[BaseModel]) -> tuple[tuple[str, bool, LongList | None
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Group):
+    if isinstance(value, Viewed):
         return value.view()
+    if isinstance(value, list) and value and isinstance(value[0], Viewed):
+        return [each.view() for each in value]
     return value.model_dump(exclude_none=True) if isinstance(value, BaseModel) else value
 
 

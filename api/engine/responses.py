@@ -17,10 +17,10 @@ OF_INSTALLATION = ("id", "created_at", "updated_at")
 """Fields that entries of documents do not have."""
 
 
-def shows(stored: type[BaseModel], but: Collection[str] = ()) -> Callable[[type[F]], type[F]]:
+def shows(stored: type[BaseModel], but: Collection[str] = (), *, sparse: bool = False) -> Callable[[type[F]], type[F]]:
     """Decorates the model of a response: it has all fields of `stored` `but` these, beside those that it states.
 
-    Of a field that may be long it has the number of entries.
+    Of a field that may be long it has the number of entries. `sparse`: what says nothing is left out.
     """
 
     def derive(cls: type[F]) -> type[F]:
@@ -30,7 +30,8 @@ def shows(stored: type[BaseModel], but: Collection[str] = ()) -> Callable[[type[
             if entries is not None and name not in but and name not in cls.model_fields:
                 fields[entries.count] = (int, ...)
             elif name not in but and name not in cls.model_fields:
-                fields[name] = (_moment(info) if MOMENT in info.metadata else _type(info.annotation), ...)
+                described = _moment(info) if MOMENT in info.metadata else _type(info.annotation)
+                fields[name] = (described | None, None) if sparse else (described, ...)
         derived = create_model(cls.__name__, __base__=cls, __module__=cls.__module__, __doc__=cls.__doc__, **fields)
         derived.__qualname__ = cls.__qualname__
         return derived

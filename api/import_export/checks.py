@@ -27,7 +27,7 @@ from api.store.accounts import ACCOUNTS, AccountStore
 from config.model.fields import InvalidProxy
 from config.model.object_names import Named, names_of_rules
 from config.model.proxies import ProxyRecord
-from config.model.proxy_certificates import check_certificate
+from config.model.proxy_checks import check_certificate
 from config.model.upstreams import refuse_circle
 from config.net.entries import GEO
 

@@ -19,11 +19,11 @@ from api.objects.webhooks.kind import WEBHOOKS
 from api.store import StoreDamaged
 from api.store.accounts import AccountSelection, AccountStore
 from config.files.secret_box import SecretBox, SecretBoxError
-from config.model.auth_backend import PURPOSE as BACKEND_PURPOSE
 from config.model.fleet_accounts import FleetAccount
 from config.model.lists import DestinationList
 from config.model.pools import Pool
 from config.model.proxies import ProxyRecord
+from config.model.proxy_parts import BACKEND_PURPOSE
 from config.model.upstreams import PURPOSE, ProxyUpstream
 from config.model.webhooks import SECRET_PURPOSE, WebhookRecord, opened_headers
 

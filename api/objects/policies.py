@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
-
-from pydantic import create_model
 
 from actors.bus.messages.specs import LimitsSpec, PolicySpec, RuleSpec
 from api.engine.kind import Resource, Texts
@@ -17,50 +14,47 @@ from api.openapi.schemas.fleet_accounts import ScheduleView
 from api.openapi.schemas.proxies import Warned
 from api.services.proxy_specs import spec
 from api.services.source_warnings import warnings_of_policy
-from config.model.access import Mode
 from config.model.choices import TlsNameCheck
 from config.model.object_fields import READ_ONLY_FIELDS, ObjectName
 from config.model.object_names import Named, named_by, named_in
-from config.model.policies import Policy, PolicyCreate, PolicyRule, PolicyUpdate, change_policy, new_policy
+from config.model.policies import (
+    ActionHeaders,
+    ActionLimits,
+    Policy,
+    PolicyCreate,
+    PolicyRule,
+    PolicyUpdate,
+    RuleAction,
+    RuleMatch,
+    change_policy,
+    new_policy,
+)
+from config.model.proxy_parts import Mode
 from config.model.schedules import schedule_data
 from config.net.ports import Ports
 
 
+@shows(RuleMatch, sparse=True)
 class RuleMatchView(ResponseModel):
     """What a rule matches: all that is there."""
 
-    accounts: list[str] | None = None
-    destinations: list[str] | None = None
-    methods: list[str] | None = None
-    paths: list[str] | None = None
-    tunnel: bool | None = None
-    params: dict[str, str] | None = None
     schedule: ScheduleView | None = None
-    clients: list[str] | None = None
-    listen_ports: list[int | str] | None = None
 
 
-_HEADERS: dict[str, Any] = {"set": (dict[str, str] | None, None), "remove": (list[str] | None, None)}
-ActionHeadersView: Any = create_model(
-    "ActionHeadersView", __base__=ResponseModel, __doc__="Header fields that a rule sets and removes.", **_HEADERS
-)
+@shows(ActionHeaders, sparse=True)
+class ActionHeadersView(ResponseModel):
+    """Header fields that a rule sets and removes."""
 
 
+@shows(ActionLimits, sparse=True)
 class ActionLimitsView(ResponseModel):
     """Limits of a rule."""
 
-    bandwidth_in: int | None = None
-    bandwidth_out: int | None = None
-    connections: int | None = None
-    requests_per_minute: int | None = None
 
-
+@shows(RuleAction, sparse=True)
 class RuleActionView(ResponseModel):
     """What a rule does."""
 
-    use: str | None = None
-    reason: str | None = None
-    egress: list[str] | None = None
     tls_name: TlsNameCheck | None = None
     headers: ActionHeadersView | None = None
     limits: ActionLimitsView | None = None

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from api.engine.kind import Kind
-from api.engine.records import Stored
+from api.engine.records import Stored, view_of
 from api.engine.responses import OF_INSTALLATION, shows
 from api.engine.transfer import PlannedRecord, Planning, SecretValue, Transfer, differing, password, without
 from api.objects.upstream_entries import (
@@ -19,21 +19,20 @@ from api.objects.upstream_entries import (
     with_password,
     without_lost_passwords,
 )
-from api.openapi.schemas.base import Moment, ResponseModel
+from api.openapi.schemas.base import ResponseModel
 from api.openapi.schemas.proxies import TlsView
 from api.services.proxy_backend import with_backend
 from api.services.proxy_cache import COLLECTION
 from api.services.proxy_upstreams import with_upstreams
-from api.services.proxy_views import account_view, backend_view, configuration
+from api.services.proxy_views import configuration
 from config.files.secret_box import SecretBox
 from config.model.accounts import AccountInput, ProxyAccount, refuse_weak
-from config.model.auth_backend import PURPOSE as BACKEND_PURPOSE
-from config.model.auth_backend import AuthBackend, BackendInput, change_backend
 from config.model.choices import ProxyStatus
 from config.model.fields import NULLABLE, InvalidProxy, Name, Part, Password, Username
 from config.model.object_names import names_of_proxy
 from config.model.proxies import AuthInput, ProxyAuth, ProxyRecord, ProxyTls, ProxyUpdate, apply, blank_record
-from config.model.upstreams import ALL_UPSTREAMS, ONE_UPSTREAM, PURPOSE, ProxyUpstream, upstream_view
+from config.model.proxy_parts import BACKEND_PURPOSE, AuthBackend, BackendInput, change_backend
+from config.model.upstreams import ALL_UPSTREAMS, ONE_UPSTREAM, PURPOSE, ProxyUpstream
 from config.model.webhooks import Secret, new_secret
 
 
@@ -88,11 +87,10 @@ class ExportedAuth(ResponseModel):
     backend: ExportedBackend | None = None
 
 
-@shows(ProxyAccount, but=("id", "created_at"))
+@shows(ProxyAccount, but=("created_at",))
 class ExportedAccount(ResponseModel):
     """An account of an exported proxy."""
 
-    expires_at: Moment | None
     password: None = None
 
 
@@ -108,13 +106,11 @@ class ExportedProxy(ResponseModel):
 
 
 def _entry(record: ProxyRecord) -> dict[str, Any]:
-    accounts = [
-        {**without(account_view(each), "created_at"), **password(each.password_hash)} for each in record.accounts
-    ]
+    accounts = [{**without(view_of(each), "created_at"), **password(each.password_hash)} for each in record.accounts]
     entry = {
-        **without(configuration(record), "id", "created_at", "updated_at"),
+        **without(configuration(record), *OF_INSTALLATION),
         "auth": _auth(record),
-        "upstreams": [with_password(upstream_view(upstream), upstream) for upstream in record.upstreams],
+        "upstreams": [with_password(upstream.view(), upstream) for upstream in record.upstreams],
         "accounts": accounts,
         "tags": list(record.tags),
     }
@@ -126,7 +122,7 @@ def _auth(record: ProxyRecord) -> dict[str, Any]:
     username = {} if auth.username is None else {"username": auth.username}
     form = {"enabled": auth.enabled, **username, **password(auth.password_hash)}
     if auth.backend is not None:
-        form["backend"] = {**backend_view(auth.backend), "secret": SecretValue(auth.backend.secret_sealed)}
+        form["backend"] = {**auth.backend.view(), "secret": SecretValue(auth.backend.secret_sealed)}
     return form
 
 
@@ -243,7 +239,7 @@ def _defaults(timeout: int, sleep_after: int = 0, workers: Any = 1) -> dict[str,
 
 
 _BLANK = without(_defaults(0), "sleep_after", "workers")
-_BLANK_ACCOUNT = account_view(ProxyAccount(id="", username="", created_at=0.0))
+_BLANK_ACCOUNT = view_of(ProxyAccount(id="", username="", created_at=0.0))
 
 
 def _usual(entry: Any, rules: Any) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from api.objects.lists.kind import LISTS
 from api.objects.policies import POLICIES, policy_spec
 from api.security.caller import Caller
 from config.model import json_patterns
-from config.model.fields import Body, InvalidResource, Part, Port, example
+from config.model.fields import Body, InvalidResource, Part, Port, Text, example
 from config.model.object_fields import ObjectName
 from config.model.object_names import Named
 from config.model.policies import Policy, PolicyCreate, Rules, new_policy
@@ -60,6 +60,9 @@ def _method(text: str) -> str:
     return text
 
 
+Address = Annotated[StrictStr, AfterValidator(one_address), json_patterns.text(json_patterns.ADDRESS)]
+
+
 class PolicyDraft(Part):
     """A policy that need not be stored."""
 
@@ -80,29 +83,14 @@ class ExplainBody(Body):
         {"client_ip": "192.0.2.7", "target": "https://example.com/", "user": "alice", "tls_name": "example.com"}
     )
 
-    client_ip: Annotated[StrictStr, AfterValidator(one_address), json_patterns.text(json_patterns.ADDRESS)] | None = (
-        None
-    )
-    target: Annotated[
-        StrictStr,
-        Field(min_length=1, max_length=2048),
-        AfterValidator(_target),
-        json_patterns.text(json_patterns.TARGET),
-    ]
+    client_ip: Address | None = None
+    target: Annotated[StrictStr, Text(1, 2048, _target, pattern=json_patterns.TARGET, lengths=False)]
     user: Annotated[StrictStr, Field(min_length=1, max_length=1024)] | None = None
     credential: Annotated[StrictStr, Field(min_length=1, max_length=64)] | None = None
-    method: (
-        Annotated[StrictStr, Field(max_length=64), AfterValidator(_method), json_patterns.text("[A-Za-z]+", 1, 64)]
-        | None
-    ) = None
+    method: Annotated[StrictStr, Text(0, 64, _method, pattern="[A-Za-z]+", minLength=1)] | None = None
     draft: PolicyDraft | None = None
     listen_port: Port | None = None
-    tls_name: (
-        Annotated[
-            StrictStr, Field(max_length=254), AfterValidator(_tls_name), json_patterns.text(json_patterns.TLS_NAME)
-        ]
-        | None
-    ) = None
+    tls_name: Annotated[StrictStr, Text(0, 254, _tls_name, pattern=json_patterns.TLS_NAME, lengths=False)] | None = None
 
 
 def explain_access(call: Call) -> Reply:

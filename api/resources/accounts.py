@@ -7,10 +7,10 @@ from typing import Any
 from actors.bus.messages.accounts import AccountState
 from api.call import Call, Reply
 from api.engine.operation import PROXY, create, delete, get, post, resource, update
+from api.engine.records import view_of
 from api.openapi.schemas.accounts import Accounts, DeletedAccount, OneAccount
 from api.services.accounts import READ_ONLY_FIELDS, find
 from api.services.proxy_cache import StoredProxy
-from api.services.proxy_views import account_view
 from config.model.accounts import AccountInput, AccountUpdate, ProxyAccount
 from config.model.quotas import period_at
 from config.text.formatting import timestamp_text
@@ -89,7 +89,7 @@ def _view(account: ProxyAccount, state: AccountState) -> dict[str, Any]:
     used = usage.bytes_in + usage.bytes_out
     until = period_at(usage.period, usage.since)[1]
     return {
-        **account_view(account),
+        **view_of(account),
         "usage": {
             "period": usage.period,
             "period_start": timestamp_text(usage.since) if until is not None else None,

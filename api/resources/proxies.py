@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, StrictFloat, StrictStr
+from pydantic import Field, StrictFloat, StrictStr
 
 from api.call import Call, Reply
 from api.errors import Invalid, NotFound
@@ -17,8 +17,8 @@ from api.services.proxy_test.tester import test_target
 from api.services.proxy_upstreams import ask_upstreams, exit_view, upstream_states
 from api.services.source_warnings import unrouted
 from config.model import json_patterns
-from config.model.exposure_warnings import Warned, warnings
-from config.model.fields import Body, example
+from config.model.fields import Body, Text, example
+from config.model.proxy_checks import Warned, warnings
 
 TEST_TIMEOUT = 15.0
 
@@ -28,15 +28,7 @@ class ProxyTest(Body):
 
     model_config = example({"url": "https://example.com/", "timeout": 10})
 
-    url: (
-        Annotated[
-            StrictStr,
-            Field(max_length=2048),
-            AfterValidator(test_target),
-            json_patterns.text(json_patterns.WEB_URL),
-        ]
-        | None
-    ) = None
+    url: Annotated[StrictStr, Text(0, 2048, test_target, pattern=json_patterns.WEB_URL, lengths=False)] | None = None
     timeout: Annotated[StrictFloat, Field(gt=0, le=60), json_patterns.number(60, exclusiveMinimum=0)] = TEST_TIMEOUT
 
 

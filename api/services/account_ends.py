@@ -15,7 +15,7 @@ from actors.bus.messages.events import Event
 from api.bus_bridge import Bridge
 from api.services.rounds import Rounds
 from api.store.accounts import AccountEnd, AccountStore
-from config.model.event_check import checked
+from config.model.subscriptions import checked
 from config.text.formatting import timestamp_text
 
 EXPIRED = "account.expired"

@@ -22,7 +22,6 @@ from api.services.shared_objects import ObjectChanges
 from api.store import Document, RevisionConflict, Store, Write
 from api.store.accounts import ACCOUNTS, PLANS, AccountSelection, AccountStore, Position
 from api.store.records import is_same
-from config.model.exposure_warnings import Warned
 from config.model.fleet_accounts import (
     FleetAccount,
     FleetAccountCreate,
@@ -32,6 +31,7 @@ from config.model.fleet_accounts import (
 )
 from config.model.object_names import Named, names_of_rules
 from config.model.proxies import ProxyRecord
+from config.model.proxy_checks import Warned
 from config.weak_passwords import weakness_of_account
 
 ATTEMPTS = 5

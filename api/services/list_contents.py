@@ -21,8 +21,8 @@ from actors.lists.reading import DOMAINS
 from api.errors import Invalid
 from api.services.list_states import ListState, ListStates, Sourced
 from api.store import StoreWriteError
-from config.model.exposure_warnings import Warned
 from config.model.lists import DestinationList
+from config.model.proxy_checks import Warned
 from config.net.addresses import unmapped
 from config.net.entries import GEO
 from config.text.formatting import timestamp_text

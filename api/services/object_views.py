@@ -9,7 +9,7 @@ from api.engine.records import Stored, view_of
 from api.security.caller import Caller
 from api.services.list_contents import ListContents
 from api.services.pool_states import PoolStates
-from config.model.exposure_warnings import Warned
+from config.model.proxy_checks import Warned
 from config.model.webhooks import masked_url
 
 

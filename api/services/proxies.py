@@ -48,13 +48,12 @@ from api.store import NotStored, RevisionConflict, Store, StoreWriteError
 from api.store.records import is_same
 from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.accounts import ProxyAccount, refuse_weak
-from config.model.auth_backend import AuthBackend, set_secret
 from config.model.choices import ProxyStatus
-from config.model.exposure_warnings import warnings
 from config.model.object_names import names_of_proxy
 from config.model.pools import Pool
 from config.model.proxies import ProxyCreate, ProxyRecord, ProxyUpdate, apply, new_record
-from config.model.proxy_certificates import check_certificate, refuse_ended_certificate
+from config.model.proxy_checks import check_certificate, refuse_ended_certificate, warnings
+from config.model.proxy_parts import AuthBackend, set_secret
 from config.settings.settings import ProxyGroup, Server, ServerTls
 from config.workers import PROCESSES_MAX
 
@@ -293,9 +292,10 @@ class Proxies:
         except SecretBoxError as error:
             raise StoreWriteError(str(error)) from error
         records = [each.record for each in self.all()]
-        if body.upstreams or body.pool is not None or body.host is not None or body.port is not None:
+        pooled = record.pool is not None and "pool" in body.model_fields_set
+        if body.upstreams or pooled or body.host is not None or body.port is not None:
             refuse_chain(record, records, self._objects.upstreams_of_pool)
-        if body.upstreams or body.pool is not None:
+        if body.upstreams or pooled:
             self.rules.upstream_policy.refuse(record, records, scope)
         if getattr(getattr(body, "dns", None), "servers", None):
             self.rules.upstream_policy.refuse_name_servers(record, records)

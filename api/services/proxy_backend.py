@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from config.files.secret_box import SecretBox
-from config.model.auth_backend import change_backend
 from config.model.proxies import ProxyRecord, ProxyUpdate
+from config.model.proxy_parts import change_backend
 
 
 def with_backend(record: ProxyRecord, body: ProxyUpdate, seal: SecretBox, makes: bool = True) -> ProxyRecord:

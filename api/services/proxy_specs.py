@@ -29,11 +29,9 @@ from api.services.proxy_cache import COLLECTION, StoredProxy, load
 from api.store import Store, StoreDamaged
 from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.accounts import ProxyAccount
-from config.model.auth_backend import PURPOSE as BACKEND_PURPOSE
-from config.model.auth_backend import AuthBackend
-from config.model.egress import entries_of
 from config.model.object_names import names_of_proxy
 from config.model.proxies import ProxyRecord, ProxyTls
+from config.model.proxy_parts import BACKEND_PURPOSE, AuthBackend, entries_of
 from config.model.upstreams import PURPOSE, ProxyUpstream
 
 T = TypeVar("T")

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
-
-from pydantic import BaseModel
 
 from actors.bus.messages.metrics import ProxyStats
 from actors.bus.messages.supervision import Runtime, WorkerRuntime
 from actors.counters import COUNTERS
+from api.engine.records import view_of
 from api.services.condition import problem_view
 from api.services.proxy_cache import StoredProxy
 from api.services.runtime_view import NO_STATS, RuntimeView
-from config.model.accounts import ProxyAccount
-from config.model.auth_backend import AuthBackend
-from config.model.declaration import visible
-from config.model.proxies import ProxyAuth, ProxyRecord
-from config.model.upstreams import upstream_view
+from config.model.proxies import ProxyRecord
 from config.model.webhooks import masked_url
 from config.text.formatting import size_text, timestamp_text, uptime_text
 
 BRIEF = ("id", "name", "host", "port", "protocol", "status", "tags", "created_at", "updated_at")
 """Fields of the configuration that a list has."""
+_MOMENTS = ("created_at", "updated_at")
 RUNNING_STATES = ("running", "degraded", "draining")
 
 
@@ -58,29 +54,15 @@ def _configuration(proxy: StoredProxy) -> dict[str, Any]:
     return configuration(proxy.record)
 
 
-def _brief(proxy: StoredProxy) -> dict[str, Any]:
-    return {**_view(proxy.record, BRIEF, _PROXY), "port": proxy.record.ports.written}
-
-
 def configuration(record: ProxyRecord) -> dict[str, Any]:
     """Every field of a proxy that a response has; there is no password in it."""
-    return {**_view(record, _FIELDS, _PROXY), "port": record.ports.written}
+    return {**view_of(record), "port": record.ports.written, "accounts": [view_of(each) for each in record.accounts]}
 
 
-def account_view(account: ProxyAccount) -> dict[str, Any]:
-    """The configuration of an account, without its id and its password."""
-    return _view(account, _ACCOUNT_FIELDS, _ACCOUNT)
-
-
-def auth_view(auth: ProxyAuth) -> dict[str, Any]:
-    """`auth` without secrets; `backend` where there is one."""
-    form: dict[str, Any] = {"enabled": auth.enabled, "username": auth.username}
-    return form if auth.backend is None else {**form, "backend": backend_view(auth.backend)}
-
-
-def backend_view(backend: AuthBackend) -> dict[str, Any]:
-    """An authentication back end, without its secret."""
-    return {name: getattr(backend, name) for name, _ in visible(AuthBackend)}
+def _brief(proxy: StoredProxy) -> dict[str, Any]:
+    record = proxy.record
+    view = {name: getattr(record, name) for name in BRIEF}
+    return {**view, "port": record.ports.written, **{name: timestamp_text(view[name]) for name in _MOMENTS}}
 
 
 def with_backend_secret(view: dict[str, Any], proxy: StoredProxy) -> dict[str, Any]:
@@ -97,31 +79,6 @@ def with_masked_backend(view: dict[str, Any]) -> dict[str, Any]:
     if backend is None:
         return view
     return {**view, "auth": {**view["auth"], "backend": {**backend, "url": masked_url(backend["url"])}}}
-
-
-def _view(stored: BaseModel, names: Iterable[str], special: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
-    return {name: special.get(name, _plain)(getattr(stored, name)) for name in names}
-
-
-def _plain(value: Any) -> Any:
-    return value.model_dump() if isinstance(value, BaseModel) else value
-
-
-def _moment(seconds: float | None) -> str | None:
-    return None if seconds is None else timestamp_text(seconds)
-
-
-_FIELDS = tuple(name for name, _ in visible(ProxyRecord))
-_ACCOUNT_FIELDS = tuple(name for name, _ in visible(ProxyAccount) if name != "id")
-_ACCOUNT = {"expires_at": _moment, "created_at": _moment}
-_PROXY: Mapping[str, Callable[[Any], Any]] = {
-    "auth": auth_view,
-    "upstreams": lambda upstreams: [upstream_view(each) for each in upstreams],
-    "accounts": lambda accounts: [account_view(each) for each in accounts],
-    "created_at": _moment,
-    "updated_at": _moment,
-}
-"""Fields whose view differs from what is stored."""
 
 
 def _present(proxy: StoredProxy, runtime: Runtime | None, stats: Mapping[str, ProxyStats]) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from actors.net.this_machine import is_local
-from config.model.exposure_warnings import Warned
 from config.model.policies import Policy, policy_warnings
+from config.model.proxy_checks import Warned
 from config.net.entries import is_network, read_egress, usable
 
 

@@ -11,10 +11,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, Field, StrictInt
 
 from config.model import json_patterns
-from config.model.access import each_entry
 from config.model.accounts import Bandwidth, Number, Quota
 from config.model.declaration import Group
-from config.model.fields import NULLABLE, InvalidResource, Part
+from config.model.fields import NULLABLE, InvalidResource, Part, each_entry
 from config.model.object_fields import ObjectName
 from config.model.quotas import Period
 from config.model.schedules import Schedule, ScheduleInput

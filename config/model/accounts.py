@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from config.model import json_patterns
-from config.model.declaration import SECRET, Given, Group, gives, update
+from config.model.declaration import INTERNAL, MOMENT, SECRET, Given, Group, Instant, gives, update
 from config.model.fields import NULLABLE, Body, InvalidProxy, Password, Username, example, refuse_long
 from config.model.quotas import Period
 from config.net.entries import read_network
@@ -109,15 +109,15 @@ class Quota(Group):
 class ProxyAccount(BaseModel):
     """One account. Its `id` is what its usage is counted under; a new account of an old name has a new one."""
 
-    id: str
+    id: Annotated[str, INTERNAL]
     username: str
     password_hash: Annotated[str | None, SECRET] = Field(None, repr=False)
     enabled: Annotated[bool, Given(StrictBool)] = True
     limits: AccountLimits = AccountLimits()
     quota: Quota = Quota()
-    expires_at: float | None = None
+    expires_at: Annotated[float | None, MOMENT] = None
     allow_clients: Annotated[list[str], Given(Networks)] = []
-    created_at: float
+    created_at: Instant
 
 
 @gives(ProxyAccount)

@@ -6,6 +6,7 @@ not make old data unreadable. Metadata of a field says the rest:
 | metadata | meaning |
 |---|---|
 | `Given(type)` | a request may give it, written as this strict type |
+| `NULLABLE` | beside it: null takes it away |
 | `SECRET` | it is in no response |
 | `INTERNAL` | a response has it as a part of another field |
 | `MOMENT` | it is Unix seconds, and ISO 8601 in responses |
@@ -25,7 +26,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, create_model
 from pydantic.fields import FieldInfo
 
-from config.model.fields import Input
+from config.model.fields import NULLABLE, Input
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -60,10 +61,9 @@ Instant = Annotated[float, MOMENT]
 
 @dataclass(frozen=True, slots=True)
 class LongList:
-    """A field that may be long. `one` is what one of its entries is called, `view` how responses have it."""
+    """A field that may be long. `one` is what one of its entries is called."""
 
     one: str
-    view: Callable[[Any], Any] = lambda entry: entry
 
     @property
     def count(self) -> str:
@@ -76,12 +76,16 @@ def entries_of(info: FieldInfo) -> LongList | None:
     return next((each for each in info.metadata if isinstance(each, LongList)), None)
 
 
-class Group(BaseModel):
-    """A part of a stored document: an object whose fields have defaults."""
+class Viewed(BaseModel):
+    """A part of a stored document that says itself how responses have it."""
 
     def view(self) -> dict[str, Any]:
-        """As responses have it."""
-        return self.model_dump(exclude_none=True)
+        """As responses have it: without its secrets, and without what is null."""
+        return self.model_dump(exclude_none=True, include=_visible_names(type(self)))
+
+
+class Group(Viewed):
+    """A part of a stored document: an object whose fields have defaults."""
 
 
 def partial(model: type[BaseModel], name: str) -> type[Input]:
@@ -106,7 +110,9 @@ def update(stored: M, body: BaseModel) -> dict[str, Any]:
     changed: dict[str, Any] = {}
     for name in _given(type(stored)):
         value = getattr(body, name)
-        if value is not None:
+        if value is None and name in body.model_fields_set and _is_nullable(type(stored).model_fields[name]):
+            changed[name] = None
+        elif value is not None:
             before = getattr(stored, name)
             is_group = isinstance(before, Group)
             changed[name] = before.model_copy(update=value.model_dump(exclude_none=True)) if is_group else value
@@ -123,6 +129,11 @@ def visible(model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
 
 
 @cache
+def _visible_names(model: type[BaseModel]) -> set[str]:
+    return {name for name, _ in visible(model)}
+
+
+@cache
 def _given(model: type[BaseModel]) -> Mapping[str, Any]:
     """How a request writes each field that it may give. Kept, since models of requests are dear to make."""
     found: dict[str, Any] = {}
@@ -131,5 +142,9 @@ def _given(model: type[BaseModel]) -> Mapping[str, Any]:
         if given is None and isinstance(info.annotation, type) and issubclass(info.annotation, Group):
             given = partial(info.annotation, f"{info.annotation.__name__}Input")
         if given is not None:
-            found[name] = (given | None, None)
+            found[name] = (Annotated[given | None, NULLABLE] if _is_nullable(info) else given | None, None)
     return found
+
+
+def _is_nullable(info: FieldInfo) -> bool:
+    return NULLABLE in info.metadata

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
-from functools import cache
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import cache, partial
 from ipaddress import ip_address
 from pathlib import PurePosixPath
 from typing import Annotated, Any, get_args
 
+from annotated_types import GroupedMetadata, MaxLen, MinLen
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
@@ -33,6 +35,82 @@ from config.net.ports import FORM, PORTS_MAX, Ports
 from config.workers import WORKERS_FORM
 
 SOCKS5_TEXT_MAX = 255
+
+
+class Text(GroupedMetadata):
+    """Metadata of a text of `least` to `most` characters: the functions of `reads` refuse or write it otherwise.
+
+    In the description of the API it has the `pattern`, and the lengths unless that says them (`lengths` False).
+    """
+
+    def __init__(
+        self, least: int, most: int, *reads: Callable[[str], str], pattern: str, lengths: bool = True, **schema: Any
+    ) -> None:
+        bounds = (least, most) if lengths else (0, None)
+        described = json_patterns.text(pattern, *bounds, **schema)
+        self._parts = (MinLen(least), MaxLen(most), *map(AfterValidator, reads), described)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._parts)
+
+
+class TextList(GroupedMetadata):
+    """Metadata of a list of `least` to `most` texts which `read` takes; each is kept as `written` makes it."""
+
+    def __init__(
+        self,
+        most: int,
+        read: Callable[[str], object],
+        pattern: str,
+        written: Callable[[str], str] = str,
+        least: int = 0,
+    ) -> None:
+        self._parts = (
+            MinLen(least),
+            MaxLen(most),
+            BeforeValidator(each_entry(read, written)),
+            json_patterns.texts(pattern, most, least),
+        )
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._parts)
+
+
+def each_entry(read: Callable[[str], object], written: Callable[[str], str] = str) -> Callable[[Any], Any]:
+    """A check of a list that names the entry at fault. What it has is kept as `written` makes it."""
+
+    def check(given: Any) -> Any:
+        if not isinstance(given, (list, tuple)):
+            return given
+        kept = []
+        for index, entry in enumerate(given):
+            if not isinstance(entry, str):
+                raise PydanticCustomError("bad_entry", "must be a string", {"index": index})
+            try:
+                kept.append(written(entry))
+                read(kept[-1])
+            except ValueError as error:
+                raise PydanticCustomError("bad_entry", "{why}", {"index": index, "why": str(error)}) from error
+        return kept
+
+    return check
+
+
+class Distinct(GroupedMetadata):
+    """Metadata of a list that names each `what` once."""
+
+    def __init__(self, what: str) -> None:
+        self._parts = (AfterValidator(partial(_distinct, what)), Field(json_schema_extra={"uniqueItems": True}))
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._parts)
+
+
+def _distinct(what: str, entries: list[Any]) -> list[Any]:
+    if len(set(entries)) != len(entries):
+        raise ValueError(f"must not name a {what} twice")
+    return entries
+
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _TURNS = re.compile(rf"[{json_patterns.TURNS}]")
@@ -84,46 +162,13 @@ def _is_address(text: str) -> bool:
         return False
 
 
-Host = Annotated[
-    StrictStr, Field(min_length=1, max_length=253), AfterValidator(_host), json_patterns.text(json_patterns.HOST)
-]
-Username = Annotated[
-    StrictStr,
-    Field(min_length=1, max_length=128),
-    AfterValidator(user_name),
-    AfterValidator(name_text),
-    json_patterns.text(json_patterns.CLIENT_NAME, 1, 128),
-]
+Host = Annotated[StrictStr, Text(1, 253, _host, pattern=json_patterns.HOST, lengths=False)]
+Username = Annotated[StrictStr, Text(1, 128, user_name, name_text, pattern=json_patterns.CLIENT_NAME)]
 Password = Annotated[StrictStr, Field(min_length=1, max_length=128)]
-Name = Annotated[
-    StrictStr,
-    Field(min_length=1, max_length=100),
-    AfterValidator(name_text),
-    json_patterns.text(json_patterns.NAME, 1, 100),
-]
+Name = Annotated[StrictStr, Text(1, 100, name_text, pattern=json_patterns.NAME)]
 Port = Annotated[StrictInt, Field(ge=1, le=65535)]
 SOME_PORTS_MAX = 64
-
-
-def _distinct(ports: list[int]) -> list[int]:
-    if len(set(ports)) != len(ports):
-        raise ValueError("must not name a port twice")
-    return ports
-
-
-SomePorts = Annotated[
-    list[Port],
-    Field(max_length=SOME_PORTS_MAX),
-    AfterValidator(_distinct),
-    WithJsonSchema(
-        {
-            "type": "array",
-            "items": {"type": "integer", "minimum": 1, "maximum": 65535},
-            "maxItems": SOME_PORTS_MAX,
-            "uniqueItems": True,
-        }
-    ),
-]
+SomePorts = Annotated[list[Port], Field(max_length=SOME_PORTS_MAX), Distinct("port")]
 """Distinct ports; none is allowed as well."""
 
 
@@ -169,12 +214,7 @@ def _workers(given: Any, read: ValidatorFunctionWrapHandler) -> int | str:
 
 WORKERS = WrapValidator(_workers)
 """What a number of workers may be, in one sentence for both forms: pydantic has an error for each."""
-FilePath = Annotated[
-    StrictStr,
-    Field(max_length=4096),
-    AfterValidator(_absolute_path),
-    json_patterns.text(json_patterns.FILE_PATH),
-]
+FilePath = Annotated[StrictStr, Text(0, 4096, _absolute_path, pattern=json_patterns.FILE_PATH, lengths=False)]
 
 
 class Input(BaseModel):

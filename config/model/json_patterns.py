@@ -160,15 +160,10 @@ def text(pattern: str | None = None, lowest: int = 0, highest: int | None = None
     return WithJsonSchema({**schema, **more})
 
 
-def texts(pattern: str, most: int) -> WithJsonSchema:
-    """A list of at most so many texts."""
-    return WithJsonSchema({"type": "array", "items": {"type": "string", "pattern": pattern}, "maxItems": most})
-
-
-def some_texts(pattern: str, most: int) -> WithJsonSchema:
-    """A list of one to so many texts."""
-    items = {"type": "string", "pattern": pattern}
-    return WithJsonSchema({"type": "array", "items": items, "minItems": 1, "maxItems": most})
+def texts(pattern: str, most: int, least: int = 0) -> WithJsonSchema:
+    """A list of so many texts."""
+    schema = {"type": "array", "items": {"type": "string", "pattern": pattern}, "maxItems": most}
+    return WithJsonSchema({**schema, "minItems": least} if least else schema)
 
 
 def text_map(pattern: str, longest_name: int, longest: int, most: int) -> WithJsonSchema:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import secrets
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel
 
 from config.files.secret_box import SecretBox
 from config.model import json_patterns
-from config.model.access import each_entry
 from config.model.choices import ListFormat, ListKind
 from config.model.declaration import Given, Instant, LongList, gives, update
-from config.model.fields import FilePath, InvalidResource, Part, example
+from config.model.fields import FilePath, InvalidResource, Part, TextList, example
 from config.model.object_fields import ListName
 from config.model.proxies import Description
 from config.model.sources import Source, SourceGiven, changed_source
@@ -40,12 +39,8 @@ def _short(text: str) -> str:
     return text
 
 
-ListEntries = Annotated[
-    list[str],
-    Field(max_length=LIST_ENTRIES_MAX),
-    BeforeValidator(each_entry(_short)),
-    json_patterns.texts(f"{json_patterns.DOMAIN}|{json_patterns.IDN}|{json_patterns.NETWORK}", LIST_ENTRIES_MAX),
-]
+_ENTRY = f"{json_patterns.DOMAIN}|{json_patterns.IDN}|{json_patterns.NETWORK}"
+ListEntries = Annotated[list[str], TextList(LIST_ENTRIES_MAX, _short, _ENTRY)]
 
 
 class ListSource(Source):

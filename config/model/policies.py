@@ -7,22 +7,32 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Container, Sequence
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StrictBool, StrictStr, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictStr, WithJsonSchema
 
 from config.model import json_patterns
-from config.model.access import Mode, each_entry
 from config.model.accounts import Bandwidth, Number
 from config.model.choices import ANY_METHOD, TAG_PREFIX, TlsNameCheck
-from config.model.declaration import SECRET, Given, Instant, LongList, gives, update
-from config.model.egress import SomeEgress, refuse_foreign
-from config.model.exposure_warnings import Warned
-from config.model.fields import Body, InvalidResource, Name, Part, PortOrRange, example, plain_text, user_name
+from config.model.declaration import SECRET, Given, Instant, LongList, Viewed, gives, update
+from config.model.fields import (
+    Body,
+    InvalidResource,
+    Name,
+    Part,
+    PortOrRange,
+    Text,
+    TextList,
+    example,
+    plain_text,
+    user_name,
+)
 from config.model.header_fields import HeadersToRemove, HeadersToSet, set_and_removed
 from config.model.object_fields import ObjectName, SomeLabels
 from config.model.proxies import Description
+from config.model.proxy_checks import Warned
+from config.model.proxy_parts import Mode, SomeEgress, refuse_foreign
 from config.model.schedules import Schedule, ScheduleInput
 from config.net.entries import read_entry, read_network
 from config.net.names import in_a_labels
@@ -81,32 +91,34 @@ def _use(text: str) -> str:
     return text
 
 
-def _some(read: Any, pattern: str, most: int, written: Callable[[str], str] = str) -> Any:
-    """The annotation of a list of one to `most` entries."""
-    return Annotated[
-        list[str],
-        Field(min_length=1, max_length=most),
-        BeforeValidator(each_entry(read, written)),
-        json_patterns.some_texts(pattern, most),
-    ]
-
-
-MatchAccounts: Any = _some(_account, json_patterns.ACCOUNT_MATCH, MATCHES_MAX)
-MatchDestinations: Any = _some(read_entry, json_patterns.WRITTEN_DESTINATION, MATCHES_MAX, in_a_labels)
-MatchMethods: Any = _some(_method, json_patterns.METHOD, METHODS_MAX)
-MatchPaths: Any = _some(_path, json_patterns.PATH_PATTERN, MATCHES_MAX)
+MatchAccounts = Annotated[list[str], TextList(MATCHES_MAX, _account, json_patterns.ACCOUNT_MATCH, least=1)]
+MatchDestinations = Annotated[
+    list[str], TextList(MATCHES_MAX, read_entry, json_patterns.WRITTEN_DESTINATION, in_a_labels, least=1)
+]
+MatchMethods = Annotated[list[str], TextList(METHODS_MAX, _method, json_patterns.METHOD, least=1)]
+MatchPaths = Annotated[list[str], TextList(MATCHES_MAX, _path, json_patterns.PATH_PATTERN, least=1)]
 MatchListenPorts = Annotated[list[PortOrRange], Field(min_length=1, max_length=MATCHES_MAX)]
 MatchTunnel = Annotated[StrictBool, AfterValidator(_tunnel), WithJsonSchema({"type": "boolean", "const": True})]
-MatchClients: Any = _some(read_network, json_patterns.NETWORK, MATCHES_MAX)
+MatchClients = Annotated[list[str], TextList(MATCHES_MAX, read_network, json_patterns.NETWORK, least=1)]
 Use = Annotated[StrictStr, AfterValidator(_use), json_patterns.text(json_patterns.USE)]
-Reason = Annotated[
-    StrictStr,
-    Field(min_length=1, max_length=200),
-    AfterValidator(plain_text),
-    json_patterns.text(json_patterns.PLAIN, 1, 200),
-]
+Reason = Annotated[StrictStr, Text(1, 200, plain_text, pattern=json_patterns.PLAIN)]
 
 
+class RuleMatch(BaseModel):
+    """Stored: what a rule matches. What is empty matches everything."""
+
+    accounts: Annotated[list[str], Given(MatchAccounts)] = []
+    destinations: Annotated[list[str], Given(MatchDestinations)] = []
+    methods: Annotated[list[str], Given(MatchMethods)] = []
+    paths: Annotated[list[str], Given(MatchPaths)] = []
+    tunnel: Annotated[bool, Given(MatchTunnel)] = False
+    params: Annotated[dict[str, str], Given(SomeLabels)] = {}
+    schedule: Annotated[Schedule | None, Given(ScheduleInput)] = None
+    clients: Annotated[list[str], Given(MatchClients)] = []
+    listen_ports: Annotated[list[int | str], Given(MatchListenPorts)] = []
+
+
+@gives(RuleMatch)
 class MatchInput(Part):
     """What a rule matches: all that is given. `methods` and `paths` are of plain HTTP and never match a tunnel.
 
@@ -117,36 +129,53 @@ class MatchInput(Part):
     those of the proxy that the client came to, each a port or a range such as `20000-20999`.
     """
 
-    accounts: MatchAccounts | None = None
-    destinations: MatchDestinations | None = None
-    methods: MatchMethods | None = None
-    paths: MatchPaths | None = None
-    tunnel: MatchTunnel | None = None
-    params: SomeLabels | None = None
-    schedule: ScheduleInput | None = None
-    clients: MatchClients | None = None
-    listen_ports: MatchListenPorts | None = None
+
+class ActionHeaders(BaseModel):
+    """Stored: header fields to set and to remove."""
+
+    set: Annotated[dict[str, str], Given(HeadersToSet)] = {}
+    remove: Annotated[list[str], Given(HeadersToRemove)] = []
 
 
+@gives(ActionHeaders)
 class ActionHeadersInput(Part):
     """Header fields of a request to the origin that a rule sets and removes (plain HTTP)."""
 
-    set: HeadersToSet | None = None
-    remove: HeadersToRemove | None = None
+
+class ActionLimits(BaseModel):
+    """Stored: limits of a rule, 0 for none."""
+
+    bandwidth_in: Annotated[int, Given(Bandwidth)] = 0
+    bandwidth_out: Annotated[int, Given(Bandwidth)] = 0
+    connections: Annotated[int, Given(Number)] = 0
+    requests_per_minute: Annotated[int, Given(Number)] = 0
 
 
+@gives(ActionLimits)
 class ActionLimitsInput(Part):
     """Limits of the requests that a rule matches, all of them together, for each proxy; 0 for none.
 
     Bandwidth is bytes per second; `in` is what clients send. `connections` are requests and tunnels at the same time.
     """
 
-    bandwidth_in: Bandwidth | None = None
-    bandwidth_out: Bandwidth | None = None
-    connections: Number | None = None
-    requests_per_minute: Number | None = None
+
+class RuleAction(BaseModel):
+    """Stored: what a rule does. `use` is `direct`, `deny`, `pool:` and a name, or empty; `tls_name` may be empty."""
+
+    use: Annotated[str, Given(Use)] = ""
+    reason: Annotated[str, Given(Reason)] = ""
+    egress: Annotated[list[str], Given(SomeEgress)] = []
+    tls_name: Annotated[str, Given(TlsNameCheck)] = ""
+    headers: Annotated[ActionHeaders, Given(ActionHeadersInput)] = ActionHeaders()
+    limits: Annotated[ActionLimits, Given(ActionLimitsInput)] = ActionLimits()
+
+    @property
+    def pool(self) -> str:
+        """The name of the pool that it uses, empty for none."""
+        return self.use.removeprefix(POOL_PREFIX) if self.use.startswith(POOL_PREFIX) else ""
 
 
+@gives(RuleAction)
 class ActionInput(Part):
     """What a rule does. Without `use` the request goes the proxy's own way.
 
@@ -154,13 +183,6 @@ class ActionInput(Part):
     that are routed to it: connections leave from them. `tls_name` is what becomes of the name in the TLS handshake of a
     tunnel, in place of the proxy's.
     """
-
-    use: Use | None = None
-    reason: Reason | None = None
-    egress: SomeEgress | None = None
-    tls_name: TlsNameCheck | None = None
-    headers: ActionHeadersInput | None = None
-    limits: ActionLimitsInput | None = None
 
 
 class RuleInput(Part):
@@ -172,53 +194,7 @@ class RuleInput(Part):
     mode: Mode = "enforce"
 
 
-class RuleMatch(BaseModel):
-    """Stored: what a rule matches. What is empty matches everything."""
-
-    accounts: list[str] = []
-    destinations: list[str] = []
-    methods: list[str] = []
-    paths: list[str] = []
-    tunnel: bool = False
-    params: dict[str, str] = {}
-    schedule: Schedule | None = None
-    clients: list[str] = []
-    listen_ports: list[int | str] = []
-
-
-class ActionHeaders(BaseModel):
-    """Stored: header fields to set and to remove."""
-
-    set: dict[str, str] = {}
-    remove: list[str] = []
-
-
-class ActionLimits(BaseModel):
-    """Stored: limits of a rule, 0 for none."""
-
-    bandwidth_in: int = 0
-    bandwidth_out: int = 0
-    connections: int = 0
-    requests_per_minute: int = 0
-
-
-class RuleAction(BaseModel):
-    """Stored: what a rule does. `use` is `direct`, `deny`, `pool:` and a name, or empty; `tls_name` may be empty."""
-
-    use: str = ""
-    reason: str = ""
-    egress: list[str] = []
-    tls_name: str = ""
-    headers: ActionHeaders = ActionHeaders()
-    limits: ActionLimits = ActionLimits()
-
-    @property
-    def pool(self) -> str:
-        """The name of the pool that it uses, empty for none."""
-        return self.use.removeprefix(POOL_PREFIX) if self.use.startswith(POOL_PREFIX) else ""
-
-
-class PolicyRule(BaseModel):
+class PolicyRule(Viewed):
     """Stored: a rule."""
 
     name: str
@@ -226,11 +202,15 @@ class PolicyRule(BaseModel):
     action: RuleAction = RuleAction()
     mode: Mode = "enforce"
 
-
-def rule_view(rule: PolicyRule) -> dict[str, Any]:
-    """A rule as a request gives it: what it doesn't say is left out."""
-    plain = rule.model_dump(exclude_defaults=True)
-    return {"name": rule.name, "match": plain.get("match", {}), "action": plain.get("action", {}), "mode": rule.mode}
+    def view(self) -> dict[str, Any]:
+        """As a request gives it: what it doesn't say is left out."""
+        plain = self.model_dump(exclude_defaults=True)
+        return {
+            "name": self.name,
+            "match": plain.get("match", {}),
+            "action": plain.get("action", {}),
+            "mode": self.mode,
+        }
 
 
 class Policy(BaseModel):
@@ -243,7 +223,7 @@ class Policy(BaseModel):
     id: str
     name: Annotated[str, Given(ObjectName)]
     description: Annotated[str, Given(Description)] = ""
-    rules: Annotated[list[PolicyRule], LongList("rule", rule_view)] = []
+    rules: Annotated[list[PolicyRule], LongList("rule")] = []
     ended: Annotated[int, SECRET] = 0
     created_at: Instant
     updated_at: Instant
@@ -324,41 +304,41 @@ def _stored(given: Sequence[RuleInput]) -> list[PolicyRule]:
         if entry.name in named:
             raise InvalidResource(f"{path}.name", f"is the name of rules[{named[entry.name]}], too")
         named[entry.name] = index
+        rule = PolicyRule.model_validate(entry.model_dump(by_alias=True, exclude_none=True))
         _check_tunnel(entry, path)
-        _check_action(entry.action, f"{path}.action")
-        rules.append(PolicyRule.model_validate(entry.model_dump(by_alias=True, exclude_none=True)))
+        _check_action(rule.action, entry.action.model_fields_set, f"{path}.action")
+        rules.append(rule)
     return rules
 
 
 def _check_size(given: Sequence[RuleInput]) -> None:
-    matches = [each.match for each in given]
-    lists = [(each.accounts, each.destinations, each.paths, each.clients, each.listen_ports) for each in matches]
-    entries = sum(len(each or ()) for those in lists for each in those)
+    lists = ("accounts", "destinations", "paths", "clients", "listen_ports")
+    entries = sum(len(getattr(each.match, name) or ()) for each in given for name in lists)
     if entries > ENTRIES_MAX:
         raise InvalidResource("rules", f"have {entries:,} entries in all, and {ENTRIES_MAX:,} are allowed; use a list")
 
 
 def _check_tunnel(rule: RuleInput, path: str) -> None:
     """A rule that could match nothing, or do nothing."""
-    of_tunnels = "match.tunnel" if rule.match.tunnel is not None else "action.tls_name"
-    if rule.match.tunnel is None and rule.action.tls_name is None:
+    match, action = rule.match.model_fields_set, rule.action.model_fields_set
+    of_tunnels = "match.tunnel" if "tunnel" in match else "action.tls_name"
+    if "tunnel" not in match and "tls_name" not in action:
         return
     for name in ("methods", "paths"):
-        if getattr(rule.match, name) is not None:
+        if name in match:
             raise InvalidResource(f"{path}.{of_tunnels}", f"is for rules without {name}, which are of plain HTTP")
-    if rule.action.headers is not None:
+    if "headers" in action:
         raise InvalidResource(f"{path}.{of_tunnels}", "is for rules without headers, which are of plain HTTP")
 
 
-def _check_action(action: ActionInput, path: str) -> None:
-    if action.use != "deny" and action.reason is not None:
+def _check_action(action: RuleAction, given: Container[str], path: str) -> None:
+    if action.use != "deny" and "reason" in given:
         raise InvalidResource(f"{path}.reason", 'is for an action with "use": "deny"')
     for name in ("egress", "tls_name", "headers", "limits"):
-        if action.use == "deny" and getattr(action, name) is not None:
+        if action.use == "deny" and name in given:
             raise InvalidResource(f"{path}.{name}", "has no meaning for a request that is refused")
-    refuse_foreign(action.egress or (), f"{path}.egress")
-    headers = action.headers or ActionHeadersInput()
-    twice = set_and_removed(headers.set or {}, headers.remove or ())
+    refuse_foreign(action.egress, f"{path}.egress")
+    twice = set_and_removed(action.headers.set, action.headers.remove)
     if twice is not None:
         raise InvalidResource(f"{path}.headers.remove[{twice[0]}]", twice[1])
 

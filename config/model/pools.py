@@ -9,12 +9,13 @@ from __future__ import annotations
 import secrets
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictFloat, StrictInt, WithJsonSchema, create_model
+from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictFloat, StrictInt, create_model
 
 from config.files.secret_box import SecretBox
+from config.model import json_patterns
 from config.model.choices import PoolFormat, PoolPolicyName, ProxyProtocol
 from config.model.declaration import Given, Group, Instant, LongList, gives, update
-from config.model.fields import Body, InvalidResource, example
+from config.model.fields import Body, Distinct, InvalidResource, example
 from config.model.object_fields import Labels, ObjectName
 from config.model.proxies import Description
 from config.model.sources import Interval, MaxBytes, Source, SourceGiven, changed_source
@@ -25,7 +26,6 @@ from config.model.upstreams import (
     UpstreamCheck,
     UpstreamInput,
     replace_upstreams,
-    upstream_view,
 )
 
 STATUSES_MAX = 50
@@ -47,19 +47,12 @@ class PoolUpstream(ProxyUpstream):
 
     labels: dict[str, str] = Field(default_factory=dict)
 
-
-def pool_upstream_view(upstream: PoolUpstream) -> dict[str, Any]:
-    """The entry as it may be sent again, without the password."""
-    return {**upstream_view(upstream), "labels": dict(upstream.labels)}
+    def view(self) -> dict[str, Any]:
+        """See `ProxyUpstream`."""
+        return {**super().view(), "labels": dict(self.labels)}
 
 
 PoolUpstreams = Annotated[list[Annotated[PoolUpstreamInput, *ONE_UPSTREAM]], *ALL_UPSTREAMS]
-
-
-def _distinct(statuses: list[int]) -> list[int]:
-    if len(set(statuses)) != len(statuses):
-        raise ValueError("must not name a status twice")
-    return statuses
 
 
 def _in_order(span: list[float]) -> list[float]:
@@ -72,29 +65,12 @@ Attempts = Annotated[StrictInt, Field(ge=1, le=ATTEMPTS_MAX)]
 Statuses = Annotated[
     list[Annotated[StrictInt, Field(ge=400, le=599)]],
     Field(max_length=STATUSES_MAX),
-    AfterValidator(_distinct),
-    WithJsonSchema(
-        {
-            "type": "array",
-            "items": {"type": "integer", "minimum": 400, "maximum": 599},
-            "maxItems": STATUSES_MAX,
-            "uniqueItems": True,
-        }
-    ),
+    Distinct("status"),
 ]
-Span = Annotated[
-    list[Annotated[StrictInt | StrictFloat, Field(ge=0, le=COOLDOWN_MAX)]],
-    Field(min_length=2, max_length=2),
-    AfterValidator(_in_order),
-    WithJsonSchema(
-        {
-            "type": "array",
-            "items": {"type": "number", "minimum": 0, "maximum": COOLDOWN_MAX},
-            "minItems": 2,
-            "maxItems": 2,
-        }
-    ),
+_Cooldown = Annotated[
+    StrictInt | StrictFloat, Field(ge=0, le=COOLDOWN_MAX), json_patterns.number(COOLDOWN_MAX, minimum=0)
 ]
+Span = Annotated[list[_Cooldown], Field(min_length=2, max_length=2), AfterValidator(_in_order)]
 
 
 BanSeconds = Annotated[StrictInt, Field(ge=1, le=BAN_MAX)]
@@ -165,7 +141,7 @@ class Pool(BaseModel):
     name: Annotated[str, Given(ObjectName)]
     description: Annotated[str, Given(Description)] = ""
     policy: Annotated[PoolPolicyName, Given(PoolPolicyName)] = "failover"
-    upstreams: Annotated[list[PoolUpstream], LongList("upstream", pool_upstream_view)] = []
+    upstreams: Annotated[list[PoolUpstream], LongList("upstream")] = []
     source: PoolSource | None = None
     check: UpstreamCheck = UpstreamCheck()
     retry: PoolRetry = PoolRetry()

@@ -22,9 +22,7 @@ from pydantic import (
 )
 
 from config.model import json_patterns
-from config.model.access import ProxyAccess
 from config.model.accounts import Accounts, ProxyAccount, ProxyLimits, check_accounts, replace_accounts
-from config.model.auth_backend import AuthBackend, BackendInput
 from config.model.choices import (
     BindPolicy,
     ClientAuth,
@@ -34,9 +32,7 @@ from config.model.choices import (
     UpstreamPolicyName,
     UpstreamProtocol,
 )
-from config.model.declaration import INTERNAL, SECRET, Given, Group, gives, update
-from config.model.dns import ProxyDns, check_ttls
-from config.model.egress import BindAddress, refuse_foreign
+from config.model.declaration import INTERNAL, SECRET, Given, Group, Instant, Viewed, gives, update
 from config.model.fields import (
     NULLABLE,
     WORKERS,
@@ -49,6 +45,7 @@ from config.model.fields import (
     Password,
     PortOrRange,
     SomePorts,
+    Text,
     Username,
     example,
     name_text,
@@ -57,8 +54,17 @@ from config.model.fields import (
 )
 from config.model.header_fields import ProxyHeaders, check_headers
 from config.model.object_fields import ObjectName
+from config.model.proxy_parts import (
+    AuthBackend,
+    BackendInput,
+    BindAddress,
+    ProxyAccess,
+    ProxyDns,
+    UsernameParams,
+    check_ttls,
+    refuse_foreign,
+)
 from config.model.upstreams import ProxyUpstream, UpstreamCheck, Upstreams
-from config.model.username_params import UsernameParams
 from config.net.addresses import not_local
 from config.net.entries import is_network
 from config.net.ports import Ports, Range
@@ -79,9 +85,7 @@ MaxConnections = Annotated[StrictInt, Field(ge=1, le=100_000)]
 SLEEP_MAX = 31_536_000
 """Seconds: a year."""
 SleepAfter = Annotated[StrictInt, Field(ge=0, le=SLEEP_MAX)]
-Tag = Annotated[
-    StrictStr, Field(max_length=64), AfterValidator(name_text), json_patterns.text(json_patterns.NAME, 1, 64)
-]
+Tag = Annotated[StrictStr, Text(0, 64, name_text, pattern=json_patterns.NAME, minLength=1)]
 Description = Annotated[
     StrictStr,
     Field(max_length=500),
@@ -93,13 +97,18 @@ TAGS_MAX = 50
 Tags = Annotated[list[Tag], Field(max_length=TAGS_MAX)]
 
 
-class ProxyAuth(BaseModel):
+class ProxyAuth(Viewed):
     """The credentials that clients need. The password is stored as a hash alone."""
 
     enabled: Annotated[bool, Given(StrictBool)] = False
     username: Annotated[str | None, Given(Username)] = None
     password_hash: Annotated[str | None, SECRET] = Field(None, repr=False)
     backend: AuthBackend | None = None
+
+    def view(self) -> dict[str, Any]:
+        """Without secrets; `backend` where there is one."""
+        backend = {} if self.backend is None else {"backend": self.backend.view()}
+        return {"enabled": self.enabled, "username": self.username, **backend}
 
 
 @gives(ProxyAuth)
@@ -127,25 +136,20 @@ class ProxyTls(BaseModel):
     are asked for a certificate of these authorities; `client_crl` has what these have revoked.
     """
 
-    cert_file: str | None = None
-    key_file: str | None = None
-    client_ca: str | None = None
-    client_auth: ClientAuth | None = None
-    client_crl: str | None = None
+    cert_file: Annotated[str | None, Given(FilePath), NULLABLE] = None
+    key_file: Annotated[str | None, Given(FilePath), NULLABLE] = None
+    client_ca: Annotated[str | None, Given(FilePath), NULLABLE] = None
+    client_auth: Annotated[ClientAuth | None, Given(ClientAuth), NULLABLE] = None
+    client_crl: Annotated[str | None, Given(FilePath), NULLABLE] = None
 
     @model_serializer(mode="wrap")
     def _without_nulls(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return {name: value for name, value in plain(self).items() if value is not None}
 
 
+@gives(ProxyTls)
 class TlsInput(Body):
     """`tls` of a request; in an update, what is not given stays, and null takes it away."""
-
-    cert_file: Annotated[FilePath | None, NULLABLE] = None
-    key_file: Annotated[FilePath | None, NULLABLE] = None
-    client_ca: Annotated[FilePath | None, NULLABLE] = None
-    client_auth: Annotated[ClientAuth | None, NULLABLE] = None
-    client_crl: Annotated[FilePath | None, NULLABLE] = None
 
 
 class ProxyRecord(BaseModel):
@@ -174,15 +178,15 @@ class ProxyRecord(BaseModel):
     headers: ProxyHeaders = ProxyHeaders()
     dns: ProxyDns = ProxyDns()
     username_params: UsernameParams = UsernameParams()
-    policy: str | None = None
-    pool: str | None = None
+    policy: Annotated[str | None, Given(ObjectName), NULLABLE] = None
+    pool: Annotated[str | None, Given(ObjectName), NULLABLE] = None
     workers: Annotated[int | Literal["auto"], Given(Workers)] = 1
     description: Annotated[str, Given(Description)] = ""
     sleep_after: Annotated[int, Given(SleepAfter)] = 0
     tls_name: Annotated[TlsNameCheck, Given(TlsNameCheck)] = "auto"
     tls_ports: Annotated[list[int], Given(SomePorts)] = [443]
-    created_at: float
-    updated_at: float
+    created_at: Instant
+    updated_at: Instant
 
     @property
     def ports(self) -> Ports:
@@ -227,8 +231,6 @@ class ProxyUpdate(Body):
     upstreams: Upstreams | None = None
     accounts: Accounts | None = None
     tls: TlsInput | None = None
-    policy: Annotated[ObjectName | None, NULLABLE] = None
-    pool: Annotated[ObjectName | None, NULLABLE] = None
 
 
 class ProxyCreate(ProxyUpdate):
@@ -324,7 +326,6 @@ def apply(record: ProxyRecord, body: ProxyUpdate, now: float) -> ProxyRecord:
     check_accounts(accounts, protocol, auth.username)
     if body.tls is not None:
         changed["tls"] = _changed_tls(record.tls or ProxyTls(), body.tls, protocol)
-    changed.update({name: getattr(body, name) for name in ("policy", "pool") if name in body.model_fields_set})
     check_headers(changed.get("headers", record.headers))
     check_ttls(changed.get("dns", record.dns))
     changed_record = record.model_copy(update={**changed, "updated_at": now})

@@ -10,10 +10,10 @@ import re
 from typing import Annotated, Any, Literal, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, BaseModel, Field, StrictStr, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, Field, StrictStr
 
 from config.model import json_patterns
-from config.model.fields import Part
+from config.model.fields import Distinct, Part, Text
 
 Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 DAYS: tuple[Day, ...] = get_args(Day)
@@ -50,31 +50,10 @@ def _exists(name: str) -> bool:
     return True
 
 
-def _different(days: list[Day]) -> list[Day]:
-    if len(set(days)) != len(days):
-        raise ValueError("must not name a day twice")
-    return days
-
-
-Days = Annotated[
-    list[Day],
-    Field(min_length=1, max_length=len(DAYS)),
-    AfterValidator(_different),
-    WithJsonSchema(
-        {
-            "type": "array",
-            "items": {"type": "string", "enum": list(DAYS)},
-            "minItems": 1,
-            "maxItems": len(DAYS),
-            "uniqueItems": True,
-        }
-    ),
-]
+Days = Annotated[list[Day], Field(min_length=1, max_length=len(DAYS)), Distinct("day")]
 TimeOfDay = Annotated[StrictStr, AfterValidator(_time), json_patterns.text(json_patterns.TIME_OF_DAY)]
 EndOfWindow = Annotated[StrictStr, AfterValidator(_end), json_patterns.text(json_patterns.END_OF_WINDOW)]
-TimeZone = Annotated[
-    StrictStr, Field(max_length=64), AfterValidator(_zone), json_patterns.text(json_patterns.TIME_ZONE, 1, 64)
-]
+TimeZone = Annotated[StrictStr, Text(0, 64, _zone, pattern=json_patterns.TIME_ZONE, minLength=1)]
 
 
 class Schedule(BaseModel):

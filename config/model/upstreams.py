@@ -18,7 +18,6 @@ from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     Field,
     PrivateAttr,
@@ -37,13 +36,14 @@ from config.files.certificates import for_callers, unusable_file
 from config.files.secret_box import SecretBox
 from config.model import json_patterns
 from config.model.choices import UpstreamProtocol
-from config.model.declaration import Given, Group
+from config.model.declaration import Given, Group, Viewed
 from config.model.fields import (
     FilePath,
     Input,
     InvalidProxy,
     Name,
     Port,
+    Text,
     field_path,
     plain_text,
     refuse_long,
@@ -138,24 +138,9 @@ def _upstream_host(text: str) -> str:
     raise ValueError("must be a host name or an IP address")
 
 
-Host = Annotated[
-    StrictStr,
-    Field(min_length=1, max_length=253),
-    AfterValidator(_upstream_host),
-    json_patterns.text(json_patterns.UPSTREAM_HOST),
-]
-Username = Annotated[
-    StrictStr,
-    Field(min_length=1, max_length=255),
-    AfterValidator(user_name),
-    json_patterns.text(json_patterns.USER_NAME, 1, 255),
-]
-Password = Annotated[
-    StrictStr,
-    Field(min_length=1, max_length=255),
-    AfterValidator(plain_text),
-    json_patterns.text(json_patterns.PLAIN, 1, 255),
-]
+Host = Annotated[StrictStr, Text(1, 253, _upstream_host, pattern=json_patterns.UPSTREAM_HOST, lengths=False)]
+Username = Annotated[StrictStr, Text(1, 255, user_name, pattern=json_patterns.USER_NAME)]
+Password = Annotated[StrictStr, Text(1, 255, plain_text, pattern=json_patterns.PLAIN)]
 
 
 class UpstreamAuth(Input):
@@ -203,7 +188,7 @@ ALL_UPSTREAMS = (Field(max_length=UPSTREAMS_MAX), BeforeValidator(listed), OrTex
 Upstreams = Annotated[list[Annotated[UpstreamInput, *ONE_UPSTREAM]], *ALL_UPSTREAMS]
 
 
-class ProxyUpstream(BaseModel):
+class ProxyUpstream(Viewed):
     """Stored: one upstream. `password` is sealed."""
 
     name: str
@@ -222,6 +207,17 @@ class ProxyUpstream(BaseModel):
     def identity(self) -> tuple[str, str, int, str | None]:
         """The fields that identify it."""
         return self.protocol, self.host, self.port, self.username
+
+    def view(self) -> dict[str, Any]:
+        """The entry as it may be sent again, without the password."""
+        view: dict[str, Any] = self.model_dump(include={"name", "protocol", "host", "port", "weight"})
+        if self.username is not None:
+            view["auth"] = {"username": self.username}
+        if self.protocol == "https":
+            view["tls"] = self.model_dump(include={"verify", "ca_file", "server_name"}, exclude_none=True)
+        if self.proxy_protocol is not None:
+            view["proxy_protocol"] = self.proxy_protocol
+        return view
 
 
 U = TypeVar("U", bound=ProxyUpstream)
@@ -364,19 +360,6 @@ def is_listener(upstream: ProxyUpstream, host: str, ports: Ports) -> bool:
         return False
     anywhere = host in ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
     return upstream.host == host or ((anywhere or is_loopback(host)) and is_loopback(upstream.host))
-
-
-def upstream_view(upstream: ProxyUpstream) -> dict[str, Any]:
-    """The entry as it may be sent again, without the password."""
-    view: dict[str, Any] = upstream.model_dump(include={"name", "protocol", "host", "port", "weight"})
-    if upstream.username is not None:
-        view["auth"] = {"username": upstream.username}
-    tls = upstream.model_dump(include={"verify", "ca_file", "server_name"}, exclude_none=True)
-    if upstream.protocol == "https":
-        view["tls"] = tls
-    if upstream.proxy_protocol is not None:
-        view["proxy_protocol"] = upstream.proxy_protocol
-    return view
 
 
 def _stored(entry: UpstreamInput, name: str, kind: type[U]) -> U:

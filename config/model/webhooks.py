@@ -20,7 +20,7 @@ from config.files.secret_box import SecretBox
 from config.model import json_patterns
 from config.model.declaration import INTERNAL, SECRET, Given, Instant, gives
 from config.model.events import EVENT_DATA
-from config.model.fields import Body, Name, example
+from config.model.fields import Body, Name, Text, example
 from config.model.subscriptions import EVERYTHING
 
 MASK = "***"
@@ -169,12 +169,7 @@ SPARSE_HEADERS_SCHEMA = {
     },
 }
 
-Url = Annotated[
-    StrictStr,
-    Field(min_length=1, max_length=LONGEST_URL),
-    AfterValidator(absolute_url),
-    json_patterns.text(json_patterns.WEBHOOK_URL, 1, LONGEST_URL),
-]
+Url = Annotated[StrictStr, Text(1, LONGEST_URL, absolute_url, pattern=json_patterns.WEBHOOK_URL)]
 Events = Annotated[
     list[StrictStr], Field(min_length=1, max_length=100), AfterValidator(_events), WithJsonSchema(_EVENTS_SCHEMA)
 ]
@@ -197,12 +192,7 @@ _SECRET_PATTERN = (
 )
 """Base64 of 24 to 64 bytes: groups of four, and one or two bytes in a last group that is filled up."""
 
-Secret = Annotated[
-    StrictStr,
-    Field(max_length=100),
-    AfterValidator(_secret),
-    json_patterns.text(_SECRET_PATTERN, highest=100),
-]
+Secret = Annotated[StrictStr, Text(0, 100, _secret, pattern=_SECRET_PATTERN)]
 """A signing secret, as Standard Webhooks writes them."""
 
 

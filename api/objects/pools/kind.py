@@ -30,7 +30,7 @@ from api.openapi.schemas.base import Moment, ResponseModel
 from api.openapi.schemas.proxies import UpstreamView, Warned
 from api.services.proxy_specs import spec, upstream_spec
 from config.files.secret_box import SecretBox
-from config.model import exposure_warnings
+from config.model import proxy_checks
 from config.model.object_fields import READ_ONLY_FIELDS, ObjectName
 from config.model.pools import Pool, PoolCreate, PoolSource, PoolUpdate, PoolUpstreamInput, change_pool, new_pool
 from config.model.upstreams import ALL_UPSTREAMS, ONE_UPSTREAM, PURPOSE
@@ -204,13 +204,13 @@ def pool_spec(record: Pool, revision: int, seal: SecretBox) -> PoolSpec:
     )
 
 
-def _warnings(pool: Pool) -> list[exposure_warnings.Warned]:
+def _warnings(pool: Pool) -> list[proxy_checks.Warned]:
     if pool.upstreams:
         return []
     if pool.source is not None:
         text = "no upstreams are fetched yet: nothing can be reached through the pool"
-        return [exposure_warnings.Warned("source", text)]
-    return [exposure_warnings.Warned("upstreams", "nothing can be reached through a pool without upstreams")]
+        return [proxy_checks.Warned("source", text)]
+    return [proxy_checks.Warned("upstreams", "nothing can be reached through a pool without upstreams")]
 
 
 def _openable(record: Pool, seal: SecretBox) -> tuple[Pool, list[str]]:

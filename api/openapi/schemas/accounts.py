@@ -10,12 +10,9 @@ from config.model.accounts import ProxyAccount
 from config.model.quotas import Period
 
 
-@shows(ProxyAccount, but=("id",))
+@shows(ProxyAccount)
 class AccountView(ResponseModel):
     """The configuration of an account, without its password."""
-
-    expires_at: Moment | None
-    created_at: Moment
 
 
 class UsageView(ResponseModel):

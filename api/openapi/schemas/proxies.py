@@ -10,9 +10,9 @@ from actors.counters import COUNTERS
 from api.engine.responses import shows
 from api.openapi.schemas.accounts import AccountView
 from api.openapi.schemas.base import Moment, Reason, ResponseModel
-from config.model.auth_backend import AuthBackend
-from config.model.choices import ClientAuth, LogLevel, ProxyProtocol, ProxyStatus, UpstreamProtocol
-from config.model.proxies import ProxyRecord
+from config.model.choices import LogLevel, ProxyProtocol, ProxyStatus, UpstreamProtocol
+from config.model.proxies import ProxyRecord, ProxyTls
+from config.model.proxy_parts import AuthBackend
 
 
 @shows(AuthBackend)
@@ -30,14 +30,9 @@ class AuthView(ResponseModel):
     backend: BackendView | None = None
 
 
+@shows(ProxyTls, sparse=True)
 class TlsView(ResponseModel):
     """The files of the proxy's own certificate, if it has one, and those that clients' certificates are verified by."""
-
-    cert_file: str | None = None
-    key_file: str | None = None
-    client_ca: str | None = None
-    client_auth: ClientAuth | None = None
-    client_crl: str | None = None
 
 
 class UpstreamAuthView(ResponseModel):
@@ -182,8 +177,6 @@ class CreatedProxy(ResponseModel):
     tls: TlsView | None
     upstreams: list[UpstreamView]
     accounts: list[AccountView]
-    created_at: Moment
-    updated_at: Moment
 
 
 class DetailedProxy(CreatedProxy):

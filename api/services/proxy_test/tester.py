@@ -38,8 +38,8 @@ from api.services.proxy_cache import StoredProxy
 from api.services.proxy_test.socks import Route, SocksAdapter, SocksRefused
 from api.services.worker_requests import ask_workers
 from config.model import json_patterns
-from config.model.egress import entries_of
 from config.model.proxies import ProxyRecord
+from config.model.proxy_parts import entries_of
 from config.settings.settings import ProxyGroup
 from config.text.formatting import timestamp_text
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from config.model.event_check import checked
 from config.model.events import EVENT_DATA, EventAuthor
+from config.model.subscriptions import checked
 from tests.kit.api_stage import PASSWORD, Api
 from tests.kit.folders import ROOT
 

@@ -24,9 +24,8 @@ from config.model.policies import (
     change_policy,
     new_policy,
     policy_warnings,
-    rule_view,
 )
-from config.model.pools import Pool, PoolCreate, PoolUpdate, change_pool, new_pool, pool_upstream_view
+from config.model.pools import Pool, PoolCreate, PoolUpdate, change_pool, new_pool
 from tests.kit.tables import table
 
 UNUSED = SecretBox(Path("unused"))
@@ -78,7 +77,7 @@ def test_a_part_of_a_pool_is_changed_and_a_password_stays(seal: SecretBox) -> No
     body = {"upstreams": [again], "cooldown": {"429": [0, 0]}, "retry": {"connect": False}}
     after = change_pool(pool, validated(PoolUpdate, body, frozenset()), 2.0, seal)
     assert after.upstreams[0].password == pool.upstreams[0].password is not None
-    assert pool_upstream_view(after.upstreams[0])["labels"] == {"country": "de"}
+    assert after.upstreams[0].view()["labels"] == {"country": "de"}
     assert after.cooldown.model_dump() == {**pool.cooldown.model_dump(), "429": [0, 0]}
     assert (after.retry.connect, after.retry.attempts) == (False, 5)
 
@@ -164,7 +163,7 @@ def test_a_policy_comes_back_as_it_was_given_and_is_sent_in_order() -> None:
     given = example_of(PolicyCreate)
     policy = new_policy(PolicyCreate.model_validate(given), 1.0)
     stored = Policy.model_validate(policy.model_dump(mode="json"))
-    assert [rule_view(each) for each in stored.rules] == [{"mode": "enforce", **each} for each in given["rules"]]
+    assert [each.view() for each in stored.rules] == [{"mode": "enforce", **each} for each in given["rules"]]
     spec = policy_spec(stored, 7)
     assert [(each.name, each.use) for each in spec.rules] == [("packages", "direct"), ("everything else", "deny")]
     assert spec.rules[0].schedule == ("Europe/Berlin", (((0, 1), 480, 1080),))
@@ -215,7 +214,7 @@ def test_rules_are_about_any_method_of_plain_http_or_about_tunnels() -> None:
 def test_a_rule_says_what_becomes_of_the_name_in_a_handshake_or_leaves_it_to_the_proxy() -> None:
     policy = a_policy({"name": "a", "action": {"tls_name": "allowed"}}, {"name": "b", "action": {"use": "direct"}})
     assert [rule.tls_name for rule in policy_spec(policy, 1).rules] == ["allowed", ""]
-    assert [rule_view(rule)["action"] for rule in policy.rules] == [{"tls_name": "allowed"}, {"use": "direct"}]
+    assert [rule.view()["action"] for rule in policy.rules] == [{"tls_name": "allowed"}, {"use": "direct"}]
     assert policy_warnings(policy) == []
 
 

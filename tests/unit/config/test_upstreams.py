@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from config.files.secret_box import SecretBox
 from config.model.fields import InvalidProxy
-from config.model.upstreams import PURPOSE, ProxyUpstream, Upstreams, refuse_itself, replace_upstreams, upstream_view
+from config.model.upstreams import PURPOSE, ProxyUpstream, Upstreams, refuse_itself, replace_upstreams
 from config.net.ports import Ports
 from tests.kit.tables import table
 
@@ -106,8 +106,8 @@ def test_what_is_shown_can_be_sent_again_and_changes_nothing(seal: SecretBox) ->
         {**UPSTREAM, "protocol": "https", "tls": {"verify": False, "server_name": "p.example"}},
         {**UPSTREAM, "protocol": "socks5", "proxy_protocol": "v2", "weight": 9, "name": "third"},
     )
-    assert "pass-phrase" not in str([upstream_view(each) for each in first])
-    assert stored(seal, *(upstream_view(each) for each in first), before=first) == first
+    assert "pass-phrase" not in str([each.view() for each in first])
+    assert stored(seal, *(each.view() for each in first), before=first) == first
 
 
 def test_upstreams_without_a_name_are_called_by_protocol_and_address_and_distinguished(seal: SecretBox) -> None:

@@ -11,7 +11,7 @@ from actors.bus.loop import Loop
 from actors.bus.messages.accounts import DENIED_TUNNELS_MAX, DeniedNames, RefusedTunnel, ReportDeniedNames
 from actors.bus.messages.events import Event
 from actors.metrics.denied_names import DENIED, WINDOW, DeniedNameNotices
-from config.model.event_check import checked
+from config.model.subscriptions import checked
 
 EVIL = RefusedTunnel("good.example:443", "evil.example", "mismatch")
 NAMELESS = RefusedTunnel("good.example:443", "", "no_name")

@@ -1,0 +1,243 @@
+"""Parts of a proxy in requests and as they are stored, one declaration each: its access rules, where its connections
+leave from, how it resolves names, how user names are read, and the authentication back end with its sealed secret."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    WithJsonSchema,
+)
+
+from config.files.secret_box import SecretBox
+from config.model import json_patterns
+from config.model.declaration import SECRET, Given, Group, gives, update
+from config.model.fields import InvalidProxy, InvalidResource, Part, Text, TextList, each_entry
+from config.model.webhooks import Secret, Url, new_secret
+from config.net.addresses import not_local, read_bind_address
+from config.net.dns_servers import TTL_MAX, read_address, read_hosts_name, read_server
+from config.net.entries import is_network, read_egress, read_entry, read_network, usual_form
+from config.net.names import in_a_labels
+
+# --- access rules -------------------------------------------------------------------------------------------------
+
+ENTRIES_MAX = 10_000
+"""TextList in one list."""
+
+Clients = Annotated[list[str], TextList(ENTRIES_MAX, read_network, json_patterns.NETWORK)]
+Destinations = Annotated[list[str], TextList(ENTRIES_MAX, read_entry, json_patterns.WRITTEN_DESTINATION, in_a_labels)]
+Mode = Literal["enforce", "report"]
+
+
+class ProxyAccess(Group):
+    """The access rules. In an update a list that is given replaces the old one.
+
+    Without an entry every client may go everywhere, as far as the egress guard allows it.
+    """
+
+    allow_clients: Annotated[list[str], Given(Clients)] = Field(default_factory=list)
+    deny_clients: Annotated[list[str], Given(Clients)] = Field(default_factory=list)
+    allow_destinations: Annotated[list[str], Given(Destinations)] = Field(default_factory=list)
+    deny_destinations: Annotated[list[str], Given(Destinations)] = Field(default_factory=list)
+    mode: Annotated[Mode, Given(Mode)] = "enforce"
+
+
+# --- where connections leave from: `bind_address` of a proxy, `egress` of a plan and of a rule ----------------------
+
+EGRESS_MAX = 100
+"""TextList in one list."""
+
+
+def _usual_forms(entries: list[str]) -> list[str]:
+    return [usual_form(each) for each in entries]
+
+
+def _bind_address(given: Any) -> str | list[str]:
+    """One address or network, empty for any address, or several; an empty list is any address as well."""
+    if isinstance(given, str):
+        return usual_form(given) if is_network(given) else read_bind_address(given)
+    if not isinstance(given, list):
+        raise ValueError("must be an address, a network or a list of them")
+    if len(given) > EGRESS_MAX:
+        raise ValueError(f"must have at most {EGRESS_MAX} entries")
+    return _usual_forms(each_entry(read_egress)(given)) or ""
+
+
+BindAddress = Annotated[
+    str | list[str],
+    PlainValidator(_bind_address),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"const": ""},
+                {"type": "string", "pattern": json_patterns.NETWORK, "maxLength": 49},
+                json_patterns.texts(json_patterns.NETWORK, EGRESS_MAX).json_schema,
+            ]
+        }
+    ),
+]
+Egress = Annotated[list[str], TextList(EGRESS_MAX, read_egress, json_patterns.NETWORK), AfterValidator(_usual_forms)]
+SomeEgress = Annotated[
+    list[str], TextList(EGRESS_MAX, read_egress, json_patterns.NETWORK, least=1), AfterValidator(_usual_forms)
+]
+
+
+def refuse_foreign(entries: Iterable[str], field: str) -> None:
+    """Raises `InvalidResource` for a single address that this machine doesn't have; networks need not be configured."""
+    for index, entry in enumerate(entries):
+        error = None if is_network(entry) else not_local(entry)
+        if error is not None:
+            routed = f"{entry}/{128 if ':' in entry else 32}"
+            raise InvalidResource(f"{field}[{index}]", f"{error}; write {routed} if it is only routed here")
+
+
+def entries_of(bind_address: str | list[str]) -> tuple[str, ...]:
+    """The addresses and networks among which there is a choice; none where it is one address, or any."""
+    if isinstance(bind_address, list):
+        return tuple(bind_address)
+    return (bind_address,) if is_network(bind_address) else ()
+
+
+# --- names of hosts: what the proxy says in place of the settings `proxy.dns` ---------------------------------------
+
+SERVERS_MAX = 8
+HOSTS_MAX = 1000
+ADDRESSES_MAX = 32
+"""Of one name of `hosts`."""
+
+Prefer = Literal["default", "any", "ipv4", "ipv6"]
+
+
+def _server(text: str) -> str:
+    return str(read_server(text))
+
+
+NameServer = Annotated[StrictStr, Text(1, 512, _server, pattern=json_patterns.NAME_SERVER)]
+HostsName = Annotated[StrictStr, Field(min_length=1, max_length=253), AfterValidator(read_hosts_name)]
+Address = Annotated[StrictStr, Text(0, 45, read_address, pattern=json_patterns.ADDRESS, lengths=False)]
+Servers = Annotated[list[NameServer], Field(max_length=SERVERS_MAX)]
+Addresses = Annotated[
+    list[Address],
+    Field(min_length=1, max_length=ADDRESSES_MAX),
+    BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
+]
+"""A single one may be written without a list."""
+_ADDRESS_SCHEMA: dict[str, Any] = {"type": "string", "pattern": json_patterns.ADDRESS}
+Hosts = Annotated[
+    dict[HostsName, Addresses],
+    Field(max_length=HOSTS_MAX),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "propertyNames": {"pattern": json_patterns.HOSTS_NAME},
+            "additionalProperties": {
+                "anyOf": [
+                    _ADDRESS_SCHEMA,
+                    {"type": "array", "items": _ADDRESS_SCHEMA, "minItems": 1, "maxItems": ADDRESSES_MAX},
+                ]
+            },
+            "maxProperties": HOSTS_MAX,
+        }
+    ),
+]
+Ttl = Annotated[StrictInt, Field(ge=0, le=TTL_MAX)]
+
+
+class ProxyDns(Group):
+    """How names are resolved for this proxy. What is empty, 0 or `default` is as in the settings (`proxy.dns`).
+
+    `hosts` come before those of the settings. TTLs are seconds.
+    """
+
+    servers: Annotated[list[str], Given(Servers)] = Field(default_factory=list)
+    hosts: Annotated[dict[str, list[str]], Given(Hosts)] = Field(default_factory=dict)
+    prefer: Annotated[Prefer, Given(Prefer)] = "default"
+    min_ttl: Annotated[int, Given(Ttl)] = 0
+    max_ttl: Annotated[int, Given(Ttl)] = 0
+
+
+def check_ttls(dns: ProxyDns) -> None:
+    """Raise `InvalidProxy` when the shortest time is above the longest, where both are given."""
+    if dns.max_ttl and dns.min_ttl > dns.max_ttl:
+        raise InvalidProxy("dns.min_ttl", f"must not be above dns.max_ttl ({dns.max_ttl})")
+
+
+# --- user names with parameters, as `alice-session-7-country-de` ----------------------------------------------------
+
+Separator = Literal["-", ".", "+", "~", "=", ",", ";"]
+"""What a URL may have in a user name as it is (RFC 3986 3.2.1) and no shell reads, but for letters, digits and `_`,
+which names of parameters have, and the colon, which ends the user name in HTTP Basic (RFC 7617 2)."""
+
+
+class UsernameParams(Group):
+    """How user names with parameters are read. `reject_unknown`: unknown parameters are refused, not ignored."""
+
+    enabled: Annotated[bool, Given(StrictBool)] = False
+    separator: Annotated[Separator, Given(Separator)] = "-"
+    reject_unknown: Annotated[bool, Given(StrictBool)] = False
+
+
+# --- the authentication back end ----------------------------------------------------------------------------------
+
+BACKEND_PURPOSE = "authentication back end"
+"""What its sealed secret is bound to: never changed."""
+
+OnError = Literal["deny", "allow_cached"]
+_Timeout = Annotated[StrictInt | StrictFloat, Field(ge=0.1, le=60), json_patterns.number(60, minimum=0.1)]
+_Kept = Annotated[StrictInt | StrictFloat, Field(ge=0, le=86_400), json_patterns.number(86_400, minimum=0)]
+
+
+class AuthBackend(Group):
+    """A service of the operator's own that decides about users who are no accounts. Seconds.
+
+    `cache_seconds` is how long it holds that a user is allowed, `negative_seconds` that one isn't. While it fails,
+    `allow_cached` lets in those who were allowed before.
+    """
+
+    url: Annotated[str, Given(Url)]
+    timeout: Annotated[float, Given(_Timeout)] = 5
+    cache_seconds: Annotated[float, Given(_Kept)] = 60
+    negative_seconds: Annotated[float, Given(_Kept)] = 5
+    on_error: Annotated[OnError, Given(OnError)] = "deny"
+    secret_sealed: Annotated[str, SECRET] = Field("", repr=False)
+
+
+@gives(AuthBackend)
+class BackendInput(Part):
+    """`auth.backend` of a request: any part; what is not given stays. Without a `secret` a new one is made."""
+
+    secret: Secret | None = Field(None, repr=False)
+
+
+def change_backend(before: AuthBackend | None, given: BackendInput, seal: SecretBox, makes: bool = True) -> AuthBackend:
+    """As it is to be stored. Without a secret one is made if `makes`.
+
+    Raises `InvalidProxy`, `SecretBoxError`.
+    """
+    after = (before or AuthBackend(url="")).model_copy(update=update(before or AuthBackend(url=""), given))
+    if not after.url:
+        raise InvalidProxy("auth.backend.url", "is required")
+    secret = given.secret
+    if not after.secret_sealed and secret is None:
+        if not makes:
+            raise InvalidProxy("auth.backend.secret", "is required: no such secret is known here")
+        secret = new_secret()
+    known = after.secret_sealed
+    if secret is None or (known and seal.open(known, BACKEND_PURPOSE) == secret):
+        return after
+    return after.model_copy(update={"secret_sealed": seal.seal(secret, BACKEND_PURPOSE)})
+
+
+def set_secret(before: AuthBackend | None, after: AuthBackend | None, seal: SecretBox) -> str | None:
+    """The secret, if this change has set it. Raises `SecretBoxError`."""
+    known = "" if before is None else before.secret_sealed
+    return None if after is None or after.secret_sealed == known else seal.open(after.secret_sealed, BACKEND_PURPOSE)
