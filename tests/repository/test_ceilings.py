@@ -9,11 +9,11 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 73_113,
-    "files of the product": 691,
-    "code lines of the tests": 76_955,
+    "code lines of the product": 72_934,
+    "files of the product": 685,
+    "code lines of the tests": 76_954,
     "code lines of scripts": 3_496,
-    "files under 60 lines that one module imports": 37,
+    "files under 60 lines that one module imports": 36,
     "class names that stand twice": 33,
     "modules of the longest folder": 60,
     "dependencies": 26,
