@@ -11,7 +11,7 @@ from api.container import Services
 from api.errors import Denied, Unauthenticated
 from api.http import session_cookie
 from api.http.client import NO_SITE, Site
-from api.objects.pools.kind import POOLS
+from api.objects.pools import POOLS
 from api.security.account_holder import AccountHolder
 from api.security.caller import Caller
 

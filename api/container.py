@@ -34,10 +34,10 @@ from api.history import Purpose, Reader
 from api.http.idempotency import Idempotency
 from api.oauth.sign_in import SignIns
 from api.objects.kinds import OBJECT_KINDS
-from api.objects.lists.kind import LISTS
+from api.objects.lists import LISTS
 from api.objects.plans.plans import Plans, hooks_of_plans
 from api.objects.policies import POLICIES
-from api.objects.pools.kind import POOLS
+from api.objects.pools import POOLS
 from api.objects.webhooks.kind import WEBHOOKS, hooks_of_webhooks
 from api.objects.webhooks.sender import WebhookSender
 from api.security import users
@@ -76,13 +76,13 @@ from api.services.pool_sources import PoolSources
 from api.services.pool_states import PoolStates
 from api.services.proxies import Proxies, ProxyRules
 from api.services.proxy_cache import StoredProxy
+from api.services.proxy_changes import UpstreamPolicy
 from api.services.proxy_tagging import ProxyTaggings
 from api.services.proxy_test.tester import ProxyTester
 from api.services.runtime_view import RuntimeView
 from api.services.self_service import SelfService
 from api.services.settings import LiveSettings
 from api.services.shared_objects import ObjectChanges, SharedObjects
-from api.services.upstream_addresses import UpstreamPolicy
 from api.store import StoreError
 from config.files.paths import DataDir, RunDir
 from config.files.secret_box import secret_box_of

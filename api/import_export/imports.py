@@ -41,7 +41,7 @@ from api.import_export.plan import (
 )
 from api.import_export.state import read_state
 from api.objects.kinds import KINDS
-from api.objects.lists.kind import LISTS
+from api.objects.lists import LISTS
 from api.security import api_keys, users
 from api.security.api_keys import ApiKey
 from api.security.users import ADMINISTRATOR, User

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from api.engine.kind import ObjectKind
+from api.engine.kind import ObjectKind, Resource
 from api.engine.records import R
 from api.engine.transfer import SecretValue, entry_of, without
 from api.openapi.schemas.base import Moment, ResponseModel
 from config.files.secret_box import SecretBox
 from config.model.lists import DestinationList
+from config.model.object_fields import READ_ONLY_FIELDS
 from config.model.pools import Pool
 from config.model.sources import S, Source
 from config.model.webhooks import HEADER_PURPOSE
@@ -21,12 +22,26 @@ FileOf = Callable[[DestinationList], str]
 """The name of the compiled file of a list, empty while there is none."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedResource(Resource):
+    """How the API has a kind that proxies name."""
+
+    read: str = "proxy.read"
+    write: str = "proxy.write"
+    delete: str = "proxy.delete"
+    paged: bool = True
+    large_bodies: bool = True
+    in_scopes: bool = True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NamedKind(ObjectKind[R]):
     """A kind that proxies name. `spec` is what forwarding actors get, of a record and its revision; of a list with the
     name of its compiled file. It raises `SecretBoxError`."""
 
     spec: Callable[[R, int, SecretBox, FileOf], Any]
+    most: int | None = MOST
+    read_only: frozenset[str] = READ_ONLY_FIELDS
     by_name: bool = True
     events: bool = True
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from actors.bus.messages.specs import LimitsSpec, PolicySpec, RuleSpec
-from api.engine.kind import Resource, Texts
+from api.engine.kind import Texts
 from api.engine.responses import OF_INSTALLATION, one_of, page_of, shows
 from api.engine.transfer import Transfer, entry_of
-from api.objects.named import MOST, NamedKind
+from api.objects.named import NamedKind, NamedResource
 from api.openapi.schemas.base import ResponseModel
 from api.openapi.schemas.fleet_accounts import ScheduleView
 from api.openapi.schemas.proxies import Warned
 from api.services.proxy_specs import spec
 from api.services.source_warnings import warnings_of_policy
 from config.model.choices import TlsNameCheck
-from config.model.object_fields import READ_ONLY_FIELDS, ObjectName
+from config.model.object_fields import ObjectName
 from config.model.object_names import Named, named_by, named_in
 from config.model.policies import (
     ActionHeaders,
@@ -133,17 +133,15 @@ POLICIES = NamedKind(
         blank=entry_of(Policy(id="", name="blank", created_at=0.0, updated_at=0.0)),
         restored=lambda before, after, now: after.model_copy(update={"updated_at": now, "ended": before.ended}),
     ),
-    most=MOST,
     model=Policy,
     create=PolicyCreate,
     update=PolicyUpdate,
-    read_only=READ_ONLY_FIELDS,
     new=lambda body, now, _seal: new_policy(body, now),
     change=lambda record, body, now, _seal: change_policy(record, body, now),
     spec=lambda record, revision, _seal, _file_of: policy_spec(record, revision),
     refers=_named,
     warnings=warnings_of_policy,
-    resource=Resource(
+    resource=NamedResource(
         texts=Texts(
             list="Returns one page of policies, the oldest first, without their rules. Follow `next_cursor` for the "
             "next page.",
@@ -162,11 +160,5 @@ POLICIES = NamedKind(
             warnings=list[Warned],
         ),
         page=page_of("policy", "policies", ListedPolicy, left_out="rules"),
-        read="proxy.read",
-        write="proxy.write",
-        delete="proxy.delete",
-        paged=True,
-        large_bodies=True,
-        in_scopes=True,
     ),
 )

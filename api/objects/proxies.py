@@ -12,7 +12,7 @@ from api.engine.kind import Kind
 from api.engine.records import Stored, view_of
 from api.engine.responses import OF_INSTALLATION, shows
 from api.engine.transfer import PlannedRecord, Planning, SecretValue, Transfer, differing, password, without
-from api.objects.upstream_entries import (
+from api.objects.pools import (
     EntryUpstream,
     ExportedUpstream,
     refuse_unknown_passwords,
@@ -21,9 +21,8 @@ from api.objects.upstream_entries import (
 )
 from api.openapi.schemas.base import ResponseModel
 from api.openapi.schemas.proxies import TlsView
-from api.services.proxy_backend import with_backend
 from api.services.proxy_cache import COLLECTION
-from api.services.proxy_upstreams import with_upstreams
+from api.services.proxy_changes import with_secrets
 from api.services.proxy_views import configuration
 from config.files.secret_box import SecretBox
 from config.model.accounts import AccountInput, ProxyAccount, refuse_weak
@@ -130,10 +129,9 @@ def _wanted(stored: Stored[ProxyRecord] | None, entry: Any, planning: Planning) 
     sealed = planning.sealed.of_proxy(entry.name)
     known = _blank(entry, planning) if stored is None else stored.record
     base = _with_secrets(known, entry, sealed, planning)
-    record = with_upstreams(apply(base, entry, planning.now), entry, planning.seal)
+    record = with_secrets(apply(base, entry, planning.now), entry, planning.seal, makes=False)
     if not planning.weak_passwords:
         refuse_weak(entry.accounts or (), base.accounts, record.accounts)
-    record = with_backend(record, entry, planning.seal, makes=False)
     if entry.upstreams is not None:
         refuse_unknown_passwords(entry.upstreams, record.upstreams)
     status = entry.status or ("active" if stored is None else known.status)
@@ -273,7 +271,7 @@ TRANSFER = Transfer(
     usual=_usual,
     sparse=_sparse,
     required=("port", "protocol"),
-    refit=lambda record, now, seal: with_upstreams(apply(record, ProxyUpdate(), now), ProxyUpdate(), seal),
+    refit=lambda record, now, seal: with_secrets(apply(record, ProxyUpdate(), now), ProxyUpdate(), seal),
     openable=_openable,
 )
 

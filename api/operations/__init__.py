@@ -10,9 +10,8 @@ from itertools import chain
 
 from api.engine.operation import ANY, BEARER, HOLDER, NONE, PERSON, V1, Operation
 from api.engine.operations import operations
+from api.objects import named_actions
 from api.objects.kinds import OBJECT_KINDS
-from api.objects.lists import actions as lists
-from api.objects.pools import actions as pools
 from api.objects.webhooks import actions as webhooks
 from api.operations import (
     connections,
@@ -52,8 +51,7 @@ TABLE: tuple[Operation, ...] = (
     *accounts.ROWS,
     *fleet_accounts.ROWS,
     *chain.from_iterable(operations(kind, _CREATES.get(name)) for name, kind in OBJECT_KINDS.items()),
-    *lists.ROWS,
-    *pools.ROWS,
+    *named_actions.ROWS,
     *me.ROWS,
     *account_batches.ROWS,
     *account_credentials.ROWS,

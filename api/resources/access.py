@@ -19,7 +19,7 @@ from actors.forwarding.protocols.failures import Refused
 from api.bus_bridge import Bridge, checked, is_asleep, request
 from api.call import Call, Reply
 from api.errors import Denied, Invalid, MissingPermission
-from api.objects.lists.kind import LISTS
+from api.objects.lists import LISTS
 from api.objects.policies import POLICIES, policy_spec
 from api.security.caller import Caller
 from config.model import json_patterns

@@ -8,7 +8,7 @@ from typing import Any
 from api.call import Call, Reply
 from api.engine.kind import Kind
 from api.errors import Denied, Invalid, MissingPermission, NotFound, Unauthenticated
-from api.objects.lists.kind import LISTS
+from api.objects.lists import LISTS
 from api.objects.named_kinds import NAMED
 from api.security import api_keys, users
 from api.security.caller import Caller

@@ -15,13 +15,13 @@ from api.call import Call, Document, Reply
 from api.engine.operation import V1, get, resource
 from api.errors import Invalid, MissingPermission, NotFound, PeerUnavailable
 from api.http.query import Query, choice, moment, text
-from api.objects.pools.kind import POOLS
+from api.objects.pools import POOLS
 from api.openapi.schemas.metrics import Metrics, RealtimeMetrics
 from api.services.metrics import Proxy, read_realtime, read_series
-from api.services.proxy_upstreams import ask_all_upstreams
 from api.services.proxy_views import listed
 from api.services.resolvers import added, ask_resolvers
 from api.services.top_accounts import TopAccount, top_accounts
+from api.services.worker_requests import ask_all_upstreams
 from config.text.formatting import timestamp_text
 
 if TYPE_CHECKING:

@@ -9,13 +9,14 @@ from pydantic import Field, StrictFloat, StrictStr
 
 from api.call import Call, Reply
 from api.errors import Invalid, NotFound
-from api.objects.pools.kind import POOLS
+from api.objects.pools import POOLS
 from api.services import proxy_views
 from api.services.account_names import may_use
 from api.services.proxy_cache import StoredProxy
 from api.services.proxy_test.tester import test_target
-from api.services.proxy_upstreams import ask_upstreams, exit_view, upstream_states
+from api.services.proxy_views import exit_view, upstream_states
 from api.services.source_warnings import unrouted
+from api.services.worker_requests import ask_upstreams
 from config.model import json_patterns
 from config.model.fields import Body, Text, example
 from config.model.proxy_checks import Warned, warnings

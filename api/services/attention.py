@@ -21,8 +21,8 @@ from actors.bus.messages.common import LIST_UNREADABLE, POOLS, UPSTREAM_DOWN, UP
 from actors.bus.messages.events import QueryDeliveries
 from actors.bus.messages.supervision import RuntimeReport
 from api.errors import PeerUnavailable
-from api.objects.lists.kind import LISTS
-from api.objects.pools.kind import POOLS as POOL_OBJECTS
+from api.objects.lists import LISTS
+from api.objects.pools import POOLS as POOL_OBJECTS
 from api.objects.webhooks.sender import WebhookSender
 from api.services.condition import WEBHOOK_FAILING, Flaw
 from api.services.list_contents import ListContents

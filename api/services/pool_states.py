@@ -18,7 +18,7 @@ from actors.pools.state import PoolCounts, SharedPoolState, known_state, summary
 from actors.pools.state_file import remove
 from api.engine.records import Stored
 from api.errors import NotFound
-from api.objects.pools.kind import POOLS
+from api.objects.pools import POOLS
 from api.services.shared_objects import SharedObjects
 from api.store import StoreWriteError
 from config.model.pools import BAN_DEFAULT, Pool, PoolUpstream, UpstreamReport

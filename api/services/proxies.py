@@ -35,15 +35,11 @@ from api.bus_bridge import Bridge, reason_of, request
 from api.errors import Invalid, NotFound, PeerUnavailable, StaleRevision
 from api.security.api_keys import Scope
 from api.services.account_names import AccountNames
-from api.services.pool_upstreams import refuse_chain, refuse_pool
-from api.services.proxy_backend import with_backend
 from api.services.proxy_cache import COLLECTION, ProxyCache, StoredProxy
+from api.services.proxy_changes import UpstreamPolicy, refuse_beyond, refuse_chain, refuse_pool, with_secrets
 from api.services.proxy_specs import spec_of, specs_of
-from api.services.proxy_upstreams import with_upstreams
-from api.services.scoped_changes import refuse_beyond
 from api.services.shared_objects import SharedObjects
 from api.services.supervisor_link import SupervisorLink
-from api.services.upstream_addresses import UpstreamPolicy
 from api.store import NotStored, RevisionConflict, Store, StoreWriteError
 from api.store.records import is_same
 from config.files.secret_box import SecretBox, SecretBoxError
@@ -288,7 +284,7 @@ class Proxies:
         self, record: ProxyRecord, body: ProxyUpdate, scope: frozenset[str] | None = None
     ) -> ProxyRecord:
         try:
-            record = with_backend(with_upstreams(record, body, self._seal), body, self._seal)
+            record = with_secrets(record, body, self._seal)
         except SecretBoxError as error:
             raise StoreWriteError(str(error)) from error
         records = [each.record for each in self.all()]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from actors.bus.messages.metrics import ProxyStats
+from actors.bus.messages.specs import Upstreams, UpstreamState
 from actors.bus.messages.supervision import Runtime, WorkerRuntime
 from actors.counters import COUNTERS
 from api.engine.records import view_of
@@ -158,3 +160,37 @@ def _totals(stats: ProxyStats, uptime: float) -> dict[str, Any]:
 
 _IDLE_STATS = _totals(NO_STATS, 0.0)
 """Of all proxies that don't run and have no totals."""
+
+
+def upstream_states(reply: Upstreams | None) -> list[dict[str, Any]] | None:
+    """`runtime.upstreams`: the state of each upstream, None when it is unknown."""
+    return None if reply is None else [_state_view(state) for state in reply.states]
+
+
+def exit_view(record: ProxyRecord, states: Sequence[UpstreamState] | None, pool: Mapping[str, Any] | None) -> Any:
+    """`runtime.exit`: where requests leave; `pool` is the status of its pool, None where it may not be shown."""
+    kind = "pool" if record.pool is not None else "upstreams" if record.upstreams else "direct"
+    counts: tuple[int | None, ...] = (None, None, None)
+    if pool is not None:
+        counts = pool["usable"], pool["unknown"], pool["up"] + pool["down"] + pool["unknown"]
+    elif states is not None and kind == "upstreams":
+        found = Counter(each.state for each in states)
+        counts = found["up"], found["unknown"], len(states)
+    elif kind == "upstreams":
+        counts = None, None, len(record.upstreams)
+    return {"kind": kind, "pool": record.pool, **dict(zip(("usable", "unknown", "total"), counts, strict=True))}
+
+
+def _state_view(state: UpstreamState) -> dict[str, Any]:
+    return {
+        "name": state.name,
+        "state": state.state,
+        "since": timestamp_text(state.since),
+        "active_connections": state.active,
+        "total_connections": state.connections,
+        "failures": state.failures,
+        "bytes_in": state.bytes_in,
+        "bytes_out": state.bytes_out,
+        "latency_ms": state.latency,
+        "last_error": state.last_error,
+    }

@@ -19,7 +19,7 @@ from api.engine.objects import Hooks, Proposal, load
 from api.engine.record_cache import RecordCache
 from api.engine.records import Stored
 from api.errors import Invalid, NotFound
-from api.objects.lists.kind import LISTS, list_ref
+from api.objects.lists import LISTS, list_ref
 from api.objects.named import FileOf, NamedKind
 from api.objects.named_kinds import NAMED
 from api.services.object_messages import object_message, policies_message, with_policies

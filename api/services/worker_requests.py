@@ -7,17 +7,20 @@ knows; one that has gone in between has nothing to say, so those that came in it
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from actors.bus.mailbox import NOT_ON_THE_BUS, address_of
 from actors.bus.messages.common import SUPERVISOR, Unreachable, forwarding_name
-from actors.bus.messages.specs import Upstreams, UpstreamState
+from actors.bus.messages.specs import QueryUpstreams, Upstreams, UpstreamState
 from actors.bus.messages.supervision import QueryWorkers, RuntimeReport, Workers
 from api.bus_bridge import Bridge, checked, is_asleep
 from config.model.proxies import ProxyRecord
 
 SUPERVISOR_TIMEOUT = 2.0
 """Seconds that the supervisor may take to reply; then the name leads to one of the workers."""
+ASK_TIMEOUT = 2.0
+ASKED_AT_ONCE = 16
 
 
 def addresses_of(bridge: Bridge, proxies: Iterable[ProxyRecord]) -> dict[str, ProxyRecord]:
@@ -117,3 +120,22 @@ def _mean_latency(states: list[UpstreamState]) -> float | None:
     known = [(each.latency, each.connections or 1) for each in states if each.latency is not None]
     uses = sum(number for _latency, number in known)
     return sum(latency * number for latency, number in known) / uses if known else None
+
+
+def ask_upstreams(bridge: Bridge, record: ProxyRecord) -> Upstreams | None:
+    """The states of an active proxy's upstreams; None when it has none, or when its process doesn't reply."""
+    if record.status != "active" or not (record.upstreams or record.pool):
+        return None
+    replies = ask_workers(bridge, record, QueryUpstreams(), ASK_TIMEOUT)
+    known = [each for each in replies if isinstance(each, Upstreams)]
+    return united_upstreams(known) if len(known) > 1 else next(iter(known), None)
+
+
+def ask_all_upstreams(bridge: Bridge, records: Iterable[ProxyRecord]) -> dict[str, tuple[UpstreamState, ...]]:
+    """By proxy id, the states of the upstreams, as far as the proxies' processes reply; all are asked at once."""
+    asked = [each for each in records if each.status == "active" and each.upstreams]
+    if not asked:
+        return {}
+    with ThreadPoolExecutor(min(len(asked), ASKED_AT_ONCE)) as pool:
+        replies = list(pool.map(lambda record: ask_upstreams(bridge, record), asked))
+    return {each.id: reply.states for each, reply in zip(asked, replies, strict=True) if reply is not None}

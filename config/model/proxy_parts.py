@@ -31,7 +31,7 @@ from config.net.names import in_a_labels
 # --- access rules -------------------------------------------------------------------------------------------------
 
 ENTRIES_MAX = 10_000
-"""TextList in one list."""
+"""Entries in one list."""
 
 Clients = Annotated[list[str], TextList(ENTRIES_MAX, read_network, json_patterns.NETWORK)]
 Destinations = Annotated[list[str], TextList(ENTRIES_MAX, read_entry, json_patterns.WRITTEN_DESTINATION, in_a_labels)]
@@ -54,7 +54,7 @@ class ProxyAccess(Group):
 # --- where connections leave from: `bind_address` of a proxy, `egress` of a plan and of a rule ----------------------
 
 EGRESS_MAX = 100
-"""TextList in one list."""
+"""Entries in one list."""
 
 
 def _usual_forms(entries: list[str]) -> list[str]:

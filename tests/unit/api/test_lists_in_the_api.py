@@ -12,7 +12,7 @@ import pytest
 from actors.lists.compiled import CompiledList
 from actors.lists.databases import store_database
 from api.backup.restore import remove_lost_secrets
-from api.objects.lists.kind import LISTS
+from api.objects.lists import LISTS
 from api.services.list_states import ListState
 from config.files.secret_box import SecretBox
 from config.model.lists import DestinationList

@@ -19,7 +19,7 @@ from actors.bus.messages.dns import (
     QueryDnsCache,
 )
 from api.container import ApiSettings
-from api.services import upstream_addresses
+from api.services import proxy_changes
 from api.services.prometheus_names import expose_names
 from api.services.resolvers import added
 from config.settings.settings import Dns, ProxyGroup
@@ -45,7 +45,7 @@ REFUSED = [
 
 @pytest.fixture
 def headers(api: Api, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    monkeypatch.setattr(upstream_addresses, "system_servers", lambda: ("192.168.7.7",))
+    monkeypatch.setattr(proxy_changes, "system_servers", lambda: ("192.168.7.7",))
     return api.token()
 
 

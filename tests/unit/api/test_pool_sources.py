@@ -11,7 +11,7 @@ from actors.bus.codec import unpack
 from actors.bus.messages.specs import FleetObject, PoolSpec
 from actors.bus.messages.supervision import ApplyObjects
 from api.backup.restore import remove_lost_secrets
-from api.objects.pools.kind import POOLS
+from api.objects.pools import POOLS
 from api.services import pool_sources
 from config.files.secret_box import SecretBox
 from config.model.upstreams import PURPOSE

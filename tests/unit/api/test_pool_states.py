@@ -13,7 +13,7 @@ from actors.bus.messages.common import SUPERVISOR
 from actors.bus.messages.specs import CheckPool, PoolSpec
 from actors.pools.slot import UpstreamSlot
 from actors.pools.state import pool_state
-from api.objects.pools.kind import POOLS
+from api.objects.pools import POOLS
 from api.services.prometheus import Parts, expose
 from api.services.prometheus_pools import PoolSummary
 from config.model.pools import BAN_MAX

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from actors.bus.messages.specs import ListRef
-from api.engine.kind import Resource, Texts
+from api.engine.kind import Texts
 from api.engine.records import Stored
 from api.engine.responses import OF_INSTALLATION, one_of, page_of, shows
 from api.engine.transfer import PlannedRecord, Planning, Transfer
 from api.objects.named import (
-    MOST,
     ListStatus,
     NamedKind,
+    NamedResource,
     entry_with_source,
     openable_source,
     usual_source,
@@ -24,7 +24,7 @@ from api.services.proxy_specs import spec
 from config.files.secret_box import SecretBox
 from config.model.fields import InvalidResource
 from config.model.lists import DestinationList, ListCreate, ListSource, ListUpdate, change_list, new_list
-from config.model.object_fields import READ_ONLY_FIELDS, ObjectName
+from config.model.object_fields import ObjectName
 from config.net.entries import GEO
 
 
@@ -110,16 +110,14 @@ LISTS = NamedKind(
     name="list",
     collection="lists",
     transfer=TRANSFER,
-    most=MOST,
     model=DestinationList,
     create=ListCreate,
     update=ListUpdate,
-    read_only=READ_ONLY_FIELDS,
     new=new_list,
     change=change_list,
     spec=lambda record, revision, _seal, file_of: list_ref(record, revision, file_of(record)),
     warnings=lambda _record: [],
-    resource=Resource(
+    resource=NamedResource(
         texts=Texts(
             list="Returns one page of lists, the oldest first, without their entries. Follow `next_cursor` for the "
             "next page.",
@@ -133,11 +131,5 @@ LISTS = NamedKind(
         ),
         one=one_of("list", ListView, warnings=list[Warned]),
         page=page_of("list", "lists", ListedList, left_out="entries"),
-        read="proxy.read",
-        write="proxy.write",
-        delete="proxy.delete",
-        paged=True,
-        large_bodies=True,
-        in_scopes=True,
     ),
 )

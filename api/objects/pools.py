@@ -1,39 +1,100 @@
-"""The declaration of pools of upstreams."""
+"""The declaration of pools of upstreams, and upstreams of proxies and pools as entries of a document have them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
+from pydantic import Field
+
 from actors.bus.messages.specs import PoolSpec, UpstreamsSpec
-from api.engine.kind import Resource, Texts
+from api.engine.kind import Texts
 from api.engine.records import Stored
 from api.engine.responses import OF_INSTALLATION, one_of, page_of, shows
-from api.engine.transfer import PlannedRecord, Planning, Transfer, without
+from api.engine.transfer import PlannedRecord, Planning, Transfer, password, without
 from api.objects.named import (
-    MOST,
     ListStatus,
     NamedKind,
+    NamedResource,
     entry_with_source,
     openable_source,
     usual_source,
     with_sealed_headers,
 )
-from api.objects.upstream_entries import (
-    EntryUpstream,
-    ExportedUpstream,
-    refuse_unknown_passwords,
-    with_password,
-    without_lost_passwords,
-)
 from api.openapi.schemas.base import Moment, ResponseModel
-from api.openapi.schemas.proxies import UpstreamView, Warned
+from api.openapi.schemas.proxies import UpstreamAuthView, UpstreamView, Warned
 from api.services.proxy_specs import spec, upstream_spec
 from config.files.secret_box import SecretBox
 from config.model import proxy_checks
-from config.model.object_fields import READ_ONLY_FIELDS, ObjectName
+from config.model.fields import NULLABLE, InvalidResource, Part
+from config.model.object_fields import ObjectName
 from config.model.pools import Pool, PoolCreate, PoolSource, PoolUpdate, PoolUpstreamInput, change_pool, new_pool
-from config.model.upstreams import ALL_UPSTREAMS, ONE_UPSTREAM, PURPOSE
+from config.model.upstreams import (
+    ALL_UPSTREAMS,
+    ONE_UPSTREAM,
+    PURPOSE,
+    Password,
+    ProxyUpstream,
+    U,
+    UpstreamAuth,
+    UpstreamInput,
+)
+
+
+class EntryUpstreamAuth(Part, UpstreamAuth):
+    """`auth` of an upstream of an entry."""
+
+    password: Annotated[Password | None, NULLABLE] = Field(None, repr=False)
+
+
+class EntryUpstream(UpstreamInput):
+    """An upstream of an entry."""
+
+    auth: EntryUpstreamAuth | None = None
+
+    @property
+    def hides_password(self) -> bool:
+        """Whether the password is null: it exists, but is not in the document."""
+        return self.auth is not None and "password" in self.auth.model_fields_set and self.auth.password is None
+
+
+class ExportedUpstreamAuth(UpstreamAuthView):
+    """The credentials for an upstream."""
+
+    password: None = None
+
+
+class ExportedUpstream(UpstreamView):
+    """An upstream of an exported proxy."""
+
+    auth: ExportedUpstreamAuth | None = None
+
+
+def with_password(form: dict[str, Any], upstream: ProxyUpstream) -> dict[str, Any]:
+    """The entry of an upstream, from its view."""
+    if "auth" in form:
+        form["auth"] |= password(upstream.password)
+    return form
+
+
+def without_lost_password(upstream: U, seal: SecretBox) -> U:
+    """The upstream without a password that can't be opened any more."""
+    if upstream.password is None or seal.opens(upstream.password, PURPOSE):
+        return upstream
+    return upstream.model_copy(update={"password": None})
+
+
+def without_lost_passwords(upstreams: Sequence[U], seal: SecretBox) -> tuple[list[U], list[str]]:
+    """All of them, and the fields of the passwords that are lost."""
+    kept = [without_lost_password(each, seal) for each in upstreams]
+    return kept, [f"upstreams[{index}].auth.password" for index, each in enumerate(kept) if each != upstreams[index]]
+
+
+def refuse_unknown_passwords(given: Sequence[Any], stored: Sequence[ProxyUpstream]) -> None:
+    """Raise `InvalidResource` for an entry that hides a password which nothing is known of."""
+    for index, (entry, upstream) in enumerate(zip(given, stored, strict=True)):
+        if entry.hides_password and upstream.password is None:
+            raise InvalidResource(f"upstreams[{index}].auth.password", "is null, and no such password is known here")
 
 
 class EntryPoolUpstream(EntryUpstream, PoolUpstreamInput):
@@ -236,16 +297,14 @@ POOLS = NamedKind(
     name="pool",
     collection="pools",
     transfer=TRANSFER,
-    most=MOST,
     model=Pool,
     create=PoolCreate,
     update=PoolUpdate,
-    read_only=READ_ONLY_FIELDS,
     new=new_pool,
     change=change_pool,
     spec=lambda record, revision, seal, _file_of: pool_spec(record, revision, seal),
     warnings=_warnings,
-    resource=Resource(
+    resource=NamedResource(
         texts=Texts(
             list="Returns one page of pools, the oldest first, without their upstreams. Follow `next_cursor` for the "
             "next page.",
@@ -259,11 +318,5 @@ POOLS = NamedKind(
         ),
         one=one_of("pool", PoolView, warnings=list[Warned]),
         page=page_of("pool", "pools", ListedPool, left_out="upstreams"),
-        read="proxy.read",
-        write="proxy.write",
-        delete="proxy.delete",
-        paged=True,
-        large_bodies=True,
-        in_scopes=True,
     ),
 )

@@ -1,1 +1,0 @@
-"""Lists of destinations: `kind` declares them, `actions` has what can be done with one."""
