@@ -19,9 +19,9 @@ from api.objects.proxies import PROXIES
 from api.security.permissions import ADMIN, holds
 from api.security.users import User
 from api.services.object_users import ObjectUsers
-from api.services.pool_upstreams import refuse_chain
 from api.services.proxies import processes_of, refuse_too_many
 from api.services.proxy_cache import StoredProxy
+from api.services.proxy_changes import refuse_chain
 from api.services.shared_objects import kind_of
 from api.store.accounts import ACCOUNTS, AccountStore
 from config.model.fields import InvalidProxy

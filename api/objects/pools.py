@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from actors.bus.messages.specs import PoolSpec, UpstreamsSpec
+from actors.bus.messages.specs import PoolSpec
 from api.engine.kind import Texts
 from api.engine.records import Stored
 from api.engine.responses import OF_INSTALLATION, one_of, page_of, shows
@@ -23,7 +23,7 @@ from api.objects.named import (
 )
 from api.openapi.schemas.base import Moment, ResponseModel
 from api.openapi.schemas.proxies import UpstreamAuthView, UpstreamView, Warned
-from api.services.proxy_specs import spec, upstream_spec
+from api.services.proxy_specs import spec, upstreams_spec
 from config.files.secret_box import SecretBox
 from config.model import proxy_checks
 from config.model.fields import NULLABLE, InvalidResource, Part
@@ -242,22 +242,12 @@ class ExportedPool(ResponseModel):
 
 def pool_spec(record: Pool, revision: int, seal: SecretBox) -> PoolSpec:
     """The message about a pool, with its secrets. Raises `SecretBoxError`."""
-    check, retry = record.check, record.retry
-    upstreams = UpstreamsSpec(
-        entries=tuple(upstream_spec(each, seal, tuple(each.labels.items())) for each in record.upstreams),
-        policy=record.policy,
-        check_enabled=check.enabled,
-        check_interval=float(check.interval),
-        check_timeout=float(check.timeout),
-        check_url=check.url,
-        check_expect=check.expect,
-        fetched=record.source is not None,
-    )
+    retry = record.retry
     return spec(
         PoolSpec,
         record,
         revision=revision,
-        upstreams=upstreams,
+        upstreams=upstreams_spec(record.upstreams, record.policy, record.check, seal, record.source is not None),
         attempts=retry.attempts,
         retry_connect=retry.connect,
         retry_statuses=tuple(retry.statuses),

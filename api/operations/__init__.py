@@ -16,10 +16,10 @@ from api.objects.webhooks import actions as webhooks
 from api.operations import (
     connections,
     credentials,
-    proxies,
     records,
 )
 from api.resources import (
+    access,
     account_batches,
     account_credentials,
     accounts,
@@ -29,6 +29,7 @@ from api.resources import (
     health,
     me,
     metrics,
+    proxies,
     revisions,
     settings,
     transfer,
@@ -45,7 +46,8 @@ TABLE: tuple[Operation, ...] = (
     *metrics.ROWS,
     *usage.ROWS,
     *credentials.TABLE,
-    *proxies.TABLE,
+    *proxies.ROWS,
+    *access.ROWS,
     *clients.ROWS,
     *connections.TABLE,
     *accounts.ROWS,

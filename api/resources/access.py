@@ -18,9 +18,11 @@ from actors.forwarding.explain import read_target
 from actors.forwarding.protocols.failures import Refused
 from api.bus_bridge import Bridge, checked, is_asleep, request
 from api.call import Call, Reply
+from api.engine.operation import PROXY, post, resource
 from api.errors import Denied, Invalid, MissingPermission
 from api.objects.lists import LISTS
 from api.objects.policies import POLICIES, policy_spec
+from api.openapi.schemas.explanations import Explanation
 from api.security.caller import Caller
 from config.model import json_patterns
 from config.model.fields import Body, InvalidResource, Part, Port, Text, example
@@ -211,3 +213,16 @@ def _view(explanation: RequestExplanation) -> dict[str, Any]:
         "upstreams": None if explanation.upstreams is None else _upstreams_view(explanation.upstreams),
         "source": None if explanation.source is None else _source_view(explanation.source),
     }
+
+
+ROWS = resource(PROXY)(
+    post(
+        "/explain",
+        "explainAccess",
+        explain_access,
+        Explanation,
+        "proxy.read",
+        body=ExplainBody,
+        audit=False,
+    ),
+)

@@ -1,15 +1,34 @@
-"""The operations on proxies."""
+"""The operations on proxies, and the page that the query of their list selects."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Annotated, Any
 
 from pydantic import Field, StrictFloat, StrictStr
 
 from api.call import Call, Reply
+from api.engine.operation import V1, create, delete, get, post, resource, update
 from api.errors import Invalid, NotFound
+from api.http.query import (
+    EXAMPLE,
+    PATTERN,
+    ListCursor,
+    Query,
+    checksum,
+    choice,
+    cursor,
+    foreign_cursor,
+    integer,
+    text,
+    texts,
+)
 from api.objects.pools import POOLS
+from api.openapi.schemas.base import Deleted
+from api.openapi.schemas.proxies import ActedProxy, NewProxy, OneProxy, Proxies, TaggedProxies, Tested
 from api.services import proxy_views
 from api.services.account_names import may_use
 from api.services.proxy_cache import StoredProxy
@@ -18,10 +37,132 @@ from api.services.proxy_views import exit_view, upstream_states
 from api.services.source_warnings import unrouted
 from api.services.worker_requests import ask_upstreams
 from config.model import json_patterns
+from config.model.choices import PROTOCOLS
 from config.model.fields import Body, Text, example
+from config.model.proxies import READ_ONLY_FIELDS, ProxyCreate, ProxyUpdate
 from config.model.proxy_checks import Warned, warnings
+from config.model.tagging import ProxyTagging
+
+SORTS: Mapping[str, Callable[[StoredProxy], str | float]] = MappingProxyType(
+    {
+        "name": lambda proxy: proxy.record.name.casefold(),
+        "created_at": lambda proxy: proxy.record.created_at,
+        "port": lambda proxy: proxy.record.port,
+        "status": lambda proxy: proxy.record.status,
+    }
+)
+_OLDEST_FIRST = "created_at"
+"""The order in which the store has them."""
+_PORT = re.compile("[0-9]{1,5}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyPage:
+    """One page; `start` is the number of proxies before it."""
+
+    proxies: Sequence[StoredProxy]
+    start: int
+    per_page: int
+    total: int
+    next_cursor: str | None
+
+    def pagination(self) -> dict[str, Any]:
+        """Its position; there is at least one page, even if it is empty. Behind a cursor, a page may begin anywhere."""
+        return {
+            "page": -(-self.start // self.per_page) + 1,
+            "per_page": self.per_page,
+            "total": self.total,
+            "pages": max(1, -(-self.total // self.per_page)),
+            "has_next": self.start + self.per_page < self.total,
+            "has_prev": self.start > 0,
+        }
+
+
+class ListProxies(Query):
+    """Filters of proxies, their order, and the page."""
+
+    page: int | None = integer("The number of the page, from 1, which is the default; not with `cursor`", 1, 1_000_000)
+    per_page: int = integer("The size of the page", 1, 100, 50)
+    status: str | None = choice("Only proxies of this status", ("active", "inactive"))
+    protocol: str | None = choice("Only proxies of this protocol", PROTOCOLS)
+    q: str | None = text(
+        "Only proxies with this text in name, host, port or a tag, or with this port in their range; ignores case",
+        "office",
+        128,
+        1,
+    )
+    tag: tuple[str, ...] = texts("Only proxies with this tag; several must all be there", "office", 128)
+    account: str | None = text("Only proxies that this account may use; its id", "acc_0123456789abcdef", 128, lowest=1)
+    sort: str = choice(
+        "The field to sort by; `-` reverses the order", (*SORTS, *(f"-{name}" for name in SORTS)), _OLDEST_FIRST
+    )
+    cursor: ListCursor | None = cursor(
+        "The `next_cursor` of the previous page, with the same filters and order",
+        EXAMPLE,
+        PATTERN,
+        ListCursor.of,
+    )
+
+    def page_of(self, proxies: Sequence[StoredProxy], scope: frozenset[str] | None) -> ProxyPage:
+        """The page of `proxies`, which are sorted by age, as far as they are in `scope`. Raises `Invalid`."""
+        if self.cursor is not None and self.page is not None:
+            raise Invalid("cursor", "must be left out where page is given")
+        found = self._sorted(self._matching(proxies, scope))
+        start = ((self.page or 1) - 1) * self.per_page if self.cursor is None else self._after(found, self.cursor)
+        some = found[start : start + self.per_page]
+        following = self._cursor_after(some[-1]).text() if some and start + self.per_page < len(found) else None
+        return ProxyPage(some, start, self.per_page, len(found), following)
+
+    def _matching(self, proxies: Sequence[StoredProxy], scope: frozenset[str] | None) -> Sequence[StoredProxy]:
+        if self.status is None and self.protocol is None and self.q is None and not self.tag and scope is None:
+            return proxies
+        return [each for each in proxies if self._matches(each) and (scope is None or each.record.id in scope)]
+
+    def _matches(self, proxy: StoredProxy) -> bool:
+        return (
+            self.status in (None, proxy.record.status)
+            and self.protocol in (None, proxy.record.protocol)
+            and all(each in proxy.record.tags for each in self.tag)
+            and (self.q is None or _has_text(proxy, self.q))
+        )
+
+    def _sorted(self, proxies: Sequence[StoredProxy]) -> Sequence[StoredProxy]:
+        if self.sort == _OLDEST_FIRST:
+            return proxies
+        return sorted(proxies, key=self._key, reverse=self.sort.startswith("-"))
+
+    def _key(self, proxy: StoredProxy) -> tuple[Any, str]:
+        return SORTS[self.sort.removeprefix("-")](proxy), proxy.record.id
+
+    def _cursor_after(self, proxy: StoredProxy) -> ListCursor:
+        return ListCursor(self._key(proxy), self._checksum())
+
+    def _after(self, found: Sequence[StoredProxy], cursor: ListCursor) -> int:
+        """How many of the sorted `found` are not beyond the cursor. Raises `Invalid`."""
+        place, reverse = cursor.position_in(self._checksum()), self.sort.startswith("-")
+        try:
+            return sum(self._key(each) >= place if reverse else self._key(each) <= place for each in found)
+        except TypeError as error:  # a forged one, of a text where there is a number
+            raise Invalid("cursor", str(foreign_cursor())) from error
+
+    def _checksum(self) -> int:
+        return checksum([self.status, self.protocol, self.q, sorted(set(self.tag)), self.account, self.sort])
+
+
+def _has_text(proxy: StoredProxy, text: str) -> bool:
+    if any(text.casefold() in each for each in proxy.once(_texts)):
+        return True
+    return bool(proxy.record.last_port) and _PORT.fullmatch(text) is not None and int(text) in proxy.record.ports
+
+
+def _texts(proxy: StoredProxy) -> tuple[str, ...]:
+    """What `q` may be a part of."""
+    record = proxy.record
+    return tuple(each.casefold() for each in (record.name, record.host, str(record.ports), *record.tags))
+
 
 TEST_TIMEOUT = 15.0
+_ONE = "/{proxy_id}"
 
 
 class ProxyTest(Body):
@@ -203,3 +344,33 @@ def _pool_status(call: Call, proxy: StoredProxy) -> dict[str, Any] | None:
         return call.services.pool_states.status(objects.complete(objects.get(POOLS, pool)).record)
     except NotFound:
         return None
+
+
+ROWS = resource(f"{V1}/proxies", read="proxy.read", write="proxy.write", delete="proxy.delete")(
+    get("", "listProxies", list_proxies, Proxies, query=ListProxies, scoped=True),
+    create("", "createProxy", create_proxy, NewProxy, body=ProxyCreate, read_only=READ_ONLY_FIELDS),
+    post("/tags", "tagProxies", tag_proxies, TaggedProxies, body=ProxyTagging),
+    get(_ONE, "getProxy", get_proxy, OneProxy, if_match=True),
+    *update(
+        _ONE,
+        ("replaceProxy", "updateProxy"),
+        update_proxy,
+        OneProxy,
+        body=ProxyUpdate,
+        read_only=READ_ONLY_FIELDS,
+        if_match=True,
+    ),
+    delete(_ONE, "deleteProxy", delete_proxy, Deleted, if_match=True),
+    post(f"{_ONE}/start", "startProxy", start_proxy, ActedProxy, if_match=True),
+    post(f"{_ONE}/stop", "stopProxy", stop_proxy, ActedProxy, if_match=True),
+    post(f"{_ONE}/restart", "restartProxy", restart_proxy, ActedProxy, if_match=True, audit="proxy.restarted"),
+    post(
+        f"{_ONE}/test",
+        "testProxy",
+        test_proxy,
+        Tested,
+        body=ProxyTest,
+        optional_body=True,
+        audit="proxy.tested",
+    ),
+)

@@ -30,9 +30,10 @@ from api.store import Store, StoreDamaged
 from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.accounts import ProxyAccount
 from config.model.object_names import names_of_proxy
+from config.model.pools import PoolUpstream
 from config.model.proxies import ProxyRecord, ProxyTls
 from config.model.proxy_parts import BACKEND_PURPOSE, AuthBackend, entries_of
-from config.model.upstreams import PURPOSE, ProxyUpstream
+from config.model.upstreams import PURPOSE, ProxyUpstream, UpstreamCheck
 
 T = TypeVar("T")
 
@@ -52,7 +53,7 @@ def spec_of(proxy: StoredProxy, seal: SecretBox) -> ProxySpec:
         "tls": (record.tls.cert_file, record.tls.key_file) if record.tls and record.tls.cert_file else None,
         "client_tls": _client_tls_spec(record.tls),
         "access": spec(AccessSpec, record.access),
-        "upstreams": _upstreams_spec(record, seal),
+        "upstreams": upstreams_spec(record.upstreams, record.upstream_policy, record.upstream_check, seal),
         "accounts": tuple(map(_account_spec, record.accounts)) if with_auth else (),
         "backend": _backend_spec(record.auth.backend, seal) if with_auth and record.auth.backend else None,
         "dns": spec(DnsSpec, record.dns, hosts={name: tuple(each) for name, each in record.dns.hosts.items()}),
@@ -97,23 +98,26 @@ def _backend_spec(backend: AuthBackend, seal: SecretBox) -> BackendSpec:
     return spec(BackendSpec, backend, secret=secret, allow_cached=backend.on_error == "allow_cached")
 
 
-def _upstreams_spec(record: ProxyRecord, seal: SecretBox) -> UpstreamsSpec:
-    check = record.upstream_check
-    made = UpstreamsSpec(
-        entries=tuple(upstream_spec(upstream, seal) for upstream in record.upstreams),
-        policy=record.upstream_policy,
+def upstreams_spec(
+    upstreams: Iterable[ProxyUpstream], policy: str, check: UpstreamCheck, seal: SecretBox, fetched: bool = False
+) -> UpstreamsSpec:
+    """The message about the upstreams of a proxy or a pool, with their passwords. Raises `SecretBoxError`."""
+    return spec(
+        UpstreamsSpec,
+        entries=tuple(_upstream_spec(each, seal) for each in upstreams),
+        policy=policy,
         check_enabled=check.enabled,
         check_interval=float(check.interval),
         check_timeout=float(check.timeout),
         check_url=check.url,
         check_expect=check.expect,
+        fetched=fetched,
     )
-    return _shared(made)
 
 
-def upstream_spec(upstream: ProxyUpstream, seal: SecretBox, labels: tuple[tuple[str, str], ...] = ()) -> UpstreamSpec:
-    """The message about an upstream, with its password. Raises `SecretBoxError`."""
+def _upstream_spec(upstream: ProxyUpstream, seal: SecretBox) -> UpstreamSpec:
     password = None if upstream.password is None else seal.open(upstream.password, PURPOSE)
+    labels = tuple(upstream.labels.items()) if isinstance(upstream, PoolUpstream) else ()
     return spec(UpstreamSpec, upstream, password=password, labels=labels)
 
 
