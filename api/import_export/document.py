@@ -14,7 +14,7 @@ from pydantic import Field, StrictBool, StrictStr, create_model
 from api.objects.kinds import KINDS
 from config.model import json_patterns
 from config.model.declaration import M
-from config.model.fields import Input, Part, example, example_of
+from config.model.fields import Body, Input, example, example_of
 from config.model.proxies import ProxyCreate
 from config.settings.runtime import SettingsUpdate
 
@@ -47,7 +47,7 @@ def _with_sections(cls: type[M]) -> type[M]:
 
 
 @_with_sections
-class ConfigDocument(Part):
+class ConfigDocument(Body):
     """The body of an import. A section that is left out is not touched.
 
     With `minimal` each field that an object in it leaves out has its default, as `export --minimal` means it.

@@ -16,13 +16,13 @@ from api.openapi.schemas.fleet_accounts import RulesView
 from api.store.accounts import ACCOUNTS as COLLECTION
 from config.model.account_rules import StoredRules
 from config.model.accounts import AccountName
-from config.model.fields import Name, Part
+from config.model.fields import Body, Name
 from config.model.fleet_accounts import FleetAccount, FleetAccountUpdate, ProxyTags
 from config.model.object_names import names_of_rules
 from config.text.formatting import timestamp_text
 
 
-class EntryAccountProxies(Part):
+class EntryAccountProxies(Body):
     """The proxies that an account may use: `all`, or each that one of the names or tags names."""
 
     all: StrictBool | None = None

@@ -26,7 +26,7 @@ from api.openapi.schemas.proxies import UpstreamAuthView, UpstreamView, Warned
 from api.services.proxy_specs import spec, upstreams_spec
 from config.files.secret_box import SecretBox
 from config.model import proxy_checks
-from config.model.fields import NULLABLE, InvalidResource, Part
+from config.model.fields import NULLABLE, InvalidResource
 from config.model.object_fields import ObjectName
 from config.model.pools import Pool, PoolCreate, PoolSource, PoolUpdate, PoolUpstreamInput, change_pool, new_pool
 from config.model.upstreams import (
@@ -41,7 +41,7 @@ from config.model.upstreams import (
 )
 
 
-class EntryUpstreamAuth(Part, UpstreamAuth):
+class EntryUpstreamAuth(UpstreamAuth):
     """`auth` of an upstream of an entry."""
 
     password: Annotated[Password | None, NULLABLE] = Field(None, repr=False)

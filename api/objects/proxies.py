@@ -27,7 +27,7 @@ from api.services.proxy_views import configuration
 from config.files.secret_box import SecretBox
 from config.model.accounts import AccountInput, ProxyAccount, refuse_weak
 from config.model.choices import ProxyStatus
-from config.model.fields import NULLABLE, InvalidProxy, Name, Part, Password, Username
+from config.model.fields import NULLABLE, InvalidProxy, Name, Password, Username
 from config.model.object_names import names_of_proxy
 from config.model.proxies import AuthInput, ProxyAuth, ProxyRecord, ProxyTls, ProxyUpdate, apply, blank_record
 from config.model.proxy_parts import BACKEND_PURPOSE, AuthBackend, BackendInput, change_backend
@@ -49,7 +49,7 @@ class EntryAuth(AuthInput):
     backend: Annotated[EntryBackend | None, NULLABLE] = None
 
 
-class EntryAccount(Part, AccountInput):
+class EntryAccount(AccountInput):
     """An account of an entry."""
 
     password: Annotated[Password | None, NULLABLE] = Field(None, repr=False)

@@ -12,7 +12,7 @@ from api.engine.records import Stored
 from api.engine.transfer import PlannedRecord, Planning, Transfer, password
 from api.openapi.schemas.base import ResponseModel
 from api.security.users import COLLECTION, Email, NewPassword, OAuthLink, Permissions, Role, Status, User, Username
-from config.model.fields import NULLABLE, Input, Part
+from config.model.fields import NULLABLE, Body, Input
 from config.model.user_names import name_key, new_name
 from config.passwords import check_password, hash_password
 from config.weak_passwords import weakness
@@ -50,7 +50,7 @@ SparseLink = Annotated[
 ]
 
 
-class UserEntry(Part):
+class UserEntry(Body):
     """A user, known by `username`. `permissions` null are those of the role; `email` and `oauth` null are none.
 
     Formats that have no null say `"role"` and an empty text.

@@ -25,7 +25,7 @@ from api.objects.policies import POLICIES, policy_spec
 from api.openapi.schemas.explanations import Explanation
 from api.security.caller import Caller
 from config.model import json_patterns
-from config.model.fields import Body, InvalidResource, Part, Port, Text, example
+from config.model.fields import Body, InvalidResource, Port, Text, example
 from config.model.object_fields import ObjectName
 from config.model.object_names import Named
 from config.model.policies import Policy, PolicyCreate, Rules, new_policy
@@ -65,7 +65,7 @@ def _method(text: str) -> str:
 Address = Annotated[StrictStr, AfterValidator(one_address), json_patterns.text(json_patterns.ADDRESS)]
 
 
-class PolicyDraft(Part):
+class PolicyDraft(Body):
     """A policy that need not be stored."""
 
     name: ObjectName

@@ -24,6 +24,7 @@ from pydantic import (
     StrictInt,
     StrictStr,
     WithJsonSchema,
+    create_model,
 )
 
 from api.engine.records import view_of
@@ -87,6 +88,8 @@ class Scope(BaseModel):
         return found
 
 
+_ScopeInput: Any = create_model("Scope", __base__=(Body, Scope), __doc__=Scope.__doc__)
+"""As a request writes it: what is null is refused there."""
 _Expiry = Annotated[float, BeforeValidator(parse_moment), AfterValidator(_future), WithJsonSchema(json_patterns.MOMENT)]
 
 
@@ -98,7 +101,7 @@ class ApiKeyCreate(Body):
     name: Name
     permissions: Permissions | None = None
     expires_at: Annotated[_Expiry | None, NULLABLE] = None
-    scope: Annotated[Scope | None, NULLABLE] = None
+    scope: Annotated[_ScopeInput | None, NULLABLE] = None
 
 
 class ApiKeyRotate(Input):
@@ -160,7 +163,8 @@ def new_key(body: ApiKeyCreate, user_id: str, granted: tuple[str, ...], now: flo
 def rotated(key: ApiKey, now: float) -> tuple[ApiKey, str]:
     """A key with the rights, the name and the lifetime of `key`, which begins now; and the key itself."""
     ends = None if key.expires_at is None else now + max(key.expires_at - key.created_at, 1.0)
-    body = ApiKeyCreate.model_construct(name=key.name, permissions=key.permissions, scope=key.scope, expires_at=ends)
+    same: dict[str, Any] = {name: getattr(key, name) for name in ("name", "permissions", "scope")}
+    body = ApiKeyCreate.model_construct(**same, expires_at=ends)
     return new_key(body, key.user_id, (), now)
 
 

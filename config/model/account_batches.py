@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, StrictStr
 
-from config.model.fields import InvalidResource, Part, example
+from config.model.fields import Body, InvalidResource, example
 from config.model.fleet_accounts import FleetAccount, FleetAccountCreate, FleetAccountUpdate
 from config.model.proxies import Tags
 from config.model.tagging import retagged
@@ -35,7 +35,7 @@ class FleetAccountChange(FleetAccountUpdate):
         return self.model_copy(update={"tags": retagged(account.tags, self.add_tags or (), self.remove_tags or ())})
 
 
-class AccountBatch(Part):
+class AccountBatch(Body):
     """Accounts to create, to change and to delete, all of them or none."""
 
     model_config = example(

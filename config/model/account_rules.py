@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, Field, StrictInt
 from config.model import json_patterns
 from config.model.accounts import Bandwidth, Number, Quota
 from config.model.declaration import Group
-from config.model.fields import NULLABLE, InvalidResource, Part, each_entry
+from config.model.fields import NULLABLE, Body, InvalidResource, each_entry
 from config.model.object_fields import ObjectName
 from config.model.quotas import Period
 from config.model.schedules import Schedule, ScheduleInput
@@ -55,7 +55,7 @@ class StoredRules(BaseModel):
     policy: str | None = None
 
 
-class RuleLimitsInput(Part):
+class RuleLimitsInput(Body):
     """Limits of an account on each proxy, 0 for none. Bandwidth is bytes per second; `in` is what clients send."""
 
     bandwidth_in: Annotated[Bandwidth | None, NULLABLE] = None
@@ -64,14 +64,14 @@ class RuleLimitsInput(Part):
     requests_per_minute: Annotated[Number | None, NULLABLE] = None
 
 
-class RuleQuotaInput(Part):
+class RuleQuotaInput(Body):
     """The quota: bytes in both directions together in each period, over all proxies; 0 for none."""
 
     bytes: Annotated[StrictInt, Field(ge=0, le=10**18)] | None = None
     period: Period | None = None
 
 
-class RulesInput(Part):
+class RulesInput(Body):
     """The rules in a request. What is not given stays; null is nothing said."""
 
     limits: Annotated[RuleLimitsInput | None, NULLABLE] = None

@@ -26,7 +26,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, create_model
 from pydantic.fields import FieldInfo
 
-from config.model.fields import NULLABLE, Input
+from config.model.fields import NULLABLE, Body, Input
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -90,7 +90,7 @@ class Group(Viewed):
 
 def partial(model: type[BaseModel], name: str) -> type[Input]:
     """The model of a request that gives any part of `model`; None is how "not given" is written in it."""
-    return create_model(name, __base__=Input, __doc__=model.__doc__, **_given(model))
+    return create_model(name, __base__=Body, __doc__=model.__doc__, **_given(model))
 
 
 def gives(model: type[BaseModel]) -> Callable[[type[M]], type[M]]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
-from functools import cache, partial
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from ipaddress import ip_address
 from pathlib import PurePosixPath
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 
 from annotated_types import GroupedMetadata, MaxLen, MinLen
 from pydantic import (
@@ -21,10 +21,11 @@ from pydantic import (
     StrictInt,
     StrictStr,
     ValidationError,
+    ValidationInfo,
     ValidatorFunctionWrapHandler,
     WithJsonSchema,
     WrapValidator,
-    model_validator,
+    field_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
@@ -242,38 +243,12 @@ NULLABLE = _Nullable()
 class Body(Input):
     """A body, or a part of one, in which null is refused but in its `NULLABLE` fields."""
 
-    @model_validator(mode="before")
+    @field_validator("*", mode="before")
     @classmethod
-    def _refuse_nulls(cls, given: Any) -> Any:
-        return refuse_nulls(given, nullable_fields(cls))
-
-
-class Part(Input):
-    """As `Body`, but it judges the nulls among its own members only: the objects in it are such parts themselves."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse_nulls(cls, given: Any) -> Any:
-        if isinstance(given, dict):
-            refuse_nulls(dict.fromkeys((name for name, value in given.items() if value is None)), nullable_fields(cls))
+    def _refuse_null(cls, given: Any, info: ValidationInfo) -> Any:
+        if given is None and NULLABLE not in cls.model_fields[str(info.field_name)].metadata:
+            raise PydanticCustomError("null_field", "must not be null")
         return given
-
-
-ITSELF = "*"
-"""In place of the names of an object's fields: its own model judges them."""
-
-
-@cache
-def nullable_fields(model: type[BaseModel]) -> frozenset[str]:
-    """The names of fields that are `NULLABLE`, also of those in a field that is a `Body`. A `Part` judges itself."""
-    found = {name for name, info in model.model_fields.items() if NULLABLE in info.metadata}
-    for name, info in model.model_fields.items():
-        for kind in get_args(info.annotation):
-            if isinstance(kind, type) and issubclass(kind, Part):
-                found.add(f"{name}.{ITSELF}")
-            elif isinstance(kind, type) and issubclass(kind, Body):
-                found.update(f"{name}.{inner}" for inner in nullable_fields(kind))
-    return frozenset(found)
 
 
 def example(fields: dict[str, Any], **schema: Any) -> ConfigDict:
@@ -310,19 +285,3 @@ def refuse_long(field: str, text: str | None) -> None:
     """RFC 1929 counts names and passwords in one octet. Raises `InvalidProxy`."""
     if text is not None and len(text.encode()) > SOCKS5_TEXT_MAX:
         raise InvalidProxy(field, f"must be at most {SOCKS5_TEXT_MAX} bytes in UTF-8 with socks5")
-
-
-def refuse_nulls(given: Any, nullable: Collection[str] = (), path: str = "") -> Any:
-    """`given`, if no field in it is null but the `nullable` ones; else the error `null_field` that names the field.
-
-    `nullable` has names, and `name.inner` for those of an object, `name.*` for one that judges itself. Entries of lists
-    are left to models of their own.
-    """
-    if isinstance(given, dict) and ITSELF not in nullable:
-        for name, value in given.items():
-            if value is not None:
-                inner = [each.removeprefix(f"{name}.") for each in nullable if each.startswith(f"{name}.")]
-                refuse_nulls(value, inner, f"{path}{name}.")
-            elif name not in nullable:
-                raise PydanticCustomError("null_field", "{field} must not be null", {"field": f"{path}{name}"})
-    return given

@@ -12,7 +12,7 @@ from config.model import json_patterns
 from config.model.account_rules import RulesInput, StoredRules, changed_rules
 from config.model.accounts import AccountName, Moment, Networks
 from config.model.declaration import MOMENT, SECRET, Given, Instant, gives, update
-from config.model.fields import NULLABLE, InvalidResource, Name, Part, Password, example, plain_text, refuse_long
+from config.model.fields import NULLABLE, Body, InvalidResource, Name, Password, example, plain_text, refuse_long
 from config.model.new_credentials import refuse_secret
 from config.model.proxies import Tags
 from config.passwords import PREHASHED, check_password, fingerprint, given_hash, hash_password, renewal
@@ -92,7 +92,7 @@ _SOME: list[Any] = [
 ]
 
 
-class ProxiesInput(Part):
+class ProxiesInput(Body):
     """The proxies that an account may use: `all`, or each that one of the ids or tags names."""
 
     model_config = ConfigDict(json_schema_extra={"anyOf": _SOME})

@@ -15,7 +15,7 @@ from config.files.secret_box import SecretBox
 from config.model import json_patterns
 from config.model.choices import ListFormat, ListKind
 from config.model.declaration import Given, Instant, LongList, gives, update
-from config.model.fields import FilePath, InvalidResource, Part, TextList, example
+from config.model.fields import Body, FilePath, InvalidResource, TextList, example
 from config.model.object_fields import ListName
 from config.model.proxies import Description
 from config.model.sources import Source, SourceGiven, changed_source
@@ -106,7 +106,7 @@ _CONTENT: list[Any] = [
 
 
 @gives(DestinationList)
-class ListUpdate(Part):
+class ListUpdate(Body):
     """A change of a list: what is not given stays. `entries` take the place of a source, and it that of entries."""
 
     model_config = example({"entries": ["example.com", "example.net"]}, **_NOT_BOTH)

@@ -14,7 +14,7 @@ from config.model import json_patterns
 from config.model.account_credentials import PREFIX, PREFIX_LENGTH, AccountCredential
 from config.model.account_rules import DESTINATIONS_MAX, RuleDestinations
 from config.model.accounts import Networks, Number
-from config.model.fields import InvalidResource, Part, example, name_text
+from config.model.fields import Body, InvalidResource, example, name_text
 from config.text.formatting import parse_moment
 
 DAY = 86_400
@@ -69,13 +69,13 @@ def refuse_secret(field: str, text: str) -> None:
         )
 
 
-class CredentialQuota(Part):
+class CredentialQuota(Body):
     """Bytes in both directions together, in total over all proxies; 0 for none."""
 
     bytes: Annotated[StrictInt, Field(ge=0, le=10**18)]
 
 
-class CredentialCreate(Part):
+class CredentialCreate(Body):
     """A new credential: `ttl` in seconds or `expires_at`, one of them.
 
     It narrows what the account may do: `allow_destinations` and `allow_clients` hold beside those of the account;

@@ -9,7 +9,7 @@ from pydantic import StrictBool
 
 from config.model.account_rules import RulesInput, StoredRules, changed_rules
 from config.model.declaration import Given, Group, Instant, gives, update
-from config.model.fields import NULLABLE, Name, Part, example
+from config.model.fields import NULLABLE, Body, Name, example
 from config.model.proxies import Description
 from config.model.proxy_parts import Egress, refuse_foreign
 
@@ -37,7 +37,7 @@ class Plan(StoredRules):
     updated_at: Instant
 
 
-class SelfServiceInput(Part):
+class SelfServiceInput(Body):
     """What holders of the plan's accounts may do themselves."""
 
     password: StrictBool | None = None

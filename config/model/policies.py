@@ -20,7 +20,6 @@ from config.model.fields import (
     Body,
     InvalidResource,
     Name,
-    Part,
     PortOrRange,
     Text,
     TextList,
@@ -119,7 +118,7 @@ class RuleMatch(BaseModel):
 
 
 @gives(RuleMatch)
-class MatchInput(Part):
+class MatchInput(Body):
     """What a rule matches: all that is given. `methods` and `paths` are of plain HTTP and never match a tunnel.
 
     The method `*` is any; a pattern of `paths` may have a query behind `?`. `tunnel` is for CONNECT, SOCKS and all
@@ -138,7 +137,7 @@ class ActionHeaders(BaseModel):
 
 
 @gives(ActionHeaders)
-class ActionHeadersInput(Part):
+class ActionHeadersInput(Body):
     """Header fields of a request to the origin that a rule sets and removes (plain HTTP)."""
 
 
@@ -152,7 +151,7 @@ class ActionLimits(BaseModel):
 
 
 @gives(ActionLimits)
-class ActionLimitsInput(Part):
+class ActionLimitsInput(Body):
     """Limits of the requests that a rule matches, all of them together, for each proxy; 0 for none.
 
     Bandwidth is bytes per second; `in` is what clients send. `connections` are requests and tunnels at the same time.
@@ -176,7 +175,7 @@ class RuleAction(BaseModel):
 
 
 @gives(RuleAction)
-class ActionInput(Part):
+class ActionInput(Body):
     """What a rule does. Without `use` the request goes the proxy's own way.
 
     `reason` is what the client of a refused request reads. `egress` are addresses of this machine and networks
@@ -185,7 +184,7 @@ class ActionInput(Part):
     """
 
 
-class RuleInput(Part):
+class RuleInput(Body):
     """A rule. With the mode `report` it decides nothing, and records say what it would have decided."""
 
     name: Name

@@ -41,7 +41,6 @@ from config.model.fields import (
     Host,
     InvalidProxy,
     Name,
-    Part,
     Password,
     PortOrRange,
     SomePorts,
@@ -112,7 +111,7 @@ class ProxyAuth(Viewed):
 
 
 @gives(ProxyAuth)
-class AuthInput(Part):
+class AuthInput(Body):
     """`auth` of a request; in an update, what is not given stays. `backend` null: there is to be none."""
 
     enabled: StrictBool | None = None

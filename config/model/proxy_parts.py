@@ -21,7 +21,7 @@ from pydantic import (
 from config.files.secret_box import SecretBox
 from config.model import json_patterns
 from config.model.declaration import SECRET, Given, Group, gives, update
-from config.model.fields import InvalidProxy, InvalidResource, Part, Text, TextList, each_entry
+from config.model.fields import Body, InvalidProxy, InvalidResource, Text, TextList, each_entry
 from config.model.webhooks import Secret, Url, new_secret
 from config.net.addresses import not_local, read_bind_address
 from config.net.dns_servers import TTL_MAX, read_address, read_hosts_name, read_server
@@ -212,7 +212,7 @@ class AuthBackend(Group):
 
 
 @gives(AuthBackend)
-class BackendInput(Part):
+class BackendInput(Body):
     """`auth.backend` of a request: any part; what is not given stays. Without a `secret` a new one is made."""
 
     secret: Secret | None = Field(None, repr=False)

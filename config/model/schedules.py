@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import AfterValidator, BaseModel, Field, StrictStr
 
 from config.model import json_patterns
-from config.model.fields import Distinct, Part, Text
+from config.model.fields import Body, Distinct, Text
 
 Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 DAYS: tuple[Day, ...] = get_args(Day)
@@ -63,7 +63,7 @@ class Schedule(BaseModel):
     windows: list[dict[str, Any]] = []
 
 
-class WindowInput(Part):
+class WindowInput(Body):
     """A window: it begins on each of the days."""
 
     days: Days
@@ -71,7 +71,7 @@ class WindowInput(Part):
     end: EndOfWindow = Field(alias="to")
 
 
-class ScheduleInput(Part):
+class ScheduleInput(Body):
     """When an account may be used. Without windows it is never."""
 
     timezone: TimeZone

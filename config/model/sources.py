@@ -9,7 +9,7 @@ from pydantic import Field, StrictInt, WithJsonSchema
 
 from config.files.secret_box import SecretBox
 from config.model.declaration import Given, Group, gives, update
-from config.model.fields import InvalidResource, Part
+from config.model.fields import Body, InvalidResource
 from config.model.webhooks import MASK, SPARSE_HEADERS_SCHEMA, SparseHeaders, Url, sealed_headers
 
 INTERVAL_MIN, INTERVAL_MAX = 60, 30 * 24 * 3600
@@ -53,7 +53,7 @@ class Source(Group):
 
 
 @gives(Source)
-class SourceGiven(Part):
+class SourceGiven(Body):
     """`source` of a request: any part; what is not given stays.
 
     `headers` are replaced as a whole. One whose value is null, empty or `***` keeps its value. Those stored are dropped

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StrictStr, model_validator
 
-from config.model.fields import InvalidResource, Part, example
+from config.model.fields import Body, InvalidResource, example
 from config.model.proxies import TAGS_MAX, Tags
 
 TAGGED_MAX = 1_000
@@ -21,7 +21,7 @@ _SOME: list[Any] = [
 ]
 
 
-class ProxyTagging(Part):
+class ProxyTagging(Body):
     """Tags to add to these proxies, and tags to remove; their other tags stay."""
 
     model_config = example(

@@ -38,8 +38,8 @@ from config.model import json_patterns
 from config.model.choices import UpstreamProtocol
 from config.model.declaration import Given, Group, Viewed
 from config.model.fields import (
+    Body,
     FilePath,
-    Input,
     InvalidProxy,
     Name,
     Port,
@@ -55,15 +55,6 @@ from config.model.webhooks import LONGEST_URL, absolute_url
 from config.net.names import is_host_name, is_loopback
 from config.net.ports import Ports
 from config.text.validation_messages import worded
-
-
-def no_nulls(given: Any) -> Any:
-    """`given`, if no member of it is null; else a validation error that names it."""
-    if isinstance(given, dict):
-        for name, value in given.items():
-            if value is None:
-                raise PydanticCustomError("null_inside", "{name} must not be null", {"name": name})
-    return given
 
 
 class _Line(NamedTuple):
@@ -96,7 +87,7 @@ def read_upstream(given: Any, read: Callable[[Any], Any], info: ValidationInfo) 
         except BadUpstreamLine as error:
             raise PydanticCustomError("bad_line", "{error}", {"error": str(error)}) from None
     if not isinstance(given, _Line):
-        return read(no_nulls(given))
+        return read(given)
     try:
         upstream = read(given.entry)
     except ValidationError as error:
@@ -143,14 +134,14 @@ Username = Annotated[StrictStr, Text(1, 255, user_name, pattern=json_patterns.US
 Password = Annotated[StrictStr, Text(1, 255, plain_text, pattern=json_patterns.PLAIN)]
 
 
-class UpstreamAuth(Input):
+class UpstreamAuth(Body):
     """`auth` of an upstream. With `socks4` the user name is the USERID, and there is no password."""
 
     username: Username
     password: Password | None = Field(None, repr=False)
 
 
-class UpstreamTls(Input):
+class UpstreamTls(Body):
     """`tls` of an `https` upstream: `ca_file` (PEM) in place of the system's authorities, another name to verify."""
 
     verify: StrictBool = True
@@ -158,16 +149,16 @@ class UpstreamTls(Input):
     server_name: Host | None = None
 
 
-class UpstreamInput(Input):
+class UpstreamInput(Body):
     """One upstream of a request."""
 
     protocol: UpstreamProtocol
     host: Host
     port: Port
-    auth: Annotated[UpstreamAuth | None, BeforeValidator(no_nulls)] = None
+    auth: UpstreamAuth | None = None
     weight: Annotated[StrictInt, Field(ge=1, le=100)] = 1
     name: Name | None = None
-    tls: Annotated[UpstreamTls | None, BeforeValidator(no_nulls)] = None
+    tls: UpstreamTls | None = None
     proxy_protocol: Literal["v1", "v2"] | None = None
     _line: int | None = PrivateAttr(None)
 

@@ -23,7 +23,7 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from config.model.fields import Body, Input, example, field_path
+from config.model.fields import Body, example, field_path
 from config.settings.groups import OUTPUTS, History, Live, Logging, SettingsGroup
 from config.settings.settings import Auth, ProxyGroup, Server
 from config.text.validation_messages import worded
@@ -74,31 +74,31 @@ def _extended(model: type[M], types: Mapping[str, Any], default: Any) -> type[M]
 
 
 @_changes_of(Server)
-class ServerInput(Input):
+class ServerInput(Body):
     """`server` of a change: the limit of connections; the address of the management API changes with a restart."""
 
     ssl_enabled: StrictBool | None = None
 
 
 @_changes_of(Logging)
-class LoggingInput(Input):
+class LoggingInput(Body):
     """`logging` of a change; it holds at once, in all processes."""
 
 
 @_changes_of(Auth)
-class AuthSettingsInput(Input):
+class AuthSettingsInput(Body):
     """`auth` of a change. `session_timeout` is the lifetime in seconds of access tokens that are issued from now on."""
 
     enabled: StrictBool | None = None
 
 
 @_changes_of(ProxyGroup)
-class ProxyInput(Input):
+class ProxyInput(Body):
     """`proxy` of a change: seconds, seconds, and connections of each proxy."""
 
 
 @_changes_of(History)
-class HistoryInput(Input):
+class HistoryInput(Body):
     """`history` of a change: days, and a number of revisions."""
 
 
@@ -114,7 +114,7 @@ class SettingsUpdate(Body):
     history: HistoryInput | None = None
 
 
-_KEYS: dict[str, type[Input]] = {
+_KEYS: dict[str, type[Body]] = {
     "server": ServerInput, "logging": LoggingInput, "auth": AuthSettingsInput, "proxy": ProxyInput,
     "history": HistoryInput,
 }  # fmt: skip

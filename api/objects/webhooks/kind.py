@@ -24,7 +24,7 @@ from api.openapi.schemas.base import Moment, ResponseModel
 from api.security.caller import Caller
 from api.store import StoreWriteError
 from config.files.secret_box import SecretBox, SecretBoxError
-from config.model.fields import NULLABLE, Name, Part
+from config.model.fields import NULLABLE, Body, Name
 from config.model.subscriptions import is_about_people
 from config.model.webhooks import (
     HEADER_PURPOSE,
@@ -46,7 +46,7 @@ from config.model.webhooks import (
 )
 
 
-class WebhookEntry(Part):
+class WebhookEntry(Body):
     """A webhook. A header whose value is null (or empty, for formats that have no null) keeps the value that it has."""
 
     name: Name

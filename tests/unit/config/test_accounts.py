@@ -65,7 +65,7 @@ def test_an_account_with_everything() -> None:
         ({"expires_at": 5}, ("accounts", 0, "expires_at")),
         ({"allow_clients": ["here"]}, ("accounts", 0, "allow_clients", 0)),
         ({"passwords": "x"}, ("accounts", 0, "passwords")),
-        ({"password": None}, ("accounts", 0)),
+        ({"password": None}, ("accounts", 0, "password")),
     ],
 )
 def test_what_is_wrong_with_an_account_is_named(fields: dict[str, Any], where: tuple[Any, ...]) -> None:

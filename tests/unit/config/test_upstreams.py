@@ -47,13 +47,13 @@ def field_of(error: ValidationError) -> str:
         ({"auth": {}}, "0.auth.username"),
         ({"auth": {"username": "a:b"}}, "0.auth.username"),
         ({"auth": {"username": "a", "password": ""}}, "0.auth.password"),
-        ({"auth": {"username": "a", "password": None}}, "0.auth"),
+        ({"auth": {"username": "a", "password": None}}, "0.auth.password"),
         ({"auth": {"username": "a\n"}}, "0.auth.username"),
         ({"tls": {"ca_file": "relative.pem"}}, "0.tls.ca_file"),
         ({"tls": {"verify": "no"}}, "0.tls.verify"),
         ({"proxy_protocol": "v3"}, "0.proxy_protocol"),
         ({"colour": "red"}, "0.colour"),
-        ({"name": None}, "0"),
+        ({"name": None}, "0.name"),
     ],
 )
 def test_a_bad_field_is_named(changes: dict[str, Any], field: str) -> None:
