@@ -1,39 +1,23 @@
-"""One upstream in the view of this actor: its state, and its counters.
+"""One upstream in the view of this actor: what is known of it (`actors.pools.slot`), and its uses by this proxy.
 
-========= ============================================ =====================================================
-state     what is known                                and then
-========= ============================================ =====================================================
-unknown   nothing yet; it is used as if it were up     a success: up; a failure: down
-up        its last use or check has succeeded          a failure of its own: down; so are ambiguous
-                                                       ones for three targets in a row
-down      it has failed; it is not used before         at `retry_at` one use or check is made (a trial):
-          `retry_at`                                   a success: up; a failure: down for twice as long
-========= ============================================ =====================================================
+All processes share what is known of an upstream of a pool; of one of the proxy itself it is this process that knows.
 """
 
 from __future__ import annotations
 
 import hashlib
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from actors.bus.messages.specs import UpstreamSpec
-
-BACK_OFF_FIRST = 1.0
-BACK_OFF_MAX = 60.0
-TARGETS_MAX = 3
-"""Ambiguous failures for so many targets in a row count as one of its own."""
-LATENCY_WEIGHT = 0.2
-"""Weight of the newest measurement in the running mean."""
-
-Identity = tuple[str, str, int, str | None]
+from actors.pools.slot import UpstreamSlot, spans_of
+from actors.pools.state import Identity, identity, private_slots
 
 UNKNOWN, UP, DOWN = "unknown", "up", "down"
-
-
-def identity(spec: UpstreamSpec) -> Identity:
-    """The fields by which an upstream of a changed configuration is the same one."""
-    return spec.protocol, spec.host, spec.port, spec.username
+BACK_OFF_MAX = 60.0
+OWN_SPANS = spans_of({"connect": (1.0, BACK_OFF_MAX)})
+"""For how long one of the proxy itself is left alone after a failure."""
+LEFT_ALONE = ("407", "429")
+"""Kinds of failures after which an upstream is not tried even when there is no other."""
 
 
 def target_mark(host: str) -> float:
@@ -44,35 +28,31 @@ def target_mark(host: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class KeptUpstream:
-    """What is known of an upstream, for a process that comes after this one."""
+    """What is known of an upstream, for a process that comes after this one. `slot` are the bytes of its slot."""
 
     identity: Identity
-    state: str
     since: float
-    retry_at: float
-    failed_at: float
+    slot: bytes
     failures: int
     last_error: str | None
-    latency: float | None
-    back_off: float
-    targets: tuple[float, ...]
     connections: int
     bytes_in: int
     bytes_out: int
 
 
-class AnyUpstream(ABC):
+class AnyUpstream:
     """One upstream as routes and balancing use it: its configuration, its uses by this proxy, and its state.
 
     `index` is its place in the list, `pool` the name of the pool that it is in, empty for one of the proxy itself.
     `now` is always the loop's clock.
     """
 
-    pool = ""
-
-    def __init__(self, spec: UpstreamSpec, index: int) -> None:
+    def __init__(self, spec: UpstreamSpec, index: int, slot: UpstreamSlot, now: float, pool: str = "") -> None:
         self.spec = spec
         self.index = index
+        self.slot = slot
+        self.pool = pool
+        self._made_at = now
         self.active = 0
         self.pending = 0
         """Attempts of clients that are under way, of which a slow upstream has many; they count as uses in
@@ -91,90 +71,108 @@ class AnyUpstream(ABC):
         return self.spec.name
 
     @property
-    @abstractmethod
     def state(self) -> str:
         """`unknown`, `up` or `down`."""
+        return self.slot.state
 
     @property
-    @abstractmethod
     def since(self) -> float:
-        """Since when it is in that state."""
+        """Since when it is in that state; before anything is known, since this process has it."""
+        return self.slot.since or self._made_at
 
     @property
-    @abstractmethod
     def failures(self) -> int:
-        """How often it has failed."""
+        """How often it has failed since the last success that ended all cool-downs."""
+        return self.slot.health(0.0).failures
 
     @property
-    @abstractmethod
     def failed_at(self) -> float:
         """When it failed last; 0 if never."""
+        return self.slot.failed_at
 
     @property
-    @abstractmethod
     def retry_at(self) -> float:
-        """When its next trial is due, while it is down."""
+        """When ban and cool-downs are over, and while it is down its next trial is due."""
+        return self.slot.ready_at
 
     @property
-    @abstractmethod
     def last_error(self) -> str | None:
         """Why it failed last; None when it has worked since."""
+        return self.slot.last_error
 
     @property
-    @abstractmethod
     def latency(self) -> float | None:
         """Seconds that clients wait for it lately; None before the first measurement."""
+        return self.slot.latency
 
     @property
-    @abstractmethod
     def measured_at(self) -> float:
         """When that was measured last."""
+        return self.slot.measured_at
 
-    @abstractmethod
     def eligible(self, now: float) -> bool:
-        """Whether it may be used."""
+        """Whether it may be used: not banned, in no cool-down, and if it is down in no trial."""
+        return self.slot.eligible(now)
 
-    @abstractmethod
     def holds_sessions(self, now: float) -> bool:
         """Whether sessions stay at it: it is neither down nor banned."""
+        return not self.slot.is_down and not self.slot.is_banned(now)
 
-    @abstractmethod
     def serves_sessions(self, now: float) -> bool:
         """Whether those that stay at it may use it, though it cools down: not when it wants to be left alone."""
+        return self.holds_sessions(now) and self.serves_as_last_resort(now)
 
-    @abstractmethod
     def why_not_eligible(self, now: float) -> str:
         """Why it may not be used, empty if it may; for people."""
+        if self.eligible(now):
+            return ""
+        health = self.slot.health(now)
+        if health.banned_until:
+            return f"banned for {health.banned_until - now:.0f} s more"
+        if health.cooldown:
+            wait = health.cooldown_until - now
+            return f"cools down after {health.cooldown} for {wait:.0f} s more: {health.last_error}"
+        return "down, and a trial is under way" if health.state == DOWN else "its credentials are being checked"
 
-    @abstractmethod
+    def serves_as_last_resort(self, now: float) -> bool:
+        """Whether it may be tried when no other is left: never while it is banned, or wants to be left alone."""
+        health = self.slot.health(now)
+        return not health.banned_until and health.cooldown not in LEFT_ALONE
+
     def begin_trial(self, now: float, longest: float) -> None:
         """Record the beginning of an attempt. On an upstream that is down it is the trial, for `longest` seconds at
         most."""
+        self.slot.begin_trial(now, longest)
 
-    @abstractmethod
     def doubt(self, now: float, longest: float) -> None:
         """Leave it out until it is known whether it works, for `longest` seconds at most."""
+        self.slot.doubt(now, longest)
 
-    @abstractmethod
     def record_latency(self, now: float, latency: float) -> None:
         """Record that a client, or a check, has waited so many seconds for it: until there was a tunnel, or for the
         head of the response."""
+        self.slot.record_latency(now, latency)
 
-    @abstractmethod
     def succeeded(self, now: float) -> bool:
         """Record a success. Returns True when it was down before."""
+        return self.slot.succeeded(now)
 
-    @abstractmethod
     def failed(self, now: float, cause: str) -> bool:
-        """Record a failure of its own. Returns True when it goes down with that."""
+        """Record that it could not be reached, or failed behind that. Returns True when it goes down with that."""
+        return self.slot.failed(now, "connect", "handshake" if self.reached_handshake else "unreachable", cause)
 
-    @abstractmethod
+    def responded(self, now: float, kind: str, cause: str, retry_after: float) -> bool:
+        """Record a status of its own that begins a cool-down: `407`, `429` or `5xx`. Returns True when it goes down."""
+        error = "credentials" if kind == "407" else "status"
+        return self.slot.failed(now, kind, error, cause, retry_after)
+
     def suspect(self, now: float, cause: str, target: float) -> bool:
         """Record a failure that may be the target's (`target_mark`).
 
         Returns True, and records nothing, when it is the upstream's after all: it is down, or it has failed with two
         other targets since its last success.
         """
+        return self.slot.suspect(now, cause, target)
 
     def acquire(self) -> None:
         """Count a use by a client."""
@@ -194,132 +192,71 @@ class AnyUpstream(ABC):
         """Take another configuration."""
         self.spec, self.index = spec, index
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name} of {self.pool or 'the proxy'}: {self.slot!r}>"
+
 
 class Upstream(AnyUpstream):
-    """One of the proxy itself: its state is that of this process."""
+    """One of the proxy itself: all its failures are counted, and its last error is whole."""
 
-    state: str = UNKNOWN
-    since: float = 0.0
-    retry_at: float = 0.0
-    failed_at: float = 0.0
-    failures: int = 0
-    last_error: str | None = None
-    latency: float | None = None
-    measured_at: float = 0.0
+    def __init__(self, spec: UpstreamSpec, index: int, now: float, slot: UpstreamSlot | None = None) -> None:
+        super().__init__(spec, index, private_slots(OWN_SPANS, 1)[0] if slot is None else slot, now)
+        self._failures = 0
+        self._last_error: str | None = None
 
-    def __init__(self, spec: UpstreamSpec, index: int, now: float) -> None:
-        super().__init__(spec, index)
-        self.since = now
-        self._back_off = BACK_OFF_FIRST
-        self._targets: tuple[float, ...] = ()
-        """With which it has failed since its last success: two at most."""
-        self._trial_until = 0.0
-        self._doubted_until = 0.0
+    @property
+    def failures(self) -> int:
+        """How often it has failed."""
+        return self._failures
 
-    def eligible(self, now: float) -> bool:
-        """Whether it may be used; after its back-off for one trial at a time."""
-        if now < self._doubted_until:
-            return False
-        return self.state != DOWN or (now >= self.retry_at and now >= self._trial_until)
-
-    def holds_sessions(self, _now: float) -> bool:
+    @property
+    def last_error(self) -> str | None:
         """See `AnyUpstream`."""
-        return self.state != DOWN
-
-    def serves_sessions(self, now: float) -> bool:
-        """See `AnyUpstream`."""
-        return self.holds_sessions(now)
+        return self._last_error
 
     def why_not_eligible(self, now: float) -> str:
         """See `AnyUpstream`."""
-        if self.eligible(now):
-            return ""
-        if self.state != DOWN:
-            return "its credentials are being checked"
-        return f"down: {self.last_error}" if now < self.retry_at else "down, and a trial is under way"
-
-    def begin_trial(self, now: float, longest: float) -> None:
-        """Record the beginning of an attempt. On an upstream that is down it is the trial, for `longest` seconds at
-        most."""
-        if self.state == DOWN:
-            self._trial_until = now + longest
-
-    def doubt(self, now: float, longest: float) -> None:
-        """Leave it out until it is known whether it works, for `longest` seconds at most."""
-        self._doubted_until = now + longest
-
-    def record_latency(self, now: float, latency: float) -> None:
-        """See `AnyUpstream`."""
-        mean, self.measured_at = self.latency, now
-        self.latency = latency if mean is None else mean + LATENCY_WEIGHT * (latency - mean)
+        if self.state == DOWN and now < self.retry_at:
+            return f"down: {self.last_error}"
+        return super().why_not_eligible(now)
 
     def succeeded(self, now: float) -> bool:
-        """Record a success. Returns True when it was down before."""
-        was_down = self.state == DOWN
-        if self.state != UP:
-            self.state, self.since = UP, now
-        self.last_error = None
-        self._back_off, self._targets, self._trial_until, self._doubted_until = BACK_OFF_FIRST, (), 0.0, 0.0
-        return was_down
+        """See `AnyUpstream`."""
+        self._last_error = None
+        return super().succeeded(now)
 
     def failed(self, now: float, cause: str) -> bool:
-        """Record a failure of its own. Returns True when it goes down with that."""
-        self.failures += 1
-        self.last_error, self.failed_at = cause, now
-        went_down = self.state != DOWN
-        if went_down:
-            self.state, self.since = DOWN, now
-        elif now < self.retry_at and now >= self._trial_until:
-            return False  # several attempts failed at the same time: that is one failure, not many
-        self.retry_at = now + self._back_off
-        self._back_off = min(2 * self._back_off, BACK_OFF_MAX)
-        self._trial_until = 0.0
-        return went_down
+        """See `AnyUpstream`."""
+        self._count(cause)
+        return super().failed(now, cause)
 
     def suspect(self, now: float, cause: str, target: float) -> bool:
         """See `AnyUpstream`."""
-        known = {*self._targets, target}
-        if self.state == DOWN or len(known) == TARGETS_MAX:
-            return True
-        self._targets = tuple(known)
-        self.failures += 1
-        self.last_error, self.failed_at = cause, now
-        return False
+        at_fault = super().suspect(now, cause, target)
+        if not at_fault:
+            self._count(cause)
+        return at_fault
 
     def reconfigure(self, spec: UpstreamSpec, index: int) -> None:
         """Take another configuration; a changed password or certificate gets a trial at once."""
         if spec != self.spec and self.state == DOWN:
-            self.retry_at, self._back_off = 0.0, BACK_OFF_FIRST
+            self.slot.reset_cooldowns()
         super().reconfigure(spec, index)
 
     def kept(self) -> KeptUpstream:
         """What is known of it."""
-        return KeptUpstream(
-            identity(self.spec),
-            self.state,
-            self.since,
-            self.retry_at,
-            self.failed_at,
-            self.failures,
-            self.last_error,
-            self.latency,
-            self._back_off,
-            self._targets,
-            self.connections,
-            self.bytes_in,
-            self.bytes_out,
-        )
+        uses = self.connections, self.bytes_in, self.bytes_out
+        return KeptUpstream(identity(self.spec), self.since, self.slot.kept(), self._failures, self._last_error, *uses)
 
     def add(self, kept: KeptUpstream) -> None:
         """Take over what another process has known; its uses add up."""
         if self.state == UNKNOWN or kept.since > self.since:
-            self.state, self.since, self.retry_at = kept.state, kept.since, kept.retry_at
-            self.failed_at, self.last_error, self.latency = kept.failed_at, kept.last_error, kept.latency
-            self._back_off, self._targets = kept.back_off, kept.targets
-        self.failures += kept.failures
+            self.slot.take(kept.slot)
+            self._made_at, self._last_error = kept.since, kept.last_error
+        self._failures += kept.failures
         self.connections += kept.connections
-        self.bytes_in += kept.bytes_in
-        self.bytes_out += kept.bytes_out
+        self.count_bytes(kept.bytes_in, kept.bytes_out)
 
-    def __repr__(self) -> str:
-        return f"<Upstream {self.name} {self.state}, {self.active} active, {self.failures} failures>"
+    def _count(self, cause: str) -> None:
+        self._failures += 1
+        self._last_error = cause

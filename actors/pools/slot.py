@@ -1,4 +1,4 @@
-"""The state of one upstream of a pool, which all processes share: what one has learned holds for all at once.
+"""The state of one upstream. Of a pool all processes share it: what one has learned holds for all at once.
 
 ========= ============================================ =====================================================
 state     what is known                                and then
@@ -118,6 +118,11 @@ class UpstreamSlot:
         return STATES[int(self._words[self._at + STATE])]
 
     @property
+    def since(self) -> float:
+        """Since when it is in that state; 0 while nothing is known."""
+        return float(self._words[self._at + SINCE])
+
+    @property
     def is_down(self) -> bool:
         """Whether it has failed and not worked since."""
         return bool(self._words[self._at + STATE] == _DOWN)
@@ -198,7 +203,17 @@ class UpstreamSlot:
         """Seconds of its last cool-down of this kind; 0 when a success came after it."""
         return float(self._words[self._at + _LENGTH + KINDS.index(kind)])
 
+    def kept(self) -> bytes:
+        """All of it, for `take`."""
+        return bytes(self._raw[8 * self._at : 8 * (self._at + SLOT)])
+
     # --- what processes learn ---
+
+    def take(self, kept: bytes) -> None:
+        """What another slot has known, but for attempts that were under way."""
+        self._raw[8 * self._at : 8 * (self._at + SLOT)] = kept
+        self._words[self._at + TRIAL_UNTIL] = self._words[self._at + DOUBTED_UNTIL] = 0.0
+        self._settle()
 
     def begin_trial(self, now: float, longest: float) -> None:
         """Record the beginning of an attempt. While it is down that is the trial, for `longest` seconds at most."""

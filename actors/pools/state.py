@@ -19,6 +19,7 @@ from actors.pools.state_file import (
     CHECKS,
     CHECKS_FAILED,
     REPLACED,
+    SLOT,
     Layout,
     StateFile,
     digest_at,
@@ -37,6 +38,15 @@ Identity = tuple[str, str, int, str | None]
 def identity(spec: UpstreamSpec) -> Identity:
     """The fields by which an upstream of a changed configuration is the same one."""
     return spec.protocol, spec.host, spec.port, spec.username
+
+
+def private_slots(spans: Spans, count: int) -> list[UpstreamSlot]:
+    """What this process alone knows of so many upstreams."""
+    raw = memoryview(bytearray(8 * SLOT * count))
+    words, slots = raw.cast("d"), [UpstreamSlot(spans) for _ in range(count)]
+    for index, slot in enumerate(slots):
+        slot.place(words, raw, SLOT * index)
+    return slots
 
 
 class SharedPoolState:

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from actors.bus.messages.specs import UpstreamSpec, UpstreamsSpec
-from actors.forwarding.upstream import Upstream
-from actors.forwarding.upstreams.pool_upstream_set import SharedUpstream
+from actors.forwarding.upstream import AnyUpstream, Upstream
 from actors.pools.slot import UpstreamSlot, spans_of
 from actors.pools.state_file import Layout, digests_of, private_file
 from tests.kit.forwarding_rig import Rig
@@ -53,9 +52,9 @@ def a_slot(spans: Mapping[str, tuple[float, float]] = COOLDOWNS) -> UpstreamSlot
     return slot
 
 
-def three_of_a_pool() -> list[SharedUpstream]:
+def three_of_a_pool() -> list[AnyUpstream]:
     """Upstreams that cool down as pools have it by default."""
-    return [SharedUpstream(each.spec, each.index, "paris", a_slot(), 0.0) for each in three()]
+    return [AnyUpstream(each.spec, each.index, a_slot(), 0.0, "paris") for each in three()]
 
 
 def up(upstream: Upstream) -> bool:

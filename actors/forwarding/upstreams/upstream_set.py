@@ -22,7 +22,7 @@ from actors.forwarding.net.dialer import Dialer
 from actors.forwarding.protocols.failures import CREDENTIALS_REJECTED, Failure
 from actors.forwarding.protocols.http.header_changes import extended_via
 from actors.forwarding.proxy_policy import ProxyPolicy
-from actors.forwarding.upstream import DOWN, UP, AnyUpstream, KeptUpstream, Upstream, identity, target_mark
+from actors.forwarding.upstream import DOWN, OWN_SPANS, UP, AnyUpstream, KeptUpstream, Upstream, target_mark
 from actors.forwarding.upstreams.attempt import AttemptPlan, Reaching, access_to_upstreams
 from actors.forwarding.upstreams.balancing import STICKY, BalancingPolicy, new_policy
 from actors.forwarding.upstreams.handshake import (
@@ -39,6 +39,7 @@ from actors.forwarding.upstreams.route import ATTEMPTS_MAX, NONE_LEFT, OnRouted,
 from actors.forwarding.upstreams.sessions import KeptSessions, UpstreamSessions
 from actors.forwarding.upstreams.socks_connect import Socks4Handshake, Socks5Handshake
 from actors.net.transport import Transport
+from actors.pools.state import identity, private_slots
 from actors.problems import ActiveProblems
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ class UpstreamSet:
         self._problems = context.problems
         known = {} if previous is None else {identity(upstream.spec): upstream for upstream in previous.members}
         self.members: list[AnyUpstream] = []
+        self._slots = private_slots(OWN_SPANS, 0 if name else len(spec.entries))
         for index, each in enumerate(spec.entries):
             upstream = self._member(each, index, known.pop(identity(each), None))
             upstream.reconfigure(each, index)
@@ -114,7 +116,12 @@ class UpstreamSet:
 
     def _member(self, spec: UpstreamSpec, index: int, known: AnyUpstream | None) -> AnyUpstream:
         """The upstream of this configuration: the known one, with what is known of it, or a new one."""
-        return Upstream(spec, index, self.loop.now) if known is None else known
+        if known is not None:
+            return known
+        return Upstream(spec, index, self.loop.now, self._slots[index])
+
+    def _refresh(self) -> None:
+        """Before a choice: see what other processes have found out."""
 
     def kept(self) -> KeptSet:
         """What is known of its own upstreams and of sessions; the states of a pool's upstreams outlive processes."""
@@ -172,6 +179,7 @@ class UpstreamSet:
 
     def choose(self, wanted: Wanted, tried: Sequence[AnyUpstream]) -> AnyUpstream | None:
         """The next upstream by session or policy, among those that match, are up and not tried."""
+        self._refresh()
         now = self.loop.now
 
         def usable(upstream: AnyUpstream) -> bool:
@@ -221,6 +229,7 @@ class UpstreamSet:
         def usable(upstream: AnyUpstream) -> bool:
             return not self.why_left_out(upstream, parameters)
 
+        self._refresh()
         if parameters.rotate:
             return None
         if parameters.session is None:
@@ -229,11 +238,12 @@ class UpstreamSet:
         return self._sessions.peek(key, parameters, matches, usable, self.loop.now)
 
     def longest_failed(self, wanted: Wanted, tried: Sequence[AnyUpstream]) -> AnyUpstream | None:
-        """Of those that match the upstream whose failure is longest ago."""
+        """Of those that match the upstream whose failure is longest ago; none that wants to be left alone."""
         if self.stays(wanted):
             return None
-        left = (upstream for upstream in self.members if upstream not in tried and wanted.matches(upstream))
-        return min(left, key=lambda upstream: upstream.failed_at, default=None)
+        now = self.loop.now
+        left = (each for each in self.members if each not in tried and wanted.matches(each))
+        return min((each for each in left if each.serves_as_last_resort(now)), key=_failed_at, default=None)
 
     def none_left(self) -> Failure:
         """Why there is no upstream to try."""
@@ -386,6 +396,10 @@ class UpstreamSet:
     def __repr__(self) -> str:
         up = sum(upstream.state == UP for upstream in self.members)
         return f"<UpstreamSet, {self.spec.policy}: {up} of {len(self.members)} are up>"
+
+
+def _failed_at(upstream: AnyUpstream) -> float:
+    return upstream.failed_at
 
 
 def _state_of(upstream: AnyUpstream, clock: float) -> UpstreamState:
