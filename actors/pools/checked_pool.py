@@ -6,42 +6,28 @@ from dataclasses import replace
 
 from actors.bus.loop import Loop
 from actors.bus.messages.common import UPSTREAM_DOWN, UPSTREAMS_UNREACHABLE
-from actors.bus.messages.specs import PoolSpec, UpstreamSpec, UpstreamsSpec
+from actors.bus.messages.specs import PoolSpec, UpstreamsSpec
 from actors.forwarding.net.dialer import Dialer
 from actors.forwarding.protocols.failures import CREDENTIALS_REJECTED
-from actors.forwarding.upstream import target_mark
+from actors.forwarding.upstream import AnyUpstream, target_mark
 from actors.forwarding.upstreams.attempt import AttemptPlan, Reaching
 from actors.forwarding.upstreams.handshake import Blame, UpstreamFailed
 from actors.forwarding.upstreams.health_checks import HealthChecks
-from actors.pools.slot import UpstreamSlot
 from actors.pools.state import SharedPoolState, identity
 from actors.problems import ActiveProblems
 
 
-class CheckedMember:
-    """One upstream: its configuration and its slot."""
+class CheckedMember(AnyUpstream):
+    """One upstream as its checks have it: how it failed is known by its slot, whichever process had the failure."""
 
-    def __init__(self, spec: UpstreamSpec, slot: UpstreamSlot) -> None:
-        self.spec = spec
-        self.slot = slot
-        self.reached = False
-        """Whether the last check got as far as the handshake."""
-        self.known_down = False
-        """Whether it was down when it was observed last."""
-
-    @property
-    def state(self) -> str:
-        """See `CheckedUpstream`."""
-        return self.slot.state
-
-    @property
-    def retry_at(self) -> float:
-        """See `CheckedUpstream`."""
-        return self.slot.ready_at
+    reached = False
+    """Whether the last check got as far as the handshake."""
+    known_down = False
+    """Whether it was down when it was observed last."""
 
     @property
     def reached_handshake(self) -> bool:
-        """See `CheckedUpstream`; whichever process had the failure."""
+        """See `AnyUpstream`."""
         return self.slot.error not in ("", "unreachable", "no_file")
 
     @reached_handshake.setter
@@ -50,21 +36,12 @@ class CheckedMember:
 
     @property
     def rejects_credentials(self) -> bool:
-        """See `CheckedUpstream`."""
+        """See `AnyUpstream`."""
         return self.slot.error == "credentials"
 
-    def begin_trial(self, now: float, longest: float) -> None:
-        """See `CheckedUpstream`."""
-        self.slot.begin_trial(now, longest)
-
-    @property
-    def latency(self) -> float | None:
-        """See `CheckedUpstream`."""
-        return self.slot.latency
-
-    def record_latency(self, now: float, latency: float) -> None:
-        """See `CheckedUpstream`."""
-        self.slot.record_latency(now, latency)
+    @rejects_credentials.setter
+    def rejects_credentials(self, _rejects: bool) -> None:
+        pass
 
 
 class _Checks(HealthChecks[CheckedMember]):
@@ -101,7 +78,8 @@ class CheckedPool:
         self._state = state
         self._reaching = Reaching()
         self._unreachable: bool = former is not None and former._unreachable
-        self.members = [CheckedMember(each, slot) for each, slot in zip(self.spec.entries, state.slots, strict=True)]
+        pairs = enumerate(zip(self.spec.entries, state.slots, strict=True))
+        self.members = [CheckedMember(each, index, slot, loop.now, spec.name) for index, (each, slot) in pairs]
         if former is not None:
             self._follow(former)
         self._checks = _Checks(self)

@@ -17,7 +17,7 @@ from actors.bus.loop import Loop, Timer
 from actors.bus.messages.specs import UpstreamSpec, UpstreamsSpec
 from actors.forwarding.net.dialer import Dialer
 from actors.forwarding.protocols.failures import CREDENTIALS_REJECTED
-from actors.forwarding.upstream import DOWN
+from actors.forwarding.upstream import DOWN, AnyUpstream
 from actors.forwarding.upstreams.attempt import Attempt, AttemptPlan
 from actors.forwarding.upstreams.handshake import Blame, Handshake, UpstreamFailed, preface_for, unusable
 from actors.forwarding.upstreams.http_connect import CredentialsProbe
@@ -31,40 +31,7 @@ if TYPE_CHECKING:
 JITTER = 0.1
 
 
-class CheckedUpstream(Protocol):
-    """One upstream, as far as its checks need it."""
-
-    @property
-    def spec(self) -> UpstreamSpec:
-        """Its configuration."""
-
-    @property
-    def state(self) -> str:
-        """`unknown`, `up` or `down`."""
-
-    @property
-    def retry_at(self) -> float:
-        """When its next trial is due, while it is down."""
-
-    reached_handshake: bool
-    """Whether the last attempt got as far as the handshake: a mere connection then proves nothing."""
-
-    @property
-    def rejects_credentials(self) -> bool:
-        """Whether its last failure was that it rejects our credentials."""
-
-    def begin_trial(self, now: float, longest: float) -> None:
-        """Record the beginning of an attempt, which takes `longest` seconds at most."""
-
-    @property
-    def latency(self) -> float | None:
-        """Seconds that clients wait for it lately; None before the first measurement."""
-
-    def record_latency(self, now: float, latency: float) -> None:
-        """Record that a check has waited so many seconds for it."""
-
-
-U = TypeVar("U", bound=CheckedUpstream)
+U = TypeVar("U", bound=AnyUpstream)
 
 
 class CheckedUpstreams(Protocol[U]):
@@ -209,16 +176,16 @@ class HealthChecks(Generic[U]):
         return interval * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - nothing secret
 
 
-def _sends_credentials(upstream: CheckedUpstream) -> bool:
+def _sends_credentials(upstream: AnyUpstream) -> bool:
     return upstream.spec.protocol in ("http", "https") and upstream.spec.username is not None
 
 
-def _is_conclusive(upstream: CheckedUpstream) -> bool:
+def _is_conclusive(upstream: AnyUpstream) -> bool:
     """Whether a check finds out that an upstream which failed behind its connection works again."""
     return upstream.spec.protocol == "socks5" or (upstream.rejects_credentials and _sends_credentials(upstream))
 
 
-def _is_harmless(upstream: CheckedUpstream, attempt: Attempt | None, failed: UpstreamFailed) -> bool:
+def _is_harmless(upstream: AnyUpstream, attempt: Attempt | None, failed: UpstreamFailed) -> bool:
     """An upstream that was reached and is silent to OPTIONS, or odd, may serve all else; only a refusal of us
     counts, and what confirms a suspicion."""
     probed = attempt is not None and attempt.began and upstream.spec.protocol in ("http", "https")
