@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -55,6 +55,9 @@ from config.model.webhooks import LONGEST_URL, absolute_url
 from config.net.names import is_host_name, is_loopback
 from config.net.ports import Ports
 from config.text.validation_messages import worded
+
+if TYPE_CHECKING:
+    from config.model.proxies import ProxyRecord
 
 
 class _Line(NamedTuple):
@@ -248,19 +251,6 @@ class UpstreamCheck(Group):
     expect: Annotated[int, Given(_Status)] = 204
 
 
-class Node(Protocol):
-    """A proxy as a link of chains."""
-
-    id: str
-    name: str
-    host: str
-    upstreams: list[ProxyUpstream]
-
-    @property
-    def ports(self) -> Ports:
-        """All that it listens at."""
-
-
 def replace_upstreams(before: Iterable[U], given: Sequence[UpstreamInput], seal: SecretBox, stored: type[U]) -> list[U]:
     """The list as it is to be stored, of the class `stored`. Raises `InvalidProxy`, `SecretBoxError`."""
     passwords = {upstream.identity: upstream.password for upstream in before}
@@ -308,7 +298,7 @@ def refuse_itself(upstreams: Iterable[ProxyUpstream], host: str, ports: Ports) -
             raise InvalidProxy(f"upstreams[{index}].port", "is this proxy itself")
 
 
-def refuse_circle(start: Node, others: Iterable[Node]) -> None:
+def refuse_circle(start: ProxyRecord, others: Iterable[ProxyRecord]) -> None:
     """A chain of own listeners that comes back to where it began would go on until nothing is left.
 
     Raises `InvalidProxy`. Listeners that are written by another name or address than their own are not recognised.
@@ -332,14 +322,14 @@ def refuse_circle(start: Node, others: Iterable[Node]) -> None:
 class _Nodes:
     """Proxies by what they listen at: by port, and those with ranges of ports."""
 
-    def __init__(self, nodes: Iterable[Node]) -> None:
-        self._by_port: dict[int, list[Node]] = {}
-        self._with_ranges: list[Node] = []
+    def __init__(self, nodes: Iterable[ProxyRecord]) -> None:
+        self._by_port: dict[int, list[ProxyRecord]] = {}
+        self._with_ranges: list[ProxyRecord] = []
         for each in nodes:
             ports = each.ports
             (self._by_port.setdefault(ports.first, []) if len(ports) == 1 else self._with_ranges).append(each)
 
-    def reached_by(self, upstream: ProxyUpstream) -> list[Node]:
+    def reached_by(self, upstream: ProxyUpstream) -> list[ProxyRecord]:
         """Those that this upstream is."""
         nodes = (*self._by_port.get(upstream.port, ()), *self._with_ranges)
         return [each for each in nodes if is_listener(upstream, each.host, each.ports)]

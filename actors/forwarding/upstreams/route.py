@@ -7,28 +7,26 @@ longest ago is tried all the same, and a second such: a check may be wrong, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
-from actors.bus.loop import Loop
-from actors.forwarding.access.policy import AccessPolicy
 from actors.forwarding.access.rules import OwnRules
 from actors.forwarding.access.username_parameters import NO_PARAMETERS, Parameters
-from actors.forwarding.net.connection_pool import ConnectionPool, OriginConnection
-from actors.forwarding.net.dialer import Dialer
+from actors.forwarding.net.connection_pool import OriginConnection
 from actors.forwarding.net.source_address import SourceAddress
 from actors.forwarding.protocols.failures import NO_UPSTREAM_MATCHES, Failure
 from actors.forwarding.protocols.http.targets import Authority
 from actors.forwarding.upstream import AnyUpstream
-from actors.forwarding.upstreams.attempt import Attempt, AttemptPlan
+from actors.forwarding.upstreams.attempt import Attempt
 from actors.forwarding.upstreams.handshake import Blame, UpstreamFailed
 from actors.net.proxy_protocol import Ends
 from actors.net.transport import Transport
 
 if TYPE_CHECKING:
     from actors.forwarding.policies.judge import Judge
+    from actors.forwarding.upstreams.upstream_set import UpstreamSet
 
 ATTEMPTS_MAX = 5
 LAST_RESORTS_MAX = 2
@@ -74,63 +72,6 @@ class Wanted(NamedTuple):
         return has_labels(self.parameters, upstream)
 
 
-class Routing(Protocol):
-    """The upstreams of a proxy, as far as a route needs them."""
-
-    loop: Loop
-    pool: ConnectionPool
-    dialer: Dialer
-
-    @property
-    def timeout(self) -> float:
-        """Seconds that a request may wait for its connection: `settings.timeout`."""
-
-    def access(self) -> AccessPolicy:
-        """Which targets may be reached through an upstream."""
-
-    @property
-    def attempts(self) -> int:
-        """How many upstreams are tried for one request."""
-
-    def choose(self, wanted: Wanted, tried: Sequence[AnyUpstream]) -> AnyUpstream | None:
-        """The next upstream by the balancing policy, among those that match, are up and not tried."""
-
-    def longest_failed(self, wanted: Wanted, tried: Sequence[AnyUpstream]) -> AnyUpstream | None:
-        """Of those that match the upstream whose failure is longest ago."""
-
-    def none_left(self) -> Failure:
-        """Why there is no upstream to try."""
-
-    def none_matches(self, parameters: Parameters) -> bool:
-        """Whether no upstream has the labels that are asked for."""
-
-    def named(self, failure: Failure) -> Failure:
-        """The failure with the name of the pool, if there is one."""
-
-    def goes_on(self, failed: UpstreamFailed) -> bool:
-        """Whether another upstream is tried after this failure."""
-
-    def is_suspect(self, failed: UpstreamFailed) -> bool:
-        """Whether it is the upstream's failure only if another upstream has none."""
-
-    def acquire(self, upstream: AnyUpstream, wanted: Wanted) -> OriginConnection | None:
-        """An idle connection through this upstream that will do."""
-
-    def plan(self, upstream: AnyUpstream, wanted: Wanted) -> AttemptPlan:
-        """What a new connection through this upstream takes. Raises `UpstreamFailed` when it can't be made."""
-
-    def connected(
-        self, upstream: AnyUpstream, wanted: Wanted, transport: Transport, epoch: int, reported: Failure | None
-    ) -> OriginConnection:
-        """The connection for the client, made of the one to the upstream."""
-
-    def succeeded(self, upstream: AnyUpstream) -> None:
-        """Record that the upstream has worked."""
-
-    def failed(self, upstream: AnyUpstream, failed: UpstreamFailed, target: str = "") -> None:
-        """Record that it has failed; `target` is the host that it was asked for."""
-
-
 class UpstreamRoute:
     """One way to a target. `origin` is there at once when a kept connection is used, and `done` is not called then.
 
@@ -140,7 +81,7 @@ class UpstreamRoute:
     overdue = None
     """See `PendingOrigin`."""
 
-    def __init__(self, upstreams: Routing, wanted: Wanted, done: OnRouted) -> None:
+    def __init__(self, upstreams: UpstreamSet, wanted: Wanted, done: OnRouted) -> None:
         self._upstreams = upstreams
         self._loop = upstreams.loop
         self._wanted = wanted
