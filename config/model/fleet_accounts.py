@@ -52,7 +52,11 @@ Metadata = Annotated[
         Annotated[StrictStr, Field(max_length=METADATA_TEXT_MAX), AfterValidator(_text)],
     ],
     Field(max_length=METADATA_MAX),
-    json_patterns.text_map(json_patterns.PLAIN, 64, METADATA_TEXT_MAX, METADATA_MAX),
+    json_patterns.mapping(
+        {"minLength": 1, "maxLength": 64, "pattern": json_patterns.PLAIN},
+        json_patterns.text_or_none(json_patterns.PLAIN, METADATA_TEXT_MAX),
+        METADATA_MAX,
+    ),
 ]
 
 

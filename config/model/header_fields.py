@@ -74,6 +74,7 @@ _NAME_SCHEMA = {
     "pattern": json_patterns.FIELD_NAME,
     "not": {"pattern": f"^(?:{'|'.join(map(_any_case, sorted(OWN_FIELDS)))})$"},
 }
+_VALUE_SCHEMA = json_patterns.text(json_patterns.FIELD_VALUE, 1, HEADER_VALUE_MAX)
 HeaderName = Annotated[StrictStr, AfterValidator(_name)]
 HeaderValue = Annotated[StrictStr, Field(min_length=1, max_length=HEADER_VALUE_MAX), AfterValidator(_value)]
 HeadersToSet = Annotated[
@@ -81,31 +82,13 @@ HeadersToSet = Annotated[
     Field(max_length=HEADERS_MAX),
     AfterValidator(_distinct),
     AfterValidator(_bounded),
-    WithJsonSchema(
-        {
-            "type": "object",
-            "propertyNames": _NAME_SCHEMA,
-            "additionalProperties": {
-                "type": "string",
-                "minLength": 1,
-                "maxLength": HEADER_VALUE_MAX,
-                "pattern": json_patterns.FIELD_VALUE,
-            },
-            "maxProperties": HEADERS_MAX,
-        }
-    ),
+    json_patterns.mapping(_NAME_SCHEMA, _VALUE_SCHEMA, HEADERS_MAX),
 ]
 HeadersToRemove = Annotated[
     list[HeaderName],
     Field(max_length=HEADERS_MAX),
     AfterValidator(_distinct),
-    WithJsonSchema(
-        {
-            "type": "array",
-            "items": {"type": "string", **_NAME_SCHEMA},
-            "maxItems": HEADERS_MAX,
-        }
-    ),
+    WithJsonSchema({"type": "array", "items": {"type": "string", **_NAME_SCHEMA}, "maxItems": HEADERS_MAX}),
 ]
 
 

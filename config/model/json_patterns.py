@@ -160,25 +160,22 @@ def text(pattern: str | None = None, lowest: int = 0, highest: int | None = None
     return WithJsonSchema({**schema, **more})
 
 
+def text_or_none(pattern: str, highest: int) -> WithJsonSchema:
+    """A text that matches `pattern`, or an empty one."""
+    return WithJsonSchema({"anyOf": [{"const": ""}, {"type": "string", "pattern": pattern}], "maxLength": highest})
+
+
 def texts(pattern: str, most: int, least: int = 0) -> WithJsonSchema:
     """A list of so many texts."""
     schema = {"type": "array", "items": {"type": "string", "pattern": pattern}, "maxItems": most}
     return WithJsonSchema({**schema, "minItems": least} if least else schema)
 
 
-def text_map(pattern: str, longest_name: int, longest: int, most: int) -> WithJsonSchema:
-    """An object of at most so many texts, whose names match `pattern`, as the texts do unless they are empty."""
-    return WithJsonSchema(
-        {
-            "type": "object",
-            "propertyNames": {"minLength": 1, "maxLength": longest_name, "pattern": pattern},
-            "additionalProperties": {
-                "anyOf": [{"const": ""}, {"type": "string", "pattern": pattern}],
-                "maxLength": longest,
-            },
-            "maxProperties": most,
-        }
-    )
+def mapping(names: dict[str, Any], values: WithJsonSchema, most: int, least: int = 0) -> WithJsonSchema:
+    """An object of so many members; `names` is the schema of their names."""
+    members = {"propertyNames": names, "additionalProperties": values.json_schema}
+    schema = {"type": "object", **members, "maxProperties": most}
+    return WithJsonSchema({**schema, "minProperties": least} if least else schema)
 
 
 def number(highest: float, **bound: float) -> WithJsonSchema:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import AfterValidator, Field, StrictStr, WithJsonSchema
+from pydantic import AfterValidator, Field, StrictStr
 
 from config.model import json_patterns
 from config.model.fields import plain_text
@@ -50,21 +50,14 @@ ObjectName = Annotated[StrictStr, AfterValidator(object_name), json_patterns.tex
 ListName = Annotated[StrictStr, AfterValidator(list_name), json_patterns.text(json_patterns.LIST_NAME, 1, 64)]
 LabelName = Annotated[StrictStr, AfterValidator(_label)]
 LabelValue = Annotated[StrictStr, Field(min_length=1, max_length=64), AfterValidator(plain_text)]
-_LABELS: dict[str, Any] = {
-    "type": "object",
-    "propertyNames": {"pattern": json_patterns.LABEL_NAME},
-    "additionalProperties": {"type": "string", "minLength": 1, "maxLength": 64, "pattern": json_patterns.PLAIN},
-    "maxProperties": LABELS_MAX,
-}
+_NAMES, _VALUES = {"pattern": json_patterns.LABEL_NAME}, json_patterns.text(json_patterns.PLAIN, 1, 64)
 Labels = Annotated[
-    dict[LabelName, LabelValue],
-    Field(max_length=LABELS_MAX),
-    WithJsonSchema(_LABELS),
+    dict[LabelName, LabelValue], Field(max_length=LABELS_MAX), json_patterns.mapping(_NAMES, _VALUES, LABELS_MAX)
 ]
 """Labels of an upstream, such as `country`."""
 SomeLabels = Annotated[
     dict[LabelName, LabelValue],
     Field(min_length=1, max_length=LABELS_MAX),
-    WithJsonSchema({**_LABELS, "minProperties": 1}),
+    json_patterns.mapping(_NAMES, _VALUES, LABELS_MAX, least=1),
 ]
 """What parameters of user names ask for."""

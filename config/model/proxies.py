@@ -17,7 +17,6 @@ from pydantic import (
     StrictBool,
     StrictInt,
     StrictStr,
-    WithJsonSchema,
     model_serializer,
 )
 
@@ -89,7 +88,7 @@ Description = Annotated[
     StrictStr,
     Field(max_length=500),
     AfterValidator(_description),
-    WithJsonSchema({"anyOf": [{"const": ""}, {"type": "string", "pattern": json_patterns.PLAIN}], "maxLength": 500}),
+    json_patterns.text_or_none(json_patterns.PLAIN, 500),
 ]
 TAGS_MAX = 50
 """Tags of a proxy or an account."""

@@ -131,23 +131,12 @@ Addresses = Annotated[
     BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
 ]
 """A single one may be written without a list."""
-_ADDRESS_SCHEMA: dict[str, Any] = {"type": "string", "pattern": json_patterns.ADDRESS}
+_ONE, _SOME = json_patterns.text(json_patterns.ADDRESS), json_patterns.texts(json_patterns.ADDRESS, ADDRESSES_MAX, 1)
+_ONE_OR_SOME = WithJsonSchema({"anyOf": [_ONE.json_schema, _SOME.json_schema]})
 Hosts = Annotated[
     dict[HostsName, Addresses],
     Field(max_length=HOSTS_MAX),
-    WithJsonSchema(
-        {
-            "type": "object",
-            "propertyNames": {"pattern": json_patterns.HOSTS_NAME},
-            "additionalProperties": {
-                "anyOf": [
-                    _ADDRESS_SCHEMA,
-                    {"type": "array", "items": _ADDRESS_SCHEMA, "minItems": 1, "maxItems": ADDRESSES_MAX},
-                ]
-            },
-            "maxProperties": HOSTS_MAX,
-        }
-    ),
+    json_patterns.mapping({"pattern": json_patterns.HOSTS_NAME}, _ONE_OR_SOME, HOSTS_MAX),
 ]
 Ttl = Annotated[StrictInt, Field(ge=0, le=TTL_MAX)]
 
