@@ -23,7 +23,6 @@ from pydantic import (
     ValidationError,
     ValidationInfo,
     ValidatorFunctionWrapHandler,
-    WithJsonSchema,
     WrapValidator,
     field_validator,
 )
@@ -193,14 +192,7 @@ def _number_of_port(given: int) -> int:
 PortOrRange = Annotated[
     int | str,
     PlainValidator(_port_or_range),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "integer", "minimum": 1, "maximum": 65535},
-                {"type": "string", "pattern": json_patterns.PORTS},
-            ]
-        }
-    ),
+    json_patterns.any_of(json_patterns.PORT, json_patterns.text(json_patterns.PORTS)),
 ]
 """A port, or consecutive ones as `20000-20999` (`config.net.ports`); a range of one is that port."""
 

@@ -178,6 +178,15 @@ def mapping(names: dict[str, Any], values: WithJsonSchema, most: int, least: int
     return WithJsonSchema({**schema, "minProperties": least} if least else schema)
 
 
+def any_of(*forms: WithJsonSchema) -> WithJsonSchema:
+    """One of several forms."""
+    return WithJsonSchema({"anyOf": [each.json_schema for each in forms]})
+
+
+EMPTY = WithJsonSchema({"const": ""})
+PORT = WithJsonSchema({"type": "integer", "minimum": 1, "maximum": 65535})
+
+
 def number(highest: float, **bound: float) -> WithJsonSchema:
     """A number up to `highest`; `bound` is `minimum` or `exclusiveMinimum`."""
     return WithJsonSchema({"type": "number", **bound, "maximum": highest})

@@ -15,7 +15,6 @@ from pydantic import (
     StrictFloat,
     StrictInt,
     StrictStr,
-    WithJsonSchema,
 )
 
 from config.files.secret_box import SecretBox
@@ -75,14 +74,10 @@ def _bind_address(given: Any) -> str | list[str]:
 BindAddress = Annotated[
     str | list[str],
     PlainValidator(_bind_address),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"const": ""},
-                {"type": "string", "pattern": json_patterns.NETWORK, "maxLength": 49},
-                json_patterns.texts(json_patterns.NETWORK, EGRESS_MAX).json_schema,
-            ]
-        }
+    json_patterns.any_of(
+        json_patterns.EMPTY,
+        json_patterns.text(json_patterns.NETWORK, highest=49),
+        json_patterns.texts(json_patterns.NETWORK, EGRESS_MAX),
     ),
 ]
 Egress = Annotated[list[str], TextList(EGRESS_MAX, read_egress, json_patterns.NETWORK), AfterValidator(_usual_forms)]
@@ -132,11 +127,10 @@ Addresses = Annotated[
 ]
 """A single one may be written without a list."""
 _ONE, _SOME = json_patterns.text(json_patterns.ADDRESS), json_patterns.texts(json_patterns.ADDRESS, ADDRESSES_MAX, 1)
-_ONE_OR_SOME = WithJsonSchema({"anyOf": [_ONE.json_schema, _SOME.json_schema]})
 Hosts = Annotated[
     dict[HostsName, Addresses],
     Field(max_length=HOSTS_MAX),
-    json_patterns.mapping({"pattern": json_patterns.HOSTS_NAME}, _ONE_OR_SOME, HOSTS_MAX),
+    json_patterns.mapping({"pattern": json_patterns.HOSTS_NAME}, json_patterns.any_of(_ONE, _SOME), HOSTS_MAX),
 ]
 Ttl = Annotated[StrictInt, Field(ge=0, le=TTL_MAX)]
 

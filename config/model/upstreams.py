@@ -27,7 +27,6 @@ from pydantic import (
     StrictStr,
     ValidationError,
     ValidationInfo,
-    WithJsonSchema,
     WrapValidator,
 )
 from pydantic_core import PydanticCustomError
@@ -49,7 +48,6 @@ from config.model.fields import (
     refuse_long,
     user_name,
 )
-from config.model.json_patterns import WEBHOOK_URL
 from config.model.upstream_list_parser import DEFAULT_PROTOCOL, BadUpstreamLine, read_line, read_text
 from config.model.webhooks import LONGEST_URL, absolute_url
 from config.net.names import is_host_name, is_loopback
@@ -235,7 +233,7 @@ CheckedUrl = Annotated[
     StrictStr,
     Field(max_length=LONGEST_URL),
     AfterValidator(_check_url),
-    WithJsonSchema({"anyOf": [{"const": ""}, {"type": "string", "maxLength": LONGEST_URL, "pattern": WEBHOOK_URL}]}),
+    json_patterns.any_of(json_patterns.EMPTY, json_patterns.text(json_patterns.WEBHOOK_URL, highest=LONGEST_URL)),
 ]
 _Status = Annotated[StrictInt, Field(ge=200, le=599)]
 _Timeout = Annotated[StrictInt | StrictFloat, Field(gt=0, le=60), json_patterns.number(60, exclusiveMinimum=0)]
