@@ -39,9 +39,9 @@ from api.services.worker_requests import ask_upstreams
 from config.model import json_patterns
 from config.model.choices import PROTOCOLS
 from config.model.fields import Body, Text, example
+from config.model.object_fields import ProxyTagging
 from config.model.proxies import READ_ONLY_FIELDS, ProxyCreate, ProxyUpdate
 from config.model.proxy_checks import Warned, warnings
-from config.model.tagging import ProxyTagging
 
 SORTS: Mapping[str, Callable[[StoredProxy], str | float]] = MappingProxyType(
     {

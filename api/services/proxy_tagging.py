@@ -15,8 +15,8 @@ from api.services.proxies import Proxies
 from api.services.proxy_cache import COLLECTION, StoredProxy
 from api.store import Store, Write
 from config.model.fields import InvalidResource
+from config.model.object_fields import ProxyTagging, retagged
 from config.model.proxies import ProxyRecord
-from config.model.tagging import ProxyTagging, retagged
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,7 @@ from pydantic import Field, StrictStr
 
 from config.model.fields import Body, InvalidResource, example
 from config.model.fleet_accounts import FleetAccount, FleetAccountCreate, FleetAccountUpdate
-from config.model.proxies import Tags
-from config.model.tagging import retagged
+from config.model.object_fields import Tags, retagged
 
 BATCH_MAX = 1_000
 """Accounts in each list of a batch."""

@@ -14,7 +14,7 @@ from config.model.accounts import AccountName, Moment, Networks
 from config.model.declaration import MOMENT, SECRET, Given, Instant, gives, update
 from config.model.fields import NULLABLE, Body, InvalidResource, Name, Password, example, plain_text, refuse_long
 from config.model.new_credentials import refuse_secret
-from config.model.proxies import Tags
+from config.model.object_fields import Tags
 from config.passwords import PREHASHED, check_password, fingerprint, given_hash, hash_password, renewal
 
 READ_ONLY_FIELDS = frozenset(

@@ -16,8 +16,7 @@ from config.model import json_patterns
 from config.model.choices import ListFormat, ListKind
 from config.model.declaration import Given, Instant, LongList, gives, update
 from config.model.fields import Body, FilePath, InvalidResource, TextList, example
-from config.model.object_fields import ListName
-from config.model.proxies import Description
+from config.model.object_fields import Description, ListName
 from config.model.sources import Source, SourceGiven, changed_source
 from config.net.entries import GEO, read_network
 from config.net.names import in_a_labels, read_domain

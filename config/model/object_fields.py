@@ -1,14 +1,15 @@
-"""Fields that pools, lists and policies have in common: objects that any number of proxies may name."""
+"""Fields that several kinds of objects have: names, descriptions, labels and tags; and tags of many proxies at once."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from collections.abc import Collection, Sequence
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, StrictStr
+from pydantic import AfterValidator, Field, StrictStr, model_validator
 
 from config.model import json_patterns
-from config.model.fields import plain_text
+from config.model.fields import Body, InvalidResource, Text, example, name_text, plain_text
 from config.model.upstream_list_parser import LABELS_MAX
 
 READ_ONLY_FIELDS = frozenset(
@@ -61,3 +62,57 @@ SomeLabels = Annotated[
     json_patterns.mapping(_NAMES, _VALUES, LABELS_MAX, least=1),
 ]
 """What parameters of user names ask for."""
+
+
+def _description(text: str) -> str:
+    return text and plain_text(text)
+
+
+Tag = Annotated[StrictStr, Text(0, 64, name_text, pattern=json_patterns.NAME, minLength=1)]
+Description = Annotated[
+    StrictStr,
+    Field(max_length=500),
+    AfterValidator(_description),
+    json_patterns.text_or_none(json_patterns.PLAIN, 500),
+]
+TAGS_MAX = 50
+"""Tags of a proxy or an account."""
+Tags = Annotated[list[Tag], Field(max_length=TAGS_MAX)]
+TAGGED_MAX = 1_000
+"""Proxies that one request may tag."""
+
+ProxyId = Annotated[StrictStr, Field(min_length=1, max_length=64)]
+
+
+_SOME: list[Any] = [
+    {"required": [name], "properties": {name: {"type": "array", "minItems": 1}}} for name in ("add_tags", "remove_tags")
+]
+
+
+class ProxyTagging(Body):
+    """Tags to add to these proxies, and tags to remove; their other tags stay."""
+
+    model_config = example(
+        {"ids": ["prx_0123456789abcdef"], "add_tags": ["berlin"], "remove_tags": ["office"]}, anyOf=_SOME
+    )
+
+    ids: Annotated[list[ProxyId], Field(min_length=1, max_length=TAGGED_MAX, json_schema_extra={"uniqueItems": True})]
+    add_tags: Tags = Field(default_factory=list)
+    remove_tags: Tags = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _changes_some(self) -> ProxyTagging:
+        if not (self.add_tags or self.remove_tags):
+            raise ValueError("must have add_tags or remove_tags")
+        return self
+
+
+def retagged(present: Sequence[str], add: Sequence[str], remove: Collection[str]) -> list[str]:
+    """`present` without what is removed, and with what is added at its end. Raises `InvalidResource`."""
+    both = next((each for each in add if each in remove), None)
+    if both is not None:
+        raise InvalidResource("remove_tags", f"{both!r} is in add_tags, too")
+    kept = list(dict.fromkeys([*(each for each in present if each not in remove), *add]))
+    if len(kept) > TAGS_MAX:
+        raise InvalidResource("add_tags", f"would make {len(kept)} tags; at most {TAGS_MAX} are allowed")
+    return kept

@@ -10,7 +10,7 @@ from pydantic import StrictBool
 from config.model.account_rules import RulesInput, StoredRules, changed_rules
 from config.model.declaration import Given, Group, Instant, gives, update
 from config.model.fields import NULLABLE, Body, Name, example
-from config.model.proxies import Description
+from config.model.object_fields import Description
 from config.model.proxy_parts import Egress, refuse_foreign
 
 READ_ONLY_FIELDS = frozenset({"id", "accounts", "created_at", "updated_at"})

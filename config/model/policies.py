@@ -28,8 +28,7 @@ from config.model.fields import (
     user_name,
 )
 from config.model.header_fields import HeadersToRemove, HeadersToSet, set_and_removed
-from config.model.object_fields import ObjectName, SomeLabels
-from config.model.proxies import Description
+from config.model.object_fields import Description, ObjectName, SomeLabels
 from config.model.proxy_checks import Warned
 from config.model.proxy_parts import Mode, SomeEgress, refuse_foreign
 from config.model.schedules import Schedule, ScheduleInput

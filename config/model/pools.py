@@ -16,8 +16,7 @@ from config.model import json_patterns
 from config.model.choices import PoolFormat, PoolPolicyName, ProxyProtocol
 from config.model.declaration import Given, Group, Instant, LongList, gives, update
 from config.model.fields import Body, Distinct, InvalidResource, example
-from config.model.object_fields import Labels, ObjectName
-from config.model.proxies import Description
+from config.model.object_fields import Description, Labels, ObjectName
 from config.model.sources import Interval, MaxBytes, Source, SourceGiven, changed_source
 from config.model.upstreams import (
     ALL_UPSTREAMS,

@@ -10,17 +10,14 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     Field,
     SerializerFunctionWrapHandler,
     StrictBool,
     StrictInt,
-    StrictStr,
     model_serializer,
 )
 
-from config.model import json_patterns
 from config.model.accounts import Accounts, ProxyAccount, ProxyLimits, check_accounts, replace_accounts
 from config.model.choices import (
     BindPolicy,
@@ -43,15 +40,12 @@ from config.model.fields import (
     Password,
     PortOrRange,
     SomePorts,
-    Text,
     Username,
     example,
-    name_text,
-    plain_text,
     refuse_long,
 )
 from config.model.header_fields import ProxyHeaders, check_headers
-from config.model.object_fields import ObjectName
+from config.model.object_fields import Description, ObjectName, Tags
 from config.model.proxy_parts import (
     AuthBackend,
     BackendInput,
@@ -73,26 +67,12 @@ READ_ONLY_FIELDS = frozenset({"id", "status", "created_at", "updated_at", "stats
 """Fields of responses that no request may set."""
 
 
-def _description(text: str) -> str:
-    return text and plain_text(text)
-
-
 Workers = Annotated[Annotated[StrictInt, Field(ge=1, le=WORKERS_MAX)] | Literal["auto"], WORKERS]
 Timeout = Annotated[StrictInt, Field(ge=1, le=3600)]
 MaxConnections = Annotated[StrictInt, Field(ge=1, le=100_000)]
 SLEEP_MAX = 31_536_000
 """Seconds: a year."""
 SleepAfter = Annotated[StrictInt, Field(ge=0, le=SLEEP_MAX)]
-Tag = Annotated[StrictStr, Text(0, 64, name_text, pattern=json_patterns.NAME, minLength=1)]
-Description = Annotated[
-    StrictStr,
-    Field(max_length=500),
-    AfterValidator(_description),
-    json_patterns.text_or_none(json_patterns.PLAIN, 500),
-]
-TAGS_MAX = 50
-"""Tags of a proxy or an account."""
-Tags = Annotated[list[Tag], Field(max_length=TAGS_MAX)]
 
 
 class ProxyAuth(Viewed):

@@ -18,7 +18,7 @@ from api.openapi.schemas.base import ResponseModel
 from config.files.secret_box import SecretBox
 from config.model.declaration import Given, Instant, gives, update
 from config.model.fields import Body, Name, example
-from config.model.proxies import Description
+from config.model.object_fields import Description
 
 
 class Note(BaseModel):

@@ -21,9 +21,9 @@ from config.model.accounts import AccountName, Bandwidth
 from config.model.fields import FilePath, Host, Name, Username
 from config.model.fleet_accounts import Certificate
 from config.model.header_fields import HeaderValue
-from config.model.object_fields import LabelName, ListName, ObjectName
+from config.model.object_fields import LabelName, ListName, ObjectName, Tag
 from config.model.policies import MatchAccounts, MatchMethods, MatchPaths, Use
-from config.model.proxies import BindAddress, Tag
+from config.model.proxies import BindAddress
 from config.model.schedules import EndOfWindow, TimeOfDay
 from config.model.upstreams import Host as UpstreamHost
 from config.net.dns_servers import read_hosts_name, read_server
