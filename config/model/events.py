@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from config.model.choices import ProxyProtocol, ProxyStatus
 from config.model.quotas import Period
@@ -62,12 +62,6 @@ class ProxyAction(_Caused):
     status: ProxyStatus
 
 
-class ProxyChange(ProxyAction):
-    """`changed` are the names of the fields that differ."""
-
-    changed: list[str]
-
-
 class ProxyProcess(EventData):
     """Of a proxy; without name and port if it was deleted meanwhile. `restarts` counts starts after a failure."""
 
@@ -114,12 +108,6 @@ class UserAction(_Caused):
     status: str
 
 
-class UserChange(UserAction):
-    """`changed` are the names of the fields that differ."""
-
-    changed: list[str]
-
-
 class KeyAction(_Caused):
     """An API key was created or revoked; `prefix` is the beginning of the key."""
 
@@ -134,12 +122,6 @@ class AccountAction(_Caused):
 
     account_id: str
     username: str
-
-
-class AccountChange(AccountAction):
-    """`changed` are the names of the fields that differ."""
-
-    changed: list[str]
 
 
 class AccountsImport(_Caused):
@@ -212,19 +194,6 @@ class CredentialAction(_Caused):
     expires_at: str
 
 
-class PoolAction(_Caused):
-    """A pool was created or deleted."""
-
-    pool_id: str
-    name: str
-
-
-class PoolChange(PoolAction):
-    """`changed` are the names of the fields that differ."""
-
-    changed: list[str]
-
-
 class PoolState(EventData):
     """None of the upstreams of a pool can be reached, or one can be again; `detail` says so."""
 
@@ -250,48 +219,6 @@ class PoolUpstreamBan(PoolUpstreamVerdict):
     """A client's program reported that an upstream of a pool is bad, for `seconds`."""
 
     seconds: int
-
-
-class ListAction(_Caused):
-    """A list was created or deleted."""
-
-    list_id: str
-    name: str
-
-
-class ListChange(ListAction):
-    """`changed` are the names of the fields that differ."""
-
-    changed: list[str]
-
-
-class ListFailure(_Caused):
-    """A list could not be fetched, after it could."""
-
-    list_id: str
-    name: str
-    error: str
-
-
-class PoolFailure(_Caused):
-    """The upstreams of a pool could not be fetched, after they could."""
-
-    pool_id: str
-    name: str
-    error: str
-
-
-class PolicyAction(_Caused):
-    """A policy was created or deleted."""
-
-    policy_id: str
-    name: str
-
-
-class PolicyChange(PolicyAction):
-    """`changed` are the names of the fields that differ."""
-
-    changed: list[str]
 
 
 class FailedSignIn(_Requested):
@@ -343,10 +270,26 @@ class WebhookTest(_Requested):
     name: str
 
 
+def _named(kind: str, what: str = "Action", doc: str = "", **more: Any) -> type[EventData]:
+    """The data of an event about an object of a kind that proxies name."""
+    fields: dict[str, Any] = {f"{kind}_id": (str, ...), "name": (str, ...), **more}
+    doc = doc or f"A {kind} was created or deleted."
+    return create_model(f"{kind.capitalize()}{what}", __base__=_Caused, __doc__=doc, **fields)
+
+
+def _failure(kind: str, doc: str) -> type[EventData]:
+    return _named(kind, "Failure", doc, error=(str, ...))
+
+
+def _changes(kind: str, action: type[EventData]) -> dict[str, type[EventData]]:
+    """The events of a kind of object whose changes are published."""
+    name, doc = action.__name__.replace("Action", "Change"), "`changed` are the names of the fields that differ."
+    change = create_model(name, __base__=action, __doc__=doc, changed=(list[str], ...))
+    return {f"{kind}.created": action, f"{kind}.updated": change, f"{kind}.deleted": action}
+
+
 EVENT_DATA: Mapping[str, type[EventData]] = {
-    "proxy.created": ProxyAction,
-    "proxy.updated": ProxyChange,
-    "proxy.deleted": ProxyAction,
+    **_changes("proxy", ProxyAction),
     "proxy.started": ProxyAction,
     "proxy.stopped": ProxyAction,
     "proxy.restarted": ProxyAction,
@@ -356,14 +299,10 @@ EVENT_DATA: Mapping[str, type[EventData]] = {
     "proxy.recovered": ProxyProblem,
     "high_error_rate": ErrorRate,
     "error_rate.recovered": ErrorRate,
-    "user.created": UserAction,
-    "user.updated": UserChange,
-    "user.deleted": UserAction,
+    **_changes("user", UserAction),
     "api_key.created": KeyAction,
     "api_key.revoked": KeyAction,
-    "account.created": AccountAction,
-    "account.updated": AccountChange,
-    "account.deleted": AccountAction,
+    **_changes("account", AccountAction),
     "account.imported": AccountsImport,
     "account.expired": AccountExpiry,
     "account.quota_warning": AccountQuotaWarning,
@@ -371,23 +310,17 @@ EVENT_DATA: Mapping[str, type[EventData]] = {
     "account.tls_name_denied": AccountTlsNames,
     "credential.created": CredentialAction,
     "credential.revoked": CredentialAction,
-    "pool.created": PoolAction,
-    "pool.updated": PoolChange,
-    "pool.deleted": PoolAction,
-    "pool.error": PoolFailure,
+    **_changes("pool", _named("pool")),
+    "pool.error": _failure("pool", "The upstreams of a pool could not be fetched, after they could."),
     "pool.down": PoolState,
     "pool.up": PoolState,
     "upstream.down": PoolUpstreamState,
     "upstream.up": PoolUpstreamState,
     "upstream.banned": PoolUpstreamBan,
     "upstream.unbanned": PoolUpstreamVerdict,
-    "list.created": ListAction,
-    "list.updated": ListChange,
-    "list.deleted": ListAction,
-    "list.error": ListFailure,
-    "policy.created": PolicyAction,
-    "policy.updated": PolicyChange,
-    "policy.deleted": PolicyAction,
+    **_changes("list", _named("list")),
+    "list.error": _failure("list", "A list could not be fetched, after it could."),
+    **_changes("policy", _named("policy")),
     "auth.login_failed": FailedSignIn,
     "auth.locked": FailedSignIn,
     "settings.updated": SettingsChange,
