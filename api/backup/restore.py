@@ -20,7 +20,7 @@ from api.backup.differences import CurrentState, Difference, differences, key_fi
 from api.engine.commit import open_engine
 from api.engine.kind import Kind
 from api.objects.kinds import KINDS
-from api.objects.pools import without_lost_password
+from api.objects.named import without_lost_password
 from api.security import tokens, users
 from api.security.api_keys import ApiKey
 from api.security.users import ADMINISTRATOR

@@ -12,7 +12,7 @@ from api.engine.kind import Kind
 from api.engine.records import Stored, view_of
 from api.engine.responses import OF_INSTALLATION, shows
 from api.engine.transfer import PlannedRecord, Planning, SecretValue, Transfer, differing, password, without
-from api.objects.pools import (
+from api.objects.named import (
     EntryUpstream,
     ExportedUpstream,
     refuse_unknown_passwords,
