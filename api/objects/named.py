@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
 
@@ -18,11 +18,13 @@ from config.model.fields import NULLABLE, InvalidResource
 from config.model.lists import DestinationList
 from config.model.object_fields import READ_ONLY_FIELDS
 from config.model.pools import Pool
+from config.model.proxies import ProxyRecord
 from config.model.sources import S, Source
 from config.model.upstreams import PURPOSE, Password, ProxyUpstream, U, UpstreamAuth, UpstreamInput
 from config.model.webhooks import HEADER_PURPOSE
 
 MOST = 1_000
+W = TypeVar("W", ProxyRecord, Pool)
 FileOf = Callable[[DestinationList], str]
 """The name of the compiled file of a list, empty while there is none."""
 
@@ -166,8 +168,17 @@ def without_lost_passwords(upstreams: Sequence[U], seal: SecretBox) -> tuple[lis
     return kept, [f"upstreams[{index}].auth.password" for index, each in enumerate(kept) if each != upstreams[index]]
 
 
-def refuse_unknown_passwords(given: Sequence[Any], stored: Sequence[ProxyUpstream]) -> None:
-    """Raise `InvalidResource` for an entry that hides a password which nothing is known of."""
-    for index, (entry, upstream) in enumerate(zip(given, stored, strict=True)):
-        if entry.hides_password and upstream.password is None:
+def with_sealed_passwords(record: W, given: Sequence[EntryUpstream], sealed: Sequence[Any], seal: SecretBox) -> W:
+    """A proxy or a pool with the passwords that came with the document for the upstreams given without one.
+
+    Raises `InvalidResource` for an entry that hides a password which nothing is known of.
+    """
+    passwords: dict[Any, str] = {(each.protocol, each.host, each.port, each.username): each.password for each in sealed}
+    upstreams = list(record.upstreams)
+    for index, (entry, upstream) in enumerate(zip(given, record.upstreams, strict=True)):
+        password = None if entry.auth is not None and entry.auth.password else passwords.get(upstream.identity)
+        if password is not None and (upstream.password is None or seal.open(upstream.password, PURPOSE) != password):
+            upstreams[index] = upstream.model_copy(update={"password": seal.seal(password, PURPOSE)})
+        if entry.hides_password and upstreams[index].password is None:
             raise InvalidResource(f"upstreams[{index}].auth.password", "is null, and no such password is known here")
+    return record.model_copy(update={"upstreams": upstreams})

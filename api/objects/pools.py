@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from actors.bus.messages.specs import PoolSpec
@@ -18,10 +17,10 @@ from api.objects.named import (
     NamedResource,
     entry_with_source,
     openable_source,
-    refuse_unknown_passwords,
     usual_source,
     with_password,
     with_sealed_headers,
+    with_sealed_passwords,
     without_lost_passwords,
 )
 from api.openapi.schemas.base import Moment, ResponseModel
@@ -34,7 +33,6 @@ from config.model.pools import Pool, PoolCreate, PoolSource, PoolUpdate, PoolUps
 from config.model.upstreams import (
     ALL_UPSTREAMS,
     ONE_UPSTREAM,
-    PURPOSE,
 )
 
 
@@ -67,20 +65,9 @@ def _wanted(stored: Stored[Pool] | None, entry: Any, planning: Planning) -> Plan
     else:
         after = change_pool(stored.record, entry, planning.now, planning.seal)
     if entry.upstreams is not None:
-        after = _with_sealed(after, entry.upstreams, planning.sealed.pools.get(entry.name, []), planning.seal)
+        sealed = planning.sealed.pools.get(entry.name, [])
+        after = with_sealed_passwords(after, entry.upstreams, sealed, planning.seal)
     return PlannedRecord(after)
-
-
-def _with_sealed(pool: Pool, given: Sequence[EntryPoolUpstream], sealed: Sequence[Any], seal: SecretBox) -> Pool:
-    """The pool with the passwords that came with the document for entries that give none."""
-    passwords: dict[Any, str] = {(each.protocol, each.host, each.port, each.username): each.password for each in sealed}
-    upstreams = list(pool.upstreams)
-    for index, (entry, upstream) in enumerate(zip(given, pool.upstreams, strict=True)):
-        password = None if entry.auth is not None and entry.auth.password else passwords.get(upstream.identity)
-        if password is not None and (upstream.password is None or seal.open(upstream.password, PURPOSE) != password):
-            upstreams[index] = upstream.model_copy(update={"password": seal.seal(password, PURPOSE)})
-    refuse_unknown_passwords(given, upstreams)
-    return pool.model_copy(update={"upstreams": upstreams})
 
 
 _BLANK = _entry(Pool(id="", name="blank", created_at=0.0, updated_at=0.0))

@@ -15,8 +15,8 @@ from api.engine.transfer import PlannedRecord, Planning, SecretValue, Transfer, 
 from api.objects.named import (
     EntryUpstream,
     ExportedUpstream,
-    refuse_unknown_passwords,
     with_password,
+    with_sealed_passwords,
     without_lost_passwords,
 )
 from api.openapi.schemas.base import ResponseModel
@@ -31,7 +31,7 @@ from config.model.fields import NULLABLE, InvalidProxy, Name, Password, Username
 from config.model.object_names import names_of_proxy
 from config.model.proxies import AuthInput, ProxyAuth, ProxyRecord, ProxyTls, ProxyUpdate, apply, blank_record
 from config.model.proxy_parts import BACKEND_PURPOSE, AuthBackend, BackendInput, change_backend
-from config.model.upstreams import ALL_UPSTREAMS, ONE_UPSTREAM, PURPOSE, ProxyUpstream
+from config.model.upstreams import ALL_UPSTREAMS, ONE_UPSTREAM
 from config.model.webhooks import Secret, new_secret
 
 
@@ -133,7 +133,7 @@ def _wanted(stored: Stored[ProxyRecord] | None, entry: Any, planning: Planning) 
     if not planning.weak_passwords:
         refuse_weak(entry.accounts or (), base.accounts, record.accounts)
     if entry.upstreams is not None:
-        refuse_unknown_passwords(entry.upstreams, record.upstreams)
+        record = with_sealed_passwords(record, entry.upstreams, sealed.upstreams, planning.seal)
     status = entry.status or ("active" if stored is None else known.status)
     return PlannedRecord(record.model_copy(update={"status": status}))
 
@@ -172,7 +172,6 @@ def _with_secrets(record: ProxyRecord, entry: ProxyEntry, sealed: Any, planning:
         update={
             "auth": auth,
             "accounts": _accounts(record.accounts, entry, sealed, planning.now),
-            "upstreams": _upstreams(record.upstreams, sealed.upstreams, planning.seal),
         }
     )
 
@@ -198,19 +197,6 @@ def _accounts(known: Sequence[ProxyAccount], entry: ProxyEntry, sealed: Any, now
             update["password_hash"] = sealed.accounts[given.username]
         by_name[given.username] = account.model_copy(update=update)
     return list(by_name.values())
-
-
-def _upstreams(known: Sequence[ProxyUpstream], sealed: Sequence[Any], seal: SecretBox) -> list[ProxyUpstream]:
-    by_identity = {upstream.identity: upstream for upstream in known}
-    for each in sealed:
-        identity = (each.protocol, each.host, each.port, each.username)
-        before = by_identity.get(identity)
-        if before is None:
-            before = ProxyUpstream.model_validate({"name": each.host, **each.model_dump(exclude={"password"})})
-        if before.password is None or seal.open(before.password, PURPOSE) != each.password:
-            before = before.model_copy(update={"password": seal.seal(each.password, PURPOSE)})
-        by_identity[identity] = before
-    return list(by_identity.values())
 
 
 # --- minimal documents --------------------------------------------------------------------------------------------
