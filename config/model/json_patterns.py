@@ -183,6 +183,7 @@ def any_of(*forms: WithJsonSchema) -> WithJsonSchema:
     return WithJsonSchema({"anyOf": [each.json_schema for each in forms]})
 
 
+NULL = WithJsonSchema({"type": "null"})
 EMPTY = WithJsonSchema({"const": ""})
 PORT = WithJsonSchema({"type": "integer", "minimum": 1, "maximum": 65535})
 

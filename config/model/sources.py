@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import Field, StrictInt, WithJsonSchema
+from pydantic import Field, StrictInt
 
 from config.files.secret_box import SecretBox
 from config.model.declaration import Given, Group, gives, update
 from config.model.fields import Body, InvalidResource
-from config.model.webhooks import MASK, SPARSE_HEADERS_SCHEMA, SparseHeaders, Url, sealed_headers
+from config.model.webhooks import MASK, SparseHeaders, Url, sealed_headers, sparse_headers
 
 INTERVAL_MIN, INTERVAL_MAX = 60, 30 * 24 * 3600
 MAX_BYTES_MIN, MAX_BYTES_MAX = 1024, 1024**3
@@ -18,11 +18,7 @@ SOURCE_HEADERS_MAX = 20
 
 Interval = Annotated[StrictInt, Field(ge=INTERVAL_MIN, le=INTERVAL_MAX)]
 MaxBytes = Annotated[StrictInt, Field(ge=MAX_BYTES_MIN, le=MAX_BYTES_MAX)]
-SourceHeaders = Annotated[
-    SparseHeaders,
-    Field(max_length=SOURCE_HEADERS_MAX),
-    WithJsonSchema({**SPARSE_HEADERS_SCHEMA, "maxProperties": SOURCE_HEADERS_MAX}),
-]
+SourceHeaders = Annotated[SparseHeaders, Field(max_length=SOURCE_HEADERS_MAX), sparse_headers(SOURCE_HEADERS_MAX)]
 
 
 class Source(Group):

@@ -38,8 +38,8 @@ SECRET_PURPOSE = "webhook secret"  # noqa: S105 - what the seal binds them to
 HEADER_PURPOSE = "webhook header"
 """Those of sources of lists, too."""
 
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
-_VALUE = re.compile(r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?")
+_TOKEN = re.compile(json_patterns.FIELD_NAME)
+_VALUE = re.compile(r"^[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?$")
 _RESERVED = ("webhook-", "content-", "proxy-")
 _OURS = frozenset(
     ("host", "connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "expect", "date")
@@ -152,22 +152,15 @@ def _secret(text: str) -> str:
 
 
 _EVENTS_SCHEMA = {"type": "array", "items": {"type": "string", "enum": list(PATTERNS)}, "minItems": 1, "maxItems": 100}
-_HEADERS_SCHEMA = {
-    "type": "object",
-    "maxProperties": MAX_HEADERS,
-    "propertyNames": {"pattern": "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$"},
-    "additionalProperties": {
-        "type": "string",
-        "maxLength": LONGEST_HEADER,
-        "pattern": r"^[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?$",
-    },
-}
-SPARSE_HEADERS_SCHEMA = {
-    **_HEADERS_SCHEMA,
-    "additionalProperties": {
-        "anyOf": [{"type": "null"}, {"const": ""}, _HEADERS_SCHEMA["additionalProperties"]],
-    },
-}
+_HEADER_NAMES = {"pattern": json_patterns.FIELD_NAME}
+_HEADER_VALUE = json_patterns.text(_VALUE.pattern, highest=LONGEST_HEADER)
+_SPARSE_VALUE = json_patterns.any_of(json_patterns.NULL, json_patterns.EMPTY, _HEADER_VALUE)
+
+
+def sparse_headers(most: int) -> WithJsonSchema:
+    """How the description of the API has so many headers, of which some keep the value that they have."""
+    return json_patterns.mapping(_HEADER_NAMES, _SPARSE_VALUE, most)
+
 
 Url = Annotated[StrictStr, Text(1, LONGEST_URL, absolute_url, pattern=json_patterns.WEBHOOK_URL)]
 Events = Annotated[
@@ -177,13 +170,13 @@ Headers = Annotated[
     dict[StrictStr, StrictStr],
     Field(max_length=MAX_HEADERS),
     AfterValidator(_headers),
-    WithJsonSchema(_HEADERS_SCHEMA),
+    json_patterns.mapping(_HEADER_NAMES, _HEADER_VALUE, MAX_HEADERS),
 ]
 SparseHeaders = Annotated[
     dict[StrictStr, StrictStr | None],
     Field(max_length=MAX_HEADERS),
     AfterValidator(_sparse_headers),
-    WithJsonSchema(SPARSE_HEADERS_SCHEMA),
+    sparse_headers(MAX_HEADERS),
 ]
 """Headers, of which those without a value, or with `MASK`, keep the one that they have."""
 _64 = "[A-Za-z0-9+/]"
