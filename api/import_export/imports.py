@@ -49,7 +49,7 @@ from api.services import settings
 from api.services.fleet_accounts import AccountChange, StoredAccount
 from api.services.revocation import commit_and_revoke
 from api.store import StoreError, Write
-from api.store.accounts import ACCOUNTS, PLANS
+from api.store.accounts import ACCOUNTS
 from config.files.paths import forget_initial_password
 from config.model.fleet_accounts import FleetAccount
 from config.model.proxies import ProxyRecord
@@ -214,22 +214,14 @@ def _prepare_lists(services: Services, plan: Plan) -> None:
 
 def _commit(services: Services, plan: Plan) -> list[ApiKey]:
     """Store all of it, or nothing; the keys of deleted users, which are revoked with it."""
-    writes = [*_account_writes(plan), *_writes(plan)]
     there = [(step.before, step.after) for step in plan.of["users"] if step.before is not None]
     signed_out = [before.id for before, after in there if after is not None and _ends_tokens(before, after)]
     gone = [before.id for before, after in there if after is None]
-    return commit_and_revoke(services.store, writes, signed_out, gone)[1]
-
-
-def _account_writes(plan: Plan) -> list[Write]:
-    """A plan is there before its accounts are, and goes after them."""
-    plans = pending(plan.of["plans"])
-    made, gone = ([step for step in plans if (step.after is None) is is_gone] for is_gone in (False, True))
-    return [step.write() for step in (*made, *pending(plan.of["accounts"]), *gone)]
+    return commit_and_revoke(services.store, _writes(plan), signed_out, gone)[1]
 
 
 def _writes(plan: Plan) -> list[Write]:
-    writes = [step.write() for step in plan.pending() if step.kind.collection not in (PLANS, ACCOUNTS)]
+    writes = [step.write() for step in plan.pending()]
     if plan.settings is not None and plan.settings.changed:
         body = {"id": settings.DOCUMENT, **plan.settings.stored}
         writes.append(Write(settings.COLLECTION, settings.DOCUMENT, body))
