@@ -20,8 +20,7 @@ from actors.bus.messages.common import Failed
 from actors.net.client_key import client_key
 from actors.net.egress_guard import OutgoingGuard
 from actors.process import set_up_logging
-from api.audit import origin
-from api.audit.context import on_behalf_of
+from api.audit.context import on_behalf_of, origin
 from api.audit.masking import difference, field_names
 from api.audit.refused import BoundedEntries
 from api.bus_bridge import Bridge
@@ -30,7 +29,8 @@ from api.engine.objects import Hooks, Objects, Records, load, one_at_a_time
 from api.engine.record_cache import RecordCache
 from api.engine.records import Stored
 from api.errors import NotFound, PeerUnavailable
-from api.history import Purpose, Reader
+from api.history.reader import Reader
+from api.history.recorder import Purpose
 from api.http.idempotency import Idempotency
 from api.oauth.sign_in import SignIns
 from api.objects.kinds import OBJECT_KINDS

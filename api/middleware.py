@@ -14,7 +14,7 @@ from typing import Any
 import falcon
 
 from actors.net.client_key import client_key
-from api.audit import Origin, serving
+from api.audit.context import Origin, serving
 from api.container import Services
 from api.errors import Denied, TooBusy, Unauthenticated
 from api.http import session_cookie

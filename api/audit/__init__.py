@@ -4,20 +4,3 @@
 served. An entry about a change of documents is in its transaction (`api.engine.commit`). Actions that change no
 document (a restart, a test, closing connections) have their entry before the response.
 """
-
-from __future__ import annotations
-
-from api.audit.context import Origin, origin, serving
-from api.audit.trail import Broken, Entry, Head, Selection, Trail, verify
-
-__all__ = [
-    "Broken",
-    "Entry",
-    "Head",
-    "Origin",
-    "Selection",
-    "Trail",
-    "origin",
-    "serving",
-    "verify",
-]

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from api.history import NO_PURPOSE, Purpose
+from api.history.recorder import NO_PURPOSE, Purpose
 
 if TYPE_CHECKING:  # the supervisor, which writes to the trail at a first start, needs nothing of tokens
     from api.security.account_holder import AccountHolder

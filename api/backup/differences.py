@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from actors.sqlite import open_for_reading
-from api.audit import Broken, verify
+from api.audit.trail import Broken, verify
 from api.history.recorder import newest_revision
 from api.objects.kinds import KINDS
 from api.store import FleetStore, StoreError, open_store

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from api.audit import Broken, verify
+from api.audit.trail import Broken, verify
 from api.backup import atomic_swap
 from api.backup.archive import BadArchive, Manifest, OpenArchive, Progress, no_progress, unseal_keys
 from api.backup.atomic_swap import CompletedRestore

@@ -22,8 +22,8 @@ from api.audit.context import on_behalf_of, origin
 from api.audit.masking import difference, field_names
 from api.audit.refused import Budget
 from api.audit.trail import Row, Trail
-from api.history import UNREVISED, DocumentChange, Recorder, collection_of, is_renewed, kind_of
-from api.history.recorder import STORED, RecordedRevision
+from api.history.documents import UNREVISED, DocumentChange, collection_of, is_renewed, kind_of
+from api.history.recorder import STORED, RecordedRevision, Recorder
 from api.store import (
     Change,
     CommitRefused,

@@ -17,28 +17,3 @@ body before the first of these changes (`Reader.between`). So 10,000 revisions h
 they outlive the documents that had them. Without the key of the installation they are `LOST`. Every view masks secrets,
 as the audit trail does.
 """
-
-from __future__ import annotations
-
-from api.history.documents import LOST, UNREVISED, Body, DocumentChange, collection_of, is_renewed, kind_of
-from api.history.reader import Key, Reader, Revision, RevisionSelection, Summary
-from api.history.recorder import NO_PURPOSE, Limits, Purpose, Recorder
-
-__all__ = [
-    "LOST",
-    "NO_PURPOSE",
-    "UNREVISED",
-    "Body",
-    "DocumentChange",
-    "Key",
-    "Limits",
-    "Purpose",
-    "Reader",
-    "Recorder",
-    "Revision",
-    "RevisionSelection",
-    "Summary",
-    "collection_of",
-    "is_renewed",
-    "kind_of",
-]

@@ -25,14 +25,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from api.audit import origin
+from api.audit.context import origin
 from api.audit.masking import difference
 from api.container import Services
 from api.engine.kind import Kind
 from api.engine.objects import load
 from api.engine.records import Stored
 from api.errors import Invalid, NotFound
-from api.history import LOST, Body, DocumentChange, Purpose, is_renewed
+from api.history.documents import LOST, Body, DocumentChange, is_renewed
+from api.history.recorder import Purpose
 from api.import_export.accounts import known_by, names_of
 from api.import_export.checks import refuse_invalid
 from api.import_export.diff import KNOWN_BY, differences

@@ -13,7 +13,8 @@ from itertools import islice
 from typing import Any, Literal
 
 from api.audit.masking import BOOKKEEPING, STORED_AS
-from api.history import Body, DocumentChange, Reader, Revision, is_renewed, kind_of
+from api.history.documents import Body, DocumentChange, is_renewed, kind_of
+from api.history.reader import Reader, Revision
 from api.import_export.diff import KNOWN_BY
 from api.import_export.plan import MOST_PROBLEMS, Problems
 from api.services import settings

@@ -12,7 +12,7 @@ import falcon
 from pydantic_core import to_json
 
 from actors.net.client_key import client_key
-from api.audit import origin
+from api.audit.context import origin
 from api.call import Call, Document, Reply, RequestHeaders
 from api.container import Services
 from api.engine.operation import Operation

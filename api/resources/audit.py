@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from api.audit import Broken, Entry, Selection, verify
+from api.audit.trail import Broken, Entry, Selection, verify
 from api.call import Call, Reply
 from api.concurrency_limit import ConcurrencyLimit
 from api.http.query import Query, address, choice, cursor, integer, moment, text

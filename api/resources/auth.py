@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictBool, StrictStr
 
-from api.audit import origin
+from api.audit.context import origin
 from api.call import Call, Reply
 from api.errors import Denied, Unauthenticated
 from api.http import session_cookie

@@ -13,7 +13,7 @@ from actors.bus.messages.accounts import AccountActivity
 from actors.bus.messages.common import METRICS
 from actors.bus.messages.forwarding import ConnectionFilter, QueryConnections
 from actors.forwarding.connections.table import SORTS
-from api.audit import origin
+from api.audit.context import origin
 from api.call import Call, Reply
 from api.engine.operation import HOLDER, NONE, V1, Operation, create, delete, get, post, resource
 from api.errors import Denied, Invalid, PeerUnavailable, Unauthenticated

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field, StrictStr
 
-from api.audit import origin
+from api.audit.context import origin
 from api.call import Call, Reply
 from api.errors import Invalid, PeerUnavailable, TooBusy, Unauthenticated
 from api.http import session_cookie

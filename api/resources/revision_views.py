@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from api.audit.masking import BOOKKEEPING, HIDING, STORED_AS, mask
-from api.history import DocumentChange, Revision, Summary, is_renewed, kind_of
+from api.history.documents import DocumentChange, is_renewed, kind_of
+from api.history.reader import Revision, Summary
 from api.import_export.diff import differences
 from config.model.webhooks import MASK
 

@@ -8,7 +8,8 @@ from dataclasses import asdict
 from api.call import Call, Reply
 from api.engine.operation import V1, get, post, resource
 from api.errors import NotFound
-from api.history import Key, Revision, RevisionSelection, collection_of, kind_of
+from api.history.documents import collection_of, kind_of
+from api.history.reader import Key, Revision, RevisionSelection
 from api.http.query import Query, choice, cursor, integer, moment, text, texts
 from api.import_export.restoring import RestoreRequest, restore
 from api.objects.kinds import REVISED

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from api.history import Limits, Recorder
+from api.history.recorder import Limits, Recorder
 from api.services.rounds import Rounds
 from config.settings.groups import History
 

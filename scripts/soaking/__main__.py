@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 
-from api.audit import Head, verify
+from api.audit.trail import Head, verify
 from config.files.paths import DataDir
 from soaking import verdict
 from soaking.changes import COUNTED, LIST, PLAN, POLICY, USER, Changes, Guarded, Ledger, denying, id_of, stored

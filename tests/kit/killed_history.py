@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from api.engine.commit import Engine
-from api.history import Limits, Reader, RevisionSelection
+from api.history.reader import Reader, RevisionSelection
+from api.history.recorder import Limits
 from api.store import NotStored, Write
 from config.files.paths import DataDir
 from config.files.secret_box import secret_box_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
-from api.audit import Trail
+from api.audit.trail import Trail
 from api.store.fleet_file import FleetFile
 from config.files.paths import DataDir
 

@@ -17,7 +17,7 @@ import typer
 
 from actors.supervision.effective_settings import with_overrides
 from actors.supervision.locks import LockedError, holder, lock
-from api.audit import Broken, Head, verify
+from api.audit.trail import Broken, Head, verify
 from api.backup.atomic_swap import RESTORING, finish
 from api.cli.errors import CommandError, Status
 from api.cli.terminal.output import Output

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from api.audit import Head, verify
+from api.audit.trail import Head, verify
 from api.backup import atomic_swap, create, restore
 from api.backup.archive import BadArchive, open_archive
 from api.backup.create import create_backup

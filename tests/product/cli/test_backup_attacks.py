@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from api.audit import Head, verify
+from api.audit.trail import Head, verify
 from api.backup import archive, atomic_swap, create, restore
 from api.backup.archive import BadArchive, open_archive, seal_keys, unseal_keys
 from api.cli.local import backup as restore_command

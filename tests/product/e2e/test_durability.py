@@ -9,7 +9,7 @@ import threading
 import pytest
 import requests
 
-from api.audit import Head, Selection, verify
+from api.audit.trail import Head, Selection, verify
 from config.files.paths import DataDir
 from tests.kit.product import Product
 from tests.kit.trails import opened_trail

@@ -12,7 +12,7 @@ import pytest
 from falcon.testing import Result
 
 from actors.accounts.table import Table
-from api.audit import Head, verify
+from api.audit.trail import Head, verify
 from api.services import account_imports, account_names
 from api.store import StoreWriteError, Write
 from api.store.accounts import Staging

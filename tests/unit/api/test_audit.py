@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from api.audit import Broken, Head, refused, verify
+from api.audit import refused
 from api.audit.masking import difference
 from api.audit.refused import BoundedEntries
+from api.audit.trail import Broken, Head, verify
 from api.operator.offline import peek_settings, reset_password, reset_settings
 from api.operator.start import ensure_administrator
 from api.store import StoreWriteError, open_store

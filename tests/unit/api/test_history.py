@@ -13,7 +13,7 @@ import pytest
 
 from actors.bus.messages.common import METRICS, WEBHOOKS, Done
 from api.errors import NotFound
-from api.history import Limits
+from api.history.recorder import Limits
 from api.services.history_pruning import HistoryPruning
 from api.store import StoreWriteError, Write
 from config.passwords import check_password

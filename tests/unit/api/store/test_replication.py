@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from api.audit.trail import Selection, verify
 from api.engine.commit import Commit, Engine
-from api.history import Reader, RevisionSelection
+from api.history.reader import Reader, RevisionSelection
 from api.store import CommitRefused, HistoryPruned, NotStored, Write
 from api.store import tiny as documents
 from api.store.accounts import SORTS, AccountSelection
