@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets as random
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -17,7 +17,7 @@ from api.engine.kind import Kind
 from api.engine.objects import load
 from api.engine.records import Stored
 from api.engine.transfer import PlannedRecord, Planning
-from api.import_export.plan import ImportRequest, Problems, Step, plan_kind
+from api.import_export.plan import ImportRequest, Problems, Step, plan_kind, records_after
 from api.import_export.state import State
 from api.objects.accounts import ACCOUNTS as KIND
 from api.objects.accounts import AccountEntry, AccountNaming
@@ -25,8 +25,6 @@ from api.store import Document
 from api.store.accounts import ACCOUNTS, AccountStore
 from config.model.fields import InvalidResource
 from config.model.fleet_accounts import AccountProxies, FleetAccount, FleetAccountUpdate, change_fleet_account
-from config.model.plans import Plan
-from config.model.proxies import ProxyRecord
 from config.weak_passwords import weakness_of_account
 
 MOST_PRUNED = 10_000
@@ -34,26 +32,15 @@ MOST_PRUNED = 10_000
 Found = Stored[FleetAccount]
 
 
-def names_of(state: State, proxies: list[Step[ProxyRecord]], plans: list[Step[Plan]]) -> AccountNaming:
+def names_of(state: State, steps: Mapping[str, list[Step[Any]]]) -> AccountNaming:
     """The names after these steps. What is deleted keeps its name for what is known of it before."""
-    of_plans, of_proxies = _ids(state, "plans", plans), _ids(state, "proxies", proxies)
-    known = {step.id: step.name for step in plans if step.after is None}
-    gone = {step.id: step.name for step in proxies if step.after is None}
-    return AccountNaming(
-        of_plans,
-        of_proxies,
-        {**known, **{identifier: name for name, identifier in of_plans.items()}},
-        {**gone, **{identifier: name for name, identifier in of_proxies.items()}},
+    plans, proxies = (
+        {identifier: record.name for identifier, record in records_after(state, steps, name).items()}
+        for name in ("plans", "proxies")
     )
-
-
-def _ids(state: State, collection: str, steps: list[Step[Any]]) -> dict[str, str]:
-    found = {name: each.record.id for name, each in state.by_key(collection).items()}
-    for step in steps:
-        found.pop(step.name, None)
-        if step.after is not None:
-            found[step.name] = step.id
-    return found
+    ids_of_plans, ids_of_proxies = ({name: key for key, name in names.items()} for names in (plans, proxies))
+    gone = {step.id: step.name for name in ("plans", "proxies") for step in steps.get(name, ()) if step.after is None}
+    return AccountNaming(ids_of_plans, ids_of_proxies, {**gone, **plans}, {**gone, **proxies})
 
 
 def known_by(naming: AccountNaming, **more: Any) -> Kind[FleetAccount]:

@@ -10,8 +10,7 @@ from typing import Any
 
 from api.container import Services
 from api.engine.kind import Kind
-from api.import_export.plan import Plan, Problems, Step, pending
-from api.import_export.state import State
+from api.import_export.plan import Plan, Problems, Step, pending, records_after
 from api.objects.kinds import KINDS
 from api.objects.named_kinds import NAMED
 from api.objects.plans.kind import PLANS
@@ -34,12 +33,6 @@ from config.net.entries import GEO
 Steps = Mapping[str, list[Step[Any]]]
 Names = Mapping[str, Mapping[str, str]]
 """By collection the names of objects, with the kind of a list."""
-
-
-def records_after(state: State, steps: Steps, collection: str) -> dict[str, Any]:
-    """The records of a kind by id after these steps."""
-    changed = {step.id: step.after for step in steps[collection]}
-    return {key: each for key, each in {**state.by_id(collection), **changed}.items() if each is not None}
 
 
 def refuse_invalid(services: Services, plan: Plan, caller_id: str, problems: Problems) -> None:
@@ -93,24 +86,14 @@ def _refuse_chains(plan: Plan, problems: Problems) -> None:
     proxies = records_after(plan.state, plan.of, "proxies")
     paths = {step.id: step.path for step in pending(plan.of["proxies"])}
     for each in proxies.values():
-        if each.pool is not None:
-            _refuse_chain(each, proxies.values(), pools, paths.get(each.id), problems)
-
-
-def _refuse_chain(
-    proxy: ProxyRecord,
-    proxies: Iterable[ProxyRecord],
-    pools: Mapping[str, Any],
-    path: str | None,
-    problems: Problems,
-) -> None:
-    try:
-        refuse_chain(proxy, proxies, lambda name: getattr(pools.get(name), "upstreams", ()))
-    except InvalidProxy as error:
-        if path is None:
-            problems.add("pools", f"the proxy {proxy.name!r} has such a pool: {error.error}")
-        else:
-            problems.add(f"{path}.{error.field}", error.error)
+        try:
+            if each.pool is not None:
+                refuse_chain(each, proxies.values(), lambda name: getattr(pools.get(name), "upstreams", ()))
+        except InvalidProxy as error:
+            if each.id in paths:
+                problems.add(f"{paths[each.id]}.{error.field}", error.error)
+            else:
+                problems.add("pools", f"the proxy {each.name!r} has such a pool: {error.error}")
 
 
 def _refuse_missing(found: Iterable[Named], names: Names, user: str, path: str | None, problems: Problems) -> None:

@@ -61,7 +61,7 @@ def export(state: State, accounts: Sequence[FleetAccount] | None) -> dict[str, A
 
 
 def _account_entries(state: State, accounts: Sequence[FleetAccount]) -> list[dict[str, Any]]:
-    entries = list(map(names_of(state, [], []).entry, accounts))
+    entries = list(map(names_of(state, {}).entry, accounts))
     return sorted(entries, key=lambda each: (each["username"], json.dumps(each["proxies"])))
 
 

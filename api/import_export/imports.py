@@ -114,7 +114,7 @@ def make_plan(services: Services, request: ImportRequest) -> Plan:
     weak = services.fleet_accounts.weak_passwords
     planning = Planning(services.seal, now, rules, request.secrets, problems.add, weak)
     of = {name: plan_kind(KINDS[name], found, request, planning, problems) for name, found in state.records.items()}
-    names = names_of(state, of["proxies"], of["plans"])
+    names = names_of(state, of)
     of[ACCOUNTS] = plan_accounts(request, planning, services.account_store, names, problems)
     plan = Plan(state, of, of_settings)
     refuse_invalid(services, plan, request.caller_id, problems)

@@ -115,6 +115,12 @@ def pending(steps: Sequence[Step[Any]]) -> list[Step[Any]]:
     return [step for step in steps if step.action != "unchanged"]
 
 
+def records_after(state: State, steps: Mapping[str, list[Step[Any]]], collection: str) -> dict[str, Any]:
+    """The records of a kind by id after these steps."""
+    changed = {step.id: step.after for step in steps.get(collection, ())}
+    return {key: each for key, each in {**state.by_id(collection), **changed}.items() if each is not None}
+
+
 class Problems:
     """All errors of a document."""
 

@@ -259,7 +259,7 @@ def _plan(services: Services, objects: _Objects, caller_id: str) -> Plan:
     problems.refuse()
     state = read_state(services.store)
     of = {name: _steps(objects, kind) for name, kind in KINDS.items() if name != "accounts"}
-    of["accounts"] = _steps(objects, known_by(names_of(state, of["proxies"], of["plans"])))
+    of["accounts"] = _steps(objects, known_by(names_of(state, of)))
     plan = Plan(state, of, None if objects.settings is None else _settings_step(state.settings, objects.settings))
     refuse_invalid(services, plan, caller_id, problems)
     return plan

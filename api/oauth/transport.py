@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
-from requests.auth import AuthBase
 from requests.utils import get_environ_proxies
 from urllib3.connection import HTTPConnection
 
@@ -93,13 +92,6 @@ def _proxies(url: str) -> dict[str, str]:
     return {} if is_loopback(urlsplit(url).hostname or "") else dict(get_environ_proxies(url))
 
 
-def session(guard: OutgoingGuard) -> requests.Session:
-    """A new session with the bounds."""
-    made = requests.Session()
-    bind(made, guard)
-    return made
-
-
 def bind(made: requests.Session, guard: OutgoingGuard) -> None:
     """Make a session, also one of a subclass, keep the bounds."""
     made.trust_env = False
@@ -110,9 +102,11 @@ def bind(made: requests.Session, guard: OutgoingGuard) -> None:
 
 def get_json(url: str, guard: OutgoingGuard, token: str | None = None) -> Any:
     """The JSON of a GET, with an access token as bearer. Raises `PeerUnavailable`, also for a status other than 200."""
+    headers = {"Accept": "application/json", **({} if token is None else {"Authorization": f"Bearer {token}"})}
     try:
-        with session(guard) as client:
-            response = client.get(url, headers={"Accept": "application/json"}, auth=_Bearer(token))
+        with requests.Session() as client:
+            bind(client, guard)
+            response = client.get(url, headers=headers)
         if response.status_code != requests.codes.ok:
             raise PeerUnavailable(IDENTITY_PROVIDER, f"{url}: status {response.status_code}")
         return json.loads(response.content)
@@ -126,16 +120,6 @@ def get_object(url: str, guard: OutgoingGuard, token: str | None = None) -> dict
     if not isinstance(found, dict):
         raise PeerUnavailable(IDENTITY_PROVIDER, f"{url}: the response is not a JSON object")
     return found
-
-
-class _Bearer(AuthBase):
-    def __init__(self, token: str | None) -> None:
-        self._token = token
-
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        if self._token is not None:
-            request.headers["Authorization"] = f"Bearer {self._token}"
-        return request
 
 
 def _late(url: str | None) -> PeerUnavailable:
