@@ -15,6 +15,7 @@ import stat
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 """A text that is another one after each boot (random(4)); of the host in a container."""
@@ -50,69 +51,58 @@ class PathError(Exception):
     """A directory can't be used; the text says which one and why."""
 
 
+class _Below:
+    """Of a directory: a path below its own."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, directory: Any, _class: object = None) -> Path:
+        return Path(directory.path, self._name)
+
+
+class _Socket(_Below):
+    """Of a run directory: the address of a socket of the bus."""
+
+    __slots__ = ()
+
+    def __get__(self, directory: Any, _class: object = None) -> str:  # type: ignore[override]
+        return f"ipc://{directory.path}/{self._name}"
+
+
 @dataclass(frozen=True, slots=True)
 class RunDir:
     """The run directory: sockets of the bus and the lock files. Its path is kept short enough for `ipc://`."""
 
     path: Path
 
-    @property
-    def mailbox(self) -> str:
-        """ROUTER of the mailbox, bound by the supervisor."""
-        return f"ipc://{self.path}/mailbox"
+    mailbox = _Socket("mailbox")
+    """ROUTER of the mailbox, bound by the supervisor."""
+    events_in = _Socket("events.in")
+    """XSUB where publishers connect, bound by the supervisor."""
+    events_out = _Socket("events.out")
+    """XPUB where subscribers connect, bound by the supervisor."""
+    records = _Socket("records")
+    """ROUTER of the records plane, bound by the log indexer."""
+    api_inner = _Below("api.sock")
+    """Unix socket where the API takes what the TLS terminator has decrypted, bound by the supervisor."""
+    resolver = _Below("resolver")
+    """Unix socket of the resolver, by which actors ask it for names (`actors.net.resolver_protocol`)."""
+    proxy_resolver = _Below("resolver.own")
+    """As `resolver`, of the one that asks the name servers which proxies name themselves."""
+    usage = _Below("usage")
+    """The folder where forwarding actors count what accounts use, a file each (`actors.usage_file`)."""
+    pools = _Below("pools")
+    """The folder of what is known of pools' upstreams, a file for each pool (`actors.pools.state_file`)."""
+    workers = _Below("workers")
+    """The folder of what processes of a proxy share or leave to each other, with a folder for each proxy.
 
-    @property
-    def events_in(self) -> str:
-        """XSUB where publishers connect, bound by the supervisor."""
-        return f"ipc://{self.path}/events.in"
-
-    @property
-    def events_out(self) -> str:
-        """XPUB where subscribers connect, bound by the supervisor."""
-        return f"ipc://{self.path}/events.out"
-
-    @property
-    def records(self) -> str:
-        """ROUTER of the records plane, bound by the log indexer."""
-        return f"ipc://{self.path}/records"
-
-    @property
-    def api_inner(self) -> Path:
-        """Unix socket where the API takes what the TLS terminator has decrypted, bound by the supervisor."""
-        return self.path / "api.sock"
-
-    @property
-    def resolver(self) -> Path:
-        """Unix socket of the resolver, by which actors ask it for names (`actors.net.resolver_protocol`)."""
-        return self.path / "resolver"
-
-    @property
-    def proxy_resolver(self) -> Path:
-        """As `resolver`, of the one that asks the name servers which proxies name themselves."""
-        return self.path / "resolver.own"
-
-    @property
-    def usage(self) -> Path:
-        """The folder where forwarding actors count what accounts use, a file each (`actors.usage_file`)."""
-        return self.path / "usage"
-
-    @property
-    def pools(self) -> Path:
-        """The folder of what is known of pools' upstreams, a file for each pool (`actors.pools.state_file`)."""
-        return self.path / "pools"
-
-    @property
-    def workers(self) -> Path:
-        """The folder of what processes of a proxy share or leave to each other, with a folder for each proxy.
-
-        Workers count together there (`actors.workers`), and a sleeping proxy has its packs there.
-        """
-        return self.path / "workers"
-
-    @property
-    def lock(self) -> Path:
-        """Locked by the supervisor for as long as it lives."""
-        return self.path / "lock"
+    Workers count together there (`actors.workers`), and a sleeping proxy has its packs there.
+    """
+    lock = _Below("lock")
+    """Locked by the supervisor for as long as it lives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,80 +111,34 @@ class DataDir:
 
     path: Path
 
-    @property
-    def fleet(self) -> Path:
-        """The file of the configuration, the accounts, their history and the audit trail (`api.store`)."""
-        return self.path / "fleet.sqlite"
-
-    @property
-    def keys(self) -> Path:
-        """The folder of key files: signing and sealing."""
-        return self.path / "keys"
-
-    @property
-    def curve_key(self) -> Path:
-        """The secret key of the public socket, the metrics collector's."""
-        return self.keys / "metrics-curve.key"
-
-    @property
-    def logs(self) -> Path:
-        """The folder of the log indexer's day files."""
-        return self.path / "logs"
-
-    @property
-    def account_sessions(self) -> Path:
-        """The file of the sign-ins of account holders."""
-        return self.path / "sessions" / "accounts.sqlite"
-
-    @property
-    def idempotency(self) -> Path:
-        """The folder of the responses that are kept for repeated requests (`Idempotency-Key`)."""
-        return self.path / "idempotency"
-
-    @property
-    def metrics(self) -> Path:
-        """The folder of the metrics collector."""
-        return self.path / "metrics"
-
-    @property
-    def proxy_resolver(self) -> Path:
-        """As `resolver`, of the one that asks the name servers which proxies name themselves."""
-        return self.path / "resolver.own"
-
-    @property
-    def usage(self) -> Path:
-        """What accounts have used: the metrics collector writes it, and the API reads it."""
-        return self.metrics / "usage.sqlite"
-
-    @property
-    def webhooks(self) -> Path:
-        """The folder of the webhook sender's outbox."""
-        return self.path / "webhooks"
-
-    @property
-    def lists(self) -> Path:
-        """The folder of the compiled lists of destinations (`actors.lists`)."""
-        return self.path / "lists"
-
-    @property
-    def telemetry(self) -> Path:
-        """The folder of what the push to an OpenTelemetry collector remembers."""
-        return self.path / "telemetry"
-
-    @property
-    def temporary(self) -> Path:
-        """The folder of large bodies of requests and responses, while the API has them. Emptied at its start."""
-        return self.path / "temporary"
-
-    @property
-    def lock(self) -> Path:
-        """Locked by the process that may write here: the running product, or one offline command."""
-        return self.path / "lock"
-
-    @property
-    def initial_password(self) -> Path:
-        """Where the password of the first administrator is written."""
-        return self.path / "initial-admin-password"
+    fleet = _Below("fleet.sqlite")
+    """The file of the configuration, the accounts, their history and the audit trail (`api.store`)."""
+    keys = _Below("keys")
+    """The folder of key files: signing and sealing."""
+    curve_key = _Below("keys/metrics-curve.key")
+    """The secret key of the public socket, the metrics collector's."""
+    logs = _Below("logs")
+    """The folder of the log indexer's day files."""
+    account_sessions = _Below("sessions/accounts.sqlite")
+    """The file of the sign-ins of account holders."""
+    idempotency = _Below("idempotency")
+    """The folder of the responses that are kept for repeated requests (`Idempotency-Key`)."""
+    metrics = _Below("metrics")
+    """The folder of the metrics collector."""
+    usage = _Below("metrics/usage.sqlite")
+    """What accounts have used: the metrics collector writes it, and the API reads it."""
+    webhooks = _Below("webhooks")
+    """The folder of the webhook sender's outbox."""
+    lists = _Below("lists")
+    """The folder of the compiled lists of destinations (`actors.lists`)."""
+    telemetry = _Below("telemetry")
+    """The folder of what the push to an OpenTelemetry collector remembers."""
+    temporary = _Below("temporary")
+    """The folder of large bodies of requests and responses, while the API has them. Emptied at its start."""
+    lock = _Below("lock")
+    """Locked by the process that may write here: the running product, or one offline command."""
+    initial_password = _Below("initial-admin-password")
+    """Where the password of the first administrator is written."""
 
 
 def forget_initial_password(data: DataDir) -> None:

@@ -9,7 +9,7 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 72_867,
+    "code lines of the product": 72_825,
     "files of the product": 685,
     "code lines of the tests": 76_954,
     "code lines of scripts": 3_496,
