@@ -15,7 +15,8 @@ from typing import Any
 from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.utilities import BadRequest, Error
 
-from api.http.body import LARGE_EACH, LARGE_TOTAL, SMALL, SMALL_TOTAL, BodyGate, Budget, Reservation
+from api.concurrency_limit import Allowance, Reservation
+from api.http.body import LARGE_EACH, LARGE_TOTAL, SMALL, SMALL_TOTAL, BodyGate
 
 LINE_MAX = 4096
 """Bytes of a line with the size of a chunk, or of a field of the trailer."""
@@ -114,8 +115,8 @@ class Bodies:
     """The memory that all requests of a server share for their bodies."""
 
     def __init__(self) -> None:
-        self.small = Budget(SMALL_TOTAL, SMALL_TOTAL)
-        self.large = Budget(LARGE_TOTAL, LARGE_EACH)
+        self.small = Allowance(SMALL_TOTAL, SMALL_TOTAL)
+        self.large = Allowance(LARGE_TOTAL, LARGE_EACH)
 
 
 class Parser(HTTPRequestParser):

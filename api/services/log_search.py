@@ -20,7 +20,7 @@ from api.concurrency_limit import (
     TAILS_EACH,
     TAILS_MAX,
     ConcurrencyLimit,
-    Slot,
+    Reservation,
 )
 from api.errors import Invalid, OperationFailed
 from config.text.access_fields import PROXY_NAME, message_of, without_address, without_tried
@@ -112,7 +112,9 @@ class LogSearch:
 class Export:
     """The body of an export: one JSON object per line. Its slot is released at its end, and when it is dropped."""
 
-    def __init__(self, read_page: Callable[[QueryLogs], LogPage], query: QueryLogs, view: View, slot: Slot) -> None:
+    def __init__(
+        self, read_page: Callable[[QueryLogs], LogPage], query: QueryLogs, view: View, slot: Reservation
+    ) -> None:
         self._read_page, self._query, self._view, self._slot = read_page, query, view, slot
         self._first = read_page(query)
 
