@@ -9,12 +9,12 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 72_825,
-    "files of the product": 685,
+    "code lines of the product": 72_391,
+    "files of the product": 673,
     "code lines of the tests": 76_954,
     "code lines of scripts": 3_496,
     "files under 60 lines that one module imports": 32,
-    "class names that stand twice": 32,
+    "class names that stand twice": 31,
     "modules of the longest folder": 56,
     "dependencies": 26,
     "tests that take longer than the ceiling": 25,
