@@ -1,9 +1,9 @@
 """Accounts, plans and credentials: documents in tables of their own, for hundreds of thousands.
 
-- `columns`: what of a document is in columns, so that it can be found; `packed`: what forwarding actors read of it.
+- `columns`: what of a document is in columns, so that it can be found, and what forwarding actors read of it.
 - `reading`, and `store`, which writes.
 - `staging`: accounts that are stored in one commit, too many for memory.
-- `pages`: pages of accounts, and clashes of names; `usage_order`, `never_used`: pages by figures of the metrics
+- `pages`: pages of accounts, and clashes of names; `usage_order`: pages by figures of the metrics
   collector.
 
 Nothing here holds all accounts in memory.

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from api.store.accounts.columns import ACCOUNTS, NAMED_POLICIES, PLANS, known
-from api.store.accounts.never_used import NeverUsed
 from api.store.accounts.pages import BY_FIGURE, AccountSelection, Position, Sort, certificate_clash_sql, clash_sql
-from api.store.accounts.usage_order import figures_of, positions_by_figure
+from api.store.accounts.usage_order import NeverUsed, figures_of, positions_by_figure
 from api.store.fleet_file import translated
 from api.store.interface import Document, Predicate
 
@@ -230,9 +229,3 @@ class AccountReader:
     def _reading(self) -> Iterator[sqlite3.Connection]:
         with self._lock, translated(self._path):
             yield self._reader
-
-
-def numbers_of(database: sqlite3.Connection) -> tuple[int, int]:
-    """The last commit that changed an account, a plan or a credential, and up to which one deletions are forgotten."""
-    revision, horizon = database.execute("SELECT revision, horizon FROM accounts_store").fetchone()
-    return int(revision), int(horizon)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from api.store.accounts.columns import ACCOUNTS, CREDENTIALS, columns, known
-from api.store.accounts.reading import AccountEnd, AccountReader, numbers_of
+from api.store.accounts.reading import AccountEnd, AccountReader
 from api.store.accounts.staging import Staging
 from api.store.fleet_file import FleetFile
 from api.store.interface import Change, NotStored, RevisionConflict, Write
@@ -33,7 +33,7 @@ class AccountStore(AccountReader):
         self._file = file
         self._temporary = data.temporary
         with file.reading() as database:
-            self._revision, _ = numbers_of(database)
+            self._revision = int(database.execute("SELECT revision FROM accounts_store").fetchone()[0])
         super().__init__(file.path, data.usage)
 
     @property
@@ -44,8 +44,7 @@ class AccountStore(AccountReader):
     @property
     def horizon(self) -> int:
         """Deletions up to this commit are forgotten; all of what a restore has replaced are."""
-        with self._reading() as database:
-            return numbers_of(database)[1]
+        return int(self._rows("SELECT horizon FROM accounts_store", [])[0][0])
 
     # --- writing ---
 

@@ -13,7 +13,7 @@ import pytest
 from actors.metrics.account_usage import SCHEMA
 from actors.sqlite import open_database
 from api.store.accounts import AccountSelection, Position
-from api.store.accounts.never_used import NeverUsed
+from api.store.accounts.usage_order import NeverUsed
 from config.files.paths import DataDir
 from config.model.fleet_accounts import FleetAccountCreate, new_fleet_account
 from config.model.quotas import PERIODS, period_at
