@@ -52,18 +52,16 @@ from api.security.signing import SigningKeys
 from api.security.tokens import Lifetimes, Tokens
 from api.security.users import User
 from api.services.account_activity import AccountActivities
-from api.services.account_batches import AccountBatches
+from api.services.account_batches import AccountBatches, AccountImports
 from api.services.account_credentials import AccountCredentials
 from api.services.account_ends import AccountEnds
-from api.services.account_imports import AccountImports
 from api.services.account_names import AccountNames
 from api.services.accounts import Accounts
 from api.services.attention import Administrator, Attention
 from api.services.event_authors import AUTHORED, CHANGES
-from api.services.every_account import EveryAccount
 from api.services.fleet_accounts import FleetAccounts
 from api.services.health import HealthService
-from api.services.inline_accounts import InlineAccounts
+from api.services.inline_accounts import EveryAccount, InlineAccounts
 from api.services.list_contents import ListContents
 from api.services.list_fetches import ListFetches
 from api.services.list_states import ListStates, Sourced
@@ -179,7 +177,7 @@ class Services:
         webhooks: RecordCache[Stored[WebhookRecord]] = RecordCache(store, WEBHOOKS.collection, partial(load, WEBHOOKS))
         self.webhooks = WebhookSender(store, webhooks, bridge, self.seal)
         self.objects = self._make_objects(store, webhooks)
-        self.accounts = Accounts(self.proxies, bridge)
+        self.accounts = Accounts(self.proxies, bridge, self.account_activity)
         self.health = HealthService(store, self.runtime, self.proxies, self.webhooks, data, supervisor_pid)
         self.overviews = self._make_overviews()
         self.log_search = LogSearch(bridge, self.ending, self.proxies.name_of)

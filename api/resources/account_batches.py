@@ -7,9 +7,38 @@ from api.engine.operation import V1, post, resource
 from api.errors import Invalid, MissingPermission
 from api.http.lines import Lines
 from api.http.query import Query, choice
-from api.openapi.schemas.account_batches import BatchedAccounts
+from api.openapi.schemas.base import ResponseModel
 from config.model.account_batches import BATCH_MAX, AccountBatch, AccountImport
 from config.model.fleet_accounts import READ_ONLY_FIELDS
+
+
+class NamedAccount(ResponseModel):
+    """An account that was created or changed."""
+
+    id: str
+    username: str
+
+
+class BatchCount(ResponseModel):
+    """The number of accounts; `updated` without those that were so before."""
+
+    created: int
+    updated: int
+    deleted: int
+
+
+class BatchedAccounts(ResponseModel):
+    """The accounts in the order of the request; `deleted` are ids.
+
+    Of a dry run `created` is empty, of lines all lists.
+    """
+
+    created: list[NamedAccount]
+    updated: list[NamedAccount]
+    deleted: list[str]
+    count: BatchCount
+    dry_run: bool
+
 
 TO_DELETE = "proxy.delete"
 """The permission that a batch with deletions needs besides."""

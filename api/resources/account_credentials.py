@@ -6,15 +6,74 @@ from typing import Any
 
 from api.call import Call, Reply
 from api.engine.operation import V1, create, delete, get, resource
+from api.engine.records import view_of
+from api.engine.responses import shows
 from api.errors import Denied
 from api.http.query import EXAMPLE, PATTERN, ListCursor, Query, checksum, cursor, integer
-from api.openapi.schemas.account_credentials import Credentials, NewCredential, OneCredential, Refusals
-from api.openapi.schemas.base import Revoked
+from api.openapi.schemas.base import Moment, ResponseModel, Revoked
 from api.resources import refusals
-from config.model.account_credentials import AccountCredential
-from config.model.new_credentials import READ_ONLY_FIELDS, CredentialCreate
+from config.model.account_credentials import READ_ONLY_FIELDS, AccountCredential, CredentialCreate
 from config.model.object_names import named_in
-from config.text.formatting import timestamp_text
+
+
+class CredentialQuotaView(ResponseModel):
+    """Bytes in both directions together, in total over all proxies; 0 for none."""
+
+    bytes: int
+
+
+@shows(AccountCredential)
+class CredentialView(ResponseModel):
+    """A credential of an account without its secret; `prefix` is the beginning of it.
+
+    `allow_destinations` null and `allow_clients` empty are as the account; `max_connections` holds on each proxy alone,
+    and 0 is no limit of its own.
+    """
+
+    quota: CredentialQuotaView
+
+
+class Credentials(ResponseModel):
+    """A page of the credentials of an account."""
+
+    credentials: list[CredentialView]
+    next_cursor: str | None
+
+
+class OneCredential(ResponseModel):
+    """A credential."""
+
+    credential: CredentialView
+
+
+class NewCredential(ResponseModel):
+    """A new credential. `secret` is in this response only."""
+
+    credential: CredentialView
+    secret: str
+
+
+class Refusal(ResponseModel):
+    """Requests that a proxy has refused: how many `records`, and of the newest of them `detail` and `last_at`.
+
+    `port` is null where the request named none. `rule` is the configuration that refused it, as in access records.
+    """
+
+    host: str
+    port: int | None
+    reason: str
+    rule: str
+    detail: str
+    proxy_name: str
+    records: int
+    last_at: Moment
+
+
+class Refusals(ResponseModel):
+    """What was refused to a credential, by target, reason and rule; not `complete` where there was more."""
+
+    refusals: list[Refusal]
+    complete: bool
 
 
 class ListCredentials(Query):
@@ -77,12 +136,7 @@ def revoke_credential(call: Call) -> Reply:
 
 
 def _view(credential: AccountCredential) -> dict[str, Any]:
-    return {
-        **credential.model_dump(mode="json", exclude={"secret_hash"}),
-        "quota": {"bytes": credential.quota},
-        "expires_at": timestamp_text(credential.expires_at),
-        "created_at": timestamp_text(credential.created_at),
-    }
+    return {**view_of(credential), "quota": {"bytes": credential.quota}}
 
 
 _ONE = "/{credential_id}"

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors.bus.messages.accounts import AccountState
+from actors.bus.messages.accounts import AccountActivity
 from api.call import Call, Reply
 from api.engine.operation import PROXY, create, delete, get, post, resource, update
 from api.engine.records import view_of
 from api.openapi.schemas.accounts import Accounts, DeletedAccount, OneAccount
+from api.services.account_activity import usage_view
 from api.services.accounts import READ_ONLY_FIELDS, find
 from api.services.proxy_cache import StoredProxy
 from config.model.accounts import AccountInput, AccountUpdate, ProxyAccount
-from config.model.quotas import period_at
-from config.text.formatting import timestamp_text
 
 
 def list_accounts(call: Call) -> Reply:
@@ -74,7 +73,7 @@ def reset_usage(call: Call) -> Reply:
     at once.
     """
     proxy = call.services.proxies.get(call.params["proxy_id"])
-    call.services.accounts.reset(find(proxy.record, call.params["username"]))
+    call.services.account_activity.reset(find(proxy.record, call.params["username"]).id)
     return _one(call, proxy, call.params["username"])
 
 
@@ -84,24 +83,8 @@ def _one(call: Call, proxy: StoredProxy, username: str, status: int = 200) -> Re
     return Reply({"account": view}, status, proxy.revision)
 
 
-def _view(account: ProxyAccount, state: AccountState) -> dict[str, Any]:
-    usage, quota = state.usage, account.quota.bytes
-    used = usage.bytes_in + usage.bytes_out
-    until = period_at(usage.period, usage.since)[1]
-    return {
-        **view_of(account),
-        "usage": {
-            "period": usage.period,
-            "period_start": timestamp_text(usage.since) if until is not None else None,
-            "period_end": timestamp_text(until) if until is not None else None,
-            "bytes": used,
-            "bytes_in": usage.bytes_in,
-            "bytes_out": usage.bytes_out,
-            "quota": quota or None,
-            "remaining": max(0, quota - used) if quota else None,
-            "active_connections": state.connections,
-        },
-    }
+def _view(account: ProxyAccount, activity: AccountActivity) -> dict[str, Any]:
+    return {**view_of(account), "usage": usage_view(activity, account.quota)}
 
 
 _ONE = "/{username}"

@@ -13,9 +13,9 @@ from api.errors import PeerUnavailable
 from api.http.query import EXAMPLE, PATTERN, ListCursor, Query, checksum, choice, cursor, integer, text
 from api.openapi.schemas.base import Deleted
 from api.openapi.schemas.fleet_accounts import FleetAccountPage, OneFleetAccount
-from api.services.account_views import account_view
-from api.services.every_account import Kinds
+from api.services.account_activity import account_view
 from api.services.fleet_accounts import StoredAccount
+from api.services.inline_accounts import Kinds
 from api.store.accounts import SORTS, AccountSelection, Position
 from config.model.fleet_accounts import READ_ONLY_FIELDS, FleetAccountCreate, FleetAccountUpdate
 

@@ -20,25 +20,24 @@ from api.errors import Denied, Invalid, PeerUnavailable, Unauthenticated
 from api.http import session_cookie
 from api.http.query import Query, choice, integer
 from api.openapi.schemas import me as views
-from api.openapi.schemas.account_credentials import Credentials, NewCredential
 from api.openapi.schemas.base import Message, Revoked
 from api.openapi.schemas.clients import SnippetsOfAccount
 from api.resources import account_credentials as credentials
-from api.resources.account_credentials import ListCredentials
+from api.resources.account_credentials import Credentials, ListCredentials, NewCredential
 from api.resources.auth import NOT_CACHED, check_page
 from api.resources.clients import AccountSnippets, snippets_of_account
 from api.resources.connections import connection_view
 from api.security.account_holder import AccountHolder
 from api.security.account_sessions import LIFETIME
-from api.services.account_views import usage_view, used_bytes
+from api.services.account_activity import usage_view, used_bytes
 from api.services.fleet_accounts import status_of
 from api.services.fleet_connections import FleetConnections, Row
 from api.services.self_service import HeldAccount, token_view
 from api.services.usage_report import days_of
+from config.model.account_credentials import READ_ONLY_FIELDS, CredentialCreate
 from config.model.accounts import Quota
 from config.model.fields import Body, Password, example
 from config.model.fleet_accounts import FleetAccount
-from config.model.new_credentials import READ_ONLY_FIELDS, CredentialCreate
 from config.model.object_names import named_in, without_names
 from config.text.formatting import timestamp_text
 

@@ -20,7 +20,7 @@ from api.openapi.schemas.metrics import Metrics, RealtimeMetrics
 from api.services.metrics import Proxy, read_realtime, read_series
 from api.services.proxy_views import listed
 from api.services.resolvers import added, ask_resolvers
-from api.services.top_accounts import TopAccount, top_accounts
+from api.services.usage_report import TopAccount, top_accounts
 from api.services.worker_requests import ask_all_upstreams
 from config.text.formatting import timestamp_text
 

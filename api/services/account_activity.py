@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from actors.bus.messages.accounts import (
@@ -19,10 +19,13 @@ from actors.bus.messages.accounts import (
 )
 from actors.bus.messages.common import METRICS, Done
 from api.bus_bridge import Bridge, reason_of, request
+from api.engine.records import view_of
 from api.objects.plans.plans import Plans
+from api.services.fleet_accounts import StoredAccount, status_of
 from config.model.accounts import Quota
 from config.model.fleet_accounts import FleetAccount
 from config.model.quotas import period_at
+from config.text.formatting import timestamp_text
 
 log = logging.getLogger(__name__)
 
@@ -47,12 +50,15 @@ class AccountActivities:
     def of(self, accounts: Iterable[FleetAccount]) -> dict[str, AccountActivity] | None:
         """By id, the activity in the present period of each quota; None when the collector doesn't reply."""
         periods: dict[str, str] = {each.id: self.quota_of(each).period for each in accounts}
+        known = self.counted(periods)
+        return None if known is None else {each: known.get(each) or unused(period) for each, period in periods.items()}
+
+    def counted(self, periods: Mapping[str, str]) -> dict[str, AccountActivity] | None:
+        """By the ids of accounts and the kinds of their periods, what the collector has counted; None as in `of`."""
         if not periods:
             return {}
-        reply: Any = self._bridge.ask(METRICS, QueryUsage(periods), ASK_TIMEOUT)
-        if not isinstance(reply, UsageOfAccounts):
-            return None
-        return {each: reply.accounts.get(each) or _unused(period) for each, period in periods.items()}
+        reply: Any = self._bridge.ask(METRICS, QueryUsage(dict(periods)), ASK_TIMEOUT)
+        return reply.accounts if isinstance(reply, UsageOfAccounts) else None
 
     def at_quota(self, get: Callable[[str], FleetAccount | None]) -> list[FleetAccount]:
         """Accounts that have used up their quota, at most `AT_QUOTA_MAX`; none when the collector doesn't reply.
@@ -82,5 +88,54 @@ class AccountActivities:
             log.warning("cannot delete the usage of %d accounts: %s", len(gone), reason_of(reply))
 
 
-def _unused(period: str) -> AccountActivity:
+def unused(period: str) -> AccountActivity:
+    """Of an account that has used nothing in the present period."""
     return AccountActivity(AccountUsage(period, period_at(period, time.time())[0], 0, 0))
+
+
+def account_view(
+    account: StoredAccount, plans: Plans, quota: Quota, activity: AccountActivity | None
+) -> dict[str, Any]:
+    """Every field of an account that a response has; there is no password in it.
+
+    `quota` is the one that holds for it. Without `activity` its usage is not known at this moment.
+    """
+    record = account.record
+    plan = plans.known(record.plan)
+    return {
+        **view_of(record),
+        "proxies": record.proxies.view(),
+        "inline": account.inline,
+        "plan": None if plan is None else plan.name,
+        "status": status_of(record, time.time(), 0 < quota.bytes <= used_bytes(activity)),
+        "usage": None if activity is None else usage_view(activity, quota),
+        "last_seen_at": None if activity is None else _moment(activity.last_seen or None),
+        "last_client_ip": None if activity is None else activity.client_ip or None,
+        "active_connections": None if activity is None else activity.connections,
+    }
+
+
+def usage_view(activity: AccountActivity, quota: Quota) -> dict[str, Any]:
+    """The usage in the present period of the quota."""
+    usage, used = activity.usage, used_bytes(activity)
+    until = period_at(usage.period, usage.since)[1]
+    return {
+        "period": usage.period,
+        "period_start": None if until is None else timestamp_text(usage.since),
+        "period_end": _moment(until),
+        "bytes": used,
+        "bytes_in": usage.bytes_in,
+        "bytes_out": usage.bytes_out,
+        "quota": quota.bytes or None,
+        "remaining": max(0, quota.bytes - used) if quota.bytes else None,
+        "active_connections": activity.connections,
+    }
+
+
+def used_bytes(activity: AccountActivity | None) -> int:
+    """Bytes in both directions, 0 where it is not known."""
+    return 0 if activity is None else activity.usage.bytes_in + activity.usage.bytes_out
+
+
+def _moment(seconds: float | None) -> str | None:
+    return None if seconds is None else timestamp_text(seconds)

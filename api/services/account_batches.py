@@ -1,19 +1,34 @@
-"""Many accounts of the fleet in one change, all or nothing. Passwords are hashed on all cores."""
+"""Many accounts of the fleet in one change, all of them or none: a batch, or a hundred thousand lines.
+
+Each line is validated and prepared by itself, into a file, without any lock. Then the accounts that share a name are
+looked for there, and all of them are stored in one step. So the memory doesn't grow with their number, and others
+change accounts meanwhile; they wait only while names are compared and the accounts are copied. Passwords of a batch are
+hashed on all cores.
+"""
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, NamedTuple
 
 from api.cpu_affinity import allowed
+from api.engine.commit import Engine
 from api.errors import Invalid, InvalidMany, NotFound
-from api.services.account_names import ERRORS_MAX
-from api.services.fleet_accounts import AccountChange, FleetAccounts, StoredAccount
-from config.model.account_batches import AccountBatch
+from api.http.body import validated
+from api.http.lines import Line, Lines
+from api.services.account_names import ERRORS_MAX, AccountNames
+from api.services.fleet_accounts import AccountChange, FleetAccounts, StoredAccount, policies_given
+from api.store.accounts import PLANS, Staged, Staging
+from config.model.account_batches import AccountBatch, FleetAccountChange
 from config.model.fields import InvalidResource
+from config.model.fleet_accounts import READ_ONLY_FIELDS, FleetAccount, FleetAccountCreate
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,3 +120,126 @@ def _refuse_twice(batch: AccountBatch) -> None:
 def _use_all_cores() -> None:
     """Of this thread alone: the API stays on one core (`api.cpu_affinity`), and bcrypt needs no lock of Python's."""
     os.sched_setaffinity(0, allowed)
+
+
+_LINE = re.compile(r"lines\[([0-9]+)\]", re.ASCII)
+
+
+class ImportCount(NamedTuple):
+    """Accounts that are new, and those that are other than before."""
+
+    created: int
+    updated: int
+
+
+class AccountImports:
+    """Raises as `FleetAccounts`, and `InvalidMany`; fields are those of lines, such as `lines[3].username`."""
+
+    def __init__(
+        self,
+        accounts: FleetAccounts,
+        engine: Engine,
+        names: AccountNames,
+        publish: Callable[[str, dict[str, Any]], None],
+    ) -> None:
+        self._accounts = accounts
+        self._engine = engine
+        self._names = names
+        self._publish = publish
+
+    def apply(self, lines: Lines, dry_run: bool = False) -> ImportCount:
+        """Add the accounts, and change those of lines with an `id`; or check them only."""
+        with closing(self._engine.accounts.staging()) as staged:
+            problems: dict[str, str] = {}
+            policies: set[str] = set()
+            count = self._fill(staged, lines, problems, policies)
+            staged.finish()
+            problems.update(itertools.islice(self._clashes(staged), max(0, ERRORS_MAX - len(problems))))
+            _refuse(problems)
+            if not dry_run and staged.count:
+                self._commit(staged, policies)
+                self._publish("account.imported", count._asdict())
+            return count
+
+    def _fill(self, staged: Staging, lines: Lines, problems: dict[str, str], policies: set[str]) -> ImportCount:
+        """Stage the accounts of all lines, or as many as there are until too many are wrong; add their `policies`."""
+        created = updated = 0
+        known: set[str] = set()
+        for line in lines:
+            change = self._prepared(line, known, problems)
+            if len(problems) >= ERRORS_MAX:
+                break
+            if change is None or change.is_none:
+                continue
+            policies |= policies_given([change])
+            staged.add(line.number, change.write())
+            created, updated = created + (change.before is None), updated + (change.before is not None)
+        return ImportCount(created, updated)
+
+    def _prepared(self, line: Line, known: set[str], problems: dict[str, str]) -> AccountChange | None:
+        """The change of a line; None if there is a problem with it. `known` are the ids in the lines before."""
+        path = f"lines[{line.number}]"
+        try:
+            return self._change(line.content, known, f"{path}.")
+        except InvalidResource as error:
+            problems[f"{path}.{error.field}"] = error.error
+        except NotFound:
+            problems[f"{path}.id"] = "there is no such account"
+        except InvalidMany as error:
+            for field, text in error.problems:
+                problems[_within(path, field)] = text
+        return None
+
+    def _change(self, content: dict[str, Any] | Invalid, known: set[str], path: str) -> AccountChange:
+        if isinstance(content, Invalid):
+            raise content
+        if content.get("password") is not None:
+            raise Invalid("password", "must be given as password_hash here")
+        if "id" not in content:
+            return self._accounts.prepare_create(validated(FleetAccountCreate, content, READ_ONLY_FIELDS), path)
+        body = validated(FleetAccountChange, content, READ_ONLY_FIELDS)
+        if body.id in known:
+            raise Invalid("id", "is there twice")
+        known.add(body.id)
+        return self._accounts.prepare_update(body.id, body, None, path)
+
+    def _clashes(self, staged: Staging) -> Iterator[tuple[str, str]]:
+        """Fields and errors of all accounts that share a name or an entry for certificates."""
+        for name in staged.meeting_names(self._names.of_proxies()):
+            yield from self._clashes_of(staged.named(name), staged)
+        for entry in staged.meeting_entries():
+            yield from self._clashes_of(staged.certified(entry), staged)
+
+    def _clashes_of(self, found: list[Staged], staged: Staging) -> Iterator[tuple[str, str]]:
+        paths = {each.body["id"]: f"lines[{each.line}]." for each in found}
+        accounts = (FleetAccount.model_validate(each.body) for each in found)
+        for error in self._names.clashes(accounts, staged, paths):
+            yield str(error.field), error.error
+
+    def _commit(self, staged: Staging, policies: set[str]) -> None:
+        """Store them, unless a change of this moment stands against it."""
+        self._engine.stage_records(staged)
+        with self._accounts.changing(policies):
+            _refuse(dict(itertools.islice(self._clashes(staged), ERRORS_MAX)))
+            for plan, line in staged.plans():
+                if not self._engine.revision_of(PLANS, plan):
+                    raise Invalid(f"lines[{line}].plan", "was deleted at this moment")
+            self._engine.commit_staged(staged)
+
+
+def _within(path: str, field: str | None) -> str:
+    """A field of a line, or the line itself."""
+    if field is None:
+        return path
+    return field if field.startswith(path) else f"{path}.{field}"
+
+
+def _refuse(problems: dict[str, str]) -> None:
+    """Raise `InvalidMany` with all problems, those of the first lines first."""
+
+    def line(field: str) -> int:
+        found = _LINE.match(field)
+        return int(found[1]) if found is not None else 0
+
+    if problems:
+        raise InvalidMany([(field, problems[field]) for field in sorted(problems, key=line)])

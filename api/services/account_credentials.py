@@ -12,9 +12,8 @@ from api.errors import Invalid, NotFound
 from api.services.rounds import Rounds
 from api.store import NotStored, Write
 from api.store.accounts import ACCOUNTS, CREDENTIALS, Position
-from config.model.account_credentials import AccountCredential
+from config.model.account_credentials import AccountCredential, CredentialCreate, new_credential
 from config.model.fleet_accounts import FleetAccount
-from config.model.new_credentials import CredentialCreate, new_credential
 from config.model.object_names import Named, named_in
 from config.text.formatting import timestamp_text
 

@@ -2,37 +2,23 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
-from actors.bus.messages.accounts import (
-    AccountState,
-    AccountStates,
-    AccountUsage,
-    QueryAccounts,
-    QueryUsage,
-    ResetUsage,
-    UsageOfAccounts,
-)
-from actors.bus.messages.common import METRICS, Done
-from api.bus_bridge import Bridge, request
+from actors.bus.messages.accounts import AccountActivity, AccountState, AccountStates, QueryAccounts
+from api.bus_bridge import Bridge
 from api.errors import Invalid, NotFound
+from api.services.account_activity import ASK_TIMEOUT, AccountActivities, unused
 from api.services.proxies import Proxies
 from api.services.proxy_cache import StoredProxy
 from api.services.worker_requests import ask_workers
 from config.model.accounts import AccountInput, AccountUpdate, ProxyAccount, change_account, check_accounts, new_account
 from config.model.fields import InvalidProxy
 from config.model.proxies import ProxyRecord, apply_auth
-from config.model.quotas import period_at
 from config.weak_passwords import weakness_of_account
 
-log = logging.getLogger(__name__)
-
-ASK_TIMEOUT = 3.0
 READ_ONLY_FIELDS = frozenset({"id", "usage", "created_at"})
 
 _ENTRY = re.compile(r"accounts\[[0-9]+\]\.")
@@ -41,8 +27,9 @@ _ENTRY = re.compile(r"accounts\[[0-9]+\]\.")
 class Accounts:
     """Reads and changes. Thread-safe. Changes raise as those of `Proxies`."""
 
-    def __init__(self, proxies: Proxies, bridge: Bridge) -> None:
+    def __init__(self, proxies: Proxies, bridge: Bridge, activities: AccountActivities) -> None:
         self._proxies = proxies
+        self._activities = activities
         self._bridge = bridge
 
     def add(self, proxy_id: str, body: AccountInput, if_match: int | None) -> StoredProxy:
@@ -77,23 +64,17 @@ class Accounts:
 
         return self._change(proxy_id, alter, if_match)
 
-    def reset(self, account: ProxyAccount) -> None:
-        """Set its usage to zero. Raises `PeerUnavailable`, and then nothing is changed."""
-        request(self._bridge, METRICS, ResetUsage((account.id,)), Done, timeout=ASK_TIMEOUT)
-
-    def usage(self, proxy: StoredProxy) -> dict[str, AccountState]:
+    def usage(self, proxy: StoredProxy) -> dict[str, AccountActivity]:
         """By account id, the usage and connections: of the proxy's process, else of the collector, else zeros."""
         states = self._states(proxy)
-        unknown: dict[str, str] = {
+        unknown = {
             account.id: account.quota.period
             for account in proxy.record.accounts
             if proxy.record.workers != 1 or account.id not in states or not states[account.id].known
         }
-        if unknown:
-            reply: Any = self._bridge.ask(METRICS, QueryUsage(unknown), ASK_TIMEOUT)
-            for each, activity in reply.accounts.items() if isinstance(reply, UsageOfAccounts) else ():
-                state = states.get(each)
-                states[each] = AccountState(activity.usage, 0 if state is None else state.connections)
+        for each, activity in (self._activities.counted(unknown) or {}).items():
+            state = states.get(each)
+            states[each] = AccountState(activity.usage, 0 if state is None else state.connections)
         return {account.id: _current(account, states.get(account.id)) for account in proxy.record.accounts}
 
     def _states(self, proxy: StoredProxy) -> dict[str, AccountState]:
@@ -136,10 +117,10 @@ def find(record: ProxyRecord, username: str) -> ProxyAccount:
     return account
 
 
-def _current(account: ProxyAccount, state: AccountState | None) -> AccountState:
+def _current(account: ProxyAccount, state: AccountState | None) -> AccountActivity:
     """`state`, if it is of the current period; else one without usage."""
-    since = period_at(account.quota.period, time.time())[0]
-    if state is not None and (state.usage.period, state.usage.since) == (account.quota.period, since):
-        return state
-    connections = 0 if state is None else state.connections
-    return AccountState(AccountUsage(account.quota.period, since, 0, 0), connections)
+    fresh = unused(account.quota.period)
+    if state is None:
+        return fresh
+    is_current = (state.usage.period, state.usage.since) == (fresh.usage.period, fresh.usage.since)
+    return AccountActivity(state.usage if is_current else fresh.usage, state.connections)

@@ -26,7 +26,7 @@ from api.services.metrics import Proxy
 from api.services.prometheus_names import expose_names
 from api.services.prometheus_pools import PoolSummary, expose_pools
 from api.services.runtime_view import NO_STATS
-from api.services.top_accounts import TopAccount
+from api.services.usage_report import TopAccount
 from config import VERSION
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -20,9 +20,8 @@ from api.security.authentication import UNKNOWN_USER_HASH
 from api.security.login_throttle import LoginThrottle
 from api.security.password_checker import PasswordChecker
 from api.services.account_names import may_use
-from api.services.every_account import EveryAccount
 from api.services.fleet_accounts import FleetAccounts, status_of
-from api.services.inline_accounts import InlineAccounts
+from api.services.inline_accounts import EveryAccount, InlineAccounts
 from api.services.password_renewal import PasswordRenewal
 from api.services.proxies import Proxies
 from api.services.proxy_cache import StoredProxy

@@ -350,3 +350,26 @@ def _csv_line(cells: Iterable[str]) -> str:
 def cell(text: str | None) -> str:
     """A text as a cell that no spreadsheet takes for a formula."""
     return with_apostrophe(text) if text else ""
+
+
+_SQL = """
+SELECT id, username, total_in, total_out FROM accounts WHERE NOT gone AND total_in + total_out > 0 AND id LIKE 'acc%'
+ORDER BY total_in + total_out DESC, id LIMIT ?
+"""
+
+
+class TopAccount(NamedTuple):
+    """An account, and the bytes that it has used in all."""
+
+    id: str
+    username: str
+    bytes_in: int
+    bytes_out: int
+
+
+def top_accounts(file: Path, count: int) -> list[TopAccount]:
+    """Those that have used most, by the collector's file. Raises `sqlite3.Error`."""
+    if not count or not file.exists():
+        return []
+    with closing(open_for_reading(file)) as database:
+        return [TopAccount(*row) for row in database.execute(_SQL, [count])]

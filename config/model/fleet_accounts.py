@@ -9,11 +9,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, S
 
 from config.files.certificates import ENTRY_MAX, normal_entry
 from config.model import json_patterns
+from config.model.account_credentials import refuse_secret
 from config.model.account_rules import RulesInput, StoredRules, changed_rules
 from config.model.accounts import AccountName, Moment, Networks
 from config.model.declaration import MOMENT, SECRET, Given, Instant, gives, update
 from config.model.fields import NULLABLE, Body, InvalidResource, Name, Password, example, plain_text, refuse_long
-from config.model.new_credentials import refuse_secret
 from config.model.object_fields import Tags
 from config.passwords import PREHASHED, check_password, fingerprint, given_hash, hash_password, renewal
 

@@ -36,7 +36,7 @@ from config.weak_passwords import weakness_of_account
 PASSWORD_MAX = 128
 """Characters; checked here, since the API gets a hash."""
 SECRET_FORM = re.compile(r"pfc_[0-9A-Za-z]{40}")
-"""Forwarding takes it for the secret of a credential (`config.model.new_credentials`)."""
+"""Forwarding takes it for the secret of a credential (`config.model.account_credentials`)."""
 
 
 class BadLine(ValueError):

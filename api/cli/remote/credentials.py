@@ -27,7 +27,7 @@ def add_commands(app: typer.Typer) -> None:
 
 def ttl_of(given: str) -> int:
     """The seconds of `--ttl`. Raises `CommandError`."""
-    from config.model.new_credentials import TTL_MAX
+    from config.model.account_credentials import TTL_MAX
 
     found = 0 if given.strip() == "0" else seconds(given, "--ttl")
     if found < 1:

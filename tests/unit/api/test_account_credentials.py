@@ -14,8 +14,8 @@ from actors.bus.messages.accounts import DropAccountUsage
 from actors.bus.messages.common import METRICS, Done
 from api.services.account_credentials import KEPT_AFTER_END, PURGE_BATCH, LapsedCredentials
 from api.store import StoreError
+from config.model.account_credentials import TTL_MAX
 from config.model.fleet_accounts import FleetAccountCreate, FleetAccountUpdate
-from config.model.new_credentials import TTL_MAX
 from config.text.formatting import parse_moment, timestamp_text
 from tests.kit.api_stage import Api, error_of
 from tests.kit.tables import table

@@ -13,7 +13,7 @@ from falcon.testing import Result
 
 from actors.accounts.table import Table
 from api.audit.trail import Head, verify
-from api.services import account_imports, account_names
+from api.services import account_batches, account_names
 from api.store import StoreWriteError, Write
 from api.store.accounts import Staging
 from config.model.fleet_accounts import FleetAccount
@@ -137,7 +137,7 @@ def test_a_dry_run_checks_and_stores_nothing(api: Api) -> None:
 def test_no_more_lines_are_named_than_people_read_and_none_is_read_behind_them(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(account_imports, "ERRORS_MAX", 3)
+    monkeypatch.setattr(account_batches, "ERRORS_MAX", 3)
     monkeypatch.setattr(account_names, "ERRORS_MAX", 3)
     wrong = [{"username": f"u{number}", "plan": "none"} for number in range(9)]
     assert [*problems(api, *wrong)] == [f"lines[{number}].plan" for number in (1, 2, 3)]

@@ -23,7 +23,7 @@ from actors.pools.state import PoolCounts
 from api.services.metrics import Proxy
 from api.services.prometheus import Parts, expose
 from api.services.prometheus_pools import PoolSummary
-from api.services.top_accounts import TopAccount
+from api.services.usage_report import TopAccount
 from tests.kit.api_stage import PROXY, Api, error_of
 from tests.kit.folders import ROOT
 from tests.kit.standin_actors import stats_of
