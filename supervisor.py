@@ -6,14 +6,20 @@ line are loaded: by far the longest part of a start begins with it. When nothing
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 
-from api.cli.terminal.streams import open_missing_streams
-
 _STARTS_NOTHING = {"--check", "--help", "-h"}
 """Options with which `serve` starts nothing."""
+
+
+def open_missing_streams() -> None:
+    """Replace closed streams (`>&-`) by /dev/null: Python has None for them, and the next file takes the number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
 
 
 def main() -> None:
@@ -26,8 +32,7 @@ def main() -> None:
 
             with suppress(OSError):  # `serve` tries it again, and says what is wrong
                 zygote = stack.enter_context(first_zygote())
-        from api.cli.application import application
-        from api.cli.help import run
+        from api.cli.application import application, run
 
         sys.exit(run(application(sys.argv[1:]), obj=zygote))
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from api.cli import toml
+from api.cli.documents import as_toml
 from config.settings.settings import Settings
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
@@ -62,7 +62,7 @@ def _place(name: str) -> tuple[int, str]:
 def _assignment(key: str, value: Any, words: str) -> str:
     if value is None or value == {}:
         return f"#{key} =   # default: {words}\n"
-    return f"#{toml.dumps({key: value})}"
+    return f"#{as_toml({key: value})}"
 
 
 def _simple(value: Any) -> Any:

@@ -16,6 +16,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from keyword import iskeyword
 from types import MappingProxyType
 from typing import Any, Literal, TextIO, get_args, get_origin
@@ -23,20 +24,19 @@ from typing import Any, Literal, TextIO, get_args, get_origin
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from api.cli.client import DEFAULT_URL, Client
-from api.cli.credentials import Credentials
+from api.cli.client import DEFAULT_URL, Client, Credentials
 from api.cli.errors import CommandError, Status
 from api.cli.options import Option, flag, option, seconds_option, text
-from api.cli.terminal.output import Format, Output, safe
+from api.cli.output import Format, Output, safe
 from config.settings.env import ENV_PREFIX
 
 Command = Callable[..., None]
 Given = dict[str, Any]
 """Values by the dotted field of the API."""
 NOTHING: Mapping[str, Any] = MappingProxyType({})
+TOP = typer.Typer()
+"""Commands and groups of the modules that are loaded; `application.py` chooses those that a command line needs."""
 
-USUAL = ("list", "show", "create", "mint", "update", "rotate", "revoke", "delete")
-"""Commands of a kind, in the order of help."""
 URL_VARIABLE = f"{ENV_PREFIX}URL"
 KEY_VARIABLE = f"{ENV_PREFIX}API_KEY"
 CA_VARIABLE = f"{ENV_PREFIX}CA_FILE"
@@ -130,14 +130,25 @@ def command(
 
 
 def local_command(
-    group: typer.Typer, name: str, fields: Mapping[str, Option] = NOTHING, **settings: Any
+    group: typer.Typer, name: str, fields: Mapping[str, Option] = NOTHING, module: str | None = None, **settings: Any
 ) -> Callable[[Command], Command]:
-    """Make a function that takes an `Output` a command that calls no API."""
+    """Make a function that takes an `Output` a command that calls no API.
+
+    With a `module` of `local`, which takes long to load, it is the function of this name there: it is loaded when it is
+    called, and the one that is decorated has only the help.
+    """
 
     def decorate(function: Command) -> Command:
         def run(given: dict[str, Any]) -> None:
             out = Output(given.pop("output_"))
-            guarded(out, lambda: function(out, **_given(function, fields, given)))
+
+            def work() -> None:
+                called = function
+                if module is not None:
+                    called = getattr(import_module(f"api.cli.local.{module}"), function.__name__)
+                called(out, **_given(called, fields, given))
+
+            guarded(out, work)
 
         _register(group, name, run, function.__doc__, {**fields, "output_": _COMMON["output_"]}, settings)
         return function
@@ -195,10 +206,11 @@ def _given(
     return {**named, "fields": rest} if "fields" in own else named
 
 
-def add_group(app: typer.Typer, name: str, group: typer.Typer, panel: str = RESOURCES) -> None:
-    """Add a group of commands to the application; the usual commands of a kind come first in its help."""
-    group.registered_commands.sort(key=lambda each: USUAL.index(each.name) if each.name in USUAL else len(USUAL))
-    app.add_typer(group, name=name, cls=FlagsGroup, rich_help_panel=panel)
+def new_group(name: str, about: str, panel: str = RESOURCES) -> typer.Typer:
+    """A group of commands in the application."""
+    group = typer.Typer(help=about, no_args_is_help=True)
+    TOP.add_typer(group, name=name, cls=FlagsGroup, rich_help_panel=panel)
+    return group
 
 
 def either(name: str, positional: str | None, given: str | None) -> str | None:

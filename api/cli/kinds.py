@@ -25,11 +25,11 @@ from typing import Any
 import typer
 
 from api.cli.client import quoted
-from api.cli.commands import YES, Given, Session, command, confirm, either
+from api.cli.commands import YES, Given, Session, command, confirm, either, new_group
+from api.cli.documents import body_of, require_changes, whole_body
 from api.cli.lookup import Kind, find, find_id, sent
 from api.cli.options import Option, argument
-from api.cli.request_body import body_of, require_changes, whole_body
-from api.cli.terminal.output import Column, Detail, Pairs, Row, pairs_of
+from api.cli.output import Column, Detail, Pairs, Row, pairs_of
 
 ALL = ("list", "show", "create", "update", "delete")
 
@@ -67,7 +67,7 @@ class Commands:
 
     def group(self) -> typer.Typer:
         """The group, with the commands of `only`."""
-        made = typer.Typer(help=self.about, no_args_is_help=True)
+        made = new_group(self.kind.group, self.about)
         commands = (self._list, self._show, self._create, self._update, self._delete)
         for name, add in zip(ALL, commands, strict=True):
             if name in self.only:

@@ -18,8 +18,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from api.cli.client import Client
-from api.cli.lookup import ACCOUNT, Kind, find_id
-from api.cli.terminal.completion import names_of
+from api.cli.lookup import ACCOUNT, Kind, find_id, names_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 72_297,
-    "files of the product": 664,
-    "code lines of the tests": 76_954,
+    "code lines of the product": 72_153,
+    "files of the product": 652,
+    "code lines of the tests": 76_949,
     "code lines of scripts": 3_496,
     "files under 60 lines that one module imports": 29,
     "class names that stand twice": 31,

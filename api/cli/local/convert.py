@@ -11,10 +11,9 @@ from typing import Any, BinaryIO, cast
 
 import typer
 
-from api.cli import toml
+from api.cli.documents import as_toml, is_stream, write_private
 from api.cli.errors import CommandError, Status
-from api.cli.request_body import is_stream, write_private
-from api.cli.terminal.output import MANY, Output, counted, safe
+from api.cli.output import MANY, Output, counted, safe
 from api.import_export.convert import Converted, Format, UnknownFormat, converted, guessed_format
 from api.import_export.convert.comparison import Comparison, compare
 from api.import_export.convert.statements import Report, UnreadableFile
@@ -106,4 +105,4 @@ _SECTIONS = ("proxy", "account", "policy")
 
 
 def _text(document: dict[str, Any], as_json: bool) -> str:
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n" if as_json else toml.dumps(document)
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n" if as_json else as_toml(document)

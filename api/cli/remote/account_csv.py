@@ -19,17 +19,15 @@ import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import typer
-
 from api.cli.commands import Session, command
+from api.cli.documents import display_name, is_stream, put, read_text, write_private
 from api.cli.errors import CommandError, Status
 from api.cli.options import argument, flag
-from api.cli.request_body import display_name, is_stream, put, read_text, write_private
-from api.cli.terminal.output import counted, inside
+from api.cli.output import counted, inside
+from api.cli.remote.accounts import group
 from config.text.formatting import with_apostrophe, without_apostrophe
 from config.weak_passwords import weakness_of_account
 
@@ -262,13 +260,7 @@ _IMPORT = {
 _EXPORT = {"file": argument("FILE", "The file to write; by default, and for -, standard output.", Path, default=None)}
 
 
-@cache  # the group is the same in every application
-def add_commands(group: typer.Typer) -> None:
-    """Add the commands to the group of accounts."""
-    command(group, "import", _IMPORT)(import_accounts)
-    command(group, "export", _EXPORT)(export_accounts)
-
-
+@command(group, "import", _IMPORT)
 def import_accounts(session: Session, file: Path, new: bool, dry_run: bool, weak_passwords: bool) -> None:
     """Add the accounts of a CSV file, all of them or none; a line with an id changes that account.
 
@@ -362,6 +354,7 @@ def _send(session: Session, file: Path, body: _Packed, dry_run: bool = False) ->
         raise
 
 
+@command(group, "export", _EXPORT)
 def export_accounts(session: Session, file: Path | None) -> None:
     """Write the accounts of the fleet as CSV, without passwords; importing it again changes nothing."""
     accounts = list(session.api.pages("/accounts", "accounts", inline=False, limit=PAGE))

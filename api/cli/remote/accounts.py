@@ -1,5 +1,5 @@
 """`proxyfleet accounts …`: accounts of the fleet and those of one proxy, their limits and quotas, what they have used;
-and `proxyfleet plans …`: what accounts have in common.
+`credentials …`: their short-lived ones; `plans …`: what accounts have in common.
 
 Where a command takes an account, `PROXY USERNAME` names one of a proxy's own.
 """
@@ -9,18 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import typer
-
 from api.cli.client import quoted
-from api.cli.commands import YES, Given, Session, add_group, command, confirm
+from api.cli.commands import YES, Given, Session, command, confirm, new_group
+from api.cli.documents import body_of, require_changes, whole_body
 from api.cli.errors import CommandError, Status
 from api.cli.kinds import Commands, warn
-from api.cli.lookup import PLAN, PROXY, account_id, find_id, names
+from api.cli.lookup import PLAN, PROXY, Kind, account_id, find, find_id, names
 from api.cli.options import argument, choice, flag, number, switch, text, texts
-from api.cli.quantities import SIZE_EXAMPLES, Size, bytes_of, moment_option
-from api.cli.request_body import body_of, require_changes, whole_body
-from api.cli.terminal.output import Column, Fields, inside, pairs_of, titled
-from api.cli.terminal.terminal_input import PASSWORD_STDIN, password
+from api.cli.output import Column, Fields, inside, pairs_of, titled
+from api.cli.quantities import SIZE_EXAMPLES, Size, bytes_of, moment_option, seconds
+from api.cli.terminal_input import PASSWORD_STDIN, password
 
 _LIMITS = {
     "quota.bytes": text(
@@ -51,16 +49,7 @@ _ACCOUNT = argument("ACCOUNT|PROXY", "The account's user name or id; or a proxy,
 _USERNAME = argument("USERNAME", "The user name of an account of the proxy's own.", default=None)
 _ONE = {"account": _ACCOUNT, "username": _USERNAME}
 
-group = typer.Typer(help="Accounts: limits, quotas, what was used.", no_args_is_help=True)
-
-
-def add_commands(app: typer.Typer) -> None:
-    """Add the groups to `app`."""
-    from api.cli.remote import account_csv
-
-    account_csv.add_commands(group)
-    add_group(app, "accounts", group)
-    add_group(app, "plans", plans)
+group = new_group("accounts", "Accounts: limits, quotas, what was used.")
 
 
 def _quota(row: Any) -> Size | None:
@@ -327,3 +316,111 @@ plans = Commands(
     },
     name="Accounts refer to it by this name; or in a file.",
 ).group()
+
+
+# --- credentials ---
+
+credentials = new_group("credentials", "Credentials of accounts, such as one for each job.")
+
+CREDENTIAL_ID = "crd_"
+
+
+def ttl_of(given: str) -> int:
+    """The seconds of `--ttl`. Raises `CommandError`."""
+    from config.model.account_credentials import TTL_MAX
+
+    found = 0 if given.strip() == "0" else seconds(given, "--ttl")
+    if found < 1:
+        raise CommandError(f"--ttl {given!r}: must be more than 0, at least 1s", status=Status.USAGE)
+    if found > TTL_MAX:
+        raise CommandError(f"--ttl {given!r}: must be from 1s to {TTL_MAX // 86400}d", status=Status.USAGE)
+    return found
+
+
+_OWNER = {"account": argument("ACCOUNT", "The account's user name or id.")}
+_CREDENTIAL = {**_OWNER, "credential": argument("CREDENTIAL", "Its id or name.")}
+_MINT = {
+    **_OWNER,
+    "ttl": text("--ttl", "How long it lives: 90s, 15m, 2h, at most 400d.", metavar="SPAN", parse=ttl_of),
+    "expires_at": moment_option("--expires", "Instead, when it expires: a date and time (UTC).", 1),
+    "name": text("--name", "What it is for."),
+    "allow_destinations": texts("--destination", "Only to this host, domain or network; may be given several times."),
+    "allow_clients": texts("--network", "Only from this network; may be given several times."),
+    "max_connections": number("--connections", "At the same time on each proxy; 0 for no limit.", min=0),
+    "quota.bytes": text("--quota", f"Bytes in total ({SIZE_EXAMPLES}).", metavar="SIZE", parse=bytes_of),
+}
+CREDENTIAL_COLUMNS = (
+    Column("ID", "id", whole=True),
+    *titled("name", "prefix", "expires_at"),
+    Column("DESTINATIONS", "allow_destinations", spare=True),
+    Column("NETWORKS", "allow_clients", spare=True),
+    Column("QUOTA", _quota, right=True, spare=True),
+    Column("CREATED", "created_at", spare=True),
+)
+CREDENTIAL_DETAILS = (
+    *("id", "name", "prefix"),
+    ("account_id", "account_id"),
+    "expires_at",
+    ("destinations", "allow_destinations"),
+    ("networks", lambda credential: credential["allow_clients"] or "any"),
+    ("quota", _quota),
+    ("connections", lambda credential: credential["max_connections"] or None),
+    "created_at",
+)
+
+
+def _kind(session: Session, account: str) -> Kind:
+    """The credentials of an account."""
+    path = f"/accounts/{quoted(account_id(session.api, account))}/credentials"
+    return Kind("credential", "credentials", path=path, list_command="proxyfleet credentials list ACCOUNT")
+
+
+@command(credentials, "list", _OWNER)
+def list_credentials(session: Session, account: str) -> None:
+    """List the credentials of an account."""
+    data = {**_kind(session, account).listed(session.api), "next_cursor": None}
+    session.out.data(
+        data, lambda: session.out.table(CREDENTIAL_COLUMNS, data["credentials"], "There is no credential.")
+    )
+
+
+@command(credentials, "show", _CREDENTIAL)
+def show_credential(session: Session, account: str, credential: str) -> None:
+    """Show a credential; the secret itself is not stored."""
+    found = _find(session, _kind(session, account), credential)
+    session.out.data({"credential": found}, lambda: session.out.details(pairs_of(found, CREDENTIAL_DETAILS)))
+
+
+@command(credentials, "mint", _MINT, {"ttl": "--ttl"}, aliases=("create",))
+def mint_credential(session: Session, account: str, fields: Given) -> None:
+    """Make a credential. Its secret is shown only once, alone on a line of standard output."""
+    if (fields["ttl"] is None) == (fields["expires_at"] is None):
+        raise CommandError("Give one of --ttl and --expires", "Such as --ttl 15m", Status.USAGE)
+    data = session.api.post(_kind(session, account).path, body_of(fields))
+    session.out.data(data, lambda: _show_once(session, data))
+
+
+def _show_once(session: Session, data: dict[str, Any]) -> None:
+    """The secret; at a terminal with a note, and alone in a pipe, where a script reads it."""
+    session.out.line(data["secret"])
+    if session.out.terminal:
+        made = data["credential"]
+        session.out.note(f"{made['id']} expires at {made['expires_at']}. The secret is shown only once.")
+
+
+@command(credentials, "revoke", {**_CREDENTIAL, "yes": YES}, aliases=("delete",))
+def revoke_credential(session: Session, account: str, credential: str, yes: bool) -> None:
+    """Revoke a credential; its connections end within a second."""
+    kind = _kind(session, account)
+    found = _find(session, kind, credential)
+    confirm(f"Revoke the credential {found['name'] or found['id']} ({found['prefix']}…)?", yes)
+    data = session.api.delete(f"{kind.path}/{found['id']}")
+    session.out.done(data, f"{found['name'] or found['id']} is revoked.")
+
+
+def _find(session: Session, kind: Kind, name_or_id: str) -> dict[str, Any]:
+    """The credential as the API shows it; an id isn't looked for in the list. Raises `CommandError`."""
+    if name_or_id.startswith(CREDENTIAL_ID):
+        found: dict[str, Any] = session.api.get(f"{kind.path}/{quoted(name_or_id)}")["credential"]
+        return found
+    return find(session.api, kind, name_or_id)

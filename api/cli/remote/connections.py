@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import typer
-
 from api.cli.client import quoted
-from api.cli.commands import YES, Given, Session, add_group, command, confirm
+from api.cli.commands import YES, Given, Session, command, confirm, new_group
 from api.cli.errors import CommandError, Status, combined
 from api.cli.lookup import PROXY, find_id
 from api.cli.options import OF_LISTENING, argument, choice, flag, number, text
+from api.cli.output import TRAFFIC, Column, counted, titled
 from api.cli.quantities import Size, Span
-from api.cli.terminal.output import TRAFFIC, Column, counted, titled
 
-group = typer.Typer(help="Live connections.", no_args_is_help=True)
+group = new_group("connections", "Live connections.")
 
 FILTERS = {
     "client": text("--client", "Only of this address or network."),
@@ -51,12 +49,6 @@ COUNTS = (
 )
 
 _WHICH = "A name or id; by default all active ones."
-
-
-def add_commands(app: typer.Typer) -> None:
-    """Add the groups to `app`."""
-    add_group(app, "connections", group)
-    add_group(app, "dns", dns)
 
 
 _LIST = {
@@ -122,7 +114,7 @@ def _refuse_partial(data: dict[str, Any]) -> None:
 
 # --- names that the resolver has cached ---
 
-dns = typer.Typer(help="Show and drop names that the resolver has cached.")
+dns = new_group("dns", "Show and drop names that the resolver has cached.")
 DNS_COLUMNS = (
     Column("NAME", "name", whole=True),
     *titled("type", "status"),

@@ -1,4 +1,5 @@
-"""`proxyfleet history` and `rollback`: what was changed in the configuration, back to a state, or one change undone."""
+"""`proxyfleet audit …`: changes and refused requests, with who made them; `history` and `rollback`: what was changed in
+the configuration, back to a state, or one change undone."""
 
 from __future__ import annotations
 
@@ -7,15 +8,124 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Literal
 
-import typer
-
-from api.cli.commands import CONFIGURE, YES, Given, Session, command
+from api.cli.commands import CONFIGURE, TOP, WATCH, YES, Given, Session, command, local_command, new_group
 from api.cli.errors import CommandError, Status
+from api.cli.local.commands import DATA_OPTIONS
 from api.cli.options import argument, choice, flag, number, text, texts
+from api.cli.output import Column, cell_text, counted, pairs_of, safe, titled
 from api.cli.quantities import SINCE_BEGIN, UNTIL
-from api.cli.remote.audit import author
 from api.cli.remote.import_export import SIGNS, Changes, change_lines, summary_text
-from api.cli.terminal.output import Column, counted, pairs_of, safe
+
+# --- the audit trail ---
+
+audit = new_group("audit", "The audit trail.", WATCH)
+_AUDITED_ID = re.compile(r"(prx|usr|key|whk)_[0-9a-f]{16,}", re.ASCII)
+
+
+def author(row: Any) -> str:
+    """The user and the key, which tells programs of one owner apart."""
+    who = str(row["actor"]["username"] or row["actor"]["type"])
+    credential = row["credential"] or {}
+    if credential.get("method") != "api_key":
+        return who
+    return f"{who} (key {credential.get('name') or credential['id']})"
+
+
+def _resource(row: Any) -> str | None:
+    resource = row["resource"]
+    return f"{resource['type']} {resource['name'] or resource['id'] or ''}".strip() if resource else None
+
+
+def _changes(row: Any) -> str | None:
+    """The fields of an update, or the reason of a failure, with the operation if a permission was missing."""
+    details = row["details"] or {}
+    if "required_permission" in details:
+        return f"{row['operation']} needs {details['required_permission']}"
+    if "reason" in details or "error" in details:
+        return str(details.get("reason", details.get("error")))
+    of_settings = row["action"].startswith("settings.")  # their document is made by the first change, and goes at last
+    if not of_settings and (row["before"] is None or row["after"] is None):
+        return None
+    return ", ".join(name for name, _, _ in _changed_fields(row["before"], row["after"]) if name != "id")
+
+
+def _changed_fields(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Each field that differs: its dotted name and both values, None for a missing one."""
+    for name in dict.fromkeys((*(before or {}), *(after or {}))):
+        was, now = (part.get(name) if part else None for part in (before, after))
+        if (isinstance(was, dict) or isinstance(now, dict)) and all(
+            isinstance(each, dict | None) for each in (was, now)
+        ):
+            yield from _changed_fields(was, now, f"{path}{name}.")
+        else:
+            yield f"{path}{name}", was, now
+
+
+AUDIT_COLUMNS = (
+    Column("SEQ", "seq", right=True),
+    Column("TIME", "timestamp", whole=True),
+    *titled("action", "outcome"),
+    Column("BY", author),
+    Column("FROM", "address", spare=True),
+    Column("RESOURCE", _resource),
+    Column("CHANGES", _changes, spare=True),
+)
+
+
+_ROW_DETAILS = (
+    *("seq", "timestamp", "action", "outcome"),
+    ("by", author),
+    ("from", "address"),
+    ("resource", _resource),
+    ("resource id", "resource.id"),
+    "operation",
+    ("request", "request_id"),
+)
+_VERIFY = {**DATA_OPTIONS, "head": text("--head", "SEQ:HASH of an earlier verify, which must be in the chain.")}
+_LIST = {
+    "action": text("--action", "This action, or a group such as proxy.*"),
+    "username": text("--username", "Only rows of this user."),
+    "resource": text("--resource-id", "Only rows of this resource: its id, or its name then."),
+    "outcome": choice("--outcome", "Only this outcome.", ("done", "failed")),
+    **SINCE_BEGIN,
+    **UNTIL,
+    "limit": number("--limit -n", "The number of rows at most.", default=100, min=1, max=1000),
+}
+
+
+@command(audit, "list", _LIST)
+def list_audit(session: Session, resource: str | None, fields: Given) -> None:
+    """Show changes and refused requests, with who made them, newest first."""
+    name = "resource_id" if resource and _AUDITED_ID.fullmatch(resource) else "resource_name"
+    data = session.api.get("/audit", **fields, **{name: resource})
+    session.out.data(data, lambda: session.out.table(AUDIT_COLUMNS, data["audit"], "No row matches."))
+
+
+@command(audit, "show", {"seq": argument("SEQ", "The number of the row.", int, min=1)})
+def show_audit(session: Session, seq: int) -> None:
+    """Show a whole row, with each field before and after the change."""
+    found = session.api.get("/audit", cursor=str(seq + 1), limit=1)["audit"]
+    if not found or found[0]["seq"] != seq:
+        raise CommandError(f"There is no row {seq}", "All rows: proxyfleet audit list", Status.NOT_FOUND)
+    row = found[0]
+    pairs = [
+        *pairs_of(row, _ROW_DETAILS),
+        *((f"details.{name}", value) for name, value in (row["details"] or {}).items()),
+        *(
+            (name, f"{cell_text(was)} → {cell_text(now)}")
+            for name, was, now in _changed_fields(row["before"], row["after"])
+        ),
+        ("hash", row["hash"]),
+    ]
+    session.out.data({"entry": row}, lambda: session.out.details(pairs))
+
+
+@local_command(audit, "verify", _VERIFY, module="offline")
+def verify_audit() -> None:
+    """Verify the hash chain of the audit trail; ends with 1 and names the row where it is broken. Only reads."""
+
+
+# --- revisions ---
 
 _IDENTIFIER = re.compile(r"(prx|usr|key|wh|pln|acc|list|pool|policy)_[0-9a-f]{16,}|settings", re.ASCII)
 _RANGE = re.compile(r"([1-9][0-9]*)(?:\.{2,3}([1-9][0-9]*))?", re.ASCII)
@@ -23,12 +133,6 @@ _NAMED = 3
 """Objects of a revision that a row of the list names; of more it has the number."""
 
 Kind = Literal["proxy", "user", "api_key", "webhook", "settings", "plan", "account", "list", "pool", "policy"]
-
-
-def add_commands(app: typer.Typer) -> None:
-    """Add the commands to `app`."""
-    command(app, "history", _HISTORY, rich_help_panel=CONFIGURE)(show_history)
-    command(app, "rollback", _ROLLBACK, rich_help_panel=CONFIGURE)(rollback)
 
 
 def _objects(row: Any) -> str:
@@ -97,6 +201,7 @@ _ROLLBACK = {
 }
 
 
+@command(TOP, "history", _HISTORY, rich_help_panel=CONFIGURE)
 def show_history(session: Session, revision: str | None, object_: str | None, fields: Given) -> None:
     """Show the revisions of the configuration, newest first; or one of them, field by field."""
     if revision is not None:
@@ -151,6 +256,7 @@ def _change_lines(session: Session, changes: list[Any]) -> Iterator[str]:
         yield from change_lines(session, change, change["fields"])
 
 
+@command(TOP, "rollback", _ROLLBACK, rich_help_panel=CONFIGURE)
 def rollback(session: Session, revision: int, only: bool, fields: Given) -> None:
     """Restore the configuration to what it was after revision N, or undo that one; lists the changes and asks.
 

@@ -15,15 +15,14 @@ from typing import Any
 
 import typer
 
-from api.cli import toml
-from api.cli.commands import CONFIGURE, YES, Given, Session, command, confirm, either, local_command
+from api.cli.commands import CONFIGURE, TOP, YES, Given, Session, command, confirm, either, local_command
+from api.cli.documents import as_toml, display_name, is_stream, mapping_of, read_text, with_lines, write_private
 from api.cli.errors import CommandError, Status
 from api.cli.options import argument, choice, file_option, flag, option, texts
+from api.cli.output import BAD, DIM, GOOD, MANY, WARN, cell_text, counted, one_of, safe
 from api.cli.quantities import with_unit
-from api.cli.request_body import display_name, is_stream, mapping_of, read_text, with_lines, write_private
-from api.cli.terminal.output import BAD, DIM, GOOD, MANY, WARN, Output, cell_text, counted, one_of, safe
-from api.cli.terminal.terminal_input import PASSPHRASE_FILE
-from api.cli.terminal.terminal_input import passphrase as ask_passphrase
+from api.cli.terminal_input import PASSPHRASE_FILE
+from api.cli.terminal_input import passphrase as ask_passphrase
 
 KIND = {"kind": "proxyfleet.config", "version": 1}
 TIMEOUT = 300.0
@@ -72,14 +71,7 @@ _CONVERT = {
 }
 
 
-def add_commands(app: typer.Typer) -> None:
-    """Add the commands to `app`."""
-    command(app, "export", _EXPORT, rich_help_panel=CONFIGURE)(export_config)
-    command(app, "import", _IMPORT, rich_help_panel=CONFIGURE)(import_config)
-    command(app, "apply", _APPLY, rich_help_panel=CONFIGURE)(apply_config)
-    local_command(app, "convert", _CONVERT, rich_help_panel=CONFIGURE)(convert)
-
-
+@command(TOP, "export", _EXPORT, rich_help_panel=CONFIGURE)
 def export_config(
     session: Session, file: Path | None, secrets: bool, passphrase_file: Path | None, minimal: bool
 ) -> None:
@@ -104,6 +96,7 @@ def export_config(
     session.out.done({"file": str(file)}, f"{file}: {kinds}, and the settings.")
 
 
+@command(TOP, "import", _IMPORT, rich_help_panel=CONFIGURE)
 def import_config(session: Session, file: Path, fields: Given) -> None:
     """Import an exported document, all of it or nothing; lists the changes and asks first."""
     text = read_text(file)
@@ -117,6 +110,7 @@ def import_config(session: Session, file: Path, fields: Given) -> None:
         _import(session, document, fields)
 
 
+@command(TOP, "apply", _APPLY, rich_help_panel=CONFIGURE)
 def apply_config(session: Session, file: Path | None, file_: Path | None, check: bool, fields: Given) -> None:
     """Make the configuration match a file, all of it or nothing; what matches already stays untouched.
 
@@ -135,16 +129,14 @@ def apply_config(session: Session, file: Path | None, file_: Path | None, check:
         raise typer.Exit(int(Status.DIFFERENT))
 
 
-def convert(out: Output, **given: Any) -> None:
+@local_command(TOP, "convert", _CONVERT, module="convert", rich_help_panel=CONFIGURE)
+def convert() -> None:
     """Convert the configuration of squid or 3proxy to a document for apply. Needs no running product, changes nothing.
 
     The report names each line that was not carried over as it is, and what to do instead. What can't be expressed
     is refused by the converted rules, never allowed. Ends with 1 if there is no document, with 2 if a file can't
     be read, with 6 if --compare finds requests that are decided in another way.
     """
-    from api.cli.local import convert as work
-
-    work.convert(out, **given)
 
 
 @contextlib.contextmanager
@@ -307,7 +299,7 @@ def _as_toml(data: dict[str, Any]) -> str:
     for hook in data["webhooks"]:
         if "headers" in hook:
             hook["headers"] = {name: value or "" for name, value in hook["headers"].items()}
-    return toml.dumps(document)
+    return as_toml(document)
 
 
 def _null_words(user: dict[str, Any]) -> dict[str, str]:

@@ -6,32 +6,22 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-import typer
-
 from api.cli.client import quoted
-from api.cli.commands import YES, Given, Session, add_group, command, confirm, either
+from api.cli.commands import YES, Given, Session, command, confirm, either, new_group
+from api.cli.documents import body_of, header_fields, require_changes, whole_body
 from api.cli.errors import CommandError, Status, combined
 from api.cli.kinds import key_argument, warn
 from api.cli.lookup import PROXY, find, find_id
 from api.cli.options import argument, choice, flag, number, option, switch, text, texts
+from api.cli.output import Column, Detail, Fields, inside, pairs_of
 from api.cli.quantities import Size, Span
-from api.cli.request_body import body_of, header_fields, require_changes, whole_body
-from api.cli.terminal.output import Column, Detail, Fields, inside, pairs_of
-from api.cli.terminal.terminal_input import PASSWORD_STDIN, password
+from api.cli.terminal_input import PASSWORD_STDIN, password
 from config.model.choices import ProxyProtocol, ProxyStatus, TlsNameCheck
 
-group = typer.Typer(help="Proxies: list, create, change, start, stop, test.", no_args_is_help=True)
+group = new_group("proxies", "Proxies: list, create, change, start, stop, test.")
 
 ONE_PROXY = {"proxy": key_argument(PROXY)}
 PROXIES = {"proxies": argument("PROXY", "Names or ids.", list[str], complete=PROXY)}
-
-
-def add_commands(app: typer.Typer) -> None:
-    """Add the group to `app`."""
-    from api.cli.remote import proxy_tests
-
-    proxy_tests.add_commands(group)
-    add_group(app, "proxies", group)
 
 
 def address(row: Any) -> str:

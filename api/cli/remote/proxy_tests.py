@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import re
-from functools import cache
 from typing import Any
 from urllib.parse import quote
 
 import typer
 
 from api.cli.commands import Given, Session, command
+from api.cli.documents import body_of, read_mapping
 from api.cli.errors import CommandError, Status
 from api.cli.lookup import PROXY, find
 from api.cli.options import argument, file_option, flag, number, seconds_option, text
-from api.cli.remote.proxies import ONE_PROXY, PROXIES, path_of
-from api.cli.request_body import body_of, read_mapping
-from api.cli.terminal.output import Column
-from api.cli.terminal.terminal_input import PASSWORD_STDIN, password
+from api.cli.output import Column
+from api.cli.remote.proxies import ONE_PROXY, PROXIES, group, path_of
+from api.cli.terminal_input import PASSWORD_STDIN, password
 from config.net.addresses import is_address
 
 Pair = tuple[str, str]
@@ -60,14 +59,7 @@ _EXPLAIN = {
 }
 
 
-@cache  # the group is the same in every application
-def add_commands(group: typer.Typer) -> None:
-    """Add the commands to those on proxies."""
-    command(group, "test", _TEST)(try_proxies)
-    command(group, "snippets", _SNIPPETS)(show_snippets)
-    command(group, "explain", _EXPLAIN)(explain)
-
-
+@command(group, "test", _TEST)
 def try_proxies(session: Session, proxies: list[str], fields: Given) -> None:
     """Send one request through each proxy; ends with 1 if one of them failed."""
     found = [find(session.api, PROXY, each) for each in proxies]
@@ -96,6 +88,7 @@ TESTED = (
 _SECRET = re.compile(r"(?<=:)PASSWORD(?=@)|(?<=//)CREDENTIAL(?=:@)")
 
 
+@command(group, "snippets", _SNIPPETS)
 def show_snippets(
     session: Session, proxy: str, client: str | None, fields: Given, with_password: bool, password_stdin: bool
 ) -> None:
@@ -129,6 +122,7 @@ def show_snippets(
     session.out.data(data, lambda: session.out.lines([str(snippets[client])] if client else titled))
 
 
+@command(group, "explain", _EXPLAIN)
 def explain(session: Session, proxy: str, tls_name: str | None, fields: Given) -> None:
     """Show what would happen to a request, and which rule decides.
 

@@ -10,15 +10,12 @@ from pathlib import Path
 from shutil import get_terminal_size
 from typing import Any
 
-import typer
-
-from api.cli.commands import WATCH, Given, Session, command
+from api.cli.commands import TOP, WATCH, Given, Session, command
+from api.cli.documents import is_stream
 from api.cli.errors import CommandError, Status
 from api.cli.lookup import ACCOUNT, PROXY
 from api.cli.options import OF_LISTENING, choice, file_option, flag, number, text
-from api.cli.quantities import SINCE, UNTIL, decimal
-from api.cli.request_body import is_stream
-from api.cli.terminal.output import (
+from api.cli.output import (
     BAD,
     DIM,
     GAP,
@@ -32,6 +29,7 @@ from api.cli.terminal.output import (
     safe,
     titled,
 )
+from api.cli.quantities import SINCE, UNTIL, decimal
 from config.model.choices import LogLevel
 
 RETRY_SECONDS = 1.0
@@ -97,11 +95,7 @@ _LOGS = {
 }
 
 
-def add_commands(app: typer.Typer) -> None:
-    """Add the command to `app`."""
-    command(app, "logs", _LOGS, {"status_class": "--status"}, rich_help_panel=WATCH)(logs)
-
-
+@command(TOP, "logs", _LOGS, {"status_class": "--status"}, rich_help_panel=WATCH)
 def logs(session: Session, follow: bool, fields: Given, limit: int, export: Path | None) -> None:
     """Show access records, oldest first; with -o json --follow one object on each line."""
     if follow and export is not None:

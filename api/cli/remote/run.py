@@ -8,7 +8,7 @@ import shlex
 import shutil
 import ssl
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from socket import create_server
@@ -17,7 +17,8 @@ from typing import Any
 import typer
 
 from api.cli.client import quoted
-from api.cli.commands import RUN, Session, command, discard_output
+from api.cli.commands import RUN, TOP, Session, command, discard_output
+from api.cli.documents import body_of, toml_string
 from api.cli.errors import CommandError, Status
 from api.cli.isolated_job import FAILED
 from api.cli.isolation import (
@@ -41,10 +42,9 @@ from api.cli.job import (
 )
 from api.cli.lookup import PROXY, account_id
 from api.cli.options import argument, file_option, flag, text, texts
-from api.cli.remote.credentials import ttl_of
+from api.cli.output import counted
+from api.cli.remote.accounts import ttl_of
 from api.cli.remote.job_proxies import Candidate, is_forbidden, of_account, of_secret, open_to_all
-from api.cli.remote.job_refusals import summary
-from api.cli.request_body import body_of
 from config.settings.env import ENV_PREFIX
 from config.text.formatting import parse_moment
 
@@ -75,12 +75,11 @@ _RUN = {
 }
 
 
-def add_commands(app: typer.Typer) -> None:
-    """Add the command to `app`; behind the first word that is no option, all are the job's."""
-    settings = {"allow_interspersed_args": False}
-    command(app, "run", _RUN, {"ttl": "--ttl"}, rich_help_panel=RUN, context_settings=settings)(run)
+_SETTINGS = {"allow_interspersed_args": False}
+"""Behind the first word that is no option, all are the job's."""
 
 
+@command(TOP, "run", _RUN, {"ttl": "--ttl"}, rich_help_panel=RUN, context_settings=_SETTINGS)
 def run(
     session: Session,
     job: list[str],
@@ -297,3 +296,117 @@ def _print_refusals(session: Session, path: str, credential: dict[str, Any], use
         return
     for line in summary(data["refusals"], data["complete"], username):
         _note(session, line if line.startswith(" ") else f"proxyfleet: {line}")
+
+
+# --- what was refused, by host and reason, and what would allow it: lines of a policy, or options ---
+
+TLS_NAME = "tls_name_denied"
+ENTRIES = 20
+"""Targets that are listed; a job may have tried thousands."""
+
+Refusals = Sequence[dict[str, Any]]
+
+
+def entry_of(refusal: dict[str, Any]) -> str:
+    """The target as an entry of access rules, policies and `--allow`."""
+    return refusal["host"] if refusal["port"] is None else f"{refusal['host']}:{refusal['port']}"
+
+
+def summary(refusals: Refusals, complete: bool, account: str) -> list[str]:
+    """Lines for people. `account` is the user name."""
+    if not refusals:
+        return []
+    total = sum(each["records"] for each in refusals)
+    lines = [f"refused to this job: {'' if complete else 'at least '}{counted(total, 'request')}"]
+    lines += _listed(refusals)
+    lines += _ways(refusals, account)
+    return lines
+
+
+def _listed(refusals: Refusals) -> list[str]:
+    most = refusals[:ENTRIES]
+    width = max(len(entry_of(each)) for each in most)
+    lines = []
+    for each in most:
+        why = each["detail"] if each["reason"] == TLS_NAME else each["rule"]  # the detail has both names
+        lines.append(f"  {each['records']:>5}  {entry_of(each):<{width}}  {each['reason']}{f' ({why})' if why else ''}")
+    left = len(refusals) - len(most)
+    return [*lines, f"         and {counted(left, 'other')}"] if left else lines
+
+
+def _ways(refusals: Refusals, account: str) -> list[str]:
+    """What would allow it, for each kind of reason that occurs."""
+    lines: list[str] = []
+    for reasons, way in _WAYS:
+        entries = list(dict.fromkeys(entry_of(each) for each in refusals if each["reason"] in reasons))
+        if entries:
+            lines += way(entries[:ENTRIES], account)
+    return lines
+
+
+def _by_credential(entries: list[str], _account: str) -> list[str]:
+    return ["to allow it, run the command with:", "  " + " ".join(f"--allow {shlex.quote(each)}" for each in entries)]
+
+
+def _by_account(entries: list[str], account: str) -> list[str]:
+    whose = f"of the account {account} or of its plan"
+    return [f"to allow it, allow_destinations {whose} needs, and deny_destinations must not have:", _texts(entries)]
+
+
+def _by_policy(entries: list[str], account: str) -> list[str]:
+    return [
+        "to allow it, the policy needs in front of the rule that refused:",
+        *_rule(entries, account, "{}"),
+        "from a file with all of its rules:",
+        "  proxyfleet policies update NAME --from FILE",
+    ]
+
+
+def _by_access(entries: list[str], account: str) -> list[str]:
+    lines = _rule(entries, account, '{ use = "direct" }')
+    return ["to allow it, a policy of the account, of its plan or of the proxy needs:", *lines, *_applied(account)]
+
+
+def _by_tls_name(entries: list[str], account: str) -> list[str]:
+    what = "to allow any other name there, and what is not TLS, if you trust the host with both, a policy needs:"
+    return [what, *_rule(entries, account, '{ tls_name = "record" }'), *_applied(account)]
+
+
+def _by_guard(_entries: list[str], _account: str) -> list[str]:
+    return ["no policy lifts the egress guard; proxy.egress_allow of the configuration does"]
+
+
+def _rule(entries: list[str], account: str, action: str) -> list[str]:
+    """A rule as `proxyfleet policies create --from` reads it."""
+    name = f"allow {entries[0]}" + (" and others" if entries[1:] else "")
+    destinations = ", ".join(map(toml_string, entries))
+    return [
+        "  [[rules]]",
+        f"  name = {toml_string(name)}",
+        f"  match = {{ accounts = [{toml_string(account)}], destinations = [{destinations}] }}",
+        f"  action = {action}",
+    ]
+
+
+def _applied(account: str) -> list[str]:
+    """How the lines come into force."""
+    return [
+        "from a file with these lines, as the policy of the account if it has none yet:",
+        "  proxyfleet policies create NAME --from FILE",
+        f"  proxyfleet accounts update {shlex.quote(account)} --policy NAME",
+    ]
+
+
+def _texts(entries: list[str]) -> str:
+    return f"  {json.dumps(entries)}"
+
+
+_WAYS: tuple[tuple[tuple[str, ...], Callable[[list[str], str], list[str]]], ...] = (
+    (("credential_destination_not_allowed",), _by_credential),
+    (("account_destination_denied", "account_destination_not_allowed"), _by_account),
+    (("policy_denied",), _by_policy),
+    (("destination_denied", "destination_not_allowed"), _by_access),
+    ((TLS_NAME,), _by_tls_name),
+    (("destination_ip_prohibited",), _by_guard),
+)
+"""By the reasons of records; limits and times have no line that would lift them."""

@@ -10,24 +10,18 @@ from typing import Any
 import typer
 
 from api.cli.client import quoted
-from api.cli.commands import Given, Session, add_group, command
+from api.cli.commands import Given, Session, command
+from api.cli.documents import body_of
 from api.cli.kinds import Commands, key_argument
 from api.cli.lookup import LIST, POLICY, POOL, Kind, sent
 from api.cli.options import Option, argument, number, option, text, texts
-from api.cli.request_body import body_of
-from api.cli.terminal.output import Column, Detail, Fields, Pairs, Row, pairs_of, titled
+from api.cli.output import Column, Detail, Fields, Pairs, Row, pairs_of, titled
 from config.model.choices import LIST_FORMATS, LIST_KINDS, POOL_FORMATS, POOL_POLICIES
 
 CHECK_PAUSE = 0.2
 """Seconds until a check is looked at again."""
 CHECK_MARGIN = 5.0
 """Seconds in which the process of the checks starts."""
-
-
-def add_commands(app: typer.Typer) -> None:
-    """Add the groups to `app`."""
-    for name, group in (("lists", lists), ("pools", pools), ("policies", policies)):
-        add_group(app, name, group)
 
 
 def _commands(

@@ -1,4 +1,4 @@
-"""`proxyfleet status`, `metrics` and `settings …`: the system as a whole."""
+"""`proxyfleet status`, `metrics`, `usage` and `settings …`: the system as a whole, and what accounts have used."""
 
 from __future__ import annotations
 
@@ -7,25 +7,18 @@ from typing import Any
 import typer
 
 from api.cli.client import quoted
-from api.cli.commands import WATCH, Given, Session, add_group, command
+from api.cli.commands import TOP, WATCH, Given, Session, command, new_group
+from api.cli.documents import body_of
 from api.cli.errors import CommandError, Status
 from api.cli.lookup import PROXY
-from api.cli.options import argument, choice, flag, text
-from api.cli.quantities import SINCE, UNTIL, Size, Span, with_decimal_units
-from api.cli.request_body import body_of
-from api.cli.terminal.output import Column, Row, cell_text, counted
-from api.cli.terminal.setting_sources import CHANGED, print_sources
+from api.cli.options import argument, choice, flag, option, text
+from api.cli.output import CHANGED, TRAFFIC, Column, Row, cell_text, counted, print_sources
+from api.cli.quantities import SINCE, UNTIL, Size, Span, moment_option, with_decimal_units
 
-settings_group = typer.Typer(help="System settings.", no_args_is_help=True)
+settings_group = new_group("settings", "System settings.")
 
 
-def add_commands(app: typer.Typer) -> None:
-    """Add `status`, `metrics` and the group `settings` to `app`."""
-    command(app, "status", rich_help_panel=WATCH)(status)
-    command(app, "metrics", _METRICS, {"metrics": "METRIC"}, rich_help_panel=WATCH)(show_metrics)
-    add_group(app, "settings", settings_group)
-
-
+@command(TOP, "status", rich_help_panel=WATCH)
 def status(session: Session) -> None:
     """Show health and load of the product; ends with 1 if it is unhealthy."""
     report, status_data = session.api.get("/health"), session.api.get("/status")
@@ -95,6 +88,7 @@ _METRICS = {
 }
 
 
+@command(TOP, "metrics", _METRICS, {"metrics": "METRIC"}, rich_help_panel=WATCH)
 def show_metrics(session: Session, metrics: list[str] | None, fields: Given, now: bool) -> None:
     """Show metrics over time, one row for each bucket."""
     if now:
@@ -189,3 +183,69 @@ def _print_of(session: Session, data: dict[str, Any], names: list[str]) -> None:
 
 def _flat(groups: dict[str, dict[str, Any]]) -> list[Row]:
     return [{"name": f"{group}.{key}", "value": value} for group, keys in groups.items() for key, value in keys.items()]
+
+
+# --- usage ---
+
+GROUPS = ("account", "proxy", "plan", "tag")
+_ACCOUNT = (Column("ACCOUNT", "account", spare=True), Column("USER", "username"))
+_GROUPED = {
+    "account": _ACCOUNT,
+    "proxy": (Column("PROXY", "proxy"),),
+    "plan": (Column("PLAN", "plan"),),
+    "tag": (Column("TAG", "tag"),),
+}
+_FIGURES = (
+    *TRAFFIC,
+    Column("REQUESTS", "requests", right=True),
+    Column("SECONDS", "connection_seconds", right=True),
+    Column("REFUSALS", "refusals", right=True),
+)
+
+
+def _groups(given: str) -> list[str]:
+    """The groups in the order of the API's columns. Raises `CommandError`."""
+    wanted = {each.strip() for each in given.split(",")}
+    if not wanted <= {*GROUPS}:
+        unknown = ", ".join(sorted(wanted - {*GROUPS}))
+        raise CommandError(f"--group-by {unknown!r}: must be of {', '.join(GROUPS)}", status=Status.USAGE)
+    return [each for each in GROUPS if each in wanted]
+
+
+_FROM = "From the interval of this time on: 7d ago, 2030-01-31; by default 31 days before."
+_USAGE = {
+    "from": moment_option("--from", _FROM),
+    "to": moment_option("--to", "Up to the interval of this time; by default now."),
+    "interval": choice("--interval", "The width of the intervals, of UTC.", ("hour", "day", "month"), default="day"),
+    "group_by": option(
+        str,
+        "--group-by",
+        f"Of {', '.join(GROUPS)}; several with commas.",
+        metavar="GROUPS",
+        default="account",
+        parse=_groups,
+    ),
+    "as_csv": flag("--csv", "CSV on standard output, complete and with plain bytes."),
+    "metadata": text("--metadata", "Metadata of accounts as columns of CSV; * for all.", metavar="NAMES"),
+}
+
+
+@command(TOP, "usage", _USAGE, {name: f"--{name}" for name in ("from", "to", "interval")}, rich_help_panel=WATCH)
+def usage(session: Session, fields: Given, group_by: list[str], as_csv: bool, metadata: str | None) -> None:
+    """Show what accounts have used, a row for each interval and group with any usage; --csv is for bills."""
+    query = {**fields, "group_by": ",".join(group_by)}
+    if as_csv:
+        _write_csv(session, {**query, "metadata": metadata})
+        return
+    if metadata is not None:
+        raise CommandError("--metadata is for --csv", status=Status.USAGE)
+    data = session.api.get("/usage", **query)
+    columns = (Column("FROM", "from", whole=True), *(each for group in group_by for each in _GROUPED[group]), *_FIGURES)
+    session.out.data(data, lambda: session.out.table(columns, data["usage"], "Nothing was used in this time."))
+
+
+def _write_csv(session: Session, query: dict[str, Any]) -> None:
+    """Write the response while it is received."""
+    if session.out.format == "json":
+        raise CommandError("--csv and -o json don't go together", status=Status.USAGE)
+    session.out.stream(session.api.stream("/usage", {**query, "format": "csv"}))

@@ -15,14 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from api.cli.commands import WATCH, Session, command
+from api.cli.commands import TOP, WATCH, Session, command
 from api.cli.errors import CommandError, Status
 from api.cli.options import flag, option, seconds_option
-from api.cli.quantities import Size
-from api.cli.remote.proxies import address, state
-from api.cli.terminal.output import (
+from api.cli.output import (
     GAP,
     Column,
     cell_text,
@@ -33,7 +29,9 @@ from api.cli.terminal.output import (
     rich_table,
     safe,
 )
-from api.cli.terminal.terminal_input import END, ESCAPE, keyboard
+from api.cli.quantities import Size
+from api.cli.remote.proxies import address, state
+from api.cli.terminal_input import END, ESCAPE, keyboard
 
 if TYPE_CHECKING:  # rich is loaded when there is a terminal to draw on
     from rich.console import RenderableType
@@ -55,11 +53,7 @@ _TOP = {
 }
 
 
-def add_commands(app: typer.Typer) -> None:
-    """Add the command to `app`."""
-    command(app, "top", _TOP, rich_help_panel=WATCH)(top)
-
-
+@command(TOP, "top", _TOP, rich_help_panel=WATCH)
 def top(session: Session, interval: float, sort: str, once: bool) -> None:
     """Show the live activity of all proxies, full screen; q ends it."""
     if sort not in SORTS:

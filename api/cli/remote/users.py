@@ -7,35 +7,27 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import typer
-
 from api.cli.client import is_here
-from api.cli.commands import RUN, YES, Given, Session, add_group, command, confirm
+from api.cli.commands import RUN, TOP, YES, Given, Session, command, confirm, new_group
+from api.cli.documents import body_of, require_changes
 from api.cli.errors import CommandError, Status
 from api.cli.kinds import Commands, key_argument
 from api.cli.lookup import ACCOUNT, KEY, PROXY, USER, find, names
 from api.cli.options import argument, choice, flag, option, text, texts
+from api.cli.output import Column, Detail, inside, pairs_of, titled
 from api.cli.quantities import moment_option, seconds
-from api.cli.request_body import body_of, require_changes
-from api.cli.terminal.output import Column, Detail, inside, pairs_of, titled
-from api.cli.terminal.terminal_input import PASSWORD_STDIN, password
+from api.cli.terminal_input import PASSWORD_STDIN, password
 
 Role = Literal["administrator", "operator", "user", "auditor"]
-
-
-def add_commands(app: typer.Typer) -> None:
-    """Add the commands and groups to `app`."""
-    username = option(str, "--username -u", "The user to sign in as.", default="admin")
-    command(app, "login", {"username": username, "password_stdin": PASSWORD_STDIN}, rich_help_panel=RUN)(login)
-    command(app, "logout", rich_help_panel=RUN)(logout)
-    command(app, "whoami", rich_help_panel=RUN)(whoami)
-    for name, group in (("users", users), ("sessions", sessions), ("keys", keys)):
-        add_group(app, name, group)
 
 
 # --- signing in ---
 
 
+_USERNAME = option(str, "--username -u", "The user to sign in as.", default="admin")
+
+
+@command(TOP, "login", {"username": _USERNAME, "password_stdin": PASSWORD_STDIN}, rich_help_panel=RUN)
 def login(session: Session, username: str, password_stdin: bool) -> None:
     """Sign in; a private file keeps the tokens, and commands renew them."""
     url = session.api.url
@@ -45,6 +37,7 @@ def login(session: Session, username: str, password_stdin: bool) -> None:
     session.out.done({"url": url, "user": user}, f"Signed in at {url} as {user['username']} ({user['role']}).")
 
 
+@command(TOP, "logout", rich_help_panel=RUN)
 def logout(session: Session) -> None:
     """Sign out: the tokens are invalid from now on."""
     ended = session.api.sign_out()
@@ -52,6 +45,7 @@ def logout(session: Session) -> None:
     session.out.done({"url": session.api.url, "signed_out": ended}, done)
 
 
+@command(TOP, "whoami", rich_help_panel=RUN)
 def whoami(session: Session) -> None:
     """Show the signed-in user with role and permissions."""
     try:
@@ -132,7 +126,7 @@ def update_user(session: Session, user: str, fields: Given, new_password: bool, 
 
 # --- sessions ---
 
-sessions = typer.Typer(help="Sessions: the sign-ins of users.", no_args_is_help=True)
+sessions = new_group("sessions", "Sessions: the sign-ins of users.")
 _OF_USER = {"user": text("--user", "Those of this user, for administrators.", of=USER)}
 SESSION_COLUMNS = (
     Column("ID", "id", whole=True),

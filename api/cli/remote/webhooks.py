@@ -9,19 +9,14 @@ from typing import Any
 import typer
 
 from api.cli.client import quoted
-from api.cli.commands import Session, add_group, command
+from api.cli.commands import Session, command
+from api.cli.documents import header_fields
 from api.cli.errors import Status
 from api.cli.kinds import Commands, key_argument
 from api.cli.lookup import WEBHOOK, find_id
 from api.cli.options import argument, choice, number, switch, text, texts
-from api.cli.request_body import header_fields
-from api.cli.terminal.output import Column, titled
+from api.cli.output import Column, titled
 from config.text.formatting import parse_moment
-
-
-def add_commands(app: typer.Typer) -> None:
-    """Add the group to `app`."""
-    add_group(app, "webhooks", group)
 
 
 def _last(delivery: Any) -> str | None:

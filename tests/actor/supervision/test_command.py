@@ -20,9 +20,8 @@ import pytest
 
 import supervisor
 from actors.supervision.systemd import notify, watchdog_period
-from api.cli.application import application
+from api.cli.application import application, run
 from api.cli.errors import CommandError
-from api.cli.help import run
 from api.cli.local import serve
 from config.files import paths
 from config.files.paths import PathError, default_run_dir, open_data_dir, open_run_dir, private_directory

@@ -23,8 +23,7 @@ from typing import Any, Self
 
 import typer.main
 
-from api.cli.application import application
-from api.cli.help import run
+from api.cli.application import application, run
 from tests.kit.product import PASSWORD, Product
 
 OURS = "PROXYFLEET_"

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from api.cli import client
-from api.cli.client import Client, Window
-from api.cli.credentials import Credentials
+from api.cli.client import Client, Credentials, Window
 from api.cli.errors import CommandError
 
 

@@ -8,8 +8,8 @@ import pytest
 import typer.main
 
 from api.cli import lookup
+from api.cli.application import run
 from api.cli.commands import Given, Session, command
-from api.cli.help import run
 from api.cli.lookup import PROXY, Kind
 from api.cli.options import Option, argument, number, text, texts
 from tests.product.cli.commands import all_commands

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from api.cli.errors import CommandError
+from api.cli.output import Column, cell_text
 from api.cli.quantities import Size, Span, field_value, rate_of, size_of, with_decimal_units, with_unit
-from api.cli.terminal.output import Column, cell_text
 from tests.product.cli.shell import Shell
 
 
@@ -145,7 +145,7 @@ def test_a_bad_size_or_rate_on_the_line_is_refused_before_anything_is_asked(stra
 
 
 def test_the_error_is_that_of_a_wrong_line() -> None:
-    from api.cli.request_body import body_of
+    from api.cli.documents import body_of
 
     with pytest.raises(CommandError, match=r"limits\.bandwidth_in=x: must be a rate"):
         body_of({"set_": ["limits.bandwidth_in=x"]})

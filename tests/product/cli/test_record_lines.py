@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from api.cli.output import Output
 from api.cli.remote.records import TITLES, RecordLines
-from api.cli.terminal.output import Output
 
 
 def entry(**fields: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from api.cli.toml import dumps
+from api.cli.documents import as_toml
 
 TEXT = some.text(some.characters(exclude_categories=["Cs"]))
 PLAIN = some.one_of(
@@ -20,11 +20,11 @@ VALUE = some.recursive(PLAIN, lambda inner: some.lists(inner, max_size=3) | some
 
 @given(some.dictionaries(TEXT, VALUE, max_size=4))
 def test_every_document_is_read_back_as_it_was(document: dict[str, Any]) -> None:
-    assert tomllib.loads(dumps(document)) == document
+    assert tomllib.loads(as_toml(document)) == document
 
 
 def test_members_that_are_none_are_left_out_and_tables_come_last() -> None:
-    text = dumps({"a": None, "t": {"x": 1, "n": None}, "list": [{"b": 1}, {"b": 2}], "z": ["y" * 60, "w" * 60]})
+    text = as_toml({"a": None, "t": {"x": 1, "n": None}, "list": [{"b": 1}, {"b": 2}], "z": ["y" * 60, "w" * 60]})
     assert text.index("z = [\n") < text.index("[t]") < text.index("[[list]]")
     assert tomllib.loads(text) == {"t": {"x": 1}, "list": [{"b": 1}, {"b": 2}], "z": ["y" * 60, "w" * 60]}
 
@@ -38,7 +38,7 @@ def test_small_tables_of_an_entry_are_in_a_line_and_each_of_an_array_in_its_own(
         "pools": [{"name": "exits", "upstreams": upstreams, "check": wide, "rules": [{"a": 1}, wide]}],
     }
     assert (
-        dumps(document)
+        as_toml(document)
         == f"""\
 [settings]
 logging = {{ level = "info" }}
@@ -72,4 +72,4 @@ description = "{"d" * 60}"
 
 def test_none_in_an_array_is_refused() -> None:
     with pytest.raises(ValueError, match="NoneType"):
-        dumps({"a": [None]})
+        as_toml({"a": [None]})

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from api.cli.application import wants_json
 from api.cli.errors import MEANINGS, CommandError
-from api.cli.help import wants_json
 from tests.product.cli.commands import all_commands, options_of
 from tests.product.cli.shell import Shell
 

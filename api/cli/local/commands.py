@@ -1,0 +1,150 @@
+"""Options and help of the commands that work on the product's machine.
+
+What they do is loaded when they are called: it needs the modules of the product, which take time to import.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from api.cli.commands import RECOVER, RUN, TOP, YES, FlagsCommand, guarded, local_command, new_group
+from api.cli.options import argument, flag, number, option, seconds_option
+from api.cli.output import CHANGED, Output
+from api.cli.terminal_input import PASSPHRASE_FILE, PASSWORD_STDIN
+from config.settings.env import ENV_PREFIX
+
+DATA_OPTIONS = {
+    "config": option(Path | None, "--config", "A TOML file.", envvar=f"{ENV_PREFIX}CONFIG"),
+    "data_dir": option(Path | None, "--data-dir", "The directory of all lasting data."),
+}
+_BACKUP = {
+    "target": argument(
+        "TARGET", "A directory, for a name with the time in it; or a file (.tar.gz, .tgz).", Path, default=Path()
+    ),
+    **DATA_OPTIONS,
+    "passphrase_file": PASSPHRASE_FILE,
+    "without_keys": flag("--without-keys", "Leave the key files out: usable only where they still are."),
+    "unattended": flag("--unattended", "Never ask: without a passphrase leave the key files out."),
+    "with_logs": flag("--with-logs", "Include the access records."),
+    "keep": number("--keep", "Keep so many archives that have the time in their name.", min=1),
+}
+_WITHOUT = "Restore without the keys of the archive; remove the secrets that need them, and list them."
+_RESTORE = {
+    "file": argument("FILE", "An archive of backup.", Path),
+    **DATA_OPTIONS,
+    "passphrase_file": PASSPHRASE_FILE,
+    "dry_run": flag("--dry-run", "Read and check the archive, and list the differences."),
+    "without_secrets": flag("--without-secrets", _WITHOUT),
+    "force": flag("--force", "Restore although nothing differs, for audit trail, metrics and records."),
+    "yes": YES,
+}
+_UPGRADE = {
+    **DATA_OPTIONS,
+    "run_dir": option(Path | None, "--run-dir", "The product's directory of sockets and locks."),
+    "timeout": seconds_option("--timeout", "Seconds to wait for the new program.", 120.0, min=1),
+}
+_RESET_PASSWORD = {
+    "user": argument("USER", "The user name."),
+    **DATA_OPTIONS,
+    "run_dir": option(Path | None, "--run-dir", "The running product's directory of sockets and locks."),
+    "ask": flag("--ask", "Ask for the new password instead of a random one."),
+    "password_stdin": PASSWORD_STDIN,
+}
+
+
+@local_command(TOP, "backup", _BACKUP, module="backup", rich_help_panel=RECOVER)
+def backup() -> None:
+    """Back up all data into one archive, also while the product runs; keys are sealed under a passphrase."""
+
+
+@local_command(TOP, "restore", _RESTORE, module="backup", rich_help_panel=RECOVER)
+def restore() -> None:
+    """Replace the data by those of a backup, while the product is stopped; the present data are kept beside.
+
+    The archive is read and checked, and the differences are listed, before anything is changed. A restore that is
+    killed leaves the old state or the new one.
+    """
+
+
+@local_command(TOP, "upgrade", _UPGRADE, module="offline", rich_help_panel=RUN)
+def upgrade() -> None:
+    """Replace the running product by the installed release, without refusing a connection; open ones drain."""
+
+
+@local_command(TOP, "reset-settings", DATA_OPTIONS, module="offline", rich_help_panel=RECOVER)
+def reset_settings() -> None:
+    """Remove all settings that the API has changed, while the product is stopped; the configuration applies again."""
+
+
+@local_command(TOP, "rotate-signing-key", DATA_OPTIONS, module="offline", rich_help_panel=RECOVER)
+def rotate_signing_key() -> None:
+    """Sign access tokens with a new key, while the product is stopped; every sign-in stays valid."""
+
+
+@local_command(TOP, "reset-password", _RESET_PASSWORD, module="offline", rich_help_panel=RECOVER)
+def reset_password() -> None:
+    """Set a new password of a user, also while the product runs: a random one, or PROXYFLEET_NEW_PASSWORD."""
+
+
+_CONFIG = new_group("config", "The configuration as a whole.", RUN)
+_CHECK = {
+    **DATA_OPTIONS,
+    "probe": flag("--probe", "Also try whether ports are free and the upstreams of proxies can be reached."),
+}
+
+
+@TOP.command("serve", cls=FlagsCommand, rich_help_panel=RUN)
+def serve(
+    context: typer.Context,
+    config: Annotated[Path | None, typer.Option("--config", envvar=f"{ENV_PREFIX}CONFIG", help="A TOML file.")] = None,
+    data_dir: Annotated[Path | None, typer.Option("--data-dir", help="The directory of all lasting data.")] = None,
+    run_dir: Annotated[Path | None, typer.Option("--run-dir", help="Sockets and locks; a short path.")] = None,
+    host: Annotated[str | None, typer.Option(metavar="HOST", help="Where the management API listens: address.")] = None,
+    port: Annotated[int | None, typer.Option(help="Where the management API listens: port.")] = None,
+    log_level: Annotated[
+        str | None, typer.Option(metavar="LEVEL", help="debug, info, warning, error or critical.")
+    ] = None,
+    lab: Annotated[
+        bool, typer.Option("--lab", help="Run an origin on loopback to try proxies with, and let them reach loopback.")
+    ] = False,
+    check: Annotated[bool, typer.Option("--check", help="Only say whether it would start, whatever runs now.")] = False,
+) -> None:
+    """Run the product in the foreground until SIGTERM or Ctrl-C."""
+    given = {
+        "data_dir": data_dir,
+        "run_dir": run_dir,
+        "server": _given({"host": host, "port": port}),
+        "logging": _given({"level": log_level}),
+    }
+
+    def start() -> None:
+        from api.cli.local.serve import check_or_serve
+
+        check_or_serve(config, _given(given), context.obj, lab, check)
+
+    guarded(Output(), start)
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    """The options that the command line has."""
+    return {name: value for name, value in options.items() if value is not None and value != {}}
+
+
+@local_command(TOP, "check-config", _CHECK, module="check", rich_help_panel=RUN)
+def check_config() -> None:
+    """Print all errors of the configuration with file and line, and the keys that the API overrides.
+
+    Checks certificates, also those of stored proxies. Ends with 1 if the product or a proxy could not start.
+    """
+
+
+@local_command(_CONFIG, "show", {**DATA_OPTIONS, "changed": CHANGED}, module="check")
+def show_config() -> None:
+    """Show the whole configuration with the source of each value: a line of the file, a variable, the API.
+
+    CHANGE is what a change needs: at once (proxyfleet settings set), reload or restart. Secrets are masked. Options of
+    a running `serve` are not included.
+    """
