@@ -10,7 +10,7 @@ from pydantic import BaseModel, create_model
 from pydantic.fields import FieldInfo
 
 from api.openapi.schemas.base import Moment, ResponseModel
-from config.model.declaration import MOMENT, Group, entries_of, visible
+from config.model.declaration import MOMENT, Group, entries_of, group_in, visible
 
 F = TypeVar("F", bound=ResponseModel)
 OF_INSTALLATION = ("id", "created_at", "updated_at")
@@ -65,11 +65,14 @@ def _moment(info: FieldInfo) -> Any:
 
 
 def _type(annotation: Any) -> Any:
-    return _group(annotation) if isinstance(annotation, type) and issubclass(annotation, Group) else annotation
+    group = group_in(annotation)
+    if group is None:
+        return annotation
+    return group_view(group) if annotation is group else group_view(group) | None
 
 
 @cache
-def _group(stored: type[Group]) -> type[ResponseModel]:
+def group_view(stored: type[Group]) -> type[ResponseModel]:
     """A view of a group has all of its fields."""
     fields: dict[str, Any] = {name: (_type(info.annotation), ...) for name, info in visible(stored)}
     return create_model(stored.__name__, __base__=ResponseModel, __doc__=stored.__doc__, **fields)

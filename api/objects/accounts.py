@@ -10,16 +10,14 @@ from pydantic import Field, StrictBool, model_validator
 
 from api.engine.kind import Kind
 from api.engine.responses import OF_INSTALLATION, shows
-from api.engine.transfer import Transfer, password, with_usual_quota
+from api.engine.transfer import Transfer, entry_of, password, with_usual_quota, without
 from api.openapi.schemas.base import ResponseModel
-from api.openapi.schemas.fleet_accounts import RulesView
+from api.openapi.schemas.fleet_accounts import ScheduleView
 from api.store.accounts import ACCOUNTS as COLLECTION
-from config.model.account_rules import StoredRules
 from config.model.accounts import AccountName
 from config.model.fields import Body, Name
 from config.model.fleet_accounts import FleetAccount, FleetAccountUpdate, ProxyTags
 from config.model.object_names import names_of_rules
-from config.text.formatting import timestamp_text
 
 
 class EntryAccountProxies(Body):
@@ -43,7 +41,7 @@ class AccountEntry(FleetAccountUpdate):
     """
 
     username: AccountName
-    proxies: EntryAccountProxies | None = None  # type: ignore[assignment]  # the model is frozen
+    proxies: EntryAccountProxies | None = None
 
     @property
     def hides_password(self) -> bool:
@@ -60,12 +58,13 @@ class ExportedAccountProxies(ResponseModel):
 
 
 @shows(FleetAccount, but=OF_INSTALLATION)
-class ExportedFleetAccount(RulesView):
+class ExportedFleetAccount(ResponseModel):
     """An account of the fleet."""
 
     password: None = None
     proxies: ExportedAccountProxies
     plan: str | None
+    schedule: ScheduleView | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +89,7 @@ class AccountNaming:
             **password(account.password_hash),
             "proxies": proxies,
             "plan": self.plan_names.get(account.plan),
-            "enabled": account.enabled,
-            "expires_at": None if account.expires_at is None else timestamp_text(account.expires_at),
-            "allow_clients": list(account.allow_clients),
-            "certificates": list(account.certificates),
-            "socks4_by_name": account.socks4_by_name,
-            **account.model_dump(include=set(StoredRules.model_fields)),
-            "tags": list(account.tags),
-            "metadata": dict(account.metadata),
+            **without(entry_of(account), "username", "proxies", "plan"),
         }
 
 

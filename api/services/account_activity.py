@@ -104,7 +104,6 @@ def account_view(
     plan = plans.known(record.plan)
     return {
         **view_of(record),
-        "proxies": record.proxies.view(),
         "inline": account.inline,
         "plan": None if plan is None else plan.name,
         "status": status_of(record, time.time(), 0 < quota.bytes <= used_bytes(activity)),

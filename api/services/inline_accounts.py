@@ -19,7 +19,6 @@ from api.errors import Invalid, PeerUnavailable
 from api.services.fleet_accounts import FleetAccounts, StoredAccount
 from api.services.proxy_cache import StoredProxy
 from api.store.accounts import BY_FIGURE, AccountSelection, Figures, Position
-from config.model.account_rules import RuleLimits
 from config.model.accounts import ProxyAccount
 from config.model.fleet_accounts import AccountProxies, FleetAccount
 
@@ -34,9 +33,7 @@ class InlineAccount(NamedTuple):
         """As an account of the fleet for this proxy."""
         account, proxy = self.account, self.proxy.record
         return FleetAccount(
-            **account.model_dump(exclude={"limits", "quota"}),
-            limits=RuleLimits(**account.limits.model_dump()),
-            quota=account.quota,
+            **account.model_dump(),
             proxies=AccountProxies(ids=[proxy.id]),
             socks4_by_name=proxy.protocol == "socks4",
             updated_at=proxy.updated_at,

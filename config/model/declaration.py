@@ -6,14 +6,15 @@ not make old data unreadable. Metadata of a field says the rest:
 | metadata | meaning |
 |---|---|
 | `Given(type)` | a request may give it, written as this strict type |
-| `NULLABLE` | beside it: null takes it away |
+| `NULLABLE` | null takes it away: it has its default again |
 | `SECRET` | it is in no response |
 | `INTERNAL` | a response has it as a part of another field |
 | `MOMENT` | it is Unix seconds, and ISO 8601 in responses |
 | `LongList(…)` | only the response about one object has it; all responses have the number of its entries |
 | none of them | a request can't set it; a response has it |
 
-A field whose type is a `Group` needs no metadata: of a group, a request gives any part, and the others stay.
+A field whose type is a `Group` needs no metadata: of a group, a request gives any part, and the others stay. One that
+may be null instead is `NULLABLE`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, TypeVar
+from types import UnionType
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, create_model
 from pydantic.fields import FieldInfo
@@ -88,6 +90,20 @@ class Group(Viewed):
     """A part of a stored document: an object whose fields have defaults."""
 
 
+class Storable(Body):
+    """A part of a request that is stored as a model of its own."""
+
+    def stored(self) -> BaseModel:
+        """That model."""
+        raise NotImplementedError
+
+
+def group_in(annotation: Any) -> type[Group] | None:
+    """The group that a field is, or may be beside null."""
+    parts = get_args(annotation) if get_origin(annotation) is UnionType else (annotation,)
+    return next((each for each in parts if isinstance(each, type) and issubclass(each, Group)), None)
+
+
 def partial(model: type[BaseModel], name: str) -> type[Input]:
     """The model of a request that gives any part of `model`; None is how "not given" is written in it."""
     return create_model(name, __base__=Body, __doc__=model.__doc__, **_given(model))
@@ -109,13 +125,17 @@ def update(stored: M, body: BaseModel) -> dict[str, Any]:
     """The fields of `stored` that `body`, a model made by `gives`, changes: plain values, and whole groups."""
     changed: dict[str, Any] = {}
     for name in _given(type(stored)):
-        value = getattr(body, name)
-        if value is None and name in body.model_fields_set and _is_nullable(type(stored).model_fields[name]):
-            changed[name] = None
+        value, info = getattr(body, name), type(stored).model_fields[name]
+        if value is None and name in body.model_fields_set and _is_nullable(info):
+            changed[name] = info.get_default(call_default_factory=True)
         elif value is not None:
-            before = getattr(stored, name)
-            is_group = isinstance(before, Group)
-            changed[name] = before.model_copy(update=value.model_dump(exclude_none=True)) if is_group else value
+            before, group = getattr(stored, name), group_in(info.annotation)
+            if before is None and group is not None:
+                before = group()
+            if isinstance(before, Group):
+                changed[name] = before.model_copy(update=value.model_dump(exclude_unset=True))
+            else:
+                changed[name] = value.stored() if isinstance(value, Storable) else value
     return changed
 
 
@@ -139,8 +159,9 @@ def _given(model: type[BaseModel]) -> Mapping[str, Any]:
     found: dict[str, Any] = {}
     for name, info in model.model_fields.items():
         given = next((each.type for each in info.metadata if isinstance(each, Given)), None)
-        if given is None and isinstance(info.annotation, type) and issubclass(info.annotation, Group):
-            given = partial(info.annotation, f"{info.annotation.__name__}Input")
+        group = group_in(info.annotation)
+        if given is None and group is not None and (info.annotation is group or _is_nullable(info)):
+            given = partial(group, f"{group.__name__}Input")
         if given is not None:
             found[name] = (Annotated[given | None, NULLABLE] if _is_nullable(info) else given | None, None)
     return found

@@ -5,14 +5,14 @@ from __future__ import annotations
 import secrets
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictStr, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, StrictBool, StrictStr, model_validator
 
 from config.files.certificates import ENTRY_MAX, normal_entry
 from config.model import json_patterns
 from config.model.account_credentials import refuse_secret
-from config.model.account_rules import RulesInput, StoredRules, changed_rules
+from config.model.account_rules import StoredRules, refuse_no_quota
 from config.model.accounts import AccountName, Moment, Networks
-from config.model.declaration import MOMENT, SECRET, Given, Instant, gives, update
+from config.model.declaration import MOMENT, SECRET, Given, Instant, Storable, Viewed, gives, update
 from config.model.fields import NULLABLE, Body, InvalidResource, Name, Password, example, plain_text, refuse_long
 from config.model.object_fields import Tags
 from config.passwords import PREHASHED, check_password, fingerprint, given_hash, hash_password, renewal
@@ -77,12 +77,12 @@ Certificate = Annotated[
 Certificates = Annotated[list[Certificate], Field(max_length=CERTIFICATES_MAX), AfterValidator(_distinct)]
 
 
-class AccountProxies(BaseModel):
+class AccountProxies(Viewed):
     """The proxies that an account may use: every proxy, or each that an id or a tag names."""
 
     all: bool = False
-    ids: list[str] = []
-    tags: list[str] = []
+    ids: list[str] = Field(default_factory=list)
+    tags: list[str] = Field(default_factory=list)
 
     def view(self) -> dict[str, Any]:
         """What it names, as a request writes it."""
@@ -96,7 +96,7 @@ _SOME: list[Any] = [
 ]
 
 
-class ProxiesInput(Body):
+class ProxiesInput(Storable):
     """The proxies that an account may use: `all`, or each that one of the ids or tags names."""
 
     model_config = ConfigDict(json_schema_extra={"anyOf": _SOME})
@@ -127,7 +127,7 @@ class FleetAccount(StoredRules):
     username: Annotated[str, Given(AccountName)]
     password_hash: Annotated[str | None, SECRET] = Field(None, repr=False)
     renewal_hash: Annotated[str, SECRET] = Field("", repr=False)
-    proxies: AccountProxies = AccountProxies(all=True)
+    proxies: Annotated[AccountProxies, Given(ProxiesInput)] = AccountProxies(all=True)
     plan: str = ""
     enabled: Annotated[bool, Given(StrictBool)] = True
     expires_at: Annotated[float | None, MOMENT] = None
@@ -150,7 +150,7 @@ class FleetAccount(StoredRules):
 
 
 @gives(FleetAccount)
-class FleetAccountUpdate(RulesInput):
+class FleetAccountUpdate(Body):
     """A change of an account: what is not given stays.
 
     `password` null: the account has credentials only. `password_hash` is a hash of bcrypt, from elsewhere or with
@@ -161,7 +161,6 @@ class FleetAccountUpdate(RulesInput):
 
     password: Annotated[Password | None, NULLABLE] = Field(None, repr=False)
     password_hash: PasswordHash | None = Field(None, repr=False)
-    proxies: ProxiesInput | None = None
     plan: Annotated[Name | None, NULLABLE] = None
     expires_at: Annotated[Moment, NULLABLE] = None
 
@@ -196,10 +195,9 @@ def new_fleet_account(body: FleetAccountCreate, plan: str, now: float) -> FleetA
 def change_fleet_account(account: FleetAccount, body: FleetAccountUpdate, plan: str, now: float) -> FleetAccount:
     """`account` with the changes of `body`, and with the plan of this id. Raises `InvalidResource`."""
     body = body.resolved(account)
-    changed = {**update(account, body), **changed_rules(account, body), "plan": plan, "updated_at": now}
+    refuse_no_quota(account, body)
+    changed = {**update(account, body), "plan": plan, "updated_at": now}
     refuse_long("username", changed.get("username"))
-    if body.proxies is not None:
-        changed["proxies"] = body.proxies.stored()
     if "expires_at" in body.model_fields_set:
         changed["expires_at"] = _end(body.expires_at, account.expires_at, now)
     if body.model_fields_set & {"password", "password_hash"}:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import StrictBool
 
-from config.model.account_rules import RulesInput, StoredRules, changed_rules
+from config.model.account_rules import StoredRules, refuse_no_quota
 from config.model.declaration import Given, Group, Instant, gives, update
 from config.model.fields import NULLABLE, Body, Name, example
 from config.model.object_fields import Description
@@ -30,29 +30,18 @@ class Plan(StoredRules):
     name: Annotated[str, Given(Name)]
     description: Annotated[str, Given(Description)] = ""
     self_service: SelfService = SelfService()
-    egress: list[str] | None = None
+    egress: Annotated[list[str] | None, Given(Egress), NULLABLE] = None
     disclose: Annotated[bool, Given(StrictBool)] = True
     """Whether clients get to know which policy, rule and list refuse a request."""
     created_at: Instant
     updated_at: Instant
 
 
-class SelfServiceInput(Body):
-    """What holders of the plan's accounts may do themselves."""
-
-    password: StrictBool | None = None
-    credentials: StrictBool | None = None
-
-
 @gives(Plan)
-class PlanUpdate(RulesInput):
+class PlanUpdate(Body):
     """A change of a plan: what is not given stays."""
 
     model_config = example({"limits": {"connections": 20}, "quota": {"bytes": 50_000_000_000, "period": "month"}})
-
-    egress: Annotated[Egress | None, NULLABLE] = None
-
-    self_service: SelfServiceInput | None = None
 
 
 class PlanCreate(PlanUpdate):
@@ -85,8 +74,7 @@ def new_plan(body: PlanCreate, now: float) -> Plan:
 
 def change_plan(plan: Plan, body: PlanUpdate, now: float) -> Plan:
     """`plan` with the changes of `body`. Raises `InvalidResource`."""
-    changed = {**update(plan, body), **changed_rules(plan, body), "updated_at": now}
-    if "egress" in body.model_fields_set:
-        refuse_foreign(body.egress or (), "egress")
-        changed["egress"] = body.egress
-    return plan.model_copy(update=changed)
+    refuse_no_quota(plan, body)
+    changed = update(plan, body)
+    refuse_foreign(changed.get("egress") or (), "egress")
+    return plan.model_copy(update={**changed, "updated_at": now})

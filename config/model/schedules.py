@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import AfterValidator, BaseModel, Field, StrictStr
 
 from config.model import json_patterns
+from config.model.declaration import Storable
 from config.model.fields import Body, Distinct, Text
 
 Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
@@ -71,7 +72,7 @@ class WindowInput(Body):
     end: EndOfWindow = Field(alias="to")
 
 
-class ScheduleInput(Body):
+class ScheduleInput(Storable):
     """When an account may be used. Without windows it is never."""
 
     timezone: TimeZone

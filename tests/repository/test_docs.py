@@ -258,7 +258,7 @@ def test_the_table_beside_other_products_has_all_that_rules_match() -> None:
     assert [each for each in CONDITIONS.values() if each not in row] == []
 
 
-@pytest.mark.parametrize("name", ["RuleLimitsInput", "RuleLimitsView", "CredentialView", "CredentialCreate"])
+@pytest.mark.parametrize("name", ["RuleLimitsInput", "RuleLimits", "CredentialView", "CredentialCreate"])
 def test_limits_of_accounts_and_credentials_are_said_to_hold_on_each_proxy_and_quotas_over_all(name: str) -> None:
     assert "each proxy" in (description := document_of_the_api()["components"]["schemas"][name]["description"])
     assert "over all" not in description

@@ -5,7 +5,8 @@ from __future__ import annotations
 from api.engine.kind import ObjectKind, Resource, Texts
 from api.engine.responses import OF_INSTALLATION, all_of, one_of, shows
 from api.engine.transfer import Transfer, entry_of, with_usual_quota
-from api.openapi.schemas.fleet_accounts import RulesView, SelfServiceView
+from api.openapi.schemas.base import ResponseModel
+from api.openapi.schemas.fleet_accounts import ScheduleView
 from config.model.fields import Name
 from config.model.object_names import names_of_rules
 from config.model.plans import READ_ONLY_FIELDS, Plan, PlanCreate, PlanUpdate, change_plan, new_plan
@@ -14,10 +15,10 @@ MAX_PLANS = 1_000
 
 
 @shows(Plan)
-class PlanView(RulesView):
+class PlanView(ResponseModel):
     """A plan. `accounts` is the number of accounts that have it."""
 
-    self_service: SelfServiceView
+    schedule: ScheduleView | None
     accounts: int
 
 
@@ -28,10 +29,10 @@ class PlanEntry(PlanUpdate):
 
 
 @shows(Plan, but=OF_INSTALLATION)
-class ExportedPlan(RulesView):
+class ExportedPlan(ResponseModel):
     """A plan."""
 
-    self_service: SelfServiceView
+    schedule: ScheduleView | None
 
 
 _BLANK = entry_of(Plan(id="", name="blank", created_at=0.0, updated_at=0.0))

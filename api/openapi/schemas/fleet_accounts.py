@@ -11,25 +11,7 @@ from api.openapi.schemas.accounts import UsageView
 from api.openapi.schemas.base import Moment, ResponseModel
 from api.openapi.schemas.proxies import Warned
 from config.model.fleet_accounts import FleetAccount
-from config.model.quotas import Period
 from config.model.schedules import Day
-
-
-class RuleLimitsView(ResponseModel):
-    """Limits on each proxy alone, 0 for none; null says nothing: an account inherits it from its plan."""
-
-    bandwidth_in: int | None
-    bandwidth_out: int | None
-    connections: int | None
-    requests_per_minute: int | None
-
-
-class RuleQuotaView(ResponseModel):
-    """A quota over all proxies, in bytes of both directions; 0 for none."""
-
-    bytes: int
-    period: Period
-
 
 _WINDOW: dict[str, Any] = {"days": (list[Day], ...), "from": (str, ...), "to": (str, ...)}
 ScheduleWindowView: Any = create_model(
@@ -44,17 +26,6 @@ class ScheduleView(ResponseModel):
     windows: list[ScheduleWindowView]
 
 
-class RulesView(ResponseModel):
-    """What an account says itself, or else inherits from its plan; null says nothing."""
-
-    limits: RuleLimitsView
-    quota: RuleQuotaView | None
-    allow_destinations: list[str] | None
-    deny_destinations: list[str] | None
-    schedule: ScheduleView | None
-    policy: str | None
-
-
 class AccountProxiesView(ResponseModel):
     """The proxies that an account may use: all, or each that an id or a tag names."""
 
@@ -64,7 +35,7 @@ class AccountProxiesView(ResponseModel):
 
 
 @shows(FleetAccount)
-class FleetAccountView(RulesView):
+class FleetAccountView(ResponseModel):
     """An account without its password. `plan` is the name of its plan.
 
     An `inline` one belongs to the proxy in `proxies` alone, and is changed there (`/proxies/{proxy_id}/accounts`).
@@ -72,6 +43,7 @@ class FleetAccountView(RulesView):
     """
 
     proxies: AccountProxiesView
+    schedule: ScheduleView | None
     inline: bool
     plan: str | None
     status: Literal["active", "disabled", "expired", "quota_reached"]
@@ -94,10 +66,3 @@ class FleetAccountPage(ResponseModel):
     accounts: list[FleetAccountView]
     has_more: bool
     next_cursor: str | None
-
-
-class SelfServiceView(ResponseModel):
-    """What holders of the plan's accounts may do themselves."""
-
-    password: bool
-    credentials: bool

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
+from api.engine.responses import group_view
 from api.openapi.schemas.accounts import UsageView
 from api.openapi.schemas.base import Moment, ResponseModel
 from api.openapi.schemas.connections import Connection
-from api.openapi.schemas.fleet_accounts import RuleQuotaView, ScheduleView, SelfServiceView
+from api.openapi.schemas.fleet_accounts import ScheduleView
 from api.openapi.schemas.usage import UsageFigures
+from config.model.account_rules import RuleQuota
 from config.model.choices import ProxyProtocol
+from config.model.plans import SelfService
+
+RuleQuotaView: Any = group_view(RuleQuota)
+SelfServiceView: Any = group_view(SelfService)
 
 
 class HolderToken(ResponseModel):
