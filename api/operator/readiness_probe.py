@@ -10,12 +10,12 @@ import http.client
 import os
 import ssl
 import sys
-from ipaddress import ip_address
 from pathlib import Path
 
 from actors.supervision.effective_settings import with_overrides
 from api.operator.offline import peek_settings
 from config.files.paths import DataDir, default_data_dir
+from config.net.names import from_this_machine
 from config.settings.env import ENV_PREFIX
 from config.settings.loading import load
 from config.settings.runtime import InvalidOverride
@@ -25,20 +25,9 @@ TIMEOUT = 4.0
 """Seconds for the connection, and for the response."""
 
 
-def address_of(server: Server) -> tuple[str, int]:
-    """The address of the API on this machine: a wildcard address is reached by loopback."""
-    try:
-        host = ip_address(server.host)
-    except ValueError:
-        return server.host, server.port
-    if host.is_unspecified:
-        return ("127.0.0.1" if host.version == 4 else "::1"), server.port
-    return server.host, server.port
-
-
 def ask(server: Server) -> tuple[bool, str]:
     """Whether it is ready, and the body of the response or the error."""
-    host, port = address_of(server)
+    host, port = from_this_machine(server.host), server.port
     connection: http.client.HTTPConnection
     if server.tls.enabled:
         context = ssl.create_default_context()
