@@ -50,17 +50,6 @@ class Window:
         return max(wanted, left / max(1, spare))
 
 
-@dataclass(frozen=True, slots=True)
-class RateLimits:
-    """The rate limits in the last response."""
-
-    windows: tuple[Window, ...]
-
-    def pause(self, wanted: float) -> float:
-        """The longest pause of all windows."""
-        return max((window.pause(wanted) for window in self.windows), default=wanted)
-
-
 RESERVE = 0.25
 """Share of each window that polling leaves unused."""
 
@@ -112,7 +101,8 @@ class Client:
     ) -> None:
         self.url = check_url(url)
         self.credentials = credentials or Credentials()
-        self.rate_limits: RateLimits | None = None
+        self.rate_limits: tuple[Window, ...] = ()
+        """The windows of the rate limit in the last response."""
         self.etag: str | None = None
         """The `ETag` of the last response."""
         self.waits = True
@@ -126,7 +116,7 @@ class Client:
 
     def pause(self, wanted: float) -> float:
         """Seconds until the next poll: `wanted`, or more, so that the rate limit lasts."""
-        return self.rate_limits.pause(wanted) if self.rate_limits else wanted
+        return max((window.pause(wanted) for window in self.rate_limits), default=wanted)
 
     @property
     def signed_in(self) -> Tokens | None:
@@ -350,16 +340,15 @@ _POLICY = re.compile(r'"(\w+)";q=(\d+);w=\d+', re.ASCII)
 _STATE = re.compile(r'"(\w+)";r=(\d+);t=(\d+)', re.ASCII)
 
 
-def _rate_limits(headers: Mapping[str, str]) -> RateLimits | None:
-    """The windows in `RateLimit-Policy` and `RateLimit`; None if there are no limits."""
+def _rate_limits(headers: Mapping[str, str]) -> tuple[Window, ...]:
+    """The windows in `RateLimit-Policy` and `RateLimit`."""
     limits = dict(_POLICY.findall(headers.get("RateLimit-Policy", "")))
     now = time.monotonic()
-    windows = [
+    return tuple(
         Window(int(limits[name]), int(remaining), now + int(seconds))
         for name, remaining, seconds in _STATE.findall(headers.get("RateLimit", ""))
         if name in limits
-    ]
-    return RateLimits(tuple(windows)) if windows else None
+    )
 
 
 def _retry_after(response: requests.Response) -> int | None:

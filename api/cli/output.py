@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from api.cli.errors import CommandError
 from api.cli.options import flag
-from api.cli.quantities import Quantity, Size, with_unit
+from api.cli.quantities import Quantity, size, with_unit
 from config.text.formatting import printable, printable_json
 
 if TYPE_CHECKING:  # rich is loaded by the first table on a terminal
@@ -75,8 +75,8 @@ def titled(*fields: str, **settings: Any) -> tuple[Column, ...]:
 
 
 TRAFFIC = (
-    Column("IN", lambda row: Size(row["bytes_in"]), right=True),
-    Column("OUT", lambda row: Size(row["bytes_out"]), right=True),
+    Column("IN", lambda row: size(row["bytes_in"]), right=True),
+    Column("OUT", lambda row: size(row["bytes_out"]), right=True),
 )
 """The columns of what was transferred."""
 
@@ -123,29 +123,11 @@ def cell_text(value: Any, plain: bool = False) -> str:
     return safe(str(value)) or "-"
 
 
-@dataclass(frozen=True, slots=True)
-class Fields:
+def fields_of(values: Mapping[str, Any]) -> Quantity:
     """`timeout 30 s, keep_alive no`: by the names that `--set` takes, without empty values and limits of 0."""
-
-    values: Mapping[str, Any]
-
-    @property
-    def text(self) -> str:
-        """With units."""
-        return self._joined(plain=False)
-
-    @property
-    def plain(self) -> str:
-        """With numbers of bytes and seconds."""
-        return self._joined(plain=True)
-
-    def _joined(self, plain: bool) -> str:
-        parts = (
-            f"{name} {_with_unit(name, value, plain)}"
-            for name, value in self.values.items()
-            if value != [] and (value or isinstance(value, bool))
-        )
-        return ", ".join(parts) or "-"
+    given = [(name, value) for name, value in values.items() if value != [] and (value or isinstance(value, bool))]
+    made = (", ".join(f"{name} {_with_unit(name, value, plain)}" for name, value in given) for plain in (False, True))
+    return Quantity(*(each or "-" for each in made))
 
 
 def _with_unit(name: str, value: Any, plain: bool) -> str:

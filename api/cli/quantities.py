@@ -8,65 +8,37 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 from api.cli.errors import CommandError, Status
 from api.cli.options import Option, text
 from config.text.formatting import parse_moment, timestamp_text, uptime_text
 
 
-@runtime_checkable
-class Quantity(Protocol):
+class Quantity(NamedTuple):
     """A value that is printed differently for people and for programs."""
 
-    @property
-    def text(self) -> str:
-        """For people."""
-
-    @property
-    def plain(self) -> str:
-        """For programs: a number in the base unit."""
+    text: str
+    """For people."""
+    plain: str
+    """For programs: a number in the base unit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
-    """A number of bytes, or of bytes per second."""
+def size(count: float, per_second: bool = False, is_setting: bool = False) -> Quantity:
+    """A number of bytes, or of bytes per second: `131 B`, `5 MB`, `1.54 kB/s`; whole bytes for programs.
 
-    count: float
-    per_second: bool = False
-    is_setting: bool = False
-    """It was chosen by a person, not counted."""
-
-    @property
-    def text(self) -> str:
-        """`131 B`, `5 MB`, `1.54 kB/s`; of settings `20 GiB` and `20 Mbit/s`, too."""
-        per_second = "/s" if self.per_second else ""
-        return (_as_typed(self.count, self.per_second) if self.is_setting else decimal(self.count)) + per_second
-
-    @property
-    def plain(self) -> str:
-        """`5000000`; of a rate, whole bytes per second."""
-        return str(round(self.count))
+    Of a setting, which a person chose and nothing counted, it is as typed: `20 GiB` and `20 Mbit/s`, too.
+    """
+    text = _as_typed(count, per_second) if is_setting else decimal(count)
+    return Quantity(f"{text}/s" if per_second else text, str(round(count)))
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """A number of seconds."""
-
-    seconds: float
-
-    @property
-    def text(self) -> str:
-        """`2d 4h 31m`; less than a minute is `42s`."""
-        return uptime_text(self.seconds) if self.seconds >= 60 else f"{max(0, int(self.seconds))}s"
-
-    @property
-    def plain(self) -> str:
-        """`42`."""
-        return str(max(0, int(self.seconds)))
+def span(length: float) -> Quantity:
+    """A number of seconds: `2d 4h 31m`; less than a minute is `42s`."""
+    whole = max(0, int(length))
+    return Quantity(uptime_text(length) if length >= 60 else f"{whole}s", str(whole))
 
 
 class _Units(NamedTuple):
@@ -179,7 +151,7 @@ def with_unit(name: str, value: Any) -> Any:
     """`value` as a `Quantity` if the field `name` is a size or a rate."""
     last = name.rpartition(".")[2]
     if last in SIZES | RATES and isinstance(value, (int, float)) and not isinstance(value, bool):
-        return Size(value, per_second=last in RATES, is_setting=True)
+        return size(value, per_second=last in RATES, is_setting=True)
     return value
 
 
@@ -208,10 +180,10 @@ def from_now(text: str, option: str = "--expires") -> str:
 
 def seconds(text: str, option: str) -> int:
     """The seconds of a span such as `15m`. Raises `CommandError`."""
-    span = _SPAN.fullmatch(text)
-    if span is None:
+    found = _SPAN.fullmatch(text)
+    if found is None:
         raise CommandError(f"{option} {text!r}: is not a span of time", "Such as 15m, 2h, 7d", Status.USAGE)
-    return int(span[1]) * _SECONDS[span[2]]
+    return int(found[1]) * _SECONDS[found[2]]
 
 
 def _moment(text: str, direction: int, option: str) -> str:
@@ -231,8 +203,8 @@ def moment_of(text: str, direction: int, now: datetime) -> datetime | None:
 
     A time of day is the nearest in `direction`: the last one that has passed, or the next one.
     """
-    if span := _SPAN.fullmatch(text):
-        return now + timedelta(seconds=direction * int(span[1]) * _SECONDS[span[2]])
+    if _SPAN.fullmatch(text):
+        return now + timedelta(seconds=direction * seconds(text, ""))
     if _CLOCK.fullmatch(text):
         found = _at(now.date(), text)
         beyond = found > now if direction < 0 else found <= now

@@ -16,8 +16,8 @@ from api.cli.errors import CommandError, Status
 from api.cli.kinds import Commands, warn
 from api.cli.lookup import PLAN, PROXY, Kind, account_id, find, find_id, names
 from api.cli.options import argument, choice, flag, number, switch, text, texts
-from api.cli.output import Column, Fields, inside, pairs_of, titled
-from api.cli.quantities import SIZE_EXAMPLES, Size, bytes_of, moment_option, seconds
+from api.cli.output import Column, fields_of, inside, pairs_of, titled
+from api.cli.quantities import SIZE_EXAMPLES, Quantity, bytes_of, moment_option, seconds, size
 from api.cli.terminal_input import PASSWORD_STDIN, password
 
 _LIMITS = {
@@ -52,10 +52,10 @@ _ONE = {"account": _ACCOUNT, "username": _USERNAME}
 group = new_group("accounts", "Accounts: limits, quotas, what was used.")
 
 
-def _quota(row: Any) -> Size | None:
+def _quota(row: Any) -> Quantity | None:
     """The quota in bytes, None without one."""
     count = inside(row, "quota.bytes")
-    return Size(count, is_setting=True) if count else None
+    return size(count, is_setting=True) if count else None
 
 
 def _own(account: Any, name: str, cell: Any) -> Any:
@@ -70,7 +70,7 @@ def _proxies(account: Any) -> Any:
     proxies = account["proxies"]
     if account["inline"]:
         return f"{proxies['names'][0]} alone"
-    return "all" if proxies.get("all") else Fields(proxies)
+    return "all" if proxies.get("all") else fields_of(proxies)
 
 
 def _named(session: Session, accounts: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -91,8 +91,8 @@ def _connections(account: Any) -> Any:
     return inside(account, "usage.active_connections") if own is None else own
 
 
-def _used(account: Any, name: str = "bytes") -> Size:
-    return Size(inside(account, f"usage.{name}") or 0)
+def _used(account: Any, name: str = "bytes") -> Quantity:
+    return size(inside(account, f"usage.{name}") or 0)
 
 
 _COMMON = (
@@ -243,9 +243,9 @@ def _details(account: dict[str, Any]) -> list[tuple[str, Any]]:
         ("used", _used(account)),
         ("in", _used(account, "bytes_in")),
         ("out", _used(account, "bytes_out")),
-        ("left", None if left is None else Size(left)),
+        ("left", None if left is None else size(left)),
         ("resets", inside(account, "usage.period_end")),
-        ("limits", _own(account, "limits", Fields(account["limits"] or {}))),
+        ("limits", _own(account, "limits", fields_of(account["limits"] or {}))),
         ("networks", account["allow_clients"] or "any"),
         ("expires", account["expires_at"]),
         ("created", account["created_at"]),
@@ -276,8 +276,8 @@ def _place(session: Session, account: str, username: str | None, inline: bool = 
     return _Place(f"/proxies/{proxy}/accounts/{quoted(username)}", f"{username} of {account}")
 
 
-def _limits(row: Any) -> Fields:
-    return Fields(row["limits"] or {})
+def _limits(row: Any) -> Quantity:
+    return fields_of(row["limits"] or {})
 
 
 plans = Commands(
@@ -299,7 +299,7 @@ plans = Commands(
         ("destinations", "allow_destinations"),
         ("denied destinations", "deny_destinations"),
         *("schedule", "policy", "egress", "disclose"),
-        ("self-service", lambda plan: Fields(plan["self_service"] or {})),
+        ("self-service", lambda plan: fields_of(plan["self_service"] or {})),
         "created_at",
     ),
     {

@@ -10,7 +10,7 @@ from api.cli.errors import CommandError, Status, combined
 from api.cli.lookup import PROXY, find_id
 from api.cli.options import OF_LISTENING, argument, choice, flag, number, text
 from api.cli.output import TRAFFIC, Column, counted, titled
-from api.cli.quantities import Size, Span
+from api.cli.quantities import size, span
 
 group = new_group("connections", "Live connections.")
 
@@ -27,10 +27,10 @@ FILTERS = {
 COLUMNS = (
     *titled("proxy", "client", "user", "target"),
     Column("STATE", "state", spare=True),
-    Column("AGE", lambda row: Span(row["age"]), right=True),
+    Column("AGE", lambda row: span(row["age"]), right=True),
     *TRAFFIC,
-    Column("IN/S", lambda row: Size(row["rate_in"]), right=True, spare=True),
-    Column("OUT/S", lambda row: Size(row["rate_out"]), right=True, spare=True),
+    Column("IN/S", lambda row: size(row["rate_in"]), right=True, spare=True),
+    Column("OUT/S", lambda row: size(row["rate_out"]), right=True, spare=True),
     Column("ID", "id", whole=True),
 )
 

@@ -13,8 +13,8 @@ from api.cli.errors import CommandError, Status, combined
 from api.cli.kinds import key_argument, warn
 from api.cli.lookup import PROXY, find, find_id
 from api.cli.options import argument, choice, flag, number, option, switch, text, texts
-from api.cli.output import Column, Detail, Fields, inside, pairs_of
-from api.cli.quantities import Size, Span
+from api.cli.output import Column, Detail, fields_of, inside, pairs_of
+from api.cli.quantities import Quantity, size, span
 from api.cli.terminal_input import PASSWORD_STDIN, password
 from config.model.choices import ProxyProtocol, ProxyStatus, TlsNameCheck
 
@@ -30,9 +30,9 @@ def address(row: Any) -> str:
     return f"[{host}]:{row['port']}" if ":" in host else f"{host}:{row['port']}"
 
 
-def transferred(stats: Any) -> Size:
+def transferred(stats: Any) -> Quantity:
     """Transferred bytes in both directions."""
-    return Size(stats["bytes_in"] + stats["bytes_out"])
+    return size(stats["bytes_in"] + stats["bytes_out"])
 
 
 def state(runtime: dict[str, Any] | None) -> str:
@@ -52,7 +52,7 @@ COLUMNS = (
     Column("CONNECTIONS", "stats.active_connections", right=True),
     Column("REQUESTS", "stats.total_requests", right=True),
     Column("TRANSFERRED", lambda row: transferred(row["stats"]), right=True, spare=3),
-    Column("UPTIME", lambda row: Span(row["stats"]["uptime_seconds"]), right=True, spare=2),
+    Column("UPTIME", lambda row: span(row["stats"]["uptime_seconds"]), right=True, spare=2),
     Column("TAGS", "tags", spare=1),
     Column("ID", "id", spare=4, whole=True),
 )
@@ -305,20 +305,20 @@ def _processes(proxy: Any) -> Any:
     return [each["pid"] for each in runtime.get("workers") or ()] or runtime.get("pid")
 
 
-def _headers(proxy: Any) -> Fields:
+def _headers(proxy: Any) -> Quantity:
     headers = proxy["headers"]
-    return Fields({**headers, "set": [f"{name}: {value}" for name, value in headers["set"].items()]})
+    return fields_of({**headers, "set": [f"{name}: {value}" for name, value in headers["set"].items()]})
 
 
-def _dns(proxy: Any) -> Fields:
-    return Fields({name: value for name, value in proxy["dns"].items() if value not in ("default", {})})
+def _dns(proxy: Any) -> Quantity:
+    return fields_of({name: value for name, value in proxy["dns"].items() if value not in ("default", {})})
 
 
-def _tls_names(proxy: Any) -> Fields | str:
+def _tls_names(proxy: Any) -> Quantity | str:
     """What becomes of the names in handshakes, and at which ports; without ports it becomes nothing of them."""
     if not proxy["tls_ports"]:
         return f"tls_name {proxy['tls_name']}, but tls_ports is empty: no port is checked"
-    return Fields({name: proxy[name] for name in ("tls_name", "tls_ports")})
+    return fields_of({name: proxy[name] for name in ("tls_name", "tls_ports")})
 
 
 def _exit(proxy: Any) -> str | None:
@@ -361,20 +361,20 @@ DETAILS: tuple[Detail, ...] = (
     "workers",
     ("process", _processes),
     ("restarts", "runtime.restarts"),
-    ("uptime", lambda proxy: Span(proxy["stats"]["uptime_seconds"])),
+    ("uptime", lambda proxy: span(proxy["stats"]["uptime_seconds"])),
     ("connections", "stats.active_connections"),
     ("requests", lambda proxy: "{total_requests} ({errors} failed, {denied} denied)".format(**proxy["stats"])),
     ("transferred", lambda proxy: transferred(proxy["stats"])),
     ("last request", "stats.last_request"),
     ("sign-in", _sign_in),
     ("accounts", lambda proxy: [each["username"] for each in proxy["accounts"]]),
-    ("settings", lambda proxy: Fields(proxy["settings"])),
-    ("sleep", lambda proxy: Fields({"sleep_after": proxy["sleep_after"]})),
-    ("limits", lambda proxy: Fields(proxy["limits"])),
-    ("access", lambda proxy: Fields(proxy["access"])),
+    ("settings", lambda proxy: fields_of(proxy["settings"])),
+    ("sleep", lambda proxy: fields_of({"sleep_after": proxy["sleep_after"]})),
+    ("limits", lambda proxy: fields_of(proxy["limits"])),
+    ("access", lambda proxy: fields_of(proxy["access"])),
     ("TLS names", _tls_names),
     ("headers", _headers),
-    ("user names", lambda proxy: Fields(proxy["username_params"])),
+    ("user names", lambda proxy: fields_of(proxy["username_params"])),
     ("exit", _exit),
     *("pool", "policy"),
     ("dns", _dns),

@@ -15,7 +15,7 @@ from api.cli.documents import body_of
 from api.cli.kinds import Commands, key_argument
 from api.cli.lookup import LIST, POLICY, POOL, Kind, sent
 from api.cli.options import Option, argument, number, option, text, texts
-from api.cli.output import Column, Detail, Fields, Pairs, Row, pairs_of, titled
+from api.cli.output import Column, Detail, Pairs, Row, fields_of, pairs_of, titled
 from config.model.choices import LIST_FORMATS, LIST_KINDS, POOL_FORMATS, POOL_POLICIES
 
 CHECK_PAUSE = 0.2
@@ -69,7 +69,7 @@ def _fetched(view: Mapping[str, Any]) -> list[tuple[str, Any]]:
     status = view["status"].get("source") or view["status"]
     skipped = [f"line {each['line']}: {each['reason']}" for each in status["skipped_examples"]]
     about = {name: status[name] for name in ("fetched_at", "next_at", "last_error", "entries", "skipped")}
-    return [("fetched", Fields(about)), *(("" if index else "skipped", each) for index, each in enumerate(skipped))]
+    return [("fetched", fields_of(about)), *(("" if index else "skipped", each) for index, each in enumerate(skipped))]
 
 
 def _upstream(upstream: Mapping[str, Any]) -> str:
@@ -105,7 +105,7 @@ def _rule(rule: Mapping[str, Any]) -> str:
 
 def _group_of(name: str) -> Callable[[Row], Any]:
     """The fields of a group in one cell, None where there is none."""
-    return lambda view: Fields(view[name]) if view[name] else None
+    return lambda view: fields_of(view[name]) if view[name] else None
 
 
 _DATABASE = text("--source-file", "The path of a database, for a list of kind geo.")

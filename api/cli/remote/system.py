@@ -13,7 +13,7 @@ from api.cli.errors import CommandError, Status
 from api.cli.lookup import PROXY
 from api.cli.options import argument, choice, flag, option, text
 from api.cli.output import CHANGED, TRAFFIC, Column, Row, cell_text, counted, print_sources
-from api.cli.quantities import SINCE, UNTIL, Size, Span, moment_option, with_decimal_units
+from api.cli.quantities import SINCE, UNTIL, moment_option, size, span, with_decimal_units
 
 settings_group = new_group("settings", "System settings.")
 
@@ -28,22 +28,22 @@ def status(session: Session) -> None:
     pairs = [
         ("status", report["status"]),
         ("version", report["version"] + " (compiled)" * server.get("compiled", False)),
-        ("uptime", Span(report["uptime_seconds"])),
+        ("uptime", span(report["uptime_seconds"])),
         *([("lab", "the egress guard is open for loopback (serve --lab)")] if server.get("lab") else []),
         *checks,
         ("processors", f"{server['cpu']['usage']} of the machine"),
         ("process", server["pid"]),
         *([("older processes", _older(server["older_processes"]))] if server.get("older_processes") else []),
-        (f"own memory ({memory['measure']})", Size(memory["used_bytes"])),
+        (f"own memory ({memory['measure']})", size(memory["used_bytes"])),
         ("proxies", _proxies(proxy)),
         ("connections", proxy["active_connections"]),
         ("requests", proxy["total_requests"]),
         ("requests/s", proxy["requests_per_second"]),
         ("error rate", proxy["error_rate"]),
-        ("in/s", Size(network["bandwidth_in_bytes"], per_second=True)),
-        ("out/s", Size(network["bandwidth_out_bytes"], per_second=True)),
-        ("in", Size(network["bytes_in"])),
-        ("out", Size(network["bytes_out"])),
+        ("in/s", size(network["bandwidth_in_bytes"], per_second=True)),
+        ("out/s", size(network["bandwidth_out_bytes"], per_second=True)),
+        ("in", size(network["bytes_in"])),
+        ("out", size(network["bytes_out"])),
         *(("problem", _problem(each)) for each in status_data.get("problems", ())),
     ]
     session.out.data({"health": report, "status": status_data}, lambda: session.out.details(pairs))

@@ -29,7 +29,7 @@ from api.cli.output import (
     rich_table,
     safe,
 )
-from api.cli.quantities import Size
+from api.cli.quantities import size
 from api.cli.remote.proxies import address, state
 from api.cli.terminal_input import END, ESCAPE, keyboard
 
@@ -140,8 +140,8 @@ COLUMNS = (
     Column("CONNECTIONS", "connections", right=True),
     Column("REQUESTS/S", "requests", right=True),
     Column("ERRORS/S", "errors", right=True),
-    Column("IN/S", lambda row: Size(row["in"]), right=True),
-    Column("OUT/S", lambda row: Size(row["out"]), right=True),
+    Column("IN/S", lambda row: size(row["in"]), right=True),
+    Column("OUT/S", lambda row: size(row["out"]), right=True),
     Column("REQUESTS", "total", right=True, spare=True),
 )
 _NAME, _STATE = 0, 3
@@ -161,8 +161,8 @@ def totals(now: Mapping[str, Any], width: int) -> list[str]:
         counted(now["active_connections"], "connection"),
         f"{cell_text(now['error_rate'])} % errors",
         f"{cell_text(now['response_time_avg'])} ms (p95 {cell_text(now['response_time_p95'])})",
-        f"in {Size(now['bandwidth_in'], per_second=True).text}",
-        f"out {Size(now['bandwidth_out'], per_second=True).text}",
+        f"in {size(now['bandwidth_in'], per_second=True).text}",
+        f"out {size(now['bandwidth_out'], per_second=True).text}",
         f"processor {cell_text(now['cpu_usage'])} %",
         f"memory {cell_text(now['memory_usage'])} %",
     )

@@ -6,7 +6,7 @@ import pytest
 
 from api.cli.errors import CommandError
 from api.cli.output import Column, cell_text
-from api.cli.quantities import Size, Span, field_value, rate_of, size_of, with_decimal_units, with_unit
+from api.cli.quantities import field_value, rate_of, size, size_of, span, with_decimal_units, with_unit
 from tests.product.cli.shell import Shell
 
 
@@ -27,8 +27,8 @@ from tests.product.cli.shell import Shell
     ],
 )
 def test_sizes_are_decimal_with_three_digits(count: float, text: str) -> None:
-    assert Size(count).text == text
-    assert Size(count, per_second=True).text == f"{text}/s"
+    assert size(count).text == text
+    assert size(count, per_second=True).text == f"{text}/s"
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_sizes_are_decimal_with_three_digits(count: float, text: str) -> None:
     ],
 )
 def test_a_quota_reads_as_it_was_typed(typed: str, text: str) -> None:
-    assert Size(size_of(typed), is_setting=True).text == text
+    assert size(size_of(typed), is_setting=True).text == text
 
 
 @pytest.mark.parametrize(
@@ -59,19 +59,19 @@ def test_a_quota_reads_as_it_was_typed(typed: str, text: str) -> None:
     ],
 )
 def test_a_limit_of_bandwidth_reads_as_it_was_typed(typed: str, text: str) -> None:
-    assert Size(rate_of(typed), per_second=True, is_setting=True).text == text
+    assert size(rate_of(typed), per_second=True, is_setting=True).text == text
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0, "0s"), (-1, "0s"), (59.9, "59s"), (60, "1m"), (3_700, "1h 1m")])
 def test_a_span_under_a_minute_is_in_seconds(seconds: float, text: str) -> None:
-    assert Span(seconds).text == text
+    assert span(seconds).text == text
 
 
 def test_programs_get_numbers_where_people_get_units() -> None:
-    column = Column("IN", lambda row: [Size(row["in"]), Span(7)])
+    column = Column("IN", lambda row: [size(row["in"]), span(7)])
     assert column.cell({"in": 2048}) == "2.05 kB, 7s"
     assert column.cell({"in": 2048}, plain=True) == "2048, 7"
-    assert cell_text(Size(1.6, per_second=True), plain=True) == "2"
+    assert cell_text(size(1.6, per_second=True), plain=True) == "2"
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_fields_that_hold_sizes_and_rates_are_known_by_their_names() -> None:
     assert field_value("limits.bandwidth_in", "1Mbit/s") == 125_000
     assert field_value("quota.bytes", "20GiB") == 20 * 2**30
     assert field_value("name", "5MB") is None
-    assert (with_unit("quota.bytes", 5), with_unit("settings.timeout", 5)) == (Size(5, is_setting=True), 5)
+    assert (with_unit("quota.bytes", 5), with_unit("settings.timeout", 5)) == (size(5, is_setting=True), 5)
 
 
 def test_texts_of_the_api_get_decimal_units() -> None:

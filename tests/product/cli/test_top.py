@@ -12,7 +12,7 @@ import psutil
 import pytest
 from rich.console import Console
 
-from api.cli.client import RateLimits, Window
+from api.cli.client import Window
 from api.cli.remote.top import View, drawn, sparkline, totals
 from api.cli.terminal_input import split
 from tests.kit.http_origins import Origin, serving
@@ -76,7 +76,6 @@ def test_polls_are_as_far_apart_as_the_rate_limit_allows() -> None:
     assert window(600, 600, 60).pause(2.0) == 2.0
     assert window(1000, 550, 3000).pause(2.0) == pytest.approx(10.0, rel=0.01)  # a quarter is left to other commands
     assert window(100, 100, -1).pause(2.0) == 2.0
-    assert RateLimits((window(100, 99, 60), window(1000, 550, 3000))).pause(2.0) == pytest.approx(10.0, rel=0.01)
 
 
 @pytest.mark.parametrize("remaining", [0, 1, 10, 250])
