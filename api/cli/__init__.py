@@ -2,8 +2,8 @@
 
 A command is a function that takes a session and the values of its options: `command` (`commands.py`) makes them of a
 table by the API's field (`options.py`), adds the options that all commands share, and passes a `Session` with a
-`Client` (`client.py`) and an `Output` (`output.py`). `list show create update delete` of a kind of object are
-made of one row (`kinds.py`). Every failure is a `CommandError` (`errors.py`), which is printed as message and hint, and
+`Client` (`client.py`) and an `Output` (`terminal.py`). `list show create update delete` of a kind of object are made
+of one row (`Commands`). Every failure is a `CommandError` (`errors.py`), which is printed as message and hint, and
 becomes the exit status, in one place. `remote` has the commands that call the API, `local` those that work on the
 product's machine, also while it is stopped.
 

@@ -21,7 +21,7 @@ from typer.core import TyperGroup
 from api.cli.commands import OTHER, TOP, FlagsGroup, discard_output, guarded, local_command, output_error
 from api.cli.errors import EXIT_STATUSES, CommandError, Status
 from api.cli.options import argument
-from api.cli.output import Output
+from api.cli.terminal import Output
 from config import VERSION
 
 WIDTH = 110
@@ -138,7 +138,7 @@ _SHELL = argument("SHELL", "Your shell.", Literal["bash", "zsh", "fish"], defaul
 @local_command(TOP, "completion", {"shell": _SHELL}, rich_help_panel=OTHER)
 def completion(out: Output, shell: str) -> None:
     """Print the completion for a shell. For bash: eval "$(proxyfleet completion bash)" in ~/.bashrc."""
-    from api.cli.lookup import script_of
+    from api.cli.options import script_of
 
     script = script_of(shell)
     out.data({"shell": shell, "script": script}, lambda: out.line(script))

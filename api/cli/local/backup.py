@@ -28,9 +28,9 @@ from api.cli.local.offline import (
     take_lock,
     translated,
 )
-from api.cli.output import Column, Output, progress
 from api.cli.quantities import decimal
-from api.cli.terminal_input import passphrase as ask_passphrase
+from api.cli.terminal import Column, Output, progress
+from api.cli.terminal import passphrase as ask_passphrase
 from api.store import StoreError
 from config.files.data_format import require_own_format
 from config.files.paths import DataDir

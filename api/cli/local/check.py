@@ -25,7 +25,7 @@ from actors.supervision.locks import holder
 from actors.supervision.processes import fd_limit
 from api.cli.errors import CommandError
 from api.cli.local.offline import peek, translated
-from api.cli.output import Output, counted, print_sources, source_text
+from api.cli.terminal import Output, counted, print_sources, source_text
 from api.operator.offline import has_users, peek_proxies
 from api.security.new_passwords import WeakPassword, check_strength
 from api.store import StoreError, check_fleet_file

@@ -12,8 +12,7 @@ import typer
 
 from api.cli.commands import RECOVER, RUN, TOP, YES, FlagsCommand, guarded, local_command, new_group
 from api.cli.options import argument, flag, number, option, seconds_option
-from api.cli.output import CHANGED, Output
-from api.cli.terminal_input import PASSPHRASE_FILE, PASSWORD_STDIN
+from api.cli.terminal import CHANGED, PASSPHRASE_FILE, PASSWORD_STDIN, Output
 from config.settings.env import ENV_PREFIX
 
 DATA_OPTIONS = {

@@ -13,7 +13,7 @@ import typer
 
 from api.cli.documents import as_toml, is_stream, write_private
 from api.cli.errors import CommandError, Status
-from api.cli.output import MANY, Output, counted, safe
+from api.cli.terminal import MANY, Output, counted, safe
 from api.import_export.convert import Converted, Format, UnknownFormat, converted, guessed_format
 from api.import_export.convert.comparison import Comparison, compare
 from api.import_export.convert.statements import Report, UnreadableFile

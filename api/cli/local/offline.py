@@ -20,8 +20,8 @@ from actors.supervision.locks import LockedError, holder, lock
 from api.audit.trail import Broken, Head, verify
 from api.backup.atomic_swap import RESTORING, finish
 from api.cli.errors import CommandError, Status
-from api.cli.output import Output
-from api.cli.terminal_input import password as ask_password
+from api.cli.terminal import Output
+from api.cli.terminal import password as ask_password
 from api.operator import offline
 from api.operator.running import NotReset, NotUpgraded, ask_reset, run_dir_of
 from api.operator.running import upgrade as upgrade_running

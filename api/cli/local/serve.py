@@ -32,7 +32,7 @@ from actors.supervision.upgrade.handover import Handover, receive_handover
 from actors.supervision.upgrade.preflight import WOULD_START
 from api.cli.errors import CommandError
 from api.cli.local.offline import finish_restore, take_lock, translated
-from api.cli.output import Output
+from api.cli.terminal import Output
 from api.operator.start import (
     WouldNotStart,
     check_start,

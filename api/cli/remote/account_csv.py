@@ -26,8 +26,8 @@ from api.cli.commands import Session, command
 from api.cli.documents import display_name, is_stream, put, read_text, write_private
 from api.cli.errors import CommandError, Status
 from api.cli.options import argument, flag
-from api.cli.output import counted, inside
 from api.cli.remote.accounts import group
+from api.cli.terminal import counted, inside
 from config.text.formatting import with_apostrophe, without_apostrophe
 from config.weak_passwords import weakness_of_account
 

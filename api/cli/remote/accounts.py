@@ -10,15 +10,27 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.cli.client import quoted
-from api.cli.commands import YES, Given, Session, command, confirm, new_group
+from api.cli.commands import YES, Commands, Given, Session, command, confirm, new_group, warn
 from api.cli.documents import body_of, require_changes, whole_body
 from api.cli.errors import CommandError, Status
-from api.cli.kinds import Commands, warn
-from api.cli.lookup import PLAN, PROXY, Kind, account_id, find, find_id, names
-from api.cli.options import argument, choice, flag, number, switch, text, texts
-from api.cli.output import Column, fields_of, inside, pairs_of, titled
+from api.cli.options import (
+    PLAN,
+    PROXY,
+    Kind,
+    account_id,
+    argument,
+    choice,
+    find,
+    find_id,
+    flag,
+    names,
+    number,
+    switch,
+    text,
+    texts,
+)
 from api.cli.quantities import SIZE_EXAMPLES, Quantity, bytes_of, moment_option, seconds, size
-from api.cli.terminal_input import PASSWORD_STDIN, password
+from api.cli.terminal import PASSWORD_STDIN, Column, fields_of, inside, pairs_of, password, titled
 
 _LIMITS = {
     "quota.bytes": text(

@@ -7,10 +7,9 @@ from typing import Any
 from api.cli.client import quoted
 from api.cli.commands import YES, Given, Session, command, confirm, new_group
 from api.cli.errors import CommandError, Status, combined
-from api.cli.lookup import PROXY, find_id
-from api.cli.options import OF_LISTENING, argument, choice, flag, number, text
-from api.cli.output import TRAFFIC, Column, counted, titled
+from api.cli.options import OF_LISTENING, PROXY, argument, choice, find_id, flag, number, text
 from api.cli.quantities import size, span
+from api.cli.terminal import TRAFFIC, Column, counted, titled
 
 group = new_group("connections", "Live connections.")
 

@@ -12,9 +12,9 @@ from api.cli.commands import CONFIGURE, TOP, WATCH, YES, Given, Session, command
 from api.cli.errors import CommandError, Status
 from api.cli.local.commands import DATA_OPTIONS
 from api.cli.options import argument, choice, flag, number, text, texts
-from api.cli.output import Column, cell_text, counted, pairs_of, safe, titled
 from api.cli.quantities import SINCE_BEGIN, UNTIL
 from api.cli.remote.import_export import SIGNS, Changes, change_lines, summary_text
+from api.cli.terminal import Column, cell_text, counted, pairs_of, safe, titled
 
 # --- the audit trail ---
 

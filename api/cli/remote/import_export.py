@@ -19,10 +19,9 @@ from api.cli.commands import CONFIGURE, TOP, YES, Given, Session, command, confi
 from api.cli.documents import as_toml, display_name, is_stream, mapping_of, read_text, with_lines, write_private
 from api.cli.errors import CommandError, Status
 from api.cli.options import argument, choice, file_option, flag, option, texts
-from api.cli.output import BAD, DIM, GOOD, MANY, WARN, cell_text, counted, one_of, safe
 from api.cli.quantities import with_unit
-from api.cli.terminal_input import PASSPHRASE_FILE
-from api.cli.terminal_input import passphrase as ask_passphrase
+from api.cli.terminal import BAD, DIM, GOOD, MANY, PASSPHRASE_FILE, WARN, cell_text, counted, one_of, safe
+from api.cli.terminal import passphrase as ask_passphrase
 
 KIND = {"kind": "proxyfleet.config", "version": 1}
 TIMEOUT = 300.0

@@ -7,15 +7,12 @@ from functools import partial
 from typing import Any
 
 from api.cli.client import quoted
-from api.cli.commands import YES, Given, Session, command, confirm, either, new_group
+from api.cli.commands import YES, Given, Session, command, confirm, either, key_argument, new_group, warn
 from api.cli.documents import body_of, header_fields, require_changes, whole_body
 from api.cli.errors import CommandError, Status, combined
-from api.cli.kinds import key_argument, warn
-from api.cli.lookup import PROXY, find, find_id
-from api.cli.options import argument, choice, flag, number, option, switch, text, texts
-from api.cli.output import Column, Detail, fields_of, inside, pairs_of
+from api.cli.options import PROXY, argument, choice, find, find_id, flag, number, option, switch, text, texts
 from api.cli.quantities import Quantity, size, span
-from api.cli.terminal_input import PASSWORD_STDIN, password
+from api.cli.terminal import PASSWORD_STDIN, Column, Detail, fields_of, inside, pairs_of, password
 from config.model.choices import ProxyProtocol, ProxyStatus, TlsNameCheck
 
 group = new_group("proxies", "Proxies: list, create, change, start, stop, test.")

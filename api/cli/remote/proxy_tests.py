@@ -11,11 +11,9 @@ import typer
 from api.cli.commands import Given, Session, command
 from api.cli.documents import body_of, read_mapping
 from api.cli.errors import CommandError, Status
-from api.cli.lookup import PROXY, find
-from api.cli.options import argument, file_option, flag, number, seconds_option, text
-from api.cli.output import Column
+from api.cli.options import PROXY, argument, file_option, find, flag, number, seconds_option, text
 from api.cli.remote.proxies import ONE_PROXY, PROXIES, group, path_of
-from api.cli.terminal_input import PASSWORD_STDIN, password
+from api.cli.terminal import PASSWORD_STDIN, Column, password
 from config.net.addresses import is_address
 
 Pair = tuple[str, str]

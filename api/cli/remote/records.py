@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import Any
@@ -13,9 +13,9 @@ from typing import Any
 from api.cli.commands import TOP, WATCH, Given, Session, command
 from api.cli.documents import is_stream
 from api.cli.errors import CommandError, Status
-from api.cli.lookup import ACCOUNT, PROXY
-from api.cli.options import OF_LISTENING, choice, file_option, flag, number, text
-from api.cli.output import (
+from api.cli.options import ACCOUNT, OF_LISTENING, PROXY, choice, file_option, flag, number, text
+from api.cli.quantities import SINCE, UNTIL, size
+from api.cli.terminal import (
     BAD,
     DIM,
     GAP,
@@ -23,13 +23,12 @@ from api.cli.output import (
     WARN,
     Column,
     Output,
+    Row,
     cell_width,
     fitting_columns,
     progress,
-    safe,
     titled,
 )
-from api.cli.quantities import SINCE, UNTIL, decimal
 from config.model.choices import LogLevel
 
 RETRY_SECONDS = 1.0
@@ -149,7 +148,7 @@ def _print(session: Session, data: dict[str, Any]) -> None:
     if not session.out.terminal:
         session.out.table(_COLUMNS, data["logs"])
     elif data["logs"]:
-        printer = _Printer(session)
+        printer = RecordPrinter(session.out, get_terminal_size().columns)
         printer.add(data["logs"])
         printer.end()
     else:
@@ -165,7 +164,7 @@ def _print(session: Session, data: dict[str, Any]) -> None:
 def _follow(session: Session, query: dict[str, Any], limit: int) -> None:
     """Print the latest records, then new ones until Ctrl-C."""
     data = _latest(session, query, limit)
-    printer = _Printer(session)
+    printer = RecordPrinter(session.out, get_terminal_size().columns)
     printer.titles()
     printer.add(data["logs"])
     of_tail = {**query, "limit": 1000, "start_time": None, "end_time": None, "timeout": LONG_POLL_SECONDS}
@@ -206,80 +205,47 @@ def _retry_after(failure: CommandError) -> float:
 # --- lines at a terminal: aligned under titles, continued as records arrive ---
 # The target is the last column and complete, so that it can be copied; a narrow terminal has fewer columns before it.
 
-TITLES = ("TIME (UTC)", "CODE", "PROXY", "CLIENT", "USER", "METHOD", "MS", "IN", "OUT", "TARGET")
-_RIGHT = frozenset({"CODE", "MS", "IN", "OUT"})
-_SPARE = {"IN": 3, "OUT": 2, "MS": 1}
-"""Left out if there is too little room for the target, the highest number first."""
+
+def _clock(entry: Row) -> str:
+    """The time of a record of today, with the day of others."""
+    day, _, clock = str(entry["timestamp"]).rstrip("Z").partition("T")
+    return clock if day == time.strftime("%Y-%m-%d", time.gmtime()) else f"{day} {clock}"
+
+
+def _target(entry: Row) -> str:
+    via = f" via {entry['parent']}" if entry.get("parent") else ""
+    reason = f" ({entry['reason']})" if entry["reason"] else ""
+    return f"{entry['target_url'] or '-'}{reason}{via}"
+
+
+LINES = (
+    Column("TIME (UTC)", _clock),
+    Column("CODE", "status_code", right=True),
+    Column("PROXY", "proxy_name"),
+    Column("CLIENT", "client_ip"),
+    *titled("user", "method"),
+    Column("MS", "duration", right=True, spare=1),
+    Column("IN", lambda entry: size(entry["bytes_in"]), right=True, spare=3),
+    Column("OUT", lambda entry: size(entry["bytes_out"]), right=True, spare=2),
+    Column("TARGET", _target),
+)
+"""Columns of a line; spare ones are left out if there is too little room for the target."""
 TARGET_ROOM = 30
 """Cells of a terminal that are kept for the target before spare columns are printed."""
+_DIM = ("TIME (UTC)", "MS", "IN", "OUT")
 
 
-class RecordLines:
-    """Makes lines of records. Widths only grow, so that later lines stay aligned with printed ones as far as
-    possible."""
+class RecordPrinter:
+    """Prints records as JSON, as lines at a terminal, or with tabs in a pipe under one line of titles.
+
+    Widths of lines only grow, so that later ones stay aligned with printed ones as far as possible.
+    """
 
     def __init__(self, out: Output, width: int) -> None:
         self._out = out
         self._room = width
-        self._widths = [len(title) for title in TITLES]
+        self._widths = [len(column.title) for column in LINES]
         self._kept: list[int] = []
-        self._today = time.strftime("%Y-%m-%d", time.gmtime())
-
-    def lines(self, entries: Sequence[dict[str, Any]]) -> Iterable[str]:
-        """The lines of these records, with titles before the first ones."""
-        rows = [self._cells(entry) for entry in entries]
-        wide = [[cell_width(cell) for cell in row] for row in rows]
-        self._widths = [max(found) for found in zip(self._widths, *wide, strict=True)]
-        if not self._kept:
-            widths = [*self._widths[:-1], TARGET_ROOM]
-            self._kept = fitting_columns(widths, [_SPARE.get(title, 0) for title in TITLES], self._room)
-            yield self._out.colour(self._line(TITLES), DIM)
-        for entry, row in zip(entries, rows, strict=True):
-            yield self._line(row, _colours(entry))
-
-    @property
-    def left_out(self) -> list[str]:
-        """Titles of the columns that were left out."""
-        return [title for at, title in enumerate(TITLES) if self._kept and at not in self._kept]
-
-    def _cells(self, entry: dict[str, Any]) -> list[str]:
-        day, _, clock = str(entry["timestamp"]).rstrip("Z").partition("T")
-        via = f" via {entry['parent']}" if entry.get("parent") else ""
-        reason = f" ({entry['reason']})" if entry["reason"] else ""
-        cells = (
-            clock if day == self._today else f"{day} {clock}",
-            entry["status_code"],
-            entry["proxy_name"],
-            entry["client_ip"],
-            entry["user"] or "-",
-            entry["method"] or "-",
-            entry["duration"],
-            decimal(entry["bytes_in"]),
-            decimal(entry["bytes_out"]),
-            f"{entry['target_url'] or '-'}{reason}{via}",
-        )
-        return [safe(str(cell)) for cell in cells]
-
-    def _line(self, cells: Sequence[str], colours: Sequence[str | None] = ()) -> str:
-        texts = [self._out.colour(cells[at], colours[at] if colours else None) for at in self._kept]
-        rooms = [" " * (self._widths[at] - cell_width(cells[at])) for at in self._kept[:-1]]
-        pairs = zip(texts, rooms, [TITLES[at] in _RIGHT for at in self._kept[:-1]], strict=False)
-        return (" " * GAP).join([*(room + text if right else text + room for text, room, right in pairs), texts[-1]])
-
-
-def _colours(entry: dict[str, Any]) -> list[str | None]:
-    code = entry["status_code"]
-    bad = BAD if code >= 500 else WARN if code >= 400 else None
-    dim = {"TIME (UTC)": DIM, "MS": DIM, "IN": DIM, "OUT": DIM, "CODE": bad}
-    return [dim.get(title) for title in TITLES[:-1]] + [WARN if entry["reason"] else None]
-
-
-class _Printer:
-    """Prints records as JSON, as lines at a terminal, or with tabs in a pipe under one line of titles."""
-
-    def __init__(self, session: Session) -> None:
-        self._out = session.out
-        self._lines = RecordLines(session.out, get_terminal_size().columns)
 
     def titles(self) -> None:
         """Print titles in a pipe; at a terminal they precede the first records."""
@@ -291,11 +257,46 @@ class _Printer:
         if self._out.format == "json":
             self._out.lines(json.dumps(entry) for entry in entries)
         elif self._out.terminal:
-            self._out.lines(self._lines.lines(entries))
+            self._out.lines(self.lines(entries))
         else:
             self._out.lines("\t".join(column.cell(entry, plain=True) for column in _COLUMNS) for entry in entries)
 
     def end(self) -> None:
         """Print a note about columns that were left out."""
-        if self._lines.left_out:
-            self._out.note(f"Left out: {', '.join(self._lines.left_out)} (the terminal is narrow).")
+        if self.left_out:
+            self._out.note(f"Left out: {', '.join(self.left_out)} (the terminal is narrow).")
+
+    def lines(self, entries: Sequence[dict[str, Any]]) -> Iterator[str]:
+        """The lines of these records, with titles before the first ones."""
+        rows = [[column.cell(entry) for column in LINES] for entry in entries]
+        wide = [[cell_width(cell) for cell in row] for row in rows]
+        self._widths = [max(found) for found in zip(self._widths, *wide, strict=True)]
+        if not self._kept:
+            widths = [*self._widths[:-1], TARGET_ROOM]
+            self._kept = fitting_columns(widths, [column.spare for column in LINES], self._room)
+            yield self._out.colour(self._line([column.title for column in LINES]), DIM)
+        for entry, row in zip(entries, rows, strict=True):
+            yield self._line(row, entry)
+
+    @property
+    def left_out(self) -> list[str]:
+        """Titles of the columns that were left out."""
+        return [column.title for at, column in enumerate(LINES) if self._kept and at not in self._kept]
+
+    def _line(self, cells: Sequence[str], entry: Row | None = None) -> str:
+        """The cells in a line, in colours for an `entry`; the last is not padded."""
+        padded = []
+        for at in self._kept:
+            text = cells[at] if entry is None else self._out.colour(cells[at], _colour(LINES[at].title, entry))
+            room = " " * (self._widths[at] - cell_width(cells[at])) if at < len(LINES) - 1 else ""
+            padded.append(room + text if LINES[at].right else text + room)
+        return (" " * GAP).join(padded)
+
+
+def _colour(title: str, entry: Row) -> str | None:
+    code = entry["status_code"]
+    if title == "CODE":
+        return BAD if code >= 500 else WARN if code >= 400 else None
+    if title == "TARGET":
+        return WARN if entry["reason"] else None
+    return DIM if title in _DIM else None

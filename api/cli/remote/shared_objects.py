@@ -10,12 +10,10 @@ from typing import Any
 import typer
 
 from api.cli.client import quoted
-from api.cli.commands import Given, Session, command
+from api.cli.commands import Commands, Given, Session, command, key_argument
 from api.cli.documents import body_of
-from api.cli.kinds import Commands, key_argument
-from api.cli.lookup import LIST, POLICY, POOL, Kind, sent
-from api.cli.options import Option, argument, number, option, text, texts
-from api.cli.output import Column, Detail, Pairs, Row, fields_of, pairs_of, titled
+from api.cli.options import LIST, POLICY, POOL, Kind, Option, argument, number, option, sent, text, texts
+from api.cli.terminal import Column, Detail, Pairs, Row, fields_of, pairs_of, titled
 from config.model.choices import LIST_FORMATS, LIST_KINDS, POOL_FORMATS, POOL_POLICIES
 
 CHECK_PAUSE = 0.2

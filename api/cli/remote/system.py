@@ -10,10 +10,9 @@ from api.cli.client import quoted
 from api.cli.commands import TOP, WATCH, Given, Session, command, new_group
 from api.cli.documents import body_of
 from api.cli.errors import CommandError, Status
-from api.cli.lookup import PROXY
-from api.cli.options import argument, choice, flag, option, text
-from api.cli.output import CHANGED, TRAFFIC, Column, Row, cell_text, counted, print_sources
+from api.cli.options import PROXY, argument, choice, flag, option, text
 from api.cli.quantities import SINCE, UNTIL, moment_option, size, span, with_decimal_units
+from api.cli.terminal import CHANGED, TRAFFIC, Column, Row, cell_text, counted, print_sources
 
 settings_group = new_group("settings", "System settings.")
 

@@ -18,20 +18,22 @@ from typing import TYPE_CHECKING, Any
 from api.cli.commands import TOP, WATCH, Session, command
 from api.cli.errors import CommandError, Status
 from api.cli.options import flag, option, seconds_option
-from api.cli.output import (
+from api.cli.quantities import size
+from api.cli.remote.proxies import address, state
+from api.cli.terminal import (
+    END,
+    ESCAPE,
     GAP,
     Column,
     cell_text,
     cell_width,
     counted,
     fitting_columns,
+    keyboard,
     natural_widths,
     rich_table,
     safe,
 )
-from api.cli.quantities import size
-from api.cli.remote.proxies import address, state
-from api.cli.terminal_input import END, ESCAPE, keyboard
 
 if TYPE_CHECKING:  # rich is loaded when there is a terminal to draw on
     from rich.console import RenderableType

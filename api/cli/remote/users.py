@@ -8,15 +8,12 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from api.cli.client import is_here
-from api.cli.commands import RUN, TOP, YES, Given, Session, command, confirm, new_group
+from api.cli.commands import RUN, TOP, YES, Commands, Given, Session, command, confirm, key_argument, new_group
 from api.cli.documents import body_of, require_changes
 from api.cli.errors import CommandError, Status
-from api.cli.kinds import Commands, key_argument
-from api.cli.lookup import ACCOUNT, KEY, PROXY, USER, find, names
-from api.cli.options import argument, choice, flag, option, text, texts
-from api.cli.output import Column, Detail, inside, pairs_of, titled
+from api.cli.options import ACCOUNT, KEY, PROXY, USER, argument, choice, find, flag, names, option, text, texts
 from api.cli.quantities import moment_option, seconds
-from api.cli.terminal_input import PASSWORD_STDIN, password
+from api.cli.terminal import PASSWORD_STDIN, Column, Detail, inside, pairs_of, password, titled
 
 Role = Literal["administrator", "operator", "user", "auditor"]
 

@@ -9,13 +9,11 @@ from typing import Any
 import typer
 
 from api.cli.client import quoted
-from api.cli.commands import Session, command
+from api.cli.commands import Commands, Session, command, key_argument
 from api.cli.documents import header_fields
 from api.cli.errors import Status
-from api.cli.kinds import Commands, key_argument
-from api.cli.lookup import WEBHOOK, find_id
-from api.cli.options import argument, choice, number, switch, text, texts
-from api.cli.output import Column, titled
+from api.cli.options import WEBHOOK, argument, choice, find_id, number, switch, text, texts
+from api.cli.terminal import Column, titled
 from config.text.formatting import parse_moment
 
 

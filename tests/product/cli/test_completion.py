@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from api.cli.lookup import PROXY, plain, script_of
+from api.cli.options import PROXY, plain, script_of
 from tests.kit.product import Product
 from tests.kit.wait import wait_until
 from tests.product.cli.shell import Shell, Terminal

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from api.cli.output import Output, style_of
 from api.cli.remote.proxies import state
 from api.cli.remote.system import status
+from api.cli.terminal import Output, style_of
 
 PROBLEM = {"reason": "certificate", "upstream": None, "error": "the certificate ended", "since": "2026-01-01T00:00:00Z"}
 FIGURES: dict[str, Any] = {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from api.cli.output import BY_API
+from api.cli.terminal import BY_API
 from api.store import open_store
 from config.files.paths import DataDir
 from config.settings.settings import Settings

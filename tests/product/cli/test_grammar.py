@@ -12,9 +12,9 @@ from api.cli.application import COMMANDS, application
 from api.cli.commands import converted
 from api.cli.errors import CommandError, combined
 from api.cli.local import backup
-from api.cli.output import Output
 from api.cli.remote.history import AUDIT_COLUMNS as AUDIT
 from api.cli.remote.webhooks import DELIVERIES, sent_again
+from api.cli.terminal import Output
 from config import VERSION
 from tests.kit.product import Product
 from tests.product.cli.commands import all_commands

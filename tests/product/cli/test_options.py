@@ -7,11 +7,10 @@ from collections.abc import Mapping
 import pytest
 import typer.main
 
-from api.cli import lookup
+from api.cli import options
 from api.cli.application import run
 from api.cli.commands import Given, Session, command
-from api.cli.lookup import PROXY, Kind
-from api.cli.options import Option, argument, number, text, texts
+from api.cli.options import PROXY, Kind, Option, argument, number, text, texts
 from tests.product.cli.commands import all_commands
 
 
@@ -45,5 +44,5 @@ def test_names_become_ids_and_an_empty_option_counts_as_not_given(monkeypatch: p
 
 def test_each_kind_that_is_found_by_name_has_the_command_that_errors_point_to() -> None:
     known = {f"proxyfleet {name}" for name, _ in all_commands()}
-    kinds = [each for each in vars(lookup).values() if isinstance(each, Kind)]
+    kinds = [each for each in vars(options).values() if isinstance(each, Kind)]
     assert {each.list_command for each in kinds} <= known

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from api.cli.errors import CommandError
-from api.cli.output import Column, cell_text
 from api.cli.quantities import field_value, rate_of, size, size_of, span, with_decimal_units, with_unit
+from api.cli.terminal import Column, cell_text
 from tests.product.cli.shell import Shell
 
 

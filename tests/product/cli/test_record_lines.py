@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from api.cli.output import Output
-from api.cli.remote.records import TITLES, RecordLines
+from api.cli.remote.records import LINES, RecordPrinter
+from api.cli.terminal import Output
 
 
 def entry(**fields: Any) -> dict[str, Any]:
@@ -29,14 +29,14 @@ def entry(**fields: Any) -> dict[str, Any]:
     }
 
 
-def lines_of(*pages: list[dict[str, Any]], width: int = 200) -> tuple[list[str], RecordLines]:
-    made = RecordLines(Output(out=io.StringIO()), width)
+def lines_of(*pages: list[dict[str, Any]], width: int = 200) -> tuple[list[str], RecordPrinter]:
+    made = RecordPrinter(Output(out=io.StringIO()), width)
     return [line for page in pages for line in made.lines(page)], made
 
 
 def test_records_stand_under_titles_with_their_day_and_units() -> None:
     (titles, *lines), _ = lines_of([entry(), entry(user="alice", status_code=502, reason="dns_error", parent="p1")])
-    assert titles.split() == " ".join(TITLES).split()
+    assert titles.split() == " ".join(each.title for each in LINES).split()
     assert lines[0].startswith("2020-01-31 12:00:00.123   200  the prx_1  192.0.2.1  -      GET     ")
     assert lines[0].endswith("   5  131 B  2.05 kB  http://example.com/")
     assert lines[1].endswith("http://example.com/ (dns_error) via p1")

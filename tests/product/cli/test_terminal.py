@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from api.cli.output import Column, Output, fitting_columns, safe, wrapped_widths
 from api.cli.remote.history import AUDIT_COLUMNS as AUDIT
 from api.cli.remote.webhooks import COLUMNS as WEBHOOKS
 from api.cli.remote.webhooks import DELIVERIES
+from api.cli.terminal import Column, Output, fitting_columns, safe, wrapped_widths
 from tests.kit.product import PASSWORD, Product
 from tests.kit.wait import wait_until
 from tests.product.cli.shell import Shell

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from api.cli.client import Window
 from api.cli.remote.top import View, drawn, sparkline, totals
-from api.cli.terminal_input import split
+from api.cli.terminal import split
 from tests.kit.http_origins import Origin, serving
 from tests.kit.product import Product
 from tests.kit.wait import wait_until

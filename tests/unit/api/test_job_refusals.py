@@ -6,8 +6,8 @@ import io
 import tomllib
 from typing import Any
 
-from api.cli.output import Output
 from api.cli.remote.run import summary
+from api.cli.terminal import Output
 from tests.kit.tables import table
 
 
