@@ -46,7 +46,7 @@ class Operation:
     """Fields of the response that a body must not contain."""
     optional_body: bool = False
     lines: bool = False
-    """The body may also be NDJSON (`api.http.lines`), of `Lines` in place of the model."""
+    """The body may also be NDJSON (`api.http.body`), of `Lines` in place of the model."""
     largest_body: int = MAX_BODY
     """Bytes."""
     query: type[Query] | None = None

@@ -60,14 +60,14 @@ def client_address(peer: str, forwarded_for: str | None, trusted: Sequence[str])
     """The client's address as text."""
     current = _address(peer)
     if forwarded_for is None:
-        return peer if current is None else _text(current)
+        return peer if current is None else str(current)
     hops = [hop.strip(" \t") for hop in forwarded_for.split(",")] if forwarded_for else []
     while current is not None and hops and _trusted(current, trusted):
         following = _address(hops.pop())
         if following is None:
             break
         current = following
-    return peer if current is None else _text(current)
+    return peer if current is None else str(current)
 
 
 def is_secure(scheme: str, peer: str, forwarded_proto: str | None, trusted: Sequence[str]) -> bool:
@@ -129,11 +129,6 @@ def _trusted(address: IPv4Address | IPv6Address, networks: Sequence[str]) -> boo
 @lru_cache(maxsize=1024)
 def _network(text: str) -> IPv4Network | IPv6Network:
     return ip_network(text, strict=False)
-
-
-@lru_cache(maxsize=4096)
-def _text(address: IPv4Address | IPv6Address) -> str:
-    return str(address)
 
 
 @lru_cache(maxsize=4096)

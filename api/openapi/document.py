@@ -8,7 +8,7 @@ from typing import Any
 
 from api.engine.operation import Operation
 from api.http import session_cookie
-from api.http.lines import NDJSON
+from api.http.body import NDJSON
 from api.http.query import Parameter
 from api.openapi import error_responses
 from api.openapi.examples import example_of

@@ -17,11 +17,10 @@ from api.call import Call, Document, Reply, RequestHeaders
 from api.container import Services
 from api.engine.operation import Operation
 from api.errors import Denied, MissingPermission, StaleRevision
-from api.http.body import read_body, read_model
+from api.http.body import Lines, has_lines, read_body, read_lines, read_model
 from api.http.client import NO_SITE, SAFE, Site
 from api.http.errors import invalid, translated
 from api.http.idempotency import HEADER
-from api.http.lines import Lines, has_lines, read_lines
 from api.http.representation import IDENTITY, form_of, is_known
 from api.operations.authorization import authorize
 

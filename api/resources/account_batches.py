@@ -5,7 +5,7 @@ from __future__ import annotations
 from api.call import Call, Reply
 from api.engine.operation import V1, post, resource
 from api.errors import Invalid, MissingPermission
-from api.http.lines import Lines
+from api.http.body import Lines
 from api.http.query import Query, choice
 from api.openapi.schemas.base import ResponseModel
 from config.model.account_batches import BATCH_MAX, AccountBatch, AccountImport

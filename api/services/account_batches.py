@@ -21,8 +21,7 @@ from typing import Any, NamedTuple
 from api.cpu_affinity import allowed
 from api.engine.commit import Engine
 from api.errors import Invalid, InvalidMany, NotFound
-from api.http.body import validated
-from api.http.lines import Line, Lines
+from api.http.body import Line, Lines, validated
 from api.services.account_names import ERRORS_MAX, AccountNames
 from api.services.fleet_accounts import AccountChange, FleetAccounts, StoredAccount, policies_given
 from api.store.accounts import PLANS, Staged, Staging

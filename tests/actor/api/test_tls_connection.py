@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from actors.bus.loop import Loop
-from api.server import tls_terminator
 from api.server.tls_terminator import Half, TlsConnection
 
 
@@ -141,8 +140,8 @@ def test_a_client_that_ends_without_a_byte_costs_the_api_no_connection(relay: Re
 
 
 def test_a_source_is_not_read_while_its_sink_takes_nothing(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tls_terminator, "BUFFER_MAX", 8)
-    monkeypatch.setattr(tls_terminator, "READ_SIZE", 8)
+    monkeypatch.setattr("api.server.tls_terminator.BUFFER_MAX", 8)
+    monkeypatch.setattr("api.server.tls_terminator.READ_SIZE", 8)
     api, connection = relay.connect(), relay.connection
     relay.stream.full = True
     api.sendall(b"x" * 20)

@@ -20,11 +20,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from actors.net.egress_guard import OutgoingGuard
 from api.errors import Invalid, PeerUnavailable
-from api.oauth import sign_in as pending_module
 from api.oauth import transport
 from api.oauth.id_token import KEYS_KEPT, REFETCH_PAUSE, IdentityRefused, KeySet, verified_address
 from api.oauth.provider import Endpoints, find_endpoints
-from api.oauth.sign_in import LIFETIME, PER_ADDRESS, PendingSignIns, cookie_name
+from api.oauth.sign_in import _UNKNOWN, LIFETIME, PER_ADDRESS, PendingSignIns, cookie_name
 from config.settings.oauth import OAuth2
 from tests.kit.api_stage import error_of
 from tests.kit.certificates import make_pair
@@ -57,7 +56,7 @@ def test_a_state_is_good_once(make: Make, provider: FakeProvider) -> None:
     url = begin(api)["authorization_url"]
     first, second = provider.sign_in(url), provider.sign_in(url)
     assert finish(api, first).status_code == 200
-    assert error_of(finish(api, second))[::2] == (400, {"field": "state", "error": pending_module._UNKNOWN})
+    assert error_of(finish(api, second))[::2] == (400, {"field": "state", "error": _UNKNOWN})
     assert len(provider.token_requests) == 1
 
 
@@ -139,7 +138,7 @@ def test_who_begins_many_sign_ins_pushes_out_only_their_own(theirs: str, own_add
 
 
 def test_there_are_never_more_states_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pending_module, "REMEMBERED", 3)
+    monkeypatch.setattr("api.oauth.sign_in.REMEMBERED", 3)
     states = PendingSignIns()
     begun = [states.start(f"192.0.2.{each}") for each in range(5)]
     assert len(states._entries) == len(states._by_address) == 3
