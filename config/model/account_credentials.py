@@ -68,22 +68,13 @@ CredentialName = Annotated[
     StrictStr,
     Field(max_length=NAME_MAX),
     AfterValidator(_name),
-    WithJsonSchema(
-        {"anyOf": [{"const": ""}, {"type": "string", "pattern": json_patterns.NAME, "maxLength": NAME_MAX}]}
-    ),
+    json_patterns.any_of(json_patterns.EMPTY, json_patterns.text(json_patterns.NAME, highest=NAME_MAX)),
 ]
 CredentialEnd = Annotated[float, BeforeValidator(_moment), WithJsonSchema(json_patterns.MOMENT)]
 SomeDestinations = Annotated[
     RuleDestinations,
     Field(min_length=1),
-    WithJsonSchema(
-        {
-            "type": "array",
-            "items": {"type": "string", "pattern": json_patterns.WRITTEN_DESTINATION},
-            "minItems": 1,
-            "maxItems": DESTINATIONS_MAX,
-        }
-    ),
+    json_patterns.texts(json_patterns.WRITTEN_DESTINATION, DESTINATIONS_MAX, least=1),
 ]
 """An empty list would have two meanings: no destination at all, or those of the account."""
 

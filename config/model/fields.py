@@ -37,7 +37,16 @@ from config.workers import WORKERS_FORM
 SOCKS5_TEXT_MAX = 255
 
 
-class Text(GroupedMetadata):
+class _Several(GroupedMetadata):
+    """Metadata that stands for several."""
+
+    _parts: tuple[Any, ...]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._parts)
+
+
+class Text(_Several):
     """Metadata of a text of `least` to `most` characters: the functions of `reads` refuse or write it otherwise.
 
     In the description of the API it has the `pattern`, and the lengths unless that says them (`lengths` False).
@@ -50,11 +59,8 @@ class Text(GroupedMetadata):
         described = json_patterns.text(pattern, *bounds, **schema)
         self._parts = (MinLen(least), MaxLen(most), *map(AfterValidator, reads), described)
 
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._parts)
 
-
-class TextList(GroupedMetadata):
+class TextList(_Several):
     """Metadata of a list of `least` to `most` texts which `read` takes; each is kept as `written` makes it."""
 
     def __init__(
@@ -71,9 +77,6 @@ class TextList(GroupedMetadata):
             BeforeValidator(each_entry(read, written)),
             json_patterns.texts(pattern, most, least),
         )
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._parts)
 
 
 def each_entry(read: Callable[[str], object], written: Callable[[str], str] = str) -> Callable[[Any], Any]:
@@ -96,14 +99,11 @@ def each_entry(read: Callable[[str], object], written: Callable[[str], str] = st
     return check
 
 
-class Distinct(GroupedMetadata):
+class Distinct(_Several):
     """Metadata of a list that names each `what` once."""
 
     def __init__(self, what: str) -> None:
         self._parts = (AfterValidator(partial(_distinct, what)), Field(json_schema_extra={"uniqueItems": True}))
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._parts)
 
 
 def _distinct(what: str, entries: list[Any]) -> list[Any]:

@@ -22,7 +22,7 @@ from config.net.entries import GEO, read_network
 from config.net.names import in_a_labels, read_domain
 
 LIST_ENTRIES_MAX = 100_000
-"""LongList that a list has itself."""
+"""Entries that a list has itself."""
 ENTRY_MAX = 254
 """Characters of an entry."""
 

@@ -37,9 +37,9 @@ from config.net.names import in_a_labels
 
 RULES_MAX = 1_000
 MATCHES_MAX = 1_000
+"""Entries of one list in `match`."""
 ENTRIES_MAX = 50_000
 """Of all rules of a policy: a proxy compiles them while its clients wait, which takes about 25 µs an entry."""
-"""LongList of one list in `match`."""
 METHODS_MAX = 50
 POOL_PREFIX = "pool:"
 
