@@ -9,12 +9,12 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 72_096,
-    "files of the product": 652,
-    "code lines of the tests": 76_949,
+    "code lines of the product": 72_004,
+    "files of the product": 647,
+    "code lines of the tests": 76_944,
     "code lines of scripts": 3_496,
     "files under 60 lines that one module imports": 28,
-    "class names that stand twice": 31,
+    "class names that stand twice": 30,
     "modules of the longest folder": 52,
     "dependencies": 26,
     "tests that take longer than the ceiling": 25,
