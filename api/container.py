@@ -16,7 +16,6 @@ from typing import Any
 from pydantic import BaseModel
 
 from actors.bus.events import event_topic, new_event
-from actors.bus.messages.common import Failed
 from actors.net.client_key import client_key
 from actors.net.egress_guard import OutgoingGuard
 from actors.process import set_up_logging
@@ -25,10 +24,12 @@ from api.audit.masking import difference, field_names
 from api.audit.refused import BoundedEntries
 from api.bus_bridge import Bridge
 from api.engine.commit import Engine
+from api.engine.effects import CommitEffect
 from api.engine.objects import Hooks, Objects, Records, load, one_at_a_time
 from api.engine.record_cache import RecordCache
 from api.engine.records import Stored
-from api.errors import NotFound, PeerUnavailable
+from api.errors import NotFound
+from api.history.documents import DocumentChange
 from api.history.reader import Reader
 from api.history.recorder import Purpose
 from api.http.idempotency import Idempotency
@@ -51,7 +52,7 @@ from api.security.sessions import Sessions
 from api.security.signing import SigningKeys
 from api.security.tokens import Lifetimes, Tokens
 from api.security.users import User
-from api.services.account_activity import AccountActivities
+from api.services.account_activity import WITH_USAGE, AccountActivities, ends_usage
 from api.services.account_batches import AccountBatches, AccountImports
 from api.services.account_credentials import AccountCredentials
 from api.services.account_ends import AccountEnds
@@ -73,7 +74,7 @@ from api.services.password_renewal import PasswordRenewal
 from api.services.pool_sources import PoolSources
 from api.services.pool_states import PoolStates
 from api.services.proxies import Proxies, ProxyRules
-from api.services.proxy_cache import StoredProxy
+from api.services.proxy_cache import ProxyCache
 from api.services.proxy_changes import UpstreamPolicy
 from api.services.proxy_tagging import ProxyTaggings
 from api.services.proxy_test.tester import ProxyTester
@@ -81,8 +82,9 @@ from api.services.runtime_view import RuntimeView
 from api.services.self_service import SelfService
 from api.services.settings import LiveSettings
 from api.services.shared_objects import ObjectChanges, SharedObjects
+from api.services.supervisor_link import SENT, SupervisorLink
 from api.store import StoreError
-from config.files.paths import DataDir, RunDir
+from config.files.paths import DataDir, RunDir, forget_initial_password
 from config.files.secret_box import secret_box_of
 from config.model.fleet_accounts import FleetAccount
 from config.model.lists import DestinationList
@@ -168,11 +170,15 @@ class Services:
         self.account_store = store.accounts
         self.revisions = Reader(data.fleet, self.seal)
         self._begin_history()
-        self.account_names = names = AccountNames(self.account_store, self._stored_proxies)
+        cache = ProxyCache(store)
+        self.account_names = names = AccountNames(self.account_store, cache.all, store.effects.settled)
         self._make_shared_objects(store, data)
-        self.proxies = Proxies(store, bridge, self.publish, self.seal, names, self.shared_objects, self.runtime.changed)
+        objects = self.shared_objects
+        self.link = SupervisorLink(bridge, cache, objects, self.seal, self.runtime.changed)
+        self.proxies = Proxies(store, bridge, self.publish, self.seal, names, objects, cache, self.link)
         self.proxy_taggings = ProxyTaggings(self.proxies, store, names, bridge)
-        self._make_object_changes(run_dir)
+        self.object_users = ObjectUsers(cache.all, self.account_store)
+        self.pool_states = PoolStates(run_dir.pools, objects, self.publish, self.runtime.pools_in_use)
         self._make_fleet_accounts(bridge, data)
         webhooks: RecordCache[Stored[WebhookRecord]] = RecordCache(store, WEBHOOKS.collection, partial(load, WEBHOOKS))
         self.webhooks = WebhookSender(store, webhooks, bridge, self.seal)
@@ -182,11 +188,37 @@ class Services:
         self.overviews = self._make_overviews()
         self.log_search = LogSearch(bridge, self.ending, self.proxies.name_of)
         self.live = LiveSettings(store, bridge, self.publish, lambda: self.settings, self._apply_plain)
+        self._follow_commits(store)
         self.on_max_connections: Callable[[int], None] = lambda _max: None
         self.tester = ProxyTester(bridge)
         self.rates = RateLimits(settings.security.rate_limiting)
         self.sign_ins = SignIns(settings.auth.oauth2, self._outgoing)
         self.apply(settings)
+
+    def _follow_commits(self, store: Engine) -> None:
+        """What follows from changes of documents."""
+
+        def settle_lists(_changes: Sequence[DocumentChange]) -> None:
+            try:
+                self.list_contents.settle([each.record for each in self.shared_objects.all(LISTS)])
+            except OSError as error:
+                log.error("the files of lists can't be made yet: %s", error)
+
+        store.effects.follow(
+            CommitEffect(["settings"], lambda _changes: self.live.apply()),
+            CommitEffect([LISTS.collection], settle_lists),
+            CommitEffect(SENT, self.link.apply, self.link.concerns),
+            CommitEffect(["webhooks"], lambda _changes: self.webhooks.notify()),
+            CommitEffect(WITH_USAGE, self.account_activity.follow, ends_usage),
+            CommitEffect([POOLS.collection], lambda _changes: self.pool_states.forget_deleted(), _is_deletion),
+            CommitEffect(["users"], self._forget_initial_password, _ends_first_password),
+        )
+
+    def _forget_initial_password(self, _changes: Sequence[DocumentChange]) -> None:
+        try:
+            forget_initial_password(self.data)
+        except OSError as error:
+            log.error("cannot remove the file with the first password: %s", error)
 
     def _make_authentication(self, store: Engine, keys: SigningKeys) -> None:
         """What finds out who sends a request."""
@@ -218,25 +250,18 @@ class Services:
             has=self.pool_sources.has,
         )
 
-    def _make_object_changes(self, run_dir: RunDir) -> None:
-        """What changes of them need, behind the service of proxies."""
-        proxies, objects = self.proxies, self.shared_objects
-        self.object_users = ObjectUsers(proxies.all, self.account_store)
-        self.object_changes = ObjectChanges(
-            objects, proxies.lock, proxies.link, self.object_users, self.account_names.lock
-        )
-        self.pool_states = PoolStates(run_dir.pools, objects, self.publish, self.runtime.pools_in_use)
-
     def _make_objects(self, store: Engine, webhooks: Records[WebhookRecord]) -> Mapping[str, Objects[Any]]:
         """The objects of each kind, by collection."""
-        hooks, records, contents = self.object_changes.hooks, self.shared_objects.records, self.list_contents
+        objects, contents = self.shared_objects, self.list_contents
+        hooks = ObjectChanges(objects, self.proxies.lock, self.object_users, self.account_names.lock).hooks
+        records, refuse = objects.records, objects.refuse_unknown
         views = ObjectViews(contents, self.pool_states)
         special: dict[str, tuple[Records[Any], Hooks[Any]]] = {
             "lists": (records["lists"], hooks(LISTS, views.lists, contents.prepare, warnings=views.of_list)),
-            "pools": (records["pools"], hooks(POOLS, views.pools, self.proxies.check_pool, self.pool_states.forget)),
+            "pools": (records["pools"], hooks(POOLS, views.pools, self.proxies.check_pool)),
             "policies": (records["policies"], hooks(POLICIES, views.policies)),
-            "webhooks": (webhooks, hooks_of_webhooks(self.webhooks.statuses, self.webhooks.notify, self.seal)),
-            "plans": (self.plans, hooks_of_plans(self.account_store, self.account_names, self.object_changes)),
+            "webhooks": (webhooks, hooks_of_webhooks(self.webhooks.statuses, self.seal)),
+            "plans": (self.plans, hooks_of_plans(self.account_store, self.account_names, refuse, self.link.announce)),
         }
         made = {}
         for name, kind in OBJECT_KINDS.items():
@@ -258,11 +283,9 @@ class Services:
         return self._own_addresses(), "" if self.settings.webhooks.allow_private else "webhooks.allow_private"
 
     def _content_changed(self, object_id: str) -> None:
-        """The content of a list or a pool is another one: proxies get it at once, or a little later."""
-        try:
-            self.object_changes.send_again(POOLS if object_id.startswith("pool_") else LISTS, object_id)
-        except PeerUnavailable as error:
-            self.proxies.link.resync(Failed(str(error)))
+        """The content of a list is another one: proxies get it. That of a pool is a document."""
+        if self.shared_objects.records[LISTS.collection].get(object_id) is not None:
+            self.link.again(LISTS.collection, object_id)
 
     def _make_fleet_accounts(self, bridge: Bridge, data: DataDir) -> None:
         """The services of accounts, plans and credentials, behind those of proxies."""
@@ -275,8 +298,8 @@ class Services:
             self.plans,
             self.proxies.all,
             self.publish,
-            self.account_activity.drop,
-            self.object_changes,
+            self.shared_objects.refuse_unknown,
+            self.link.announce,
         )
         self.inline_accounts = InlineAccounts(self.proxies.all, self.account_store.figures)
         self.every_account = EveryAccount(self.fleet_accounts, self.inline_accounts)
@@ -295,14 +318,12 @@ class Services:
         )
         self.account_batches = AccountBatches(self.fleet_accounts)
         self.account_imports = AccountImports(self.fleet_accounts, self.store, self.account_names, self.publish)
-        self.credentials = AccountCredentials(
-            self.store, self.publish, self.account_activity.drop, self.shared_objects.refuse_unknown
-        )
+        self.credentials = AccountCredentials(self.store, self.publish, self.shared_objects.refuse_unknown)
         self.account_ends = AccountEnds(self.account_store, bridge)
 
     def _begin_history(self) -> None:
         """Data of which all history was deleted have their first revision now."""
-        if not self.history.newest and self.store.revision:
+        if not self.revisions.newest and self.store.revision:
             with on_behalf_of("system", "history-begin"):
                 self.history.add_empty(self.audit.stamp())
 
@@ -381,19 +402,12 @@ class Services:
 
     def close(self) -> None:
         """Close what the services opened themselves."""
-        self.proxies.close()
+        self.link.close()
         self.list_fetches.close()
         self.password_checker.close()
         self.self_service.close()
         self.revisions.close()
         self.idempotency.close()
-
-    def _stored_proxies(self) -> Sequence[StoredProxy]:
-        return self.proxies.all()
-
-    def resource_named(self, params: Mapping[str, str]) -> dict[str, Any] | None:
-        """The resource that the first parameter of a path names, for the audit trail."""
-        return self.store.resource_named(params)
 
     def sign_in_refused(self, reason: str, address: str) -> None:
         """Record that the sign-in of a user of an identity provider was refused."""
@@ -444,6 +458,15 @@ class Services:
             data = {**data, "request_id": current.request_id}
         event = new_event(kind, checked(kind, data))
         self.bridge.publish(event_topic(event), event)
+
+
+def _is_deletion(change: DocumentChange) -> bool:
+    return change.after is None
+
+
+def _ends_first_password(change: DocumentChange) -> bool:
+    before, after = change.before or {}, change.after or {}
+    return before.get("username") == users.ADMINISTRATOR and before["password_hash"] != after.get("password_hash")
 
 
 def _plain(value: Any) -> Any:

@@ -71,7 +71,7 @@ class ApiActor(Actor):
                 self._store = Engine(self.data_dir, secret_box_of(self.data_dir))
                 self._services = Services(self._store, self._bridge, settings, keys, self.data_dir, self.run_dir, pid)
                 self._services.proxies.all()  # read now
-            self._services.pool_states.forget_all_but_stored()
+            self._services.pool_states.forget_deleted()
         except (StoreError, PathError) as error:
             log.critical("the API can't start: %s", error)
             raise SystemExit(1) from None
@@ -90,7 +90,7 @@ class ApiActor(Actor):
         )
         services = self._services
         self._password_resets = PasswordResetHandler(
-            services.store, services.login_throttle, services.publish, services.data, self._bridge
+            services.store, services.login_throttle, services.publish, self._bridge
         )
         self._renewals = PasswordRenewalHandler(services.password_renewal, self._bridge)
         self._handlers = (self._webhooks, self._password_resets, self._renewals)
@@ -146,7 +146,7 @@ class ApiActor(Actor):
 
     def _on_revisions(self, reply: Any) -> None:
         if isinstance(reply, DesiredRevisions):
-            message = self._services.proxies.desired_state(reply.proxies)
+            message = self._services.link.desired_state(reply.proxies)
             self.mailbox.ask(SUPERVISOR, message, self._on_desired_state_reply, REPLACE_TIMEOUT)
         else:
             self._on_desired_state_reply(reply)

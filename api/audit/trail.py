@@ -142,8 +142,13 @@ class Trail:
         origin().rows += head.seq - first
 
     def adopt(self, rows: Sequence[Row]) -> None:
-        """Append entries of another file, within the transaction that adopts their commit. Raises `CommitRefused`."""
+        """Append entries of another file, within the transaction that adopts their commit. Raises `CommitRefused`.
+
+        Those that are there already, since one file is a copy of the other, are left alone.
+        """
         with self._file.transaction() as database:
+            known = "SELECT 1 FROM audit WHERE seq = ? AND content = ? AND hash = ?"
+            rows = [each for each in rows if database.execute(known, each).fetchone() is None]
             head = self._last(database)
             for seq, content, digest in rows:
                 error = _error_of(seq, content, digest, head)

@@ -25,9 +25,9 @@ from api.security import tokens, users
 from api.security.api_keys import ApiKey
 from api.security.users import ADMINISTRATOR
 from api.services import pool_sources
-from api.services.object_messages import read_objects
 from api.services.proxy_specs import read_specs
 from api.services.settings import read_stored
+from api.services.shared_objects import SharedObjects
 from api.store import RECOVERY_STEP, FleetStore, Store, StoreError, Write, check_fleet_file, open_store, start_over
 from api.store.accounts.columns import TABLES
 from api.store.fleet_file import newest_number
@@ -253,7 +253,7 @@ def _check_documents(store: FleetStore, fresh: DataDir) -> None:
     SettingsUpdate.model_validate(read_stored(store))
     for document in store.find("api_keys"):
         ApiKey.model_validate(document.body)
-    read_objects(store, seal, lambda _record: "")
+    SharedObjects(store, seal, lambda _record: "", pool_sources.PoolSources(store, seal), tuple).messages()
     for name, kind in KINDS.items():
         for document in store.accounts.documents(name) if name in TABLES else store.every(name):
             record = kind.model.model_validate(document.body)

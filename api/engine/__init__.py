@@ -10,12 +10,13 @@ From the declaration follow:
 | module | what |
 |---|---|
 | `commit` | the one way to change documents: with audit trail and history, in one transaction; commits as things |
+| `effects` | what follows from commits, in their order |
 | `objects` | reads and changes: names that are unique, `If-Match`, a change of nothing, the most there may be, events |
 | `records`, `responses` | a record as responses have it, and the models of these for the description of the API |
 | `operation`, `operations` | the rows of list, create, show, update, delete, with their handlers and the cursor |
 | `transfer` | entries of documents: export, import, the differences, minimal documents, restored records |
 
 What belongs to a kind alone is given at construction, as `Hooks`: what refuses a change, what holds others up until it
-is stored, what is to be done behind it, and what views have beside the record. The engine knows no kind, and a kind
+is stored, and what views have beside the record. The engine knows no kind, and a kind
 knows no other one's insides.
 """

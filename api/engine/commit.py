@@ -22,6 +22,7 @@ from api.audit.context import on_behalf_of, origin
 from api.audit.masking import difference, field_names
 from api.audit.refused import Budget
 from api.audit.trail import Row, Trail
+from api.engine.effects import Effects
 from api.history.documents import UNREVISED, DocumentChange, collection_of, is_renewed, kind_of
 from api.history.recorder import STORED, RecordedRevision, Recorder
 from api.store import (
@@ -114,13 +115,23 @@ class Engine(FleetStore):
             super().close()
             raise
         self._of_holders = Budget(in_all=OF_ALL_HOLDERS)
+        self.effects = Effects()
 
     def commit(self, writes: Sequence[Write]) -> int:
         """See `Store.commit`."""
+        return self._commit(writes, recorded=True)
+
+    def commit_unrecorded(self, writes: Sequence[Write]) -> int:
+        """Commit what has come about by time alone, without entries of the audit trail and without a revision."""
+        return self._commit(writes, recorded=False)
+
+    def _commit(self, writes: Sequence[Write], recorded: bool) -> int:
         found: list[_Recorded] = []
         try:
             with self.exclusive(size_of(writes)):
-                found += self._recorded(writes)
+                known = self._known(writes)
+                found += self._recorded(writes, known) if recorded else ()
+                self._note(writes, known)
                 number = super().commit(writes)
                 self._record(found)
                 return number
@@ -133,7 +144,7 @@ class Engine(FleetStore):
     def stage_records(self, staged: Staging) -> None:
         """Before `commit_staged`: make what is recorded of it, which takes long and holds up no other change."""
         for part in staged.writes():
-            found = self._recorded(part)
+            found = self._recorded(part, self._known(part))
             changes = [each.change for each in found if each.change is not None]
             staged.add_records([self.trail.parts(each.row) for each in found], self.history.rows_of(changes))
 
@@ -168,6 +179,7 @@ class Engine(FleetStore):
             following = self.file.number()
             if commit.number != following:
                 raise CommitRefused(f"the commit {commit.number} does not follow the last one, {following - 1}")
+            self._note(commit.documents, self._known(commit.documents))
             for store, is_its in ((self.documents, False), (self.accounts, True)):
                 part = [each for each in commit.documents if (each.collection in TABLES) is is_its]
                 if part:
@@ -189,6 +201,27 @@ class Engine(FleetStore):
         found = self.get(collection, identifier) or _named(self, collection, identifier)
         return _resource(collection, found.id if found else identifier, found.body if found else {})
 
+    @contextmanager
+    def exclusive(self, size: int = 0) -> Iterator[Any]:
+        """Within the block there is no other change; what is committed in it is one commit of about `size` bytes.
+
+        Its effects follow behind the block.
+        """
+        with self.effects.settled(), self.file.transaction(size) as database:
+            yield database
+
+    def _known(self, changes: Sequence[Write | Change]) -> list[Document | None]:
+        """What is there before these changes; nothing in collections of which no one asks for it."""
+        return [None if each.collection in UNAUDITED else self.get(each.collection, each.id) for each in changes]
+
+    def _note(self, changes: Sequence[Write | Change], known: Sequence[Document | None]) -> None:
+        """Have the effects of these changes follow, which this transaction makes."""
+        noted = [
+            DocumentChange(each.collection, each.id, None if before is None else before.body, each.body)
+            for each, before in zip(changes, known, strict=True)
+        ]
+        self.file.after(lambda: self.effects.note(noted))
+
     # --- what is recorded ---
 
     def _record(self, found: Sequence[_Recorded]) -> None:
@@ -208,14 +241,13 @@ class Engine(FleetStore):
 
         self.file.after_failure(record)
 
-    def _recorded(self, writes: Sequence[Write]) -> list[_Recorded]:
-        return [each for each in map(self._recorded_of, writes) if each is not None]
+    def _recorded(self, writes: Sequence[Write], known: Sequence[Document | None]) -> list[_Recorded]:
+        return [each for each in map(self._recorded_of, writes, known) if each is not None]
 
-    def _recorded_of(self, write: Write) -> _Recorded | None:
+    def _recorded_of(self, write: Write, document: Document | None) -> _Recorded | None:
         """What is recorded of a change that is about to be made; None when that is nothing."""
         if write.collection in UNAUDITED:
             return None
-        document = self.get(write.collection, write.id)
         if write.expect is not None and write.expect != (document.revision if document else 0):
             return None  # the store will refuse this
         before = document.body if document else None

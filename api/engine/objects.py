@@ -70,8 +70,6 @@ class Hooks(Generic[R]):
     """Refuses what does not fit to other objects."""
     guard: Callable[[Proposal[R]], AbstractContextManager[object]] = lambda _proposal: nullcontext()
     """Holds up what could make a change wrong from here until it is stored, or refuses it."""
-    effect: Callable[[Proposal[R], Stored[R] | None], None] = _nothing
-    """Tells other processes of a change that is stored; the lock is still held."""
     complete: Callable[[Stored[R]], Stored[R]] = lambda stored: stored
     """An object with what is known of it beside its document, as it is used; views and warnings get that."""
     views: Callable[[Caller, Sequence[Stored[R]], bool], list[dict[str, Any]]] = _as_they_are
@@ -162,7 +160,6 @@ class Objects(Generic[R]):
             proposal: Proposal[R] = Proposal(before, None)
             with self.hooks.guard(proposal):
                 self._delete(before)
-            self.hooks.effect(proposal, None)
         self._event("deleted", before.record)
         return _id(before.record)
 
@@ -200,9 +197,7 @@ class Objects(Generic[R]):
         with self.hooks.guard(proposal):
             expected = 0 if before is None else before.revision
             document = self._store.put(self.kind.collection, record.model_dump(mode="json"), expected)
-        stored = Stored(record, document.revision)
-        self.hooks.effect(proposal, stored)
-        return stored
+        return Stored(record, document.revision)
 
     def _delete(self, before: Stored[R]) -> None:
         try:

@@ -58,12 +58,6 @@ class Recorder:
         self._file = file
         self._packing = Packing(seal)
 
-    @property
-    def newest(self) -> int:
-        """The number of the last revision, 0 for none."""
-        with self._file.reading() as database:
-            return newest_revision(database)
-
     def rows_of(self, changes: Iterable[DocumentChange]) -> list[ChangeRow]:
         """Changes as they are stored."""
         return [
@@ -112,18 +106,20 @@ class Recorder:
         return removed
 
     def adopt(self, revisions: Sequence[RecordedRevision]) -> None:
-        """Add revisions of another file, within the transaction that adopts their commit. Raises `CommitRefused`."""
+        """Add revisions of another file, within the transaction that adopts their commit. Raises `CommitRefused`.
+
+        Those that are there already, since one file is a copy of the other, are left alone.
+        """
         with self._file.transaction() as database:
             for row, changes in revisions:
                 number, newest = row[0], newest_revision(database)
+                known = database.execute(f"SELECT {STORED} FROM revisions WHERE number = ?", [number])  # noqa: S608 - as below
+                if known.fetchone() == row:
+                    continue
                 if number <= newest:
                     raise CommitRefused(f"the revision {number} is there already: the last one is {newest}")
-                columns = f"{STORED}, commit_number"
-                marks = ", ".join("?" * (len(row) + 1))
-                database.execute(
-                    f"INSERT INTO revisions ({columns}) VALUES ({marks})",  # noqa: S608 - names are ours
-                    [*row, self._file.upcoming()],
-                )
+                sql = f"INSERT INTO revisions ({STORED}, commit_number) VALUES (?{', ?' * len(row)})"  # noqa: S608 - names of ours
+                database.execute(sql, [*row, self._file.upcoming()])
                 self._insert_changes(database, number, changes)
 
     def _insert(self, database: sqlite3.Connection, number: int, purpose: Purpose, origin: Mapping[str, Any]) -> int:

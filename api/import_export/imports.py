@@ -1,7 +1,7 @@
 """Carrying an import out, all of it or nothing.
 
 In this order: the plan is made; with every other change held up, the supervisor binds all new addresses; the store
-takes all documents in one step; settings, supervisor and webhook sender are notified. Until the store has it nothing
+takes all documents in one step; what follows from that commit is done. Until the store has it nothing
 has changed, and from then on a crash loses nothing, since each of them gets the whole state at its next start.
 """
 
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from actors.bus.messages.common import SUPERVISOR, Done
+from actors.bus.messages.common import SUPERVISOR
 from actors.bus.messages.supervision import (
     CancelListeners,
     ListenerRefused,
@@ -44,19 +44,15 @@ from api.objects.kinds import KINDS
 from api.objects.lists import LISTS
 from api.security import api_keys, users
 from api.security.api_keys import ApiKey
-from api.security.users import ADMINISTRATOR, User
+from api.security.users import User
 from api.services import settings
 from api.services.fleet_accounts import AccountChange, StoredAccount
 from api.services.revocation import commit_and_revoke
-from api.store import StoreError, Write
+from api.store import Write
 from api.store.accounts import ACCOUNTS
-from config.files.paths import forget_initial_password
 from config.model.fleet_accounts import FleetAccount
 from config.model.proxies import ProxyRecord
 from config.net.ports import Range
-
-APPLY_TIMEOUT = 60.0
-"""Seconds that the supervisor may take to start and stop the proxies of an import."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,28 +76,26 @@ def run(services: Services, request: ImportRequest) -> Outcome:
 def carry_out(services: Services, make: Callable[[], Plan], if_match: int | None, dry_run: bool) -> Outcome:
     """Carry out the plan that `make` makes, or try it. Raises as `run`, and what `make` raises."""
     plan = make()  # before the locks, since hashing passwords takes long
-    with _locked(services):
-        if read_state(services.store).revisions != plan.state.revisions:
-            plan = make()
-        if if_match not in (None, plan.state.mark):
-            raise StaleRevision(plan.state.mark)
-        if not plan.pending() and not plan.changed_settings:
-            return Outcome(plan, plan.state.mark)
-        with _reserved_listeners(services, plan, keep=not dry_run):
-            if dry_run:
+    revoked: list[ApiKey] | None = None
+    try:
+        with _locked(services):
+            if read_state(services.store).revisions != plan.state.revisions:
+                plan = make()
+            if if_match not in (None, plan.state.mark):
+                raise StaleRevision(plan.state.mark)
+            if not plan.pending() and not plan.changed_settings:
                 return Outcome(plan, plan.state.mark)
-            _prepare_lists(services, plan)
-            services.self_service.end_sign_ins(ended_sign_ins(plan))
-            revoked = _commit(services, plan)
-        revision = services.history.newest
-        error = _notify(services, plan)
-        mark = read_state(services.store).mark
-    for key in revoked:
-        services.publish("api_key.revoked", api_keys.about(key))
-    _publish_events(services, plan)
-    if error is not None:
-        raise error
-    return Outcome(plan, mark, revision)
+            with _reserved_listeners(services, plan, keep=not dry_run):
+                if dry_run:
+                    return Outcome(plan, plan.state.mark)
+                _prepare_lists(services, plan)
+                services.self_service.end_sign_ins(ended_sign_ins(plan))
+                revoked = _commit(services, plan)
+            outcome = Outcome(plan, read_state(services.store).mark, services.revisions.newest)
+    finally:  # settings that can't be applied yet are stored, too
+        if revoked is not None:
+            _publish_events(services, plan, revoked)
+    return outcome
 
 
 def make_plan(services: Services, request: ImportRequest) -> Plan:
@@ -137,11 +131,11 @@ def _refuse_too_many_passwords(document: ConfigDocument) -> None:
 def _locked(services: Services) -> Iterator[None]:
     """Holds up all other changes."""
     with (
-        services.live.lock(),
+        services.live.lock,
         users.one_change,
         services.objects["webhooks"].hooks.lock(None),
         services.proxies.lock(),
-        services.account_names.lock,
+        services.account_names.lock(),
     ):
         yield
 
@@ -228,43 +222,6 @@ def _writes(plan: Plan) -> list[Write]:
     return writes
 
 
-def _notify(services: Services, plan: Plan) -> Exception | None:
-    """Notify all that the plan concerns; the last error, if there was one."""
-    last: Exception | None = None
-    for notify in _notifications(services, plan):
-        try:
-            notify()
-        except (PeerUnavailable, StoreError) as error:
-            last = error
-    return last
-
-
-def _notifications(services: Services, plan: Plan) -> Iterator[Callable[[], None]]:
-    of_settings = plan.settings
-    if of_settings is not None and of_settings.changed:
-        yield lambda: services.live.apply(of_settings.stored)
-    accounts = [step.after for step in pending(plan.of["accounts"]) if step.after is not None]
-    has_policies = any(each.policy is not None for each in accounts)
-    if _any(plan.of["proxies"]) or _any(plan.objects) or _any(plan.of["plans"]) or has_policies:
-        yield lambda: _replace_proxies(services)
-    if _any(plan.of["webhooks"]):
-        yield services.webhooks.notify
-    for step in plan.of["users"]:
-        if _is_new_password_of_the_first(step.before, step.after):
-            yield lambda: forget_initial_password(services.data)
-
-
-def _any(steps: Sequence[Step[Any]]) -> bool:
-    return any(step.action != "unchanged" for step in steps)
-
-
-def _replace_proxies(services: Services) -> None:
-    reply = services.proxies.link.replace_all(APPLY_TIMEOUT)
-    if not isinstance(reply, Done):
-        services.proxies.link.resync(reply)
-        raise PeerUnavailable(SUPERVISOR, reason_of(reply))
-
-
 def _ends_tokens(before: User, after: User) -> bool:
     return after.status != "active" or after.password_hash != before.password_hash
 
@@ -287,24 +244,18 @@ def _accounts_of(plan: Plan, moment: Literal["before", "after"]) -> dict[str, tu
     }
 
 
-def _is_new_password_of_the_first(before: User | None, after: User | None) -> bool:
-    if before is None or after is None or before.username != ADMINISTRATOR:
-        return False
-    return before.password_hash != after.password_hash
-
-
 # --- events -------------------------------------------------------------------------------------------------------
 
 
-def _publish_events(services: Services, plan: Plan) -> None:
+def _publish_events(services: Services, plan: Plan, revoked: Sequence[ApiKey]) -> None:
+    for key in revoked:
+        services.publish("api_key.revoked", api_keys.about(key))
     for step in plan.of["proxies"]:
-        if step.before is not None and (step.after is None or step.changes):
-            services.proxies.drop_account_usage(step.before, step.after)
         for kind in _proxy_events(step):
             services.proxies.publish_event(kind, step.record)
     for each in pending(plan.objects):
         services.publish(f"{each.kind.name}.{each.action}d", each.kind.about(each.record))
-    services.fleet_accounts.finish([_account_change(step) for step in pending(plan.of["accounts"])])
+    services.fleet_accounts.publish([_account_change(step) for step in pending(plan.of["accounts"])])
     for person in plan.of["users"]:
         if person.action != "unchanged":
             services.publish(f"user.{person.action}d", users.about(person.record))

@@ -104,7 +104,7 @@ def report_upstream(call: Call) -> Reply:
     body: UpstreamReport = call.body
     pool, upstream = call.services.pool_states.report(call.params["pool_id"], call.params["upstream"], body)
     details = {"upstream": upstream["name"], **body.model_dump(exclude_none=True)}
-    resource = call.services.resource_named({"pool_id": pool.id})
+    resource = call.services.store.resource_named({"pool_id": pool.id})
     call.services.audit.append("pool.upstream_reported", resource, details=details)
     return Reply({"upstream": upstream})
 

@@ -135,7 +135,7 @@ class Responder:
         reply = operation.handler(call)
         acts = operation.method in ("POST", "DELETE") and operation.audit is not False
         if acts and not origin().rows and reply.data.get("changed") is not False:
-            resource = self._services.resource_named(call.params)
+            resource = self._services.store.resource_named(call.params)
             self._services.audit.append(operation.audit or operation.id, resource)
         return reply
 
@@ -145,7 +145,7 @@ class Responder:
         who = known or client_key(req.context.address)
         response = translated(error, req.context.request_id)
         details = response.details if response else {}
-        self._services.refused_actions.record(who, self._services.resource_named(params), details)
+        self._services.refused_actions.record(who, self._services.store.resource_named(params), details)
 
 
 def _comparable(body: Any) -> Any:

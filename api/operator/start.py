@@ -21,8 +21,9 @@ from api.security import users
 from api.security.new_passwords import check_strength, new_password
 from api.security.users import ADMINISTRATOR
 from api.services.list_states import ListStates
-from api.services.object_messages import read_objects, with_policies
+from api.services.pool_sources import PoolSources
 from api.services.proxy_specs import read_specs
+from api.services.shared_objects import SharedObjects
 from api.store import FleetStore, Store, StoreDamaged, StoreError, StoreWriteError, check_fleet_file
 from config.files.data_format import require_own_format
 from config.files.durable import write_synced
@@ -120,7 +121,7 @@ def read_desired_objects(store: FleetStore, data: DataDir) -> tuple[FleetObject,
     The caller holds the lock of the data directory. Raises `StoreError`.
     """
     try:
-        objects = read_objects(store, secret_box_of(data), ListStates(data.lists).current_file)
-        return with_policies(objects, store.accounts.named_policies())
+        seal, file_of = secret_box_of(data), ListStates(data.lists).current_file
+        return SharedObjects(store, seal, file_of, PoolSources(store, seal), store.accounts.named_policies).messages()
     except SecretBoxError as error:
         raise StoreDamaged(str(error)) from error

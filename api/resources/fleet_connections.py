@@ -100,7 +100,7 @@ def end_connections(call: Call) -> Reply:
     named = {"proxy_id": proxies[0].id} if query.proxy is not None and proxies else {}
     given = {name: value for name in query.parameters if (value := getattr(query, name)) not in (None, 0)}
     details = {"filters": given, "ended": ended, "unavailable": sorted(fleet.silent)}
-    call.services.audit.append("proxy.connections_ended", call.services.resource_named(named), details=details)
+    call.services.audit.append("proxy.connections_ended", call.services.store.resource_named(named), details=details)
     return Reply({"ended": ended, "unavailable": _unavailable(call, fleet)})
 
 

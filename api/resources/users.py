@@ -18,11 +18,10 @@ from api.resources import sessions
 from api.security import api_keys, users
 from api.security.caller import Caller
 from api.security.permissions import ADMIN, AUDITOR, PERMISSIONS, ROLES, first_not_held, holds
-from api.security.users import ADMINISTRATOR, READ_ONLY_FIELDS, User, UserCreate, UserUpdate
+from api.security.users import READ_ONLY_FIELDS, User, UserCreate, UserUpdate
 from api.services.revocation import commit_and_revoke
 from api.store import Document, Store, Write
 from api.store.records import is_same
-from config.files.paths import forget_initial_password
 from config.passwords import check_password, hash_password
 from config.weak_passwords import weakness
 
@@ -100,8 +99,6 @@ def update_user(call: Call) -> Reply:
         write = Write(users.COLLECTION, user.id, changed.model_dump(mode="json"), before.revision)
         ends = body.password is not None or changed.status != "active"
         revision, _ = commit_and_revoke(call.services.store, [write], [user.id] if ends else [])
-    if body.password is not None and user.username == ADMINISTRATOR:
-        forget_initial_password(call.services.data)
     call.services.publish("user.updated", users.about(changed))
     return Reply({"user": changed.view()}, revision=revision)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from actors.bus.messages.accounts import (
@@ -20,8 +20,11 @@ from actors.bus.messages.accounts import (
 from actors.bus.messages.common import METRICS, Done
 from api.bus_bridge import Bridge, reason_of, request
 from api.engine.records import view_of
+from api.history.documents import Body, DocumentChange
 from api.objects.plans.plans import Plans
 from api.services.fleet_accounts import StoredAccount, status_of
+from api.services.proxy_cache import COLLECTION as PROXIES
+from api.store.accounts import ACCOUNTS, CREDENTIALS
 from config.model.accounts import Quota
 from config.model.fleet_accounts import FleetAccount
 from config.model.quotas import period_at
@@ -31,6 +34,8 @@ log = logging.getLogger(__name__)
 
 ASK_TIMEOUT = 3.0
 AT_QUOTA_MAX = 1_000
+WITH_USAGE = (ACCOUNTS, CREDENTIALS, PROXIES)
+"""Collections of what has usage; accounts of one proxy are in that."""
 
 
 class AccountActivities:
@@ -80,12 +85,35 @@ class AccountActivities:
         """Set the usage to zero. Raises `PeerUnavailable`, and then nothing is changed."""
         request(self._bridge, METRICS, ResetUsage((account_id,)), Done, timeout=ASK_TIMEOUT)
 
-    def drop(self, account_ids: Iterable[str]) -> None:
-        """These accounts or credentials were deleted; their closed hours stay."""
-        gone = tuple(account_ids)
-        reply = self._bridge.ask(METRICS, DropAccountUsage(gone), ASK_TIMEOUT) if gone else Done()
-        if not isinstance(reply, Done):
-            log.warning("cannot delete the usage of %d accounts: %s", len(gone), reason_of(reply))
+    def follow(self, changes: Sequence[DocumentChange]) -> None:
+        """Have the usage dropped of accounts and credentials that are gone; their closed hours stay.
+
+        Of accounts of a proxy whose quota has another period now it begins at zero.
+        """
+        gone, begun = list[str](), list[str]()
+        for each in changes:
+            before, after = _periods(each.collection, each.before), _periods(each.collection, each.after)
+            gone += before.keys() - after.keys()
+            begun += [key for key in before.keys() & after.keys() if before[key] != after[key]]
+        for ids, message in ((gone, DropAccountUsage), (begun, ResetUsage)):
+            reply = self._bridge.ask(METRICS, message(tuple(ids)), ASK_TIMEOUT) if ids else Done()
+            if not isinstance(reply, Done):
+                log.warning("cannot change the usage of %d accounts: %s", len(ids), reason_of(reply))
+
+
+def ends_usage(change: DocumentChange) -> bool:
+    """Whether `follow` is about a change."""
+    before, after = _periods(change.collection, change.before), _periods(change.collection, change.after)
+    return not before.items() <= after.items()
+
+
+def _periods(collection: str, body: Body | None) -> dict[str, str]:
+    """What has usage in a document, by id, with the period of an account of a proxy."""
+    if body is None:
+        return {}
+    if collection == PROXIES:
+        return {account["id"]: account["quota"]["period"] for account in body["accounts"]}
+    return {body["id"]: ""} if collection == ACCOUNTS or body["quota"] else {}
 
 
 def unused(period: str) -> AccountActivity:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from api.engine.commit import Engine
@@ -35,18 +35,13 @@ class AccountCredentials:
         self,
         engine: Engine,
         publish: Publish,
-        drop_usage: Callable[[Sequence[str]], None],
         refuse_unknown: Callable[[Iterable[Named]], None] = lambda _named: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`drop_usage` is called with ids of credentials that are gone and had a quota.
-
-        `refuse_unknown` raises `Invalid` for the first name of no object.
-        """
+        """`refuse_unknown` raises `Invalid` for the first name of no object."""
         self._engine = engine
         self._store = engine.accounts
         self._publish = publish
-        self._drop_usage = drop_usage
         self._clock = clock
         self._refuse_unknown = refuse_unknown
 
@@ -92,7 +87,6 @@ class AccountCredentials:
         if not self._delete(credential):
             raise NotFound("The credential")  # revoked twice at the same time
         self._publish("credential.revoked", _about(credential, account.username))
-        self._drop_usage([credential.id] if credential.quota else [])
 
     def remove_lapsed(self) -> int:
         """Remove the credentials that lapsed some time ago, without entries of the audit trail; how many.
@@ -102,11 +96,10 @@ class AccountCredentials:
         removed = 0
         while lapsed := self._store.lapsed_credentials(self._clock() - KEPT_AFTER_END, PURGE_BATCH):
             try:
-                self._store.commit([Write(CREDENTIALS, each.id, None) for each in lapsed])
+                self._engine.commit_unrecorded([Write(CREDENTIALS, each.id, None) for each in lapsed])
             except NotStored:
                 continue  # one was revoked at this moment
             removed += len(lapsed)
-            self._drop_usage([each.id for each in lapsed if each.body["quota"]])
         return removed
 
     def _delete(self, credential: AccountCredential) -> bool:

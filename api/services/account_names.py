@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 
 from api.errors import Invalid, InvalidMany
 from api.services.proxy_cache import StoredProxy
@@ -25,12 +26,25 @@ ERRORS_MAX = 100
 
 
 class AccountNames:
-    """The check. `lock` is held from the check of a change until the store has it, by accounts and by proxies."""
+    """The check."""
 
-    def __init__(self, accounts: AccountStore, proxies: Callable[[], Sequence[StoredProxy]]) -> None:
+    def __init__(
+        self,
+        accounts: AccountStore,
+        proxies: Callable[[], Sequence[StoredProxy]],
+        settled: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        """`settled` is that of the engine: what follows from commits under the lock holds up no other change."""
         self._accounts = accounts
         self._proxies = proxies
-        self.lock = threading.RLock()
+        self._settled = settled
+        self._lock = threading.RLock()
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Held from the check of a change until the store has it, by accounts and by proxies."""
+        with self._settled(), self._lock:
+            yield
 
     def refuse_accounts(
         self,

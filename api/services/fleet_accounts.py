@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,7 +18,6 @@ from api.errors import Invalid, NotFound, PeerUnavailable, StaleRevision
 from api.objects.plans.plans import Plans
 from api.services.account_names import AccountNames, may_use
 from api.services.proxy_cache import StoredProxy
-from api.services.shared_objects import ObjectChanges
 from api.store import Document, RevisionConflict, Store, Write
 from api.store.accounts import ACCOUNTS, PLANS, AccountSelection, AccountStore, Position
 from api.store.records import is_same
@@ -92,18 +91,21 @@ class FleetAccounts:
         plans: Plans,
         proxies: Callable[[], Sequence[StoredProxy]],
         publish: Callable[[str, dict[str, Any]], None],
-        drop_usage: Callable[[Sequence[str]], None],
-        objects: ObjectChanges,
+        refuse_unknown: Callable[[Iterator[Named]], None],
+        announce: Callable[[Collection[str]], None],
     ) -> None:
-        """`store` is `accounts` with an audit trail; `drop_usage` is called with ids of deleted accounts."""
-        self._objects = objects
+        """`store` is `accounts` with an audit trail. `refuse_unknown` raises `Invalid` for the first name of no object.
+
+        `announce` has proxies know policies (`SupervisorLink.announce`).
+        """
+        self._refuse_unknown = refuse_unknown
+        self._announce = announce
         self._store = store
         self._accounts = accounts
         self._names = names
         self._plans = plans
         self._proxies = proxies
         self._publish = publish
-        self._drop_usage = drop_usage
         self.weak_passwords = False
         """Whether any password is taken."""
 
@@ -199,19 +201,17 @@ class FleetAccounts:
         with self.changing(policies_given(pending)):
             self.check(pending)
             number = self._store.commit([each.write() for each in pending]) if pending else None
-        self.finish(pending)
+        self.publish(pending)
         return [_after(each, None if each.is_none else number) for each in changes]
 
     @contextmanager
     def changing(self, policies: Collection[str]) -> Iterator[None]:
-        """Holds up other changes; of objects as well if accounts get these policies.
+        """Holds up other changes. Accounts get these policies, which are at the proxies before an account needs them.
 
-        They are at the proxies before an account can need them. Raises `Invalid`, `PeerUnavailable`.
+        Raises `Invalid`, `PeerUnavailable`.
         """
-        with self._objects.lock() if policies else nullcontext(), self._names.lock:
-            if policies:
-                self._objects.objects.refuse_unknown(Named("policies", name, "policy") for name in policies)
-                self._objects.send_policies(policies)
+        self._announce(policies)
+        with self._names.lock():
             yield
 
     def check(self, changes: Sequence[AccountChange]) -> None:
@@ -223,18 +223,13 @@ class FleetAccounts:
                 self._refuse_unknown_objects(each.after, each.path)
         self._names.refuse_accounts({each.id: each.after for each in changes}, {each.id: each.path for each in changes})
 
-    def finish(self, changes: Sequence[AccountChange]) -> None:
-        """Publish the events of changes that were made, and have the usage of deleted accounts dropped."""
+    def publish(self, changes: Sequence[AccountChange]) -> None:
+        """Publish the events of changes that were made."""
         for each in changes:
-            self._publish_event(each)
-        self._drop_usage([each.id for each in changes if each.after is None])
-
-    def _publish_event(self, change: AccountChange) -> None:
-        kind: Literal["created", "updated", "deleted"]
-        kind = "created" if change.before is None else "deleted" if change.after is None else "updated"
-        record = change.after or (change.before.record if change.before is not None else None)
-        assert record is not None
-        self._publish(f"account.{kind}", {"account_id": record.id, "username": record.username})
+            kind = "created" if each.before is None else "deleted" if each.after is None else "updated"
+            record = each.after or (each.before.record if each.before is not None else None)
+            assert record is not None
+            self._publish(f"account.{kind}", {"account_id": record.id, "username": record.username})
 
     def _repeated(self, if_match: int | None, prepare: Callable[[], AccountChange]) -> StoredAccount | None:
         for attempt in range(ATTEMPTS):
@@ -269,9 +264,7 @@ class FleetAccounts:
                 raise Invalid(f"{path}proxies.ids[{index}]", f"there is no proxy {proxy_id!r}")
 
     def _refuse_unknown_objects(self, account: FleetAccount, path: str) -> None:
-        self._objects.objects.refuse_unknown(
-            each._replace(field=f"{path}{each.field}") for each in names_of_rules(account)
-        )
+        self._refuse_unknown(each._replace(field=f"{path}{each.field}") for each in names_of_rules(account))
 
 
 def _without_fence(proxies: Sequence[ProxyRecord]) -> Iterator[Warned]:

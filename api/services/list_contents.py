@@ -1,7 +1,8 @@
 """The contents of lists: the compiled files of those that have their entries, and of those that are fetched.
 
-A list with entries of its own is compiled before it is stored, so that the file is there for who gets the change. Those
-that came another way, by an import or a restored backup, are compiled in the rounds of `api.services.list_fetches`.
+A list with entries of its own is compiled before it is stored, so that the file is there for who gets the change. One
+that was stored elsewhere is compiled before proxies get it, one of a restored backup in the rounds of
+`api.services.list_fetches`.
 """
 
 from __future__ import annotations

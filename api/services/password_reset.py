@@ -20,10 +20,9 @@ from api.engine.commit import Engine
 from api.security import users
 from api.security.login_throttle import LoginThrottle
 from api.security.new_passwords import WeakPassword, check_strength, new_password
-from api.security.users import ADMINISTRATOR, User
+from api.security.users import User
 from api.services.revocation import commit_and_revoke
 from api.store import Store, StoreError, Write
-from config.files.paths import DataDir, forget_initial_password
 from config.passwords import hash_password
 
 log = logging.getLogger(__name__)
@@ -68,13 +67,11 @@ class PasswordResetHandler:
         store: Engine,
         attempts: LoginThrottle,
         publish: Callable[[str, dict[str, Any]], None],
-        data: DataDir,
         bridge: LoopBridge,
     ) -> None:
         self._store = store
         self._attempts = attempts
         self._publish = publish
-        self._data = data
         self._bridge = bridge
 
     def receive(self, message: Any, reply: Reply) -> bool:
@@ -93,20 +90,11 @@ class PasswordResetHandler:
         try:
             with on_behalf_of("command_line", OPERATION):
                 user, password = reset(self._store, message.username, message.password)
-                self._finish(user)
+                self._attempts.forget(user.username)
+                self._publish("user.updated", users.about(user))
         except UnknownUser as error:
             return Failed(str(error), "username")
         except (WeakPassword, StoreError) as error:
             return Failed(str(error))
-        return PasswordReset(user.status != "active", password)
-
-    def _finish(self, user: User) -> None:
-        """Unlock the user, publish the change, and delete the file with the first password."""
-        self._attempts.forget(user.username)
-        self._publish("user.updated", users.about(user))
         log.warning("the password of %s was reset from the command line", user.username)
-        if user.username == ADMINISTRATOR:
-            try:
-                forget_initial_password(self._data)
-            except OSError as error:
-                log.error("cannot remove the file with the first password: %s", error)
+        return PasswordReset(user.status != "active", password)

@@ -105,19 +105,15 @@ class PoolStates:
             self._publish("upstream.unbanned", about)
         return stored.record, _view(upstream, slot, now)
 
-    def forget(self, pool_id: str) -> None:
-        """The pool was deleted."""
-        try:
-            remove(self._folder / pool_id)
-        except OSError as error:
-            log.warning("the state of a deleted pool can't be removed: %s", error)
-
-    def forget_all_but_stored(self) -> None:
-        """Delete the files of pools that are gone without `forget`."""
+    def forget_deleted(self) -> None:
+        """Delete the files of pools that are gone."""
         kept = {each.record.id for each in self._objects.all(POOLS)}
         for path in self._folder.glob("pool_*"):
-            if path.name not in kept:
-                self.forget(path.name)
+            try:
+                if path.name not in kept:
+                    remove(path)
+            except OSError as error:
+                log.warning("the state of a deleted pool can't be removed: %s", error)
 
     def _slots(self, pool: Pool) -> Mapping[Any, UpstreamSlot]:
         try:

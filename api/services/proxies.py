@@ -11,22 +11,17 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any, Literal
 
-from actors.bus.messages.accounts import DropAccountUsage, ResetUsage
-from actors.bus.messages.common import METRICS, SUPERVISOR, Done
+from actors.bus.messages.common import SUPERVISOR
 from actors.bus.messages.supervision import (
-    ApplyProxy,
     CancelListeners,
     ListenerRefused,
     ListenerReserved,
     QueryRuntime,
-    RemoveProxy,
-    ReplaceProxies,
     ReserveListener,
     RestartProxy,
     RuntimeReport,
@@ -37,7 +32,6 @@ from api.security.api_keys import Scope
 from api.services.account_names import AccountNames
 from api.services.proxy_cache import COLLECTION, ProxyCache, StoredProxy
 from api.services.proxy_changes import UpstreamPolicy, refuse_beyond, refuse_chain, refuse_pool, with_secrets
-from api.services.proxy_specs import spec_of, specs_of
 from api.services.shared_objects import SharedObjects
 from api.services.supervisor_link import SupervisorLink
 from api.store import NotStored, RevisionConflict, Store, StoreWriteError
@@ -55,7 +49,6 @@ from config.workers import PROCESSES_MAX
 
 log = logging.getLogger(__name__)
 
-NOTHING_KNOWN: Mapping[str, int] = MappingProxyType({})
 LOCK_TIMEOUT = 15.0
 """Seconds that a change waits for the one before it; the supervisor may take a while to bind."""
 
@@ -90,37 +83,23 @@ class Proxies:
         seal: SecretBox,
         names: AccountNames,
         objects: SharedObjects,
-        changed: Callable[[], None] = lambda: None,
+        cache: ProxyCache,
+        link: SupervisorLink,
     ) -> None:
-        """`changed` is called after each message to the supervisor that may change the runtime state."""
         self.rules = ProxyRules()
         self._seal = seal
         self._store = store
-        self._cache = ProxyCache(store)
+        self._cache = cache
         self._bridge = bridge
         self._publish = publish
         self._names = names
         self._lock = threading.Lock()
         self._objects = objects
-        self.link = SupervisorLink(bridge, self.desired_state, self.lock, changed)
-
-    def close(self) -> None:
-        """End what runs in the background."""
-        self.link.close()
+        self._link = link
 
     def all(self) -> Sequence[StoredProxy]:
         """All proxies, oldest first."""
         return self._cache.all()
-
-    def desired_state(self, known: Mapping[str, int] = NOTHING_KNOWN) -> ReplaceProxies:
-        """The whole desired state, for a supervisor that has these revisions of proxies.
-
-        Raises `StoreDamaged` when a secret in it can't be opened.
-        """
-        proxies = self._cache.all()
-        changed = [each for each in proxies if known.get(each.record.id) != each.revision]
-        unchanged = tuple(each.record.id for each in proxies if known.get(each.record.id) == each.revision)
-        return ReplaceProxies(specs_of(changed, self._seal), self._objects.messages(), unchanged)
 
     def get(self, proxy_id: str) -> StoredProxy:
         """One proxy. Raises `NotFound`."""
@@ -147,10 +126,9 @@ class Proxies:
             self._objects.refuse_unknown(names_of_proxy(record))
             with self._reserved(record):
                 stored = self._put_named(None, record, expect=0)
-            self._apply(stored)
         _warn(None, record)
         self.publish_event("proxy.created", record)
-        self.link.await_start(record.id)
+        self._link.await_start(record.id)
         return self._showing(None, stored)
 
     def update(self, proxy_id: str, body: ProxyUpdate, if_match: int | None, scope: Scope | None = None) -> StoredProxy:
@@ -196,12 +174,12 @@ class Proxies:
             self._require_supervisor(proxy_id)
             same = is_same(before.record, record)
             with self._reserved_if_moved(before.record, record, scope):
-                stored = before if same else self._put_named(before.record, record, before.revision)
-            self._apply(stored)
-        if same:
-            return stored
+                if not same:
+                    stored = self._put_named(before.record, record, before.revision)
+            if same:
+                self._link.again(COLLECTION, proxy_id)
+                return before
         _warn(before.record, record)
-        self.drop_account_usage(before.record, record)
         self.publish_event("proxy.updated", record)
         return stored
 
@@ -220,22 +198,14 @@ class Proxies:
                 self._store.delete(COLLECTION, proxy_id, before.revision)
             except (NotStored, RevisionConflict) as error:
                 raise NotFound("The proxy") from error
-            self.link.apply(RemoveProxy(proxy_id))
-        self.drop_account_usage(before.record, None)
         self.publish_event("proxy.deleted", before.record)
 
     def start(self, proxy_id: str, if_match: int | None, scope: Scope | None = None) -> tuple[StoredProxy, bool]:
         """Make a proxy active: the proxy, and whether that is a change. Raises `Invalid` when its address is in use."""
-        with self.lock():
-            before = self._matching(proxy_id, if_match)
-            check_certificate(before.record, self.rules.tls)  # an ended one is no worse than it was
-            self._refuse_too_many(before.record.model_copy(update={"status": "active"}), before.record)
-            with self._reserved(before.record, scope):
-                after, changed = self._put_status(before, "active")
-            self._apply(after)
+        after, changed = self._activate(proxy_id, if_match, scope, restart=False)
         if changed:
             self.publish_event("proxy.started", after.record)
-        self.link.await_start(proxy_id, wake=True)
+        self._link.await_start(proxy_id, wake=True)
         return after, changed
 
     def stop(self, proxy_id: str, if_match: int | None) -> tuple[StoredProxy, bool]:
@@ -244,7 +214,6 @@ class Proxies:
             before = self._matching(proxy_id, if_match)
             self._require_supervisor(proxy_id)
             after, changed = self._put_status(before, "inactive")
-            self._apply(after)
         if changed:
             self.publish_event("proxy.stopped", after.record)
         return after, changed
@@ -254,19 +223,25 @@ class Proxies:
 
         Raises `InvalidProxy` when the new process would serve a worse certificate than the present one.
         """
+        after, _ = self._activate(proxy_id, if_match, scope, restart=True)
+        self.publish_event("proxy.restarted", after.record)
+        self._link.await_start(proxy_id)
+        return after
+
+    def _activate(
+        self, proxy_id: str, if_match: int | None, scope: Scope | None, restart: bool
+    ) -> tuple[StoredProxy, bool]:
         with self.lock():
             before = self._matching(proxy_id, if_match)
             check_certificate(before.record, self.rules.tls)  # an ended one is no worse than it was
-            self._refuse_worse_certificate(before.record)
+            if restart:
+                self._refuse_worse_certificate(before.record)
             self._refuse_too_many(before.record.model_copy(update={"status": "active"}), before.record)
             with self._reserved(before.record, scope):
                 after, changed = self._put_status(before, "active")
-            self._apply(after)
-            if not changed:
-                self.link.request(RestartProxy(proxy_id))
-        self.publish_event("proxy.restarted", after.record)
-        self.link.await_start(proxy_id)
-        return after
+            if restart and not changed:
+                self._link.request(RestartProxy(proxy_id))
+        return after, changed
 
     def _applied(self, record: ProxyRecord, body: ProxyUpdate, scope: Scope | None) -> ProxyRecord:
         changed = apply(record, body, time.time())
@@ -324,23 +299,6 @@ class Proxies:
             return refused.error
         return f"{refused.error} by the proxy {holder.record.name!r} ({holder.record.ports})"
 
-    def drop_account_usage(self, before: ProxyRecord, after: ProxyRecord | None) -> None:
-        """Have the collector delete the usage of the accounts that `after` no longer has.
-
-        Of those whose quota has another period now it begins at zero.
-        """
-        periods = {account.id: account.quota.period for account in (after.accounts if after is not None else ())}
-        gone = tuple(account.id for account in before.accounts if account.id not in periods)
-        changed = tuple(
-            account.id
-            for account in before.accounts
-            if periods.get(account.id, account.quota.period) != account.quota.period
-        )
-        for message in (DropAccountUsage(gone) if gone else None, ResetUsage(changed) if changed else None):
-            reply = Done() if message is None else self._bridge.ask(METRICS, message)
-            if not isinstance(reply, Done):
-                log.warning("%s: cannot change the usage of accounts: %s", before.id, reason_of(reply))
-
     def publish_event(self, kind: str, record: ProxyRecord) -> None:
         """Publish an event about a proxy."""
         about = {"proxy_id": record.id, "name": record.name, "host": record.host, "port": record.port}
@@ -365,13 +323,14 @@ class Proxies:
 
     def _put_status(self, before: StoredProxy, status: ProxyStatus) -> tuple[StoredProxy, bool]:
         if before.record.status == status:
+            self._link.again(COLLECTION, before.record.id)
             return before, False
         changed = before.record.model_copy(update={"status": status, "updated_at": time.time()})
         return self._put(changed, before.revision), True
 
     def _put_named(self, before: ProxyRecord | None, record: ProxyRecord, expect: int) -> StoredProxy:
         """Store a proxy whose names may be others, unless an account of the fleet clashes with one of them."""
-        with self._names.lock:
+        with self._names.lock():
             self._names.refuse_proxy(before, record)
             return self._put(record, expect)
 
@@ -412,9 +371,6 @@ class Proxies:
     def _require_supervisor(self, proxy_id: str) -> RuntimeReport:
         """The runtime state of the proxy. Raises `PeerUnavailable`: without the supervisor nothing is stored."""
         return request(self._bridge, SUPERVISOR, QueryRuntime((proxy_id,)), RuntimeReport)
-
-    def _apply(self, stored: StoredProxy) -> None:
-        self.link.apply(ApplyProxy(spec_of(stored, self._seal)))
 
 
 def processes_of(records: Iterable[ProxyRecord]) -> int:

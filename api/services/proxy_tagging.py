@@ -38,11 +38,18 @@ class ProxyTaggings:
 
     def apply(self, body: ProxyTagging) -> Tagged:
         """Make the change. Raises `Invalid`, `InvalidMany`, `PeerUnavailable` and `StoreWriteError`."""
-        with self._proxies.lock(), self._names.lock:
+        with self._proxies.lock(), self._names.lock():
             pairs = self._prepared(body)
             pending = [(before, after) for before, after in pairs if before.record.tags != after.tags]
             if pending:
-                self._store_and_apply(pending)
+                # without the supervisor nothing is stored
+                request(self._bridge, SUPERVISOR, QueryRuntime((pending[0][1].id,)), RuntimeReport)
+                self._store.commit(
+                    [
+                        Write(COLLECTION, after.id, after.model_dump(mode="json"), before.revision)
+                        for before, after in pending
+                    ]
+                )
         for _, after in pending:
             self._proxies.publish_event("proxy.updated", after)
         return Tagged([after for _, after in pairs], len(pending))
@@ -67,14 +74,6 @@ class ProxyTaggings:
         after = before.record.model_copy(update={"tags": tags, "updated_at": now})
         self._names.refuse_proxy(before.record, after)
         return before, after
-
-    def _store_and_apply(self, pending: Sequence[tuple[StoredProxy, ProxyRecord]]) -> None:
-        """Without the supervisor nothing is stored."""
-        request(self._bridge, SUPERVISOR, QueryRuntime((pending[0][1].id,)), RuntimeReport)
-        self._store.commit(
-            [Write(COLLECTION, after.id, after.model_dump(mode="json"), before.revision) for before, after in pending]
-        )
-        self._proxies.link.apply_all()
 
 
 def _refuse_twice(ids: Sequence[str]) -> None:

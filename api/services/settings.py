@@ -1,7 +1,8 @@
 """The settings that are changed through the API: what is stored, and how a change becomes effective.
 
-In this order, so that a change is made whole or not at all: the supervisor validates it, the store has it, the
-supervisor applies it everywhere. Should the product end between the last two, the next start finds it in the store.
+In this order, so that a change is made whole or not at all: the supervisor validates it, the store has it, and, as what
+follows from each commit of it, the supervisor applies it everywhere. Should the product end between the last two, the
+next start finds it in the store.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import hashlib
 import json
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,7 +78,8 @@ class LiveSettings:
         self._publish = publish
         self._effective = effective
         self._apply = apply
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
+        """Holds up all changes of settings."""
 
     def view(self) -> SettingsView:
         """The effective settings. The ETag depends on them, too: the configuration file may have been read again."""
@@ -96,32 +97,28 @@ class LiveSettings:
 
     def update(self, body: SettingsUpdate, if_match: int | None) -> SettingsView:
         """The effective settings after the change."""
-        with self._lock:
+        with self.lock:
             before = self._matching(if_match)
             changed = changes(self._effective(), body)
             if not changed:
                 return before
-            after = self._store_and_apply(merge(read_stored(self._store), changed))
+            after = self._store_validated(merge(read_stored(self._store), changed))
         self.publish_change(changed)
         return after
 
     def unset(self, name: str, if_match: int | None) -> SettingsView:
         """Delete the override of `group.key`, and return as `update` does; without an override nothing is changed."""
         group, _, key = name.partition(".")
-        with self._lock:
+        with self.lock:
             if key not in self.view().groups.get(group, {}):
                 raise NotFound("The setting")
             before = self._matching(if_match)
             stored = read_stored(self._store)
             if key not in stored.get(group, {}):
                 return before
-            after = self._store_and_apply(without(stored, group, key))
+            after = self._store_validated(without(stored, group, key))
         self.publish_change({group: {key: None}})
         return after
-
-    def lock(self) -> AbstractContextManager[Any]:
-        """Holds up all changes of settings."""
-        return self._lock
 
     def publish_change(self, changed: Stored) -> None:
         """Publish the event about a change."""
@@ -134,10 +131,9 @@ class LiveSettings:
             raise StaleRevision(current.revision)
         return current
 
-    def _store_and_apply(self, overrides: Stored) -> SettingsView:
+    def _store_validated(self, overrides: Stored) -> SettingsView:
         self.validate(overrides)
         self._store.put(COLLECTION, {"id": DOCUMENT, **overrides})
-        self.apply(overrides)
         return self.view()
 
     def validate(self, stored: Stored) -> None:
@@ -148,6 +144,7 @@ class LiveSettings:
         if not isinstance(reply, Done):
             raise PeerUnavailable(SUPERVISOR, reason_of(reply))
 
-    def apply(self, stored: Stored) -> None:
+    def apply(self) -> None:
         """Make the overrides in the store effective everywhere before this returns. Raises `PeerUnavailable`."""
-        self._apply(request(self._bridge, SUPERVISOR, ApplyOverrides(stored), ApplySettings).groups)
+        overrides = ApplyOverrides(read_stored(self._store))
+        self._apply(request(self._bridge, SUPERVISOR, overrides, ApplySettings).groups)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from actors.bus.messages.specs import FleetObject, ListRef
-from actors.bus.messages.supervision import ApplyObjects
+from actors.bus.codec import pack
+from actors.bus.messages.specs import PLANS, FleetObject, ListRef
 from api.engine.kind import Kind
 from api.engine.objects import Hooks, Proposal, load
 from api.engine.record_cache import RecordCache
@@ -22,9 +23,8 @@ from api.errors import Invalid, NotFound
 from api.objects.lists import LISTS, list_ref
 from api.objects.named import FileOf, NamedKind
 from api.objects.named_kinds import NAMED
-from api.services.object_messages import object_message, policies_message, with_policies
+from api.objects.policies import POLICIES
 from api.services.pool_sources import PoolSources
-from api.services.supervisor_link import SupervisorLink
 from api.store import Store, StoreDamaged
 from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.object_names import Named
@@ -81,19 +81,26 @@ class SharedObjects:
     def message(self, kind: NamedKind[Any], stored: Stored[Any]) -> FleetObject:
         """An object for the supervisor. Raises `SecretBoxError`."""
         used = self.complete(stored)
-        return object_message(kind, used.record, used.revision, self._seal, self._file_of)
+        names = tuple(dict.fromkeys(each.key for each in kind.refers(used.record)))
+        packed = pack(kind.spec(used.record, used.revision, self._seal, self._file_of))
+        return FleetObject(f"{kind.name}:{used.record.name}", used.record.id, used.revision, names, packed)
 
-    def messages(self) -> tuple[FleetObject, ...]:
-        """All objects, for the supervisor. Raises `StoreDamaged` when a secret in one can't be opened."""
+    def messages(self, policies: Iterable[str] = ()) -> tuple[FleetObject, ...]:
+        """All objects, for the supervisor, which accounts and plans may give these policies.
+
+        Raises `StoreDamaged` when a secret in one can't be opened.
+        """
         try:
             objects = [self.message(kind, each) for kind in NAMED.values() for each in self.all(kind)]
         except SecretBoxError as error:
             raise StoreDamaged(str(error)) from error
-        return with_policies(objects, self._named_policies())
+        named = self.policies_message(policies)
+        return (*objects, named) if named.names else tuple(objects)
 
-    def policies_message(self, names: Iterable[str]) -> FleetObject:
-        """The policies that accounts and plans name, and these, for the supervisor."""
-        return policies_message([*self._named_policies(), *names])
+    def policies_message(self, policies: Iterable[str]) -> FleetObject:
+        """The policies that accounts and plans name, and these. It has no revision: the last one that is sent holds."""
+        names = sorted({*self._named_policies(), *policies})
+        return FleetObject(PLANS, PLANS, 0, tuple(f"{POLICIES.name}:{each}" for each in names), b"")
 
     def users(self, kind: Kind[Any], name: str) -> Iterator[str]:
         """What names the object among them, as `policy builds`."""
@@ -122,71 +129,40 @@ class SharedObjects:
         return () if found is None else found.record.upstreams
 
 
+@dataclass(frozen=True, slots=True)
 class ObjectChanges:
-    """What is asked and done around a change of one of them. Thread-safe.
+    """What is asked around a change of one of them. Thread-safe.
 
     `users` gives further users of the object with a collection and a name, as `proxy office`; `users_lock` holds up
-    changes of those that are not made under `lock`, which is that of proxies. `link` leads to the supervisor.
+    changes of those that are not made under `lock`, which is that of proxies.
     """
 
-    def __init__(
-        self,
-        objects: SharedObjects,
-        lock: Callable[[], AbstractContextManager[None]],
-        link: SupervisorLink,
-        users: Callable[[str, str], Iterable[str]],
-        users_lock: AbstractContextManager[object],
-    ) -> None:
-        self.objects = objects
-        self.lock = lock
-        self._link = link
-        self._users = users
-        self._users_lock = users_lock
+    objects: SharedObjects
+    lock: Callable[[], AbstractContextManager[None]]
+    users: Callable[[str, str], Iterable[str]]
+    users_lock: Callable[[], AbstractContextManager[None]]
 
     def hooks(
         self,
         kind: NamedKind[Any],
         views: Callable[..., list[dict[str, Any]]],
         check: Callable[[Any], None] = lambda _record: None,
-        deleted: Callable[[str], None] = lambda _object_id: None,
         warnings: Callable[[Stored[Any]], Sequence[Any]] = lambda _stored: (),
     ) -> Hooks[Any]:
-        """Those of a kind. `check` refuses a record that may not be stored; `deleted` gets the id of a deleted one."""
+        """Those of a kind. `check` refuses a record that may not be stored."""
 
         def refuse(proposal: Proposal[Any]) -> None:
             self.objects.refuse_unknown(kind.refers(proposal.after))
             check(proposal.after)
 
-        def apply(proposal: Proposal[Any], stored: Stored[Any] | None) -> None:
-            if stored is not None:
-                self._link.apply(ApplyObjects((self.objects.message(kind, stored),)))
-            elif proposal.before is not None:
-                self._link.apply(ApplyObjects((), (proposal.before.record.id,)))
-                deleted(proposal.before.record.id)
-
         return Hooks(
             lock=lambda _body: self.lock(),
             check=refuse,
             guard=partial(self._unused, kind),
-            effect=apply,
             complete=self.objects.complete,
             views=views,
             warnings=warnings,
         )
-
-    def send_again(self, kind: NamedKind[Any], object_id: str) -> None:
-        """Send an object that has not changed itself: a list whose content has. Raises `PeerUnavailable`."""
-        with self.lock():
-            stored = self.objects.records[kind.collection].get(object_id)
-            if stored is not None:
-                self._link.apply(ApplyObjects((self.objects.message(kind, stored),)))
-
-    def send_policies(self, names: Iterable[str]) -> None:
-        """Have proxies know the policies that accounts and plans name, these among them, before one is needed.
-
-        The caller holds `lock`. Raises `PeerUnavailable`.
-        """
-        self._link.request(ApplyObjects((self.objects.policies_message(names),)))
 
     @contextmanager
     def _unused(self, kind: NamedKind[Any], proposal: Proposal[Any]) -> Iterator[None]:
@@ -195,7 +171,7 @@ class ObjectChanges:
             yield
             return
         before, after = proposal.before.record, proposal.after
-        with self._users_lock:
+        with self.users_lock():
             if after is None:
                 self._refuse_in_use(kind, before.name, None, "change them first")
             elif after.name != before.name:
@@ -205,7 +181,7 @@ class ObjectChanges:
             yield
 
     def _refuse_in_use(self, kind: NamedKind[Any], name: str, field: str | None, hint: str) -> None:
-        users = [*self.objects.users(kind, name), *self._users(kind.collection, name)]
+        users = [*self.objects.users(kind, name), *self.users(kind.collection, name)]
         if users:
             raise Invalid(field, in_use(kind, name, users, hint))
 

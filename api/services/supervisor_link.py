@@ -1,30 +1,48 @@
-"""Sends the desired state to the supervisor: each change at once, or all of it as soon as the supervisor replies.
+"""What the supervisor gets: the messages about proxies and what they name, which follow from commits (`apply`).
 
-Of all proxies only those are sent that the supervisor doesn't have in their present revision. A change is made when the
-store has it. A supervisor that does not reply then (it is stopped, or the machine is
-overloaded) can't undo it, so the change isn't reported as failed; the supervisor gets the whole desired state as soon
-as it replies. One that died reads the store at its next start.
+A message has what the store has at that moment. Of all proxies only those are sent that the supervisor doesn't have in
+their present revision. A change is made when the store has it. A supervisor that does not reply then (it is stopped, or
+the machine is overloaded) can't undo it, so the change isn't reported as failed; the supervisor gets the whole desired
+state as soon as it replies. One that died reads the store at its next start.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from actors.bus.messages.common import SUPERVISOR, Done
-from actors.bus.messages.supervision import AwaitProxy, DesiredRevisions, QueryDesired, ReplaceProxies
-from api.bus_bridge import Bridge, reason_of
-from api.errors import PeerUnavailable
+from actors.bus.messages.supervision import (
+    ApplyObjects,
+    ApplyProxy,
+    AwaitProxy,
+    DesiredRevisions,
+    QueryDesired,
+    RemoveProxy,
+    ReplaceProxies,
+)
+from api.bus_bridge import Bridge, checked, reason_of
+from api.history.documents import Body, DocumentChange
+from api.objects.named_kinds import NAMED
+from api.services import pool_sources
+from api.services.proxy_cache import COLLECTION, ProxyCache
+from api.services.proxy_specs import spec_of, specs_of
+from api.services.shared_objects import SharedObjects
 from api.store import StoreError
+from config.files.secret_box import SecretBox
+from config.model.object_names import Named
 
 log = logging.getLogger(__name__)
 
+WITH_POLICIES = ("accounts", "plans")
+"""Collections whose documents name policies that each proxy must know."""
+SENT = (COLLECTION, *NAMED, pool_sources.COLLECTION, *WITH_POLICIES)
+"""Collections that messages are about."""
 START_WAIT = 3.0
 """Seconds that a create, start or restart waits until the new process serves; then `runtime.state` says `starting`."""
-REPLACE_TIMEOUT = 30.0
+REPLACE_TIMEOUT = 60.0
 """Seconds that the supervisor may take to apply the whole desired state: it may have thousands of addresses to bind."""
 RETRY_INTERVAL = 1.0
 """Seconds between attempts to reach a supervisor that doesn't reply."""
@@ -33,54 +51,69 @@ RETRY_INTERVAL = 1.0
 class SupervisorLink:
     """See the module. Thread-safe.
 
-    `state` gives the whole desired state for a supervisor that knows these revisions of proxies; `lock` holds up its
-    changes, or raises `PeerUnavailable`; `sent` is called after each message to the supervisor, which may change the
-    runtime state.
+    `sent` is called after each message to the supervisor, which may change the runtime state.
     """
 
     def __init__(
-        self,
-        bridge: Bridge,
-        state: Callable[[Mapping[str, int]], ReplaceProxies],
-        lock: Callable[[], AbstractContextManager[None]],
-        sent: Callable[[], None],
+        self, bridge: Bridge, proxies: ProxyCache, objects: SharedObjects, seal: SecretBox, sent: Callable[[], None]
     ) -> None:
         self._bridge = bridge
-        self._state = state
-        self._lock = lock
+        self._proxies = proxies
+        self._objects = objects
+        self._seal = seal
         self._sent = sent
+        self._lock = threading.Lock()
+        self._policies = frozenset[str]()
+        """Those that accounts and plans have or had, or are about to get, since the API's start."""
         self._closed = threading.Event()
         self._resync: threading.Thread | None = None
 
-    def apply(self, message: Any) -> None:
-        """Send a change that is stored already. The caller holds up other changes."""
-        reply = self._ask(message)
-        if not isinstance(reply, Done):
-            self.resync(reply)
+    def desired_state(self, known: Mapping[str, int] | None = None) -> ReplaceProxies:
+        """The whole desired state, for a supervisor that has these revisions of proxies.
 
-    def apply_all(self) -> None:
-        """Send changes of many proxies that are stored already. The caller holds up other changes."""
-        reply = self.replace_all()
-        if not isinstance(reply, Done):
-            self.resync(reply)
+        Raises `StoreDamaged` when a secret in it can't be opened.
+        """
+        proxies = self._proxies.all()
+        known = known or {}
+        changed = [each for each in proxies if known.get(each.record.id) != each.revision]
+        unchanged = tuple(each.record.id for each in proxies if known.get(each.record.id) == each.revision)
+        return ReplaceProxies(specs_of(changed, self._seal), self._objects.messages(self._policies), unchanged)
 
-    def replace_all(self, timeout: float = REPLACE_TIMEOUT) -> Any:
-        """Send the whole desired state; the supervisor's reply. The caller holds up changes."""
-        known = self._ask(QueryDesired())
-        return self._ask(self._state(known.proxies), timeout) if isinstance(known, DesiredRevisions) else known
+    # --- what follows from commits ---
+
+    def concerns(self, change: DocumentChange) -> bool:
+        """Whether the supervisor gets anything about a change."""
+        return change.collection not in WITH_POLICIES or _policy(change.after) not in ("", _policy(change.before))
+
+    def apply(self, changes: Sequence[DocumentChange]) -> None:
+        """Send what has changed; all there is if that takes more than one message."""
+        with self._lock:
+            policies = {_policy(each.after) for each in changes if each.collection in WITH_POLICIES} - self._policies
+            self._policies |= policies
+            changed = {(each.collection, each.id) for each in changes if each.collection not in WITH_POLICIES}
+            reply = self._send(changed, policies)
+            if not isinstance(reply, Done):
+                self._send_later(reply)
+
+    def again(self, collection: str, identifier: str) -> None:
+        """Send what has not changed itself: an earlier message may have failed, or a list has other content."""
+        self.apply([DocumentChange(collection, identifier, None, None)])
+
+    def announce(self, policies: Collection[str]) -> None:
+        """Have proxies know these policies, before accounts and plans get them and need them.
+
+        Raises `Invalid` for one that is not there, `PeerUnavailable`.
+        """
+        if policies:
+            self._objects.refuse_unknown(Named("policies", name, "policy") for name in policies)
+            with self._lock:
+                known = self._policies.union(policies)
+                self.request(ApplyObjects((self._objects.policies_message(known),)))
+                self._policies = known
 
     def request(self, message: Any) -> None:
         """Have something done that is not stored. Raises `PeerUnavailable`."""
-        reply = self._ask(message)
-        if not isinstance(reply, Done):
-            raise PeerUnavailable(SUPERVISOR, reason_of(reply))
-
-    def resync(self, reply: Any) -> None:
-        """Send the whole desired state later, since the supervisor lacks a part of it. The caller holds up changes."""
-        if self._resync is None and not self._closed.is_set():
-            log.error("the supervisor does not reply, it gets the change later: %s", reason_of(reply))
-            self._resync = threading.Thread(target=self._run_resync, name="resync", daemon=True)
-            self._resync.start()
+        checked(SUPERVISOR, self._ask(message), Done)
 
     def await_start(self, proxy_id: str, wake: bool = False) -> None:
         """Return when the process of the proxy serves, or failed, or after `START_WAIT` seconds.
@@ -94,23 +127,58 @@ class SupervisorLink:
         """Send nothing more: the next API sends everything at its start."""
         self._closed.set()
 
+    # --- inside ---
+
+    def _send(self, changed: Collection[tuple[str, str]], policies: Collection[str]) -> Any:
+        proxies = [identifier for collection, identifier in changed if collection == COLLECTION]
+        if len(changed) + len(policies) > 1 and proxies:
+            return self._replace_all()
+        if proxies:
+            stored = self._proxies.get(proxies[0])
+            return self._ask(RemoveProxy(proxies[0]) if stored is None else ApplyProxy(spec_of(stored, self._seal)))
+        return self._ask(self._objects_message(changed, policies)) if changed or policies else Done()
+
+    def _objects_message(self, changed: Collection[tuple[str, str]], policies: Collection[str]) -> ApplyObjects:
+        messages = {"": self._objects.policies_message(self._policies)} if policies else {}
+        gone = []
+        for collection, identifier in changed:
+            kind = NAMED["pools" if collection == pool_sources.COLLECTION else collection]
+            stored = self._objects.records[kind.collection].get(identifier)
+            if stored is not None:
+                messages[identifier] = self._objects.message(kind, stored)
+            else:
+                gone.append(identifier)
+        return ApplyObjects(tuple(messages.values()), tuple(gone))
+
+    def _replace_all(self) -> Any:
+        known = self._ask(QueryDesired())
+        if not isinstance(known, DesiredRevisions):
+            return known
+        return self._ask(self.desired_state(known.proxies), REPLACE_TIMEOUT)
+
     def _ask(self, message: Any, timeout: float = 5.0) -> Any:
         reply = self._bridge.ask(SUPERVISOR, message, timeout)
         self._sent()
         return reply
 
+    def _send_later(self, reply: Any) -> None:
+        if self._resync is None and not self._closed.is_set():
+            log.error("the supervisor does not reply, it gets the change later: %s", reason_of(reply))
+            self._resync = threading.Thread(target=self._run_resync, name="resync", daemon=True)
+            self._resync.start()
+
     def _run_resync(self) -> None:
         while not self._closed.wait(RETRY_INTERVAL):
             try:
-                with self._lock():
-                    if self._send_all():
+                with self._lock:
+                    if isinstance(self._replace_all(), Done):
+                        self._resync = None
+                        log.info("the supervisor has all changes again")
                         return
-            except (PeerUnavailable, StoreError) as error:
+            except StoreError as error:
                 log.warning("cannot send changes to the supervisor yet: %s", error)
 
-    def _send_all(self) -> bool:
-        if not isinstance(self.replace_all(), Done):
-            return False
-        self._resync = None
-        log.info("the supervisor has all changes again")
-        return True
+
+def _policy(body: Body | None) -> str:
+    """The policy that an account or a plan has, empty for none."""
+    return (body or {}).get("policy") or ""

@@ -23,7 +23,6 @@ from api.store.interface import (
     StoreWriteError,
     Write,
 )
-from api.store.tiny import TinyStore
 
 __all__ = [
     "RECOVERY_STEP",
@@ -39,7 +38,6 @@ __all__ = [
     "StoreError",
     "StoreTooNew",
     "StoreWriteError",
-    "TinyStore",
     "Write",
     "check_fleet_file",
     "open_store",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, closing
+from contextlib import closing
 from typing import Any
 
 from actors.sqlite import open_for_reading
@@ -76,10 +76,6 @@ class FleetStore:
                 for store, part in ((self.documents, of_documents), (self.accounts, of_accounts))
                 if part or not writes
             )
-
-    def exclusive(self, size: int = 0) -> AbstractContextManager[Any]:
-        """Within the block there is no other change; what is committed in it is one commit of about `size` bytes."""
-        return self.file.transaction(size)
 
     def changed(self, since: int) -> list[Change]:
         """See `Store.changed`."""

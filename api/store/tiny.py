@@ -72,16 +72,6 @@ class TinyStore:
         found = self._view.all(collection)
         return [Document(identifier, revision, dict(body)) for identifier, (revision, body) in found]
 
-    def put(self, collection: str, document: Mapping[str, Any], expect: int | None = None) -> Document:
-        """See `Store.put`."""
-        body = _copy(dict(document))
-        revision = self.commit([Write(collection, body["id"], body, expect)])
-        return Document(body["id"], revision, body)
-
-    def delete(self, collection: str, identifier: str, expect: int | None = None) -> int:
-        """See `Store.delete`."""
-        return self.commit([Write(collection, identifier, None, expect)])
-
     def commit(self, writes: Sequence[Write]) -> int:
         """See `Store.commit`."""
         copies = [None if each.body is None else _copy(dict(each.body)) for each in writes]

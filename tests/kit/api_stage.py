@@ -51,7 +51,7 @@ from api.engine.commit import Engine
 from api.security import users
 from api.security.signing import SigningKeys
 from api.security.users import User, UserCreate
-from api.store import TinyStore
+from api.store import FleetStore
 from config.files.paths import DataDir, open_data_dir, open_run_dir
 from config.files.secret_box import secret_box_of
 from config.net.ports import Ports
@@ -74,6 +74,7 @@ class FakeFleet:
 
     def __init__(self) -> None:
         self.received: list[tuple[str, Any]] = []
+        self.within_a_commit: Callable[[], bool] = lambda: False
         self.events: list[Event] = []
         self.desired: dict[str, ProxySpec] = {}
         self.objects: dict[str, FleetObject] = {}
@@ -100,6 +101,7 @@ class FakeFleet:
         self._late: list[Any] = []
 
     def ask(self, to: str, message: Any, timeout: float = 5.0) -> Any:
+        assert not self.within_a_commit(), f"a commit waits for {message}"
         self.received.append((to, message))
         if to in self.gone:
             return Unreachable(to, "it is not on the bus")
@@ -239,6 +241,13 @@ def with_empty_stores(path: Path) -> Path:
     return path
 
 
+class UnrecordedStore(FleetStore):
+    """That of an engine, whose changes it does not record."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.file, self.documents, self.accounts = engine.file, engine.documents, engine.accounts
+
+
 class ServicesOfThread:
     """What the application acts on in this thread."""
 
@@ -288,7 +297,7 @@ class Api:
     def open(self) -> None:
         """What the data directory has; `store` records nothing."""
         self.engine = Engine(self.data, secret_box_of(self.data))
-        self.store: TinyStore = self.engine.documents
+        self.store = UnrecordedStore(self.engine)
 
     def end(self) -> None:
         """The process ends: `open` and `start` make another one."""
@@ -300,6 +309,7 @@ class Api:
         """A new process, as far as the application can tell: only store and key file remain."""
         if hasattr(self, "services"):
             self.services.close()
+        self.fleet.within_a_commit = self.engine.file._lock._is_owned  # type: ignore[attr-defined]
         self.services = Services(self.engine, self.fleet, self.settings, SigningKeys(self.data), self.data, self.run)
         self.services.runtime.remembered = 0.0
         self.client = StagedClient(self.services)

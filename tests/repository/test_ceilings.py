@@ -9,9 +9,9 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 72_004,
+    "code lines of the product": 72_022,
     "files of the product": 647,
-    "code lines of the tests": 76_944,
+    "code lines of the tests": 77_073,
     "code lines of scripts": 3_496,
     "files under 60 lines that one module imports": 28,
     "class names that stand twice": 30,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -13,10 +13,10 @@ from api.errors import Invalid
 from api.objects.plans.kind import PLANS
 from api.security.caller import Caller
 from api.services.account_names import AccountNames
-from api.services.shared_objects import ObjectChanges
 from api.store import Store
 from api.store.accounts import AccountStore
 from api.store.records import Loaded
+from config.model.object_names import Named
 from config.model.plans import Plan
 
 
@@ -56,20 +56,24 @@ class Plans:
         return found
 
 
-def hooks_of_plans(accounts: AccountStore, names: AccountNames, objects: ObjectChanges) -> Hooks[Plan]:
-    """A change holds up those of accounts; of objects as well, if the plan gets a policy."""
+def hooks_of_plans(
+    accounts: AccountStore,
+    names: AccountNames,
+    refuse_unknown: Callable[[Iterator[Named]], None],
+    announce: Callable[[Sequence[str]], None],
+) -> Hooks[Plan]:
+    """A change holds up those of accounts. A new policy is at the proxies before an account can need it."""
 
     @contextmanager
     def lock(body: Any) -> Iterator[None]:
-        with nullcontext() if getattr(body, "policy", None) is None else objects.lock(), names.lock:
+        policy = getattr(body, "policy", None)
+        announce([] if policy is None else [policy])
+        with names.lock():
             yield
 
     def check(proposal: Proposal[Plan]) -> None:
-        """Refuse names of no object. A new policy is at the proxies before an account can need it."""
         if proposal.after is not None:
-            objects.objects.refuse_unknown(PLANS.refers(proposal.after))
-        if proposal.body.policy is not None:
-            objects.send_policies([proposal.body.policy])
+            refuse_unknown(PLANS.refers(proposal.after))
 
     @contextmanager
     def guard(proposal: Proposal[Plan]) -> Iterator[None]:

@@ -255,10 +255,8 @@ WEBHOOKS = ObjectKind(
 # --- views ---------------------------------------------------------------------------------------------------------
 
 
-def hooks_of_webhooks(
-    statuses: Callable[[], Mapping[str, WebhookStatus]], notify: Callable[[], None], seal: SecretBox
-) -> Hooks[WebhookRecord]:
-    """`statuses` are those of deliveries, by id; `notify` has the sender know of a change."""
+def hooks_of_webhooks(statuses: Callable[[], Mapping[str, WebhookStatus]], seal: SecretBox) -> Hooks[WebhookRecord]:
+    """`statuses` are those of deliveries, by id."""
 
     def permit(caller: Caller, record: WebhookRecord) -> None:
         """Refuse a subscription to events about people to callers who may not read about them."""
@@ -269,7 +267,7 @@ def hooks_of_webhooks(
         known = statuses() if stored else {}
         return [view_of_webhook(caller, each.record, known.get(each.record.id), seal) for each in stored]
 
-    return Hooks(lock=one_at_a_time(), permit=permit, effect=lambda *_change: notify(), views=views)
+    return Hooks(lock=one_at_a_time(), permit=permit, views=views)
 
 
 def view_of_webhook(

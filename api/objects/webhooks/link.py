@@ -15,7 +15,6 @@ from api.engine.objects import Objects
 from api.errors import DomainError
 from api.objects.webhooks.changes import disable
 from api.objects.webhooks.sender import WebhookSender
-from config.files.secret_box import SecretBoxError
 from config.model.webhooks import WebhookRecord
 
 log = logging.getLogger(__name__)
@@ -40,28 +39,20 @@ class WebhookLink:
 
     def send_webhooks(self) -> None:
         """Send all webhooks at the API's start. A sender that does not run yet fetches them at its own start."""
-        try:
-            self._mailbox.tell(WEBHOOKS, self._sender.sender_config())
-        except SecretBoxError as error:
-            log.error("no webhook can be delivered to: %s", error)
+        found = self._sender.sender_config()
+        if not isinstance(found, Failed):
+            self._mailbox.tell(WEBHOOKS, found)
 
     def receive(self, message: Any, reply: Reply) -> bool:
         """Take a message of the sender; False when it is none."""
         if isinstance(message, FetchWebhooks):
-            self._fetch(reply)
+            reply(self._sender.sender_config())
         elif isinstance(message, DisableWebhook):
             # Changing the store waits for the disk and asks the bus, which the loop's own thread must not do.
             threading.Thread(target=self._disable, args=(message, reply), name="disable-webhook", daemon=True).start()
         else:
             return False
         return True
-
-    def _fetch(self, reply: Reply) -> None:
-        try:
-            reply(self._sender.sender_config())
-        except SecretBoxError as error:
-            log.error("no webhook can be delivered to: %s", error)
-            reply(Failed(str(error)))
 
     def _disable(self, message: DisableWebhook, reply: Reply) -> None:
         outcome: Done | Failed = Done()

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Sequence
 
-from actors.bus.messages.common import WEBHOOKS, Done
+from actors.bus.messages.common import WEBHOOKS, Done, Failed
 from actors.bus.messages.events import (
     Deliveries,
     QueryDeliveries,
@@ -57,18 +57,19 @@ class WebhookSender:
         """All webhooks, oldest first."""
         return [each.record for each in self._records.all()]
 
-    def sender_config(self) -> SetWebhooks:
-        """All webhooks, with their secrets, for the sender. Raises `SecretBoxError`."""
+    def sender_config(self) -> SetWebhooks | Failed:
+        """All webhooks, with their secrets, for the sender; `Failed` when a secret can't be opened."""
         revision = self._store.revision  # read first: what is found is of this revision or a later one
-        return SetWebhooks(revision, tuple(map(self._spec, self.all())))
+        try:
+            return SetWebhooks(revision, tuple(map(self._spec, self.all())))
+        except SecretBoxError as error:
+            log.error("no webhook can be delivered to: %s", error)
+            return Failed(str(error))
 
     def notify(self) -> None:
         """Send the sender what the store has; one that does not run fetches it at its start."""
-        try:
-            reply = self._bridge.ask(WEBHOOKS, self.sender_config(), SENDER_TIMEOUT)
-        except SecretBoxError as error:
-            log.error("no webhook can be delivered to: %s", error)
-            return
+        found = self.sender_config()
+        reply = found if isinstance(found, Failed) else self._bridge.ask(WEBHOOKS, found, SENDER_TIMEOUT)
         if not isinstance(reply, Done):
             log.warning("the webhook sender gets a change later: %s", reason_of(reply))
 

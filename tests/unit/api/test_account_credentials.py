@@ -13,7 +13,7 @@ from actors.accounts.table import Table, digest_of
 from actors.bus.messages.accounts import DropAccountUsage
 from actors.bus.messages.common import METRICS, Done
 from api.services.account_credentials import KEPT_AFTER_END, PURGE_BATCH, LapsedCredentials
-from api.store import StoreError
+from api.store import StoreError, Write
 from config.model.account_credentials import TTL_MAX
 from config.model.fleet_accounts import FleetAccountCreate, FleetAccountUpdate
 from config.text.formatting import parse_moment, timestamp_text
@@ -174,7 +174,8 @@ def test_no_credential_of_an_account_that_is_disabled_or_expired(api: Api, accou
     assert "disabled" in error_of(api.post(path(account), {"ttl": 60}, api.token()))[2]["error"]
     document = api.services.account_store.get("accounts", account["id"])
     assert document is not None
-    api.services.account_store.put("accounts", {**document.body, "enabled": True, "expires_at": time.time() - 1})
+    expired = {**document.body, "enabled": True, "expires_at": time.time() - 1}
+    api.services.account_store.commit([Write("accounts", account["id"], expired)])
     assert "expired" in error_of(api.post(path(account), {"ttl": 60}, api.token()))[2]["error"]
 
 

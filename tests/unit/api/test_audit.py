@@ -235,7 +235,7 @@ def test_a_change_that_the_disk_refused_is_on_record_as_failed(api: Api, monkeyp
 
     token = api.token()
     with monkeypatch.context() as patch:
-        patch.setattr(api.store, "commit", refuse)
+        patch.setattr(api.engine.documents, "commit", refuse)
         assert api.post("/proxies", PROXY, token).status_code == 500
     (failed,) = rows(api)
     assert (failed["action"], failed["outcome"], failed["after"]) == ("proxy.created", "failed", None)

@@ -152,7 +152,7 @@ def test_a_change_that_the_disk_refuses_leaves_none(
         raise StoreWriteError("full")
 
     with monkeypatch.context() as patched:
-        patched.setattr(api.store, "commit", full)
+        patched.setattr(api.engine.documents, "commit", full)
         assert api.patch(f"/proxies/{proxy['id']}", {"tags": ["x"]}, token).status_code == 500
     assert newest(api) == before
     api.patch(f"/proxies/{proxy['id']}", {"tags": ["y"]}, token)
@@ -505,7 +505,7 @@ def test_an_object_whose_revision_is_deleted_while_it_is_read_is_not_found(api: 
 def test_a_revision_whose_deletion_is_cut_off_is_gone_and_the_next_round_deletes_the_rest(
     api: Api, token: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    api.engine.commit([Write("webhooks", str(each), {"id": str(each), "name": f"w{each}"}) for each in range(12)])
+    api.engine.commit([Write("api_keys", str(each), {"id": str(each), "name": f"w{each}"}) for each in range(12)])
     large, history, begin = newest(api), api.services.history, api.engine.file.transaction
     create(api, token)
     history.prune(Limits(revisions=2), time.time())

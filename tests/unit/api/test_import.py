@@ -115,7 +115,7 @@ def test_who_took_an_export_is_on_record_and_the_passphrase_is_nowhere(filled: I
 def test_an_export_is_of_one_moment_also_while_several_documents_change_together(
     filled: Importing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    find, before, other = filled.api.store.find, filled.export(), Importing(filled.api)
+    find, before, other = filled.api.engine.documents.find, filled.export(), Importing(filled.api)
     changed = {"proxies": [{"name": "plain", "tags": ["new"]}], "webhooks": [{**HOOKED, "events": ["*"]}]}
     change = Thread(target=lambda: other.apply(**changed))
 
@@ -126,7 +126,7 @@ def test_an_export_is_of_one_moment_also_while_several_documents_change_together
             change.join(1)  # which waits for the export to have been read
         return found
 
-    monkeypatch.setattr(filled.api.store, "find", find_and_change)
+    monkeypatch.setattr(filled.api.engine.documents, "find", find_and_change)
     assert filled.export() == before
     change.join()
     after = filled.export()
@@ -411,7 +411,7 @@ def test_an_address_that_can_not_be_had_leaves_everything_as_it_was(filled: Impo
 def test_a_store_that_fails_leaves_everything_as_it_was(filled: Importing, monkeypatch: pytest.MonkeyPatch) -> None:
     before = filled.content()
 
-    commit = filled.api.store.commit
+    commit = filled.api.engine.documents.commit
 
     def full(writes: Any) -> Any:
         if any(each.collection == "proxies" for each in writes):
@@ -419,7 +419,7 @@ def test_a_store_that_fails_leaves_everything_as_it_was(filled: Importing, monke
         return commit(writes)
 
     with monkeypatch.context() as patched:
-        patched.setattr(filled.api.store, "commit", full)
+        patched.setattr(filled.api.engine.documents, "commit", full)
         assert filled.post({**HEAD, "proxies": [{"name": "new", "port": 9, "protocol": "http"}]}).status_code == 500
     assert filled.content() == before
     assert filled.api.fleet.reserved == {}

@@ -13,6 +13,7 @@ from actors.lists.compiled import CompiledList
 from actors.lists.databases import store_database
 from api.backup.restore import remove_lost_secrets
 from api.objects.lists import LISTS
+from api.services.list_contents import ListContents
 from api.services.list_states import ListState
 from config.files.secret_box import SecretBox
 from config.model.lists import DestinationList
@@ -371,7 +372,8 @@ def test_missing_files_are_made_and_those_of_no_list_are_deleted(api: Api) -> No
     other = folder(api) / "list_00ff-aa.list"
     other.write_bytes(b"")
     os.utime(other, (0, 0))
-    assert api.services.list_contents.settle([record(api)]) == [record(api).id]
+    started = ListContents(api.services.list_contents.states)
+    assert started.settle([record(api)]) == [record(api).id]
     assert current(api).by_name("ads.example") == "ads.example"
     assert not other.exists()
-    assert api.services.list_contents.settle([record(api)]) == []
+    assert started.settle([record(api)]) == []

@@ -134,7 +134,7 @@ def test_the_supervisor_reads_at_its_start_what_the_api_would_send(api: Api, tok
     assert api.post("/policies", {"name": "agents", "rules": [DENY]}, token).status_code == 201
     api.post("/plans", {"name": "basic", "policy": "closed"}, token)
     api.post("/accounts", {"username": "ada", "policy": "agents"}, token)
-    sent = api.services.proxies.desired_state().objects
+    sent = api.services.link.desired_state().objects
     assert read_desired_objects(api.engine, api.data) == sent
     ref = unpack(ListRef, sent[0].packed)
     assert (api.data.lists / ref.file).is_file()

@@ -30,7 +30,7 @@ class StandIn:
 def handler(api: Api) -> PasswordResetHandler:
     services = api.services
     bridge: Any = StandIn()
-    return PasswordResetHandler(services.store, services.login_throttle, services.publish, services.data, bridge)
+    return PasswordResetHandler(services.store, services.login_throttle, services.publish, bridge)
 
 
 def ask(api: Api, message: Any) -> Any:
@@ -108,7 +108,7 @@ def test_a_store_that_can_not_write_is_reported_and_the_password_stays(
         raise StoreWriteError("the disk is full")
 
     with monkeypatch.context() as patched:
-        patched.setattr(api.store, "commit", full)
+        patched.setattr(api.engine.documents, "commit", full)
         assert ask(api, ResetPassword("ada", FRESH)) == Failed("the disk is full")
     assert sign_in(api, PASSWORD) == 200
     assert api.fleet.published("user.updated") == []

@@ -19,6 +19,7 @@ from falcon.testing import Result
 from api.app import OPERATIONS
 from api.container import ApiSettings
 from api.operations import Operation
+from api.store import Write
 from config.model.fleet_accounts import FleetAccount
 from config.settings.settings import AccountSettings
 from tests.kit.api_stage import INTRANET, PASSWORD, QUIET, Api, error_of
@@ -304,9 +305,9 @@ def account_key(account_id: str, **fields: Any) -> Callable[[Api], dict[str, str
 
     def make(api: Api) -> dict[str, str]:
         record = FleetAccount(id=account_id, username="someone", created_at=0.0, updated_at=0.0)
-        api.services.account_store.put("accounts", record.model_dump(mode="json"))
+        api.services.account_store.commit([Write("accounts", record.id, record.model_dump(mode="json"))])
         headers = api.key(scope={"accounts": [account_id]}, **fields)
-        api.services.account_store.delete("accounts", account_id)
+        api.services.account_store.commit([Write("accounts", account_id, None)])
         return headers
 
     return make

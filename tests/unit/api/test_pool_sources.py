@@ -59,7 +59,7 @@ def test_a_pool_is_what_was_fetched(api: Api) -> None:
         "max_bytes": 4 * 1024 * 1024,
         "headers": {"X-Key": "***"},
     }
-    before = api.services.history.newest
+    before, first_sent = api.services.revisions.newest, sent(api)
     keep(api, FETCHED)
     view = pool(api)
     assert [(each["name"], each["labels"]) for each in view["upstreams"]] == [
@@ -71,9 +71,7 @@ def test_a_pool_is_what_was_fetched(api: Api) -> None:
     assert view["status"]["source"]["last_error"] is None
     totals = api.get("/overview", api.token()).json["data"]["pools"]
     assert totals == {"total": 1, "by_state": {"unknown": 1}, "upstreams": 2, "usable": 0}
-    assert api.services.history.newest == before, "it is no revision"
-    first_sent = sent(api)
-    api.services.object_changes.send_again(POOLS, view["id"])
+    assert api.services.revisions.newest == before, "it is no revision"
     assert sent(api).revision > first_sent.revision
     assert b"b.example" in sent(api).packed
 
@@ -97,7 +95,6 @@ def test_what_a_provider_sends_stands_in_the_way_of_no_proxy_and_processes_know_
     keep(api, [{"protocol": "http", "host": "127.0.0.1", "port": 3199}])
     body = {"name": "later", "port": 3199, "protocol": "http", "pool": "exits"}
     assert api.post("/proxies", body, api.token()).status_code == 201
-    api.services.object_changes.send_again(POOLS, pool(api)["id"])
     assert unpack(PoolSpec, sent(api).packed).upstreams.fetched
     assert api.patch("/pools/exits", {"upstreams": []}, api.token()).status_code == 200
     assert not unpack(PoolSpec, sent(api).packed).upstreams.fetched

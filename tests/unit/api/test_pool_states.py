@@ -171,7 +171,7 @@ def test_files_of_pools_that_are_gone_are_deleted(api: Api, pool: dict[str, Any]
     report(api, "up0", verdict="bad")
     other = api.run.pools / "pool_0123456789abcdef"
     other.write_bytes(b"")
-    api.services.pool_states.forget_all_but_stored()
+    api.services.pool_states.forget_deleted()
     assert not other.exists()
     assert (api.run.pools / pool["id"]).exists()
 

@@ -12,6 +12,7 @@ from falcon.testing import Result
 from actors.bus.messages.common import SUPERVISOR
 from actors.bus.messages.specs import ClientTlsSpec
 from actors.bus.messages.supervision import ApplyProxy, AwaitProxy, RemoveProxy, ReserveListener, RestartProxy
+from api.history.documents import DocumentChange
 from api.services import supervisor_link
 from api.services.proxy_specs import spec_of
 from tests.kit.api_stage import PROXY, Api, error_of, revision_of
@@ -229,11 +230,10 @@ def test_of_all_proxies_only_those_are_sent_that_the_supervisor_does_not_have(
 ) -> None:
     kept, changed = (create(api, headers, name=name, port=port)["id"] for name, port in (("kept", 3129), ("new", 3130)))
     known = {kept: api.fleet.desired[kept].revision, changed: api.fleet.desired[changed].revision - 1, "prx_gone": 1}
-    sent = api.services.proxies.desired_state(known)
+    sent = api.services.link.desired_state(known)
     assert (sent.unchanged, [each.id for each in sent.specs]) == ((kept,), [changed])
-    assert {each.id for each in api.services.proxies.desired_state().specs} == {kept, changed}
-    with api.services.proxies.lock():
-        api.services.proxies.link.apply_all()
+    assert {each.id for each in api.services.link.desired_state().specs} == {kept, changed}
+    api.services.link.apply([DocumentChange("proxies", each, None, None) for each in (kept, changed)])
     assert (api.fleet.received[-1][1].unchanged, api.fleet.received[-1][1].specs) == ((kept, changed), ())
 
 

@@ -297,4 +297,4 @@ def test_a_change_that_the_supervisor_misses_is_of_the_whole_state_that_it_gets_
     with api.fleet.silent_after(0):
         made(api, NAMED["pools"], name="paris")
         assert keys_of(api) == []
-        assert [each.key for each in api.services.proxies.desired_state().objects] == ["pool:paris"]
+        assert [each.key for each in api.services.link.desired_state().objects] == ["pool:paris"]

@@ -143,12 +143,14 @@ def test_a_commit_that_does_not_follow_is_refused_and_nothing_is_changed() -> No
             commit(source, [("proxies", 0, value)])
         first, second, third = source.changes(0)
         target.adopt(first)
+        (same,) = first.revisions
+        other = same._replace(row=(same.row[0], "then", *same.row[2:]))
         for wrong, why in (
             (first, "1 does not follow the last one, 1"),
             (third, "3 does not follow the last one, 1"),
             (replace(second, audit=tuple((seq, content, "0" * 64) for seq, content, _ in second.audit)), "row 2"),
             (replace(second, audit=third.audit), "row 3"),
-            (replace(second, revisions=first.revisions), "revision 1 is there already"),
+            (replace(second, revisions=(other,)), "revision 1 is there already"),
         ):
             with pytest.raises(CommitRefused, match=why):
                 target.adopt(wrong)

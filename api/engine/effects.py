@@ -1,0 +1,100 @@
+"""What follows from commits: messages to other processes, and what belongs to documents without being in the store.
+
+Each `CommitEffect` has its collections. It gets what commits change in them, in the order of commits, and made by a
+request, a round, an import, an undo, or `Engine.adopt`. The thread that commits makes its effects itself, so a
+request waits for those of its own; but never within a transaction, nor under a lock that is within `settled`. What a
+killed process has left undone is made good by the next start, which gives everybody the whole state.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from api.history.documents import DocumentChange
+
+
+class CommitEffect:
+    """`make` gets the changes in `collections` for which `wants` holds, those of several commits if they wait.
+
+    It is called by one thread at a time. What it raises is raised for those whose commits these are.
+    """
+
+    def __init__(
+        self,
+        collections: Collection[str],
+        make: Callable[[Sequence[DocumentChange]], Any],
+        wants: Callable[[DocumentChange], object] = lambda _change: True,
+    ) -> None:
+        self._collections = frozenset(collections)
+        self._make = make
+        self._wants = wants
+        self._lock = threading.Lock()
+        self._waiting: deque[tuple[list[DocumentChange], Future[None]]] = deque()
+
+    def note(self, changes: Sequence[DocumentChange]) -> Future[None] | None:
+        """A commit has made these changes, and no later one is made yet; None when they are nothing to this effect."""
+        wanted = [each for each in changes if each.collection in self._collections and self._wants(each)]
+        if not wanted:
+            return None
+        made = Future[None]()
+        self._waiting.append((wanted, made))
+        return made
+
+    def settle(self, made: Future[None]) -> None:
+        """Return when it is made, with all before it. Raises what `make` has raised."""
+        with self._lock:
+            if not made.done():
+                batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
+                try:
+                    self._make([change for changes, _ in batch for change in changes])
+                except Exception as error:  # noqa: BLE001 - it belongs to those who wait for these
+                    for _, each in batch:
+                        each.set_exception(error)
+                else:
+                    for _, each in batch:
+                        each.set_result(None)
+        made.result()
+
+
+class _OfThread(threading.local):
+    """What is to be settled at the end of the block that a thread is in; None in no block."""
+
+    due: list[tuple[CommitEffect, Future[None]]] | None = None
+
+
+class Effects:
+    """The effects of one engine. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._table: tuple[CommitEffect, ...] = ()
+        self._thread = _OfThread()
+
+    def follow(self, *effects: CommitEffect) -> None:
+        """From now on these follow from commits, one after the other."""
+        self._table = effects
+
+    def note(self, changes: Sequence[DocumentChange]) -> None:
+        """A commit has made these changes, and no later one is made yet."""
+        due = [(effect, made) for effect in self._table if (made := effect.note(changes)) is not None]
+        if self._thread.due is not None:
+            self._thread.due.extend(due)
+
+    @contextmanager
+    def settled(self) -> Iterator[None]:
+        """At the end of the block, or of the outermost one of this thread, the effects of commits in it are made."""
+        if self._thread.due is not None:
+            yield
+            return
+        due = self._thread.due = []
+        try:
+            yield
+        finally:
+            self._thread.due = None
+            with ExitStack() as stack:
+                for effect, made in reversed(due):
+                    stack.callback(effect.settle, made)
