@@ -8,8 +8,7 @@ from api.errors import Invalid, MissingPermission
 from api.http.body import Lines
 from api.http.query import Query, choice
 from api.openapi.schemas.base import ResponseModel
-from config.model.account_batches import BATCH_MAX, AccountBatch, AccountImport
-from config.model.fleet_accounts import READ_ONLY_FIELDS
+from config.model.fleet_accounts import BATCH_MAX, READ_ONLY_FIELDS, AccountBatch, AccountImport
 
 
 class NamedAccount(ResponseModel):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import astuple
 from typing import Any
 
@@ -13,7 +12,6 @@ from api.errors import PeerUnavailable
 from api.http.query import EXAMPLE, PATTERN, ListCursor, Query, checksum, choice, cursor, integer, text
 from api.openapi.schemas.base import Deleted
 from api.openapi.schemas.fleet_accounts import FleetAccountPage, OneFleetAccount
-from api.services.account_activity import account_view
 from api.services.fleet_accounts import StoredAccount
 from api.services.inline_accounts import Kinds
 from api.store.accounts import SORTS, AccountSelection, Position
@@ -75,7 +73,7 @@ def _page(
     scans, size = (SCANS, max(query.limit, LEAST_SCANNED)) if query.status == "quota_reached" else (1, query.limit)
     for _ in range(scans):
         found, following = call.services.every_account.page(selection, after, size, _KINDS[query.inline])
-        views_found = _views(call, [account for account, _ in found])
+        views_found = call.services.account_activity.views([account for account, _ in found])
         for (account, place), view in zip(found, views_found, strict=True):
             if query.status == "quota_reached" and view["usage"] is None:
                 raise PeerUnavailable(METRICS, "the usage of accounts is not known")
@@ -153,18 +151,9 @@ def _selection(call: Call, query: ListFleetAccounts) -> AccountSelection:
     )
 
 
-def _views(call: Call, accounts: Sequence[StoredAccount]) -> list[dict[str, Any]]:
-    activity = call.services.account_activity
-    known = activity.of(each.record for each in accounts) or {}
-    return [
-        account_view(each, call.services.plans, activity.quota_of(each.record), known.get(each.record.id))
-        for each in accounts
-    ]
-
-
 def _one(call: Call, account: StoredAccount, status: int = 200, headers: dict[str, str] | None = None) -> Reply:
     warnings = [each._asdict() for each in call.services.fleet_accounts.warnings(account.record)]
-    (view,) = _views(call, [account])
+    (view,) = call.services.account_activity.views([account])
     return Reply({"account": view, "warnings": warnings}, status, account.revision, headers or {})
 
 

@@ -65,6 +65,25 @@ class AccountActivities:
         reply: Any = self._bridge.ask(METRICS, QueryUsage(dict(periods)), ASK_TIMEOUT)
         return reply.accounts if isinstance(reply, UsageOfAccounts) else None
 
+    def views(self, accounts: Sequence[StoredAccount]) -> list[dict[str, Any]]:
+        """Every field of these accounts that a response has; of their usage null where it is not known now."""
+        known = self.of(each.record for each in accounts) or {}
+        return [self._view(each, known.get(each.record.id)) for each in accounts]
+
+    def _view(self, account: StoredAccount, activity: AccountActivity | None) -> dict[str, Any]:
+        record = account.record
+        plan, quota = self._plans.known(record.plan), self.quota_of(record)
+        return {
+            **view_of(record),
+            "inline": account.inline,
+            "plan": None if plan is None else plan.name,
+            "status": status_of(record, time.time(), 0 < quota.bytes <= used_bytes(activity)),
+            "usage": None if activity is None else usage_view(activity, quota),
+            "last_seen_at": None if activity is None else _moment(activity.last_seen or None),
+            "last_client_ip": None if activity is None else activity.client_ip or None,
+            "active_connections": None if activity is None else activity.connections,
+        }
+
     def at_quota(self, get: Callable[[str], FleetAccount | None]) -> list[FleetAccount]:
         """Accounts that have used up their quota, at most `AT_QUOTA_MAX`; none when the collector doesn't reply.
 
@@ -119,27 +138,6 @@ def _periods(collection: str, body: Body | None) -> dict[str, str]:
 def unused(period: str) -> AccountActivity:
     """Of an account that has used nothing in the present period."""
     return AccountActivity(AccountUsage(period, period_at(period, time.time())[0], 0, 0))
-
-
-def account_view(
-    account: StoredAccount, plans: Plans, quota: Quota, activity: AccountActivity | None
-) -> dict[str, Any]:
-    """Every field of an account that a response has; there is no password in it.
-
-    `quota` is the one that holds for it. Without `activity` its usage is not known at this moment.
-    """
-    record = account.record
-    plan = plans.known(record.plan)
-    return {
-        **view_of(record),
-        "inline": account.inline,
-        "plan": None if plan is None else plan.name,
-        "status": status_of(record, time.time(), 0 < quota.bytes <= used_bytes(activity)),
-        "usage": None if activity is None else usage_view(activity, quota),
-        "last_seen_at": None if activity is None else _moment(activity.last_seen or None),
-        "last_client_ip": None if activity is None else activity.client_ip or None,
-        "active_connections": None if activity is None else activity.connections,
-    }
 
 
 def usage_view(activity: AccountActivity, quota: Quota) -> dict[str, Any]:

@@ -25,9 +25,14 @@ from api.http.body import Line, Lines, validated
 from api.services.account_names import ERRORS_MAX, AccountNames
 from api.services.fleet_accounts import AccountChange, FleetAccounts, StoredAccount, policies_given
 from api.store.accounts import PLANS, Staged, Staging
-from config.model.account_batches import AccountBatch, FleetAccountChange
 from config.model.fields import InvalidResource
-from config.model.fleet_accounts import READ_ONLY_FIELDS, FleetAccount, FleetAccountCreate
+from config.model.fleet_accounts import (
+    READ_ONLY_FIELDS,
+    AccountBatch,
+    FleetAccount,
+    FleetAccountChange,
+    FleetAccountCreate,
+)
 
 
 @dataclass(frozen=True, slots=True)

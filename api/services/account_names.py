@@ -15,12 +15,13 @@ from contextlib import AbstractContextManager, contextmanager
 from api.errors import Invalid, InvalidMany
 from api.services.proxy_cache import StoredProxy
 from api.store import Document
-from api.store.accounts import AccountStore
+from api.store.accounts import AccountStore, Clash
 from config.model.fields import InvalidProxy
 from config.model.fleet_accounts import AccountProxies, FleetAccount
 from config.model.proxies import ProxyRecord
 
 AUTH = "auth.username"
+_CLASHES: Mapping[Clash, str] = {"username": "are both called", "entry": "both have"}
 ERRORS_MAX = 100
 """Errors that one response names."""
 
@@ -121,16 +122,12 @@ class AccountNames:
         for username, field in inline_names(after).items():
             if username not in known:
                 self._refuse_inline_name(after, username, field, without)
-        found = self._accounts.clash(after.id, after.tags, without) if fresh else None
-        if found is not None:
-            username, first, second = found
-            text = f"the accounts {first} and {second} are both called {username!r}, and both could use this proxy"
-            raise InvalidProxy("tags", text)
-        found = self._accounts.certificate_clash(after.id, after.tags, without) if fresh else None
-        if found is not None:
-            entry, first, second = found
-            text = f"the accounts {first} and {second} both have {entry!r}, and both could use this proxy"
-            raise InvalidProxy("tags", text)
+        for what, text in _CLASHES.items() if fresh else ():
+            found = self._accounts.clash(what, after.id, after.tags, without)
+            if found is not None:
+                value, first, second = found
+                why = f"the accounts {first} and {second} {text} {value!r}, and both could use this proxy"
+                raise InvalidProxy("tags", why)
 
     def _refuse_inline_name(self, proxy: ProxyRecord, username: str, field: str, without: Collection[str]) -> None:
         for document in self._accounts.accounts_named(username):

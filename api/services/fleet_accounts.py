@@ -21,6 +21,7 @@ from api.services.proxy_cache import StoredProxy
 from api.store import Document, RevisionConflict, Store, Write
 from api.store.accounts import ACCOUNTS, PLANS, AccountSelection, AccountStore, Position
 from api.store.records import is_same
+from config.model.accounts import ProxyAccount
 from config.model.fleet_accounts import (
     FleetAccount,
     FleetAccountCreate,
@@ -296,7 +297,7 @@ def policies_given(changes: Iterable[AccountChange]) -> set[str]:
     }
 
 
-def status_of(account: FleetAccount, now: float, quota_reached: bool = False) -> Status:
+def status_of(account: FleetAccount | ProxyAccount, now: float, quota_reached: bool = False) -> Status:
     """The present status."""
     if not account.enabled:
         return "disabled"

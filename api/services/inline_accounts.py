@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 from actors.bus.messages.common import METRICS
 from api.errors import Invalid, PeerUnavailable
-from api.services.fleet_accounts import FleetAccounts, StoredAccount
+from api.services.fleet_accounts import FleetAccounts, StoredAccount, status_of
 from api.services.proxy_cache import StoredProxy
 from api.store.accounts import BY_FIGURE, AccountSelection, Figures, Position
 from config.model.accounts import ProxyAccount
@@ -130,14 +130,8 @@ def _matches(one: InlineAccount, selection: AccountSelection) -> bool:
     return (
         (selection.proxy is None or selection.proxy[0] == one.proxy.record.id)
         and (selection.q is None or selection.q.lower() in account.username.lower())
-        and (selection.status is None or selection.status == _status(account))
+        and (selection.status is None or selection.status == status_of(account, time.time()))
     )
-
-
-def _status(account: ProxyAccount) -> str:
-    if not account.enabled:
-        return "disabled"
-    return "expired" if account.expires_at is not None and account.expires_at <= time.time() else "active"
 
 
 Kinds = Literal["all", "fleet", "inline"]

@@ -1,4 +1,4 @@
-"""Accounts of the fleet in requests, and their stored model. Accounts of one proxy are in `config.model.accounts`."""
+"""Accounts of the fleet in requests, one and many, and as they are stored; of one proxy: `config.model.accounts`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from config.model.account_rules import StoredRules, refuse_no_quota
 from config.model.accounts import AccountName, Moment, Networks
 from config.model.declaration import MOMENT, SECRET, Given, Instant, Storable, Viewed, gives, update
 from config.model.fields import NULLABLE, Body, InvalidResource, Name, Password, example, plain_text, refuse_long
-from config.model.object_fields import Tags
+from config.model.object_fields import Tags, retagged
 from config.passwords import PREHASHED, check_password, fingerprint, given_hash, hash_password, renewal
 
 READ_ONLY_FIELDS = frozenset(
@@ -225,3 +225,58 @@ def _end(moment: float | None, unchanged: float | None, now: float) -> float | N
     if moment is not None and moment <= now and moment != unchanged:
         raise InvalidResource("expires_at", "must be in the future")
     return moment
+
+
+BATCH_MAX = 1_000
+"""Accounts in each list of a batch."""
+IMPORT_MAX = 10_000
+"""Accounts in each list of an import; each takes 10 KB or so of memory until all are stored."""
+
+AccountId = Annotated[StrictStr, Field(min_length=1, max_length=64)]
+
+
+class FleetAccountChange(FleetAccountUpdate):
+    """A change of the account with this id. `add_tags` and `remove_tags` keep its other tags."""
+
+    id: AccountId
+    add_tags: Tags | None = None
+    remove_tags: Tags | None = None
+
+    def resolved(self, account: FleetAccount) -> FleetAccountChange:
+        """See `FleetAccountUpdate`."""
+        if self.add_tags is None and self.remove_tags is None:
+            return self
+        if self.tags is not None:  # type: ignore[attr-defined]  # a field of the account, which `gives` adds
+            raise InvalidResource("tags", "must be left out beside add_tags and remove_tags")
+        return self.model_copy(update={"tags": retagged(account.tags, self.add_tags or (), self.remove_tags or ())})
+
+
+class AccountBatch(Body):
+    """Accounts to create, to change and to delete, all of them or none."""
+
+    model_config = example(
+        {
+            "create": [{"username": "alice", "password": "correct horse", "plan": "basic"}, {"username": "job-runner"}],
+            "update": [{"id": "acc_0123456789abcdef", "enabled": False}],
+            "delete": ["acc_fedcba9876543210"],
+        }
+    )
+
+    create: Annotated[list[FleetAccountCreate], Field(max_length=BATCH_MAX)] = Field(default_factory=list)
+    update: Annotated[list[FleetAccountChange], Field(max_length=BATCH_MAX)] = Field(default_factory=list)
+    delete: Annotated[list[AccountId], Field(max_length=BATCH_MAX)] = Field(default_factory=list)
+
+    @property
+    def passwords(self) -> int:
+        """The number of passwords to hash."""
+        return sum(each.password is not None for each in (*self.create, *self.update))
+
+
+class AccountImport(AccountBatch):
+    """As a batch, of more accounts; passwords only as hashes."""
+
+    model_config = example({"create": [{"username": "alice", "password_hash": "$2b$10$" + 53 * "u"}]})
+
+    create: Annotated[list[FleetAccountCreate], Field(max_length=IMPORT_MAX)] = Field(default_factory=list)
+    update: Annotated[list[FleetAccountChange], Field(max_length=IMPORT_MAX)] = Field(default_factory=list)
+    delete: Annotated[list[AccountId], Field(max_length=IMPORT_MAX)] = Field(default_factory=list)

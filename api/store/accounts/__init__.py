@@ -12,7 +12,7 @@ Nothing here holds all accounts in memory.
 from __future__ import annotations
 
 from api.store.accounts.columns import ACCOUNTS, CREDENTIALS, PLANS
-from api.store.accounts.pages import BY_FIGURE, SORTS, AccountSelection, Figures, Position
+from api.store.accounts.pages import BY_FIGURE, SORTS, AccountSelection, Clash, Figures, Position
 from api.store.accounts.reading import AccountEnd
 from api.store.accounts.staging import Staged, Staging
 from api.store.accounts.store import AccountStore
@@ -26,6 +26,7 @@ __all__ = [
     "AccountEnd",
     "AccountSelection",
     "AccountStore",
+    "Clash",
     "Figures",
     "Position",
     "Staged",

@@ -90,25 +90,25 @@ def _may_use_but(proxy_id: str, proxy_tags: Collection[str], without: Collection
     return condition, values
 
 
-def clash_sql(proxy_id: str, proxy_tags: Collection[str], without: Collection[str]) -> tuple[str, list[Any]]:
-    """A name that several accounts have which may use this proxy, and the ids of two of them; `without` these ids."""
-    condition, values = _may_use_but(proxy_id, proxy_tags, without)
-    return (
-        "SELECT username, min(id), max(id) FROM accounts INDEXED BY accounts_by_name WHERE username IN"  # noqa: S608 - as above
-        " (SELECT username FROM accounts INDEXED BY accounts_by_name GROUP BY username HAVING count(*) > 1)"
-        f" AND {condition} GROUP BY username HAVING count(*) > 1 LIMIT 1",
-        values,
-    )
-
-
-def certificate_clash_sql(
-    proxy_id: str, proxy_tags: Collection[str], without: Collection[str]
+def clash_sql(
+    what: Clash, proxy_id: str, proxy_tags: Collection[str], without: Collection[str]
 ) -> tuple[str, list[Any]]:
-    """As `clash_sql`, for an entry for certificates."""
+    """What several accounts have which may use this proxy, and the ids of two of them; `without` these ids."""
     condition, values = _may_use_but(proxy_id, proxy_tags, without)
+    known, joined = _CLASHES[what]
     return (
-        "SELECT entry, min(id), max(id) FROM certificates JOIN accounts ON id = account_id WHERE entry IN"  # noqa: S608 - as above
-        " (SELECT entry FROM certificates GROUP BY entry HAVING count(*) > 1)"
-        f" AND {condition} GROUP BY entry HAVING count(*) > 1 LIMIT 1",
+        f"SELECT {what}, min(id), max(id) FROM {joined} WHERE {what} IN"  # noqa: S608 - as above
+        f" (SELECT {what} FROM {known} GROUP BY {what} HAVING count(*) > 1)"
+        f" AND {condition} GROUP BY {what} HAVING count(*) > 1 LIMIT 1",
         values,
     )
+
+
+Clash = Literal["username", "entry"]
+"""What only one account of a proxy may have: a name, and an entry for certificates."""
+
+_CLASHES: Mapping[Clash, tuple[str, str]] = {
+    "username": ("accounts INDEXED BY accounts_by_name", "accounts INDEXED BY accounts_by_name"),
+    "entry": ("certificates", "certificates JOIN accounts ON id = account_id"),
+}
+"""Where it is, alone and with its account."""

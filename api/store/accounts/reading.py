@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from api.store.accounts.columns import ACCOUNTS, NAMED_POLICIES, PLANS, known
-from api.store.accounts.pages import BY_FIGURE, AccountSelection, Position, Sort, certificate_clash_sql, clash_sql
+from api.store.accounts.pages import BY_FIGURE, AccountSelection, Clash, Position, Sort, clash_sql
 from api.store.accounts.usage_order import NeverUsed, figures_of, positions_by_figure
 from api.store.fleet_file import translated
 from api.store.interface import Document, Predicate
@@ -156,10 +156,10 @@ class AccountReader:
         return [AccountEnd(*row) for row in rows]
 
     def clash(
-        self, proxy_id: str, proxy_tags: Sequence[str], without: Collection[str] = ()
+        self, what: Clash, proxy_id: str, proxy_tags: Sequence[str], without: Collection[str] = ()
     ) -> tuple[str, str, str] | None:
-        """A user name that two accounts of this proxy have, and their ids; None when there is none."""
-        rows = self._rows(*clash_sql(proxy_id, proxy_tags, without))
+        """What two accounts of this proxy both have, and their ids; None when there is nothing."""
+        rows = self._rows(*clash_sql(what, proxy_id, proxy_tags, without))
         return (str(rows[0][0]), str(rows[0][1]), str(rows[0][2])) if rows else None
 
     def last_change(self) -> int:
@@ -171,13 +171,6 @@ class AccountReader:
             [],
         )
         return rows[0][0] or 0
-
-    def certificate_clash(
-        self, proxy_id: str, proxy_tags: Sequence[str], without: Collection[str] = ()
-    ) -> tuple[str, str, str] | None:
-        """An entry for certificates that two accounts of this proxy have, and their ids; None when there is none."""
-        rows = self._rows(*certificate_clash_sql(proxy_id, proxy_tags, without))
-        return (str(rows[0][0]), str(rows[0][1]), str(rows[0][2])) if rows else None
 
     def documents(self, collection: str, batch: int = 500) -> Iterator[Document]:
         """All documents by their ids, read in batches while others may write."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from api.services import account_batches
-from config.model.account_batches import BATCH_MAX
+from config.model.fleet_accounts import BATCH_MAX
 from config.passwords import check_password, hash_password
 from tests.kit.api_stage import Api, error_of
 

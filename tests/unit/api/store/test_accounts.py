@@ -196,9 +196,9 @@ def test_two_accounts_of_one_name_clash_where_a_proxy_is_both_theirs(store: OwnA
     pairs = {"acc_a": AccountProxies(tags=["eu"]), "acc_b": AccountProxies(ids=["prx_1"])}
     store.commit([Write("accounts", each, account(each, "ada", proxies=named)) for each, named in pairs.items()])
     store.put("accounts", account("acc_c", "eve"))
-    assert store.clash("prx_1", ["us"]) is None
-    assert store.clash("prx_2", ["eu"]) is None
-    assert store.clash("prx_1", ["eu", "us"]) == ("ada", "acc_a", "acc_b")
+    assert store.clash("username", "prx_1", ["us"]) is None
+    assert store.clash("username", "prx_2", ["eu"]) is None
+    assert store.clash("username", "prx_1", ["eu", "us"]) == ("ada", "acc_a", "acc_b")
 
 
 # --- damage and space ---

@@ -99,7 +99,7 @@ def answers(engine: Engine, seal: SecretBox) -> dict[str, Any]:
     ]
     stored = engine.accounts
     found["plans by name"] = [stored.plan_named(f"name-{each}") for each in range(3)]
-    found["clash"] = stored.clash("prx_1", ()), stored.certificate_clash("prx_1", ()), stored.last_change()
+    found["clash"] = stored.clash("username", "prx_1", ()), stored.clash("entry", "prx_1", ()), stored.last_change()
     found["certified"] = [ordered(stored.accounts_certified(f"cn:{each}")) for each in range(3)]
     found["credentials of"] = [stored.credentials_of(f"accounts_{each}") for each in range(3)]
     with closing(Reader(data.fleet, seal)) as reader:
