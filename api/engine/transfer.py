@@ -76,7 +76,7 @@ def differing(entry: Mapping[str, Any], blank: Mapping[str, Any]) -> dict[str, A
 class Planning:
     """What planning an entry needs beside it.
 
-    `sealed` are all secrets that came with the document (`api.import_export.sealed_secrets.Secrets`), `rules` those of
+    `sealed` are all secrets that came with the document (`api.import_export.document.Secrets`), `rules` those of
     proxies. `refuse` adds a problem to a field of the entry.
     """
 

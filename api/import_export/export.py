@@ -8,10 +8,8 @@ from typing import Any
 
 from api.engine.transfer import without_secrets
 from api.errors import Invalid
-from api.import_export import sealed_secrets
 from api.import_export.accounts import names_of
-from api.import_export.document import KIND, VERSION
-from api.import_export.sealed_secrets import PlacedSecrets, ProxySecrets, Secrets, UpstreamSecret
+from api.import_export.document import KIND, VERSION, PlacedSecrets, ProxySecrets, Secrets, UpstreamSecret, seal_secrets
 from api.import_export.state import State
 from api.objects.accounts import ACCOUNTS
 from api.objects.kinds import KINDS
@@ -70,7 +68,7 @@ def export_with_secrets(
 ) -> dict[str, Any]:
     """The same with `secrets`, which only this passphrase opens. Raises `StoreDamaged`."""
     secrets = _secrets(state, accounts or (), seal)
-    return {**export(state, accounts), "secrets": sealed_secrets.seal(secrets, passphrase)}
+    return {**export(state, accounts), "secrets": seal_secrets(secrets, passphrase)}
 
 
 def _secrets(state: State, accounts: Sequence[FleetAccount], seal: SecretBox) -> Secrets:

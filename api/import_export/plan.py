@@ -16,8 +16,7 @@ from api.engine.records import R, Stored
 from api.engine.transfer import PlannedRecord, Planning
 from api.errors import InvalidMany
 from api.import_export.diff import Difference, differences
-from api.import_export.document import ConfigDocument
-from api.import_export.sealed_secrets import Secrets
+from api.import_export.document import ConfigDocument, Secrets
 from api.import_export.state import State
 from api.objects.kinds import KINDS, OBJECT_KINDS
 from api.objects.named_kinds import NAMED

@@ -14,13 +14,11 @@ from api.engine.operation import V1, get, post, resource
 from api.errors import Invalid
 from api.http.body import IMPORT_PATH, MAX_IMPORT
 from api.http.query import Query, choice
-from api.import_export import sealed_secrets
 from api.import_export.diff import Difference
-from api.import_export.document import ConfigDocument
+from api.import_export.document import ConfigDocument, Secrets, VaultError, check_passphrase, unseal_secrets
 from api.import_export.export import export, export_with_secrets, read_accounts
 from api.import_export.imports import Outcome, run
 from api.import_export.plan import ImportRequest, Step
-from api.import_export.sealed_secrets import Secrets, VaultError
 from api.import_export.state import read_state
 from api.openapi.schemas.transfer import ExportedConfig, Imported
 from api.security.permissions import ADMIN
@@ -96,7 +94,7 @@ def _unsealed(call: Call) -> Secrets:
     if call.body.secrets is None:
         return Secrets()
     try:
-        return sealed_secrets.unseal(call.body.secrets, _required(passphrase))
+        return unseal_secrets(call.body.secrets, _required(passphrase))
     except VaultError as error:
         raise Invalid(error.field, error.error) from error
 
@@ -104,7 +102,7 @@ def _unsealed(call: Call) -> Secrets:
 def _passphrase(call: Call) -> str | None:
     given = call.headers.get(PASSPHRASE)
     try:
-        return None if given is None else sealed_secrets.check_passphrase(given)
+        return None if given is None else check_passphrase(given)
     except VaultError as error:
         raise Invalid(error.field, error.error) from error
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from api.container import ApiSettings
-from api.import_export import sealed_secrets
+from api.import_export import document
 from api.oauth import transport
 from config import passwords
 from config.settings.settings import Auth
@@ -26,8 +26,8 @@ def _cheap_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
 def _cheap_keys() -> Iterator[None]:
     """Keys of sealed secrets are derived at the lowest cost, though documents state the usual one."""
     with pytest.MonkeyPatch.context() as patch:
-        derive = sealed_secrets._key
-        patch.setattr(sealed_secrets, "_key", lambda passphrase, salt, _cost: derive(passphrase, salt, 2))
+        derive = document._key
+        patch.setattr(document, "_key", lambda passphrase, salt, _cost: derive(passphrase, salt, 2))
         yield
 
 

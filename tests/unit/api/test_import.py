@@ -14,9 +14,9 @@ import pytest
 from actors.bus.messages.common import SUPERVISOR, WEBHOOKS
 from actors.bus.messages.events import SetWebhooks
 from actors.bus.messages.supervision import CancelListeners, ReplaceProxies
-from api.import_export import sealed_secrets
+from api.import_export import document
+from api.import_export.document import _key as derived_key
 from api.import_export.minimal import minimal
-from api.import_export.sealed_secrets import _key as derived_key
 from api.security import users
 from api.store import StoreWriteError
 from config.passwords import check_password
@@ -200,7 +200,7 @@ HOOK_SECRET = {"name": "h", "url": "https://hooks.example/", "secret": "whsec_" 
 
 def sealed(secrets: dict[str, Any]) -> dict[str, Any]:
     """A document with these secrets, whatever they are."""
-    return {**HEAD, "secrets": sealed_secrets.seal(sealed_secrets.Secrets.model_construct(**secrets), PASSPHRASE)}
+    return {**HEAD, "secrets": document.seal_secrets(document.Secrets.model_construct(**secrets), PASSPHRASE)}
 
 
 @table(
