@@ -24,7 +24,9 @@ from api.cli.errors import CommandError, Credential, Status, cause_of, data_of, 
 from config import VERSION
 from config.files.durable import replace_file_of_user
 
-if TYPE_CHECKING:  # requests is loaded by the first call
+if TYPE_CHECKING:  # both are loaded by the first call
+    from ssl import SSLContext
+
     import requests
 
 DEFAULT_URL = "http://127.0.0.1:8080"
@@ -307,21 +309,24 @@ class Client:
             self._session.headers.update({"User-Agent": f"proxyfleet/{VERSION}", "Accept-Encoding": "identity"})
             ca_file = self._ca_file or self._ca_file_of_login
             if ca_file:
-                self._session.verify = _checked(ca_file)
+                trust_in("--ca-file", ca_file)  # requests would end with a traceback, or blame the server
+                self._session.verify = ca_file
         return self._session
 
 
-def _checked(ca_file: str) -> str:
-    """The file, if it holds certificates; requests would end with a traceback, or report an error of the server."""
+def trust_in(option: str, ca_file: str | Path | None) -> SSLContext:
+    """What is trusted: the public authorities, and those of the file, which `option` names. Raises `CommandError`."""
     from ssl import SSLError, create_default_context
 
+    context = create_default_context()
     try:
-        create_default_context(cafile=ca_file)
+        if ca_file is not None:
+            context.load_verify_locations(ca_file)
     except SSLError as error:
-        raise CommandError(f"--ca-file: {ca_file} holds no certificate in PEM form", status=Status.USAGE) from error
+        raise CommandError(f"{option}: {ca_file} holds no certificate in PEM form", status=Status.USAGE) from error
     except OSError as error:
-        raise CommandError(f"--ca-file: {ca_file}: {error.strerror or error}", status=Status.USAGE) from error
-    return ca_file
+        raise CommandError(f"{option}: {ca_file}: {error.strerror or error}", status=Status.USAGE) from error
+    return context
 
 
 def quoted(part: str) -> str:

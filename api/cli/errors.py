@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -50,6 +51,7 @@ EXIT_STATUSES = (
 """A short form for the help."""
 
 
+@dataclass(eq=False)
 class CommandError(Exception):
     """A command failed: the message, a hint what to do next, and the exit status.
 
@@ -57,21 +59,15 @@ class CommandError(Exception):
     `options` has the command's option for each field whose name differs.
     """
 
-    def __init__(
-        self,
-        message: str,
-        hint: str | None = None,
-        status: Status = Status.FAILED,
-        problems: tuple[tuple[str | None, str], ...] = (),
-        error: dict[str, Any] | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
-        self.status = status
-        self.problems = problems
-        self.error = error
-        self.options: Mapping[str, str] = {}
+    message: str
+    hint: str | None = None
+    status: Status = Status.FAILED
+    problems: tuple[tuple[str | None, str], ...] = ()
+    error: dict[str, Any] | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.message
 
     def label(self, field: str) -> str:
         """A field with the option that sets it, or the group it is in: `url (--target)`."""

@@ -10,13 +10,11 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-import ssl
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
@@ -185,21 +183,6 @@ def job_environment(caller: Mapping[str, str], proxy: JobProxy) -> dict[str, str
     named = {**dict.fromkeys(PROXY_VARIABLES, proxy.url), "NO_PROXY": NOT_THROUGH_PROXY}
     spelled = {spelling: value for name, value in named.items() for spelling in (name, name.lower())}
     return {**kept, **spelled, "NODE_USE_ENV_PROXY": "1"}
-
-
-def trust_in(ca_file: Path | None) -> ssl.SSLContext:
-    """What is trusted of an https proxy: the public authorities, and those of the file. Raises `CommandError`."""
-    context = ssl.create_default_context()
-    if ca_file is None:
-        return context
-    try:
-        context.load_verify_locations(ca_file)
-    except ssl.SSLError as error:
-        message = f"--proxy-ca: {ca_file} holds no certificate in PEM form"
-        raise CommandError(message, status=Status.USAGE) from error
-    except OSError as error:
-        raise CommandError(f"--proxy-ca: {ca_file}: {error.strerror or error}", status=Status.USAGE) from error
-    return context
 
 
 # --- which proxy it uses: one that the account may use, or one that is named, by name, id or URL ---

@@ -168,16 +168,6 @@ _NOT_BEFORE = (
 )
 
 
-def ago(text: str, option: str = "--since") -> str:
-    """The moment so long ago, or the given one, as ISO 8601. Raises `CommandError`."""
-    return _moment(text, -1, option)
-
-
-def from_now(text: str, option: str = "--expires") -> str:
-    """The moment so far ahead, or the given one, as ISO 8601. Raises `CommandError`."""
-    return _moment(text, 1, option)
-
-
 def seconds(text: str, option: str) -> int:
     """The seconds of a span such as `15m`. Raises `CommandError`."""
     found = _SPAN.fullmatch(text)

@@ -17,7 +17,7 @@ from actors.supervision.locks import holder
 from api.backup.archive import BadArchive, Manifest, check_passphrase, open_archive
 from api.backup.create import BadTarget, CollectError, create_backup, snapshot, staging
 from api.backup.restore import PreparedRestore, commit, prepare_restore
-from api.cli.commands import confirm
+from api.cli.commands import Given, confirm
 from api.cli.errors import CommandError, Status
 from api.cli.local.offline import (
     STOPPED,
@@ -51,26 +51,16 @@ LOST_COLUMNS = (Column("KIND", "kind"), Column("NAME", "name"), Column("FIELD", 
 
 
 @translated(CredentialError)
-def backup(
-    out: Output,
-    target: Path,
-    config: Path | None,
-    data_dir: Path | None,
-    passphrase_file: Path | None,
-    without_keys: bool,
-    unattended: bool,
-    with_logs: bool,
-    keep: int | None,
-) -> None:
+def backup(out: Output, target: Path, keep: int | None, passphrase_file: Path | None, fields: Given) -> None:
     """Write an archive, and remove older ones."""
-    data = _own_data(config, data_dir)
+    data = _own_data(fields["config"], fields["data_dir"])
     _check_place(target, keep)
-    unavailable = unattended and passphrase_file is None and credential(CREDENTIAL) is None
-    passphrase = None if without_keys or unavailable else passphrase_of(passphrase_file, twice=True)
+    unavailable = fields["unattended"] and passphrase_file is None and credential(CREDENTIAL) is None
+    passphrase = None if fields["without_keys"] or unavailable else passphrase_of(passphrase_file, twice=True)
     file = _file_at(target)
     try:
         with progress(out, "Backing up") as report:
-            manifest, digest = create_backup(data, file, passphrase, with_logs, report)
+            manifest, digest = create_backup(data, file, passphrase, fields["with_logs"], report)
     except (CollectError, BadTarget, OSError) as error:
         reason = f"{file.parent}: {error.strerror or error}" if isinstance(error, OSError) else error
         raise CommandError(f"The backup failed, and there is no new archive: {reason}") from error
@@ -142,30 +132,20 @@ def _remove_older(made: Path, keep: int) -> list[str]:
 
 
 @translated(CollectError)
-def restore(
-    out: Output,
-    file: Path,
-    config: Path | None,
-    data_dir: Path | None,
-    passphrase_file: Path | None,
-    dry_run: bool,
-    without_secrets: bool,
-    force: bool,
-    yes: bool,
-) -> None:
+def restore(out: Output, file: Path, passphrase_file: Path | None, without_secrets: bool, fields: Given) -> None:
     """Read and check the archive, list the differences, ask, and replace the data."""
     if file.exists() and not file.is_file():
         raise CommandError(
             f"{file}: is not a regular file", "An archive is read more than once; save it as a file first"
         )
     try:
-        with open_archive(file) as archive, _target(config, data_dir, dry_run) as data:
+        with open_archive(file) as archive, _target(fields["config"], fields["data_dir"], fields["dry_run"]) as data:
             wanted = archive.manifest.keys and not without_secrets
             passphrase = passphrase_of(passphrase_file, twice=False) if wanted else None
             with contextlib.ExitStack() as stack:
                 with progress(out, "Reading") as report:
                     found = stack.enter_context(prepare_restore(data, archive, passphrase, report, without_secrets))
-                if _confirmed(out, data, file, found, dry_run, force, yes):
+                if _confirmed(out, data, file, found, fields):
                     _commit(out, data, found, archive.digest())
     except BadArchive as error:
         raise CommandError(f"{file}: {error}", "Nothing was changed") from error
@@ -173,11 +153,9 @@ def restore(
         raise CommandError(f"{file}: {getattr(error, 'strerror', None) or error}") from error
 
 
-def _confirmed(
-    out: Output, data: DataDir, file: Path, found: PreparedRestore, dry_run: bool, force: bool, yes: bool
-) -> bool:
+def _confirmed(out: Output, data: DataDir, file: Path, found: PreparedRestore, fields: Given) -> bool:
     """List the differences and ask. Returns False if there is nothing to do; raises `CommandError` after a no."""
-    result = _as_data(found)
+    result, dry_run = _as_data(found), fields["dry_run"]
     if out.format != "json":
         made, files = result["created_at"], len(found.manifest.files)
         out.message(f"{file}: made {made} by release {found.manifest.product}, {files} files, all intact.")
@@ -185,11 +163,11 @@ def _confirmed(
         if found.lost:
             out.message("These secrets are not restored; enter them again afterwards:")
             out.table(LOST_COLUMNS, result["lost_secrets"], "")
-    if dry_run or not (result["changes"] or force):
+    if dry_run or not (result["changes"] or fields["force"]):
         why = "Nothing was changed." if dry_run else "Nothing to restore; --force replaces the data nevertheless."
         out.done({**result, "dry_run": dry_run}, why)
         return False
-    confirm(f"Replace the data in {data.path}?", yes)
+    confirm(f"Replace the data in {data.path}?", fields["yes"])
     return True
 
 

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO, cast
 
 import typer
 
+from api.cli.commands import Given
 from api.cli.documents import as_toml, is_stream, write_private
 from api.cli.errors import CommandError, Status
 from api.cli.terminal import MANY, Output, counted, safe
@@ -19,27 +20,17 @@ from api.import_export.convert.comparison import Comparison, compare
 from api.import_export.convert.statements import Report, UnreadableFile
 
 
-def convert(
-    out: Output,
-    file: Path,
-    format_: Format | None,
-    to: Path | None,
-    report: Path | None,
-    root: Path | None,
-    accept: list[str] | None,
-    logs: list[Path] | None,
-    strict: bool,
-) -> None:
+def convert(out: Output, file: Path, fields: Given) -> None:
     """Convert it, and report each line that was not carried over as it is."""
-    found = _converted(file, format_, root, tuple(accept or ()))
-    _write_report(out, found.report, report)
+    found = _converted(file, fields["format_"], fields["root"], tuple(fields["accept"] or ()))
+    _write_report(out, found.report, fields["report"])
     if found.problems:
         hint = "Change these lines of the file, and convert again"
         raise CommandError("An import would refuse the document", hint, problems=tuple(found.problems))
-    if strict and not found.report.complete:
+    if fields["strict"] and not found.report.complete:
         raise CommandError("Not all of it was carried over as it is", "The report has each line and what to do instead")
-    compared = _compared(found, logs or [])
-    _write_document(out, found, to, compared)
+    compared = _compared(found, fields["logs"] or [])
+    _write_document(out, found, fields["to"], compared)
     if compared is not None and compared.different:
         raise typer.Exit(int(Status.DIFFERENT))
 

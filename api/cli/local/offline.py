@@ -19,6 +19,7 @@ from actors.supervision.effective_settings import with_overrides
 from actors.supervision.locks import LockedError, holder, lock
 from api.audit.trail import Broken, Head, verify
 from api.backup.atomic_swap import RESTORING, finish
+from api.cli.commands import Given
 from api.cli.errors import CommandError, Status
 from api.cli.terminal import Output
 from api.cli.terminal import password as ask_password
@@ -108,20 +109,12 @@ def upgrade(out: Output, config: Path | None, data_dir: Path | None, run_dir: Pa
 
 
 @translated(WeakPassword)
-def reset_password(
-    out: Output,
-    user: str,
-    config: Path | None,
-    data_dir: Path | None,
-    run_dir: Path | None,
-    ask: bool,
-    password_stdin: bool,
-) -> None:
+def reset_password(out: Output, user: str, config: Path | None, data_dir: Path | None, fields: Given) -> None:
     """Set a new password of a user, in the data of a stopped product, or by a request to the running one."""
     chosen = os.environ.get(f"{ENV_PREFIX}NEW_PASSWORD")
-    if ask or password_stdin:
-        chosen = ask_password(f"New password of {user}", password_stdin, twice=True)
-    running = _running(config, data_dir, run_dir)
+    if fields["ask"] or fields["password_stdin"]:
+        chosen = ask_password(f"New password of {user}", fields["password_stdin"], twice=True)
+    running = _running(config, data_dir, fields["run_dir"])
     try:
         if running is None:
             with locked_data(config, data_dir) as data:

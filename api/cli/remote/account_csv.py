@@ -53,10 +53,6 @@ class Line(NamedTuple):
     body: dict[str, Any]
 
 
-def _text(cell: str) -> Any:
-    return cell
-
-
 def _password(cell: str) -> Any:
     if len(cell) > PASSWORD_MAX:
         raise ValueError(f"must have at most {PASSWORD_MAX} characters")
@@ -65,13 +61,7 @@ def _password(cell: str) -> Any:
     return cell
 
 
-def _nullable(cell: str) -> Any:
-    return None if cell == "null" else cell
-
-
 def _number(cell: str) -> Any:
-    if cell == "null":
-        return None
     if not (cell.isascii() and cell.isdecimal()):
         raise ValueError("must be a whole number")
     return int(cell)
@@ -85,8 +75,6 @@ def _flag(cell: str) -> Any:
 
 
 def _list(cell: str) -> Any:
-    if cell == "null":
-        return None
     if cell.startswith("["):
         return _json(cell)
     return [each.strip() for each in cell.split(";") if each.strip()]
@@ -102,14 +90,14 @@ def _json(cell: str) -> Any:
 
 
 FIELDS: Mapping[str, Callable[[str], Any]] = {
-    "id": _text,
-    "username": _text,
+    "id": str,
+    "username": str,
     "password": _password,
-    "password_hash": _text,
+    "password_hash": str,
     "enabled": _flag,
-    "plan": _nullable,
-    "policy": _nullable,
-    "expires_at": _nullable,
+    "plan": str,
+    "policy": str,
+    "expires_at": str,
     "proxies.all": _flag,
     "proxies.ids": _list,
     "proxies.tags": _list,
@@ -118,17 +106,19 @@ FIELDS: Mapping[str, Callable[[str], Any]] = {
     "limits.connections": _number,
     "limits.requests_per_minute": _number,
     "quota.bytes": _number,
-    "quota.period": _text,
+    "quota.period": str,
     "allow_clients": _list,
     "allow_destinations": _list,
     "deny_destinations": _list,
-    "schedule.timezone": _text,
+    "schedule.timezone": str,
     "schedule.windows": _json,
     "certificates": _list,
     "socks4_by_name": _flag,
     "tags": _list,
 }
 """How the cell of a column is read. `metadata.NAME` is a column, too."""
+_WITH_NULL = ("plan", "policy", "expires_at", *(name for name, read in FIELDS.items() if read in (_number, _list)))
+"""Columns whose cell may be `null`."""
 METADATA = "metadata."
 _UNKNOWN_TO_EXPORT = frozenset({"password", "password_hash"})
 """No response of the API has them."""
@@ -189,7 +179,7 @@ def _body(number: int, columns: list[str], cells: list[str]) -> dict[str, Any]:
             if name.startswith(METADATA):
                 body.setdefault("metadata", {})[name.removeprefix(METADATA)] = text
             else:
-                put(body, name, FIELDS[name](text))
+                put(body, name, None if text == "null" and name in _WITH_NULL else FIELDS[name](text))
         except ValueError as error:
             raise BadLine(number, name, str(error)) from error
     if {"password", "password_hash"} <= body.keys():
@@ -218,13 +208,9 @@ def _value(account: Mapping[str, Any], name: str) -> Any:
 
 
 def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
     if isinstance(value, list):
         return with_apostrophe(_listed(value))
-    return with_apostrophe(str(value))
+    return "" if value is None else json.dumps(value) if isinstance(value, bool) else with_apostrophe(str(value))
 
 
 def _listed(values: list[Any]) -> str:
@@ -269,7 +255,7 @@ def import_accounts(session: Session, file: Path, new: bool, dry_run: bool, weak
     text = read_text(file)
     passwords = _checked(file, text, weak_passwords)
     if dry_run or passwords >= MANY_PASSWORDS:
-        data = _send(session, file, _packed(text, new, _placeholders), dry_run=True)
+        data = _send(session, file, _packed(text, new, lambda passwords: [_SOME_HASH] * len(passwords)), dry_run=True)
     if not dry_run:
         if passwords >= MANY_PASSWORDS:
             session.out.note(f"Hashing {passwords} passwords")
@@ -324,10 +310,6 @@ def _packed(text: str, new: bool, hashed: Callable[[list[str]], Iterable[str]]) 
                 stream.write(json.dumps(line.body).encode() + b"\n")
             numbers.extend(each.number for each in part)
     return _Packed(packed.getvalue(), numbers)
-
-
-def _placeholders(passwords: list[str]) -> list[str]:
-    return [_SOME_HASH] * len(passwords)
 
 
 def _hashes(passwords: list[str]) -> list[str]:

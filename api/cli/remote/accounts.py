@@ -164,13 +164,12 @@ _CREATE = {
 
 
 @command(group, "create", _CREATE)
-def create_account(
-    session: Session, name: str, username: str | None, fields: Given, password_stdin: bool, without_password: bool
-) -> None:
+def create_account(session: Session, name: str, username: str | None, password_stdin: bool, fields: Given) -> None:
     """Add an account; its password is asked for.
 
     With the first account of a proxy's own, all clients of that proxy must sign in.
     """
+    without_password = fields.pop("without_password")
     wanted = name if username is None else username
     _refuse_of_the_fleet(fields, username)
     body = body_of({"username": wanted, **fields})
@@ -197,13 +196,12 @@ _UPDATE = {
 
 
 @command(group, "update", _UPDATE)
-def update_account(
-    session: Session, account: str, username: str | None, fields: Given, password_stdin: bool, new_password: bool
-) -> None:
+def update_account(session: Session, account: str, username: str | None, password_stdin: bool, fields: Given) -> None:
     """Change an account: only what is given changes."""
     _refuse_of_the_fleet(fields, username)
+    new_password = fields.pop("new_password") or password_stdin
     body = body_of(fields)
-    if new_password or password_stdin:
+    if new_password:
         body["password"] = password(f"New password of {username or account}", password_stdin, twice=True)
     require_changes(body, "accounts")
     data = session.api.patch(_place(session, account, username).path, body)

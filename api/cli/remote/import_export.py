@@ -71,15 +71,13 @@ _CONVERT = {
 
 
 @command(TOP, "export", _EXPORT, rich_help_panel=CONFIGURE)
-def export_config(
-    session: Session, file: Path | None, secrets: bool, passphrase_file: Path | None, minimal: bool
-) -> None:
+def export_config(session: Session, file: Path | None, fields: Given) -> None:
     """Write the whole configuration as one document: TOML, or JSON with -o json."""
     query, headers = {}, {}
-    if secrets:
-        query, headers = {"secrets": "encrypted"}, _passphrase(passphrase_file, twice=True)
+    if fields["secrets"]:
+        query, headers = {"secrets": "encrypted"}, _passphrase(fields["passphrase_file"], twice=True)
     data = session.api.call("GET", "/config/export", query=query, headers=headers)
-    if minimal:
+    if fields["minimal"]:
         from api.import_export import minimal as sparse
 
         data = sparse.minimal(data)

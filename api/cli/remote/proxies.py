@@ -189,20 +189,13 @@ _UPDATE = {
 
 
 @command(group, "update", _UPDATE, OPTIONS)
-def update_proxy(
-    session: Session,
-    proxy: str,
-    fields: Given,
-    password_stdin: bool,
-    add_tag: list[str] | None,
-    remove_tag: list[str] | None,
-) -> None:
+def update_proxy(session: Session, proxy: str, fields: Given, password_stdin: bool) -> None:
     """Change a proxy: only given fields change. Its address can change only while it is stopped."""
+    more, fewer = fields.pop("add_tag") or [], fields.pop("remove_tag") or []
     body = body_of(fields)
     _credentials(body, fields["auth.username"], password_stdin, wants_password=password_stdin)
-    path, headers = path_of(session, proxy), {}
-    if add_tag or remove_tag:
-        headers = _change_tags(session, path, body, add_tag or [], remove_tag or [])
+    path = path_of(session, proxy)
+    headers = _change_tags(session, path, body, more, fewer) if more or fewer else {}
     require_changes(body, "proxies")
     data = session.api.call("PATCH", path, body=body, headers=headers)
     _print_done(session, data, f"{data['proxy']['name']} is changed.")

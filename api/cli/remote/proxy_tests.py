@@ -87,14 +87,13 @@ _SECRET = re.compile(r"(?<=:)PASSWORD(?=@)|(?<=//)CREDENTIAL(?=:@)")
 
 
 @command(group, "snippets", _SNIPPETS)
-def show_snippets(
-    session: Session, proxy: str, client: str | None, fields: Given, with_password: bool, password_stdin: bool
-) -> None:
+def show_snippets(session: Session, proxy: str, client: str | None, password_stdin: bool, fields: Given) -> None:
     """Show configuration lines for clients of a proxy.
 
     PASSWORD is a placeholder: the product does not know the password. The percent-encoded password replaces it, as with
     --password. USER is one where the proxy has no user of its own, CREDENTIAL where SOCKS4 needs a credential.
     """
+    with_password = fields.pop("with_password") or password_stdin
     data = session.api.get(f"{path_of(session, proxy)}/snippets", **fields)
     snippets = data["snippets"]
     if client is not None:
@@ -102,7 +101,7 @@ def show_snippets(
             raise CommandError(f"There are no lines for {client!r}", f"Clients: {', '.join(snippets)}", Status.USAGE)
         snippets = data["snippets"] = {client: snippets[client]}
     is_missing = any(_SECRET.search(text or "") for text in snippets.values())
-    if with_password or password_stdin:
+    if with_password:
         secret = quote(password("The proxy's password", password_stdin), safe="")
         for name, text in snippets.items():
             snippets[name] = text and _SECRET.sub(secret, text)

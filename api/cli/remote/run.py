@@ -16,8 +16,8 @@ from typing import Any
 
 import typer
 
-from api.cli.client import quoted
-from api.cli.commands import RUN, TOP, Session, command, discard_output
+from api.cli.client import quoted, trust_in
+from api.cli.commands import RUN, TOP, Given, Session, command, discard_output
 from api.cli.documents import body_of, toml_string
 from api.cli.errors import CommandError, Status
 from api.cli.isolated_job import FAILED
@@ -42,7 +42,6 @@ from api.cli.job import (
     open_to_all,
     run_job,
     signals_held,
-    trust_in,
     was_asked_to_end,
 )
 from api.cli.options import PROXY, account_id, argument, file_option, flag, text, texts
@@ -83,41 +82,32 @@ _SETTINGS = {"allow_interspersed_args": False}
 
 
 @command(TOP, "run", _RUN, {"ttl": "--ttl"}, rich_help_panel=RUN, context_settings=_SETTINGS)
-def run(
-    session: Session,
-    job: list[str],
-    account: str | None,
-    ttl: str | None,
-    allow_destinations: list[str] | None,
-    credential: Path | None,
-    proxy: str | None,
-    proxy_ca: Path | None,
-    isolate: bool,
-    socket: Path | None,
-    quiet: bool,
-) -> None:
+def run(session: Session, job: list[str], account: str | None, proxy: str | None, fields: Given) -> None:
     """Run a command that uses a proxy, with a credential of its own that is revoked when it ends.
 
     The exit status is that of the command, and 128 and its number where a signal has ended it; 127 where there is no
     such command, 126 where it can't be executed, 125 where it can't be isolated. 1 to 5, as of other commands, where
     nothing has run.
     """
-    _check(account, ttl, allow_destinations, credential)
+    credential, socket = fields["credential"], fields["socket"]
+    _check(account, fields)
     missing = _unusable(session, job[0])
     if missing is not None:
         raise typer.Exit(missing)
-    if isolate and socket is not None:
+    if fields["isolate"] and socket is not None:
         raise CommandError("Give one of --isolate and --socket", status=Status.USAGE)
-    if isolate:
+    if fields["isolate"]:
         _check_isolation(session)
-    runner = _Runner(session, job, trust_in(proxy_ca), proxy_ca is not None, isolate, socket)
+    own_ca = fields["proxy_ca"]
+    runner = _Runner(session, job, trust_in("--proxy-ca", own_ca), own_ca is not None, fields["isolate"], socket)
     if account is not None:
-        body = {"name": _name_of(job), "ttl": ttl_of(ttl or TTL), "allow_destinations": allow_destinations}
-        status = _run_minted(runner, account, proxy, body, quiet)
+        ttl, allowed = ttl_of(fields["ttl"] or TTL), fields["allow_destinations"]
+        body = {"name": _name_of(job), "ttl": ttl, "allow_destinations": allowed}
+        status = _run_minted(runner, account, proxy, body, fields["quiet"])
     elif credential is not None:
         username, secret = _read(session, credential)
         status = runner.run(of_secret(session.api, username, proxy), secret)
-        if not quiet:
+        if not fields["quiet"]:
             _note(session, "proxyfleet: what was refused is known only for a credential that run makes: --account")
     else:
         status = runner.run(open_to_all(session.api, proxy))
@@ -179,13 +169,13 @@ def _check_isolation(session: Session) -> None:
         raise typer.Exit(FAILED) from unavailable
 
 
-def _check(account: str | None, ttl: str | None, allow: list[str] | None, credential: Path | None) -> None:
+def _check(account: str | None, fields: Given) -> None:
     """Raises `CommandError` for options that contradict each other."""
-    if account is not None and credential is not None:
+    if account is not None and fields["credential"] is not None:
         hint = "--account makes a credential for this run, --credential takes one that there is"
         raise CommandError("Give one of --account and --credential", hint, Status.USAGE)
-    if account is None and (ttl is not None or allow):
-        given = "--ttl" if ttl is not None else "--allow"
+    if account is None and (fields["ttl"] is not None or fields["allow_destinations"]):
+        given = "--allow" if fields["ttl"] is None else "--ttl"
         raise CommandError(f"{given} is for a credential that is made here: give --account", status=Status.USAGE)
 
 

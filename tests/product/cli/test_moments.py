@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from api.cli.errors import CommandError, Status
-from api.cli.quantities import ago, from_now, moment_of
+from api.cli.quantities import moment_of, moment_option
 
 NOW = datetime(2026, 3, 1, 10, 0, tzinfo=UTC)
 
@@ -36,13 +36,14 @@ def test_a_short_form_is_a_moment_in_utc(text: str, direction: int, meant: str) 
 
 def test_iso_8601_is_left_to_the_api_s_own_reading() -> None:
     assert moment_of("2030-01-31T12:00:00+02:00", -1, NOW) is None
-    assert ago("2030-01-31T12:00:00+02:00") == "2030-01-31T10:00:00.000Z"
+    parsed = moment_option("--since", "").parsed
+    assert parsed("2030-01-31T12:00:00+02:00") == "2030-01-31T10:00:00.000Z"
 
 
 @pytest.mark.parametrize(
-    "text", ["", "25:00", "12:60", "2026-02-30", "yesterday noon", "yesterday 1:2:3:4", "7", "999999y"]
+    "text", [" ", "25:00", "12:60", "2026-02-30", "yesterday noon", "yesterday 1:2:3:4", "7", "999999y"]
 )
 def test_what_is_no_time_is_refused_with_the_option(text: str) -> None:
     with pytest.raises(CommandError, match=r"--expires ") as refused:
-        from_now(text)
+        moment_option("--expires", "", 1).parsed(text)
     assert refused.value.status is Status.USAGE
