@@ -21,7 +21,8 @@ from api.history.documents import DocumentChange
 class CommitEffect:
     """`make` gets the changes in `collections` for which `wants` holds, those of several commits if they wait.
 
-    It is called by one thread at a time. What it raises is raised for those whose commits these are.
+    It is called by one thread at a time. What it raises is raised for the one whose commit this is: changes of several
+    that fail together are given once more, those of each commit alone.
     """
 
     def __init__(
@@ -49,16 +50,22 @@ class CommitEffect:
         """Return when it is made, with all before it. Raises what `make` has raised."""
         with self._lock:
             if not made.done():
-                batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
-                try:
-                    self._make([change for changes, _ in batch for change in changes])
-                except Exception as error:  # noqa: BLE001 - it belongs to those who wait for these
-                    for _, each in batch:
-                        each.set_exception(error)
-                else:
-                    for _, each in batch:
-                        each.set_result(None)
+                self._make_of([self._waiting.popleft() for _ in range(len(self._waiting))])
         made.result()
+
+    def _make_of(self, commits: Sequence[tuple[list[DocumentChange], Future[None]]]) -> None:
+        """Those of several commits at once; one after the other if that fails, so that each has its own outcome."""
+        try:
+            self._make([change for changes, _ in commits for change in changes])
+        except Exception as error:  # noqa: BLE001 - it belongs to whose change it is
+            if len(commits) > 1:
+                for each in commits:
+                    self._make_of([each])
+            else:
+                commits[0][1].set_exception(error)
+        else:
+            for _, made in commits:
+                made.set_result(None)
 
 
 class _OfThread(threading.local):

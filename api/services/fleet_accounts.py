@@ -213,6 +213,7 @@ class FleetAccounts:
         """
         self._announce(policies)
         with self._names.lock():
+            self._refuse_unknown(Named("policies", name, "policy") for name in sorted(policies))
             yield
 
     def check(self, changes: Sequence[AccountChange]) -> None:

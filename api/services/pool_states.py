@@ -107,8 +107,11 @@ class PoolStates:
 
     def forget_deleted(self) -> None:
         """Delete the files of pools that are gone."""
+        found = list(
+            self._folder.glob("pool_*")
+        )  # first: that of a pool which is made at this moment is not among them
         kept = {each.record.id for each in self._objects.all(POOLS)}
-        for path in self._folder.glob("pool_*"):
+        for path in found:
             try:
                 if path.name not in kept:
                     remove(path)

@@ -3,7 +3,8 @@
 A message has what the store has at that moment. Of all proxies only those are sent that the supervisor doesn't have in
 their present revision. A change is made when the store has it. A supervisor that does not reply then (it is stopped, or
 the machine is overloaded) can't undo it, so the change isn't reported as failed; the supervisor gets the whole desired
-state as soon as it replies. One that died reads the store at its next start.
+state as soon as it replies. One that died reads the store at its next start. What was removed and is there again, by an
+undo as a rule, comes with the whole state, too: the supervisor takes it from no message that may have been overtaken.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ from actors.bus.messages.supervision import (
 from api.bus_bridge import Bridge, checked, reason_of
 from api.history.documents import Body, DocumentChange
 from api.objects.named_kinds import NAMED
+from api.objects.policies import POLICIES
+from api.objects.pools import POOLS
 from api.services import pool_sources
 from api.services.proxy_cache import COLLECTION, ProxyCache
 from api.services.proxy_specs import spec_of, specs_of
 from api.services.shared_objects import SharedObjects
 from api.store import StoreError
 from config.files.secret_box import SecretBox
-from config.model.object_names import Named
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +67,8 @@ class SupervisorLink:
         self._lock = threading.Lock()
         self._policies = frozenset[str]()
         """Those that accounts and plans have or had, or are about to get, since the API's start."""
+        self._gone = set[str]()
+        """Ids of what was removed since the supervisor got the whole state."""
         self._closed = threading.Event()
         self._resync: threading.Thread | None = None
 
@@ -88,10 +92,15 @@ class SupervisorLink:
     def apply(self, changes: Sequence[DocumentChange]) -> None:
         """Send what has changed; all there is if that takes more than one message."""
         with self._lock:
-            policies = {_policy(each.after) for each in changes if each.collection in WITH_POLICIES} - self._policies
-            self._policies |= policies
+            known = self._policies
+            policies = {_policy(each.after) for each in changes if each.collection in WITH_POLICIES} - known
             changed = {(each.collection, each.id) for each in changes if each.collection not in WITH_POLICIES}
-            reply = self._send(changed, policies)
+            try:
+                self._policies |= policies
+                reply = self._send(changed, policies)
+            except BaseException:
+                self._policies = known  # nothing was sent
+                raise
             if not isinstance(reply, Done):
                 self._send_later(reply)
 
@@ -100,14 +109,14 @@ class SupervisorLink:
         self.apply([DocumentChange(collection, identifier, None, None)])
 
     def announce(self, policies: Collection[str]) -> None:
-        """Have proxies know these policies, before accounts and plans get them and need them.
+        """Have proxies know those of these policies that there are, before accounts and plans get them and need them.
 
-        Raises `Invalid` for one that is not there, `PeerUnavailable`.
+        Raises `PeerUnavailable`.
         """
-        if policies:
-            self._objects.refuse_unknown(Named("policies", name, "policy") for name in policies)
+        there = {name for name in policies if self._objects.records[POLICIES.collection].named(name) is not None}
+        if there:
             with self._lock:
-                known = self._policies.union(policies)
+                known = self._policies | there
                 self.request(ApplyObjects((self._objects.policies_message(known),)))
                 self._policies = known
 
@@ -131,7 +140,10 @@ class SupervisorLink:
 
     def _send(self, changed: Collection[tuple[str, str]], policies: Collection[str]) -> Any:
         proxies = [identifier for collection, identifier in changed if collection == COLLECTION]
-        if len(changed) + len(policies) > 1 and proxies:
+        there = {identifier for collection, identifier in changed if self._stored(collection, identifier) is not None}
+        again = not self._gone.isdisjoint(there)
+        self._gone.update(identifier for _, identifier in changed if identifier not in there)
+        if again or (len(changed) + len(policies) > 1 and proxies):
             return self._replace_all()
         if proxies:
             stored = self._proxies.get(proxies[0])
@@ -142,19 +154,26 @@ class SupervisorLink:
         messages = {"": self._objects.policies_message(self._policies)} if policies else {}
         gone = []
         for collection, identifier in changed:
-            kind = NAMED["pools" if collection == pool_sources.COLLECTION else collection]
-            stored = self._objects.records[kind.collection].get(identifier)
+            stored = self._objects.records[_named_by(collection)].get(identifier)
             if stored is not None:
-                messages[identifier] = self._objects.message(kind, stored)
+                messages[identifier] = self._objects.message(NAMED[_named_by(collection)], stored)
             else:
                 gone.append(identifier)
         return ApplyObjects(tuple(messages.values()), tuple(gone))
+
+    def _stored(self, collection: str, identifier: str) -> Any:
+        """What is sent about it; None if it is gone."""
+        records = self._proxies if collection == COLLECTION else self._objects.records[_named_by(collection)]
+        return records.get(identifier)
 
     def _replace_all(self) -> Any:
         known = self._ask(QueryDesired())
         if not isinstance(known, DesiredRevisions):
             return known
-        return self._ask(self.desired_state(known.proxies), REPLACE_TIMEOUT)
+        reply = self._ask(self.desired_state(known.proxies), REPLACE_TIMEOUT)
+        if isinstance(reply, Done):
+            self._gone.clear()
+        return reply
 
     def _ask(self, message: Any, timeout: float = 5.0) -> Any:
         reply = self._bridge.ask(SUPERVISOR, message, timeout)
@@ -177,6 +196,11 @@ class SupervisorLink:
                         return
             except StoreError as error:
                 log.warning("cannot send changes to the supervisor yet: %s", error)
+
+
+def _named_by(collection: str) -> str:
+    """The collection of the objects that a change of this one is about: what a source gives belongs to its pool."""
+    return POOLS.collection if collection == pool_sources.COLLECTION else collection
 
 
 def _policy(body: Body | None) -> str:

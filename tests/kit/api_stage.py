@@ -78,6 +78,8 @@ class FakeFleet:
         self.events: list[Event] = []
         self.desired: dict[str, ProxySpec] = {}
         self.objects: dict[str, FleetObject] = {}
+        self.removed: set[str] = set()
+        """Proxies and objects that come back only with the whole state: messages may overtake each other."""
         self.bound: dict[tuple[str, int], str] = {}
         self.reserved: dict[str, tuple[str, Ports]] = {}
         self.stats: dict[str, ProxyStats] = {}
@@ -147,19 +149,23 @@ class FakeFleet:
         if isinstance(message, ReserveListener):
             return self._reserve(message)
         if isinstance(message, ApplyProxy):
-            self._keep(message.spec)
-            self.desired[message.spec.id] = message.spec
+            if message.spec.id not in self.removed:
+                self._keep(message.spec)
+                self.desired[message.spec.id] = message.spec
             return Done()
         if isinstance(message, RemoveProxy):
+            self.removed.add(message.proxy_id)
             self._release(message.proxy_id)
-            del self.desired[message.proxy_id]
+            self.desired.pop(message.proxy_id, None)
             return Done()
         if isinstance(message, ApplyObjects):
-            self.objects = {each.id: each for each in (*self.objects.values(), *message.objects)}
+            self.objects |= {each.id: each for each in message.objects if each.id not in self.removed}
             for each in message.gone:
-                del self.objects[each]
+                self.objects.pop(each, None)
+            self.removed.update(message.gone)
             return Done()
         if isinstance(message, ReplaceProxies):
+            self.removed.clear()
             self.objects = {each.id: each for each in message.objects}
             kept = [self.desired[each] for each in message.unchanged]
             desired = {spec.id: spec for spec in (*kept, *message.specs)}
@@ -309,6 +315,7 @@ class Api:
         """A new process, as far as the application can tell: only store and key file remain."""
         if hasattr(self, "services"):
             self.services.close()
+        self.fleet.removed.clear()  # the supervisor gets the whole state at each start
         self.fleet.within_a_commit = self.engine.file._lock._is_owned  # type: ignore[attr-defined]
         self.services = Services(self.engine, self.fleet, self.settings, SigningKeys(self.data), self.data, self.run)
         self.services.runtime.remembered = 0.0

@@ -268,3 +268,22 @@ def test_an_import_in_parts_is_one_revision_and_a_failed_one_is_none(api: Api, m
     done = api.post(f"/revisions/{before}/restore", None, api.token())
     assert done.json["data"]["summary"]["delete"] == 13
     assert names(api) == {}
+
+
+def test_a_policy_that_is_deleted_while_an_import_waits_for_others_is_given_to_no_account(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = api.token()
+    api.post("/policies", {"name": "closed", "rules": []}, token)
+    announce = api.services.fleet_accounts._announce
+
+    def announce_late(policies: Any) -> None:
+        announce(policies)
+        assert api.request("DELETE", "/policies/closed", token).status_code == 200
+
+    monkeypatch.setattr(api.services.fleet_accounts, "_announce", announce_late)
+    status, _, details = error_of(
+        send(api, {"username": "ada", "password_hash": hash_password("x"), "policy": "closed"})
+    )
+    assert (status, details) == (400, {"field": "policy", "error": "there is no policy 'closed'"})
+    assert names(api) == {}

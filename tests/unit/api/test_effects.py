@@ -87,6 +87,33 @@ def test_effects_are_made_in_the_order_of_commits_and_their_errors_are_those_of_
     assert done[-1] == "right"
 
 
+def test_a_change_whose_effect_fails_takes_nothing_from_others_that_waited_with_it() -> None:
+    made, effects = Made(), Effects()
+    effects.follow(CommitEffect(["proxies"], made))
+    made.free.clear()
+    outcomes: dict[str, str] = {}
+
+    def commit(identifier: str) -> None:
+        try:
+            with effects.settled():
+                effects.note([change(identifier)])
+            outcomes[identifier] = "made"
+        except ValueError as error:
+            outcomes[identifier] = str(error)
+
+    threads = [threading.Thread(target=commit, args=(each,)) for each in ("first", "before", "wrong", "behind")]
+    threads[0].start()
+    assert made.begun.wait(LONG)
+    for number, thread in enumerate(threads[1:], 1):
+        thread.start()
+        wait_until(lambda number=number: len(effects._table[0]._waiting) == number, "it has committed")  # type: ignore[misc]
+    made.free.set()
+    for thread in threads:
+        thread.join(LONG)
+    assert outcomes == {"first": "made", "before": "made", "wrong": "wrong", "behind": "made"}
+    assert made.calls[2:] == [["before"], ["wrong"], ["behind"]]
+
+
 def twin(api: Api) -> Api:
     """Another API on a copy of the data, with the key that both seal with."""
     api.services.seal.seal("a secret", "a purpose")

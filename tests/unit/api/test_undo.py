@@ -117,6 +117,14 @@ def test_what_it_created_is_deleted_unless_it_was_changed_or_others_use_it(api: 
     assert undone(api, first)["changed"] is False
 
 
+def test_an_object_that_it_deleted_is_with_the_supervisor_again(api: Api, token: dict[str, str]) -> None:
+    body = {"name": "europe", "upstreams": ["http://10.0.0.1:1"]}
+    pool = api.post("/pools", body, token).json["data"]["pool"]["id"]
+    api.request("DELETE", f"/pools/{pool}", token)
+    undone(api, newest(api))
+    assert api.fleet.objects[pool].key == "pool:europe"
+
+
 def test_what_it_deleted_comes_back_with_its_id_and_its_secrets(api: Api, token: dict[str, str]) -> None:
     hop = {"protocol": "http", "host": "10.0.0.1", "port": 1, "auth": {"username": "u", "password": "of-an-upstream"}}
     proxy = create(api, token, upstreams=[hop])
