@@ -44,8 +44,9 @@ SENT = (COLLECTION, *NAMED, pool_sources.COLLECTION, *WITH_POLICIES)
 """Collections that messages are about."""
 START_WAIT = 3.0
 """Seconds that a create, start or restart waits until the new process serves; then `runtime.state` says `starting`."""
+REPLY_TIMEOUT = 5.0
 REPLACE_TIMEOUT = 60.0
-"""Seconds that the supervisor may take to apply the whole desired state: it may have thousands of addresses to bind."""
+"""Seconds that the supervisor may take to apply what an import changes: it may have thousands of addresses to bind."""
 RETRY_INTERVAL = 1.0
 """Seconds between attempts to reach a supervisor that doesn't reply."""
 
@@ -148,7 +149,10 @@ class SupervisorLink:
         if proxies:
             stored = self._proxies.get(proxies[0])
             return self._ask(RemoveProxy(proxies[0]) if stored is None else ApplyProxy(spec_of(stored, self._seal)))
-        return self._ask(self._objects_message(changed, policies)) if changed or policies else Done()
+        if not changed and not policies:
+            return Done()
+        timeout = REPLACE_TIMEOUT if len(changed) > 1 else REPLY_TIMEOUT
+        return self._ask(self._objects_message(changed, policies), timeout)
 
     def _objects_message(self, changed: Collection[tuple[str, str]], policies: Collection[str]) -> ApplyObjects:
         messages = {"": self._objects.policies_message(self._policies)} if policies else {}
@@ -175,7 +179,7 @@ class SupervisorLink:
             self._gone.clear()
         return reply
 
-    def _ask(self, message: Any, timeout: float = 5.0) -> Any:
+    def _ask(self, message: Any, timeout: float = REPLY_TIMEOUT) -> Any:
         reply = self._bridge.ask(SUPERVISOR, message, timeout)
         self._sent()
         return reply

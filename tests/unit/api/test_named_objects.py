@@ -12,6 +12,7 @@ from actors.bus.codec import unpack
 from actors.bus.messages.specs import ListRef
 from actors.bus.messages.supervision import ApplyObjects
 from api.operator.start import read_desired_objects
+from api.services.supervisor_link import REPLACE_TIMEOUT
 from tests.kit.api_stage import Api
 from tests.kit.tables import table
 from tests.unit.api.naming import fields_of, imported, problem, proxy
@@ -104,6 +105,25 @@ def test_proxies_have_the_policy_of_a_plan_before_the_plan_has_it(api: Api, toke
     assert api.patch(f"/plans/{plan['id']}", {"policy": None}, token).json["data"]["plan"]["policy"] is None
     assert effective(table.account(account["id"]), table.plan(plan["id"])).policies == ()
     assert api.request("DELETE", "/policies/closed", token).status_code == 200
+
+
+def test_a_plan_that_is_not_there_is_not_found_whatever_policy_it_is_given(api: Api, token: dict[str, str]) -> None:
+    assert api.patch("/plans/plan_0123456789abcdef", {"policy": "nowhere"}, token).status_code == 404
+
+
+def test_an_import_of_objects_waits_for_all_processes_as_long_as_one_of_proxies(
+    api: Api, token: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask, seconds = api.fleet.ask, list[float]()
+
+    def ask_noting(to: str, message: Any, timeout: float = 5.0) -> Any:
+        seconds.extend([timeout] if isinstance(message, ApplyObjects) else ())
+        return ask(to, message, timeout)
+
+    monkeypatch.setattr(api.fleet, "ask", ask_noting)
+    body = {"kind": "proxyfleet.config", "version": 1, "lists": [LIST, {**LIST, "name": "others"}]}
+    assert api.post("/config/import", body, token).status_code == 200
+    assert seconds == [REPLACE_TIMEOUT]
 
 
 @pytest.mark.usefixtures("objects")
