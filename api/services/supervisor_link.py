@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from actors.bus.messages.common import SUPERVISOR, Done
+from actors.bus.messages.common import SUPERVISOR, Done, Failed
 from actors.bus.messages.supervision import (
     ApplyObjects,
     ApplyProxy,
@@ -99,8 +99,10 @@ class SupervisorLink:
             try:
                 self._policies |= policies
                 reply = self._send(changed, policies)
-            except BaseException:
+            except BaseException as error:
                 self._policies = known  # nothing was sent
+                if isinstance(error, StoreError):  # of the whole state, by something else in it maybe
+                    self._send_later(Failed(str(error)))
                 raise
             if not isinstance(reply, Done):
                 self._send_later(reply)

@@ -12,9 +12,11 @@ from actors.bus.codec import unpack
 from actors.bus.messages.specs import ListRef
 from actors.bus.messages.supervision import ApplyObjects
 from api.operator.start import read_desired_objects
+from api.services import supervisor_link
 from api.services.supervisor_link import REPLACE_TIMEOUT
 from tests.kit.api_stage import Api
 from tests.kit.tables import table
+from tests.kit.wait import wait_until
 from tests.unit.api.naming import fields_of, imported, problem, proxy
 from tests.unit.api.published import Published
 
@@ -124,6 +126,22 @@ def test_an_import_of_objects_waits_for_all_processes_as_long_as_one_of_proxies(
     body = {"kind": "proxyfleet.config", "version": 1, "lists": [LIST, {**LIST, "name": "others"}]}
     assert api.post("/config/import", body, token).status_code == 200
     assert seconds == [REPLACE_TIMEOUT]
+
+
+def test_what_an_import_stores_beside_a_secret_that_no_key_opens_comes_when_that_is_gone(
+    api: Api, token: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor_link, "RETRY_INTERVAL", 0.01)
+    api.post("/pools", {"name": "broken", "upstreams": ["http://u:word@10.0.0.1:1"]}, token)
+    (pool,) = api.store.find("pools")
+    entry = pool.body["upstreams"][0]
+    lost = {**entry, "password": entry["password"][:-8]}
+    api.store.put("pools", {**pool.body, "upstreams": [lost]})
+    proxies = [{"name": name, "port": port, "protocol": "http"} for name, port in (("a", 4001), ("b", 4002))]
+    body = {"kind": "proxyfleet.config", "version": 1, "proxies": proxies}
+    assert api.post("/config/import", body, token).status_code == 500
+    assert api.request("DELETE", "/pools/broken", token).status_code == 200
+    wait_until(lambda: len(api.fleet.desired) == 2, "the supervisor has both")
 
 
 @pytest.mark.usefixtures("objects")
