@@ -9,9 +9,9 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 71_886,
+    "code lines of the product": 71_917,
     "files of the product": 646,
-    "code lines of the tests": 77_074,
+    "code lines of the tests": 77_154,
     "code lines of scripts": 3_496,
     "files under 60 lines that one module imports": 28,
     "class names that stand twice": 30,
