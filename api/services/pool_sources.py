@@ -69,7 +69,8 @@ class PoolSources:
         """
         known = self._cache.get(pool.id)
         before = [] if known is None else known.record.upstreams
-        read = [PoolUpstreamInput.model_validate(each) for each in given]
+        stated = ({name: value for name, value in each.items() if value is not None} for each in given)
+        read = [PoolUpstreamInput.model_validate(each) for each in stated]
         upstreams = [
             each
             for each in replace_upstreams(before, read, self._seal, PoolUpstream)
