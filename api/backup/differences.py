@@ -12,7 +12,7 @@ import json
 import shutil
 import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -35,6 +35,10 @@ NAMED_MAX = 100
 Change = Literal["added", "changed", "removed"]
 
 
+Digests = Mapping[str, tuple[str, bytes]]
+"""By id the name of a document and a digest of what lasts: there may be hundreds of thousands."""
+
+
 @dataclass(frozen=True, slots=True)
 class Difference:
     """`added` is what only the backup has, `removed` what only is there now."""
@@ -48,7 +52,7 @@ class Difference:
 @dataclass(frozen=True, slots=True)
 class CurrentState:
     """The state that a restore would replace: the number of the last commit, the key files by name, the audit trail's
-    head, the last revision (`api.history`), and a copy of the configuration.
+    head, the last revision (`api.history`), digests of documents by collection and id, and a copy of the configuration.
 
     What can't be read counts as missing, since a restore may be meant to repair just that.
     """
@@ -57,6 +61,7 @@ class CurrentState:
     keys: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     audit_head: str | None = None
     last_revision: int = 0
+    documents: Mapping[str, Digests] = field(default_factory=dict)
     copy: DataDir | None = None
 
 
@@ -69,13 +74,13 @@ def read_current_state(data: DataDir, scratch: Path) -> CurrentState:
     copy.path.mkdir(mode=0o700)
     for file in data.path.glob(f"{data.fleet.name}*"):
         shutil.copy(file, copy.path)
+    known = newest_number(copy.fleet), keys, audit_head(copy), _last_revision(copy)
     try:
         require_own_format(data.path)
-        open_store(copy).close()
-        readable: DataDir | None = copy
-    except (DataFormatError, StoreError):
-        readable = None
-    return CurrentState(newest_number(copy.fleet), keys, audit_head(copy), _last_revision(copy), readable)
+        with closing(open_store(copy)) as store:
+            return CurrentState(*known, {name: dict(_digests(store, name)) for name in COLLECTIONS}, copy)
+    except (DataFormatError, StoreError, ValueError):
+        return CurrentState(*known)
 
 
 def key_files(data: DataDir) -> dict[str, bytes]:
@@ -103,11 +108,10 @@ def audit_head(data: DataDir) -> str | None:
 
 def differences(now: CurrentState, store: FleetStore, keys: Mapping[str, bytes]) -> Iterator[Difference]:
     """From what is there now to the `store` and the `keys` of the backup. Raises `StoreError`."""
-    if now.copy is None:
-        yield from _of_documents(None, store)
-    else:
-        with closing(open_store(now.copy)) as present:
-            yield from _of_documents(present, store)
+    with ExitStack() as stack:
+        present = None if now.copy is None else stack.enter_context(closing(open_store(now.copy)))
+        for collection in COLLECTIONS:
+            yield from _of_collection(collection, now.documents.get(collection, {}), present, store)
     for change, names in _compared(now.keys, keys):
         yield from (Difference("keys", name, change) for name in sorted(names))
     if now.audit_head is None:
@@ -120,19 +124,17 @@ def _compared(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[t
     yield "removed", [key for key in before if key not in after]
 
 
-def _of_documents(now: FleetStore | None, then: FleetStore) -> Iterator[Difference]:
-    for collection in COLLECTIONS:
-        before, after = ({} if store is None else dict(_digests(store, collection)) for store in (now, then))
-        for change, keys in _compared(before, after):
-            if collection in TABLES and len(keys) > NAMED_MAX:
-                yield Difference(collection, f"{len(keys)} of them", change)
-                continue
-            for name, key in sorted(((after if key in after else before)[key][0], key) for key in keys):
-                yield Difference(collection, name, change, _fields(now, then, collection, key))
+def _of_collection(collection: str, before: Digests, now: FleetStore | None, then: FleetStore) -> Iterator[Difference]:
+    after: Digests = dict(_digests(then, collection))
+    for change, keys in _compared(before, after):
+        if collection in TABLES and len(keys) > NAMED_MAX:
+            yield Difference(collection, f"{len(keys)} of them", change)
+            continue
+        for name, key in sorted(((after if key in after else before)[key][0], key) for key in keys):
+            yield Difference(collection, name, change, _fields(now, then, collection, key))
 
 
 def _digests(store: FleetStore, collection: str) -> Iterator[tuple[str, tuple[str, bytes]]]:
-    """By id the name and a digest of what lasts: there may be hundreds of thousands."""
     found = store.accounts.documents(collection) if collection in TABLES else store.every(collection)
     for document in found:
         body = document.body
