@@ -111,7 +111,7 @@ def command(
     renamed = {field: label for field, label in labels.items() if label != f"--{field}"} | dict(options)
 
     def decorate(function: Command) -> Command:
-        def run(given: dict[str, Any]) -> None:
+        def run(**given: Any) -> None:
             out = Output(given.pop("output_"))
             connection = {each: given.pop(f"{each}_") for each in ("url", "key", "ca_file", "timeout")}
 
@@ -121,10 +121,10 @@ def command(
 
             guarded(out, work, renamed)
 
-        help_text = about or function.__doc__
-        _register(group, name, run, help_text, {**fields, **_COMMON}, settings)
+        _add_signature(run, about or function.__doc__, {**fields, **_COMMON})
+        group.command(name, cls=FlagsCommand, **settings)(run)
         for alias in aliases:
-            _register(group, alias, run, help_text, {**fields, **_COMMON}, {"hidden": True})
+            group.command(alias, cls=FlagsCommand, hidden=True)(run)
         return function
 
     return decorate
@@ -140,7 +140,7 @@ def local_command(
     """
 
     def decorate(function: Command) -> Command:
-        def run(given: dict[str, Any]) -> None:
+        def run(**given: Any) -> None:
             out = Output(given.pop("output_"))
 
             def work() -> None:
@@ -151,30 +151,19 @@ def local_command(
 
             guarded(out, work)
 
-        _register(group, name, run, function.__doc__, {**fields, "output_": _COMMON["output_"]}, settings)
+        _add_signature(run, function.__doc__, {**fields, "output_": _COMMON["output_"]})
+        group.command(name, cls=FlagsCommand, **settings)(run)
         return function
 
     return decorate
 
 
-def _register(
-    group: typer.Typer,
-    name: str,
-    run: Callable[[dict[str, Any]], None],
-    about: str | None,
-    parameters: Mapping[str, Option],
-    settings: Mapping[str, Any],
-) -> None:
-    """Add a command; Typer reads its options from the signature of a function."""
-
-    def called(**given: Any) -> None:
-        run(given)
-
+def _add_signature(run: Callable[..., None], about: str | None, parameters: Mapping[str, Option]) -> None:
+    """Give the function of a command its help and its parameters, from which Typer reads the options."""
     signature = inspect.Signature(_signature(parameters))
-    called.__doc__ = about
-    called.__annotations__ = {each.name: each.annotation for each in signature.parameters.values()}
-    called.__signature__ = signature  # type: ignore[attr-defined]
-    group.command(name, cls=FlagsCommand, **settings)(called)
+    run.__doc__ = about
+    run.__annotations__ = {each.name: each.annotation for each in signature.parameters.values()}
+    run.__signature__ = signature  # type: ignore[attr-defined]
 
 
 def _signature(parameters: Mapping[str, Option]) -> list[inspect.Parameter]:
@@ -198,11 +187,10 @@ def _given(
 ) -> dict[str, Any]:
     """The arguments of the function. Raises `CommandError`."""
     own = inspect.signature(function).parameters
-    takes_all = any(each.kind is each.VAR_KEYWORD for each in own.values())
     values = {field: each.parsed(given[_name(field)]) for field, each in fields.items()}
     if api is not None:
         values = {field: each.found(api, values[field]) for field, each in fields.items()}
-    named = {_name(field): value for field, value in values.items() if takes_all or _name(field) in own}
+    named = {_name(field): value for field, value in values.items() if _name(field) in own}
     rest = {field: value for field, value in values.items() if _name(field) not in own}
     return {**named, "fields": rest} if "fields" in own else named
 
