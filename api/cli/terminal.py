@@ -75,15 +75,16 @@ class Column:
         return cell_text(self.value(row) if callable(self.value) else inside(row, self.value), plain)
 
 
-def titled(*fields: str, **settings: Any) -> tuple[Column, ...]:
-    """Columns with the names of their fields as titles: `scope.accounts` is ACCOUNTS, `last_used_at` is LAST USED."""
-    return tuple(Column(_plain_name(each.rpartition(".")[2]).upper(), each, **settings) for each in fields)
+def titled(*columns: Detail, **settings: Any) -> tuple[Column, ...]:
+    """Columns of the same settings: each a field, whose name is the title in capital letters (`scope.accounts` is
+    ACCOUNTS, `last_used_at` is LAST USED), or a title with a field or a function."""
+    pairs = [
+        (_plain_name(each.rpartition(".")[2]).upper(), each) if isinstance(each, str) else each for each in columns
+    ]
+    return tuple(Column(title, value, **settings) for title, value in pairs)
 
 
-TRAFFIC = (
-    Column("IN", lambda row: size(row["bytes_in"]), right=True),
-    Column("OUT", lambda row: size(row["bytes_out"]), right=True),
-)
+TRAFFIC = titled(("IN", lambda row: size(row["bytes_in"])), ("OUT", lambda row: size(row["bytes_out"])), right=True)
 """The columns of what was transferred."""
 
 
@@ -393,9 +394,7 @@ def progress(out: Output, what: str) -> Iterator[ReportProgress]:
 DEFAULT, BY_API, BY_COMMAND_LINE = "default", "API", "command line"
 _WORDS = {"api": BY_API, "command_line": BY_COMMAND_LINE}
 COLUMNS = (
-    Column("KEY", "key"),
-    Column("VALUE", "text"),
-    Column("FROM", "source"),
+    *titled("key", ("VALUE", "text"), ("FROM", "source")),
     Column("CHANGE", "change", spare=1),
 )
 

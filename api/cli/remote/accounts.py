@@ -108,11 +108,9 @@ def _used(account: Any, name: str = "bytes") -> Quantity:
 
 
 _COMMON = (
-    Column("CONNECTIONS", _connections, right=True),
-    Column("USED", _used, right=True),
+    *titled(("CONNECTIONS", _connections), ("USED", _used), right=True),
     Column("QUOTA", lambda row: _own(row, "quota", _quota(row)), right=True),
-    Column("PERIOD", lambda row: _own(row, "quota", inside(row, "quota.period"))),
-    Column("EXPIRES", "expires_at"),
+    *titled(("PERIOD", lambda row: _own(row, "quota", inside(row, "quota.period"))), "expires_at"),
 )
 COLUMNS = (Column("USERNAME", "username"), Column("ENABLED", "enabled"), *_COMMON)
 FLEET_COLUMNS = (
@@ -297,8 +295,7 @@ plans = Commands(
         Column("NAME", "name"),
         Column("QUOTA", _quota, right=True),
         Column("PERIOD", "quota.period"),
-        Column("LIMITS", _limits, spare=True),
-        Column("DESCRIPTION", "description", spare=True),
+        *titled(("LIMITS", _limits), "description", spare=True),
         Column("ID", "id", whole=True),
     ),
     (
@@ -362,8 +359,7 @@ _MINT = {
 CREDENTIAL_COLUMNS = (
     Column("ID", "id", whole=True),
     *titled("name", "prefix", "expires_at"),
-    Column("DESTINATIONS", "allow_destinations", spare=True),
-    Column("NETWORKS", "allow_clients", spare=True),
+    *titled(("DESTINATIONS", "allow_destinations"), ("NETWORKS", "allow_clients"), spare=True),
     Column("QUOTA", _quota, right=True, spare=True),
     Column("CREATED", "created_at", spare=True),
 )

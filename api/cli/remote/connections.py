@@ -34,12 +34,7 @@ COLUMNS = (
 )
 
 
-GROUPS = {
-    "client": Column("CLIENT", "client"),
-    "account": Column("ACCOUNT", "account"),
-    "target": Column("TARGET", "target"),
-    "proxy": Column("PROXY", "proxy"),
-}
+GROUPS = {name: titled(name) for name in ("client", "account", "target", "proxy")}
 """The first column by what connections are grouped by."""
 
 COUNTS = (
@@ -67,7 +62,7 @@ _LIST = {
 def list_connections(session: Session, fields: Given) -> None:
     """List live connections, or count them by client, account, target or proxy."""
     data, group_by = session.api.get("/connections", **fields), fields["group_by"]
-    columns = COLUMNS if group_by is None else (GROUPS[group_by], *COUNTS)
+    columns = COLUMNS if group_by is None else (*GROUPS[group_by], *COUNTS)
     rows = data["connections" if group_by is None else "groups"]
     session.out.data(data, lambda: session.out.table(columns, rows, "No connection matches."))
     _refuse_partial(data)

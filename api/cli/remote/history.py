@@ -64,8 +64,7 @@ def _changed_fields(before: Any, after: Any, path: str = "") -> Iterator[tuple[s
 AUDIT_COLUMNS = (
     Column("SEQ", "seq", right=True),
     Column("TIME", "timestamp", whole=True),
-    *titled("action", "outcome"),
-    Column("BY", author),
+    *titled("action", "outcome", ("BY", author)),
     Column("FROM", "address", spare=True),
     Column("RESOURCE", _resource),
     Column("CHANGES", _changes, spare=True),

@@ -12,7 +12,7 @@ from api.cli.documents import body_of, header_fields, require_changes, whole_bod
 from api.cli.errors import CommandError, Status, combined
 from api.cli.options import PROXY, argument, choice, find, find_id, flag, number, option, switch, text, texts
 from api.cli.quantities import Quantity, size, span
-from api.cli.terminal import PASSWORD_STDIN, Column, Detail, fields_of, inside, pairs_of, password
+from api.cli.terminal import PASSWORD_STDIN, Column, Detail, fields_of, inside, pairs_of, password, titled
 from config.model.choices import ProxyProtocol, ProxyStatus, TlsNameCheck
 
 group = new_group("proxies", "Proxies: list, create, change, start, stop, test.")
@@ -44,10 +44,8 @@ COLUMNS = (
     Column("NAME", "name"),
     Column("PROTOCOL", "protocol", spare=1),
     Column("ADDRESS", address, whole=True),
-    Column("STATUS", "status"),
-    Column("STATE", lambda row: state(row["runtime"])),
-    Column("CONNECTIONS", "stats.active_connections", right=True),
-    Column("REQUESTS", "stats.total_requests", right=True),
+    *titled("status", ("STATE", lambda row: state(row["runtime"]))),
+    *titled(("CONNECTIONS", "stats.active_connections"), ("REQUESTS", "stats.total_requests"), right=True),
     Column("TRANSFERRED", lambda row: transferred(row["stats"]), right=True, spare=3),
     Column("UPTIME", lambda row: span(row["stats"]["uptime_seconds"]), right=True, spare=2),
     Column("TAGS", "tags", spare=1),

@@ -13,7 +13,7 @@ from api.cli.documents import body_of, read_mapping
 from api.cli.errors import CommandError, Status
 from api.cli.options import PROXY, argument, file_option, find, flag, number, seconds_option, text
 from api.cli.remote.proxies import ONE_PROXY, PROXIES, group, path_of
-from api.cli.terminal import PASSWORD_STDIN, Column, password
+from api.cli.terminal import PASSWORD_STDIN, password, titled
 from config.net.addresses import is_address
 
 Pair = tuple[str, str]
@@ -73,13 +73,9 @@ def try_proxies(session: Session, proxies: list[str], fields: Given) -> None:
 
 
 TESTED = (
-    Column("PROXY", "proxy"),
-    Column("RESULT", "status"),
-    Column("STATUS", "status_code", right=True),
-    Column("MS", "response_time", right=True),
-    Column("EXTERNAL IP", "external_ip"),
-    Column("UPSTREAM", "parent"),
-    Column("ERROR", "error"),
+    *titled("proxy", ("RESULT", "status")),
+    *titled(("STATUS", "status_code"), ("MS", "response_time"), right=True),
+    *titled("external_ip", ("UPSTREAM", "parent"), "error"),
 )
 
 

@@ -39,17 +39,10 @@ LONG_POLL_SECONDS = 20
 """How long the API waits for a record before it responds without one."""
 
 _COLUMNS = (
-    Column("TIME", "timestamp"),
-    Column("LEVEL", "level"),
-    Column("CLIENT", "client_ip"),
-    *titled("user", "method"),
-    Column("TARGET", "target_url"),
-    Column("STATUS", "status_code", right=True),
-    Column("MS", "duration", right=True),
+    *titled(("TIME", "timestamp"), "level", ("CLIENT", "client_ip"), "user", "method", ("TARGET", "target_url")),
+    *titled(("STATUS", "status_code"), ("MS", "duration"), right=True),
     *TRAFFIC,
-    Column("REASON", "reason"),
-    Column("UPSTREAM", "parent"),
-    Column("PROXY", "proxy_name"),
+    *titled("reason", ("UPSTREAM", "parent"), ("PROXY", "proxy_name")),
 )
 _RULE_COLUMNS = (Column("RULE", "value"), Column("RECORDS", "records", right=True))
 _REPORTED = "reported"
@@ -221,9 +214,7 @@ def _target(entry: Row) -> str:
 LINES = (
     Column("TIME (UTC)", _clock),
     Column("CODE", "status_code", right=True),
-    Column("PROXY", "proxy_name"),
-    Column("CLIENT", "client_ip"),
-    *titled("user", "method"),
+    *titled(("PROXY", "proxy_name"), ("CLIENT", "client_ip"), "user", "method"),
     Column("MS", "duration", right=True, spare=1),
     Column("IN", lambda entry: size(entry["bytes_in"]), right=True, spare=3),
     Column("OUT", lambda entry: size(entry["bytes_out"]), right=True, spare=2),

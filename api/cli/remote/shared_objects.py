@@ -166,12 +166,9 @@ pools = _commands(
 )
 _POOL = {"key": key_argument(POOL)}
 _STATE_COLUMNS = (
-    Column("UPSTREAM", "name"),
-    Column("STATE", "state"),
+    *titled(("UPSTREAM", "name"), "state"),
     *titled("latency", "failures", right=True),
-    Column("COOLDOWN", "cooldown"),
-    Column("UNTIL", "cooldown_until"),
-    Column("BANNED UNTIL", "banned_until"),
+    *titled("cooldown", ("UNTIL", "cooldown_until"), "banned_until"),
     Column("LAST ERROR", "last_error", spare=True),
 )
 

@@ -12,7 +12,7 @@ from api.cli.documents import body_of
 from api.cli.errors import CommandError, Status
 from api.cli.options import PROXY, argument, choice, flag, option, text
 from api.cli.quantities import SINCE, UNTIL, moment_option, size, span, with_decimal_units
-from api.cli.terminal import CHANGED, TRAFFIC, Column, Row, cell_text, counted, print_sources
+from api.cli.terminal import CHANGED, TRAFFIC, Column, Row, cell_text, counted, print_sources, titled
 
 settings_group = new_group("settings", "System settings.")
 
@@ -196,9 +196,7 @@ _GROUPED = {
 }
 _FIGURES = (
     *TRAFFIC,
-    Column("REQUESTS", "requests", right=True),
-    Column("SECONDS", "connection_seconds", right=True),
-    Column("REFUSALS", "refusals", right=True),
+    *titled("requests", ("SECONDS", "connection_seconds"), "refusals", right=True),
 )
 
 

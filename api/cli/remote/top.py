@@ -33,6 +33,7 @@ from api.cli.terminal import (
     natural_widths,
     rich_table,
     safe,
+    titled,
 )
 
 if TYPE_CHECKING:  # rich is loaded when there is a terminal to draw on
@@ -136,14 +137,10 @@ def _row(proxy: dict[str, Any], before: Mapping[str, Any] | None, seconds: float
 
 COLUMNS = (
     Column("NAME", "name"),
-    Column("PROTOCOL", "protocol", spare=True),
-    Column("ADDRESS", "address", spare=True),
+    *titled("protocol", "address", spare=True),
     Column("STATE", "state"),
-    Column("CONNECTIONS", "connections", right=True),
-    Column("REQUESTS/S", "requests", right=True),
-    Column("ERRORS/S", "errors", right=True),
-    Column("IN/S", lambda row: size(row["in"]), right=True),
-    Column("OUT/S", lambda row: size(row["out"]), right=True),
+    *titled("connections", ("REQUESTS/S", "requests"), ("ERRORS/S", "errors"), right=True),
+    *titled(("IN/S", lambda row: size(row["in"])), ("OUT/S", lambda row: size(row["out"])), right=True),
     Column("REQUESTS", "total", right=True, spare=True),
 )
 _NAME, _STATE = 0, 3

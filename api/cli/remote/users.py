@@ -127,11 +127,8 @@ sessions = new_group("sessions", "Sessions: the sign-ins of users.")
 _OF_USER = {"user": text("--user", "Those of this user, for administrators.", of=USER)}
 SESSION_COLUMNS = (
     Column("ID", "id", whole=True),
-    *titled("kind", "last_used"),
-    Column("FROM", "address"),
-    Column("CLIENT", "user_agent", spare=True),
-    Column("SINCE", "created_at", spare=True),
-    Column("CURRENT", "current", spare=True),
+    *titled("kind", "last_used", ("FROM", "address")),
+    *titled(("CLIENT", "user_agent"), ("SINCE", "created_at"), "current", spare=True),
 )
 
 
@@ -186,9 +183,7 @@ keys = Commands(
         *titled("name", "prefix"),
         Column("PERMISSIONS", "permissions", spare=True),
         Column("EXPIRES", "expires_at"),
-        *titled("last_used", "proxies", "scope.accounts", spare=True),
-        Column("NETWORKS", "scope.ip_whitelist", spare=True),
-        Column("OWNER", "owner", spare=True),
+        *titled("last_used", "proxies", "scope.accounts", ("NETWORKS", "scope.ip_whitelist"), "owner", spare=True),
         Column("ID", "id", whole=True),
     ),
     only=("list", "delete"),
