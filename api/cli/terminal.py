@@ -222,8 +222,7 @@ class Output:
 
     def line(self, text: str) -> None:
         """Print a line of the result."""
-        self.out.write(text + "\n")
-        self.out.flush()
+        self.lines([text])
 
     def lines(self, texts: Iterable[str]) -> None:
         """Print several lines."""
@@ -393,39 +392,30 @@ def progress(out: Output, what: str) -> Iterator[ReportProgress]:
 
 DEFAULT, BY_API, BY_COMMAND_LINE = "default", "API", "command line"
 _WORDS = {"api": BY_API, "command_line": BY_COMMAND_LINE}
-COLUMNS = (
-    *titled("key", ("VALUE", "text"), ("FROM", "source")),
-    Column("CHANGE", "change", spare=1),
-)
 
+
+def _value(row: Row) -> Any:
+    """The value as in the file."""
+    value = row["value"]
+    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def source_text(row: Row) -> str:
+    """Where the value comes from: the place, else the name of the source."""
+    return str(row["place"] or _WORDS.get(row["source"], row["source"]))
+
+
+COLUMNS = (
+    *titled("key", ("VALUE", _value), ("FROM", source_text)),
+    Column("CHANGE", lambda row: row["change"].replace("_", " "), spare=1),
+)
 CHANGED = flag("--changed", "Only keys whose value is not the default.")
 
 
 def print_sources(out: Output, name: str, rows: list[dict[str, Any]], changed: bool) -> None:
     """Print keys as a table, or as JSON below `name`; with `changed` those without their default."""
     rows = [each for each in rows if each["source"] != DEFAULT or not changed]
-    texts = [
-        {
-            "key": each["key"],
-            "text": _text(each["value"]),
-            "source": source_text(each),
-            "change": each["change"].replace("_", " "),
-        }
-        for each in rows
-    ]
-    out.data({name: rows}, lambda: out.table(COLUMNS, texts, "All keys have their defaults."))
-
-
-def source_text(row: dict[str, Any]) -> str:
-    """Where the value comes from: the place, else the name of the source."""
-    return str(row["place"] or _WORDS.get(row["source"], row["source"]))
-
-
-def _text(value: Any) -> str:
-    """The value as in the file; `-` if it is not set."""
-    if value is None or value == "":
-        return "-"
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    out.data({name: rows}, lambda: out.table(COLUMNS, rows, "All keys have their defaults."))
 
 
 # --- input: passwords, and single keys without echo and line editing ---
