@@ -11,7 +11,7 @@ import os
 import socket
 import ssl
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,12 +138,8 @@ def first_password(settings: Settings, password_needed: bool) -> Iterator[Findin
     """Check the first administrator's password, if one is needed."""
     if settings.admin_password is None or not password_needed:
         return
-    try:
-        check_strength(settings.admin_password.get_secret_value())
-    except WeakPassword as error:
-        yield Finding("admin_password", str(error))
-    else:
-        yield Finding("admin_password")
+    given = settings.admin_password.get_secret_value()
+    yield _tried("admin_password", lambda: check_strength(given), WeakPassword)
 
 
 def data_directory(data: DataDir) -> Iterator[Finding]:
@@ -155,12 +151,7 @@ def store(data: DataDir) -> Iterator[Finding]:
     """Check that the file of the fleet can be read, if there is one."""
     if not os.access(data.fleet, os.R_OK):
         return
-    try:
-        check_fleet_file(data)
-    except StoreError as error:
-        yield Finding("store", str(error))
-    else:
-        yield Finding("store")
+    yield _tried("store", lambda: check_fleet_file(data), StoreError)
 
 
 def ports(settings: Settings, proxies: Iterable[ProxyRecord]) -> Iterator[Finding]:
@@ -190,6 +181,15 @@ def upstreams(proxies: Iterable[ProxyRecord]) -> list[Finding]:
     ]
     with ThreadPoolExecutor(CONCURRENCY) as pool:
         return list(pool.map(lambda each: _reachable(*each), targets))
+
+
+def _tried(where: str, check: Callable[[], object], failure: type[Exception]) -> Finding:
+    """The finding of a check that raises `failure`, whose text is the error."""
+    try:
+        check()
+    except failure as error:
+        return Finding(where, str(error))
+    return Finding(where)
 
 
 def _client_files(where: str, files: ClientFiles) -> Finding:
