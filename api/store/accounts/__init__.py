@@ -1,7 +1,7 @@
 """Accounts, plans and credentials: documents in tables of their own, for hundreds of thousands.
 
 - `columns`: what of a document is in columns, so that it can be found, and what forwarding actors read of it.
-- `reading`, and `store`, which writes.
+- `store` reads and writes.
 - `staging`: accounts that are stored in one commit, too many for memory.
 - `pages`: pages of accounts, and clashes of names; `usage_order`: pages by figures of the metrics
   collector.
@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from api.store.accounts.columns import ACCOUNTS, CREDENTIALS, PLANS
 from api.store.accounts.pages import BY_FIGURE, SORTS, AccountSelection, Clash, Figures, Position
-from api.store.accounts.reading import AccountEnd
 from api.store.accounts.staging import Staged, Staging
-from api.store.accounts.store import AccountStore
+from api.store.accounts.store import AccountEnd, AccountStore
 
 __all__ = [
     "ACCOUNTS",

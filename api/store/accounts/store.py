@@ -1,29 +1,41 @@
-"""Writing accounts, plans and credentials.
+"""Accounts, plans and credentials in their tables, read and written.
 
-The file's one connection writes, in its transactions; another reads what the last commit left
-(`api.store.accounts.reading`). Forwarding actors read the rows themselves (`actors.accounts.table`).
+The file's one connection writes, in its transactions; another one reads what the last commit left, while the next may
+be written. Forwarding actors read the rows themselves (`actors.accounts.table`).
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
-from api.store.accounts.columns import ACCOUNTS, CREDENTIALS, columns, known
-from api.store.accounts.reading import AccountEnd, AccountReader
+from api.store.accounts.columns import ACCOUNTS, CREDENTIALS, NAMED_POLICIES, PLANS, columns, known
+from api.store.accounts.pages import BY_FIGURE, AccountSelection, Clash, Position, Sort, clash_sql
 from api.store.accounts.staging import Staging
-from api.store.fleet_file import FleetFile
-from api.store.interface import Change, NotStored, RevisionConflict, Write
+from api.store.accounts.usage_order import NeverUsed, figures_of, positions_by_figure
+from api.store.fleet_file import FleetFile, translated
+from api.store.interface import Change, Document, NotStored, Predicate, RevisionConflict, Write
 from config.files.paths import DataDir
+
+
+class AccountEnd(NamedTuple):
+    """An account expires, or has; `expires_at` is Unix seconds."""
+
+    account_id: str
+    username: str
+    expires_at: float
+
 
 GONE_KEPT = 20_000
 """Deletions that are remembered at least."""
 
 
-class AccountStore(AccountReader):
-    """The `Store` of the collections `accounts`, `plans` and `credentials`. Thread-safe; one per file.
+class AccountStore:
+    """The collections `accounts`, `plans` and `credentials`. Thread-safe; one per file.
 
     The deletion of an account removes its credentials, too.
     """
@@ -32,9 +44,15 @@ class AccountStore(AccountReader):
         """Raises `StoreError`."""
         self._file = file
         self._temporary = data.temporary
+        self._path = file.path
+        self._usage = data.usage
+        self._lock = threading.Lock()
+        self._never_used = NeverUsed()
         with file.reading() as database:
             self._revision = int(database.execute("SELECT revision FROM accounts_store").fetchone()[0])
-        super().__init__(file.path, data.usage)
+        with translated(self._path):
+            self._reader = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+            self._reader.execute("PRAGMA query_only=1")
 
     @property
     def revision(self) -> int:
@@ -45,6 +63,158 @@ class AccountStore(AccountReader):
     def horizon(self) -> int:
         """Deletions up to this commit are forgotten; all of what a restore has replaced are."""
         return int(self._rows("SELECT horizon FROM accounts_store", [])[0][0])
+
+    def get(self, collection: str, identifier: str) -> Document | None:
+        """See `Store.get`."""
+        return self._one(collection, "id", identifier)
+
+    def revision_of(self, collection: str, identifier: str) -> int:
+        """See `Store.revision_of`."""
+        rows = self._rows(f"SELECT revision FROM {known(collection)} WHERE id = ?", [identifier])  # noqa: S608 - the name is ours
+        return int(rows[0][0]) if rows else 0
+
+    def every(self, collection: str) -> list[Document]:
+        """See `Store.every`."""
+        return self.find(collection)
+
+    def find(self, collection: str, where: Predicate | None = None, **fields: Any) -> list[Document]:
+        """See `Store.find`. Reads the whole collection, so it is for plans, and for tests."""
+        return [
+            each
+            for each in self._documents(f"SELECT id, revision, body FROM {known(collection)} ORDER BY revision", [])  # noqa: S608 - as above
+            if all(each.body.get(name) == value for name, value in fields.items())
+            and (where is None or where(each.body))
+        ]
+
+    def accounts_named(self, username: str) -> list[Document]:
+        """The accounts with this user name."""
+        return self._documents("SELECT id, revision, body FROM accounts WHERE username = ?", [username])
+
+    def accounts_certified(self, entry: str) -> list[Document]:
+        """The accounts with this entry for certificates."""
+        return self._documents(
+            "SELECT id, revision, body FROM accounts WHERE id IN (SELECT account_id FROM certificates WHERE entry = ?)",
+            [entry],
+        )
+
+    def plan_named(self, name: str) -> Document | None:
+        """The plan with this name, or None."""
+        return self._one(PLANS, "name", name)
+
+    def plan_users(self, plan_id: str) -> int:
+        """The number of accounts with this plan."""
+        return int(self._rows("SELECT count(*) FROM accounts WHERE plan = ?", [plan_id])[0][0])
+
+    def users_by_plan(self) -> dict[str, int]:
+        """The number of accounts by the id of their plan."""
+        return dict(self._rows("SELECT plan, count(*) FROM accounts WHERE plan > '' GROUP BY plan", []))
+
+    def named_policies(self) -> list[str]:
+        """The names of policies that plans and accounts have."""
+        return [name for (name,) in self._rows(NAMED_POLICIES, [])]
+
+    def with_policy(self, name: str) -> Iterator[Document]:
+        """The accounts that have this policy themselves."""
+        found = self._rows("SELECT id, revision, body FROM accounts WHERE json_extract(body, '$.policy') = ?", [name])
+        return (Document(identifier, revision, json.loads(body)) for identifier, revision, body in found)
+
+    def quoting(self, collection: str, name: str) -> Iterator[Document]:
+        """The documents with a text that is `name`, or begins with it and a colon. Reads the whole collection."""
+        found = self._rows(
+            f"SELECT id, revision, body FROM {known(collection)} WHERE instr(body, ?) OR instr(body, ?)",  # noqa: S608 - as above
+            [f'"{name}"', f'"{name}:'],
+        )
+        return (Document(identifier, revision, json.loads(body)) for identifier, revision, body in found)
+
+    def count(self, collection: str) -> int:
+        """The number of documents."""
+        return int(self._rows(f"SELECT count(*) FROM {known(collection)}", [])[0][0])  # noqa: S608 - as above
+
+    def account_page(
+        self, selection: AccountSelection, after: Position | None, limit: int
+    ) -> tuple[list[Document], Position | None]:
+        """At most `limit` accounts behind the position, and where the next page begins, if there is one."""
+        found, following = self.account_places(selection, after, limit)
+        return [document for document, _ in found], following
+
+    def account_places(
+        self, selection: AccountSelection, after: Position | None, limit: int
+    ) -> tuple[list[tuple[Document, Position]], Position | None]:
+        """As `account_page`, with the position of each. Raises `sqlite3.Error` in an order of `BY_FIGURE`."""
+        if selection.sort in BY_FIGURE:
+            rows = positions_by_figure(self._path, self._usage, selection, after, limit + 1, self._never_used)
+        else:
+            rows = self._rows(*selection.page_sql(after, limit + 1))
+        places = {identifier: (value, identifier) for value, identifier in rows[:limit]}
+        found = self._with_ids(ACCOUNTS, list(places))
+        following = (rows[limit - 1][0], rows[limit - 1][1]) if len(rows) > limit else None
+        return [(each, places[each.id]) for each in found], following
+
+    def figures(self, sort: Sort, identifiers: Sequence[str]) -> dict[str, Any]:
+        """What is sorted by in an order of `BY_FIGURE`, of any accounts, by id. Raises `sqlite3.Error`."""
+        return figures_of(self._usage, sort, identifiers)
+
+    def credentials_of(self, account_id: str, after: Position | None = None, limit: int = 100) -> list[Document]:
+        """The credentials of an account, oldest first, behind a position (`created_at`, `id`)."""
+        return self._documents(
+            "SELECT id, revision, body FROM credentials WHERE account_id = ? AND (created_at, id) > (?, ?)"
+            " ORDER BY created_at, id LIMIT ?",
+            [account_id, *(after or (0.0, "")), limit],
+        )
+
+    def credential_count(self, account_id: str) -> int:
+        """The number of credentials of an account."""
+        return int(self._rows("SELECT count(*) FROM credentials WHERE account_id = ?", [account_id])[0][0])
+
+    def lapsed_credentials(self, before: float, limit: int) -> list[Document]:
+        """Credentials that lapsed before this moment (Unix seconds)."""
+        return self._documents(
+            "SELECT id, revision, body FROM credentials WHERE expires_at < ? LIMIT ?", [before, limit]
+        )
+
+    def due_ends(self, now: float, limit: int) -> list[AccountEnd]:
+        """Ends of accounts, up to this moment (Unix seconds), that were not announced yet, oldest first."""
+        rows = self._rows(
+            "SELECT account_id, username, ends.expires_at FROM ends JOIN accounts ON id = account_id"
+            " WHERE ends.expires_at <= ? ORDER BY ends.expires_at LIMIT ?",
+            [now, limit],
+        )
+        return [AccountEnd(*row) for row in rows]
+
+    def clash(
+        self, what: Clash, proxy_id: str, proxy_tags: Sequence[str], without: Collection[str] = ()
+    ) -> tuple[str, str, str] | None:
+        """What two accounts of this proxy both have, and their ids; None when there is nothing."""
+        rows = self._rows(*clash_sql(what, proxy_id, proxy_tags, without))
+        return (str(rows[0][0]), str(rows[0][1]), str(rows[0][2])) if rows else None
+
+    def last_change(self) -> int:
+        """The last step that changed an account or a plan, 0 for none: credentials don't count."""
+        rows = self._rows(
+            "SELECT max(revision) FROM (SELECT max(revision) AS revision FROM accounts"
+            " UNION ALL SELECT max(revision) FROM plans"
+            " UNION ALL SELECT max(revision) FROM gone WHERE collection <> 'credentials')",
+            [],
+        )
+        return rows[0][0] or 0
+
+    def documents(self, collection: str, batch: int = 500) -> Iterator[Document]:
+        """All documents by their ids, read in batches while others may write."""
+        last = ""
+        while True:
+            found = self._documents(
+                f"SELECT id, revision, body FROM {known(collection)} WHERE id > ? ORDER BY id LIMIT ?",  # noqa: S608 - as above
+                [last, batch],
+            )
+            yield from found
+            if len(found) < batch:
+                return
+            last = found[-1].id
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            self._reader.close()
 
     # --- writing ---
 
@@ -99,6 +269,37 @@ class AccountStore(AccountReader):
 
     def _committed(self, number: int) -> None:
         self._revision = number
+
+    def _one(self, collection: str, column: str, value: str) -> Document | None:
+        found = self._documents(
+            f"SELECT id, revision, body FROM {known(collection)} WHERE {column} = ?",  # noqa: S608 - as above
+            [value],
+        )
+        return found[0] if found else None
+
+    def _with_ids(self, collection: str, identifiers: Sequence[str]) -> list[Document]:
+        """In this order, without those that are gone."""
+        marks = ", ".join("?" * len(identifiers))
+        found = self._documents(
+            f"SELECT id, revision, body FROM {collection} WHERE id IN ({marks})",  # noqa: S608 - as above
+            list(identifiers),
+        )
+        by_id = {each.id: each for each in found}
+        return [by_id[each] for each in identifiers if each in by_id]
+
+    def _documents(self, sql: str, values: Sequence[Any]) -> list[Document]:
+        return [
+            Document(identifier, revision, json.loads(body)) for identifier, revision, body in self._rows(sql, values)
+        ]
+
+    def _rows(self, sql: str, values: Sequence[Any]) -> list[Any]:
+        with self._reading() as database:
+            return database.execute(sql, values).fetchall()
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self._lock, translated(self._path):
+            yield self._reader
 
 
 class _Writes:
