@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from api.call import Call, Reply
 from api.engine.operation import V1, post, resource
 from api.errors import Invalid, MissingPermission
 from api.http.body import Lines
 from api.http.query import Query, choice
 from api.openapi.schemas.base import ResponseModel
-from config.model.fleet_accounts import BATCH_MAX, READ_ONLY_FIELDS, AccountBatch, AccountImport
+from api.services.account_batches import BatchResult
+from config.model.fleet_accounts import BATCH_MAX, READ_ONLY_FIELDS, AccountBatch, AccountImport, FleetAccount
 
 
 class NamedAccount(ResponseModel):
@@ -65,35 +68,34 @@ def import_accounts(call: Call) -> Reply:
     `Content-Encoding: gzip`: each line is an account to create, or with an `id` a change; passwords only as hashes.
     Errors name lines, such as `lines[3].username`, and the response has `count` alone.
     """
+    dry_run = call.query.dry_run == "true"
     if isinstance(call.body, Lines):
-        return _imported(call)
+        return _reply(call.services.account_imports.apply(call.body, dry_run), dry_run)
     if call.body.passwords > BATCH_MAX:
         raise Invalid(None, f"at most {BATCH_MAX} passwords can be set in one request; give password_hash instead")
-    return _applied(call, call.query.dry_run == "true")
-
-
-def _imported(call: Call) -> Reply:
-    dry_run = call.query.dry_run == "true"
-    count = call.services.account_imports.apply(call.body, dry_run)
-    counts = {"created": count.created, "updated": count.updated, "deleted": 0}
-    return Reply({"created": [], "updated": [], "deleted": [], "count": counts, "dry_run": dry_run})
+    return _applied(call, dry_run)
 
 
 def _applied(call: Call, dry_run: bool) -> Reply:
     if call.body.delete and not call.caller.may(TO_DELETE):
         raise MissingPermission(TO_DELETE, by_key=call.caller.key is not None)
-    result = call.services.account_batches.apply(call.body, dry_run)
-    made = [{"id": each.record.id, "username": each.record.username} for each in result.created]
-    changed = [{"id": each.record.id, "username": each.record.username} for each in result.updated]
+    return _reply(call.services.account_batches.apply(call.body, dry_run), dry_run)
+
+
+def _reply(result: BatchResult, dry_run: bool) -> Reply:
     return Reply(
         {
-            "created": [] if dry_run else made,
-            "updated": changed,
-            "deleted": result.deleted,
-            "count": {"created": len(made), "updated": result.changed, "deleted": len(result.deleted)},
+            "created": [] if dry_run else _named(result.created),
+            "updated": _named(result.updated),
+            "deleted": list(result.deleted),
+            "count": result.count._asdict(),
             "dry_run": dry_run,
         }
     )
+
+
+def _named(accounts: Iterable[FleetAccount]) -> list[dict[str, str]]:
+    return [{"id": each.id, "username": each.username} for each in accounts]
 
 
 _BATCH = 4 * 1024 * 1024

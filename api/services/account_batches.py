@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from api.engine.commit import Engine
 from api.errors import Invalid, InvalidMany, NotFound
 from api.http.body import Line, Lines, validated
 from api.services.account_names import ERRORS_MAX, AccountNames
-from api.services.fleet_accounts import AccountChange, FleetAccounts, StoredAccount, policies_given
+from api.services.fleet_accounts import AccountChange, FleetAccounts, policies_given
 from api.store.accounts import PLANS, Staged, Staging
 from config.model.fields import InvalidResource
 from config.model.fleet_accounts import (
@@ -35,17 +35,22 @@ from config.model.fleet_accounts import (
 )
 
 
+class ImportCount(NamedTuple):
+    """Accounts that are new, those that are other than before, and those that are gone."""
+
+    created: int
+    updated: int
+    deleted: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """The accounts after the change, in the order of the request; those of a dry run have revision 0.
+    """The accounts after the change, in the order of the request; of lines their number alone."""
 
-    `changed` is the number of those `updated` that are other than before.
-    """
-
-    created: list[StoredAccount]
-    updated: list[StoredAccount]
-    deleted: list[str]
-    changed: int
+    count: ImportCount
+    created: Sequence[FleetAccount] = ()
+    updated: Sequence[FleetAccount] = ()
+    deleted: Sequence[str] = ()
 
 
 class AccountBatches:
@@ -60,13 +65,13 @@ class AccountBatches:
         changes = self._prepared(batch)
         if dry_run:
             self._accounts.check(changes)
-            after = [None if each.after is None else StoredAccount(each.after, 0) for each in changes]
         else:
-            after = self._accounts.commit(changes)
-        kept = [each for each in after if each is not None]
+            self._accounts.commit(changes)
+        after = [each.after for each in changes if each.after is not None]
         new = len(batch.create)
         changed = sum(each.before is not None and each.after is not None and not each.is_none for each in changes)
-        return BatchResult(kept[:new], kept[new:], list(batch.delete), changed)
+        count = ImportCount(new, changed, len(batch.delete))
+        return BatchResult(count, after[:new], after[new:], batch.delete)
 
     def _prepared(self, batch: AccountBatch) -> list[AccountChange]:
         """All of the changes, those of passwords hashed in threads. Raises `InvalidMany`."""
@@ -129,13 +134,6 @@ def _use_all_cores() -> None:
 _LINE = re.compile(r"lines\[([0-9]+)\]", re.ASCII)
 
 
-class ImportCount(NamedTuple):
-    """Accounts that are new, and those that are other than before."""
-
-    created: int
-    updated: int
-
-
 class AccountImports:
     """Raises as `FleetAccounts`, and `InvalidMany`; fields are those of lines, such as `lines[3].username`."""
 
@@ -151,7 +149,7 @@ class AccountImports:
         self._names = names
         self._publish = publish
 
-    def apply(self, lines: Lines, dry_run: bool = False) -> ImportCount:
+    def apply(self, lines: Lines, dry_run: bool = False) -> BatchResult:
         """Add the accounts, and change those of lines with an `id`; or check them only."""
         with closing(self._engine.accounts.staging()) as staged:
             problems: dict[str, str] = {}
@@ -162,8 +160,8 @@ class AccountImports:
             _refuse(problems)
             if not dry_run and staged.count:
                 self._commit(staged, policies)
-                self._publish("account.imported", count._asdict())
-            return count
+                self._publish("account.imported", {"created": count.created, "updated": count.updated})
+            return BatchResult(count)
 
     def _fill(self, staged: Staging, lines: Lines, problems: dict[str, str], policies: set[str]) -> ImportCount:
         """Stage the accounts of all lines, or as many as there are until too many are wrong; add their `policies`."""
