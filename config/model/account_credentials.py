@@ -7,16 +7,15 @@ import hashlib
 import re
 import secrets
 import string
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StrictInt, StrictStr, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, Field, StrictInt, StrictStr
 
 from config.model import json_patterns
 from config.model.account_rules import DESTINATIONS_MAX, RuleDestinations
-from config.model.accounts import Networks, Number
+from config.model.accounts import Moment, Networks, Number
 from config.model.declaration import SECRET, Instant
 from config.model.fields import Body, InvalidResource, example, name_text
-from config.text.formatting import parse_moment
 
 PREFIX = "pfc_"
 """The beginning of every secret."""
@@ -59,18 +58,12 @@ def _name(text: str) -> str:
     return text and name_text(text)
 
 
-def _moment(value: Any) -> float:
-    """Unix seconds, to the millisecond as in responses."""
-    return round(parse_moment(value), 3)
-
-
 CredentialName = Annotated[
     StrictStr,
     Field(max_length=NAME_MAX),
     AfterValidator(_name),
     json_patterns.any_of(json_patterns.EMPTY, json_patterns.text(json_patterns.NAME, highest=NAME_MAX)),
 ]
-CredentialEnd = Annotated[float, BeforeValidator(_moment), WithJsonSchema(json_patterns.MOMENT)]
 SomeDestinations = Annotated[
     RuleDestinations,
     Field(min_length=1),
@@ -106,7 +99,7 @@ class CredentialCreate(Body):
 
     name: CredentialName = ""
     ttl: Annotated[StrictInt, Field(ge=1, le=TTL_MAX)] | None = None
-    expires_at: CredentialEnd | None = None
+    expires_at: Moment | None = None
     allow_clients: Networks = Field(default_factory=list)
     allow_destinations: SomeDestinations | None = None
     quota: CredentialQuota | None = None

@@ -54,9 +54,9 @@ def _network(text: str) -> str:
     return str(read_network(text))
 
 
-def _moment(value: Any) -> float | None:
-    """Unix seconds, to the millisecond as in responses. None is never."""
-    return None if value is None else round(parse_moment(value), 3)
+def _moment(value: Any) -> float:
+    """Unix seconds, to the millisecond as in responses."""
+    return round(parse_moment(value), 3)
 
 
 Bandwidth = Annotated[
@@ -71,11 +71,7 @@ Networks = Annotated[
     list[Annotated[StrictStr, AfterValidator(_network), json_patterns.text(json_patterns.NETWORK)]],
     Field(max_length=NETWORKS_MAX),
 ]
-Moment = Annotated[
-    float | None,
-    BeforeValidator(_moment),
-    WithJsonSchema({"anyOf": [json_patterns.MOMENT, {"type": "null"}]}),
-]
+Moment = Annotated[float, BeforeValidator(_moment), WithJsonSchema(json_patterns.MOMENT)]
 
 
 class ProxyLimits(Group):
@@ -127,7 +123,7 @@ class AccountUpdate(Body):
     model_config = example({"enabled": False, "limits": {"connections": 10}})
 
     password: Password | None = Field(None, repr=False)
-    expires_at: Annotated[Moment, NULLABLE] = None
+    expires_at: Annotated[Moment | None, NULLABLE] = None
 
 
 class AccountInput(AccountUpdate):

@@ -162,7 +162,7 @@ class FleetAccountUpdate(Body):
     password: Annotated[Password | None, NULLABLE] = Field(None, repr=False)
     password_hash: PasswordHash | None = Field(None, repr=False)
     plan: Annotated[Name | None, NULLABLE] = None
-    expires_at: Annotated[Moment, NULLABLE] = None
+    expires_at: Annotated[Moment | None, NULLABLE] = None
 
     def resolved(self, account: FleetAccount) -> FleetAccountUpdate:  # noqa: ARG002 - for those that depend on it
         """The same in absolute terms, where it depends on what `account` is now. Raises `InvalidResource`."""
