@@ -10,7 +10,7 @@ from api.engine.responses import shows
 from api.openapi.schemas.accounts import UsageView
 from api.openapi.schemas.base import Moment, ResponseModel
 from api.openapi.schemas.proxies import Warned
-from config.model.fleet_accounts import FleetAccount
+from config.model.fleet_accounts import AccountProxies, FleetAccount
 from config.model.schedules import Day
 
 _WINDOW: dict[str, Any] = {"days": (list[Day], ...), "from": (str, ...), "to": (str, ...)}
@@ -26,12 +26,9 @@ class ScheduleView(ResponseModel):
     windows: list[ScheduleWindowView]
 
 
+@shows(AccountProxies, sparse=True)
 class AccountProxiesView(ResponseModel):
     """The proxies that an account may use: all, or each that an id or a tag names."""
-
-    all: bool | None = None
-    ids: list[str] | None = None
-    tags: list[str] | None = None
 
 
 @shows(FleetAccount)
