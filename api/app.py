@@ -23,7 +23,6 @@ from api.middleware import RequestMiddleware
 from api.openapi.routes import describe
 from api.operations import TABLE
 from api.operations.responder import Responder, write_json
-from api.resources.redirects import REDIRECTS, Redirect, RootRedirect
 from api.ui.page import add_dashboard
 
 log = logging.getLogger(__name__)
@@ -119,3 +118,39 @@ def _of_falcon(req: falcon.Request, error: falcon.HTTPError) -> ApiError:
         text = f"{req.method} is not possible here; Allow names what is"
     headers = {name: value for name, value in dict(error.headers or {}).items() if name.lower() == "allow"}
     return ApiError(status, code, text, {"field": None, "error": text}, headers)
+
+
+DASHBOARD = "/ui/"
+REDIRECTS = {
+    "/": "/api/v1/docs",
+    "/docs": "/api/v1/docs",
+    "/openapi.json": "/api/v1/openapi.json",
+}
+
+
+class Redirect:
+    """A Falcon resource: 302 to `path`, which is also in the body, in the envelope of all responses."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Redirect."""
+        path = self._target(req, resp)
+        resp.status = falcon.HTTP_302
+        resp.set_header("Location", path)
+        resp.media = {"success": True, "data": {"location": path}}
+
+    on_head = on_get
+
+    def _target(self, _req: falcon.Request, _resp: falcon.Response) -> str:
+        return self._path
+
+
+class RootRedirect(Redirect):
+    """The one of `/`: to the dashboard for clients that accept HTML by name, as browsers do."""
+
+    def _target(self, req: falcon.Request, resp: falcon.Response) -> str:
+        resp.set_header("Vary", "Accept")
+        kinds = {part.partition(";")[0].strip().lower() for part in req.accept.split(",")}
+        return DASHBOARD if "text/html" in kinds else self._path

@@ -63,9 +63,8 @@ from api.services.event_authors import AUTHORED, CHANGES
 from api.services.fleet_accounts import FleetAccounts
 from api.services.health import HealthService
 from api.services.inline_accounts import EveryAccount, InlineAccounts
-from api.services.list_contents import ListContents
+from api.services.list_contents import ListContents, ListStates, Sourced
 from api.services.list_fetches import ListFetches
-from api.services.list_states import ListStates, Sourced
 from api.services.log_search import LogSearch
 from api.services.object_users import ObjectUsers
 from api.services.object_views import ObjectViews

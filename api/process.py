@@ -27,9 +27,9 @@ from api.server.http_server import ApiServer
 from api.server.tasks import RejectedRequestLog
 from api.services.account_credentials import LapsedCredentials
 from api.services.account_ends import ExpiredAccounts
-from api.services.history_pruning import HistoryPruning
 from api.services.password_renewal import PasswordRenewalHandler
 from api.services.password_reset import PasswordResetHandler
+from api.services.rounds import HistoryPruning
 from api.services.supervisor_link import REPLACE_TIMEOUT
 from api.store import StoreError
 from api.store.fleet import require_store

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, create_model
 from pydantic.fields import FieldInfo
@@ -17,6 +17,22 @@ OF_INSTALLATION = ("id", "created_at", "updated_at")
 """Fields that entries of documents do not have."""
 
 
+def having(fields: Mapping[str, Any]) -> Callable[[type[F]], type[F]]:
+    """Decorates the model of a response: it has fields with these names and types, beside those that it states.
+
+    A type with a default is a pair.
+    """
+
+    def derive(cls: type[F]) -> type[F]:
+        added = {name: kind for name, kind in fields.items() if name not in cls.model_fields}
+        more: Any = {name: kind if isinstance(kind, tuple) else (kind, ...) for name, kind in added.items()}
+        derived = create_model(cls.__name__, __base__=cls, __module__=cls.__module__, __doc__=cls.__doc__, **more)
+        derived.__qualname__ = cls.__qualname__
+        return derived
+
+    return derive
+
+
 def shows(stored: type[BaseModel], but: Collection[str] = (), *, sparse: bool = False) -> Callable[[type[F]], type[F]]:
     """Decorates the model of a response: it has all fields of `stored` `but` these, beside those that it states.
 
@@ -27,16 +43,22 @@ def shows(stored: type[BaseModel], but: Collection[str] = (), *, sparse: bool = 
         fields: dict[str, Any] = {}
         for name, info in visible(stored):
             entries = entries_of(info)
-            if entries is not None and name not in but and name not in cls.model_fields:
-                fields[entries.count] = (int, ...)
-            elif name not in but and name not in cls.model_fields:
-                described = _moment(info) if MOMENT in info.metadata else _type(info.annotation)
-                fields[name] = (described | None, None) if sparse else (described, ...)
-        derived = create_model(cls.__name__, __base__=cls, __module__=cls.__module__, __doc__=cls.__doc__, **fields)
-        derived.__qualname__ = cls.__qualname__
-        return derived
+            if name in but or name in cls.model_fields:
+                continue
+            if entries is not None:
+                fields[entries.count] = int
+            else:
+                kind = _moment(info) if MOMENT in info.metadata else _type(info.annotation)
+                fields[name] = (kind | None, None) if sparse else kind
+        return having(fields)(cls)
 
     return derive
+
+
+def mirrors(message: type, empty_is_null: Collection[str] = ()) -> Callable[[type[F]], type[F]]:
+    """Decorates the model of a response: it has all fields of a message of the bus, beside those that it states."""
+    kinds = {name: _as_list(kind) for name, kind in get_type_hints(message).items()}
+    return having({name: kind | None if name in empty_is_null else kind for name, kind in kinds.items()})
 
 
 def one_of(name: str, view: type[ResponseModel], doc: str = "", **more: Any) -> type[ResponseModel]:
@@ -58,6 +80,10 @@ def all_of(title: str, collection: str, listed: type[ResponseModel]) -> type[Res
     """All objects of a collection."""
     fields: dict[str, Any] = {collection: (list[listed], ...), "total": (int, ...)}  # type: ignore[valid-type]
     return create_model(title, __base__=ResponseModel, __doc__=f"{collection.capitalize()}, oldest first.", **fields)
+
+
+def _as_list(kind: Any) -> Any:
+    return list[get_args(kind)[0]] if get_origin(kind) is tuple else kind  # type: ignore[misc]
 
 
 def _moment(info: FieldInfo) -> Any:

@@ -47,7 +47,7 @@ from api.security.api_keys import ApiKey
 from api.security.users import User
 from api.services import settings
 from api.services.fleet_accounts import AccountChange, StoredAccount
-from api.services.revocation import commit_and_revoke
+from api.services.password_reset import commit_and_revoke
 from api.store import Write
 from api.store.accounts import ACCOUNTS
 from config.model.fleet_accounts import FleetAccount

@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field, StrictBool, StrictStr
 
 from api.engine.kind import Kind
 from api.engine.records import Stored
+from api.engine.responses import shows
 from api.engine.transfer import PlannedRecord, Planning, Transfer, password
 from api.openapi.schemas.base import ResponseModel
 from api.security.users import COLLECTION, Email, NewPassword, OAuthLink, Permissions, Role, Status, User, Username
@@ -85,6 +86,28 @@ class ExportedUser(ResponseModel):
     password: None
     email_claimed: bool
     oauth: ExportedLink | None
+
+
+@shows(User)
+class UserView(ResponseModel):
+    """A user of the management API."""
+
+    role: str
+    permissions: list[str]
+    oauth_provider: str | None
+
+
+class OneUser(ResponseModel):
+    """A user."""
+
+    user: UserView
+
+
+class Users(ResponseModel):
+    """Users, oldest first."""
+
+    users: list[UserView]
+    total: int
 
 
 def _entry(user: User) -> dict[str, Any]:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_json_schema
+from pydantic_core import core_schema
 
 from api.engine.operation import Operation
 from api.http import session_cookie
@@ -12,10 +16,10 @@ from api.http.body import NDJSON
 from api.http.query import Parameter
 from api.openapi import error_responses
 from api.openapi.examples import example_of
-from api.openapi.schemas.references import Schemas
 from config import VERSION
 from config.model import fields
 from config.model.events import EVENT_DATA
+from config.model.fields import NULL
 
 JSON = "application/json"
 _PARAMETER = re.compile(r"\{([a-z_]+)\}")
@@ -212,3 +216,53 @@ def _success(operation: Operation, schemas: Schemas) -> dict[str, Any]:
 
 def _second_type(operation: Operation) -> dict[str, Any]:
     return {operation.also_produces: {"schema": {"type": "string"}}} if operation.also_produces else {}
+
+
+_TEMPLATE = "#/components/schemas/{model}"
+
+Mode = Literal["validation", "serialization"]
+
+
+class _BodySchema(GenerateJsonSchema):
+    """None stands for "not given" in the models of bodies, so only `NULLABLE` fields may be null or default to it."""
+
+    def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
+        return self.generate_inner(schema["schema"])
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        described = super().default_schema(schema)
+        if described.get("default", NULL) is None and NULL not in described.get("anyOf", ()):
+            del described["default"]
+        return described
+
+
+class Schemas:
+    """Every schema that the document needs."""
+
+    def __init__(self, bodies: Iterable[type[BaseModel]], responses: Iterable[type[BaseModel]]) -> None:
+        self._references: dict[type[BaseModel], dict[str, Any]] = {}
+        self.all: dict[str, Any] = {}
+        self._add(bodies, "validation", _BodySchema)
+        for schema in self._add(responses, "serialization", GenerateJsonSchema).values():
+            schema.pop("additionalProperties", None)  # later versions may respond with more members
+
+    def reference(self, model: type[BaseModel]) -> dict[str, Any]:
+        """The `$ref` of a model."""
+        return dict(self._references[model])
+
+    def _add(
+        self, models: Iterable[type[BaseModel]], mode: Mode, generator: type[GenerateJsonSchema]
+    ) -> dict[str, Any]:
+        wanted = sorted(set(models), key=lambda model: model.__name__)
+        references, whole = models_json_schema(
+            [(each, mode) for each in wanted], ref_template=_TEMPLATE, schema_generator=generator
+        )
+        made: dict[str, Any] = whole.get("$defs", {})
+        for schema in made.values():
+            schema.pop("examples", None)  # it stands with the operation
+        clash = self.all.keys() & made.keys()
+        if clash:
+            raise ValueError(f"a body and a response have the same name: {', '.join(sorted(clash))}")
+        self._references |= {model: references[model, mode] for model in wanted}
+        self.all |= made
+        return made

@@ -1,7 +1,7 @@
 """The operations of the API: one table that drives routes, permission checks and the description of the API.
 
-Rows stand with their handlers in `api/resources`, those of kinds of objects follow from their declarations, and where a
-table has handlers of several modules it is here. The order is that of the document.
+Rows stand with their handlers in `api/resources`, those of kinds of objects follow from their declarations. The order
+is that of the document.
 """
 
 from __future__ import annotations
@@ -13,24 +13,26 @@ from api.engine.operations import operations
 from api.objects import named_actions
 from api.objects.kinds import OBJECT_KINDS
 from api.objects.webhooks import actions as webhooks
-from api.operations import (
-    connections,
-    credentials,
-    records,
-)
 from api.resources import (
     access,
     account_batches,
     account_credentials,
     accounts,
+    api_keys,
+    audit,
+    auth,
     clients,
+    connections,
     dns,
     fleet_accounts,
     health,
+    logs,
     me,
     metrics,
+    oauth,
     proxies,
     revisions,
+    sessions,
     settings,
     transfer,
     usage,
@@ -45,11 +47,14 @@ TABLE: tuple[Operation, ...] = (
     *health.ROWS,
     *metrics.ROWS,
     *usage.ROWS,
-    *credentials.TABLE,
+    *sessions.ROWS,
+    *auth.ROWS,
+    *oauth.ROWS,
+    *api_keys.ROWS,
     *proxies.ROWS,
     *access.ROWS,
     *clients.ROWS,
-    *connections.TABLE,
+    *connections.ROWS,
     *accounts.ROWS,
     *fleet_accounts.ROWS,
     *chain.from_iterable(operations(kind, _CREATES.get(name)) for name, kind in OBJECT_KINDS.items()),
@@ -58,7 +63,8 @@ TABLE: tuple[Operation, ...] = (
     *account_batches.ROWS,
     *account_credentials.ROWS,
     *users.ROWS,
-    *records.TABLE,
+    *logs.ROWS,
+    *audit.ROWS,
     *revisions.ROWS,
     *settings.ROWS,
     *transfer.ROWS,

@@ -18,9 +18,8 @@ from actors.supervision.effective_settings import with_overrides
 from api.engine.commit import open_engine
 from api.operator.offline import peek_settings
 from api.security import users
-from api.security.new_passwords import check_strength, new_password
-from api.security.users import ADMINISTRATOR
-from api.services.list_states import ListStates
+from api.security.users import ADMINISTRATOR, check_strength, new_password
+from api.services.list_contents import ListStates
 from api.services.pool_sources import PoolSources
 from api.services.proxy_specs import read_specs
 from api.services.shared_objects import SharedObjects

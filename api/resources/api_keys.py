@@ -7,15 +7,65 @@ from typing import Any
 
 from api.call import Call, Reply
 from api.engine.kind import Kind
+from api.engine.operation import PERSON, V1, create, delete, get, resource
+from api.engine.responses import shows
 from api.errors import Denied, Invalid, MissingPermission, NotFound, Unauthenticated
 from api.objects.lists import LISTS
 from api.objects.named_kinds import NAMED
+from api.openapi.schemas.base import Moment, ResponseModel, Revoked
 from api.security import api_keys, users
+from api.security.api_keys import ApiKey
 from api.security.caller import Caller
 from api.security.permissions import ADMIN, first_not_held, holds
 from api.store import NotStored, RevisionConflict, Write
 from api.store.accounts import ACCOUNTS
 from config.text.formatting import timestamp_text
+
+
+class KeyScope(ResponseModel):
+    """The scope of a key; null or absent is no limit."""
+
+    proxies: list[str] | None = None
+    accounts: list[str] | None = None
+    pools: list[str] | None = None
+    policies: list[str] | None = None
+    lists: list[str] | None = None
+    ip_whitelist: list[str] | None = None
+
+
+@shows(ApiKey)
+class ApiKeyView(ResponseModel):
+    """An API key without the key itself, which is only in the response to its creation."""
+
+    scope: KeyScope | None
+
+
+class ApiKeys(ResponseModel):
+    """API keys, oldest first."""
+
+    api_keys: list[ApiKeyView]
+    total: int
+
+
+class NewApiKey(ResponseModel):
+    """A new API key and its text."""
+
+    api_key: ApiKeyView
+    key: str
+
+
+class PreviousApiKey(ResponseModel):
+    """The rotated key: revoked, or valid until `expires_at`."""
+
+    id: str
+    revoked: bool
+    expires_at: Moment | None
+
+
+class RotatedApiKey(NewApiKey):
+    """The key that replaces the rotated one, and its text."""
+
+    previous: PreviousApiKey
 
 
 def list_keys(call: Call) -> Reply:
@@ -160,3 +210,13 @@ def _check_key_limit(call: Call, user_id: str) -> None:
 
 def _may_manage(caller: Caller, key: api_keys.ApiKey) -> bool:
     return key.user_id == caller.user.id or caller.may(ADMIN)
+
+
+ROWS = resource(f"{V1}/api-keys", read=PERSON, write=PERSON)(
+    get("", "listApiKeys", list_keys, ApiKeys),
+    create("", "createApiKey", create_key, NewApiKey, body=api_keys.ApiKeyCreate, read_only=api_keys.READ_ONLY_FIELDS),
+    create(
+        "/{key_id}/rotate", "rotateApiKey", rotate_key, RotatedApiKey, body=api_keys.ApiKeyRotate, optional_body=True
+    ),
+    delete("/{key_id}", "revokeApiKey", revoke_key, Revoked),
+)

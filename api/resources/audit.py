@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Literal
 
 from api.audit.trail import Broken, Entry, Selection, verify
 from api.call import Call, Reply
 from api.concurrency_limit import ConcurrencyLimit
+from api.engine.operation import V1, get, resource
 from api.http.query import Query, address, choice, cursor, integer, moment, text
+from api.openapi.schemas.base import Moment, ResponseModel
+from api.security.permissions import ADMIN, AUDITOR
 from config.text.formatting import timestamp_text
 
 EXACT = (
@@ -51,6 +54,83 @@ class QueryAudit(Query):
     limit: int = integer("The size of the page", 1, 1000, 100)
     offset: int = integer("How many entries to skip", 0, 1_000_000_000, 0)
     cursor: int | None = cursor("The `next_cursor` of the previous page", "100", _CURSOR, _read_cursor)
+
+
+class AuditActor(ResponseModel):
+    """The author of a change. `user_id` is the id of the account where its holder has made it."""
+
+    type: Literal["user", "account", "anonymous", "system", "command_line"]
+    user_id: str | None
+    username: str | None
+    role: str | None
+
+
+class AuditCredential(ResponseModel):
+    """The credential of the author; `id` is that of the API key or of the sign-in, `name` that of the key."""
+
+    method: Literal["bearer", "basic", "api_key", "password", "oauth2", "cookie", "account_token"]
+    id: str | None
+    name: str | None = None
+
+
+class AuditResource(ResponseModel):
+    """The changed resource."""
+
+    type: str
+    id: str | None
+    name: str | None
+
+
+class AuditEntry(ResponseModel):
+    """An entry; for an update, `before` and `after` are the parts that differ, without secrets."""
+
+    seq: int
+    timestamp: Moment
+    action: str
+    outcome: Literal["done", "failed"]
+    actor: AuditActor
+    credential: AuditCredential | None
+    address: str | None
+    request_id: str | None
+    operation: str | None
+    resource: AuditResource | None
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+    details: dict[str, Any] | None
+    hash: str
+
+
+class AuditHead(ResponseModel):
+    """The last entry of the trail."""
+
+    seq: int
+    hash: str
+
+
+class BrokenEntry(ResponseModel):
+    """The first entry that is not what was written, and why."""
+
+    seq: int
+    error: str
+
+
+class AuditVerification(ResponseModel):
+    """Whether the chain is intact, with its number of entries and its head; or where it is broken."""
+
+    intact: bool
+    entries: int | None
+    head: AuditHead | None
+    broken: BrokenEntry | None
+
+
+class AuditTrail(ResponseModel):
+    """Entries, newest first."""
+
+    audit: list[AuditEntry]
+    total: int
+    has_more: bool
+    next_cursor: str | None
+    head: AuditHead
 
 
 def query_audit(call: Call) -> Reply:
@@ -99,3 +179,9 @@ def _timestamp(moment: float | None) -> str | None:
 
 def _view(entry: Entry) -> dict[str, Any]:
     return {**entry.content, "hash": entry.hash}
+
+
+ROWS = resource(V1, read=ADMIN)(
+    get("/audit/verify", "verifyAudit", verify_audit, AuditVerification, role=AUDITOR),
+    get("/audit", "queryAudit", query_audit, AuditTrail, role=AUDITOR, query=QueryAudit),
+)

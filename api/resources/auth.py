@@ -9,13 +9,17 @@ from pydantic import Field, StrictBool, StrictStr
 
 from api.audit.context import origin
 from api.call import Call, Reply
+from api.engine.operation import ANY, BEARER, NONE, V1, get, post, resource
 from api.errors import Denied, Unauthenticated
 from api.http import session_cookie
+from api.objects.users import UserView
+from api.openapi.schemas.base import Message, Moment, ResponseModel
 from api.security import users
 from api.security.authentication import expired
 from api.security.caller import Caller
+from api.security.permissions import ADMIN
 from api.security.sessions import client_of
-from api.security.tokens import COOKIE, BadToken, Claims, Client, ExpiredToken, ReusedToken, TokenPair
+from api.security.tokens import COOKIE, BadToken, Claims, Client, ExpiredToken, IssuedTokens, ReusedToken
 from api.security.users import User
 from api.store import RevisionConflict, Store, StoreWriteError
 from config.model.fields import Body, Input, example
@@ -51,6 +55,60 @@ class RotateKey(Input):
     model_config = example({"revoke_previous": False})
 
     revoke_previous: StrictBool = False
+
+
+class TokenPair(ResponseModel):
+    """An access token with the refresh token that follows it, which is in a cookie with `session_kept` in its place.
+
+    `session_kept` is false where the cookie would be sent in clear, so that there is none.
+    """
+
+    access_token: str
+    refresh_token: str | None = None
+    session_kept: bool | None = None
+    expires_in: int
+    token_type: Literal["Bearer"]
+
+
+class SignedIn(TokenPair):
+    """A token pair, and its user."""
+
+    user: UserView
+
+
+class ValidToken(ResponseModel):
+    """The owner and the permissions of a bearer token."""
+
+    valid: Literal[True]
+    user_id: str
+    username: str
+    role: str
+    permissions: list[str]
+    expires_at: Moment
+
+
+class WhoAmI(ResponseModel):
+    """The owner of the credential; for an API key only `key_id`.
+
+    `first_password`: the caller has the password that the first start made up, and has not chosen in this session to
+    keep it.
+    """
+
+    authenticated: Literal[True]
+    permissions: list[str]
+    key_id: str | None = None
+    user_id: str | None = None
+    username: str | None = None
+    role: str | None = None
+    auth_method: Literal["bearer", "basic"] | None = None
+    first_password: bool | None = None
+
+
+class RotatedKey(ResponseModel):
+    """The new signing key of access tokens, and until when tokens of the previous one are accepted."""
+
+    key_id: str
+    previous_accepted_until: Moment
 
 
 def login(call: Call) -> Reply:
@@ -187,14 +245,14 @@ def client(call: Call) -> Client:
     return client_of(call.address, call.headers.get("user-agent"))
 
 
-def signed_in(call: Call, pair: TokenPair, user: User, session: Session) -> Reply:
+def signed_in(call: Call, pair: IssuedTokens, user: User, session: Session) -> Reply:
     """The response to every kind of sign-in. One that sets the cookie ends the session of the cookie before."""
     if session == COOKIE and not call.is_cross_origin and (previous := call.session_token) is not None:
         _end_session(call, previous)
     return _reply(call, pair, {"user": user.view()}, by_cookie=session == COOKIE)
 
 
-def _reply(call: Call, pair: TokenPair, more: dict[str, Any], by_cookie: bool) -> Reply:
+def _reply(call: Call, pair: IssuedTokens, more: dict[str, Any], by_cookie: bool) -> Reply:
     data = {"access_token": pair.access_token, "expires_in": pair.expires_in, "token_type": "Bearer", **more}
     if not by_cookie:
         return Reply({**data, "refresh_token": pair.refresh_token}, headers=NOT_CACHED)
@@ -252,3 +310,32 @@ def note_login(store: Store, user: User) -> User:
         return users.load(store.put(users.COLLECTION, noted, document.revision))
     except (RevisionConflict, StoreWriteError):
         return user  # another request changed the user at this moment, or the disk is full; the sign-in is valid
+
+
+ROWS = resource(f"{V1}/auth")(
+    post("/login", "login", login, SignedIn, NONE, body=Login, session_cookie=True),
+    post(
+        "/refresh",
+        "refreshToken",
+        refresh,
+        TokenPair,
+        NONE,
+        body=Refresh,
+        optional_body=True,
+        session_cookie=True,
+        audit=False,
+    ),
+    post("/validate", "validateToken", validate, ValidToken, BEARER, audit=False),
+    post("/logout", "logout", logout, Message, BEARER, session_cookie=True),
+    post("/first-password/keep", "keepFirstPassword", keep_first_password, Message, BEARER),
+    post(
+        "/signing-key/rotate",
+        "rotateSigningKey",
+        rotate_signing_key,
+        RotatedKey,
+        ADMIN,
+        body=RotateKey,
+        optional_body=True,
+    ),
+    get("/test", "testAuth", who_am_i, WhoAmI, ANY, scoped=True),
+)

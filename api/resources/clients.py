@@ -9,13 +9,52 @@ from api.call import Call, Document, Reply
 from api.engine.operation import PROXY, V1, get, resource
 from api.errors import Invalid, NotFound
 from api.http.query import Query, choice, text
-from api.openapi.schemas.clients import Snippets, SnippetsOfAccount
+from api.openapi.schemas.base import ResponseModel
 from api.services import client_snippets
-from api.services import pac as pac_file
-from api.services.certificate_trust import is_private
-from api.services.pac import MEDIA_TYPE
+from api.services.client_snippets import MEDIA_TYPE, is_private
 from config.model.fleet_accounts import FleetAccount
 from config.model.proxies import ProxyRecord
+
+
+class SnippetTexts(ResponseModel):
+    """Lines to copy for each kind of client; null for clients that don't support the proxy's protocol.
+
+    `PASSWORD` stands for the password, which is stored only as a hash, `USER` for a user name that the proxy does not
+    know, `CREDENTIAL` for the secret of a credential. `socks` is for SOCKS of a `mixed` proxy.
+    """
+
+    url: str
+    curl: str
+    socks: str | None
+    environment: str
+    python: str
+    git: str
+    pip: str
+    apt: str | None
+    docker: str | None
+    chromium: str
+    firefox: str
+
+
+class Snippets(ResponseModel):
+    """Lines to copy for clients of a proxy."""
+
+    snippets: SnippetTexts
+
+
+class ProxySnippets(ResponseModel):
+    """The snippets for a proxy."""
+
+    proxy: str
+    snippets: SnippetTexts
+
+
+class SnippetsOfAccount(ResponseModel):
+    """Snippets for proxies that an account may use; `total` is the number of all of them."""
+
+    proxies: list[ProxySnippets]
+    total: int
+
 
 SNIPPETS_MAX = 20
 """Proxies in one response."""
@@ -71,8 +110,8 @@ def pac(call: Call) -> Reply:
     ]
     if not found:
         raise NotFound("An active proxy" if tag is None else "An active proxy with this tag")
-    script = pac_file.script(found, _own_host(call), query.direct == "true")
-    return Reply({}, headers=_HEADERS, document=Document(script.encode(), pac_file.MEDIA_TYPE))
+    script = client_snippets.pac(found, _own_host(call), query.direct == "true")
+    return Reply({}, headers=_HEADERS, document=Document(script.encode(), MEDIA_TYPE))
 
 
 def get_snippets(call: Call) -> Reply:
@@ -131,14 +170,14 @@ def _own_host(call: Call) -> str:
     """
     given = call.query.host
     if given is not None:
-        host = pac_file.host_of(f"[{given}]" if ":" in given else given)
+        host = client_snippets.host_of(f"[{given}]" if ":" in given else given)
         if host is None:
             raise Invalid("host", "must be a host name or an IP address")
         return host
-    host = pac_file.host_of(call.headers.get("host"))
+    host = client_snippets.host_of(call.headers.get("host"))
     if host is None:
         raise Invalid("Host", "must be a host, perhaps with a port; or give the query parameter host")
-    return "127.0.0.1" if pac_file.is_every_address(host) else host
+    return "127.0.0.1" if client_snippets.is_every_address(host) else host
 
 
 ROWS = resource("", read="proxy.read")(

@@ -1,9 +1,14 @@
-"""What the resolver has cached."""
+"""What the resolvers have cached: that of all proxies, and the one for name servers of proxies, while it runs."""
 
 from __future__ import annotations
 
-from itertools import chain, zip_longest
+from collections import Counter
+from collections.abc import Iterable
+from itertools import chain, groupby, zip_longest
+from typing import Literal, TypeVar
 
+from actors.bus.mailbox import NOT_ON_THE_BUS
+from actors.bus.messages.common import PROXY_RESOLVER, RESOLVER, Unreachable
 from actors.bus.messages.dns import (
     DnsCache,
     DnsEntry,
@@ -14,11 +19,105 @@ from actors.bus.messages.dns import (
     QueryDns,
     QueryDnsCache,
 )
+from api.bus_bridge import Bridge, checked
 from api.call import Call, Reply
 from api.engine.operation import V1, delete, get, resource
 from api.http.query import Query, integer, text
-from api.openapi.schemas.dns import CachedNames, DroppedNames
-from api.services.resolvers import added, ask_resolvers
+from api.openapi.schemas.base import ResponseModel
+
+
+class CachedName(ResponseModel):
+    """A cached result. `servers` are those that were asked, none for those of the system; `ttl` is seconds from now."""
+
+    name: str
+    type: Literal["A", "AAAA"]
+    status: Literal["found", "no_data", "no_name", "failed", "timed_out"]
+    addresses: list[str]
+    ttl: float
+    servers: list[str]
+    detail: str
+
+
+class NameServerState(ResponseModel):
+    """A name server since the resolver's start: `failures` are queries without a usable response.
+
+    `up` is false while it has not responded lately; `latency` is the mean time of a response, milliseconds.
+    """
+
+    name: str
+    up: bool
+    queries: int
+    failures: int
+    latency: float | None
+
+
+class ResolverState(ResponseModel):
+    """Counters of the resolver since its start.
+
+    `requests` for names, `hits` of them from the cache, `failures` without an address; lookups that wait now.
+    """
+
+    requests: int
+    hits: int
+    failures: int
+    waiting: int
+    servers: list[NameServerState]
+
+
+class CachedNames(ResponseModel):
+    """Cached results; `total` counts those of all names."""
+
+    entries: list[CachedName]
+    total: int
+    resolver: ResolverState
+
+
+class DroppedNames(ResponseModel):
+    """The number of results that the resolver has dropped."""
+
+    dropped: int
+
+
+R = TypeVar("R")
+
+
+def ask_resolvers(bridge: Bridge, message: object, kind: type[R], timeout: float = 5.0) -> list[R]:
+    """Their replies. Raises `PeerUnavailable` when one that runs gives none."""
+    replies = bridge.ask_all({RESOLVER: message, PROXY_RESOLVER: message}, timeout)
+    second = replies[PROXY_RESOLVER]
+    if isinstance(second, Unreachable) and second.reason == NOT_ON_THE_BUS:
+        del replies[PROXY_RESOLVER]
+    return [checked(name, reply, kind) for name, reply in replies.items()]
+
+
+def added(states: Iterable[DnsState]) -> DnsState:
+    """Their counters together, those of a name server that both have asked as well."""
+    every = list(states)
+    servers = sorted((each for state in every for each in state.servers), key=lambda each: each.name)
+    return DnsState(
+        sum(each.requests for each in every),
+        sum(each.hits for each in every),
+        sum(each.failures for each in every),
+        sum(each.entries for each in every),
+        sum(each.waiting for each in every),
+        dict(sum((Counter(each.dropped) for each in every), Counter())),
+        tuple(_added(name, list(group)) for name, group in groupby(servers, key=lambda each: each.name)),
+    )
+
+
+def _added(name: str, servers: list[DnsServerState]) -> DnsServerState:
+    latency: Counter[int] = Counter()
+    for each in servers:
+        latency.update(dict(each.latency))
+    return DnsServerState(
+        name,
+        sum(each.queries for each in servers),
+        sum(each.failures for each in servers),
+        sum(each.seconds for each in servers),
+        tuple(sorted(latency.items())),
+        any(each.silent for each in servers),
+    )
+
 
 ENTRIES_MAX = 1_000
 

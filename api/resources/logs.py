@@ -1,17 +1,118 @@
-"""Access records: pages, a tail and an export (`api.services.log_search`)."""
+"""Access records: pages, a tail and an export (`api.services.log_search`), and in numbers: over time, and by the values
+of a field (`actors.logs.counting`)."""
 
 from __future__ import annotations
 
 from functools import partial
 
+from actors.bus.messages.records import CountLogs, LogCounts
+from actors.logs.record_schema import CODES, HOST, NUMBERS
 from api.call import Call, Document, Reply
+from api.engine.operation import V1, get, resource
+from api.engine.responses import having
 from api.errors import Invalid, NotFound
-from api.resources.log_queries import ExportLogs, FollowLogs, LogFilters, SearchLogs, Whose, next_cursor
+from api.http.query import choice, integer
+from api.openapi.schemas.base import Moment, ResponseModel
+from api.resources.log_queries import (
+    ExportLogs,
+    FollowLogs,
+    LogFilters,
+    LogTimes,
+    SearchLogs,
+    Whose,
+    next_cursor,
+    tail_text,
+)
 from api.services.account_names import may_use
-from api.services.log_cursors import tail_text
 from api.services.log_search import View
+from config.model.choices import LogLevel
+from config.text.access_fields import ACCESS_FIELDS
+from config.text.formatting import timestamp_text
 
 NDJSON = "application/x-ndjson"
+STEPS = (1, 5, 10, 30, 60, 300, 600, 1800, 3600, 10_800, 21_600, 43_200, 86_400, 604_800)
+"""Seconds that a bucket may be wide."""
+BUCKETS_MAX = 500
+FIELDS = (
+    HOST,
+    "proxy_id",
+    "client_ip",
+    "user",
+    "credential",
+    "method",
+    "status_code",
+    "level",
+    "reason",
+    "rule",
+    "parent",
+    "tls_name",
+    "tls_version",
+)
+"""The fields whose values are counted; `target_host` is the host of the target."""
+
+
+@having({name: int if name in (*NUMBERS, *CODES) else str for name in ACCESS_FIELDS})
+class LogEntry(ResponseModel):
+    """One access record; `response_time` and `duration` in milliseconds."""
+
+    timestamp: Moment
+    level: LogLevel
+    message: str
+    proxy_name: str
+
+
+class Logs(ResponseModel):
+    """Records, newest first. `total` counts all pages; `next_cursor` is null on the last one.
+
+    If counting takes too long, `total` is a lower bound. `tail_cursor` is the cursor of a tail that follows.
+    """
+
+    logs: list[LogEntry]
+    total: int
+    total_is_lower_bound: bool
+    has_more: bool
+    next_cursor: str | None
+    tail_cursor: str
+
+
+class LogTail(ResponseModel):
+    """Records in the order in which they were stored; `next_cursor` is that of the next request."""
+
+    logs: list[LogEntry]
+    next_cursor: str
+
+
+class LogHistogram(ResponseModel):
+    """Records, and of them the failed ones, of each `step` seconds from `start` on.
+
+    Failed is a status from 400 on, and a refusal of a tunnel that was already announced with 200. Not `exact` are
+    estimates from an even sample.
+    """
+
+    start: Moment
+    step: int
+    records: list[int]
+    failed: list[int]
+    total: int
+    exact: bool
+
+
+class CountedValue(ResponseModel):
+    """A value of the field, with its records."""
+
+    value: str
+    records: int
+    bytes_in: int
+    bytes_out: int
+
+
+class LogValues(ResponseModel):
+    """The most frequent values, of `total` records. Not `exact` are estimates from an even sample."""
+
+    field: str
+    values: list[CountedValue]
+    total: int
+    exact: bool
 
 
 def query_logs(call: Call) -> Reply:
@@ -81,3 +182,97 @@ def whose_records(call: Call) -> Whose:
 def _view(call: Call) -> View:
     addresses = call.caller.may("proxy.write")
     return partial(call.services.log_search.view, with_addresses=addresses, upstreams=call.upstreams)
+
+
+class HistogramQuery(LogTimes, LogFilters):
+    """Filters of records, and how fine the buckets are."""
+
+    buckets: int = integer("The number of buckets at most; their width is rounded up", 1, BUCKETS_MAX, 60)
+
+
+class ValuesQuery(LogTimes, LogFilters):
+    """Filters of records, and the field."""
+
+    field: str = choice("The field whose values are counted", FIELDS, HOST)
+    limit: int = integer("The number of values at most", 1, 100, 10)
+
+
+def histogram(call: Call) -> Reply:
+    """Count access records over time.
+
+    Returns how many of the matching access records there are in each bucket of time, and how many of them have failed:
+    with a status from 400 on, or refused when their tunnel was already announced with 200. What would take longer than
+    half a second is estimated from an even sample.
+    """
+    query: HistogramQuery = call.query
+    start, end = _times(query)
+    step = _step(end - start, query.buckets)
+    counts = _counted(call, CountLogs(query.filtered(whose_records(call), start, end), step))
+    data = {
+        "start": timestamp_text(counts.start),
+        "step": step,
+        "records": list(counts.records),
+        "failed": list(counts.failed),
+        "total": sum(counts.records),
+        "exact": counts.exact,
+    }
+    return Reply(data)
+
+
+def values(call: Call) -> Reply:
+    """Count access records by the values of a field.
+
+    Returns the values with most of the matching access records, such as the hosts that clients ask for. What would take
+    longer than half a second is estimated from an even sample.
+    """
+    query: ValuesQuery = call.query
+    start, end = _times(query)
+    whole = max(1, int(end - start) + 1)
+    search = query.filtered(whose_records(call), start, end)
+    counts = _counted(call, CountLogs(search, whole, (query.field,), query.limit))
+    visible = call.upstreams if query.field == "parent" else None
+    names = ("value", "records", "bytes_in", "bytes_out")
+    found = [dict(zip(names, each, strict=True)) for each in counts.values.get(query.field, ())]
+    if visible is not None:
+        found = [each for each in found if each["value"] in visible]
+    return Reply({"field": query.field, "values": found, "total": sum(counts.records), "exact": counts.exact})
+
+
+def _counted(call: Call, message: CountLogs) -> LogCounts:
+    return call.services.log_search.count(message, call.caller.user.id)
+
+
+def _times(query: LogTimes) -> tuple[float, float]:
+    start, end = query.times()
+    if start > end:
+        raise Invalid("start_time", "must not be after end_time")
+    if (end - start) / STEPS[-1] > BUCKETS_MAX:
+        raise Invalid("start_time", f"must not be more than {BUCKETS_MAX} weeks before end_time")
+    return start, end
+
+
+def _step(seconds: float, buckets: int) -> int:
+    """The narrowest of `STEPS` with which there are at most so many buckets, one that is cut at each end included."""
+    return next((step for step in STEPS if seconds / step + 1 <= buckets), _weeks(seconds, buckets))
+
+
+def _weeks(seconds: float, buckets: int) -> int:
+    week = STEPS[-1]
+    return week * max(1, -int(-seconds // (week * max(1, buckets - 1))))
+
+
+ROWS = resource(V1, read="metrics.read")(
+    get("/logs", "queryLogs", query_logs, Logs, query=SearchLogs, scoped=True),
+    get("/logs/tail", "tailLogs", tail_logs, LogTail, query=FollowLogs, scoped=True),
+    get("/logs/histogram", "countLogs", histogram, LogHistogram, query=HistogramQuery, scoped=True),
+    get("/logs/values", "countLogValues", values, LogValues, query=ValuesQuery, scoped=True),
+    get(
+        "/logs/export",
+        "exportLogs",
+        export_logs,
+        query=ExportLogs,
+        produces=NDJSON,
+        scoped=True,
+        streams=True,
+    ),
+)

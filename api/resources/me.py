@@ -21,17 +21,16 @@ from api.http import session_cookie
 from api.http.query import Query, choice, integer
 from api.openapi.schemas import me as views
 from api.openapi.schemas.base import Message, Revoked
-from api.openapi.schemas.clients import SnippetsOfAccount
 from api.resources import account_credentials as credentials
 from api.resources.account_credentials import Credentials, ListCredentials, NewCredential
 from api.resources.auth import NOT_CACHED, check_page
-from api.resources.clients import AccountSnippets, snippets_of_account
+from api.resources.clients import AccountSnippets, SnippetsOfAccount, snippets_of_account
 from api.resources.connections import connection_view
 from api.security.account_holder import AccountHolder
 from api.security.account_sessions import LIFETIME
 from api.services.account_activity import usage_view, used_bytes
 from api.services.fleet_accounts import status_of
-from api.services.fleet_connections import FleetConnections, Row
+from api.services.fleet_connections import MergedConnections, Row
 from api.services.self_service import HeldAccount, token_view
 from api.services.usage_report import days_of
 from config.model.account_credentials import READ_ONLY_FIELDS, CredentialCreate
@@ -183,7 +182,7 @@ def list_connections(call: Call) -> Reply:
         if activity is None:
             raise PeerUnavailable(METRICS, "no proxies of an account")
         proxies = [each for each in proxies if each.id in activity.proxies]
-    fleet = FleetConnections(call.services.bridge, proxies, call.services.runtime.whole())
+    fleet = MergedConnections(call.services.bridge, proxies, call.services.runtime.whole())
     only = ConnectionFilter(user=account.username)
     rows, total = fleet.page(QueryConnections(only, query.sort, query.limit, query.offset))
     silent = [{"proxy": each.name, "error": fleet.silent[each.id]} for each in proxies if each.id in fleet.silent]

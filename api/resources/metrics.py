@@ -3,35 +3,86 @@
 from __future__ import annotations
 
 import logging
+import math
 import sqlite3
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from actors.bus.messages.common import METRICS
 from actors.bus.messages.dns import DnsState, QueryDns
+from actors.bus.messages.metrics import MetricSeries, QueryMetricSeries, QueryRealtime, Realtime
 from actors.metrics.catalogue import INTERVALS, NAMES
+from api.bus_bridge import Bridge, request
 from api.call import Call, Document, Reply
 from api.engine.operation import V1, get, resource
 from api.errors import Invalid, MissingPermission, NotFound, PeerUnavailable
 from api.http.query import Query, choice, moment, text
 from api.objects.pools import POOLS
-from api.openapi.schemas.metrics import Metrics, RealtimeMetrics
-from api.services.metrics import Proxy, read_realtime, read_series
+from api.openapi.schemas.base import Moment, ResponseModel
+from api.openapi.schemas.proxies import ListedProxy
+from api.resources.dns import added, ask_resolvers
 from api.services.proxy_views import listed
-from api.services.resolvers import added, ask_resolvers
 from api.services.usage_report import TopAccount, top_accounts
 from api.services.worker_requests import ask_all_upstreams
 from config.text.formatting import timestamp_text
 
 if TYPE_CHECKING:
-    from api.services.prometheus_pools import PoolSummary
+    from api.services.prometheus import PoolSummary
+
+
+class TimeRange(ResponseModel):
+    """The time range of the query."""
+
+    start: Moment
+    end: Moment
+    interval: Literal["1m", "5m", "1h", "1d"]
+
+
+class Point(ResponseModel):
+    """One bucket; `timestamp` is its beginning."""
+
+    timestamp: Moment
+    value: float
+
+
+class Metrics(ResponseModel):
+    """Series by name, oldest first."""
+
+    time_range: TimeRange
+    metrics: dict[str, list[Point]]
+
+
+class Snapshot(ResponseModel):
+    """Rates of the last 5 s, error rate (percent) and response times (ms) of the last 60 s; the rest is current."""
+
+    requests_per_second: float
+    active_connections: int
+    response_time_avg: float
+    response_time_p50: float
+    response_time_p95: float
+    response_time_p99: float
+    error_rate: float
+    cpu_usage: float
+    memory_usage: float
+    bandwidth_in: float
+    bandwidth_out: float
+
+
+class RealtimeMetrics(ResponseModel):
+    """Current metrics; with `include=proxies` also the proxies."""
+
+    timestamp: Moment
+    metrics: Snapshot
+    proxies: list[ListedProxy] | None = None
+
 
 log = logging.getLogger(__name__)
 
 HOUR = 3600.0
 NAMES_TIMEOUT = 1.0
 """Seconds that the resolver has to reply; without its counters a scrape is complete in all else."""
+TIMEOUT = 10.0
 POINTS_MAX = 11_000
 """Buckets of a response: more than are kept of any interval."""
 _NAME = f"({'|'.join(NAMES)})"
@@ -83,7 +134,7 @@ def query_metrics(call: Call) -> Reply:
         raise Invalid("interval", f"is too short for this time: the response would have more than {POINTS_MAX} points")
     _must_exist(call, query.proxy_id)
     until, single = min(end, time.time()), query.proxy_id is not None
-    series = read_series(call.services.bridge, names, start, until, interval, call.proxy_ids, single)
+    series = _series(call.services.bridge, names, start, until, interval, call.proxy_ids, single)
     time_range = {"start": timestamp_text(start), "end": timestamp_text(end), "interval": interval}
     return Reply({"time_range": time_range, "metrics": series})
 
@@ -99,7 +150,9 @@ def realtime(call: Call) -> Reply:
     if query.include is not None and not call.caller.may("proxy.read"):
         raise MissingPermission("proxy.read", by_key=call.caller.key is not None)
     _must_exist(call, query.proxy_id)
-    snapshot = read_realtime(call.services.bridge, proxy_ids, query.proxy_id is not None)
+    snapshot = request(
+        call.services.bridge, METRICS, QueryRealtime(proxy_ids, query.proxy_id is not None), Realtime, timeout=TIMEOUT
+    )
     metrics = {name: round(value, 3) for name, value in snapshot.metrics.items()}
     data: dict[str, Any] = {"timestamp": timestamp_text(snapshot.timestamp), "metrics": metrics}
     if query.include is not None:
@@ -114,7 +167,7 @@ def exposition(call: Call) -> Reply:
     Returns all counters and gauges in the text format of Prometheus. A scraper may send `metrics.prometheus_token` as
     bearer token instead of the credentials of a user.
     """
-    from api.services.prometheus import MEDIA_TYPE, Parts, expose
+    from api.services.prometheus import MEDIA_TYPE, Parts, Proxy, expose
 
     caller, services = call.identified, call.services  # no caller: it came with `metrics.prometheus_token`
     scope = None if caller is None else caller.scope
@@ -148,7 +201,7 @@ def _names(call: Call) -> DnsState | None:
 
 
 def _pools(call: Call) -> list[PoolSummary]:
-    from api.services.prometheus_pools import PoolSummary
+    from api.services.prometheus import PoolSummary
 
     services = call.services
     objects, in_use = services.shared_objects, services.runtime.pools_in_use() or ()
@@ -170,6 +223,37 @@ def _top_accounts(call: Call) -> Sequence[TopAccount]:
 def _must_exist(call: Call, proxy_id: str | None) -> None:
     if proxy_id is not None and call.services.store.get("proxies", proxy_id) is None:
         raise NotFound("The proxy")
+
+
+def _series(
+    bridge: Bridge,
+    names: tuple[str, ...],
+    start: float,
+    end: float,
+    interval: str,
+    proxy_ids: tuple[str, ...] | None,
+    of_one: bool,
+) -> dict[str, list[dict[str, Any]]]:
+    """By name, `{timestamp, value}` of the buckets from `start` to `end`, Unix seconds. Raises `PeerUnavailable`.
+
+    `proxy_ids` None means everything, `of_one` that processors and memory are of the process of the proxy. A bucket
+    without samples for a mean is left out.
+    """
+    step = INTERVALS[interval]
+    first = int(start // step) * step
+    query = QueryMetricSeries(names, first, max(math.ceil(end), first + 1), step, proxy_ids, of_one)
+    reply = request(bridge, METRICS, query, MetricSeries, timeout=TIMEOUT)
+    longest = max((len(values) for values in reply.values.values()), default=0)
+    times = [timestamp_text(first + number * step) for number in range(longest)]
+    return {name: _points(reply.values[name], times) for name in names}
+
+
+def _points(values: tuple[float | None, ...], times: list[str]) -> list[dict[str, Any]]:
+    return [
+        {"timestamp": timestamp, "value": value}
+        for timestamp, value in zip(times, values, strict=True)
+        if value is not None
+    ]
 
 
 ROWS = resource("", read="metrics.read")(

@@ -11,13 +11,15 @@ from pydantic import Field, StrictStr
 
 from api.audit.context import origin
 from api.call import Call, Reply
+from api.engine.operation import NONE, V1, get, post, resource
 from api.errors import Invalid, PeerUnavailable, TooBusy, Unauthenticated
 from api.http import session_cookie
 from api.http.query import Query, choice, text
 from api.oauth.id_token import Identity, IdentityRefused
 from api.oauth.linking import METHOD, admit
 from api.oauth.sign_in import LIFETIME, SignIns, cookie_name
-from api.resources.auth import NOT_CACHED, Session, account, check_page, client, note_login, signed_in
+from api.openapi.schemas.base import ResponseModel
+from api.resources.auth import NOT_CACHED, Session, SignedIn, account, check_page, client, note_login, signed_in
 from api.security import users
 from api.security.tokens import COOKIE
 from config.model.fields import Body, example
@@ -82,6 +84,19 @@ class Returned(Query, ignore_others=True):
     state: str | None = text("The state", "Sxd6Gf0-xJ6Yb2wzkC9b0i_qGdY0eY2c7mWlL1pVv2s", 512)
     iss: str | None = text("The issuer", "https://accounts.example.com", 2048)
     error: str | None = text("Why there is no code", "access_denied", 500)
+
+
+class Authorization(ResponseModel):
+    """The address of the sign-in for a browser, and the state that comes back from there."""
+
+    authorization_url: str
+    state: str
+
+
+class Redirected(ResponseModel):
+    """The path of a page of this API."""
+
+    location: str
 
 
 def authorize(call: Call) -> Reply:
@@ -247,3 +262,39 @@ def _cookie(settings: OAuth2, state: str, value: str, age: int) -> str:
 def _prefix(settings: OAuth2) -> str:
     """`redirect_uri` has the scheme of the API as the browser sees it, or the cookies would not be sent back."""
     return "__Host-" if str(settings.redirect_uri).startswith("https:") else ""
+
+
+ROWS = resource(f"{V1}/auth")(
+    get(
+        "/oauth2/authorize",
+        "authorizeOAuth2",
+        authorize,
+        Authorization,
+        NONE,
+        query=Authorize,
+        redirects=True,
+        session_cookie=True,
+        errors=(502,),
+    ),
+    post(
+        "/oauth2/callback",
+        "finishOAuth2",
+        callback,
+        SignedIn,
+        NONE,
+        body=OAuthCallback,
+        session_cookie=True,
+        errors=(502,),
+    ),
+    get(
+        "/oauth2/callback",
+        "returnFromOAuth2",
+        browser_callback,
+        Redirected,
+        NONE,
+        query=Returned,
+        redirects=True,
+        session_cookie=True,
+        errors=(401, 502),
+    ),
+)

@@ -13,8 +13,16 @@ from api.history.reader import Key, Revision, RevisionSelection
 from api.http.query import Query, choice, cursor, integer, moment, text, texts
 from api.import_export.restoring import RestoreRequest, restore
 from api.objects.kinds import REVISED
-from api.openapi.schemas.revisions import ObjectThen, OneRevision, RestoredConfig, RevisionDiff, RevisionList
-from api.resources.revision_views import change_view, object_view, revision_view
+from api.resources.revision_views import (
+    ObjectThen,
+    OneRevision,
+    RestoredConfig,
+    RevisionDiff,
+    RevisionList,
+    change_view,
+    object_view,
+    revision_view,
+)
 from api.resources.transfer import import_view
 from api.security.permissions import ADMIN, AUDITOR
 from config.text.formatting import timestamp_text

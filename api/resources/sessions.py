@@ -2,15 +2,61 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from api.call import Call, Reply
+from api.engine.operation import NONE, PERSON, V1, delete, get, resource
 from api.errors import NotFound
 from api.http.client import Site
+from api.openapi.schemas.base import Moment, ResponseModel
 from api.security import users
 from api.security.users import User
 from config.net.names import is_loopback
 
 FORWARDED = ("forwarded", "via", "x-forwarded-for", "x-real-ip")
 """Header fields that proxies add to a request."""
+
+
+class SignInMethods(ResponseModel):
+    """The ways to sign in. `identity_provider` is null where there is none; `self_service` is that of account holders.
+
+    `initial_password_file` is the file in the data directory with the first password of `admin`, until it is changed;
+    `initial_password_path` is where it is, for requests from the machine itself.
+    """
+
+    password: Literal[True]
+    identity_provider: Literal["google", "github", "microsoft", "custom"] | None
+    self_service: bool
+    initial_password_file: str | None
+    initial_password_path: str | None
+
+
+class SessionView(ResponseModel):
+    """A sign-in that lives. `address` and `user_agent` are of its last use; a `program` is one that named no kind."""
+
+    id: str
+    user_id: str
+    kind: Literal["cookie", "interactive", "program"]
+    created_at: Moment
+    last_used: Moment
+    expires_at: Moment
+    address: str | None
+    user_agent: str | None
+    current: bool
+
+
+class Sessions(ResponseModel):
+    """Sessions, those used last first."""
+
+    sessions: list[SessionView]
+    total: int
+
+
+class EndedSession(ResponseModel):
+    """A session that has ended."""
+
+    id: str
+    ended: Literal[True]
 
 
 def sign_in_methods(call: Call) -> Reply:
@@ -95,3 +141,10 @@ def _ended(call: Call, user: User) -> Reply:
     call.services.audit.append("session.ended", resource, details={"user_id": user.id})
     call.services.sessions.end(session)
     return Reply({"id": session, "ended": True})
+
+
+ROWS = resource(V1)(
+    get("/auth/methods", "getSignInMethods", sign_in_methods, SignInMethods, NONE),
+    get("/auth/sessions", "listSessions", list_own, Sessions, PERSON),
+    delete("/auth/sessions/{session_id}", "endSession", end_own, EndedSession, PERSON),
+)

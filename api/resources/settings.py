@@ -2,11 +2,86 @@
 
 from __future__ import annotations
 
+from typing import Any, Literal
+
 from api.call import Call, Reply
 from api.engine.operation import V1, delete, get, resource, update
-from api.openapi.schemas.system import SettingSourceList, SystemSettings
+from api.openapi.schemas.base import ResponseModel
 from api.services.settings import SettingsView
-from config.settings.runtime import SettingsUpdate
+from config.settings.groups import History, Logging
+from config.settings.loading import Source
+from config.settings.runtime import SettingsUpdate, shows
+from config.settings.settings import Auth, ProxyGroup, Server
+
+
+@shows(Server)
+class ServerSettings(ResponseModel):
+    """The management API: where it listens, and for how many connections."""
+
+    ssl_enabled: bool
+
+
+@shows(Logging)
+class LoggingSettings(ResponseModel):
+    """The log of the service, and the access records that are kept. `output` is the destination of both."""
+
+
+@shows(Auth)
+class AuthSettings(ResponseModel):
+    """`session_timeout` in seconds."""
+
+    enabled: Literal[True]
+
+
+@shows(ProxyGroup)
+class ProxyDefaults(ResponseModel):
+    """Seconds, seconds, and connections."""
+
+
+@shows(History)
+class HistoryRetention(ResponseModel):
+    """How long revisions of the configuration are kept, in days, and how many of them."""
+
+
+class SystemSettings(ResponseModel):
+    """The effective settings."""
+
+    server: ServerSettings
+    logging: LoggingSettings
+    auth: AuthSettings
+    proxy: ProxyDefaults
+    history: HistoryRetention
+
+
+class ConfiguredValue(ResponseModel):
+    """What the configuration says of a key; `source` and `place` as in the setting."""
+
+    value: Any
+    source: Source
+    place: str | None
+
+
+class SettingSource(ResponseModel):
+    """A key of the configuration. `place` is the line of the file, or the variable.
+
+    `change` is what a change of it needs: nothing (`at_once`, by `PATCH /settings`), that the configuration is read
+    again (`reload`), or a restart of the product. `configured` is null unless the configuration has another value,
+    which an override hides, or which waits for a restart (`waits`).
+    """
+
+    key: str
+    value: Any
+    source: Source
+    place: str | None
+    change: Literal["at_once", "reload", "restart"]
+    waits: bool
+    configured: ConfiguredValue | None
+
+
+class SettingSourceList(ResponseModel):
+    """All keys of the configuration, in its order."""
+
+    settings: list[SettingSource]
 
 
 def get_settings(call: Call) -> Reply:

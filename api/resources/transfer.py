@@ -1,4 +1,4 @@
-"""The operations on the configuration as a whole.
+"""The operations on the configuration as a whole. In responses an existing secret is null, others are absent.
 
 The passphrase is in a header: a query would end up in logs. It is not stored.
 """
@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import create_model
 
 from api.call import Call, Reply
 from api.engine.operation import V1, get, post, resource
+from api.engine.responses import F
 from api.errors import Invalid
 from api.http.body import IMPORT_PATH, MAX_IMPORT
 from api.http.query import Query, choice
@@ -20,9 +23,100 @@ from api.import_export.export import export, export_with_secrets, read_accounts
 from api.import_export.imports import Outcome, run
 from api.import_export.plan import ImportRequest, Step
 from api.import_export.state import read_state
-from api.openapi.schemas.transfer import ExportedConfig, Imported
+from api.objects.accounts import ACCOUNTS
+from api.objects.kinds import KINDS
+from api.openapi.schemas.base import ResponseModel
 from api.security.permissions import ADMIN
-from api.store.accounts import ACCOUNTS
+
+_ChangedKind: Any = Literal[(*(each.name for each in KINDS.values()), "settings")]
+
+
+class Vault(ResponseModel):
+    """All secrets, sealed with a key that is derived from the passphrase."""
+
+    kdf: Literal["scrypt"]
+    n: int
+    r: int
+    p: int
+    salt: str
+    cipher: Literal["AES-256-GCM"]
+    nonce: str
+    data: str
+
+
+def _with_sections(cls: type[F]) -> type[F]:
+    """Decorates the model of an export: with the entries of each kind. Those of accounts may be omitted."""
+    sections: dict[str, Any] = {}
+    for name, kind in KINDS.items():
+        entries: Any = list[kind.transfer.exported]  # type: ignore[name-defined]
+        sections[name] = (entries | None, None) if kind is ACCOUNTS else (entries, ...)
+    return create_model(cls.__name__, __base__=cls, __module__=cls.__module__, __doc__=cls.__doc__, **sections)
+
+
+@_with_sections
+class ExportedConfig(ResponseModel):
+    """The configuration as one document, which can be imported."""
+
+    kind: Literal["proxyfleet.config"]
+    version: Literal[1]
+    settings: dict[str, dict[str, Any]]
+    secrets: Vault | None = None
+
+
+class FieldChange(ResponseModel):
+    """A field that differs; a secret is `***`, an absent value null."""
+
+    field: str
+    before: Any
+    after: Any
+
+
+class ResourceChange(ResponseModel):
+    """The change of one resource. `id` is null before it is created; `secret` is that of a new webhook."""
+
+    kind: _ChangedKind
+    name: str
+    id: str | None
+    action: Literal["create", "update", "delete", "unchanged"]
+    fields: list[FieldChange]
+    secret: str | None = None
+
+
+class ImportSummary(ResponseModel):
+    """The number of resources by action."""
+
+    create: int
+    update: int
+    delete: int
+    unchanged: int
+
+
+class Planned(ResponseModel):
+    """The changes to a configuration, or with `dry_run` those that would be made."""
+
+    dry_run: bool
+    changed: bool
+    summary: ImportSummary
+    changes: list[ResourceChange]
+
+
+class NotCompared(ResponseModel):
+    """What is unchanged because the document says nothing about it.
+
+    `fields`: whether fields that its entries leave out are not compared, as in a document that is not minimal;
+    `objects`: by section the number of those without an entry; `sections`: those that it lacks.
+    """
+
+    fields: bool
+    objects: dict[str, int]
+    sections: list[str]
+
+
+class Imported(Planned):
+    """The changes of an import, or with `dry_run` those that it would make."""
+
+    not_compared: NotCompared
+
 
 PASSPHRASE = "x-passphrase"  # noqa: S105 - the name of a header
 
@@ -82,7 +176,7 @@ def import_config(call: Call) -> Reply:
         dry_run=query.dry_run == "true",
         if_match=call.if_match,
     )
-    accounts = call.services.account_store.count(ACCOUNTS)
+    accounts = call.services.account_store.count(ACCOUNTS.collection)
     outcome = run(call.services, request)
     left = outcome.plan.not_compared(request.document, accounts)
     view = {**import_view(outcome, request.dry_run), "not_compared": asdict(left)}

@@ -5,16 +5,49 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import Field
 
 from actors.bus.messages.common import METRICS
 from api.call import Call, Document, Reply
 from api.engine.operation import V1, get, resource
 from api.errors import Invalid, MissingPermission, PeerUnavailable
 from api.http.query import Query, choice, moment, text
-from api.openapi.schemas.usage import Usage
+from api.openapi.schemas.base import Moment, ResponseModel
 from api.services.usage_report import GROUPS, INTERVALS, Membership, Selection, UsageReport, csv_pieces, json_pieces
 from api.store.accounts import ACCOUNTS
+
+
+class UsageFigures(ResponseModel):
+    """Bytes are those between clients and proxies, `in` what clients send; refused requests are among the requests."""
+
+    bytes_in: int
+    bytes_out: int
+    requests: int
+    connection_seconds: float
+    refusals: int
+
+
+class UsageRow(UsageFigures):
+    """One interval of one group; only what it is grouped by is there. `username` is the account's last one."""
+
+    start: Moment = Field(alias="from")
+    to: Moment
+    account: str | None = None
+    username: str | None = None
+    proxy: str | None = None
+    plan: str | None = None
+    tag: str | None = None
+
+
+class Usage(ResponseModel):
+    """Rows, oldest first. `total` has each byte once, whatever the groups are."""
+
+    interval: Literal["hour", "day", "month"]
+    total: UsageFigures
+    usage: list[UsageRow]
+
 
 CSV = "text/csv"
 DAY = 86_400.0

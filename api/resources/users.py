@@ -11,19 +11,33 @@ import time
 from api.call import Call, Reply
 from api.engine.operation import V1, create, delete, get, resource, update
 from api.errors import Denied, Invalid, MissingPermission, NotFound, StaleRevision, TooBusy
-from api.openapi.schemas.base import Deleted
-from api.openapi.schemas.sign_in import EndedSession, Sessions
-from api.openapi.schemas.users import OneUser, Roles, Users
+from api.objects.users import OneUser, Users
+from api.openapi.schemas.base import Deleted, ResponseModel
 from api.resources import sessions
+from api.resources.sessions import EndedSession, Sessions
 from api.security import api_keys, users
 from api.security.caller import Caller
 from api.security.permissions import ADMIN, AUDITOR, PERMISSIONS, ROLES, first_not_held, holds
 from api.security.users import READ_ONLY_FIELDS, User, UserCreate, UserUpdate
-from api.services.revocation import commit_and_revoke
+from api.services.password_reset import commit_and_revoke
 from api.store import Document, Store, Write
 from api.store.records import is_same
 from config.passwords import check_password, hash_password
 from config.weak_passwords import weakness
+
+
+class Role(ResponseModel):
+    """A role and its default permissions; `*` stands for all."""
+
+    name: str
+    permissions: list[str]
+
+
+class Roles(ResponseModel):
+    """All roles, and all permissions."""
+
+    roles: list[Role]
+    permissions: list[str]
 
 
 def list_roles(_call: Call) -> Reply:

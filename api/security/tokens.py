@@ -8,15 +8,23 @@ A sign-in may ask for an interactive session (`SESSIONS`); its family says so as
 
 A refresh token is `rt_<family>_<secret>`; only a hash of the secret is stored. Each use makes a new one. An old one
 that comes again was stolen, or its successor was: the family ends (RFC 9700, section 4.14). The id of a family is no
-secret, as access tokens and the audit trail name it. A made-up secret ends nothing (`api.security.refresh_secrets`).
+secret, as access tokens and the audit trail name it. A made-up secret ends nothing (`api.security.tokens`).
 
 The refresh token of a `COOKIE` session is in a cookie, which all tabs of a browser share, and is accepted from nowhere
 else. There a token is good for `GRACE` seconds more when it was replaced: for a tab that has sent it at the same time,
 and for one that has lost the response. It then gives the one that is current, so tabs don't end up with several.
+
+The secrets in refresh tokens are recognized by a hash, and by a tag when they are old. A secret is 43 characters: a
+nonce of 126 bits, and a tag of it by the key of its family. So one that was issued once differs from a made-up one,
+without a list of all of them. In a family whose secrets follow from each other, the key also makes the next nonce: the
+same next one for all that ask with the same secret.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
 import re
 import secrets
 import threading
@@ -27,7 +35,6 @@ from typing import Any, NoReturn
 
 import jwt
 
-from api.security.refresh_secrets import hash_of, is_hash_of, new_key, new_secret, next_secret, was_issued
 from api.security.signing import SigningKeys
 from api.store import NotStored, RevisionConflict, Store, Write
 from config.settings.settings import Auth
@@ -90,7 +97,7 @@ class Client:
 
 
 @dataclass(frozen=True, slots=True)
-class TokenPair:
+class IssuedTokens:
     """What a sign-in or a refresh gives. Lifetimes are in seconds."""
 
     access_token: str
@@ -128,7 +135,7 @@ class Tokens:
         self._clock = clock
         self._lock = threading.Lock()
 
-    def issue(self, user_id: str, session: str | None = None, client: Client | None = None) -> TokenPair:
+    def issue(self, user_id: str, session: str | None = None, client: Client | None = None) -> IssuedTokens:
         """Start a family for a user who has just signed in. Raises `StoreWriteError`."""
         family, key = secrets.token_hex(12), new_key()
         secret = new_secret(key)
@@ -138,7 +145,7 @@ class Tokens:
             self._begin(user_id, self._following(body, secret, client))
         return self._pair(user_id, family, secret, self.lifetimes.refresh_token_ttl)
 
-    def refresh(self, token: str, by_cookie: bool = False, client: Client | None = None) -> tuple[str, TokenPair]:
+    def refresh(self, token: str, by_cookie: bool = False, client: Client | None = None) -> tuple[str, IssuedTokens]:
         """The user id and the next pair. Raises `BadToken`, `ExpiredToken`, `StoreWriteError`."""
         family, secret = _parts(token)
         with self._lock:
@@ -195,7 +202,7 @@ class Tokens:
         for document in self._store.find(COLLECTION, user_id=user_id):
             self.revoke(document.id)
 
-    def _rotate(self, family: str, secret: str, by_cookie: bool, client: Client | None) -> tuple[str, TokenPair]:
+    def _rotate(self, family: str, secret: str, by_cookie: bool, client: Client | None) -> tuple[str, IssuedTokens]:
         document = self._store.get(COLLECTION, family)
         if document is None or (document.body.get("session") == COOKIE) is not by_cookie:
             raise BadToken
@@ -260,7 +267,7 @@ class Tokens:
         ended = over + live[: max(0, len(live) + 1 - FAMILIES_PER_USER)]
         return [Write(COLLECTION, document.id, None) for document in ended]
 
-    def _pair(self, user_id: str, family: str, secret: str, refresh_expires_in: int) -> TokenPair:
+    def _pair(self, user_id: str, family: str, secret: str, refresh_expires_in: int) -> IssuedTokens:
         lifetime = self.lifetimes.access_token_ttl
         now = self._clock()
         claims = {
@@ -272,7 +279,7 @@ class Tokens:
             "exp": round(now + lifetime, 3),
             "fam": family,
         }
-        return TokenPair(self._sign(claims), f"rt_{family}_{secret}", lifetime, refresh_expires_in)
+        return IssuedTokens(self._sign(claims), f"rt_{family}_{secret}", lifetime, refresh_expires_in)
 
     def _sign(self, claims: dict[str, Any]) -> str:
         key = self._keys.current
@@ -335,3 +342,49 @@ def _replaced(family: Mapping[str, Any], now: float) -> list[dict[str, Any]]:
     """The replaced secrets that are still good, with the one that is replaced now."""
     good = [each for each in family.get("replaced", ()) if each["until"] > now]
     return [*good, {"secret_hash": family["secret_hash"], "until": now + GRACE}][-REPLACED_MAX:]
+
+
+_NONCE = 21
+_TAG = 22
+
+
+def new_key() -> str:
+    """The key of a family."""
+    return secrets.token_hex(32)
+
+
+def new_secret(key: str) -> str:
+    """A random one."""
+    return _tagged(secrets.token_urlsafe(16)[:_NONCE], key)
+
+
+def next_secret(secret: str, key: str) -> str:
+    """The one that follows `secret` in a family whose secrets follow from each other."""
+    return _tagged(_mac(f"after {secret}", key)[:_NONCE], key)
+
+
+def was_issued(secret: str, key: str) -> bool:
+    """Whether `secret` was made with this key."""
+    return hmac.compare_digest(secret[_NONCE:], _tag(secret[:_NONCE], key))
+
+
+def is_hash_of(digest: str, secret: str) -> bool:
+    """Whether `digest` is `hash_of` this secret."""
+    return hmac.compare_digest(hash_of(secret), digest)
+
+
+def hash_of(secret: str) -> str:
+    """What is stored of a secret."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _tagged(nonce: str, key: str) -> str:
+    return nonce + _tag(nonce, key)
+
+
+def _tag(nonce: str, key: str) -> str:
+    return _mac(nonce, key)[:_TAG]
+
+
+def _mac(text: str, key: str) -> str:
+    return base64.urlsafe_b64encode(hmac.digest(bytes.fromhex(key), text.encode(), hashlib.sha256)).decode()

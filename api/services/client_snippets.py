@@ -1,20 +1,65 @@
-"""Lines to copy for clients of a proxy: curl, the environment, Python, git, pip, apt, docker, browsers.
-
-A password is never known here (only its hash is kept), so `PASSWORD` stands for it, and `USER` for the user name where
-the proxy has none of its own. Accounts of the fleet come to SOCKS4 with the secret of a credential, for which
-`CREDENTIAL` stands, and `CA.pem` is the certificate authority of an `https` proxy that clients don't trust already. A
-protocol that a client lacks gives None; what it can't do is a comment in place of its lines.
-"""
+"""Configuration for clients: snippets to copy, PAC files, and whether they trust a certificate."""
 
 from __future__ import annotations
 
 import json
+import re
 import shlex
+import ssl
+from collections.abc import Iterable
+from functools import cache
+from ipaddress import ip_address
+from pathlib import Path
 from urllib.parse import quote
 
-from api.services.pac import authority
+from cryptography import x509
+from requests.utils import DEFAULT_CA_BUNDLE_PATH
+
 from config.model.choices import UpstreamProtocol
 from config.model.proxies import ProxyRecord
+
+MEDIA_TYPE = "application/x-ns-proxy-autoconfig"
+
+_KEYWORDS = {"http": "PROXY", "https": "HTTPS", "socks4": "SOCKS", "socks5": "SOCKS5"}
+_AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(:[0-9]{1,5})?", re.ASCII)
+
+# Patterns with asterisks would match 127.example.com: a page could make a browser bypass the proxy.
+_LOCAL = """  const local = /^(127(\\.[0-9]{1,3}){3}|\\[?::1\\]?|.+\\.localhost)$/i;
+  if (isPlainHostName(host) || local.test(host)) {
+    return "DIRECT";
+  }
+"""
+
+
+def pac(proxies: Iterable[ProxyRecord], own_host: str, direct: bool) -> str:
+    """A PAC file for these proxies, in their order; with `direct`, a connection without a proxy comes last.
+
+    `own_host` is the host of those that listen at all addresses.
+    """
+    choices = [f"{_KEYWORDS[proxy.usual_protocol]} {authority(proxy, own_host)}" for proxy in proxies]
+    result = "; ".join([*choices, "DIRECT"] if direct else choices)
+    return f"function FindProxyForURL(url, host) {{\n{_LOCAL}  return {json.dumps(result)};\n}}\n"
+
+
+def authority(proxy: ProxyRecord, own_host: str) -> str:
+    """The address of a proxy for clients: `host:port`."""
+    host = own_host if is_every_address(proxy.host) else proxy.host
+    return f"[{host}]:{proxy.port}" if ":" in host else f"{host}:{proxy.port}"
+
+
+def is_every_address(host: str) -> bool:
+    """Whether a proxy of this host listens at all addresses of the machine."""
+    try:
+        return ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+def host_of(authority_given: str | None) -> str | None:
+    """The host of a `Host` header without its port and brackets; None when it is malformed."""
+    match = _AUTHORITY.fullmatch(authority_given or "")
+    return match[1].strip("[]") if match else None
+
 
 LOCAL = "localhost,127.0.0.1,::1"
 _SCHEMES = {"http": "http", "https": "https", "socks4": "socks4a", "socks5": "socks5h"}
@@ -145,3 +190,25 @@ def _firefox(proxy: ProxyRecord, own_host: str) -> str:
 
 def _preferences(values: dict[str, object]) -> str:
     return "\n".join(f'user_pref("network.proxy.{name}", {json.dumps(value)});' for name, value in values.items())
+
+
+# --- certificates ---
+
+
+def is_private(cert_file: Path) -> bool:
+    """Whether the chain in `cert_file` (PEM) is issued by none of the public authorities (those of certifi).
+
+    A file that can't be read counts as private, as certificates made by hand are.
+    """
+    try:
+        chain = x509.load_pem_x509_certificates(cert_file.read_bytes())
+        return chain[-1].issuer.public_bytes() not in _public()
+    except (OSError, ValueError):
+        return True
+
+
+@cache
+def _public() -> bytes:
+    """The public authorities as DER, which holds their names as they stand in what they have issued."""
+    context = ssl.create_default_context(cafile=DEFAULT_CA_BUNDLE_PATH)
+    return b"".join(context.get_ca_certs(binary_form=True))

@@ -24,7 +24,7 @@ from typing import Any, Final
 from actors.lists.fetching import CPU_MAX, Fetched, FetchJob
 from actors.lists.files import is_whole, remove_outdated, version_of
 from actors.throttled_log import ThrottledLog
-from api.services.list_states import ListState, ListStates, Sourced, asked, fetched_kind
+from api.services.list_contents import ListState, ListStates, Sourced, asked, fetched_kind
 from config.files.secret_box import SecretBoxError
 from config.model.lists import ListSource
 from config.model.pools import Pool

@@ -2,6 +2,9 @@
 
 The running API does it with its own store (`PasswordResetHandler`), an offline command with one that it opens itself.
 No sign-in is needed: the run directory, which belongs to the product's own user (0700), is the protection.
+
+The sign-ins and keys that end with a new password, or when a user is deleted or disabled, are revoked in the same
+commit. With two, a crash between them would leave a new password, and tokens that were issued for the old one.
 """
 
 from __future__ import annotations
@@ -9,19 +12,18 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from actors.bus.mailbox import Reply
 from actors.bus.messages.common import Failed, PasswordReset, ResetPassword
 from api.audit.context import on_behalf_of
 from api.bus_bridge import LoopBridge
-from api.engine.commit import Engine
-from api.security import users
+from api.engine.commit import Engine, size_of
+from api.security import api_keys, tokens, users
+from api.security.api_keys import ApiKey
 from api.security.login_throttle import LoginThrottle
-from api.security.new_passwords import WeakPassword, check_strength, new_password
-from api.security.users import User
-from api.services.revocation import commit_and_revoke
+from api.security.users import User, WeakPassword, check_strength, new_password
 from api.store import Store, StoreError, Write
 from config.passwords import hash_password
 
@@ -57,6 +59,24 @@ def _user(store: Store, username: str) -> User:
         known = sorted(document.body["username"] for document in store.find(users.COLLECTION))
         raise UnknownUser(f"there is no user {username!r}; users: {', '.join(known) or 'none'}")
     return user
+
+
+def commit_and_revoke(
+    engine: Engine, writes: Sequence[Write], signed_out: Iterable[str], gone: Iterable[str] = ()
+) -> tuple[int, list[ApiKey]]:
+    """Commit `writes`, delete all sign-ins of the users `signed_out` and `gone` (ids), and all keys of `gone`.
+
+    Returns the number of the commit, and the keys that were revoked. The caller holds `users.one_change`, so that no
+    sign-in or key is added meanwhile. Raises as `Store.commit`.
+    """
+    without_keys = tuple(gone)
+    ended_users = (*signed_out, *without_keys)
+    with engine.exclusive(size_of(writes)):
+        families = [each.id for user in ended_users for each in engine.find(tokens.COLLECTION, user_id=user)]
+        keys = [each for user in without_keys for each in engine.find(api_keys.COLLECTION, user_id=user)]
+        ended = [Write(tokens.COLLECTION, family, None) for family in families]
+        ended += [Write(api_keys.COLLECTION, key.id, None) for key in keys]
+        return engine.commit([*writes, *ended]), [api_keys.load(key) for key in keys]
 
 
 class PasswordResetHandler:

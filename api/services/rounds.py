@@ -1,12 +1,16 @@
-"""What the API does again and again beside its requests, in a thread of its own."""
+"""What the API does again and again beside its requests, in a thread of its own; one is to prune old revisions."""
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
+from api.history.recorder import Limits, Recorder
 from api.store import StoreError
+from config.settings.groups import History
 
 log = logging.getLogger(__name__)
 
@@ -48,3 +52,25 @@ class Rounds(ABC):
                 self.act()
             except StoreError as error:
                 log.error("cannot %s: %s", self._task, error)
+
+
+log = logging.getLogger(__name__)
+
+PERIOD = 60.0
+"""Seconds between two rounds."""
+
+
+class HistoryPruning(Rounds):
+    """Prunes by the settings of the moment."""
+
+    def __init__(self, history: Recorder, settings: Callable[[], History], period: float = PERIOD) -> None:
+        super().__init__("history-pruning", "delete old revisions of the configuration", period, first_after=period)
+        self._history = history
+        self._settings = settings
+
+    def act(self) -> None:
+        """See `Rounds`."""
+        settings = self._settings()
+        removed = self._history.prune(Limits(settings.retention_days, settings.max_revisions), time.time())
+        if removed:
+            log.info("deleted %d old revisions of the configuration", removed)

@@ -27,7 +27,7 @@ from api.cli.errors import CommandError
 from api.cli.local.offline import peek, translated
 from api.cli.terminal import Output, counted, print_sources, source_text
 from api.operator.offline import has_users, peek_proxies
-from api.security.new_passwords import WeakPassword, check_strength
+from api.security.users import WeakPassword, check_strength
 from api.store import StoreError, check_fleet_file
 from config.files.certificates import CertificateError, ClientFiles, ask_clients, server_context, unusable_file
 from config.files.paths import DataDir, unwritable

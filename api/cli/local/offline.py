@@ -26,7 +26,7 @@ from api.cli.terminal import password as ask_password
 from api.operator import offline
 from api.operator.running import NotReset, NotUpgraded, ask_reset, run_dir_of
 from api.operator.running import upgrade as upgrade_running
-from api.security.new_passwords import WeakPassword
+from api.security.users import WeakPassword
 from api.services.password_reset import UnknownUser
 from api.store import StoreError
 from config.files.data_format import NAME, DataFormatError, mark_new, require_own_format

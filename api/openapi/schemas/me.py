@@ -9,9 +9,9 @@ from pydantic import Field
 from api.engine.responses import group_view
 from api.openapi.schemas.accounts import UsageView
 from api.openapi.schemas.base import Moment, ResponseModel
-from api.openapi.schemas.connections import Connection
 from api.openapi.schemas.fleet_accounts import ScheduleView
-from api.openapi.schemas.usage import UsageFigures
+from api.resources.connections import Connection
+from api.resources.usage import UsageFigures
 from config.model.account_rules import RuleQuota
 from config.model.choices import ProxyProtocol
 from config.model.plans import SelfService

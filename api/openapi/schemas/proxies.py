@@ -10,7 +10,7 @@ from actors.counters import COUNTERS
 from api.engine.responses import shows
 from api.openapi.schemas.accounts import AccountView
 from api.openapi.schemas.base import Moment, Reason, ResponseModel
-from config.model.choices import LogLevel, ProxyProtocol, ProxyStatus, UpstreamProtocol
+from config.model.choices import ProxyProtocol, ProxyStatus, UpstreamProtocol
 from config.model.proxies import ProxyRecord, ProxyTls
 from config.model.proxy_parts import AuthBackend
 
@@ -249,94 +249,6 @@ class ActedProxy(ResponseModel):
     changed: bool
     message: str
     warnings: list[Warned]
-
-
-class LogEntry(ResponseModel):
-    """One access record; `response_time` and `duration` in milliseconds."""
-
-    timestamp: Moment
-    level: LogLevel
-    message: str
-    proxy_id: str
-    proxy_name: str
-    client_ip: str
-    target_url: str
-    response_time: int
-    status_code: int
-    user: str
-    method: str
-    duration: int
-    bytes_in: int
-    bytes_out: int
-    request_id: str
-    reason: str
-    parent: str
-    detail: str
-    rule: str
-    credential: str
-    source_address: str
-    parameters: str
-    pool: str
-    country: str
-    asn: str
-    listen_port: int
-    tls_name: str
-    alpn: str
-    tls_version: str
-
-
-class Logs(ResponseModel):
-    """Records, newest first. `total` counts all pages; `next_cursor` is null on the last one.
-
-    If counting takes too long, `total` is a lower bound. `tail_cursor` is the cursor of a tail that follows.
-    """
-
-    logs: list[LogEntry]
-    total: int
-    total_is_lower_bound: bool
-    has_more: bool
-    next_cursor: str | None
-    tail_cursor: str
-
-
-class LogTail(ResponseModel):
-    """Records in the order in which they were stored; `next_cursor` is that of the next request."""
-
-    logs: list[LogEntry]
-    next_cursor: str
-
-
-class LogHistogram(ResponseModel):
-    """Records, and of them the failed ones, of each `step` seconds from `start` on.
-
-    Failed is a status from 400 on, and a refusal of a tunnel that was already announced with 200. Not `exact` are
-    estimates from an even sample.
-    """
-
-    start: Moment
-    step: int
-    records: list[int]
-    failed: list[int]
-    total: int
-    exact: bool
-
-
-class CountedValue(ResponseModel):
-    """A value of the field, with its records."""
-
-    value: str
-    records: int
-    bytes_in: int
-    bytes_out: int
-
-
-class LogValues(ResponseModel):
-    """The most frequent values, of `total` records. Not `exact` are estimates from an even sample."""
-
-    field: str
-    values: list[CountedValue]
-    total: int
-    exact: bool
 
 
 class TestOutcome(ResponseModel):

@@ -14,8 +14,8 @@ import pytest
 
 from actors.lists.compiled import CompiledList
 from api.services import list_fetches
+from api.services.list_contents import ListState, ListStates
 from api.services.list_fetches import ListFetches
-from api.services.list_states import ListState, ListStates
 from config.files.secret_box import SecretBox
 from config.model.lists import DestinationList, ListSource
 from config.model.pools import Pool, PoolSource

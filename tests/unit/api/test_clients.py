@@ -13,8 +13,8 @@ import pytest
 from requests.utils import DEFAULT_CA_BUNDLE_PATH
 
 from api.container import ApiSettings
-from api.services import client_snippets, pac
-from api.services.certificate_trust import is_private
+from api.services import client_snippets
+from api.services.client_snippets import is_private
 from config.model.proxies import ProxyCreate, ProxyRecord, new_record
 from tests.kit.api_stage import QUIET, Api, error_of
 from tests.kit.certificates import make_pair
@@ -51,14 +51,16 @@ def test_a_pac_file_names_every_proxy_and_excludes_this_machine() -> None:
         record(protocol="socks5", port=1081, host="0.0.0.0"),
         record(protocol="mixed", port=1082),
     ]
-    script = pac.script(proxies, "fleet.example", direct=True)
+    script = client_snippets.pac(proxies, "fleet.example", direct=True)
     wanted = "PROXY 192.0.2.1:3128; HTTPS [2001:db8::1]:443; SOCKS 192.0.2.1:1080; SOCKS5 fleet.example:1081; "
     wanted += "PROXY 192.0.2.1:1082; DIRECT"
     near = ("intranet", "localhost", "127.0.0.1", "::1", "x.localhost")
     far = ("example.com", "127.example.com", "127.0.0.1.example.com", "xlocalhost.com", "localhost.example.com")
     asked = (("https://example.com/", "example.com"), *((f"http://{host}/", host) for host in (*far, *near)))
     assert run_pac(script, *asked) == [wanted] * (1 + len(far)) + ["DIRECT"] * len(near)
-    assert run_pac(pac.script(proxies[:1], "h", direct=False), ("http://a.b/", "a.b")) == ["PROXY 192.0.2.1:3128"]
+    assert run_pac(client_snippets.pac(proxies[:1], "h", direct=False), ("http://a.b/", "a.b")) == [
+        "PROXY 192.0.2.1:3128"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +77,7 @@ def test_a_pac_file_names_every_proxy_and_excludes_this_machine() -> None:
     ],
 )
 def test_only_a_host_is_taken_from_the_request(given: str | None, host: str | None) -> None:
-    assert pac.host_of(given) == host
+    assert client_snippets.host_of(given) == host
 
 
 @pytest.fixture

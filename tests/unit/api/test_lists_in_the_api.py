@@ -13,8 +13,7 @@ from actors.lists.compiled import CompiledList
 from actors.lists.databases import store_database
 from api.backup.restore import remove_lost_secrets
 from api.objects.lists import LISTS
-from api.services.list_contents import ListContents
-from api.services.list_states import ListState
+from api.services.list_contents import ListContents, ListState
 from config.files.secret_box import SecretBox
 from config.model.lists import DestinationList
 from config.model.webhooks import opened_headers

@@ -20,9 +20,7 @@ from actors.bus.messages.supervision import Runtime
 from actors.histogram import bucket_of
 from actors.metrics.account_usage import UsageLedger
 from actors.pools.state import PoolCounts
-from api.services.metrics import Proxy
-from api.services.prometheus import Parts, expose
-from api.services.prometheus_pools import PoolSummary
+from api.services.prometheus import Parts, PoolSummary, Proxy, expose
 from api.services.usage_report import TopAccount
 from tests.kit.api_stage import PROXY, Api, error_of
 from tests.kit.folders import ROOT
