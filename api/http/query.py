@@ -132,6 +132,20 @@ def text(
     return Parameter(description, schema, read, example)
 
 
+def several(description: str, allowed: Collection[str], what: str, example: str) -> Any:
+    """Some of several values, separated by commas; `what` is what one is called. A tuple of them, each once."""
+
+    def read(value: str) -> tuple[str, ...]:
+        given = tuple(dict.fromkeys(each.strip() for each in value.split(",")))
+        for each in given:
+            if each not in allowed:
+                raise ValueError(f"unknown {what} {each[:50]!r}; allowed: {', '.join(allowed)}")
+        return given
+
+    one = f"({'|'.join(allowed)})"
+    return text(description, example, pattern=f"^{one}(,{one})*$", read=read)
+
+
 def alpn(description: str) -> Any:
     """One protocol of a TLS handshake (ALPN, RFC 7301), such as `h2`: 1 to 255 characters without a comma."""
 

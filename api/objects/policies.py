@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from actors.bus.messages.specs import LimitsSpec, PolicySpec, RuleSpec
+from actors.net.this_machine import is_local
 from api.engine.kind import Texts
 from api.engine.responses import OF_INSTALLATION, one_of, page_of, shows
 from api.engine.transfer import Transfer, entry_of
 from api.objects.named import NamedKind, NamedResource
 from api.openapi.schemas.base import ResponseModel
 from api.openapi.schemas.fleet_accounts import ScheduleView
-from api.openapi.schemas.proxies import Warned
+from api.openapi.schemas.proxies import Warned as WarnedView
 from api.services.proxy_specs import spec
-from api.services.source_warnings import warnings_of_policy
 from config.model.choices import TlsNameCheck
 from config.model.object_fields import ObjectName
 from config.model.object_names import Named, named_by, named_in
@@ -28,9 +28,12 @@ from config.model.policies import (
     RuleMatch,
     change_policy,
     new_policy,
+    policy_warnings,
 )
+from config.model.proxy_checks import Warned
 from config.model.proxy_parts import Mode
 from config.model.schedules import schedule_data
+from config.net.entries import is_network, read_egress, usable
 from config.net.ports import Ports
 
 
@@ -124,6 +127,35 @@ def _named(policy: Policy) -> Iterator[Named]:
             yield pool
 
 
+def unrouted(entries: str | Iterable[str], field: str) -> list[Warned]:
+    """The networks among these entries for which there is no route of the type `local`; `field` is that of them all."""
+    found = []
+    one = isinstance(entries, str)
+    for index, entry in enumerate([entries] if isinstance(entries, str) else entries):
+        if is_network(entry) and not _is_routed(entry):
+            command = f"ip {'-6 ' if ':' in entry else ''}route add local {entry} dev lo"
+            text = f"{entry} is not routed to this machine, so replies get lost: {command}"
+            found.append(Warned(field if one else f"{field}[{index}]", text))
+    return found
+
+
+def warnings_of_policy(policy: Policy) -> list[Warned]:
+    """All warnings about its rules."""
+    found = policy_warnings(policy)
+    for index, rule in enumerate(policy.rules):
+        found += unrouted(rule.action.egress, f"rules[{index}].action.egress")
+    return found
+
+
+def _is_routed(entry: str) -> bool:
+    """Whether the first address of a network is one of this machine; True where that can't be found out."""
+    network, (first, _last) = read_egress(entry), usable(entry)
+    try:
+        return is_local(network.network_address + (first - int(network.network_address)))
+    except OSError:
+        return True
+
+
 POLICIES = NamedKind(
     name="policy",
     collection="policies",
@@ -157,7 +189,7 @@ POLICIES = NamedKind(
             "policy",
             PolicyView,
             "A policy. `warnings` name rules that do less than they seem to.",
-            warnings=list[Warned],
+            warnings=list[WarnedView],
         ),
         page=page_of("policy", "policies", ListedPolicy, left_out="rules"),
     ),

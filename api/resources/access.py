@@ -10,7 +10,17 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, StrictStr
 
 from actors.bus.messages.common import SUPERVISOR, Done, Failed, explainer_name, forwarding_name
-from actors.bus.messages.forwarding import Explain, RequestExplanation, SourceExplanation, UpstreamsExplanation
+from actors.bus.messages.forwarding import (
+    Explain,
+    ExplainedAddress,
+    NameExplanation,
+    RequestExplanation,
+    RuleExplanation,
+    SourceExplanation,
+    TlsNameExplanation,
+    UpstreamExplanation,
+    UpstreamsExplanation,
+)
 from actors.bus.messages.specs import ListRef, PolicySpec
 from actors.bus.messages.supervision import StartExplainer
 from actors.forwarding.access.policy import without_address
@@ -19,6 +29,7 @@ from actors.forwarding.protocols.failures import Refused
 from api.bus_bridge import Bridge, checked, is_asleep, request
 from api.call import Call, Reply
 from api.engine.operation import PROXY, post, resource
+from api.engine.responses import mirrors
 from api.errors import Denied, Invalid, MissingPermission
 from api.objects.lists import LISTS
 from api.objects.policies import POLICIES, policy_spec
@@ -43,35 +54,26 @@ class Target(ResponseModel):
     port: int
 
 
+@mirrors(ExplainedAddress)
 class JudgedAddress(ResponseModel):
     """The decision about one address of a target."""
 
-    address: str
     decision: Literal["allow", "deny"]
-    reason: str
-    rule: str
 
 
+@mirrors(RuleExplanation, ("use",))
 class ExplainedRule(ResponseModel):
     """What a rule of a policy has to do with a request; `unknown` while the target's address would decide."""
 
-    policy: str
-    index: int
-    name: str
     matches: Literal["yes", "no", "unknown"]
-    why: str
-    use: str | None
     mode: Literal["enforce", "report"]
 
 
+@mirrors(SourceExplanation, ("ipv4", "ipv6"))
 class ExplainedSource(ResponseModel):
     """Where a request would leave from, by which `rule`; addresses that are drawn at random are null."""
 
-    rule: str
     policy: BindPolicy
-    entries: list[str]
-    ipv4: str | None
-    ipv6: str | None
 
 
 class ExplainedHeaders(ResponseModel):
@@ -81,6 +83,7 @@ class ExplainedHeaders(ResponseModel):
     remove: list[str]
 
 
+@mirrors(NameExplanation)
 class ExplainedName(ResponseModel):
     """How a user name with parameters is understood.
 
@@ -88,37 +91,23 @@ class ExplainedName(ResponseModel):
     `unknown` has no effect. `problem` says why what stands behind an account is no parameters.
     """
 
-    account: str
-    session: str | None
-    ttl: float
-    rotate: bool
-    labels: dict[str, str]
-    marks: dict[str, str]
-    unknown: list[str]
-    problem: str
 
-
+@mirrors(UpstreamExplanation)
 class ExplainedUpstream(ResponseModel):
     """An upstream that would not be chosen, and why."""
 
-    name: str
-    why: str
 
-
+@mirrors(UpstreamsExplanation, ("pool", "chosen"))
 class ExplainedUpstreams(ResponseModel):
     """Which upstream a request would go through, of the `pool` or, without one, of the proxy itself.
 
     `left_out` are those that would not be chosen, the first hundred of them; `usable` of all `total` may be.
     """
 
-    pool: str | None
-    policy: str
-    chosen: str | None
-    total: int
-    usable: int
     left_out: list[ExplainedUpstream]
 
 
+@mirrors(TlsNameExplanation)
 class ExplainedTlsName(ResponseModel):
     """What becomes of the name in the TLS handshake of a tunnel.
 
@@ -127,11 +116,7 @@ class ExplainedTlsName(ResponseModel):
     """
 
     check: Literal["off", "record", "match", "allowed"]
-    rule: str
-    port_checked: bool
-    name: str | None
     kind: Literal["match", "mismatch", "no_name"] | None
-    detail: str
 
 
 class Explanation(ResponseModel):

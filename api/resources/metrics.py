@@ -17,7 +17,7 @@ from api.bus_bridge import Bridge, request
 from api.call import Call, Document, Reply
 from api.engine.operation import V1, get, resource
 from api.errors import Invalid, MissingPermission, NotFound, PeerUnavailable
-from api.http.query import Query, choice, moment, text
+from api.http.query import Query, choice, moment, several, text
 from api.objects.pools import POOLS
 from api.openapi.schemas.base import Moment, ResponseModel
 from api.openapi.schemas.proxies import ListedProxy
@@ -85,15 +85,6 @@ NAMES_TIMEOUT = 1.0
 TIMEOUT = 10.0
 POINTS_MAX = 11_000
 """Buckets of a response: more than are kept of any interval."""
-_NAME = f"({'|'.join(NAMES)})"
-
-
-def _read_names(value: str) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(each.strip() for each in value.split(",")))
-    for name in names:
-        if name not in NAMES:
-            raise ValueError(f"unknown metric {name[:50]!r}; allowed: {', '.join(NAMES)}")
-    return names
 
 
 class QueryMetrics(Query):
@@ -102,11 +93,8 @@ class QueryMetrics(Query):
     start_time: float | None = moment("From the bucket of this time on; an hour before `end_time` by default")
     end_time: float | None = moment("Buckets that begin before this time; now by default")
     interval: str = choice("The width of the buckets", INTERVALS, "5m")
-    metrics: tuple[str, ...] | None = text(
-        "Names of metrics, separated by commas; all by default",
-        "requests_per_second,error_rate",
-        pattern=f"^{_NAME}(,{_NAME})*$",
-        read=_read_names,
+    metrics: tuple[str, ...] | None = several(
+        "Names of metrics, separated by commas; all by default", NAMES, "metric", "requests_per_second,error_rate"
     )
     proxy_id: str | None = text("Only of this proxy", "prx_0123456789abcdef", 128)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Literal
 
 from api.call import Call, Document, Reply
+from api.engine.responses import having
 from api.http.query import Query, choice
 from api.openapi.schemas.base import HealthState, Moment, Reason, ResponseModel
-from api.services.overview import RANGES, Sight
+from api.services.overview import NOW, RANGES, Sight
 
 
 class OverviewHealth(ResponseModel):
@@ -19,17 +20,12 @@ class OverviewHealth(ResponseModel):
     started_at: Moment
 
 
+@having(dict.fromkeys(NOW, float))
 class CurrentMetrics(ResponseModel):
     """Rates of the last 5 s; error rate (percent) and response time (ms) of the last 60 s; open connections."""
 
-    requests_per_second: float
-    bandwidth_in: float
-    bandwidth_out: float
-    error_rate: float
-    response_time_p95: float
-    active_connections: float
 
-
+@having(dict.fromkeys(NOW, list[float | None]))
 class MetricsSeries(ResponseModel):
     """One value for each `step` seconds from `start` on, the last one of the bucket that ended last.
 
@@ -38,12 +34,6 @@ class MetricsSeries(ResponseModel):
 
     start: Moment
     step: int
-    requests_per_second: list[float | None]
-    bandwidth_in: list[float | None]
-    bandwidth_out: list[float | None]
-    error_rate: list[float | None]
-    response_time_p95: list[float | None]
-    active_connections: list[float | None]
 
 
 class ProxyStates(ResponseModel):

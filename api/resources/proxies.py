@@ -26,6 +26,7 @@ from api.http.query import (
     text,
     texts,
 )
+from api.objects.policies import unrouted
 from api.objects.pools import POOLS
 from api.openapi.schemas.base import Deleted
 from api.openapi.schemas.proxies import ActedProxy, NewProxy, OneProxy, Proxies, TaggedProxies, Tested
@@ -34,7 +35,6 @@ from api.services.account_names import may_use
 from api.services.proxy_cache import StoredProxy
 from api.services.proxy_test.tester import test_target
 from api.services.proxy_views import exit_view, upstream_states
-from api.services.source_warnings import unrouted
 from api.services.worker_requests import ask_upstreams
 from config.model import json_patterns
 from config.model.choices import PROTOCOLS

@@ -13,7 +13,7 @@ from actors.bus.messages.common import METRICS
 from api.call import Call, Document, Reply
 from api.engine.operation import V1, get, resource
 from api.errors import Invalid, MissingPermission, PeerUnavailable
-from api.http.query import Query, choice, moment, text
+from api.http.query import Query, choice, moment, several, text
 from api.openapi.schemas.base import Moment, ResponseModel
 from api.services.usage_report import GROUPS, INTERVALS, Membership, Selection, UsageReport, csv_pieces, json_pieces
 from api.store.accounts import ACCOUNTS
@@ -53,15 +53,6 @@ CSV = "text/csv"
 DAY = 86_400.0
 HOURS_MAX = 32 * DAY
 """Seconds of a report by the hour."""
-_GROUP = f"({'|'.join(GROUPS)})"
-
-
-def _read_groups(value: str) -> tuple[str, ...]:
-    groups = tuple(dict.fromkeys(each.strip() for each in value.split(",")))
-    for group in groups:
-        if group not in GROUPS:
-            raise ValueError(f"unknown group {group[:50]!r}; allowed: {', '.join(GROUPS)}")
-    return groups
 
 
 class QueryUsageReport(Query):
@@ -70,11 +61,8 @@ class QueryUsageReport(Query):
     vars()["from"] = moment("From the interval of this time on; 31 days before `to` by default")  # a keyword
     to: float | None = moment("Up to the interval of this time; now by default")
     interval: str = choice("The width of the intervals", INTERVALS, "day")
-    group_by: tuple[str, ...] | None = text(
-        "What rows are for, separated by commas; `account` by default",
-        "account,proxy",
-        pattern=f"^{_GROUP}(,{_GROUP})*$",
-        read=_read_groups,
+    group_by: tuple[str, ...] | None = several(
+        "What rows are for, separated by commas; `account` by default", GROUPS, "group", "account,proxy"
     )
     account: str | None = text("Only of the account with this id", "acc_0123456789abcdef", 64, 1)
     metadata: str | None = text(
