@@ -47,6 +47,8 @@ START_WAIT = 3.0
 REPLY_TIMEOUT = 5.0
 REPLACE_TIMEOUT = 60.0
 """Seconds that the supervisor may take to apply what an import changes: it may have thousands of addresses to bind."""
+GONE_MOST = 1_000
+"""Ids of what was removed that are remembered; with more the supervisor gets the whole state, which forgets them."""
 RETRY_INTERVAL = 1.0
 """Seconds between attempts to reach a supervisor that doesn't reply."""
 
@@ -144,7 +146,7 @@ class SupervisorLink:
     def _send(self, changed: Collection[tuple[str, str]], policies: Collection[str]) -> Any:
         proxies = [identifier for collection, identifier in changed if collection == COLLECTION]
         there = {identifier for collection, identifier in changed if self._stored(collection, identifier) is not None}
-        again = not self._gone.isdisjoint(there)
+        again = not self._gone.isdisjoint(there) or len(self._gone) >= GONE_MOST
         self._gone.update(identifier for _, identifier in changed if identifier not in there)
         if again or (len(changed) + len(policies) > 1 and proxies):
             return self._replace_all()

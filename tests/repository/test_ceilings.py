@@ -9,9 +9,9 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 71_687,
+    "code lines of the product": 71_688,
     "files of the product": 610,
-    "code lines of the tests": 77_152,
+    "code lines of the tests": 77_161,
     "code lines of scripts": 3_496,
     "files under 60 lines that one module imports": 14,
     "class names that stand twice": 27,

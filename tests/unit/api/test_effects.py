@@ -13,8 +13,10 @@ import pytest
 from actors.bus.messages.accounts import DropAccountUsage
 from actors.bus.messages.common import METRICS, WEBHOOKS, Done
 from actors.bus.messages.events import SetWebhooks
+from actors.bus.messages.supervision import ReplaceProxies
 from api.engine.effects import CommitEffect, Effects
 from api.history.documents import DocumentChange
+from api.services import supervisor_link
 from tests.kit.api_stage import Api
 from tests.kit.wait import wait_until
 from tests.unit.api.creating import create
@@ -164,6 +166,15 @@ def test_a_commit_that_was_made_elsewhere_has_the_effects_that_it_had_there(api:
         assert sent(other, DropAccountUsage) == sent(api, DropAccountUsage) == [DropAccountUsage((account,))]
     finally:
         other.close()
+
+
+def test_what_was_removed_is_not_remembered_for_ever(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor_link, "GONE_MOST", 3)
+    token = api.token()
+    for _ in range(5):
+        made = create(api, token)
+        assert api.request("DELETE", f"/proxies/{made['id']}", token).status_code == 200
+    assert [type(message) for _, message in api.fleet.received].count(ReplaceProxies) == 1
 
 
 def follow(api: Api, other: Api) -> None:
