@@ -42,7 +42,7 @@ from actors.forwarding.protocols.http.header_changes import pseudonym_of
 from actors.forwarding.protocols.registry import new_session
 from actors.forwarding.protocols.session import HANDSHAKE_TIMEOUT, Session, SessionConfig
 from actors.forwarding.proxy_policy import ProxyPolicy, policy_of, via_entry
-from actors.forwarding.upstream_sets import UpstreamSets
+from actors.forwarding.upstreams.upstream_sets import UpstreamSets
 from actors.net.egress_guard import EgressGuard
 from actors.net.transport import Transport
 from actors.problems import ActiveProblems

@@ -210,6 +210,10 @@ class TlsStream:
         self._unsent = waiting
         return not waiting
 
+    def unread(self, data: bytes) -> None:
+        """Put bytes back, to be returned first by the next `recv`."""
+        self._early.insert(0, data)
+
     def _read_early(self) -> None:
         """Read what has come already, so that it isn't in the way of a close_notify."""
         try:

@@ -9,11 +9,11 @@ from actors.bus.messages.common import UPSTREAM_DOWN, UPSTREAMS_UNREACHABLE
 from actors.bus.messages.specs import PoolSpec, UpstreamsSpec
 from actors.forwarding.net.dialer import Dialer
 from actors.forwarding.protocols.failures import CREDENTIALS_REJECTED
-from actors.forwarding.upstream import AnyUpstream, target_mark
 from actors.forwarding.upstreams.attempt import AttemptPlan, Reaching
 from actors.forwarding.upstreams.handshake import Blame, UpstreamFailed
 from actors.forwarding.upstreams.health_checks import HealthChecks
 from actors.pools.state import SharedPoolState, identity
+from actors.pools.upstream import AnyUpstream, target_mark
 from actors.problems import ActiveProblems
 
 

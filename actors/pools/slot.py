@@ -260,7 +260,7 @@ class UpstreamSlot:
         return went_down
 
     def suspect(self, now: float, cause: str, target: float) -> bool:
-        """Record a failure that may be the target's (`actors.forwarding.upstream.target_mark`).
+        """Record a failure that may be the target's (`actors.pools.upstream.target_mark`).
 
         Returns True, and records nothing, when it is the upstream's after all: it is down, or it has failed with two
         other targets since its last success.

@@ -123,13 +123,16 @@ Sample = tuple[float, float]
 
 
 def sample(product: Installation) -> dict[str, Sample]:
-    """By kind."""
+    """By kind: what each process has alone. The zygote's is all of it: its children share it, of whom a new one has
+    few.
+    """
     found = {}
     for kind, processes in product.by_kind().items():
         measured = []
         for each in processes:
             with suppress(psutil.NoSuchProcess):
-                measured.append((float(each.memory_full_info().uss), float(each.num_fds())))
+                which = "rss" if kind == "zygote" else "uss"
+                measured.append((float(getattr(each.memory_full_info(), which)), float(each.num_fds())))
         if measured:
             memory, descriptors = zip(*measured, strict=True)
             found[kind] = statistics.median(memory), statistics.median(descriptors)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from actors.bus.messages.specs import UpstreamSpec, UpstreamsSpec
-from actors.forwarding.upstream import AnyUpstream, Upstream
 from actors.pools.slot import UpstreamSlot, spans_of
 from actors.pools.state_file import Layout, digests_of, private_file
+from actors.pools.upstream import AnyUpstream, Upstream
 from tests.kit.forwarding_rig import Rig
 from tests.kit.ports import free_port
 

@@ -9,11 +9,11 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 71_688,
-    "files of the product": 610,
+    "code lines of the product": 71_681,
+    "files of the product": 609,
     "code lines of the tests": 77_161,
-    "code lines of scripts": 3_496,
-    "files under 60 lines that one module imports": 14,
+    "code lines of scripts": 3_497,
+    "files under 60 lines that one module imports": 13,
     "class names that stand twice": 27,
     "modules of the longest folder": 39,
     "dependencies": 26,

@@ -17,7 +17,7 @@ from actors.forwarding.access.test_clients import Tester
 from actors.forwarding.access.username_parameters import NO_PARAMETERS
 from actors.forwarding.net.connection_pool import ConnectionPool, OriginConnection
 from actors.forwarding.protocols.http.targets import Authority
-from actors.forwarding.upstream import AnyUpstream
+from actors.pools.upstream import AnyUpstream
 
 if TYPE_CHECKING:
     from actors.accounts.records import CredentialRecord

@@ -20,9 +20,9 @@ from actors.forwarding.protocols.commands import Again, Command, Open, Report, U
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority
 from actors.forwarding.reporting import trace
-from actors.forwarding.upstream import AnyUpstream
 from actors.forwarding.upstreams.route import UpstreamRoute, Wanted
 from actors.net.socks_wire import endpoint_of
+from actors.pools.upstream import AnyUpstream
 
 if TYPE_CHECKING:
     from actors.forwarding.policies.judge import Judge, PolicyVerdict

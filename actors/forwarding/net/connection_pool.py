@@ -15,9 +15,9 @@ from actors.forwarding.net.egress import BIND_ADDRESS
 from actors.forwarding.net.source_address import SourceAddress
 from actors.forwarding.net.timer_wheel import NEVER, TimerWheel
 from actors.forwarding.protocols.failures import Failure
-from actors.forwarding.upstream import AnyUpstream
 from actors.net.socks_wire import endpoint_of
 from actors.net.transport import Transport
+from actors.pools.upstream import AnyUpstream
 
 NOWHERE: Final = ("", "")
 """No country and no autonomous system."""

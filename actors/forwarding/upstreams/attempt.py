@@ -4,6 +4,9 @@ On a plain connection the upstream's bytes are peeked at (MSG_PEEK) and only wha
 what is behind it stays in the kernel, for the tunnel or for `splice`. Until the upstream has been sent the target the
 attempt has a timeout of its own; from then on the deadline is the caller's, who calls `cancel`.
 
+The certificate of an `https` upstream is verified against the system's authorities or those of `ca_file`, for
+`server_name` or else the host as it is configured; `verify: false` accepts any. TLS 1.2 and newer, ALPN `http/1.1`.
+
 What it needs for that is the way to upstreams themselves: their addresses, TLS, and which addresses they may have.
 """
 
@@ -25,9 +28,9 @@ from actors.forwarding.net.timer_wheel import NEVER
 from actors.forwarding.protocols.failures import NO_SOURCE_ADDRESS, PROHIBITED, SOURCE_LOST, Failure
 from actors.forwarding.protocols.http.targets import Authority, authority_of_name
 from actors.forwarding.upstreams.handshake import Blame, Handshake, UpstreamFailed, unusable
-from actors.forwarding.upstreams.tls_client import UpstreamStream, context_for
 from actors.net.egress_guard import UpstreamGuard
 from actors.net.send_buffer import push
+from actors.net.tls_stream import TlsStream
 from actors.net.transport import Transport
 
 PEEK_SIZE = 64 * 1024
@@ -36,6 +39,20 @@ _NOT_TO_BE_USED = Failure(503, "destination_unavailable", "the upstream proxy ca
 """For an upstream whose address the guard refuses: it says nothing about where the upstream is."""
 
 OnDone = Callable[["Transport | UpstreamFailed"], None]
+
+
+def context_for(spec: UpstreamSpec) -> ssl.SSLContext:
+    """A context for connections to this upstream. Raises `UpstreamFailed` when `ca_file` can't be used."""
+    try:
+        context = ssl.create_default_context(cafile=spec.ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise unusable(f"ca_file {spec.ca_file} can't be used: {error}", "proxy_configuration_error") from error
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    if not spec.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 class AttemptPlan(NamedTuple):
@@ -154,9 +171,9 @@ class Attempt:
     def _secure(self) -> None:
         context = self._plan.context
         assert context is not None
-        if not isinstance(self._transport, UpstreamStream):
+        if not isinstance(self._transport, TlsStream):
             assert self._sock is not None
-            self._transport = UpstreamStream(self._sock, context, self._plan.server_name)
+            self._transport = TlsStream(self._sock, context, self._plan.server_name)
         self._transport.handshake()
         self._secured = True
 
@@ -204,7 +221,7 @@ class Attempt:
         if isinstance(transport, socket.socket):
             transport.recv(used)
         elif used < len(data):
-            assert isinstance(transport, UpstreamStream)
+            assert isinstance(transport, TlsStream)
             transport.unread(data[used:])
 
     # --- the end ---

@@ -29,8 +29,8 @@ from time import monotonic
 from typing import Final
 
 from actors.bounded import keep
-from actors.forwarding.upstream import AnyUpstream
 from actors.pools.state import identity
+from actors.pools.upstream import AnyUpstream
 
 Usable = Callable[[AnyUpstream], bool]
 

@@ -17,13 +17,13 @@ from actors.bus.loop import Loop, Timer
 from actors.bus.messages.specs import UpstreamSpec, UpstreamsSpec
 from actors.forwarding.net.dialer import Dialer
 from actors.forwarding.protocols.failures import CREDENTIALS_REJECTED
-from actors.forwarding.upstream import DOWN, AnyUpstream
 from actors.forwarding.upstreams.attempt import Attempt, AttemptPlan
 from actors.forwarding.upstreams.handshake import Blame, Handshake, UpstreamFailed, preface_for, unusable
 from actors.forwarding.upstreams.http_connect import CredentialsProbe
 from actors.forwarding.upstreams.socks_connect import Socks5Handshake
 from actors.net.transport import Transport
 from actors.pools.state import CHECKS_APART
+from actors.pools.upstream import DOWN, AnyUpstream
 
 if TYPE_CHECKING:
     from actors.forwarding.upstreams.url_check import CheckUrl

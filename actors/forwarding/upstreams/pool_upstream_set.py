@@ -14,11 +14,11 @@ from pathlib import Path
 
 from actors.bus.messages.specs import EgressSpec, PoolSpec, UpstreamSpec
 from actors.forwarding.protocols.failures import CREDENTIALS_REJECTED, Failure
-from actors.forwarding.upstream import AnyUpstream, target_mark
 from actors.forwarding.upstreams.handshake import Blame, UpstreamFailed
 from actors.forwarding.upstreams.route import NONE_LEFT, Wanted
 from actors.forwarding.upstreams.upstream_set import UpstreamContext, UpstreamSet
 from actors.pools.state import SharedPoolState, pool_state
+from actors.pools.upstream import AnyUpstream, target_mark
 
 
 class PoolUpstreamSet(UpstreamSet):

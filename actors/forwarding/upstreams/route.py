@@ -18,11 +18,11 @@ from actors.forwarding.net.connection_pool import OriginConnection
 from actors.forwarding.net.source_address import SourceAddress
 from actors.forwarding.protocols.failures import NO_UPSTREAM_MATCHES, Failure
 from actors.forwarding.protocols.http.targets import Authority
-from actors.forwarding.upstream import AnyUpstream
 from actors.forwarding.upstreams.attempt import Attempt
 from actors.forwarding.upstreams.handshake import Blame, UpstreamFailed
 from actors.net.proxy_protocol import Ends
 from actors.net.transport import Transport
+from actors.pools.upstream import AnyUpstream
 
 if TYPE_CHECKING:
     from actors.forwarding.policies.judge import Judge

@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from actors.bounded import keep
 from actors.forwarding.access.username_parameters import Parameters
-from actors.forwarding.upstream import AnyUpstream
 from actors.forwarding.upstreams.balancing import RoundRobin, Usable, score
 from actors.pools.state import Identity, identity
+from actors.pools.upstream import AnyUpstream
 
 if TYPE_CHECKING:
     from actors.forwarding.limits.elsewhere import Elsewhere, SharedSessions

@@ -22,7 +22,6 @@ from actors.forwarding.net.dialer import Dialer
 from actors.forwarding.protocols.failures import CREDENTIALS_REJECTED, Failure
 from actors.forwarding.protocols.http.header_changes import extended_via
 from actors.forwarding.proxy_policy import ProxyPolicy
-from actors.forwarding.upstream import DOWN, OWN_SPANS, UP, AnyUpstream, KeptUpstream, Upstream, target_mark
 from actors.forwarding.upstreams.attempt import AttemptPlan, Reaching, access_to_upstreams
 from actors.forwarding.upstreams.balancing import STICKY, BalancingPolicy, new_policy
 from actors.forwarding.upstreams.handshake import (
@@ -40,6 +39,7 @@ from actors.forwarding.upstreams.sessions import KeptSessions, UpstreamSessions
 from actors.forwarding.upstreams.socks_connect import Socks4Handshake, Socks5Handshake
 from actors.net.transport import Transport
 from actors.pools.state import identity, private_slots
+from actors.pools.upstream import DOWN, OWN_SPANS, UP, AnyUpstream, KeptUpstream, Upstream, target_mark
 from actors.problems import ActiveProblems
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from actors.forwarding.limits.accounts import Account
 from actors.forwarding.policies.compiled import CompiledPolicy
 from actors.forwarding.policies.judge import PolicySet
 from actors.forwarding.proxy_policy import ProxyPolicy
-from actors.forwarding.upstream import Upstream
 from actors.forwarding.upstreams.health_checks import HealthChecks
 from actors.forwarding.upstreams.upstream_set import UpstreamSet
+from actors.pools.upstream import Upstream
 from tests.actor.forwarding.account_client import account, credentials
 from tests.actor.forwarding.http_client import connect, get, read_response
 from tests.actor.forwarding.in_process_actor import Inside

@@ -25,9 +25,9 @@ from actors.forwarding.net.connection_pool import ConnectionPool
 from actors.forwarding.net.egress import Requested, Sources
 from actors.forwarding.net.timer_wheel import TimerWheel
 from actors.forwarding.protocols.failures import Decider
-from actors.forwarding.upstream import Upstream
 from actors.forwarding.upstreams.balancing import new_policy
 from actors.forwarding.upstreams.sessions import UpstreamSessions
+from actors.pools.upstream import Upstream
 from actors.supervision.processes.columns import WorkerColumns
 from actors.workers.keys import SETS, SLOT_SECONDS, WAYS
 from tests.kit.clocks import Clock

@@ -7,8 +7,8 @@ from time import monotonic
 
 import pytest
 
-from actors.forwarding.upstream import Upstream
 from actors.forwarding.upstreams.balancing import HALVED_AFTER, new_policy
+from actors.pools.upstream import Upstream
 from tests.kit.upstreams import upstream_entry as spec
 
 

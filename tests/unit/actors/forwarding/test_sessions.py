@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from actors.forwarding.access.username_parameters import Parameters
-from actors.forwarding.upstream import AnyUpstream, Upstream
 from actors.forwarding.upstreams import sessions as module
 from actors.forwarding.upstreams.balancing import score
 from actors.forwarding.upstreams.route import has_labels
 from actors.forwarding.upstreams.sessions import Rendezvous, UpstreamSessions
+from actors.pools.upstream import AnyUpstream, Upstream
 from tests.kit.tables import table
 from tests.kit.upstreams import three, three_of_a_pool, up, upstream_entry
 

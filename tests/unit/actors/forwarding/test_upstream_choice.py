@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.forwarding.upstream import BACK_OFF_MAX
 from actors.forwarding.upstreams.balancing import BalancingPolicy, _score_of, new_policy
+from actors.pools.upstream import BACK_OFF_MAX
 from tests.kit.tables import table
 from tests.kit.upstreams import three, up
 from tests.kit.upstreams import upstream_entry as spec

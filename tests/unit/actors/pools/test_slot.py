@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.forwarding.upstream import target_mark
 from actors.pools.slot import KINDS
 from actors.pools.state import SharedPoolState, pool_state
+from actors.pools.upstream import target_mark
 from tests.kit.upstreams import a_slot
 from tests.unit.actors.pools.pools import COOLDOWN, pool
 
