@@ -36,6 +36,7 @@ from api.http.idempotency import Idempotency
 from api.oauth.sign_in import SignIns
 from api.objects.kinds import OBJECT_KINDS
 from api.objects.lists import LISTS
+from api.objects.named_kinds import NAMED
 from api.objects.plans.plans import Plans, hooks_of_plans
 from api.objects.policies import POLICIES
 from api.objects.pools import POOLS
@@ -59,7 +60,6 @@ from api.services.account_ends import AccountEnds
 from api.services.account_names import AccountNames
 from api.services.accounts import Accounts
 from api.services.attention import Administrator, Attention
-from api.services.event_authors import AUTHORED, CHANGES
 from api.services.fleet_accounts import FleetAccounts
 from api.services.health import HealthService
 from api.services.inline_accounts import EveryAccount, InlineAccounts
@@ -76,7 +76,7 @@ from api.services.proxies import Proxies, ProxyRules
 from api.services.proxy_cache import ProxyCache
 from api.services.proxy_changes import UpstreamPolicy
 from api.services.proxy_tagging import ProxyTaggings
-from api.services.proxy_test.tester import ProxyTester
+from api.services.proxy_test import ProxyTester
 from api.services.runtime_view import RuntimeView
 from api.services.self_service import SelfService
 from api.services.settings import LiveSettings
@@ -94,6 +94,19 @@ from config.net.ports import Range, merged
 from config.settings.groups import History as HistorySettings
 from config.settings.groups import Logging, WebhookSettings
 from config.settings.settings import AccountSettings, Auth, ProxyGroup, Security, Server
+
+AUTHORED = (
+    *("proxy.", "user.", "api_key.", "settings.", "account.", "credential.", "config.", "upstream."),
+    *(f"{kind.name}." for kind in NAMED.values()),
+)
+"""Groups of events whose data name who caused them."""
+CHANGES = {
+    "proxy.updated": "proxy_id",
+    "user.updated": "user_id",
+    "account.updated": "account_id",
+    **{f"{kind.name}.updated": f"{kind.name}_id" for kind in NAMED.values()},
+}
+"""Events whose data name the changed fields, with the field that has the id of the changed resource."""
 
 log = logging.getLogger(__name__)
 

@@ -1,5 +1,9 @@
 """One fetch of a list from its source: requested by HTTP, or a file, read as a stream and compiled. Or of a pool.
 
+The API starts a process for each fetch: `python -m actors.lists.fetching` with a job in JSON on its input. Reading a
+list of a million lines takes seconds of a core and memory that a running process would hold on to, and a fetch that
+takes too long is ended whatever it waits for.
+
 Each connection goes to the very address that the guard has checked, those behind redirects, too. Nothing is kept of
 what is received but the compiled list.
 """
@@ -7,19 +11,21 @@ what is received but the compiled list.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import resource
+import signal
 import stat
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urljoin
 
-from urllib3 import BaseHTTPResponse
-from urllib3.exceptions import HTTPError, IncompleteRead, ProtocolError
+from setproctitle import setproctitle
 from urllib3.util import parse_url
 
 from actors.lists.compiled import ListError
@@ -28,7 +34,8 @@ from actors.lists.files import UPSTREAMS, file_name, is_whole, version_of
 from actors.lists.reading import Skipped, read_list
 from actors.lists.streams import Chunks, bounded, unzipped
 from actors.net.egress_guard import OutgoingGuard
-from actors.net.guarded_client import connect_guarded, reason_of, requested
+from actors.net.guarded_client import HttpClient, HttpResponse, RequestFailed, guarded
+from actors.signals import OF_THE_GROUP
 from config.net.entries import GEO
 
 REDIRECTS_MAX: Final = 5
@@ -99,10 +106,10 @@ def _tried(job: FetchJob) -> Fetched:
         return _from_file(job) if job.file else _from_url(job)
     except ListError as error:
         return Fetched(str(error))
-    except (IncompleteRead, ProtocolError):
-        return Fetched("its response ended too early")
-    except (HTTPError, HTTPException, OSError, ValueError) as error:
-        return Fetched(reason_of(error))
+    except RequestFailed as failure:
+        return Fetched("its response ended too early" if failure.cut_short else str(failure))
+    except (OSError, ValueError) as error:
+        return Fetched(str(getattr(error, "strerror", None) or error))
 
 
 def _from_url(job: FetchJob) -> Fetched:
@@ -128,12 +135,12 @@ def _from_file(job: FetchJob) -> Fetched:
 
 
 @contextmanager
-def _response(job: FetchJob) -> Iterator[BaseHTTPResponse]:
-    """The response behind all redirects. Raises `ListError`, and what urllib3 does."""
-    connect = connect_guarded(OutgoingGuard((), job.excepted_by, job.own), TIMEOUT)
+def _response(job: FetchJob) -> Iterator[HttpResponse]:
+    """The response behind all redirects. Raises `ListError` and `RequestFailed`."""
+    client = HttpClient(guarded(OutgoingGuard((), job.excepted_by, job.own)), silence=TIMEOUT)
     url, given = job.url, job.headers
     for _ in range(REDIRECTS_MAX + 1):
-        with requested("GET", url, _headers(job, given), connect, TIMEOUT) as response:
+        with client.request("GET", url, _headers(job, given)) as response:
             location = response.headers.get("location")
             if response.status not in _REDIRECTS or not location:
                 yield response
@@ -162,7 +169,7 @@ def _origin(url: str) -> tuple[str | None, str | None, int | None]:
 def _headers(job: FetchJob, given: Mapping[str, str]) -> dict[str, str]:
     """Those of the job may take the place of two of ours, and not of what the response is read by."""
     headers = {"accept": "*/*", "user-agent": USER_AGENT, **{name.lower(): value for name, value in given.items()}}
-    headers |= {"accept-encoding": "gzip", "connection": "close"}
+    headers |= {"accept-encoding": "gzip"}
     if job.etag:
         headers["if-none-match"] = job.etag
     if job.last_modified:
@@ -170,11 +177,11 @@ def _headers(job: FetchJob, given: Mapping[str, str]) -> dict[str, str]:
     return headers
 
 
-def _content(job: FetchJob, response: BaseHTTPResponse) -> Chunks:
+def _content(job: FetchJob, response: HttpResponse) -> Chunks:
     encoding = response.headers.get("content-encoding", "identity").lower()
     if encoding not in ("identity", "gzip", "x-gzip"):
         raise ListError(f"it encoded its response as {encoding[:40]!r}; only gzip is accepted")
-    received = bounded(response.stream(PIECE, decode_content=False), job.max_bytes, "its response")
+    received = bounded(response.pieces(), job.max_bytes, "its response")
     return unzipped(unzipped(received, job.max_bytes), job.max_bytes)  # a file of gzip may be sent with it once more
 
 
@@ -213,7 +220,37 @@ def _digested(chunks: Chunks, digest: hashlib._Hash) -> Chunks:
         yield chunk
 
 
-def _kept(response: BaseHTTPResponse, header: str) -> str:
+def _kept(response: HttpResponse, header: str) -> str:
     """A validator, if it may be sent back."""
     value: Any = response.headers.get(header, "")
     return value if len(value) <= 1024 and value.isascii() and value.isprintable() else ""
+
+
+NICENESS = 10
+MEMORY_MAX = 2 * 2**30
+"""Bytes of address space."""
+LONGEST = 1800
+"""Seconds after which it ends by itself, should the API have died."""
+
+
+def main() -> None:
+    """Do the job, and write its result in JSON."""
+    setproctitle("proxyfleet: fetching a list")
+    for number in OF_THE_GROUP:  # the API ends it
+        signal.signal(number, signal.SIG_IGN)
+    signal.alarm(LONGEST)
+    os.nice(NICENESS)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX, MEMORY_MAX))
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_MAX, CPU_MAX + 5))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # SIGXCPU leaves one
+    given = json.load(sys.stdin)
+    try:
+        result = fetch(FetchJob(**{**given, "own": [(host, first, last) for host, first, last in given["own"]]}))
+    except MemoryError:
+        result = Fetched(f"it needs more than {MEMORY_MAX // 2**20} MiB of memory")
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # the API may have died meanwhile
+    json.dump(asdict(result), sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import socket
 import time
 import uuid
 from collections.abc import Mapping
@@ -18,10 +17,8 @@ from typing import Any, NamedTuple
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from requests.utils import DEFAULT_CA_BUNDLE_PATH
-from urllib3 import BaseHTTPResponse
-from urllib3.exceptions import HTTPError
 
-from actors.net.guarded_client import Breakable, reason_of, requested, within
+from actors.net.guarded_client import HttpClient, HttpResponse, RequestFailed, guarded
 from config import VERSION
 from config.files.durable import replace_file
 from config.files.paths import private_directory
@@ -42,7 +39,7 @@ class PushOutcome:
 
 
 class Collector:
-    """The collector at `telemetry.otlp.endpoint`. Used by one thread at a time; nothing is kept between pushes."""
+    """The collector at `telemetry.otlp.endpoint`. Thread-safe; nothing is kept between pushes."""
 
     def __init__(self, settings: Otlp) -> None:
         self._settings = settings
@@ -61,32 +58,22 @@ class Collector:
         """
         url, timeout = f"{self._settings.endpoint}/v1/{signal}", self._settings.timeout
         body = gzip.compress(message.SerializeToString(), 6)
-        with within(timeout) as connection:
-            try:
-                return self._post(url, body, connection)
-            except (HTTPError, OSError) as error:
-                late = connection.broken
-                why = f"has not responded within {timeout:g} s" if late else f"can't be reached: {reason_of(error)}"
-                return PushOutcome(why, again=True)
-
-    def _post(self, url: str, body: bytes, connection: Breakable) -> PushOutcome:
-        def connect(host: str, port: int) -> socket.socket:
-            return connection.adopt(socket.create_connection((host, port), self._settings.timeout))
-
-        timeout = self._settings.timeout
-        with requested("POST", url, self._headers, connect, timeout, body, DEFAULT_CA_BUNDLE_PATH) as response:
-            if connection.broken:  # in the middle of a head, perhaps
-                raise TimeoutError
-            return _outcome(response)
+        client = HttpClient(guarded(None), timeout, authorities=DEFAULT_CA_BUNDLE_PATH)
+        try:
+            with client.request("POST", url, self._headers, body) as response:
+                return _outcome(response)
+        except RequestFailed as failure:
+            late = f"has not responded within {timeout:g} s"
+            return PushOutcome(late if failure.late else f"can't be reached: {failure}", again=True)
 
 
-def _outcome(response: BaseHTTPResponse) -> PushOutcome:
+def _outcome(response: HttpResponse) -> PushOutcome:
     """The status counts; a body that breaks off is not logged."""
     if 200 <= response.status < 300:
         return PushOutcome(None)
     try:
-        text = response.read(LOGGED_MAX).decode("utf-8", "replace")
-    except (HTTPError, OSError):
+        text = response.beginning(LOGGED_MAX).decode("utf-8", "replace")
+    except RequestFailed:
         text = ""
     logged = "".join(each if each.isprintable() else " " for each in text).strip()
     return PushOutcome(f"responds {response.status} {logged}".strip(), response.status in RETRIED)

@@ -16,15 +16,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from actors.bus.loop import Timer
 from actors.bus.messages.events import Event, WebhookSpec
 from actors.webhooks.outbox import DELIVERED, FAILED, Waiting
-
-if TYPE_CHECKING:
-    from actors.webhooks.request import Request
-
 
 JITTER = 0.1
 """How much longer than in the schedule a pause may be, or all that failed together are retried together."""
@@ -95,7 +90,7 @@ def _rejects(status_code: int | None) -> bool:
 class DeliveryQueue:
     """At most one request at a time."""
 
-    under_way: Request | None = None
+    under_way: bool = False
     storing: bool = False
     """The result of the last request waits for the disk."""
     timer: Timer | None = None
@@ -129,7 +124,6 @@ class Sending:
     queue: DeliveryQueue
     delivery: Waiting
     event: Event
-    request: Request
     began: float
     since: float
     quick: bool = True

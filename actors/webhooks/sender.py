@@ -13,6 +13,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from actors.bus.events import new_event
@@ -35,13 +36,10 @@ from config.model.subscriptions import checked, matches
 from config.net.ports import Range
 
 if TYPE_CHECKING:
-    from actors.webhooks.request import Request
     from config.settings.groups import WebhookSettings as Settings
 
 log = logging.getLogger(__name__)
 
-CHECK_PERIOD = 0.2
-"""Seconds between checks of the deadlines of requests under way."""
 DISK_PAUSE = 5.0
 """Seconds that a queue waits when the outbox can't be written."""
 TEST = "webhook.test"
@@ -74,7 +72,7 @@ class Sender:
         self._targets: dict[str, TargetQueues] | None = None
         self._tests: dict[int, OnTested | None] = {}
         """Tests by the number of their delivery; None once the result is reported and still to be stored."""
-        self._under_way: set[Request] = set()
+        self._under_way: set[Sending] = set()
         self._live: set[int] = set()
         """Numbers of events that were received as they happened and are not fanned out yet."""
         self._fan_out_scheduled = False
@@ -247,7 +245,7 @@ class Sender:
             self._pump(target)
 
     def _schedule(self, target: TargetQueues, queue: DeliveryQueue, first: Callable[[str], Waiting | None]) -> None:
-        if queue.under_way is not None or queue.storing:
+        if queue.under_way or queue.storing:
             return
         delivery = first(target.webhook.id)
         if delivery is None:
@@ -270,12 +268,9 @@ class Sender:
             self._start(target, queue, delivery)
 
     def _start(self, target: TargetQueues, queue: DeliveryQueue, delivery: Waiting) -> None:
-        from actors.webhooks.request import Request  # see `set_webhooks`
-
         event = self._outbox.event(delivery.event)
-        request = Request(target.webhook, event, self._guard, self._settings.timeout)
-        queue.under_way = request
-        sending = Sending(target.webhook, queue, delivery, event, request, self._clock(), self._loop.now)
+        queue.under_way = True
+        sending = Sending(target.webhook, queue, delivery, event, self._clock(), self._loop.now)
         if delivery.number in self._tests:  # an operator waits for it
             self._send(sending)
         else:
@@ -286,16 +281,17 @@ class Sender:
         if self._closed or self._target(sending.webhook.id) is None:
             self._loop.call_soon(lambda: self._on_sent(sending, None))  # deleted while it waited for its slot
             return
-        if not self._under_way:
-            self._loop.call_later(CHECK_PERIOD, self._check_deadlines)
-        self._under_way.add(sending.request)
-        self._threads.submit(sending.request.send, lambda outcome: self._on_sent(sending, outcome))
+        from actors.webhooks.request import send  # see `set_webhooks`
+
+        self._under_way.add(sending)
+        work = partial(send, sending.webhook, sending.event, self._guard, self._settings.timeout)
+        self._threads.submit(work, lambda outcome: self._on_sent(sending, outcome))
 
     def _on_sent(self, sending: Sending, outcome: DeliveryOutcome | None) -> None:
         outcome = outcome or DeliveryOutcome({}, None, 0, "", BUG)
         webhook, delivery = sending.webhook, sending.delivery
-        self._under_way.discard(sending.request)
-        sending.queue.under_way = None
+        self._under_way.discard(sending)
+        sending.queue.under_way = False
         self._slots.release(webhook.id, sending.quick, self._loop.now - sending.since)
         self._report_test(delivery, outcome)
         target = self._target(webhook.id)
@@ -303,12 +299,6 @@ class Sender:
             self._decide(target, sending, outcome)
         else:
             self._tests.pop(delivery.number, None)
-
-    def _check_deadlines(self) -> None:
-        for request in self._under_way:
-            request.check_deadline()
-        if self._under_way:
-            self._loop.call_later(CHECK_PERIOD, self._check_deadlines)
 
     def _report_test(self, delivery: Waiting, outcome: DeliveryOutcome) -> None:
         on_tested = self._tests.get(delivery.number)
@@ -368,7 +358,7 @@ class Sender:
     def _retry_now(self, target: TargetQueues) -> None:
         """The target lives: what waits for its next attempt in the order needn't wait any longer."""
         first = self._outbox.first(target.webhook.id)
-        if first is not None and first.pause > 0 and target.ordered.under_way is None:
+        if first is not None and first.pause > 0 and not target.ordered.under_way:
             first.pause, first.next_at = 0.0, self._clock()
             self._outbox.update(first)
 

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-import requests
 from pydantic import TypeAdapter, ValidationError
 
 from actors.net.egress_guard import OutgoingGuard
 from api.errors import IDENTITY_PROVIDER, Invalid, PeerUnavailable
 from api.oauth.id_token import Identity, IdentityRefused, KeySet, address_of, claims_of, subject_of, verified_address
-from api.oauth.transport import bind, get_json, get_object
+from api.oauth.transport import TokenRequests, get_json, get_object
 from config.settings.oauth import DISCOVERY_SUFFIX, SHARED_TENANTS, OAuth2, ProviderUrl
 from config.text.validation_messages import worded
 
@@ -183,8 +182,7 @@ class Provider:
         """Where the browser goes (RFC 6749 section 4.1.1, RFC 7636 section 4.3)."""
         endpoints = self._endpoints()
         more = {"nonce": nonce} if endpoints.jwks else {}
-        with self._client(endpoints) as client:
-            url: str = client.create_authorization_url(endpoints.authorize, state, verifier, **more)[0]
+        url: str = self._client(endpoints).create_authorization_url(endpoints.authorize, state, verifier, **more)[0]
         return url
 
     def identity(self, code: str, nonce: str, verifier: str) -> Identity:
@@ -237,13 +235,18 @@ class Provider:
 
     def _client(self, endpoints: Endpoints, for_header: bool = False) -> Any:
         """Authlib's client, bounded. In a Basic header id and secret are form-encoded (RFC 6749 section 2.3.1)."""
-        from authlib.integrations.requests_client import OAuth2Session  # loaded at the first sign-in of this kind
+        from authlib.integrations.base_client import OAuthError  # loaded at the first sign-in of this kind
+        from authlib.oauth2.client import OAuth2Client
+
+        class Client(OAuth2Client):  # type: ignore[misc]  # it has no types
+            oauth_error_class = OAuthError  # the other one refuses descriptions that aren't ASCII
 
         settings = self._settings
         secret = settings.client_secret.get_secret_value()
         method = endpoints.auth_method if secret else "none"
         encode = _form_encoded if for_header and method == "client_secret_basic" else str
-        client = OAuth2Session(
+        return Client(
+            TokenRequests(self._guard()),
             encode(settings.client_id),
             encode(secret),
             token_endpoint_auth_method=method,
@@ -251,8 +254,6 @@ class Provider:
             redirect_uri=settings.redirect_uri,
             code_challenge_method="S256",
         )
-        bind(client, self._guard())
-        return client
 
     def _default_scopes(self, endpoints: Endpoints) -> tuple[str, ...]:
         if self._settings.provider == "github":
@@ -263,14 +264,14 @@ class Provider:
         from authlib.integrations.base_client import OAuthError  # as above
 
         try:
-            with self._client(endpoints, for_header=True) as client:
-                tokens: Mapping[str, Any] = client.fetch_token(endpoints.token, code=code, code_verifier=verifier)
+            client = self._client(endpoints, for_header=True)
+            tokens: Mapping[str, Any] = client.fetch_token(endpoints.token, code=code, code_verifier=verifier)
         except OAuthError as error:
             if error.error in _BAD_CODE:
                 raise Invalid("code", "was refused by the provider: wrong, used already or too old") from error
             text = f"{error.error}: {error.description}"  # repr, since it may hold anything
             raise PeerUnavailable(IDENTITY_PROVIDER, f"{endpoints.token}: {text[:_LONGEST_ERROR]!r}") from error
-        except (requests.RequestException, ValueError, TypeError, OverflowError, RecursionError) as error:
+        except (ValueError, TypeError, OverflowError, RecursionError) as error:
             raise PeerUnavailable(IDENTITY_PROVIDER, f"{endpoints.token}: {error}") from error
         if not isinstance(tokens.get("access_token"), str):
             raise PeerUnavailable(IDENTITY_PROVIDER, f"{endpoints.token}: the response has no access token")

@@ -33,7 +33,7 @@ from api.openapi.schemas.proxies import ActedProxy, NewProxy, OneProxy, Proxies,
 from api.services import proxy_views
 from api.services.account_names import may_use
 from api.services.proxy_cache import StoredProxy
-from api.services.proxy_test.tester import test_target
+from api.services.proxy_test import test_target
 from api.services.proxy_views import exit_view, upstream_states
 from api.services.worker_requests import ask_upstreams
 from config.model import json_patterns

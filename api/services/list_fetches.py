@@ -1,4 +1,4 @@
-"""Fetches the lists and the pools that have a source, when they are due: one process each (`actors.lists.worker`).
+"""Fetches the lists and the pools that have a source, when they are due: one process each (`actors.lists.fetching`).
 
 Whatever goes wrong, the content that there is stays. The first failure after a success is an event; the interval to the
 next attempt begins with a minute and doubles up to that of the list. Lists that failed have one place of those for
@@ -45,7 +45,7 @@ JITTER: Final = 0.1
 """The part of an interval by which it varies, so that many installations don't ask at once."""
 ERROR_MAX: Final = 500
 """Characters of an unforeseen error."""
-_PROGRAM: Final = (sys.executable, "-P", "-m", "actors.lists.worker")
+_PROGRAM: Final = (sys.executable, "-P", "-m", "actors.lists.fetching")
 
 Target = tuple[list[Range], str]
 """Where requests may not go: the product's own listeners, and the setting that permits private addresses, or empty."""

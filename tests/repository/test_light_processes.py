@@ -34,7 +34,7 @@ def test_an_actor_starts_without_models_and_the_libraries_of_the_api(module: str
 
 
 def test_a_fetch_of_a_list_loads_of_the_bus_only_what_it_uses() -> None:
-    code = "import sys, actors.lists.worker; print(*(each for each in sys.modules if each.startswith('actors.bus.')))"
+    code = "import sys, actors.lists.fetching; print(*(each for each in sys.modules if each.startswith('actors.bus.')))"
     loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
 
     values = {"actors.bus.messages", "actors.bus.messages.specs"}

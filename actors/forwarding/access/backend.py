@@ -29,8 +29,9 @@ from actors.thread_pool import DROPPED, FairThreadPool
 from actors.throttled_log import ThrottledLog
 
 if TYPE_CHECKING:
-    from actors.forwarding.access.backend_request import BackendRequest, BackendVerdict
+    from actors.forwarding.access.backend_request import BackendVerdict
     from actors.forwarding.limits.elsewhere import Elsewhere
+    from actors.net.guarded_client import HttpClient
 
 CACHE_SIZE: Final = 4096
 THREADS: Final = 16
@@ -78,12 +79,12 @@ class _WaitingUser(NamedTuple):
 class _Flight:
     """A request to the back end that waits or runs, and who waits for it."""
 
-    __slots__ = ("generation", "over", "request", "timer", "waiting")
+    __slots__ = ("client", "generation", "over", "timer", "waiting")
 
     def __init__(self, generation: int) -> None:
         self.generation = generation
         self.waiting: list[_WaitingUser] = []
-        self.request: BackendRequest | None = None
+        self.client: HttpClient | None = None
         self.timer: Timer | None = None
         self.over = False
 
@@ -198,8 +199,8 @@ class Backend:
         flight.over = True
         if flight.timer is not None:
             flight.timer.cancel()
-        if flight.request is not None:
-            flight.request.abort()
+        if flight.client is not None:
+            flight.client.abort()
         current = flight.generation == self._generation
         if self._flights.get(digest) is flight:
             del self._flights[digest]
@@ -269,10 +270,10 @@ class Backend:
 
 
 def _send(flight: _Flight, spec: BackendSpec, guard: OutgoingGuard, content: dict[str, Any]) -> BackendVerdict | str:
-    from actors.forwarding.access.backend_request import BackendRequest  # only proxies with a back end pay for it
+    from actors.forwarding.access.backend_request import new_client, verdict_of  # only proxies with a back end need it
 
-    flight.request = request = BackendRequest(spec, guard, content)
-    return "it took too long to begin" if flight.over else request.send()
+    flight.client = client = new_client(spec, guard)
+    return "it took too long to begin" if flight.over else verdict_of(client, spec, content)
 
 
 def _failure_of(result: Any) -> str | None:

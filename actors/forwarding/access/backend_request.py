@@ -9,22 +9,17 @@ import json
 import math
 import secrets
 from datetime import UTC, datetime
-from http.client import HTTPException
 from typing import Any, Final, NamedTuple
 
 from standardwebhooks.webhooks import Webhook
-from urllib3 import BaseHTTPResponse
-from urllib3.exceptions import HTTPError
 
 from actors.bus.messages.specs import BackendSpec, LimitsSpec
 from actors.net.egress_guard import OutgoingGuard
-from actors.net.guarded_client import Breakable, connect_guarded, reason_of, requested
+from actors.net.guarded_client import ABORT_FIRST, HttpClient, RequestFailed, guarded
 
 RESPONSE_MAX: Final = 64 * 1024
 TTL_MAX: Final = 86_400.0
 """Seconds; a greater `ttl` is cut to it."""
-ABORT_FIRST: Final = 1.0
-"""Seconds that sockets wait beyond the deadline: who asked ends the request by `abort` at the deadline of the whole."""
 USER_AGENT: Final = "Proxyfleet-Auth/1"
 
 _LIMITS: Final = ("bandwidth_in", "bandwidth_out", "connections", "requests_per_minute")
@@ -46,32 +41,21 @@ class BackendVerdict(NamedTuple):
 DENIED: Final = BackendVerdict(False)
 
 
-class BackendRequest:
-    """`send` runs in a thread; `abort` may be called by another one meanwhile."""
+def new_client(spec: BackendSpec, guard: OutgoingGuard) -> HttpClient:
+    """For one request, which who asked ends at the deadline of the whole by `abort`."""
+    return HttpClient(guarded(guard), silence=spec.timeout + ABORT_FIRST)
 
-    def __init__(self, spec: BackendSpec, guard: OutgoingGuard, content: dict[str, Any]) -> None:
-        self._spec = spec
-        self._timeout = spec.timeout + ABORT_FIRST
-        self._content = content
-        self._connection = Breakable()
-        self._connect = connect_guarded(guard, self._timeout, self._connection.adopt)
-        self.abort = self._connection.abort
-        """End the request: nothing waits for it any more."""
 
-    def send(self) -> BackendVerdict | str:
-        """The verdict, or a sentence that says why there is none."""
-        try:
-            return read_verdict(self._post())
-        except (HTTPError, HTTPException, OSError, ValueError) as error:
-            return reason_of(error, ends_at=ValueError)
-        finally:
-            self._connection.release()
-
-    def _post(self) -> bytes:
-        body = json.dumps(self._content, separators=(",", ":"))
-        headers = signed_headers(self._spec.secret, body)
-        with requested("POST", self._spec.url, headers, self._connect, self._timeout, body.encode()) as response:
-            return _body_of(response)
+def verdict_of(client: HttpClient, spec: BackendSpec, content: dict[str, Any]) -> BackendVerdict | str:
+    """The verdict, or a sentence that says why there is none. Blocks."""
+    body = json.dumps(content, separators=(",", ":"))
+    try:
+        with client.request("POST", spec.url, signed_headers(spec.secret, body), body.encode()) as response:
+            if response.status != 200:
+                return f"it responded with status {response.status}, not 200"
+            return read_verdict(response.whole(RESPONSE_MAX))
+    except (RequestFailed, ValueError) as error:
+        return str(error)
 
 
 def signed_headers(secret: str, body: str) -> dict[str, str]:
@@ -80,28 +64,11 @@ def signed_headers(secret: str, body: str) -> dict[str, str]:
     return {
         "content-type": "application/json",
         "accept": "application/json",
-        "accept-encoding": "identity",
-        "connection": "close",
         "user-agent": USER_AGENT,
         "webhook-id": identifier,
         "webhook-timestamp": str(int(now.timestamp())),
         "webhook-signature": Webhook(secret).sign(identifier, now, body),
     }
-
-
-def _body_of(response: BaseHTTPResponse) -> bytes:
-    """The whole body. Raises `ValueError` for a response that is none of a back end."""
-    if response.status != 200:
-        raise ValueError(f"it responded with status {response.status}, not 200")
-    encoding = response.headers.get("content-encoding", "identity")
-    if encoding.lower() != "identity":
-        raise ValueError(f"it encoded its response as {encoding[:40]!r}; only identity is accepted")
-    read = b""
-    while more := response.read1(RESPONSE_MAX + 1 - len(read)):
-        read += more
-        if len(read) > RESPONSE_MAX:
-            raise ValueError(f"its response has more than {RESPONSE_MAX} bytes")
-    return read
 
 
 def read_verdict(body: bytes) -> BackendVerdict:

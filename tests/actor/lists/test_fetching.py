@@ -237,7 +237,7 @@ def test_headers_reach_their_server_and_no_other_one_behind_a_redirect(source: S
 def test_the_worker_writes_its_result(source: Source, tmp_path: Path) -> None:
     given = json.dumps(asdict(job(source, tmp_path)))
     ran = subprocess.run(
-        [sys.executable, "-P", "-m", "actors.lists.worker"],
+        [sys.executable, "-P", "-m", "actors.lists.fetching"],
         input=given, cwd=ROOT, capture_output=True, text=True, check=True,
     )  # fmt: skip
     found = json.loads(ran.stdout)
@@ -247,7 +247,7 @@ def test_the_worker_writes_its_result(source: Source, tmp_path: Path) -> None:
 
 def test_the_worker_ends_when_it_takes_too_much_of_a_processor() -> None:
     program = (
-        "import itertools, actors.lists.worker as worker\n"
+        "import itertools, actors.lists.fetching as worker\n"
         "worker.CPU_MAX, worker.fetch = 1, lambda job: all(itertools.count(1))\n"
         "worker.main()"
     )
@@ -259,7 +259,7 @@ def test_the_worker_ends_when_it_takes_too_much_of_a_processor() -> None:
 def test_the_worker_ends_without_a_word_when_the_api_is_gone(source: Source, tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    command = [sys.executable, "-P", "-m", "actors.lists.worker"]
+    command = [sys.executable, "-P", "-m", "actors.lists.fetching"]
     with open(writer, "wb") as closed:
         given = json.dumps(asdict(job(source, tmp_path))).encode()
         ran = subprocess.run(command, input=given, cwd=ROOT, stdout=closed, stderr=subprocess.PIPE)

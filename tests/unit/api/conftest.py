@@ -41,7 +41,7 @@ def api() -> Iterator[Api]:
 @pytest.fixture
 def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeProvider]:
     """It has time to respond: on a busy machine its thread may have to wait for seconds."""
-    for name in ("CONNECT_TIMEOUT", "READ_TIMEOUT", "DEADLINE"):
+    for name in ("SILENCE", "DEADLINE"):
         monkeypatch.setattr(transport, name, 120.0)
     made = FakeProvider()
     yield made

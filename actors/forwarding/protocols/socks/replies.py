@@ -138,8 +138,6 @@ _OF_KIND = {
 }
 """By the error type of RFC 9209. What is not here is a general failure."""
 
-_STATUS = {GENERAL: 502, RULE: 403, TIMED_OUT: 504, UNKNOWN_COMMAND_CODE: 400, UNKNOWN_ADDRESS_TYPE_CODE: 400}
-
 
 def code_of(failure: Failure) -> int:
     """The reply code of SOCKS5 for `failure`."""
@@ -148,11 +146,6 @@ def code_of(failure: Failure) -> int:
     if failure.rule == NO_UPSTREAM_MATCHES.rule:
         return GENERAL
     return _OF_FAILURE.get(failure) or _OF_KIND.get(failure.kind, GENERAL)
-
-
-def status_of(code: int) -> int:
-    """The HTTP meaning of a reply code of SOCKS5 that is not success; 502 for those without one."""
-    return _STATUS.get(code, 502)
 
 
 def v5_granted(bound: Endpoint) -> bytes:

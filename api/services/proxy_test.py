@@ -19,23 +19,24 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
-import requests
-import urllib3
-from requests.adapters import HTTPAdapter
-from urllib3.connection import HTTPConnection
+from requests.utils import DEFAULT_CA_BUNDLE_PATH
+from urllib3.util import make_headers
 
 from actors.bus.mailbox import STARTING
 from actors.bus.messages.common import SUPERVISOR, Done, Unreachable
 from actors.bus.messages.forwarding import AllowTestClient, QueryTester, ReportOfTest
 from actors.bus.messages.supervision import AwaitProxy
-from actors.net.guarded_client import Breakable, pools_by, within
+from actors.forwarding.protocols.failures import UPSTREAM_REFUSES_US, Refused
+from actors.forwarding.protocols.http.targets import authority_of_name
+from actors.forwarding.upstreams.handshake import Handshake, UpstreamFailed
+from actors.forwarding.upstreams.socks_connect import Socks4Handshake, Socks5Handshake
+from actors.net.guarded_client import HttpClient, HttpProxy, HttpResponse, RequestFailed, guarded
 from actors.net.proxy_protocol import LOCAL_V2
 from api.bus_bridge import Bridge, is_asleep
 from api.errors import NotReady, TooBusy
 from api.services.proxy_cache import StoredProxy
-from api.services.proxy_test.socks import Route, SocksAdapter, SocksRefused
 from api.services.worker_requests import ask_workers
 from config.model import json_patterns
 from config.model.proxies import ProxyRecord
@@ -54,7 +55,7 @@ TRIES = 5
 """How often a proxy is woken for a test: it may go to sleep in the same moment."""
 REPORT_TIMEOUT = 2.0
 _WEB_URL = re.compile(json_patterns.WEB_URL)
-_TUNNEL_REFUSED = re.compile(r"Tunnel connection failed: (\d{3})(?: ([^'\")]*))?", re.ASCII)
+_TUNNEL_REFUSED = re.compile(r"Tunnel connection failed: (\d{3})", re.ASCII)
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # these are compared, not bound
 
 
@@ -150,50 +151,72 @@ def _one_use_credentials(protocol: str) -> tuple[str, str]:
     return "test-" + secrets.token_hex(8), secrets.token_hex(16)
 
 
-def _proxy_url(protocol: str, host: str, port: int, user: str, token: str) -> str:
-    authority = f"[{host}]" if ":" in host else host
-    return f"{protocol}://{quote(user)}:{quote(token)}@{authority}:{port}"
+class _Refused(Exception):
+    """The proxy refused the connection; `status` is the HTTP status that this means."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
 
 
-class _OwnProxies(HTTPAdapter):
-    """Accepts any certificate of the proxy: it is our own listener, reached at its address and not by its name."""
+def _client_of(record: ProxyRecord, user: str, token: str, timeout: float) -> HttpClient:
+    """Sends everything through the proxy. Requests raise `_Refused` for what a SOCKS proxy refuses."""
+    own, direct, protocol = (
+        (_WILDCARDS.get(record.host, record.host), record.port),
+        guarded(None),
+        record.usual_protocol,
+    )
+    is_socks = protocol in ("socks4", "socks5")
 
-    def __init__(self, link: Breakable, proxy_header: bool) -> None:
-        """`link` has the connection; `proxy_header`: the proxy expects a header of the PROXY protocol first."""
-        self._link = link
-        self._proxy_header = proxy_header
-        super().__init__()
-
-    def proxy_manager_for(self, proxy: str, **options: Any) -> Any:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-        manager = super().proxy_manager_for(proxy, **options, proxy_ssl_context=context, proxy_assert_hostname=False)
-        manager.pool_classes_by_scheme = pools_by(self._open_socket)
-        return manager
-
-    def _open_socket(self, connection: HTTPConnection) -> socket.socket:
-        """The header says that the client is the sender itself (LOCAL), as a balancer's check does."""
-        sock = self._link.adopt(HTTPConnection._new_conn(connection))
-        if self._proxy_header:
-            sock.sendall(LOCAL_V2)
+    def connect(host: str, port: int, adopt: Callable[[socket.socket], object]) -> socket.socket:
+        sock = direct(*own, adopt)
+        try:
+            if record.accept_proxy_protocol:
+                sock.sendall(LOCAL_V2)
+            if is_socks:
+                _pass_handshake(sock, _handshake(protocol, host, port, user, token))
+        except BaseException:
+            sock.close()
+            raise
         return sock
 
+    authority = f"[{own[0]}]:{own[1]}" if ":" in own[0] else f"{own[0]}:{own[1]}"
+    headers = make_headers(proxy_basic_auth=f"{user}:{token}")
+    proxy = None if is_socks else HttpProxy(f"{protocol}://{authority}", headers, _any_certificate())
+    return HttpClient(connect, timeout, authorities=DEFAULT_CA_BUNDLE_PATH, proxy=proxy)
 
-def _send_through(
-    session: requests.Session, link: Breakable, record: ProxyRecord, user: str, token: str, timeout: float
-) -> Route:
-    """Have the session send everything through the proxy; with SOCKS, the route has the proxy's refusal."""
-    host = _WILDCARDS.get(record.host, record.host)
-    proxy_header = record.accept_proxy_protocol
-    route = Route(record.usual_protocol, (host, record.port), user, token, timeout, proxy_header, link)
-    socks = record.usual_protocol in ("socks4", "socks5")
-    for scheme in ("http://", "https://"):
-        session.mount(scheme, SocksAdapter(route) if socks else _OwnProxies(link, proxy_header))
-    if not socks:
-        url = _proxy_url(record.usual_protocol, host, record.port, user, token)
-        session.proxies = {"http": url, "https": url}
-    return route
+
+def _any_certificate() -> ssl.SSLContext:
+    """The proxy is our own listener, reached at its address and not by its name."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _handshake(protocol: str, host: str, port: int, user: str, token: str) -> Handshake:
+    """Names are left to the proxy (`socks5h`, SOCKS 4a), as most clients do. Raises `_Refused`."""
+    try:
+        target = authority_of_name(host.encode("idna"), port)
+        return Socks4Handshake(target, user) if protocol == "socks4" else Socks5Handshake(target, user, token)
+    except (UpstreamFailed, Refused) as error:
+        raise _Refused(error.failure.status, str(error)) from error
+
+
+def _pass_handshake(sock: socket.socket, handshake: Handshake) -> None:
+    """Raises `OSError` and `_Refused`."""
+    sock.sendall(handshake.begin())
+    done = False
+    while not done:
+        octet = sock.recv(1)  # what is behind the handshake stays
+        if not octet:
+            raise _Refused(502, "the proxy closed the connection in the handshake")
+        try:
+            _used, more, done = handshake.feed(octet)
+        except UpstreamFailed as error:
+            status = 407 if error.failure is UPSTREAM_REFUSES_US else error.failure.status
+            raise _Refused(status, f"the proxy refuses: {error.cause}") from error
+        sock.sendall(more)
 
 
 def _get(url: str, record: ProxyRecord, user: str, token: str, timeout: float) -> _Outcome:
@@ -206,62 +229,45 @@ def _get(url: str, record: ProxyRecord, user: str, token: str, timeout: float) -
             return None  # one of several addresses, which the access record names
         return str(record.bind_address) or _source_address(url)
 
-    with within(timeout) as link, requests.Session() as session:
-        session.trust_env = False
-        session.headers.update({"User-Agent": "proxyfleet-test", "Accept-Encoding": "identity"})
-        route = _send_through(session, link, record, user, token, timeout)
-        try:
-            with session.get(url, timeout=timeout, allow_redirects=False, stream=True) as response:
-                outcome.status_code = response.status_code
-                _set_result(outcome, response, _read(response), source)
-        except (requests.Timeout, TimeoutError):
-            outcome = _late(timeout)
-        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            _set_error(outcome, route.refusal or error)
-        return _late(timeout) if link.broken else outcome
+    try:
+        with _client_of(record, user, token, timeout).request(
+            "GET", url, {"User-Agent": "proxyfleet-test"}
+        ) as response:
+            outcome.status_code = response.status
+            _set_result(outcome, response, response.beginning(BODY_READ), source)
+    except _Refused as refused:
+        _set_refused(outcome, refused.status, str(refused))
+    except RequestFailed as failure:
+        tunnel = _TUNNEL_REFUSED.search(str(failure))
+        if failure.late:
+            return _late(timeout)
+        if tunnel is None:
+            outcome.error = str(failure)[:300]
+        else:
+            _set_refused(outcome, int(tunnel[1]), f"the proxy answered {tunnel[1]} to CONNECT")
+    return outcome
 
 
 def _late(timeout: float) -> _Outcome:
     return _Outcome("timeout", error=f"no complete answer within {timeout:g} s")
 
 
-def _read(response: requests.Response) -> bytes:
-    """The beginning of the body as it came: decoding a coding that was not requested could yield any size."""
-    content = b""
-    for chunk in response.raw.stream(4096, decode_content=False):
-        content += chunk
-        if len(content) >= BODY_READ:
-            break
-    return content
-
-
-def _set_result(
-    outcome: _Outcome, response: requests.Response, content: bytes, source: Callable[[], str | None]
-) -> None:
+def _set_result(outcome: _Outcome, response: HttpResponse, content: bytes, source: Callable[[], str | None]) -> None:
     by_proxy = response.headers.get("Proxy-Status")
-    if response.status_code == 504 and by_proxy:
+    if response.status == 504 and by_proxy:
         outcome.status, outcome.error = "timeout", f"the proxy answered 504: {by_proxy}"
     elif by_proxy:
-        outcome.error = f"the proxy answered {response.status_code}: {by_proxy}"
-    elif response.status_code >= 400:
-        outcome.error = f"the target answered {response.status_code}"
+        outcome.error = f"the proxy answered {response.status}: {by_proxy}"
+    elif response.status >= 400:
+        outcome.error = f"the target answered {response.status}"
     else:
         outcome.status = "success"
         outcome.external_ip = address_in(content) or source()
 
 
-def _set_error(outcome: _Outcome, error: Exception) -> None:
-    if isinstance(error, SocksRefused):
-        outcome.status_code, outcome.error, outcome.refused = error.status, error.text, True
-        outcome.status = "timeout" if error.status == 504 else "failed"
-        return
-    refused = _TUNNEL_REFUSED.search(str(error))
-    if refused is None:
-        outcome.error = f"{type(error).__name__}: {str(error)[:300]}"
-        return
-    outcome.status_code = int(refused[1])
-    outcome.status = "timeout" if refused[1] == "504" else "failed"
-    outcome.error, outcome.refused = f"the proxy answered {refused[1]} to CONNECT", True
+def _set_refused(outcome: _Outcome, status: int, error: str) -> None:
+    outcome.status_code, outcome.error, outcome.refused = status, error, True
+    outcome.status = "timeout" if status == 504 else "failed"
 
 
 def _add_report(outcome: _Outcome, report: ReportOfTest) -> None:
