@@ -1,13 +1,22 @@
-"""The process of the resolver: the composition root. See `actors.resolver`."""
+"""The process of the resolver: its composition root, its Unix socket and the actors that are connected to it
+(`actors.net.resolver_protocol`). See `actors.resolver`."""
 
 from __future__ import annotations
 
+import logging
+import os
+import select
 import socket
+from collections import deque
 from collections.abc import Collection, Iterator
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+import msgpack
+
+from actors.bus.loop import Loop
 from actors.bus.mailbox import Reply, refuse
 from actors.bus.messages.common import EGRESS, PROXY_RESOLVER
 from actors.bus.messages.dns import (
@@ -20,13 +29,164 @@ from actors.bus.messages.dns import (
     QueryDns,
     QueryDnsCache,
 )
+from actors.net.accepting import ACCEPT_PAUSE, OUT_OF_DESCRIPTORS
 from actors.net.egress_guard import NameServerGuard, OwnListeners, own_addresses
+from actors.net.resolver_protocol import FORGET, PACKET_MAX, PING, PONG, PROFILE
 from actors.process import Actor, Boot
-from actors.resolver.clients import Clients
-from actors.resolver.service import Guard, Service
+from actors.resolver.profiles import DnsProfile, ProfileKey
+from actors.resolver.service import Guard, LookupReply, Service
 from actors.resolver.system_config import SystemConfig
 from actors.resolver.wire import AAAA
+from actors.throttled_log import ThrottledLog
 from config.net.dns_servers import read_server
+
+BACKLOG = 1024
+AT_ONCE = 64
+"""Packets that are read from one actor before others get their turn."""
+UNSENT_MAX = 20_000
+"""Packets that wait for an actor that reads none; beyond that its connection is closed."""
+
+log = logging.getLogger(__name__)
+
+
+class Clients:
+    """Listens at `path`. Raises `OSError` when it can't."""
+
+    def __init__(self, loop: Loop, path: Path, service: Service) -> None:
+        self._loop = loop
+        self._service = service
+        self._clients: set[_Client] = set()
+        path.unlink(missing_ok=True)
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+        self._listener.bind(str(path))
+        os.chmod(path, 0o600)
+        self._listener.listen(BACKLOG)
+        self._no_descriptor = ThrottledLog(log, "an actor can't be accepted")
+        self._listen()
+
+    def forget(self, name: str) -> None:
+        """Have all actors drop what they keep of a name, or of all."""
+        for client in tuple(self._clients):
+            client.send([FORGET, name])
+
+    def close(self) -> None:
+        """Close everything."""
+        for client in tuple(self._clients):
+            client.close()
+        self._loop.unwatch(self._listener.fileno())
+        self._listener.close()
+
+    def _listen(self) -> None:
+        if self._listener.fileno() >= 0:  # not closed meanwhile
+            self._loop.watch(self._listener.fileno(), select.EPOLLIN, self._accept)
+
+    def _accept(self, _mask: int) -> None:
+        try:
+            sock, _address = self._listener.accept()
+        except OSError as error:
+            if error.errno in OUT_OF_DESCRIPTORS:  # it waits in the queue
+                self._no_descriptor.error(error)
+                self._loop.unwatch(self._listener.fileno())
+                self._loop.call_later(ACCEPT_PAUSE, self._listen)
+            return
+        self._no_descriptor.recovered()
+        sock.setblocking(False)
+        self._clients.add(_Client(self._loop, sock, self._service, self._clients.discard))
+
+
+class _Client:
+    """One actor."""
+
+    def __init__(self, loop: Loop, sock: socket.socket, service: Service, closed: Any) -> None:
+        self._loop = loop
+        self._socket = sock
+        self._service = service
+        self._closed = closed
+        self._is_open = True
+        self._profile: DnsProfile = service.acquire(ProfileKey())
+        self._proxy = ""
+        self._unsent: deque[bytes] = deque()
+        loop.watch(sock.fileno(), select.EPOLLIN, self._on_ready)
+
+    def send(self, packet: list[Any]) -> None:
+        """Send a packet, or keep it until the actor reads again."""
+        if not self._is_open:
+            return
+        self._unsent.append(msgpack.packb(packet))
+        if len(self._unsent) == 1:
+            self._flush()
+        elif len(self._unsent) > UNSENT_MAX:
+            log.error("an actor reads no replies: its connection is closed")
+            self.close()
+
+    def close(self) -> None:
+        """The actor has gone."""
+        if self._is_open:
+            self._is_open = False
+            self._unsent.clear()
+            self._loop.unwatch(self._socket.fileno())
+            self._socket.close()
+            self._service.release(self._profile)
+            self._closed(self)
+
+    def _flush(self) -> None:
+        try:
+            while self._unsent:
+                self._socket.send(self._unsent[0])
+                self._unsent.popleft()
+        except BlockingIOError:
+            if len(self._unsent) == 1:
+                self._watch(select.EPOLLIN | select.EPOLLOUT)
+            return
+        except OSError:
+            self.close()
+
+    def _watch(self, mask: int) -> None:
+        self._loop.unwatch(self._socket.fileno())
+        self._loop.watch(self._socket.fileno(), mask, self._on_ready)
+
+    def _on_ready(self, mask: int) -> None:
+        if mask & select.EPOLLOUT and self._unsent:
+            self._flush()
+            if self._is_open and not self._unsent:
+                self._watch(select.EPOLLIN)
+        for _ in range(AT_ONCE):
+            if not self._is_open:
+                return
+            try:
+                packet = self._socket.recv(PACKET_MAX)
+            except BlockingIOError:
+                return
+            except OSError:
+                packet = b""
+            if not packet:
+                self.close()
+                return
+            self._handle(packet)
+
+    def _handle(self, packet: bytes) -> None:
+        try:
+            number, *rest = msgpack.unpackb(packet)
+            if number == PROFILE:
+                servers, min_ttl, max_ttl, *proxy = rest
+                self._proxy = str(*proxy)
+                self._use(ProfileKey(tuple(map(str, servers)), int(min_ttl), int(max_ttl)))
+            elif number == PING:
+                self.send([PONG])
+            else:
+                name, client = rest
+                whose = self._proxy, str(client)
+                self._service.resolve(self._profile, str(name).lower(), whose, partial(self._reply, number))
+        except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
+            log.error("a packet of an actor is not understood, its connection is closed: %s", error)
+            self.close()
+
+    def _use(self, key: ProfileKey) -> None:
+        before, self._profile = self._profile, self._service.acquire(key)
+        self._service.release(before)
+
+    def _reply(self, number: int, reply: LookupReply) -> None:
+        self.send([number, reply.status, max(0.0, min(reply.until - self._loop.now, 1e9)), reply.content])
 
 
 class ResolverActor(Actor):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import h2.config
@@ -13,7 +12,8 @@ import h2.exceptions
 import h2.settings
 
 from actors.bus.loop import Loop
-from actors.resolver.stream import WAITING_MAX, FramedStream, Lost, Received, StreamClosed
+from actors.net.tls_stream import TlsStream
+from actors.resolver.stream import FramedStream, StreamClosed, StreamQuery
 from actors.resolver.wire import STREAM_MAX, DnsQuery
 from config.net.dns_servers import DnsServer
 
@@ -35,52 +35,22 @@ class HttpsStream(FramedStream):
     messages_each = 16
     """A response's frames: headers, at most 16 KiB of data in packets' size, more room and a ping."""
 
-    def __init__(self, loop: Loop, address: tuple[str, int], server: DnsServer) -> None:
+    def __init__(self, loop: Loop, server: DnsServer) -> None:
         self._http = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True, header_encoding=None))
         self._http.local_settings = h2.settings.Settings(
             client=True, initial_values={h2.settings.SettingCodes.ENABLE_PUSH: 0}
         )
         self._server = server
         self._parts: dict[int, bytearray] = {}
-        self._queued: list[tuple[DnsQuery, Received, Lost]] = []
-        super().__init__(loop, address, server.name)
-
-    def send(self, query: DnsQuery, received: Received, lost: Lost) -> Callable[[], None]:
-        """See `FramedStream`."""
-        if self._queued or not self._has_room(query):
-            entry = query, received, lost
-            self._queued.append(entry)
-            return partial(self._leave_queue, entry)
-        return self._request(query, received, lost)
-
-    def close(self, why: str = "the connection is closed") -> None:
-        """See `FramedStream`."""
-        queued, self._queued = self._queued, []
-        for _query, _received, lost in queued:
-            self._loop.call_soon(partial(lost, why))
-        super().close(why)
-
-    @property
-    def full(self) -> bool:
-        """See `FramedStream`."""
-        return super().full or len(self._queued) >= WAITING_MAX
+        super().__init__(loop, server.name)
 
     def _has_room(self, query: DnsQuery) -> bool:
-        """Whether the server lets a request begin and its body be sent."""
         http, settings = self._http, self._http.remote_settings
         room = min(http.outbound_flow_control_window, settings.initial_window_size, settings.max_frame_size)
-        return (
-            self._ready
-            and http.open_outbound_streams < settings.max_concurrent_streams
-            and room >= len(query.with_id(_ID))
-        )
+        return http.open_outbound_streams < settings.max_concurrent_streams and room >= len(query.with_id(_ID))
 
-    def _leave_queue(self, entry: tuple[DnsQuery, Received, Lost]) -> None:
-        if entry in self._queued:
-            self._queued.remove(entry)
-
-    def _request(self, query: DnsQuery, received: Received, lost: Lost) -> Callable[[], None]:
-        body, stream = query.with_id(_ID), self._http.get_next_available_stream_id()
+    def _request(self, entry: StreamQuery) -> None:
+        body, stream = entry.query.with_id(_ID), self._http.get_next_available_stream_id()
         server = self._server
         host = f"[{server.name}]" if ":" in server.name else server.name
         headers = [
@@ -94,32 +64,23 @@ class HttpsStream(FramedStream):
         ]
         self._http.send_headers(stream, headers)
         self._http.send_data(stream, body, end_stream=True)
-        self._add(stream, received, lost)
+        self._add(stream, entry)
         self._write(self._http.data_to_send())
-        return partial(self._cancel, stream)
 
-    def _cancel(self, stream: int) -> None:
-        if self._pending.pop(stream, None) is not None:
-            self._parts.pop(stream, None)
-            self._reset(stream)
-
-    def _reset(self, stream: int) -> None:
+    def _withdraw(self, key: int) -> None:
+        super()._withdraw(key)
+        self._parts.pop(key, None)
         try:
-            self._http.reset_stream(stream, h2.errors.ErrorCodes.CANCEL)
+            self._http.reset_stream(key, h2.errors.ErrorCodes.CANCEL)
         except h2.exceptions.ProtocolError:
             return  # it has ended by itself
         self._write(self._http.data_to_send())
 
     def _begin(self) -> None:
-        if self._tls is None or self._tls.protocol != "h2":
+        if not isinstance(self._transport, TlsStream) or self._transport.protocol != "h2":
             raise StreamClosed("it does not speak HTTP/2")
         self._http.initiate_connection()
         self._write(self._http.data_to_send())
-        self._send_queued()
-
-    def _send_queued(self) -> None:
-        while self._queued and self._has_room(self._queued[0][0]):
-            self._request(*self._queued.pop(0))
 
     def _length_at(self, data: bytes, place: int) -> int:
         length = int.from_bytes(data[place : place + 3], "big")
@@ -137,8 +98,7 @@ class HttpsStream(FramedStream):
         for event in events:
             self._handle(event)
         self._write(self._http.data_to_send())
-        if self._queued:
-            self._send_queued()
+        self._send_queued()
 
     def _handle(self, event: h2.events.Event) -> None:
         if isinstance(event, h2.events.ResponseReceived):
@@ -161,8 +121,7 @@ class HttpsStream(FramedStream):
             raise StreamClosed("it ends the connection")
 
     def _fail(self, stream: int, why: str) -> None:
-        self._parts.pop(stream, None)
-        found = self._pending.pop(stream, None)
+        found = self._pending.get(stream)
         if found is not None:
-            self._reset(stream)
-            self._loop.call_soon(partial(found[1], why))
+            self._withdraw(stream)
+            self._loop.call_soon(partial(found.lost, why))

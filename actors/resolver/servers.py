@@ -5,15 +5,13 @@ Counted are requests of actors, and by name server queries, failures and latenci
 
 from __future__ import annotations
 
-import ssl
 from collections import Counter
 from collections.abc import Callable, Collection
 from functools import partial
-from ipaddress import ip_address
 
 from actors.bus.loop import Loop
 from actors.histogram import BUCKETS, bucket_of, sparse
-from actors.resolver.stream import FramedStream, Streams, UdpQuery
+from actors.resolver.stream import FramedStream, UdpQuery
 from actors.resolver.wire import (
     FORMERR,
     NOTIMP,
@@ -26,6 +24,7 @@ from actors.resolver.wire import (
     new_query,
     read_response,
 )
+from config.net.addresses import is_address
 from config.net.dns_servers import DnsServer
 
 UNUSED_MAX = 64
@@ -125,7 +124,7 @@ class NameServer:
         self._missed = 0
         self._responded_at = float("-inf")
         self._probe_at, self._probe_after = 0.0, PROBE_FIRST
-        self._streams = Streams(loop, self._open)
+        self._stream: FramedStream | None = None
 
     # --- health ---
 
@@ -191,7 +190,9 @@ class NameServer:
     ) -> Cancel:
         """Send a query. `received` gets messages with the id of the query until it returns True."""
         if by_stream or self.by_stream:
-            return self._streams.send(query, received, lost)
+            if self._stream is None or self._stream.closed or self._stream.full:
+                self._stream = self._new_stream()
+            return self._stream.send(query, received, lost)
         server = self._server
         refused = self._refuses(server.host, server.port, server.host)
         if refused is not None:
@@ -221,34 +222,32 @@ class NameServer:
         return True
 
     def close(self) -> None:
-        """Close its connections."""
-        self._streams.close()
+        """Close its connection."""
+        if self._stream is not None:
+            self._stream.close()
 
-    # --- streams ---
-
-    def _open(self, opened: Callable[[FramedStream | str], None]) -> None:
-        if _is_address(self._server.host):
-            opened(self._connect(self._server.host))
-            return
-        self._find(
-            self._server.host,
-            lambda address: opened("its name does not resolve" if address is None else self._connect(address)),
-        )
-
-    def _connect(self, address: str) -> FramedStream | str:
+    def _new_stream(self) -> FramedStream:
         server = self._server
-        refused = self._refuses(address, server.port, server.host)
-        if refused is not None:
-            return refused
-        try:
-            if server.transport == "https":
-                from actors.resolver.https import HttpsStream  # needs h2, which only this does
+        if server.transport == "https":
+            from actors.resolver.https import HttpsStream  # needs h2, which only this does
 
-                return HttpsStream(self._loop, (address, server.port), server)
-            name = server.name if server.transport == "tls" else None
-            return FramedStream(self._loop, (address, server.port), name)
-        except (OSError, ssl.SSLError) as error:
-            return str(error.strerror or error)
+            stream: FramedStream = HttpsStream(self._loop, server)
+        else:
+            stream = FramedStream(self._loop, server.name if server.transport == "tls" else None)
+        connect = partial(self._connect, stream)
+        find = partial(connect, server.host) if is_address(server.host) else partial(self._find, server.host, connect)
+        self._loop.call_soon(find)
+        return stream
+
+    def _connect(self, stream: FramedStream, address: str | None) -> None:
+        if address is None:
+            stream.close("its name does not resolve")
+            return
+        refused = self._refuses(address, self._server.port, self._server.host)
+        if refused is not None:
+            stream.close(refused)
+        else:
+            stream.connect((address, self._server.port))
 
     def __repr__(self) -> str:
         return f"<NameServer {self.name}>"
@@ -331,11 +330,3 @@ class _QueryAttempt:
 
 def _nothing() -> None:
     return
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True

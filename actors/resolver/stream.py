@@ -12,6 +12,7 @@ import select
 import socket
 import ssl
 import struct
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import cache, partial
 
@@ -119,8 +120,20 @@ def tls_context(*protocols: str) -> ssl.SSLContext:
     return context
 
 
+class StreamQuery:
+    """A query on a connection. `key` is what its response is found by, None while it is queued."""
+
+    __slots__ = ("key", "lost", "query", "received")
+
+    def __init__(self, query: DnsQuery, received: Received, lost: Lost) -> None:
+        self.query = query
+        self.received = received
+        self.lost = lost
+        self.key: int | None = None
+
+
 class FramedStream:
-    """A connection to `address`; with the `tls_name` of its certificate it speaks TLS. Raises `OSError`."""
+    """A connection that is made by `connect`; with the `tls_name` of its certificate it speaks TLS."""
 
     protocols: tuple[str, ...] = ("dot",)
     read_size = READ_SIZE
@@ -129,55 +142,88 @@ class FramedStream:
     messages_each = 1
     """Messages that the server may send for a query."""
 
-    def __init__(self, loop: Loop, address: tuple[str, int], tls_name: str | None = None) -> None:
+    def __init__(self, loop: Loop, tls_name: str | None = None) -> None:
         self.closed = False
         self._loop = loop
-        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        self._socket = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._tls = None if tls_name is None else TlsStream(self._socket, tls_context(*self.protocols), tls_name)
+        self._tls_name = tls_name
+        self._socket: socket.socket | None = None
+        self._transport: socket.socket | TlsStream | None = None
         self._ready = False
         self._out = bytearray()
         self._in = b""
         self._expected = UNASKED_MAX
         self._reads_on = False
         """Whether the rest of what has come is read in the next turn."""
-        self._pending: dict[int, tuple[Received, Lost]] = {}
-        self._deadline: Timer = loop.call_later(SILENT_MAX, partial(self.close, "it does not respond"))
-        code = self._socket.connect_ex(address)
-        loop.watch(self._socket.fileno(), _EDGE, self._on_ready)
-        if code not in (0, 115):  # EINPROGRESS
-            self.close(OSError(code, "").strerror or "it can't be reached")
+        self._queued: OrderedDict[StreamQuery, None] = OrderedDict()
+        self._pending: dict[int, StreamQuery] = {}
+        self._deadline: Timer | None = None
+
+    def connect(self, address: tuple[str, int]) -> None:
+        """Make the connection; the queries that wait for it are lost if it can't be made."""
+        if self.closed:
+            return
+        self._wait(SILENT_MAX, partial(self.close, "it does not respond"))
+        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        try:
+            self._socket = sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            name = self._tls_name
+            self._transport = sock if name is None else TlsStream(sock, tls_context(*self.protocols), name)
+            self._loop.watch(sock.fileno(), _EDGE, self._on_ready)
+            sock.connect(address)
+        except BlockingIOError:
+            return  # as usual
+        except OSError as error:
+            self.close(error.strerror or str(error))
 
     # --- queries ---
 
     def send(self, query: DnsQuery, received: Received, lost: Lost) -> Callable[[], None]:
         """Send a query. `received` gets its response, or `lost` gets why there is none; not in this very call."""
-        number = self._new_number()
-        self._add(number, received, lost)
-        message = query.with_id(number)
-        self._write(_LENGTH.pack(len(message)) + message)
-        return partial(self._withdraw, number)
+        entry = StreamQuery(query, received, lost)
+        self._queued[entry] = None
+        self._send_queued()
+        return partial(self._cancel, entry)
 
     @property
     def full(self) -> bool:
         """True when no more queries fit."""
-        return len(self._pending) >= WAITING_MAX
+        return len(self._pending) + len(self._queued) >= WAITING_MAX
+
+    def _cancel(self, entry: StreamQuery) -> None:
+        if entry.key is None:
+            self._queued.pop(entry, None)
+        elif self._pending.get(entry.key) is entry:
+            self._withdraw(entry.key)
 
     def _withdraw(self, key: int) -> None:
-        self._pending.pop(key, None)
+        """Forget a query that was sent."""
+        del self._pending[key]
 
-    def _add(self, key: int, received: Received, lost: Lost) -> None:
-        if self._ready and not self._pending:
-            self._extend()
-        self._pending[key] = received, lost
-        self._expected = min(self._expected + self.messages_each, UNASKED_MAX + WAITING_MAX)
+    def _send_queued(self) -> None:
+        while self._ready and self._queued and self._has_room(next(iter(self._queued)).query):
+            self._request(self._queued.popitem(last=False)[0])
 
-    def _new_number(self) -> int:
-        while True:
+    def _has_room(self, _query: DnsQuery) -> bool:
+        """Whether the server lets this query be sent now."""
+        return True
+
+    def _request(self, entry: StreamQuery) -> None:
+        """Send a query."""
+        number = secrets.randbits(16)
+        while number in self._pending:
             number = secrets.randbits(16)
-            if number not in self._pending:
-                return number
+        self._add(number, entry)
+        message = entry.query.with_id(number)
+        self._write(_LENGTH.pack(len(message)) + message)
+
+    def _add(self, key: int, entry: StreamQuery) -> None:
+        """A response with this key is for a query; to be called before it is sent."""
+        if not self._pending:
+            self._extend()
+        entry.key = key
+        self._pending[key] = entry
+        self._expected = min(self._expected + self.messages_each, UNASKED_MAX + WAITING_MAX)
 
     def _consume(self, data: bytes) -> None:
         """Bytes from the server. Raises `StreamClosed`, also when too many messages come that were not asked for."""
@@ -210,22 +256,25 @@ class FramedStream:
     def _deliver(self, key: int, message: bytes, number: int) -> None:
         self._extend()
         found = self._pending.pop(key, None)  # None: it was cancelled
-        if found is not None and not found[0](message, number):
-            found[1]("its response is not usable")
+        if found is not None and not found.received(message, number):
+            found.lost("its response is not usable")
 
     # --- the connection ---
 
     def close(self, why: str = "the connection is closed") -> None:
-        """Close it; the queries under way are lost."""
+        """Close it; the queries that wait or are under way are lost."""
         if self.closed:
             return
         self.closed = True
-        self._deadline.cancel()
-        self._loop.unwatch(self._socket.fileno())
-        self._socket.close()
-        pending, self._pending = self._pending, {}
-        for _received, lost in pending.values():
-            self._loop.call_soon(partial(lost, why))
+        if self._deadline is not None:
+            self._deadline.cancel()
+        if self._socket is not None:
+            self._loop.unwatch(self._socket.fileno())
+            self._socket.close()
+        for entry in (*self._pending.values(), *self._queued):
+            self._loop.call_soon(partial(entry.lost, why))
+        self._pending.clear()
+        self._queued.clear()
 
     def _write(self, data: bytes) -> None:
         self._out += data
@@ -236,11 +285,11 @@ class FramedStream:
 
     def _flush(self) -> None:
         """Send what waits: all queries of a turn of the loop together."""
-        if self.closed or not self._ready:
+        if self.closed or self._transport is None or not self._ready:
             return
         try:
             while self._out:
-                del self._out[: (self._tls or self._socket).send(bytes(self._out[:SEND_SIZE]))]
+                del self._out[: self._transport.send(bytes(self._out[:SEND_SIZE]))]
         except BlockingIOError:
             return
         except OSError as error:
@@ -256,12 +305,13 @@ class FramedStream:
             self._read()
 
     def _read(self) -> None:
+        assert self._transport is not None
         try:
             if not self._ready:
                 self._continue_start()
             count = 0
             while not self.closed:
-                data = (self._tls or self._socket).recv(self.read_size)
+                data = self._transport.recv(self.read_size)
                 if not data:
                     raise StreamClosed("it has closed the connection")
                 self._consume(data)
@@ -277,14 +327,16 @@ class FramedStream:
 
     def _continue_start(self) -> None:
         """Connect, then the handshake. Raises `BlockingIOError` while it isn't complete."""
+        assert self._socket is not None
         code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
             raise OSError(code, "it can't be reached")
-        if self._tls is not None:
-            self._tls.handshake()
+        if isinstance(self._transport, TlsStream):
+            self._transport.handshake()
         self._ready = True
         self._begin()
         self._extend()
+        self._send_queued()
         self._flush()
 
     def _begin(self) -> None:
@@ -292,73 +344,13 @@ class FramedStream:
 
     def _extend(self) -> None:
         """The server is there: it has more time."""
-        if self.closed:
-            return
-        self._deadline.cancel()
-        self._deadline = self._loop.call_later(IDLE_MAX, self._check_silence)
+        if not self.closed:
+            self._wait(IDLE_MAX, self._check_silence)
+
+    def _wait(self, seconds: float, ended: Callable[[], None]) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = self._loop.call_later(seconds, ended)
 
     def _check_silence(self) -> None:
-        self.close("it does not respond" if self._pending else "it was idle")
-
-
-Opened = Callable[[FramedStream | str], None]
-
-
-class Streams:
-    """The connection to one server, made when the first query needs it. `connect` calls back with it, or why not."""
-
-    def __init__(self, loop: Loop, connect: Callable[[Opened], None]) -> None:
-        self._loop = loop
-        self._connect = connect
-        self._stream: FramedStream | None = None
-        self._waiting: dict[int, tuple[DnsQuery, Received, Lost]] = {}
-        self._cancels: dict[int, Callable[[], None]] = {}
-        self._last = 0
-        self._connecting = False
-
-    def send(self, query: DnsQuery, received: Received, lost: Lost) -> Callable[[], None]:
-        """As `FramedStream.send`."""
-        stream = self._stream
-        if stream is not None and not stream.closed and not stream.full:
-            return stream.send(query, received, lost)
-        self._last += 1
-        number = self._last
-        self._waiting[number] = query, received, lost
-        if not self._connecting:
-            self._connecting = True
-            self._loop.call_soon(lambda: self._connect(self._opened))
-        return partial(self._cancel, number)
-
-    def close(self) -> None:
-        """Close the connection."""
-        if self._stream is not None:
-            self._stream.close()
-
-    def _cancel(self, number: int) -> None:
-        if self._waiting.pop(number, None) is None:
-            self._cancels.pop(number, _nothing)()
-
-    def _opened(self, stream: FramedStream | str) -> None:
-        self._connecting = False
-        waiting, self._waiting = self._waiting, {}
-        if isinstance(stream, str):
-            for _query, _received, lost in waiting.values():
-                lost(stream)
-            return
-        self._stream = stream
-        for number, (query, received, lost) in waiting.items():
-            self._cancels[number] = stream.send(
-                query, partial(self._passed, number, received), partial(self._lost, number, lost)
-            )
-
-    def _passed(self, number: int, received: Received, message: bytes, found: int) -> bool:
-        self._cancels.pop(number, None)
-        return received(message, found)
-
-    def _lost(self, number: int, lost: Lost, why: str) -> None:
-        self._cancels.pop(number, None)
-        lost(why)
-
-
-def _nothing() -> None:
-    return
+        self.close("it does not respond" if self._pending or self._queued else "it was idle")

@@ -28,8 +28,6 @@ ADDRESSES_MAX = 32
 """Addresses of a name that are used; nothing connects to more."""
 RECORDS_MAX = 512
 LABELS_MAX = 2048
-"""Of all names that are read of a response: compressed, a thousand names of 127 labels fit into one."""
-LABELS_MAX = 2048
 """Of all names in a response; compressed, hundreds of names with 127 labels fit into one."""
 ALIASES_MAX = 12
 TTL_MAX = 7 * 86_400

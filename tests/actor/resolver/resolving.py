@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from actors.bus.loop import Loop
-from actors.resolver.lookup import LookupReply
 from actors.resolver.profiles import DnsProfile, ProfileKey
-from actors.resolver.service import Service
+from actors.resolver.service import LookupReply, Service
 from actors.resolver.system_config import SystemConfig
 
 DEADLINE = 120.0

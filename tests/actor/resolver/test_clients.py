@@ -13,8 +13,8 @@ import pytest
 
 from actors.net.accepting import ACCEPT_PAUSE
 from actors.net.resolver_protocol import PING
-from actors.resolver import clients as module
-from actors.resolver.clients import Clients
+from actors.resolver import actor as module
+from actors.resolver.actor import Clients
 from tests.actor.resolver.resolving import Resolving
 from tests.kit.descriptor_limit import Poor
 
