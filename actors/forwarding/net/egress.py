@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from actors.bounded import keep
 from actors.bus.loop import Loop
-from actors.forwarding.net.source_address import SourceAddress, plain_source
+from actors.forwarding.net.source_address import SourceAddress, choice_of, plain_source
 
 if TYPE_CHECKING:
     from actors.bus.messages.specs import AccountSpec, ProxySpec
@@ -173,6 +173,4 @@ def _session(requested: Requested) -> str:
 
 def _choose(stated: Stated, key: str | None) -> SourceAddress:
     """The addresses of a key; None: at random."""
-    from actors.forwarding.net.source_choice import choice_of  # only where there is something to choose
-
     return choice_of(stated.entries).choose(key, stated.rule)

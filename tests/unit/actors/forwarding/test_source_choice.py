@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from actors.bus.loop import Loop
 from actors.bus.messages.specs import AccountSpec
 from actors.forwarding.net.egress import Requested, Sources, Stated
-from actors.forwarding.net.source_address import may_serve
-from actors.forwarding.net.source_choice import NumberedAddresses, SourceChoice
+from actors.forwarding.net.source_address import NumberedAddresses, SourceChoice, may_serve
 from config.net.entries import read_egress, usable, usual_form
 from tests.kit.forwarding_rig import spec
 from tests.kit.tables import table
