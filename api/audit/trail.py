@@ -18,7 +18,6 @@ import hashlib
 import json
 import logging
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -29,7 +28,7 @@ from actors.sqlite import open_for_reading
 from api.audit.context import origin
 from api.audit.masking import shortened
 from api.store import CommitRefused, StoreError
-from api.store.fleet_file import FleetFile
+from api.store.fleet_file import FleetFile, ReadingConnection
 from config.files.paths import DataDir
 from config.text.formatting import timestamp_text
 
@@ -89,10 +88,9 @@ class Trail:
     def __init__(self, file: FleetFile, clock: Callable[[], float] = time.time) -> None:
         self._file = file
         self._clock = clock
-        self._reading = threading.Lock()  # a long search holds up no change
         with file.reading() as database:
             self._altered = _last_if_altered(database)
-            self._reader = sqlite3.connect(file.path, isolation_level=None, check_same_thread=False)
+        self._reading = ReadingConnection(file.path)
 
     def append(self, action: str, resource: dict[str, Any] | None = None, **more: Any) -> Entry:
         """Append one entry about an action of the current origin, durably. Raises `StoreWriteError`.
@@ -166,12 +164,9 @@ class Trail:
         where, values = _condition(selection)
         page = f"SELECT seq, content, hash FROM audit WHERE {where} ORDER BY seq DESC LIMIT ? OFFSET ?"  # noqa: S608 - the condition is ours, values are bound
         count = f"SELECT count(*) FROM audit WHERE {_condition(selection, counting=True)[0]}"  # noqa: S608
-        with self._reading:
-            try:
-                rows = self._reader.execute(page, [*values, limit, offset]).fetchall()
-                (total,) = self._reader.execute(count, _condition(selection, counting=True)[1]).fetchone()
-            except sqlite3.Error as error:
-                raise StoreError(f"the audit trail can't be read: {error}") from error
+        with self._reading() as database:
+            rows = database.execute(page, [*values, limit, offset]).fetchall()
+            (total,) = database.execute(count, _condition(selection, counting=True)[1]).fetchone()
         return [Entry(seq, json.loads(content), digest) for seq, content, digest in rows], int(total)
 
     @property
@@ -181,9 +176,8 @@ class Trail:
             return self._last(database)
 
     def close(self) -> None:
-        """End reading. The file stays open."""
-        with self._reading:
-            self._reader.close()
+        """End reading."""
+        self._reading.close()
 
     def _content(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """All of an entry but its number and its time."""

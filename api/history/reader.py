@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +11,7 @@ from typing import Any
 from api.errors import NotFound
 from api.history.documents import DocumentChange, Packing
 from api.history.recorder import newest_revision
-from api.store import StoreError
+from api.store.fleet_file import ReadingConnection
 from config.files.secret_box import SecretBox
 
 _HEAD = "number, timestamp, author, restored, nullif(undone, 0), kinds, created, updated, deleted"
@@ -92,17 +89,11 @@ class Reader:
 
     def __init__(self, file: Path, seal: SecretBox) -> None:
         self._packing = Packing(seal)
-        self._lock = threading.Lock()
-        try:
-            self._database = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
-            self._database.execute("PRAGMA query_only=1")
-        except sqlite3.Error as error:
-            raise StoreError(f"{file}: {error}") from error
+        self._reading = ReadingConnection(file)
 
     def close(self) -> None:
-        """Close the file."""
-        with self._lock:
-            self._database.close()
+        """End reading."""
+        self._reading.close()
 
     def page(self, selection: RevisionSelection, limit: int) -> tuple[list[Revision], int]:
         """A page of revisions, newest first, and how many there are in all."""
@@ -207,14 +198,6 @@ class Reader:
         collection, identifier, before, after, fields = row
         unpack = self._packing.unpack
         return DocumentChange(collection, identifier, unpack(before), unpack(after), tuple(json.loads(fields)))
-
-    @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
-        with self._lock:
-            try:
-                yield self._database
-            except sqlite3.Error as error:
-                raise StoreError(f"the history of the configuration can't be read: {error}") from error
 
 
 def _revision(row: Sequence[Any]) -> Revision:

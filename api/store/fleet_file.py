@@ -288,6 +288,28 @@ def translated(file: Path) -> Iterator[None]:
         raise StoreWriteError(f"{file}: {error.strerror or error}") from error
 
 
+class ReadingConnection:
+    """A connection that only reads: what takes long on it holds up no change. Thread-safe. Raises `StoreError`."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._lock = threading.Lock()
+        with translated(file):
+            self._database = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+            self._database.execute("PRAGMA query_only=1")
+
+    @contextmanager
+    def __call__(self) -> Iterator[sqlite3.Connection]:
+        """The database, for one thread at a time."""
+        with self._lock, translated(self._file):
+            yield self._database
+
+    def close(self) -> None:
+        """Close it, when nothing reads."""
+        with self._lock:
+            self._database.close()
+
+
 def is_blank(file: Path) -> bool:
     """Whether there is no such file, or nothing in it: SQLite takes that for a new one."""
     return not file.exists() or not file.stat().st_size

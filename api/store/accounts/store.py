@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from api.store.accounts.columns import ACCOUNTS, CREDENTIALS, NAMED_POLICIES, PLANS, columns, known
 from api.store.accounts.pages import BY_FIGURE, AccountSelection, Clash, Position, Sort, clash_sql
 from api.store.accounts.staging import Staging
 from api.store.accounts.usage_order import NeverUsed, figures_of, positions_by_figure
-from api.store.fleet_file import FleetFile, translated
+from api.store.fleet_file import FleetFile, ReadingConnection
 from api.store.interface import Change, Document, NotStored, Predicate, RevisionConflict, Write
 from config.files.paths import DataDir
 
@@ -44,15 +42,11 @@ class AccountStore:
         """Raises `StoreError`."""
         self._file = file
         self._temporary = data.temporary
-        self._path = file.path
         self._usage = data.usage
-        self._lock = threading.Lock()
         self._never_used = NeverUsed()
         with file.reading() as database:
             self._revision = int(database.execute("SELECT revision FROM accounts_store").fetchone()[0])
-        with translated(self._path):
-            self._reader = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
-            self._reader.execute("PRAGMA query_only=1")
+        self._reading = ReadingConnection(file.path)
 
     @property
     def revision(self) -> int:
@@ -142,7 +136,7 @@ class AccountStore:
     ) -> tuple[list[tuple[Document, Position]], Position | None]:
         """As `account_page`, with the position of each. Raises `sqlite3.Error` in an order of `BY_FIGURE`."""
         if selection.sort in BY_FIGURE:
-            rows = positions_by_figure(self._path, self._usage, selection, after, limit + 1, self._never_used)
+            rows = positions_by_figure(self._file.path, self._usage, selection, after, limit + 1, self._never_used)
         else:
             rows = self._rows(*selection.page_sql(after, limit + 1))
         places = {identifier: (value, identifier) for value, identifier in rows[:limit]}
@@ -212,9 +206,8 @@ class AccountStore:
             last = found[-1].id
 
     def close(self) -> None:
-        """Close the connection."""
-        with self._lock:
-            self._reader.close()
+        """End reading."""
+        self._reading.close()
 
     # --- writing ---
 
@@ -295,11 +288,6 @@ class AccountStore:
     def _rows(self, sql: str, values: Sequence[Any]) -> list[Any]:
         with self._reading() as database:
             return database.execute(sql, values).fetchall()
-
-    @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
-        with self._lock, translated(self._path):
-            yield self._reader
 
 
 class _Writes:
