@@ -7,7 +7,8 @@ import hmac
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
@@ -25,21 +26,24 @@ from api.audit.refused import BoundedEntries
 from api.bus_bridge import Bridge
 from api.engine.commit import Engine
 from api.engine.effects import CommitEffect
+from api.engine.kind import Kind
 from api.engine.objects import Hooks, Objects, Records, load, one_at_a_time
 from api.engine.record_cache import RecordCache
-from api.engine.records import Stored
+from api.engine.records import R, Stored
 from api.errors import NotFound
 from api.history.documents import DocumentChange
 from api.history.reader import Reader
 from api.history.recorder import Purpose
 from api.http.idempotency import Idempotency
 from api.oauth.sign_in import SignIns
+from api.objects.accounts import ACCOUNTS
 from api.objects.kinds import OBJECT_KINDS
 from api.objects.lists import LISTS
 from api.objects.named_kinds import NAMED
 from api.objects.plans.plans import Plans, hooks_of_plans
 from api.objects.policies import POLICIES
 from api.objects.pools import POOLS
+from api.objects.users import USERS, hooks_of_users
 from api.objects.webhooks.kind import WEBHOOKS, hooks_of_webhooks
 from api.objects.webhooks.sender import WebhookSender
 from api.security import users
@@ -60,7 +64,7 @@ from api.services.account_ends import AccountEnds
 from api.services.account_names import AccountNames
 from api.services.accounts import Accounts
 from api.services.attention import Administrator, Attention
-from api.services.fleet_accounts import FleetAccounts
+from api.services.fleet_accounts import FleetAccounts, hooks_of_accounts
 from api.services.health import HealthService
 from api.services.inline_accounts import EveryAccount, InlineAccounts
 from api.services.list_contents import ListContents, ListStates, Sourced
@@ -192,7 +196,7 @@ class Services:
         self.object_users = ObjectUsers(cache.all, self.account_store)
         self.pool_states = PoolStates(run_dir.pools, objects, self.publish, self.runtime.pools_in_use)
         self._make_fleet_accounts(bridge, data)
-        webhooks: RecordCache[Stored[WebhookRecord]] = RecordCache(store, WEBHOOKS.collection, partial(load, WEBHOOKS))
+        webhooks = _cache(store, WEBHOOKS)
         self.webhooks = WebhookSender(store, webhooks, bridge, self.seal)
         self.objects = self._make_objects(store, webhooks)
         self.accounts = Accounts(self.proxies, bridge, self.account_activity)
@@ -272,12 +276,16 @@ class Services:
             "lists": (records["lists"], hooks(LISTS, views.lists, contents.prepare, warnings=views.of_list)),
             "pools": (records["pools"], hooks(POOLS, views.pools, self.proxies.check_pool)),
             "policies": (records["policies"], hooks(POLICIES, views.policies)),
+            "users": (
+                _cache(store, USERS),
+                hooks_of_users(store, self.publish, self.login_throttle, self.authenticator.refused),
+            ),
             "webhooks": (webhooks, hooks_of_webhooks(self.webhooks.statuses, self.seal)),
-            "plans": (self.plans, hooks_of_plans(self.account_store, self.account_names, refuse, self.link.announce)),
+            "plans": (self.plans, hooks_of_plans(self.account_store, self._announced, refuse)),
         }
         made = {}
         for name, kind in OBJECT_KINDS.items():
-            known = special.get(name) or (RecordCache(store, name, partial(load, kind)), Hooks(lock=one_at_a_time()))
+            known = special.get(name) or (_cache(store, kind), Hooks(lock=one_at_a_time()))
             made[name] = Objects(kind, store, known[0], self.seal, self.publish, known[1])
         return made
 
@@ -303,18 +311,19 @@ class Services:
         """The services of accounts, plans and credentials, behind those of proxies."""
         self.plans = Plans(self.store, self.account_store)
         self.account_activity = AccountActivities(bridge, self.plans)
-        self.fleet_accounts = FleetAccounts(
-            self.store,
+        fleet, refuse_unknown = FleetAccounts(self.account_store), self.shared_objects.refuse_unknown
+        hooks = hooks_of_accounts(
             self.account_store,
             self.account_names,
             self.plans,
             self.proxies.all,
-            self.publish,
-            self.shared_objects.refuse_unknown,
-            self.link.announce,
+            self._announced,
+            refuse_unknown,
+            lambda: self.settings.accounts.weak_passwords,
         )
+        self.fleet_accounts = Objects(ACCOUNTS, self.store, fleet, self.seal, self.publish, hooks)
         self.inline_accounts = InlineAccounts(self.proxies.all, self.account_store.figures)
-        self.every_account = EveryAccount(self.fleet_accounts, self.inline_accounts)
+        self.every_account = EveryAccount(self.fleet_accounts, fleet, self.inline_accounts)
         self.password_renewal = PasswordRenewal(self.store)
         self.self_service = SelfService(
             AccountSessions(data),
@@ -329,9 +338,18 @@ class Services:
             self.password_renewal,
         )
         self.account_batches = AccountBatches(self.fleet_accounts)
-        self.account_imports = AccountImports(self.fleet_accounts, self.store, self.account_names, self.publish)
-        self.credentials = AccountCredentials(self.store, self.publish, self.shared_objects.refuse_unknown)
+        self.account_imports = AccountImports(
+            self.fleet_accounts, self.store, self.account_names, self.publish, self._announced, refuse_unknown
+        )
+        self.credentials = AccountCredentials(self.store, self.publish, refuse_unknown)
         self.account_ends = AccountEnds(self.account_store, bridge)
+
+    @contextmanager
+    def _announced(self, policies: Collection[str]) -> Iterator[None]:
+        """See `Announced`."""
+        self.link.announce(policies)
+        with self.account_names.lock():
+            yield
 
     def _begin_history(self) -> None:
         """Data of which all history was deleted have their first revision now."""
@@ -382,7 +400,7 @@ class Services:
         self.tokens.lifetimes = Lifetimes.of(settings.auth)
         self.login_throttle.limit = self.self_service.throttle.limit = settings.auth.max_login_attempts
         self.self_service.enabled = settings.accounts.self_service
-        weak = self.fleet_accounts.weak_passwords = settings.accounts.weak_passwords
+        weak = settings.accounts.weak_passwords
         proxy, upstream_policy = settings.proxy, _upstream_policy(settings)
         self.proxies.rules = ProxyRules(
             proxy.default_timeout, proxy.sleep_after, settings.server.tls, upstream_policy, proxy.workers, weak
@@ -470,6 +488,10 @@ class Services:
             data = {**data, "request_id": current.request_id}
         event = new_event(kind, checked(kind, data))
         self.bridge.publish(event_topic(event), event)
+
+
+def _cache(store: Engine, kind: Kind[R]) -> RecordCache[Stored[R]]:
+    return RecordCache(store, kind.collection, partial(load, kind), kind.transfer.identity)
 
 
 def _is_deletion(change: DocumentChange) -> bool:

@@ -47,6 +47,8 @@ class Resource:
     paged: bool = False
     large_bodies: bool = False
     """Requests may be as large as an import."""
+    allows_self: bool = False
+    """Callers may read and change what they are themselves; hooks decide which fields."""
     in_scopes: bool = False
     """A key with a scope of proxies may read those that the scope names."""
 
@@ -67,6 +69,15 @@ class Kind(Generic[R]):
     in_document: int | None = None
     """How many a document of the configuration may have, where it is less than `most`."""
     refers: Callable[[R], Iterator[Named]] = lambda _record: iter(())
+    warnings: Callable[[R], list[Warned]] | None = None
+    """What is worth knowing about a record."""
+    by_name: bool = False
+    """Paths name one by its id or by its name."""
+    unique_names: bool = True
+    events: bool = False
+    """Each change is published, as `list.created` (`config.model.events`)."""
+    in_events: tuple[str, ...] = ("name",)
+    """What events say about one beside its id."""
 
     @property
     def parameter(self) -> str:
@@ -75,30 +86,25 @@ class Kind(Generic[R]):
 
     def about(self, record: Any) -> dict[str, Any]:
         """The data of events about an object."""
-        return {self.parameter: record.id, "name": record.name}
+        return {self.parameter: record.id, **{name: getattr(record, name) for name in self.in_events}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ObjectKind(Kind[R]):
     """A kind whose operations the engine has.
 
-    `new` and `change` make the record of a body; they raise `InvalidResource` and `SecretBoxError`. `warnings` gives
-    what is worth knowing about a record.
+    `new` and `change` make the record of a body; they raise `InvalidResource` and `SecretBoxError`.
     """
 
     create: type[BaseModel]
     update: type[BaseModel]
     read_only: frozenset[str]
     """Fields of responses that no request may set."""
+    fixed: frozenset[str] = frozenset()
+    """Fields that only a create sets."""
     new: Callable[[Any, float, SecretBox], R]
     change: Callable[[R, Any, float, SecretBox], R]
     resource: Resource
-    warnings: Callable[[R], list[Warned]] | None = None
-    by_name: bool = False
-    """Paths name one by its id or by its name."""
-    unique_names: bool = True
-    events: bool = False
-    """Each change is published, as `list.created` (`config.model.events`)."""
 
     @property
     def long_field(self) -> tuple[str, LongList]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol
 
@@ -13,10 +13,13 @@ from api.engine.kind import Kind, ObjectKind
 from api.engine.records import R, Stored, view_of
 from api.errors import Invalid, NotFound, StaleRevision
 from api.security.caller import Caller
-from api.store import Document, NotStored, RevisionConflict, Store, StoreWriteError
+from api.store import Document, RevisionConflict, Store, StoreWriteError, Write
 from api.store.records import is_same
 from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.proxy_checks import Warned
+
+ATTEMPTS = 50
+"""Of a change without `If-Match` that other changes of the same object overtake."""
 
 
 class Records(Protocol[R]):
@@ -37,11 +40,45 @@ class Records(Protocol[R]):
 
 @dataclass(frozen=True, slots=True)
 class Proposal(Generic[R]):
-    """A change that is not made yet: `before` None is a new object, `after` None a deletion."""
+    """A change that is prepared and not made yet: `before` None is a new object, `after` None a deletion.
+
+    `path` precedes fields in errors about it.
+    """
 
     before: Stored[R] | None
     after: R | None
-    body: Any = None
+    path: str = ""
+
+    @property
+    def record(self) -> R:
+        """The object after the change, or the one that is deleted."""
+        if self.after is not None:
+            return self.after
+        assert self.before is not None
+        return self.before.record
+
+    @property
+    def id(self) -> str:
+        """Of the object."""
+        return str(self.record.id)  # type: ignore[attr-defined]  # see `R`
+
+    @property
+    def action(self) -> str:
+        """What events call it."""
+        return "created" if self.before is None else "deleted" if self.after is None else "updated"
+
+    @property
+    def is_none(self) -> bool:
+        """Whether nothing would change."""
+        return self.before is not None and self.after is not None and is_same(self.before.record, self.after)
+
+    def write(self, collection: str) -> Write:
+        """For the store."""
+        body = None if self.after is None else self.after.model_dump(mode="json")
+        return Write(collection, self.id, body, 0 if self.before is None else self.before.revision)
+
+
+Proposals = Sequence[Proposal[R]]
 
 
 def _nothing(*_given: Any) -> None:
@@ -55,21 +92,29 @@ def _as_they_are(_caller: Caller, stored: Sequence[Stored[Any]], whole: bool) ->
 def one_at_a_time() -> Callable[[Any], AbstractContextManager[object]]:
     """A lock of its own for the changes of a kind."""
     lock = threading.Lock()
-    return lambda _body: lock
+    return lambda _proposals: lock
 
 
 @dataclass(frozen=True, slots=True)
 class Hooks(Generic[R]):
     """What the engine asks and tells a kind. All but `views` may raise a `DomainError`, which refuses the change."""
 
-    lock: Callable[[Any], AbstractContextManager[object]]
-    """Holds up other changes for the time of one with this body; None for a deletion."""
-    permit: Callable[[Caller, R], None] = _nothing
-    """Refuses a record that this caller may not make or leave behind."""
-    check: Callable[[Proposal[R]], None] = _nothing
-    """Refuses what does not fit to other objects."""
+    lock: Callable[[Proposals[R]], AbstractContextManager[object]]
+    """Holds up other changes for the time of these."""
+    made: Callable[[Caller | None, R | None, Any, str], R] | None = None
+    """The record of a body, for this caller, from the one that is there; the last is the `path` of a `Proposal`.
+
+    It may take its time, since it holds nothing up. None: as the kind says."""
+    permit: Callable[[Caller, Proposal[R]], None] = _nothing
+    """Refuses what this caller may not do, make or leave behind."""
+    check: Callable[[Proposals[R]], None] = _nothing
+    """Refuses what does not fit to other objects, of changes that are made together. The lock is held."""
     guard: Callable[[Proposal[R]], AbstractContextManager[object]] = lambda _proposal: nullcontext()
     """Holds up what could make a change wrong from here until it is stored, or refuses it."""
+    again: Callable[[R, R], bool] = lambda _seen, _now: True
+    """Whether a change that another one overtook, without `If-Match`, is made of what is there now instead."""
+    commit: Callable[[Proposals[R], Sequence[Write]], int] | None = None
+    """Stores them with what follows from them in one commit, and returns its number. None: nothing follows."""
     complete: Callable[[Stored[R]], Stored[R]] = lambda stored: stored
     """An object with what is known of it beside its document, as it is used; views and warnings get that."""
     views: Callable[[Caller, Sequence[Stored[R]], bool], list[dict[str, Any]]] = _as_they_are
@@ -81,12 +126,14 @@ class Hooks(Generic[R]):
 class Objects(Generic[R]):
     """The objects of one kind. Thread-safe.
 
-    Changes raise `Invalid`, `InvalidResource`, `NotFound`, `StaleRevision`, `StoreWriteError`, and what hooks raise.
+    A change is prepared first, which may take its time, and then checked and stored under the lock of the kind; any
+    number of them are one commit. Changes raise `Invalid`, `InvalidResource`, `NotFound`, `StaleRevision`,
+    `RevisionConflict`, `StoreWriteError`, and what hooks raise.
     """
 
     def __init__(
         self,
-        kind: ObjectKind[R],
+        kind: Kind[R],
         store: Store,
         records: Records[R],
         seal: SecretBox,
@@ -113,55 +160,90 @@ class Objects(Generic[R]):
             raise NotFound(f"The {self.kind.name}")
         return found
 
+    # --- changes ---
+
     def create(self, body: Any, caller: Caller | None = None) -> Stored[R]:
         """A new one."""
-        record = self._made(lambda: self.kind.new(body, time.time(), self._seal))
-        if caller is not None:
-            self.hooks.permit(caller, record)
-        proposal = Proposal(None, record, body)
-        with self.hooks.lock(body):
-            most = self.kind.most
-            if most is not None and len(self.all()) >= most:
-                raise Invalid(None, f"there are {most} {self.kind.collection} already")
-            stored = self._store_checked(proposal)
-        self._event("created", record)
+        (stored,) = self.commit([self.prepare_create(body, caller)])
+        assert stored is not None
         return stored
 
     def update(self, key: str, body: Any, if_match: int | None, caller: Caller | None = None) -> Stored[R]:
         """Change any part."""
-        return self.change(
-            key, lambda before: self.kind.change(before, body, time.time(), self._seal), if_match, body, caller
-        )
-
-    def change(
-        self,
-        key: str,
-        change: Callable[[R], R],
-        if_match: int | None,
-        body: Any = None,
-        caller: Caller | None = None,
-    ) -> Stored[R]:
-        """Change one by `change`, which makes the new record of the present one."""
-        with self.hooks.lock(body):
-            before = self.matching(key, if_match)
-            record = self._made(lambda: change(before.record))
-            if caller is not None:
-                self.hooks.permit(caller, record)
-            if is_same(before.record, record):
-                return before
-            stored = self._store_checked(Proposal(before, record, body))
-        self._event("updated", record)
+        stored = self._repeated(if_match, lambda: self.prepare_update(key, body, if_match, caller))
+        assert stored is not None
         return stored
 
-    def delete(self, key: str, if_match: int | None) -> str:
-        """Delete one; its id."""
-        with self.hooks.lock(None):
+    def change(self, key: str, change: Callable[[R], R], if_match: int | None) -> Stored[R]:
+        """Change one by `change`, which makes the new record of the present one."""
+
+        def prepare() -> Proposal[R]:
             before = self.matching(key, if_match)
-            proposal: Proposal[R] = Proposal(before, None)
-            with self.hooks.guard(proposal):
-                self._delete(before)
-        self._event("deleted", before.record)
-        return _id(before.record)
+            return Proposal(before, self._made(lambda: change(before.record)))
+
+        stored = self._repeated(if_match, prepare)
+        assert stored is not None
+        return stored
+
+    def delete(self, key: str, if_match: int | None, caller: Caller | None = None) -> str:
+        """Delete one; its id."""
+        proposals: list[Proposal[R]] = []
+
+        def prepare() -> Proposal[R]:
+            proposals.append(self.prepare_delete(key, if_match, caller))
+            return proposals[-1]
+
+        self._repeated(if_match, prepare)
+        return proposals[-1].id
+
+    def prepare_create(self, body: Any, caller: Caller | None = None, path: str = "") -> Proposal[R]:
+        """A new one, not stored yet. It may hash a password."""
+        return self._permitted(caller, Proposal(None, self._record(caller, None, body, path), path))
+
+    def prepare_update(
+        self, key: str, body: Any, if_match: int | None = None, caller: Caller | None = None, path: str = ""
+    ) -> Proposal[R]:
+        """A changed one, not stored yet. It may hash a password."""
+        before = self.matching(key, if_match)
+        return self._permitted(caller, Proposal(before, self._record(caller, before.record, body, path), path))
+
+    def prepare_delete(
+        self, key: str, if_match: int | None = None, caller: Caller | None = None, path: str = ""
+    ) -> Proposal[R]:
+        """A deletion, not made yet."""
+        return self._permitted(caller, Proposal(self.matching(key, if_match), None, path))
+
+    def commit(self, proposals: Proposals[R]) -> list[Stored[R] | None]:
+        """Make all of the changes or none; the objects after it, None for a deleted one. Publishes their events.
+
+        Raises `RevisionConflict` when one of them has changed since it was prepared.
+        """
+        pending = [each for each in proposals if not each.is_none]
+        number = 0
+        if pending:
+            with self.hooks.lock(pending), ExitStack() as guards:
+                self.check(pending)
+                for each in pending:
+                    guards.enter_context(self.hooks.guard(each))
+                number = self._store_all(pending)
+            self.publish(pending)
+        return [each.before if each.is_none else _after(each, number) for each in proposals]
+
+    def check(self, proposals: Proposals[R]) -> None:
+        """Refuse what does not fit to the objects that are there. The caller holds the lock."""
+        most, new = self.kind.most, sum(each.before is None for each in proposals)
+        if most is not None and new and len(self.all()) + new > most:
+            raise Invalid(None, f"there are {most} {self.kind.collection} already")
+        for each in proposals if self.kind.unique_names else ():
+            name = each.record.name  # type: ignore[attr-defined]  # see `R`
+            if each.after is not None and self._records.named(name) not in (None, each.id):
+                raise Invalid("name", f'the name "{name}" is in use')
+        self.hooks.check(proposals)
+
+    def publish(self, proposals: Proposals[R]) -> None:
+        """Publish the events of changes that were made."""
+        for each in proposals if self.kind.events else ():
+            self._publish(f"{self.kind.name}.{each.action}", self.kind.about(each.record))
 
     def matching(self, key: str, if_match: int | None) -> Stored[R]:
         """The one with this key, if it is at this revision. Raises `NotFound`, `StaleRevision`."""
@@ -182,42 +264,49 @@ class Objects(Generic[R]):
 
     # --- inside ---
 
+    def _record(self, caller: Caller | None, before: R | None, body: Any, path: str) -> R:
+        if self.hooks.made is not None:
+            return self.hooks.made(caller, before, body, path)
+        kind, now = self.kind, time.time()
+        assert isinstance(kind, ObjectKind)
+        if before is None:
+            return self._made(lambda: kind.new(body, now, self._seal))
+        return self._made(lambda: kind.change(before, body, now, self._seal))
+
+    def _permitted(self, caller: Caller | None, proposal: Proposal[R]) -> Proposal[R]:
+        if caller is not None:
+            self.hooks.permit(caller, proposal)
+        return proposal
+
     def _made(self, make: Callable[[], R]) -> R:
         try:
             return make()
         except SecretBoxError as error:
             raise StoreWriteError(str(error)) from error
 
-    def _store_checked(self, proposal: Proposal[R]) -> Stored[R]:
-        record, before = proposal.after, proposal.before
-        assert record is not None
-        if self.kind.unique_names and self._records.named(_name(record)) not in (None, _id(record)):
-            raise Invalid("name", f'the name "{_name(record)}" is in use')
-        self.hooks.check(proposal)
-        with self.hooks.guard(proposal):
-            expected = 0 if before is None else before.revision
-            document = self._store.put(self.kind.collection, record.model_dump(mode="json"), expected)
-        return Stored(record, document.revision)
+    def _repeated(self, if_match: int | None, prepare: Callable[[], Proposal[R]]) -> Stored[R] | None:
+        for attempt in range(ATTEMPTS):
+            proposal = prepare()
+            try:
+                return self.commit([proposal])[0]
+            except RevisionConflict:
+                if if_match is not None or attempt == ATTEMPTS - 1 or not self._again(proposal):
+                    raise
+        raise AssertionError
 
-    def _delete(self, before: Stored[R]) -> None:
-        try:
-            self._store.delete(self.kind.collection, _id(before.record), before.revision)
-        except (NotStored, RevisionConflict) as error:
-            raise NotFound(f"The {self.kind.name}") from error
+    def _again(self, proposal: Proposal[R]) -> bool:
+        now = self._records.get(proposal.id)
+        return now is None or proposal.before is None or self.hooks.again(proposal.before.record, now.record)
 
-    def _event(self, action: str, record: R) -> None:
-        if self.kind.events:
-            self._publish(f"{self.kind.name}.{action}", self.kind.about(record))
+    def _store_all(self, proposals: Proposals[R]) -> int:
+        writes = [each.write(self.kind.collection) for each in proposals]
+        return self._store.commit(writes) if self.hooks.commit is None else self.hooks.commit(proposals, writes)
+
+
+def _after(proposal: Proposal[R], revision: int) -> Stored[R] | None:
+    return None if proposal.after is None else Stored(proposal.after, revision)
 
 
 def load(kind: Kind[R], document: Document) -> Stored[R]:
     """The object in a document."""
     return Stored(kind.model.model_validate(document.body), document.revision)
-
-
-def _id(record: Any) -> str:
-    return str(record.id)
-
-
-def _name(record: Any) -> str:
-    return str(record.name)

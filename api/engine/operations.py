@@ -50,14 +50,29 @@ def operations(kind: ObjectKind[Any], creates: Handler | None = None) -> tuple[O
         described(lambda call: _delete(kind, call), f"Delete a {kind.name}", api.texts.delete),
     ]
     listing, creating, showing, updating, deleting = handlers
-    changing: dict[str, Any] = {"read_only": kind.read_only, "largest_body": largest}
+    own: dict[str, Any] = {"if_match": True, "allows_self": api.allows_self}
     query = ListObjects if api.paged else None
     return resource(f"{V1}/{kind.collection}", read=api.read, write=api.write, delete=api.delete)(
         get("", f"list{titles}", listing, api.page, query=query, reads=reads),
-        create("", f"create{title}", creating, api.created or api.one, body=kind.create, **changing),
-        get(one, f"get{title}", showing, api.one, if_match=True, reads=reads),
+        create(
+            "",
+            f"create{title}",
+            creating,
+            api.created or api.one,
+            body=kind.create,
+            read_only=kind.read_only,
+            largest_body=largest,
+        ),
+        get(one, f"get{title}", showing, api.one, reads=reads, **own),
         *update(
-            one, (f"replace{title}", f"update{title}"), updating, api.one, body=kind.update, if_match=True, **changing
+            one,
+            (f"replace{title}", f"update{title}"),
+            updating,
+            api.one,
+            body=kind.update,
+            read_only=kind.read_only | kind.fixed,
+            largest_body=largest,
+            **own,
         ),
         delete(one, f"delete{title}", deleting, Deleted, if_match=True),
     )
@@ -150,7 +165,7 @@ def _update(kind: ObjectKind[Any], call: Call) -> Reply:
 
 
 def _delete(kind: ObjectKind[Any], call: Call) -> Reply:
-    deleted = _objects(kind, call).delete(call.params[kind.parameter], call.if_match)
+    deleted = _objects(kind, call).delete(call.params[kind.parameter], call.if_match, call.caller)
     return Reply({"id": deleted, "deleted": True})
 
 

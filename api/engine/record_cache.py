@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any, Generic, Protocol, TypeVar
 
 from api.store import Document, HistoryPruned, Store
@@ -20,7 +21,7 @@ class Record(Protocol):
 
     @property
     def record(self) -> Any:
-        """The model, with `id`, `name` and `created_at`."""
+        """The model, with `id`, `created_at` and the field that has its name."""
         ...
 
 
@@ -30,10 +31,12 @@ S = TypeVar("S", bound=Record)
 class RecordCache(Generic[S]):
     """The records of a collection, as `load` makes them. Thread-safe; the next read has a change of the store."""
 
-    def __init__(self, store: Store, collection: str, load: Callable[[Document], S]) -> None:
+    def __init__(self, store: Store, collection: str, load: Callable[[Document], S], identity: str = "name") -> None:
+        """`identity` is the field that has the name."""
         self._store = store
         self._collection = collection
         self._load = load
+        self._name_of: Callable[[Any], str] = attrgetter(identity)
         self._lock = threading.Lock()
         self._seen = EVERYTHING
         self._known: dict[str, S] = {}
@@ -87,13 +90,13 @@ class RecordCache(Generic[S]):
 
     def _alter(self, identifier: str, body: dict[str, Any] | None, revision: int) -> None:
         before = self._known.get(identifier)
-        if before is not None and self._ids.get(before.record.name) == identifier:
-            del self._ids[before.record.name]
+        if before is not None and self._ids.get(self._name_of(before.record)) == identifier:
+            del self._ids[self._name_of(before.record)]
         if body is None:
             self._known.pop(identifier, None)
             return
         self._known[identifier] = after = self._load(Document(identifier, revision, body))
-        self._ids[after.record.name] = identifier
+        self._ids[self._name_of(after.record)] = identifier
         if before is None:
             self._in_order = self._in_order and _age(after) >= self._youngest
             self._youngest = max(self._youngest, _age(after))

@@ -42,15 +42,12 @@ from api.import_export.plan import (
 from api.import_export.state import read_state
 from api.objects.kinds import KINDS
 from api.objects.lists import LISTS
+from api.objects.users import commit_and_revoke
 from api.security import api_keys, users
 from api.security.api_keys import ApiKey
-from api.security.users import User
 from api.services import settings
-from api.services.fleet_accounts import AccountChange, StoredAccount
-from api.services.password_reset import commit_and_revoke
 from api.store import Write
 from api.store.accounts import ACCOUNTS
-from config.model.fleet_accounts import FleetAccount
 from config.model.proxies import ProxyRecord
 from config.net.ports import Range
 
@@ -105,7 +102,7 @@ def make_plan(services: Services, request: ImportRequest) -> Plan:
     if of_settings is not None:
         rules = rules_with(of_settings.changed, rules)
     request = replace(request, document=completed(request.document, rules, problems))
-    weak = services.fleet_accounts.weak_passwords
+    weak = services.settings.accounts.weak_passwords
     planning = Planning(services.seal, now, rules, request.secrets, problems.add, weak)
     of = {name: plan_kind(KINDS[name], found, request, planning, problems) for name, found in state.records.items()}
     names = names_of(state, of)
@@ -133,7 +130,7 @@ def _locked(services: Services) -> Iterator[None]:
     with (
         services.live.lock,
         users.one_change,
-        services.objects["webhooks"].hooks.lock(None),
+        services.objects["webhooks"].hooks.lock(()),
         services.proxies.lock(),
         services.account_names.lock(),
     ):
@@ -208,10 +205,8 @@ def _prepare_lists(services: Services, plan: Plan) -> None:
 
 def _commit(services: Services, plan: Plan) -> list[ApiKey]:
     """Store all of it, or nothing; the keys of deleted users, which are revoked with it."""
-    there = [(step.before, step.after) for step in plan.of["users"] if step.before is not None]
-    signed_out = [before.id for before, after in there if after is not None and _ends_tokens(before, after)]
-    gone = [before.id for before, after in there if after is None]
-    return commit_and_revoke(services.store, _writes(plan), signed_out, gone)[1]
+    changed = [(step.before, step.after) for step in plan.of["users"] if step.before is not None]
+    return commit_and_revoke(services.store, _writes(plan), changed)[1]
 
 
 def _writes(plan: Plan) -> list[Write]:
@@ -220,10 +215,6 @@ def _writes(plan: Plan) -> list[Write]:
         body = {"id": settings.DOCUMENT, **plan.settings.stored}
         writes.append(Write(settings.COLLECTION, settings.DOCUMENT, body))
     return writes
-
-
-def _ends_tokens(before: User, after: User) -> bool:
-    return after.status != "active" or after.password_hash != before.password_hash
 
 
 def ended_sign_ins(plan: Plan) -> list[str]:
@@ -253,19 +244,10 @@ def _publish_events(services: Services, plan: Plan, revoked: Sequence[ApiKey]) -
     for step in plan.of["proxies"]:
         for kind in _proxy_events(step):
             services.proxies.publish_event(kind, step.record)
-    for each in pending(plan.objects):
+    for each in pending([*plan.objects, *plan.of["accounts"], *plan.of["users"]]):
         services.publish(f"{each.kind.name}.{each.action}d", each.kind.about(each.record))
-    services.fleet_accounts.publish([_account_change(step) for step in pending(plan.of["accounts"])])
-    for person in plan.of["users"]:
-        if person.action != "unchanged":
-            services.publish(f"user.{person.action}d", users.about(person.record))
     if plan.changed_settings:
         services.live.publish_change(plan.changed_settings)
-
-
-def _account_change(step: Step[FleetAccount]) -> AccountChange:
-    stored = None if step.stored is None else StoredAccount(step.stored.record, step.stored.revision)
-    return AccountChange(stored, step.after)
 
 
 def _proxy_events(step: Step[ProxyRecord]) -> list[str]:

@@ -118,4 +118,7 @@ ACCOUNTS = Kind(
     transfer=TRANSFER,
     in_document=10_000,
     refers=names_of_rules,
+    unique_names=False,
+    events=True,
+    in_events=("username",),
 )

@@ -36,7 +36,6 @@ from api.resources import (
     settings,
     transfer,
     usage,
-    users,
 )
 
 __all__ = ["ANY", "BEARER", "HOLDER", "NONE", "PERSON", "TABLE", "V1", "Operation"]
@@ -62,7 +61,7 @@ TABLE: tuple[Operation, ...] = (
     *me.ROWS,
     *account_batches.ROWS,
     *account_credentials.ROWS,
-    *users.ROWS,
+    *sessions.ROLE_ROWS,
     *logs.ROWS,
     *audit.ROWS,
     *revisions.ROWS,

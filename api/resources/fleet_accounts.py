@@ -8,14 +8,14 @@ from typing import Any
 from actors.bus.messages.common import METRICS
 from api.call import Call, Reply
 from api.engine.operation import V1, create, delete, get, post, resource, update
+from api.engine.records import Stored
 from api.errors import PeerUnavailable
 from api.http.query import EXAMPLE, PATTERN, ListCursor, Query, checksum, choice, cursor, integer, text
 from api.openapi.schemas.base import Deleted
 from api.openapi.schemas.fleet_accounts import FleetAccountPage, OneFleetAccount
-from api.services.fleet_accounts import StoredAccount
 from api.services.inline_accounts import Kinds
 from api.store.accounts import SORTS, AccountSelection, Position
-from config.model.fleet_accounts import READ_ONLY_FIELDS, FleetAccountCreate, FleetAccountUpdate
+from config.model.fleet_accounts import READ_ONLY_FIELDS, FleetAccount, FleetAccountCreate, FleetAccountUpdate
 
 SCANS = 10
 """Batches of accounts that one request goes through for those over their quota."""
@@ -151,8 +151,8 @@ def _selection(call: Call, query: ListFleetAccounts) -> AccountSelection:
     )
 
 
-def _one(call: Call, account: StoredAccount, status: int = 200, headers: dict[str, str] | None = None) -> Reply:
-    warnings = [each._asdict() for each in call.services.fleet_accounts.warnings(account.record)]
+def _one(call: Call, account: Stored[FleetAccount], status: int = 200, headers: dict[str, str] | None = None) -> Reply:
+    warnings = [each._asdict() for each in call.services.fleet_accounts.warnings(account)]
     (view,) = call.services.account_activity.views([account])
     return Reply({"account": view, "warnings": warnings}, status, account.revision, headers or {})
 

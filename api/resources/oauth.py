@@ -18,6 +18,7 @@ from api.http.query import Query, choice, text
 from api.oauth.id_token import Identity, IdentityRefused
 from api.oauth.linking import METHOD, admit
 from api.oauth.sign_in import LIFETIME, SignIns, cookie_name
+from api.objects.users import USERS
 from api.openapi.schemas.base import ResponseModel
 from api.resources.auth import NOT_CACHED, Session, SignedIn, account, check_page, client, note_login, signed_in
 from api.security import users
@@ -228,7 +229,7 @@ def _sign_in(call: Call, identity: Identity, settings: OAuth2, session: Session)
         pair = services.tokens.issue(user.id, session, client(call))
         user = note_login(services.store, user)
     if new:
-        services.publish("user.created", users.about(user))
+        services.publish("user.created", USERS.about(user))
     return signed_in(call, pair, user, session)
 
 

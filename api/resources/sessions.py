@@ -1,4 +1,4 @@
-"""Sessions: what one's own are and those of a user, and their end; and the ways to begin one."""
+"""Sessions: what one's own are and those of a user, their end, and the ways to begin one. And the roles of users."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from api.errors import NotFound
 from api.http.client import Site
 from api.openapi.schemas.base import Moment, ResponseModel
 from api.security import users
+from api.security.permissions import ADMIN, PERMISSIONS, ROLES
 from api.security.users import User
 from config.net.names import is_loopback
 
@@ -147,4 +148,38 @@ ROWS = resource(V1)(
     get("/auth/methods", "getSignInMethods", sign_in_methods, SignInMethods, NONE),
     get("/auth/sessions", "listSessions", list_own, Sessions, PERSON),
     delete("/auth/sessions/{session_id}", "endSession", end_own, EndedSession, PERSON),
+)
+
+
+class Role(ResponseModel):
+    """A role and its default permissions; `*` stands for all."""
+
+    name: str
+    permissions: list[str]
+
+
+class Roles(ResponseModel):
+    """All roles, and all permissions."""
+
+    roles: list[Role]
+    permissions: list[str]
+
+
+def list_roles(_call: Call) -> Reply:
+    """List roles.
+
+    Returns each role with its default permissions, and all permissions that there are. A user may have others than
+    those of the role.
+    """
+    roles = [{"name": name, "permissions": list(granted)} for name, granted in ROLES.items()]
+    return Reply({"roles": roles, "permissions": list(PERMISSIONS)})
+
+
+_ONE = "/{user_id}"
+
+ROLE_ROWS = resource(V1)(
+    get("/roles", "listRoles", list_roles, Roles, "users.read"),
+) + resource(f"{V1}/users")(
+    get(f"{_ONE}/sessions", "listUserSessions", list_of_user, Sessions, ADMIN),
+    delete(f"{_ONE}/sessions/{{session_id}}", "endUserSession", end_of_user, EndedSession, ADMIN),
 )

@@ -28,8 +28,6 @@ ADMINISTRATOR = "admin"
 one_change = threading.Lock()
 """Held while a user is changed or a token is issued for one: so names are unique, an administrator remains, and no
 token outlives the password that it was issued for."""
-READ_ONLY_FIELDS = frozenset({"id", "last_login", "created_at", "updated_at"})
-
 LONGEST_NAME = 64
 
 Role = Literal["administrator", "operator", "user", "auditor"]
@@ -179,10 +177,8 @@ def new_user(body: UserCreate, now: float | None = None) -> User:
     )
 
 
-def apply(
-    user: User, body: UserUpdate, now: float, password_hash: str | None = None, by_themself: bool = False
-) -> User:
-    """`user` with the changes of `body`, whose password is hashed already, since that takes its time.
+def apply(user: User, body: UserUpdate, now: float, by_themself: bool = False) -> User:
+    """`user` with the changes of `body`. Hashes a new password.
 
     A new role brings its own permissions, unless some are given.
     """
@@ -191,14 +187,9 @@ def apply(
         changed.setdefault("permissions", None)
     if body.email is not None and not (by_themself and body.email == user.email):
         changed["email_claimed"] = by_themself
-    if password_hash is not None:
-        changed["password_hash"] = password_hash
+    if body.password is not None:
+        changed["password_hash"] = hash_password(body.password)
     return user.model_copy(update={**changed, "updated_at": now})
-
-
-def about(user: User) -> dict[str, str]:
-    """The data of events about a user."""
-    return {"user_id": user.id, "username": user.username, "role": user.role, "status": user.status}
 
 
 def load(document: Document) -> User:

@@ -19,10 +19,10 @@ from actors.bus.messages.accounts import (
 )
 from actors.bus.messages.common import METRICS, Done
 from api.bus_bridge import Bridge, reason_of, request
-from api.engine.records import view_of
+from api.engine.records import Stored, view_of
 from api.history.documents import Body, DocumentChange
 from api.objects.plans.plans import Plans
-from api.services.fleet_accounts import StoredAccount, status_of
+from api.services.fleet_accounts import StoredInline, status_of
 from api.services.proxy_cache import COLLECTION as PROXIES
 from api.store.accounts import ACCOUNTS, CREDENTIALS
 from config.model.accounts import Quota
@@ -65,17 +65,17 @@ class AccountActivities:
         reply: Any = self._bridge.ask(METRICS, QueryUsage(dict(periods)), ASK_TIMEOUT)
         return reply.accounts if isinstance(reply, UsageOfAccounts) else None
 
-    def views(self, accounts: Sequence[StoredAccount]) -> list[dict[str, Any]]:
+    def views(self, accounts: Sequence[Stored[FleetAccount]]) -> list[dict[str, Any]]:
         """Every field of these accounts that a response has; of their usage null where it is not known now."""
         known = self.of(each.record for each in accounts) or {}
         return [self._view(each, known.get(each.record.id)) for each in accounts]
 
-    def _view(self, account: StoredAccount, activity: AccountActivity | None) -> dict[str, Any]:
+    def _view(self, account: Stored[FleetAccount], activity: AccountActivity | None) -> dict[str, Any]:
         record = account.record
         plan, quota = self._plans.known(record.plan), self.quota_of(record)
         return {
             **view_of(record),
-            "inline": account.inline,
+            "inline": isinstance(account, StoredInline),
             "plan": None if plan is None else plan.name,
             "status": status_of(record, time.time(), 0 < quota.bytes <= used_bytes(activity)),
             "usage": None if activity is None else usage_view(activity, quota),

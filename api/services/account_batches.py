@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
@@ -20,11 +20,12 @@ from typing import Any, NamedTuple
 
 from api.cpu_affinity import allowed
 from api.engine.commit import Engine
+from api.engine.objects import Objects, Proposal
 from api.errors import Invalid, InvalidMany, NotFound
 from api.http.body import Line, Lines, validated
+from api.objects.plans.plans import Announced, policies_given
 from api.services.account_names import ERRORS_MAX, AccountNames
-from api.services.fleet_accounts import AccountChange, FleetAccounts, policies_given
-from api.store.accounts import PLANS, Staged, Staging
+from api.store.accounts import ACCOUNTS, PLANS, Staged, Staging
 from config.model.fields import InvalidResource
 from config.model.fleet_accounts import (
     READ_ONLY_FIELDS,
@@ -33,6 +34,7 @@ from config.model.fleet_accounts import (
     FleetAccountChange,
     FleetAccountCreate,
 )
+from config.model.object_names import Named
 
 
 class ImportCount(NamedTuple):
@@ -54,9 +56,9 @@ class BatchResult:
 
 
 class AccountBatches:
-    """Raises as `FleetAccounts`, and `InvalidMany`; fields are those of the batch, such as `create[3].username`."""
+    """Raises as `Objects`, and `InvalidMany`; fields are those of the batch, such as `create[3].username`."""
 
-    def __init__(self, accounts: FleetAccounts) -> None:
+    def __init__(self, accounts: Objects[FleetAccount]) -> None:
         self._accounts = accounts
 
     def apply(self, batch: AccountBatch, dry_run: bool = False) -> BatchResult:
@@ -73,7 +75,7 @@ class AccountBatches:
         count = ImportCount(new, changed, len(batch.delete))
         return BatchResult(count, after[:new], after[new:], batch.delete)
 
-    def _prepared(self, batch: AccountBatch) -> list[AccountChange]:
+    def _prepared(self, batch: AccountBatch) -> list[Proposal[FleetAccount]]:
         """All of the changes, those of passwords hashed in threads. Raises `InvalidMany`."""
         tasks = list(self._tasks(batch))
         if batch.passwords:
@@ -84,23 +86,23 @@ class AccountBatches:
         errors = [each for each in results if isinstance(each, Invalid)]
         if errors:
             raise InvalidMany([(each.field, each.error) for each in errors[:ERRORS_MAX]])
-        return [each for each in results if isinstance(each, AccountChange)]
+        return [each for each in results if isinstance(each, Proposal)]
 
     def _tasks(self, batch: AccountBatch) -> Iterator[_Task]:
         accounts = self._accounts
         for index, new in enumerate(batch.create):
-            yield f"create[{index}]", partial(accounts.prepare_create, new)
+            yield f"create[{index}]", partial(accounts.prepare_create, new, None)
         for index, one in enumerate(batch.update):
-            yield f"update[{index}]", partial(accounts.prepare_update, one.id, one, None)
+            yield f"update[{index}]", partial(accounts.prepare_update, one.id, one, None, None)
         for index, gone in enumerate(batch.delete):
-            yield f"delete[{index}]", partial(accounts.prepare_delete, gone, None)
+            yield f"delete[{index}]", partial(accounts.prepare_delete, gone, None, None)
 
 
-_Task = tuple[str, Callable[[str], AccountChange]]
+_Task = tuple[str, Callable[[str], Proposal[FleetAccount]]]
 """The place of an entry in the batch, and what prepares its change."""
 
 
-def _attempt(task: _Task) -> AccountChange | Invalid:
+def _attempt(task: _Task) -> Proposal[FleetAccount] | Invalid:
     """The prepared change, or what is wrong with it."""
     place, prepare = task
     try:
@@ -135,15 +137,19 @@ _LINE = re.compile(r"lines\[([0-9]+)\]", re.ASCII)
 
 
 class AccountImports:
-    """Raises as `FleetAccounts`, and `InvalidMany`; fields are those of lines, such as `lines[3].username`."""
+    """Raises as `Objects`, and `InvalidMany`; fields are those of lines, such as `lines[3].username`."""
 
     def __init__(
         self,
-        accounts: FleetAccounts,
+        accounts: Objects[FleetAccount],
         engine: Engine,
         names: AccountNames,
         publish: Callable[[str, dict[str, Any]], None],
+        announced: Announced,
+        refuse_unknown: Callable[[Iterable[Named]], None],
     ) -> None:
+        self._announced = announced
+        self._refuse_unknown = refuse_unknown
         self._accounts = accounts
         self._engine = engine
         self._names = names
@@ -174,11 +180,11 @@ class AccountImports:
             if change is None or change.is_none:
                 continue
             policies |= policies_given([change])
-            staged.add(line.number, change.write())
+            staged.add(line.number, change.write(ACCOUNTS))
             created, updated = created + (change.before is None), updated + (change.before is not None)
         return ImportCount(created, updated)
 
-    def _prepared(self, line: Line, known: set[str], problems: dict[str, str]) -> AccountChange | None:
+    def _prepared(self, line: Line, known: set[str], problems: dict[str, str]) -> Proposal[FleetAccount] | None:
         """The change of a line; None if there is a problem with it. `known` are the ids in the lines before."""
         path = f"lines[{line.number}]"
         try:
@@ -192,18 +198,18 @@ class AccountImports:
                 problems[_within(path, field)] = text
         return None
 
-    def _change(self, content: dict[str, Any] | Invalid, known: set[str], path: str) -> AccountChange:
+    def _change(self, content: dict[str, Any] | Invalid, known: set[str], path: str) -> Proposal[FleetAccount]:
         if isinstance(content, Invalid):
             raise content
         if content.get("password") is not None:
             raise Invalid("password", "must be given as password_hash here")
         if "id" not in content:
-            return self._accounts.prepare_create(validated(FleetAccountCreate, content, READ_ONLY_FIELDS), path)
+            return self._accounts.prepare_create(validated(FleetAccountCreate, content, READ_ONLY_FIELDS), path=path)
         body = validated(FleetAccountChange, content, READ_ONLY_FIELDS)
         if body.id in known:
             raise Invalid("id", "is there twice")
         known.add(body.id)
-        return self._accounts.prepare_update(body.id, body, None, path)
+        return self._accounts.prepare_update(body.id, body, path=path)
 
     def _clashes(self, staged: Staging) -> Iterator[tuple[str, str]]:
         """Fields and errors of all accounts that share a name or an entry for certificates."""
@@ -221,7 +227,8 @@ class AccountImports:
     def _commit(self, staged: Staging, policies: set[str]) -> None:
         """Store them, unless a change of this moment stands against it."""
         self._engine.stage_records(staged)
-        with self._accounts.changing(policies):
+        with self._announced(policies):
+            self._refuse_unknown(Named("policies", name, "policy") for name in sorted(policies))
             _refuse(dict(itertools.islice(self._clashes(staged), ERRORS_MAX)))
             for plan, line in staged.plans():
                 if not self._engine.revision_of(PLANS, plan):

@@ -1,127 +1,61 @@
-"""Accounts of the fleet: which any number of proxies use. Accounts of one proxy are in `api.services.accounts`.
-
-A change is prepared first, which hashes passwords, and then checked and stored under the lock of all names; any number
-of them are one commit.
-"""
+"""Accounts of the fleet: which any number of proxies use. Accounts of one proxy are in `api.services.accounts`."""
 
 from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 from actors.bus.messages.common import METRICS
-from api.errors import Invalid, NotFound, PeerUnavailable, StaleRevision
-from api.objects.plans.plans import Plans
+from api.engine.objects import Hooks, Proposals, load
+from api.engine.records import Stored
+from api.errors import Invalid, PeerUnavailable
+from api.objects.accounts import ACCOUNTS
+from api.objects.plans.plans import Announced, Plans, policies_given
+from api.security.caller import Caller
 from api.services.account_names import AccountNames, may_use
 from api.services.proxy_cache import StoredProxy
-from api.store import Document, RevisionConflict, Store, Write
-from api.store.accounts import ACCOUNTS, PLANS, AccountSelection, AccountStore, Position
-from api.store.records import is_same
+from api.store.accounts import PLANS, AccountSelection, AccountStore, Position
 from config.model.accounts import ProxyAccount
-from config.model.fleet_accounts import (
-    FleetAccount,
-    FleetAccountCreate,
-    FleetAccountUpdate,
-    change_fleet_account,
-    new_fleet_account,
-)
-from config.model.object_names import Named, names_of_rules
+from config.model.fleet_accounts import FleetAccount, change_fleet_account, new_fleet_account
+from config.model.object_names import Named
 from config.model.proxies import ProxyRecord
 from config.model.proxy_checks import Warned
 from config.weak_passwords import weakness_of_account
 
-ATTEMPTS = 5
-"""Of a change without `If-Match` that other changes of the same account overtake."""
 WARNED_MAX = 10
 """Open proxies that a warning names."""
 
 Status = Literal["active", "disabled", "expired", "quota_reached"]
 
 
-@dataclass(frozen=True, slots=True)
-class StoredAccount:
-    """An account and its revision; of an `inline` one, which belongs to its proxy alone, that of the proxy."""
-
-    record: FleetAccount
-    revision: int
-    inline: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class AccountChange:
-    """A prepared change: `before` None is a new account, `after` None a deletion. `path` precedes fields in errors."""
-
-    before: StoredAccount | None
-    after: FleetAccount | None
-    path: str = ""
-
-    @property
-    def id(self) -> str:
-        """Of the account."""
-        if self.after is not None:
-            return self.after.id
-        assert self.before is not None
-        return self.before.record.id
-
-    @property
-    def is_none(self) -> bool:
-        """Whether nothing would change."""
-        return self.before is not None and self.after is not None and is_same(self.before.record, self.after)
-
-    def write(self) -> Write:
-        """For the store."""
-        body = None if self.after is None else self.after.model_dump(mode="json")
-        return Write(ACCOUNTS, self.id, body, self.before.revision if self.before is not None else 0)
+class StoredInline(Stored[FleetAccount]):
+    """One of a proxy alone, as one of the fleet; the revision is that of the proxy."""
 
 
 class FleetAccounts:
-    """Reads and changes. Thread-safe.
+    """The `Records` of them, and pages. Thread-safe."""
 
-    Changes raise `Invalid`, `InvalidResource`, `NotFound`, `StaleRevision`, `RevisionConflict` and `StoreWriteError`.
-    """
-
-    def __init__(
-        self,
-        store: Store,
-        accounts: AccountStore,
-        names: AccountNames,
-        plans: Plans,
-        proxies: Callable[[], Sequence[StoredProxy]],
-        publish: Callable[[str, dict[str, Any]], None],
-        refuse_unknown: Callable[[Iterator[Named]], None],
-        announce: Callable[[Collection[str]], None],
-    ) -> None:
-        """`store` is `accounts` with an audit trail. `refuse_unknown` raises `Invalid` for the first name of no object.
-
-        `announce` has proxies know policies (`SupervisorLink.announce`).
-        """
-        self._refuse_unknown = refuse_unknown
-        self._announce = announce
-        self._store = store
+    def __init__(self, accounts: AccountStore) -> None:
         self._accounts = accounts
-        self._names = names
-        self._plans = plans
-        self._proxies = proxies
-        self._publish = publish
-        self.weak_passwords = False
-        """Whether any password is taken."""
 
-    # --- reading ---
+    def all(self) -> Sequence[Stored[FleetAccount]]:
+        """All of them; there may be very many."""
+        return [load(ACCOUNTS, each) for each in self._accounts.find(ACCOUNTS.collection)]
 
-    def get(self, account_id: str) -> StoredAccount:
-        """One account. Raises `NotFound`."""
-        document = self._store.get(ACCOUNTS, account_id)
-        if document is None:
-            raise NotFound("The account")
-        return _load(document)
+    def get(self, identifier: str) -> Stored[FleetAccount] | None:
+        """The one with this id."""
+        found = self._accounts.get(ACCOUNTS.collection, identifier)
+        return None if found is None else load(ACCOUNTS, found)
+
+    def named(self, name: str) -> str | None:
+        """The id of one with this name; several may have it."""
+        return next((each.id for each in self._accounts.accounts_named(name)), None)
 
     def page(
         self, selection: AccountSelection, after: Position | None, limit: int
-    ) -> tuple[list[tuple[StoredAccount, Position]], Position | None]:
+    ) -> tuple[list[tuple[Stored[FleetAccount], Position]], Position | None]:
         """A page with the position of each account, and the one that the next page follows, if there is one.
 
         Raises `PeerUnavailable` when figures of the metrics collector are sorted by and can't be read.
@@ -130,11 +64,63 @@ class FleetAccounts:
             found, following = self._accounts.account_places(selection, after, limit)
         except sqlite3.Error as error:
             raise PeerUnavailable(METRICS, f"the usage of accounts cannot be read: {error}") from error
-        return [(_load(each), place) for each, place in found], following
+        return [(load(ACCOUNTS, each), place) for each, place in found], following
 
-    def warnings(self, account: FleetAccount) -> list[Warned]:
+
+def hooks_of_accounts(
+    accounts: AccountStore,
+    names: AccountNames,
+    plans: Plans,
+    proxies_now: Callable[[], Sequence[StoredProxy]],
+    announced: Announced,
+    refuse_unknown: Callable[[Iterator[Named]], None],
+    weak_passwords: Callable[[], bool],
+) -> Hooks[FleetAccount]:
+    """Changes are made under the lock of all names. `refuse_unknown` raises `Invalid` for the first name of no object;
+    `weak_passwords` says whether any password is taken.
+    """
+
+    def made(_caller: Caller | None, before: FleetAccount | None, body: Any, path: str) -> FleetAccount:
+        plan = "" if before is None else before.plan
+        if "plan" in body.model_fields_set:
+            plan = "" if body.plan is None else plans.id_of(body.plan, f"{path}plan")
+        if before is None:
+            after = new_fleet_account(body, plan, time.time())
+        else:
+            after = change_fleet_account(before, body, plan, time.time())
+        known = None if before is None else before.password_hash
+        why = weakness_of_account(body.password, after.username, known, after.password_hash)
+        if why is not None and not weak_passwords():
+            raise Invalid(f"{path}password", why)
+        refuse_unknown_proxies(after, before, path)
+        refuse_unknown_objects(after, path)
+        return after
+
+    def refuse_unknown_proxies(after: FleetAccount, before: FleetAccount | None, path: str) -> None:
+        """Ids that the account has already may be of proxies that were deleted."""
+        if not after.proxies.ids:
+            return
+        known = {each.record.id for each in proxies_now()} | {*(before.proxies.ids if before is not None else ())}
+        for index, proxy_id in enumerate(after.proxies.ids):
+            if proxy_id not in known:
+                raise Invalid(f"{path}proxies.ids[{index}]", f"there is no proxy {proxy_id!r}")
+
+    def refuse_unknown_objects(account: FleetAccount, path: str) -> None:
+        refuse_unknown(each._replace(field=f"{path}{each.field}") for each in ACCOUNTS.refers(account))
+
+    def check(proposals: Proposals[FleetAccount]) -> None:
+        """Names and plans of all of the changes together."""
+        for each in proposals:
+            if each.after is not None:
+                if each.after.plan and not accounts.revision_of(PLANS, each.after.plan):
+                    raise Invalid(f"{each.path}plan", "was deleted at this moment")
+                refuse_unknown_objects(each.after, each.path)
+        names.refuse_accounts({each.id: each.after for each in proposals}, {each.id: each.path for each in proposals})
+
+    def warnings(stored: Stored[FleetAccount]) -> list[Warned]:
         """That the account may use no proxy; its proxies that ask for no credentials, or lack the policy of others."""
-        proxies = [each.record for each in self._proxies() if may_use(account.proxies, each.record)]
+        account = stored.record
+        proxies = [each.record for each in proxies_now() if may_use(account.proxies, each.record)]
         if not proxies and not account.proxies.all:
             return [Warned("proxies", "there is no proxy with these ids or tags, so the account can use none")]
         warned = []
@@ -143,130 +129,12 @@ class FleetAccounts:
             if len(found) > 1:
                 asked = "ask for no credentials: any client may use them"
             warned.append(Warned("proxies", f"{_some(found)} {asked}, and no account counts there"))
-        plan = self._plans.known(account.plan)
+        plan = plans.known(account.plan)
         if account.policy is None and (plan is None or plan.policy is None):
             warned.extend(_without_fence(proxies))
         return warned
 
-    # --- changes ---
-
-    def create(self, body: FleetAccountCreate) -> StoredAccount:
-        """A new account."""
-        (stored,) = self.commit([self.prepare_create(body)])
-        assert stored is not None
-        return stored
-
-    def update(self, account_id: str, body: FleetAccountUpdate, if_match: int | None) -> StoredAccount:
-        """Change any part of an account."""
-        stored = self._repeated(if_match, lambda: self.prepare_update(account_id, body, if_match))
-        assert stored is not None
-        return stored
-
-    def delete(self, account_id: str, if_match: int | None) -> None:
-        """Delete an account, with its credentials."""
-        self._repeated(if_match, lambda: self.prepare_delete(account_id, if_match))
-
-    def prepare_create(self, body: FleetAccountCreate, path: str = "") -> AccountChange:
-        """A new account, not stored yet. Hashes its password."""
-        plan = "" if body.plan is None else self._plans.id_of(body.plan, f"{path}plan")
-        record = new_fleet_account(body, plan, time.time())
-        self._refuse_weak(body, None, record, path)
-        self._refuse_unknown_proxies(record, None, path)
-        self._refuse_unknown_objects(record, path)
-        return AccountChange(None, record, path)
-
-    def prepare_update(
-        self, account_id: str, body: FleetAccountUpdate, if_match: int | None, path: str = ""
-    ) -> AccountChange:
-        """A changed account, not stored yet. Hashes its password, if that is new."""
-        before = self._matching(account_id, if_match)
-        plan = before.record.plan
-        if "plan" in body.model_fields_set:
-            plan = "" if body.plan is None else self._plans.id_of(body.plan, f"{path}plan")
-        after = change_fleet_account(before.record, body, plan, time.time())
-        self._refuse_weak(body, before.record, after, path)
-        self._refuse_unknown_proxies(after, before.record, path)
-        self._refuse_unknown_objects(after, path)
-        return AccountChange(before, after, path)
-
-    def prepare_delete(self, account_id: str, if_match: int | None, path: str = "") -> AccountChange:
-        """A deletion, not made yet."""
-        return AccountChange(self._matching(account_id, if_match), None, path)
-
-    def commit(self, changes: Sequence[AccountChange]) -> list[StoredAccount | None]:
-        """Store all of the changes or none; the accounts after it, None for a deleted one. Publishes their events.
-
-        Raises `RevisionConflict` when one of them has changed since it was prepared.
-        """
-        pending = [each for each in changes if not each.is_none]
-        with self.changing(policies_given(pending)):
-            self.check(pending)
-            number = self._store.commit([each.write() for each in pending]) if pending else None
-        self.publish(pending)
-        return [_after(each, None if each.is_none else number) for each in changes]
-
-    @contextmanager
-    def changing(self, policies: Collection[str]) -> Iterator[None]:
-        """Holds up other changes. Accounts get these policies, which are at the proxies before an account needs them.
-
-        Raises `Invalid`, `PeerUnavailable`.
-        """
-        self._announce(policies)
-        with self._names.lock():
-            self._refuse_unknown(Named("policies", name, "policy") for name in sorted(policies))
-            yield
-
-    def check(self, changes: Sequence[AccountChange]) -> None:
-        """Check names and plans of all of the changes together. The caller holds the lock of names."""
-        for each in changes:
-            if each.after is not None and each.after.plan and not self._accounts.revision_of(PLANS, each.after.plan):
-                raise Invalid(f"{each.path}plan", "was deleted at this moment")
-            if each.after is not None:
-                self._refuse_unknown_objects(each.after, each.path)
-        self._names.refuse_accounts({each.id: each.after for each in changes}, {each.id: each.path for each in changes})
-
-    def publish(self, changes: Sequence[AccountChange]) -> None:
-        """Publish the events of changes that were made."""
-        for each in changes:
-            kind = "created" if each.before is None else "deleted" if each.after is None else "updated"
-            record = each.after or (each.before.record if each.before is not None else None)
-            assert record is not None
-            self._publish(f"account.{kind}", {"account_id": record.id, "username": record.username})
-
-    def _repeated(self, if_match: int | None, prepare: Callable[[], AccountChange]) -> StoredAccount | None:
-        for attempt in range(ATTEMPTS):
-            try:
-                return self.commit([prepare()])[0]
-            except RevisionConflict:
-                if if_match is not None or attempt == ATTEMPTS - 1:
-                    raise
-        raise AssertionError
-
-    def _matching(self, account_id: str, if_match: int | None) -> StoredAccount:
-        stored = self.get(account_id)
-        if if_match not in (None, stored.revision):
-            raise StaleRevision(stored.revision)
-        return stored
-
-    def _refuse_weak(
-        self, body: FleetAccountUpdate, before: FleetAccount | None, after: FleetAccount, path: str
-    ) -> None:
-        known = None if before is None else before.password_hash
-        why = weakness_of_account(body.password, after.username, known, after.password_hash)
-        if why is not None and not self.weak_passwords:
-            raise Invalid(f"{path}password", why)
-
-    def _refuse_unknown_proxies(self, after: FleetAccount, before: FleetAccount | None, path: str) -> None:
-        """Ids that the account has already may be of proxies that were deleted."""
-        if not after.proxies.ids:
-            return
-        known = {each.record.id for each in self._proxies()} | {*(before.proxies.ids if before is not None else ())}
-        for index, proxy_id in enumerate(after.proxies.ids):
-            if proxy_id not in known:
-                raise Invalid(f"{path}proxies.ids[{index}]", f"there is no proxy {proxy_id!r}")
-
-    def _refuse_unknown_objects(self, account: FleetAccount, path: str) -> None:
-        self._refuse_unknown(each._replace(field=f"{path}{each.field}") for each in names_of_rules(account))
+    return Hooks(lock=lambda proposals: announced(policies_given(proposals)), made=made, check=check, warnings=warnings)
 
 
 def _without_fence(proxies: Sequence[ProxyRecord]) -> Iterator[Warned]:
@@ -287,17 +155,6 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names[:WARNED_MAX])) + rest
 
 
-def policies_given(changes: Iterable[AccountChange]) -> set[str]:
-    """The policies that accounts get by these changes."""
-    return {
-        each.after.policy
-        for each in changes
-        if each.after is not None
-        and each.after.policy is not None
-        and (each.before is None or each.before.record.policy != each.after.policy)
-    }
-
-
 def status_of(account: FleetAccount | ProxyAccount, now: float, quota_reached: bool = False) -> Status:
     """The present status."""
     if not account.enabled:
@@ -305,13 +162,3 @@ def status_of(account: FleetAccount | ProxyAccount, now: float, quota_reached: b
     if account.expires_at is not None and account.expires_at <= now:
         return "expired"
     return "quota_reached" if quota_reached else "active"
-
-
-def _load(document: Document) -> StoredAccount:
-    return StoredAccount(FleetAccount.model_validate(document.body), document.revision)
-
-
-def _after(change: AccountChange, revision: int | None) -> StoredAccount | None:
-    if change.after is None or revision is None:
-        return None if change.after is None else change.before
-    return StoredAccount(change.after, revision)

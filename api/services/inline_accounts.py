@@ -15,8 +15,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from actors.bus.messages.common import METRICS
+from api.engine.objects import Objects
+from api.engine.records import Stored
 from api.errors import Invalid, PeerUnavailable
-from api.services.fleet_accounts import FleetAccounts, StoredAccount, status_of
+from api.services.fleet_accounts import FleetAccounts, StoredInline, status_of
 from api.services.proxy_cache import StoredProxy
 from api.store.accounts import BY_FIGURE, AccountSelection, Figures, Position
 from config.model.accounts import ProxyAccount
@@ -135,20 +137,21 @@ def _matches(one: InlineAccount, selection: AccountSelection) -> bool:
 
 
 Kinds = Literal["all", "fleet", "inline"]
-Place = tuple[StoredAccount, Position]
+Place = tuple[Stored[FleetAccount], Position]
 
 
 class EveryAccount:
     """Reads alone. Thread-safe."""
 
-    def __init__(self, fleet: FleetAccounts, inline: InlineAccounts) -> None:
+    def __init__(self, accounts: Objects[FleetAccount], fleet: FleetAccounts, inline: InlineAccounts) -> None:
+        self._accounts = accounts
         self._fleet = fleet
         self._inline = inline
 
-    def get(self, account_id: str) -> StoredAccount:
+    def get(self, account_id: str) -> Stored[FleetAccount]:
         """One account. Raises `NotFound`."""
         found = self._inline.get(account_id)
-        return self._fleet.get(account_id) if found is None else _stored(found)
+        return self._accounts.get(account_id) if found is None else _stored(found)
 
     def refuse_inline(self, account_id: str) -> None:
         """Raise `Invalid` for an account that is changed with its proxy."""
@@ -175,5 +178,5 @@ class EveryAccount:
         return merged[:limit], merged[limit - 1][1] if more else None
 
 
-def _stored(one: InlineAccount) -> StoredAccount:
-    return StoredAccount(one.as_fleet(), one.proxy.revision, inline=True)
+def _stored(one: InlineAccount) -> StoredInline:
+    return StoredInline(one.as_fleet(), one.proxy.revision)

@@ -2,9 +2,6 @@
 
 The running API does it with its own store (`PasswordResetHandler`), an offline command with one that it opens itself.
 No sign-in is needed: the run directory, which belongs to the product's own user (0700), is the protection.
-
-The sign-ins and keys that end with a new password, or when a user is deleted or disabled, are revoked in the same
-commit. With two, a crash between them would leave a new password, and tokens that were issued for the old one.
 """
 
 from __future__ import annotations
@@ -12,16 +9,16 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from actors.bus.mailbox import Reply
 from actors.bus.messages.common import Failed, PasswordReset, ResetPassword
 from api.audit.context import on_behalf_of
 from api.bus_bridge import LoopBridge
-from api.engine.commit import Engine, size_of
-from api.security import api_keys, tokens, users
-from api.security.api_keys import ApiKey
+from api.engine.commit import Engine
+from api.objects.users import USERS, commit_and_revoke
+from api.security import users
 from api.security.login_throttle import LoginThrottle
 from api.security.users import User, WeakPassword, check_strength, new_password
 from api.store import Store, StoreError, Write
@@ -49,7 +46,8 @@ def reset(store: Engine, username: str, password: str | None) -> tuple[User, str
     with users.one_change:
         user = _user(store, username)
         changed = user.model_copy(update={"password_hash": hashed, "updated_at": time.time()})
-        commit_and_revoke(store, [Write(users.COLLECTION, user.id, changed.model_dump(mode="json"))], [user.id])
+        write = Write(users.COLLECTION, user.id, changed.model_dump(mode="json"))
+        commit_and_revoke(store, [write], [(user, changed)])
     return changed, chosen
 
 
@@ -59,24 +57,6 @@ def _user(store: Store, username: str) -> User:
         known = sorted(document.body["username"] for document in store.find(users.COLLECTION))
         raise UnknownUser(f"there is no user {username!r}; users: {', '.join(known) or 'none'}")
     return user
-
-
-def commit_and_revoke(
-    engine: Engine, writes: Sequence[Write], signed_out: Iterable[str], gone: Iterable[str] = ()
-) -> tuple[int, list[ApiKey]]:
-    """Commit `writes`, delete all sign-ins of the users `signed_out` and `gone` (ids), and all keys of `gone`.
-
-    Returns the number of the commit, and the keys that were revoked. The caller holds `users.one_change`, so that no
-    sign-in or key is added meanwhile. Raises as `Store.commit`.
-    """
-    without_keys = tuple(gone)
-    ended_users = (*signed_out, *without_keys)
-    with engine.exclusive(size_of(writes)):
-        families = [each.id for user in ended_users for each in engine.find(tokens.COLLECTION, user_id=user)]
-        keys = [each for user in without_keys for each in engine.find(api_keys.COLLECTION, user_id=user)]
-        ended = [Write(tokens.COLLECTION, family, None) for family in families]
-        ended += [Write(api_keys.COLLECTION, key.id, None) for key in keys]
-        return engine.commit([*writes, *ended]), [api_keys.load(key) for key in keys]
 
 
 class PasswordResetHandler:
@@ -111,7 +91,7 @@ class PasswordResetHandler:
             with on_behalf_of("command_line", OPERATION):
                 user, password = reset(self._store, message.username, message.password)
                 self._attempts.forget(user.username)
-                self._publish("user.updated", users.about(user))
+                self._publish("user.updated", USERS.about(user))
         except UnknownUser as error:
             return Failed(str(error), "username")
         except (WeakPassword, StoreError) as error:

@@ -12,6 +12,7 @@ from typing import Any
 from actors.net.client_key import client_key
 from api.audit.refused import WINDOW, Budget
 from api.engine.commit import OF_ALL_HOLDERS
+from api.engine.objects import Objects
 from api.errors import Denied, Invalid, NotFound, StaleRevision, TooBusy, Unauthenticated
 from api.objects.plans.plans import Plans
 from api.security.account_holder import AccountHolder
@@ -20,7 +21,7 @@ from api.security.authentication import UNKNOWN_USER_HASH
 from api.security.login_throttle import LoginThrottle
 from api.security.password_checker import PasswordChecker
 from api.services.account_names import may_use
-from api.services.fleet_accounts import FleetAccounts, status_of
+from api.services.fleet_accounts import status_of
 from api.services.inline_accounts import EveryAccount, InlineAccounts
 from api.services.password_renewal import PasswordRenewal
 from api.services.proxies import Proxies
@@ -82,7 +83,7 @@ class SelfService:
         store: AccountStore,
         every: EveryAccount,
         inline: InlineAccounts,
-        accounts: FleetAccounts,
+        accounts: Objects[FleetAccount],
         plans: Plans,
         proxies: Proxies,
         checker: PasswordChecker,
@@ -170,7 +171,7 @@ class SelfService:
     def change_password(self, holder: AccountHolder, current: str, new: str, address: str) -> None:
         """Give the account another password, which ends its tokens. Failures count as those of a sign-in.
 
-        Raises `Denied` when the plan doesn't permit it, `Invalid`, `TooBusy`, and as `FleetAccounts.update`.
+        Raises `Denied` when the plan doesn't permit it, `Invalid`, `TooBusy`, and as `Objects.update`.
         """
         held = self.account(holder)
         if not held.permitted.password:

@@ -16,7 +16,7 @@ from typing import Any
 from actors.bus.codec import pack
 from actors.bus.messages.specs import PLANS, FleetObject, ListRef
 from api.engine.kind import Kind
-from api.engine.objects import Hooks, Proposal, load
+from api.engine.objects import Hooks, Proposal, Proposals, load
 from api.engine.record_cache import RecordCache
 from api.engine.records import Stored
 from api.errors import Invalid, NotFound
@@ -151,12 +151,14 @@ class ObjectChanges:
     ) -> Hooks[Any]:
         """Those of a kind. `check` refuses a record that may not be stored."""
 
-        def refuse(proposal: Proposal[Any]) -> None:
-            self.objects.refuse_unknown(kind.refers(proposal.after))
-            check(proposal.after)
+        def refuse(proposals: Proposals[Any]) -> None:
+            for each in proposals:
+                if each.after is not None:
+                    self.objects.refuse_unknown(kind.refers(each.after))
+                    check(each.after)
 
         return Hooks(
-            lock=lambda _body: self.lock(),
+            lock=lambda _proposals: self.lock(),
             check=refuse,
             guard=partial(self._unused, kind),
             complete=self.objects.complete,

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
-from api.engine.objects import Hooks, Proposal, load
+from api.engine.objects import Hooks, Proposal, Proposals, load
 from api.engine.records import Stored, view_of
 from api.errors import Invalid
 from api.objects.plans.kind import PLANS
 from api.security.caller import Caller
-from api.services.account_names import AccountNames
 from api.store import Store
 from api.store.accounts import AccountStore
 from api.store.records import Loaded
@@ -56,24 +55,29 @@ class Plans:
         return found
 
 
+class Announced(Protocol):
+    """Holds up changes of accounts and plans, which get these policies: proxies have them before one can need them."""
+
+    def __call__(self, policies: Collection[str]) -> AbstractContextManager[None]:
+        """Raises `PeerUnavailable`."""
+        ...
+
+
+def policies_given(proposals: Proposals[Any]) -> set[str]:
+    """The policies that accounts or plans get by these changes."""
+    given = ((each.before and each.before.record.policy, each.after and each.after.policy) for each in proposals)
+    return {after for before, after in given if after is not None and after != before}
+
+
 def hooks_of_plans(
-    accounts: AccountStore,
-    names: AccountNames,
-    refuse_unknown: Callable[[Iterator[Named]], None],
-    announce: Callable[[Sequence[str]], None],
+    accounts: AccountStore, announced: Announced, refuse_unknown: Callable[[Iterator[Named]], None]
 ) -> Hooks[Plan]:
-    """A change holds up those of accounts. A new policy is at the proxies before an account can need it."""
+    """A change holds up those of accounts."""
 
-    @contextmanager
-    def lock(body: Any) -> Iterator[None]:
-        policy = getattr(body, "policy", None)
-        announce([] if policy is None else [policy])
-        with names.lock():
-            yield
-
-    def check(proposal: Proposal[Plan]) -> None:
-        if proposal.after is not None:
-            refuse_unknown(PLANS.refers(proposal.after))
+    def check(proposals: Proposals[Plan]) -> None:
+        for each in proposals:
+            if each.after is not None:
+                refuse_unknown(PLANS.refers(each.after))
 
     @contextmanager
     def guard(proposal: Proposal[Plan]) -> Iterator[None]:
@@ -87,4 +91,4 @@ def hooks_of_plans(
         used = used or accounts.users_by_plan()
         return [{**view_of(each.record), "accounts": used.get(each.record.id, 0)} for each in stored]
 
-    return Hooks(lock=lock, check=check, guard=guard, views=views)
+    return Hooks(lock=lambda proposals: announced(policies_given(proposals)), check=check, guard=guard, views=views)

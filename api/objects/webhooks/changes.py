@@ -80,6 +80,7 @@ def disable(
     disabled: list[WebhookRecord] = []
 
     def change(record: WebhookRecord) -> WebhookRecord:
+        disabled.clear()
         if not record.enabled or record.updated_at > before:
             return record
         update = {"enabled": False, "disabled_reason": reason, "updated_at": time.time()}

@@ -14,7 +14,7 @@ from pydantic import Field, StrictBool
 
 from actors.bus.messages.events import WebhookStatus
 from api.engine.kind import ObjectKind, Resource, Texts
-from api.engine.objects import Hooks, one_at_a_time
+from api.engine.objects import Hooks, Proposal, one_at_a_time
 from api.engine.records import Stored, moment, view_of
 from api.engine.responses import OF_INSTALLATION, all_of, one_of, shows
 from api.engine.transfer import PlannedRecord, Planning, SecretValue, Transfer
@@ -258,9 +258,10 @@ WEBHOOKS = ObjectKind(
 def hooks_of_webhooks(statuses: Callable[[], Mapping[str, WebhookStatus]], seal: SecretBox) -> Hooks[WebhookRecord]:
     """`statuses` are those of deliveries, by id."""
 
-    def permit(caller: Caller, record: WebhookRecord) -> None:
+    def permit(caller: Caller, proposal: Proposal[WebhookRecord]) -> None:
         """Refuse a subscription to events about people to callers who may not read about them."""
-        if is_about_people(record.events) and not caller.may("users.read"):
+        after = proposal.after
+        if after is not None and is_about_people(after.events) and not caller.may("users.read"):
             raise MissingPermission("users.read", by_key=caller.key is not None)
 
     def views(caller: Caller, stored: Sequence[Stored[WebhookRecord]], _whole: bool) -> list[dict[str, Any]]:

@@ -275,13 +275,13 @@ def test_a_policy_that_is_deleted_while_an_import_waits_for_others_is_given_to_n
 ) -> None:
     token = api.token()
     api.post("/policies", {"name": "closed", "rules": []}, token)
-    announce = api.services.fleet_accounts._announce
+    announce = api.services.link.announce
 
     def announce_late(policies: Any) -> None:
         announce(policies)
         assert api.request("DELETE", "/policies/closed", token).status_code == 200
 
-    monkeypatch.setattr(api.services.fleet_accounts, "_announce", announce_late)
+    monkeypatch.setattr(api.services.link, "announce", announce_late)
     status, _, details = error_of(
         send(api, {"username": "ada", "password_hash": hash_password("x"), "policy": "closed"})
     )

@@ -512,7 +512,7 @@ def test_a_password_is_hashed_while_others_are_served(api: Api, monkeypatch: pyt
         free.append(not users.one_change.locked())
         return hash_password(password)
 
-    monkeypatch.setattr("api.resources.users.hash_password", hashed)
+    monkeypatch.setattr("api.security.users.hash_password", hashed)
     assert api.patch(f"/users/{user.id}", {"password": "another one"}, api.token()).status_code == 200
     assert free == [True]
 
@@ -525,7 +525,7 @@ def test_two_changes_of_a_password_at_once_are_one(api: Api, monkeypatch: pytest
         api.store.put("users", {**user.model_dump(mode="json"), "password_hash": hash_password("faster one")})
         return hash_password(password)
 
-    monkeypatch.setattr("api.resources.users.hash_password", hashed)
+    monkeypatch.setattr("api.security.users.hash_password", hashed)
     body = {"password": "another one", "current_password": PASSWORD}
     assert api.patch(f"/users/{user.id}", body, api.token("eva")).status_code == 412
     assert login(api, "eva", "faster one").status_code == 200
