@@ -13,7 +13,7 @@ from typing import Final
 
 from actors.mapped_file import MARK, Words, make_file, map_file, mark
 
-NOBODY: Final = 0
+UNOWNED: Final = 0
 """The number of a process without a place: it counts for itself alone."""
 PLACES: Final = 4096
 """Processes that count together."""
@@ -41,11 +41,11 @@ class Processes:
 
     def lives(self, number: int) -> bool:
         """Whether this process lives."""
-        return number != NOBODY and self._words[_FIRST + (number & _PLACE)] == number
+        return number != UNOWNED and self._words[_FIRST + (number & _PLACE)] == number
 
     def instances(self) -> set[int]:
         """Those that live."""
-        return {instance_of(number) for number in self._words[_FIRST:].tolist() if number != NOBODY}
+        return {instance_of(number) for number in self._words[_FIRST:].tolist() if number != UNOWNED}
 
 
 NO_PROCESSES: Final = Processes(memoryview(bytes(_SIZE)).cast("Q"))
@@ -64,28 +64,28 @@ class ProcessPlaces(Processes):
 
     def adopt(self, living: Collection[int]) -> None:
         """These instances, which an earlier program has started, live on. All others have ended."""
-        self._numbers = {instance_of(number): number for number in self._words[_FIRST:].tolist() if number != NOBODY}
+        self._numbers = {instance_of(number): number for number in self._words[_FIRST:].tolist() if number != UNOWNED}
         for instance in self.instances() - set(living):
             self.end(instance)
 
     def begin(self, instance: int) -> int:
-        """The number of a process that is started now; `NOBODY` when all places are taken."""
+        """The number of a process that is started now; `UNOWNED` when all places are taken."""
         known = self._numbers.get(instance)
         if known is not None:
             return known
         places = self._words[_FIRST:].tolist()
-        if NOBODY not in places[1:]:
-            return NOBODY
-        place = places.index(NOBODY, 1)
+        if UNOWNED not in places[1:]:
+            return UNOWNED
+        place = places.index(UNOWNED, 1)
         number = self._numbers[instance] = instance << _PLACE_BITS | place
         self._words[_FIRST + place] = number
         return number
 
     def end(self, instance: int) -> None:
         """This process has ended, or was never started."""
-        number = self._numbers.pop(instance, NOBODY)
+        number = self._numbers.pop(instance, UNOWNED)
         if self.lives(number):
-            self._words[_FIRST + (number & _PLACE)] = NOBODY
+            self._words[_FIRST + (number & _PLACE)] = UNOWNED
 
 
 def open_processes(path: Path) -> Processes | None:

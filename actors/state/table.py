@@ -163,7 +163,7 @@ class Table:
 
     @contextmanager
     def exclusive(self, key: int) -> Iterator[bool]:
-        """Whether nobody else claims a line of this bucket in the meantime; false within a millisecond."""
+        """Whether no other process claims a line of this bucket in the meantime; false within a millisecond."""
         at = 8 * (_HEADER + key % self._buckets)
         alone = self._lock(at, _ATTEMPTS)
         try:
@@ -196,7 +196,7 @@ class Table:
         return line
 
     def _chain(self, key: int) -> Iterator[int]:
-        """The lines of a bucket. What isn't a line ends it: the file was written by somebody else."""
+        """The lines of a bucket. What isn't a line ends it: the file was written by another program."""
         words, begin, size = self.words, self._begin, self._line
         end = len(words)
         line = words[_HEADER + key % self._buckets] & _FIRST_LINE

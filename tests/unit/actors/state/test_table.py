@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from actors import mapped_file
 from actors.mapped_file import Words
-from actors.state.processes import NO_PROCESSES, NOBODY, PLACES, instance_of, make_places, open_processes
+from actors.state.processes import NO_PROCESSES, PLACES, UNOWNED, instance_of, make_places, open_processes
 from actors.state.table import NEXT, NO_LINE, NUMBERS, RELEASED, UNTIL, Table, TableKind, make_table, open_table
 
 KIND = TableKind("test", pages=1, lines=64, line=8)
@@ -123,7 +123,7 @@ def test_the_word_of_a_bucket_is_another_after_each_claim_in_it(machine: Machine
     assert one.bucket(SAME_BUCKET[0]) == seen[-1]
 
 
-def test_lines_of_nobody_are_one_for_each_time(machine: Machine) -> None:
+def test_lines_without_an_owner_are_one_for_each_time(machine: Machine) -> None:
     """As those of the clients of an account, which any process may write."""
     table = machine.start()
     with table.exclusive(7) as alone:
@@ -177,7 +177,7 @@ def test_torn_and_foreign_files_are_made_anew(machine: Machine, monkeypatch: pyt
         assert total(machine.start(), 7) == 1, name
 
 
-def test_what_was_written_by_somebody_else_ends_a_walk(machine: Machine) -> None:
+def test_what_was_written_by_another_program_ends_a_walk(machine: Machine) -> None:
     table = machine.start()
     line = count(table, 7)
     for wrong in (line, line + 1, 2**63, 1, len(table.words)):
@@ -386,7 +386,7 @@ def _within_a_claim(machine: Machine, key: int) -> Iterator[int]:
         os.close(writes)
 
 
-def test_a_process_that_hangs_within_a_claim_blocks_its_bucket_alone_and_nobody_for_long(machine: Machine) -> None:
+def test_a_process_that_hangs_within_a_claim_blocks_its_bucket_alone_and_none_for_long(machine: Machine) -> None:
     table = machine.start()
     mine = table.claim(SAME_BUCKET[1])
     with _within_a_claim(machine, SAME_BUCKET[0]):
@@ -449,7 +449,7 @@ def test_a_process_lives_from_its_start_to_its_end(tmp_path: Path) -> None:
     assert seen is not None
     one, other = supervisor.begin(11), supervisor.begin(12)
     assert supervisor.begin(11) == one
-    assert (seen.lives(one), seen.lives(other), seen.lives(NOBODY), seen.lives(RELEASED)) == (True, True, False, False)
+    assert (seen.lives(one), seen.lives(other), seen.lives(UNOWNED), seen.lives(RELEASED)) == (True, True, False, False)
     supervisor.end(11)
     third = supervisor.begin(13)
     assert (seen.lives(one), seen.lives(other), seen.lives(third)) == (False, True, True)
@@ -471,9 +471,9 @@ def test_with_all_places_taken_a_process_counts_alone(tmp_path: Path) -> None:
     places = make_places(tmp_path / "processes")
     numbers = [places.begin(instance) for instance in range(1, PLACES)]
     assert len(set(numbers)) == PLACES - 1
-    assert places.begin(PLACES) == NOBODY
+    assert places.begin(PLACES) == UNOWNED
     places.end(7)
-    assert places.begin(PLACES + 1) != NOBODY
+    assert places.begin(PLACES + 1) != UNOWNED
 
 
 def test_places_of_another_format_or_boot_are_none(tmp_path: Path) -> None:
