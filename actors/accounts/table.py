@@ -59,7 +59,7 @@ class TableError(Exception):
     """The file can't be opened or read: the text says which one and why."""
 
 
-class Table:
+class AccountTable:
     """The accounts of one file, for one thread. To be opened behind the fork, never before it.
 
     All that reads raises `TableError`, and `ValueError` or `TypeError` for a row that has no record of this release.

@@ -143,8 +143,8 @@ class Acceptor:
             self._end_turn(listener, port, emptied=False)
 
     def _end_turn(self, listener: socket.socket, port: int, emptied: bool) -> None:
-        context, elsewhere = self._context, self._context.limits.elsewhere
-        everywhere = (0, 0) if elsewhere is None else elsewhere.open_connections()
+        context, workers = self._context, self._context.limits.workers
+        everywhere = (0, 0) if workers is None else workers.open_connections()
         watch = partial(self._watch, listener, port)
         self._turns.accepted(listener.fileno(), watch, emptied, len(context.connections), everywhere)
 
@@ -238,9 +238,9 @@ class Acceptor:
 
     def _has_room(self, places: int) -> bool:
         """Whether one more may be open; the client has `places` already."""
-        context, elsewhere = self._context, self._context.limits.elsewhere
+        context, workers = self._context, self._context.limits.workers
         own = len(context.connections)
-        count = own if elsewhere is None else elsewhere.open_connections().connections
+        count = own if workers is None else workers.open_connections().connections
         return count - places < context.policy.max_connections
 
     def _transport(self, sock: socket.socket) -> Transport | None:

@@ -18,6 +18,7 @@ from actors.bus.mailbox import ASLEEP, Reply, refuse
 from actors.bus.messages.accounts import AccountStates, CollectUsage, PushTotals, QueryAccounts
 from actors.bus.messages.common import (
     SUPERVISOR,
+    WORKERS,
     Done,
     Failed,
     Problem,
@@ -53,7 +54,7 @@ from actors.forwarding.explain import reply_explanation
 from actors.forwarding.fleet_objects import ObjectReader
 from actors.forwarding.net.resolver_link import merged
 from actors.forwarding.protocols.session import HANDSHAKE_TIMEOUT
-from actors.forwarding.reconfiguration import Configuration, Reconfiguration
+from actors.forwarding.reconfiguration import Configuration, Reconfiguration, join_workers
 from actors.forwarding.reporting import trace
 from actors.forwarding.reporting.counter_publisher import CounterPublisher, LoopLoad
 from actors.forwarding.reporting.denied_names_reporter import DeniedNamesReporter
@@ -63,8 +64,9 @@ from actors.forwarding.sleep_pack import Sleeper
 from actors.histogram import sparse
 from actors.log_format import set_subject
 from actors.process import Actor, Boot
+from actors.state.counts import LiveState
+from actors.state.processes import NO_PROCESS
 from actors.usage_file import UsageFile
-from actors.workers.columns import NO_COLUMN
 
 log = logging.getLogger(__name__)
 
@@ -101,6 +103,7 @@ class ForwardingActor(Actor):
             self.data_dir.lists,
             self.run_dir,
             proxy.get("contact") or "",
+            self._live_state(params.get("number", NO_PROCESS)),
         )
         self._objects = ObjectReader()
         self._reconfiguration = Reconfiguration(self.forwarding, self._configured)
@@ -129,7 +132,7 @@ class ForwardingActor(Actor):
         self._publisher = CounterPublisher(self.loop, self._counters, self._publish)
         if params.get("asleep"):
             self._wake_up()
-        self._join_workers(params.get("column", NO_COLUMN))  # what it has taken over counts before it says hello
+        self._join_workers(params.get("workers", 1))
         if params.get("configure"):
             self._configure(unpack(Configure, params["configure"]), lambda: None)
         self.ready()
@@ -178,7 +181,7 @@ class ForwardingActor(Actor):
             refuse(sender, message, reply)
 
     def _configure(self, message: Configure, done: Callable[[], None]) -> None:
-        self._join_workers(message.column)
+        self._join_workers(message.workers)
         self._place = message.worker, message.workers
         objects = self._objects.read(message.objects, message.changes)
         self._reconfiguration.configure(Configuration(message.spec, message.egress, objects), done)
@@ -243,13 +246,20 @@ class ForwardingActor(Actor):
 
     # --- the beginning ---
 
-    def _join_workers(self, column: int) -> None:
-        """Count together with the other workers of the proxy, once this one has a column for that."""
-        if column == NO_COLUMN or self.forwarding.limits.elsewhere is not None:
-            return
-        from actors.forwarding.workers import join  # only proxies with several workers pay for it
+    def _live_state(self, number: int) -> LiveState:
+        """What it counts together with other processes."""
+        return LiveState(lambda: self.loop.now, self.run_dir.state, actor_proxy(self.boot.name), number, self._alone)
 
-        join(self.forwarding, self.run_dir.workers, actor_proxy(self.boot.name), column)
+    def _alone(self, detail: str) -> None:
+        def report() -> None:
+            self.forwarding.problems.begins(WORKERS, f"limits hold for a process alone: {detail}")
+
+        self.loop.call_soon(report)  # it may be in the middle of being made
+
+    def _join_workers(self, count: int) -> None:
+        """Count together with the other workers of the proxy from when there are any."""
+        if count > 1 and self.forwarding.limits.workers is None:
+            join_workers(self.forwarding)
 
     def _listen_when_known(self) -> None:
         """With quotas, not before it is known what was used already; but not without end: the collector may be away."""

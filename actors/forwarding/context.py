@@ -46,6 +46,7 @@ from actors.forwarding.upstreams.upstream_sets import UpstreamSets
 from actors.net.egress_guard import EgressGuard
 from actors.net.transport import Transport
 from actors.problems import ActiveProblems
+from actors.state.counts import LiveState
 from config.files.paths import RunDir
 
 if TYPE_CHECKING:
@@ -125,11 +126,16 @@ class ForwardingContext(OpenConnections):
         lists: Path | None = None,
         run_dir: RunDir | None = None,
         contact: str = "",
+        state: LiveState | None = None,
     ) -> None:
         """`fleet` is the file with the accounts of the fleet. In `run_dir` are the sockets of the resolvers, and the
         folder with what processes know of the upstreams of pools. Without it names are looked up by the system, and
-        each process knows its own of pools. `contact` is as in `SessionConfig`."""
-        super().__init__(loop, add_record)
+        each process knows its own of pools. `contact` is as in `SessionConfig`; without `state` the process counts for
+        itself alone."""
+        state = state or LiveState(lambda: loop.now)
+        self.state = state
+        """What it counts together with other processes."""
+        super().__init__(loop, add_record, state)
         self.problems = ActiveProblems(loop, self.clock)
         self.lists = NamedListFiles(loop, self.problems, lists)
         """The lists that rules name."""
@@ -139,8 +145,8 @@ class ForwardingContext(OpenConnections):
         self._without_pipe: dict[Callable[[], None], None] = {}
         session = SessionConfig(keep_alive_timeout=keep_alive_timeout, handshake_timeout=handshake_timeout)
         self._unconfigured(replace(session, date=DateLine(), new_id=self.stats.new_id, contact=contact))
-        self._make_ways(pool_limit, run_dir)
-        self._make_users(fleet)
+        self._make_ways(pool_limit, run_dir, state)
+        self._make_users(fleet, state)
 
     def _unconfigured(self, session: SessionConfig) -> None:
         """What a configuration replaces, as it is before the first one."""
@@ -159,7 +165,7 @@ class ForwardingContext(OpenConnections):
         self._auth: tuple[str, str | None] | None = None
         """The user of `auth` with the hash of the password, as of the last configuration that wants credentials."""
 
-    def _make_ways(self, pool_limit: int, run_dir: RunDir | None) -> None:
+    def _make_ways(self, pool_limit: int, run_dir: RunDir | None, state: LiveState) -> None:
         """What connects to origins and upstreams."""
         link = None if run_dir is None else ResolverLink(self.loop, run_dir)
         names = Resolver(self.loop, new_threads(self.loop), link=link)
@@ -167,15 +173,15 @@ class ForwardingContext(OpenConnections):
         self.dialer.on_problem = self.problems.occurred
         self.pool = ConnectionPool(self.loop, self.timers, pool_limit, self.policy.session.keep_alive_timeout)
         self.upstream_sets = UpstreamSets(self._of_upstreams, _NO_FOLDER if run_dir is None else run_dir.pools)
-        self.sources = Sources(self.loop)
+        self.sources = Sources(self.loop, state)
         """Where connections leave from."""
 
-    def _make_users(self, fleet: Path | None) -> None:
+    def _make_users(self, fleet: Path | None, state: LiveState) -> None:
         """Who may use the proxy."""
         self.directory = Directory(self.loop, self.problems, fleet)
         self.limits.held.source = self.directory
         self.directory.on_changed = self.limits.held.changed
-        self.authenticator = ClientAuthenticator(self.loop, self.directory)
+        self.authenticator = ClientAuthenticator(self.loop, self.directory, state)
         self.authenticator.backend.on_limits = self.limits.guests.admit
         self.testers = Testers(self.loop)
 

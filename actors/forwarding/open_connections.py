@@ -24,6 +24,7 @@ from actors.forwarding.protocols.commands import Report
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.reporting import trace
 from actors.forwarding.stats import ConnectionStats
+from actors.state.counts import LiveState
 
 T = TypeVar("T")
 
@@ -53,7 +54,7 @@ def in_slices(
 class OpenConnections:
     """The part of `ForwardingContext` that knows them."""
 
-    def __init__(self, loop: Loop, add_record: Callable[[Row], None]) -> None:
+    def __init__(self, loop: Loop, add_record: Callable[[Row], None], state: LiveState) -> None:
         self.loop = loop
         self.debug = trace.enabled()
         """Whether each decision about a connection is logged."""
@@ -65,7 +66,7 @@ class OpenConnections:
         self.on_empty: Callable[[], None] | None = None
         """Called when the last of them has ended."""
         self.timers = TimerWheel(loop)
-        self.limits = LimitsOfProxy(loop)
+        self.limits = LimitsOfProxy(loop, state)
         self.stats.on_refusal = self.limits.count_refusal
         self._unvisited: list[dict[OpenConnection, None]] = []
         """Those that something is still to be done with, a table for each time that all were to be visited."""

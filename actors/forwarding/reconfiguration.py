@@ -90,3 +90,19 @@ class Reconfiguration:
 
     def __repr__(self) -> str:
         return f"<Reconfiguration{', compiling' if self._compiling else ''}>"
+
+
+def join_workers(context: ForwardingContext) -> None:
+    """Count together with the other workers of the proxy from now on."""
+    from actors.forwarding.limits.workers import ProxyWorkers  # only proxies with several workers pay for it
+
+    workers = ProxyWorkers(context.state)
+    context.limits.share(workers, len(context.connections))
+    context.upstream_sets.share(workers)
+
+    def on_processes(count: int) -> None:
+        context.pool.divide_among(count)
+        context.limits.usage.workers = count
+
+    workers.on_processes = on_processes
+    workers.open_connections()

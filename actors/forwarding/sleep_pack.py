@@ -1,8 +1,9 @@
 """What a forwarding actor knows and the next one should, while its proxy sleeps: a file for each process, the *pack*.
 
-Requests that still count, wrong passwords, sessions that have moved, and what is known of the proxy's own upstreams.
-What accounts have used, counters and records are with the actors that own them; caches are not kept. There is no file
-where nothing is worth keeping.
+What is known of the proxy's own upstreams, and their sessions. Requests that still count, wrong passwords and source
+addresses of sessions are in the live state (`actors.state`), which outlives the process; what accounts have used,
+counters and records are with the actors that own them; caches are not kept. There is no file where nothing is worth
+keeping.
 
 Times are of the monotonic clock, so a pack belongs to one boot of the machine. One of another boot, of another release,
 or a damaged one is ignored with a line in the log: limits then begin anew, as at a restart.
@@ -17,16 +18,14 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from actors.bus.codec import ProtocolError, pack, unpack
 from actors.bus.loop import Timer
 from actors.forwarding.acceptor import Acceptor
-from actors.forwarding.access.guess_limit import KeptFailures
 from actors.forwarding.context import ForwardingContext
-from actors.forwarding.limits.kept_window import KeptWindow
 from actors.forwarding.upstreams.upstream_set import KeptSet
 from config.files.paths import boot_id
 
@@ -37,14 +36,10 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """All that is kept. `form` and `boot` say for whom; `moved` are the sessions that have left their own address."""
+    """All that is kept. `form` and `boot` say for whom."""
 
     form: int
     boot: bytes
-    windows: tuple[tuple[tuple[str, ...], KeptWindow], ...] = ()
-    wrong: tuple[KeptFailures, ...] = ()
-    wrong_at_backend: tuple[KeptFailures, ...] = ()
-    moved: tuple[tuple[str, str, float], ...] = ()
     upstreams: tuple[KeptSet, ...] = ()
 
 
@@ -110,29 +105,12 @@ def read(data: bytes) -> Pack | None:
 
 def pack_of(context: ForwardingContext) -> Pack:
     """What this process knows."""
-    now = context.loop.now
-    return replace(
-        _empty(),
-        windows=(*_windows(context), *context.limits.former.left()),
-        wrong=context.authenticator.guessing.kept(now),
-        wrong_at_backend=context.authenticator.backend.guessing.kept(now),
-        moved=context.sources.kept(),
-        upstreams=tuple(each for each in context.upstream_sets.kept() if not _is_empty(each)),
-    )
+    return replace(_empty(), upstreams=tuple(each for each in context.upstream_sets.kept() if not _is_empty(each)))
 
 
 def restore(found: Pack, context: ForwardingContext) -> None:
     """Take over what a process has known. What belongs to no object yet waits until that is made."""
-    context.limits.former.put(found.windows)
-    context.authenticator.guessing.add(found.wrong)
-    context.authenticator.backend.guessing.add(found.wrong_at_backend)
-    context.sources.add(found.moved)
     context.upstream_sets.put_former(found.upstreams)
-
-
-def _windows(context: ForwardingContext) -> Iterator[tuple[tuple[str, ...], KeptWindow]]:
-    now = context.loop.now
-    return ((key, window.kept()) for key, window in context.limits.windows() if not window.idle(now))
 
 
 def _empty() -> Pack:

@@ -13,13 +13,13 @@ from typing import Final
 
 from actors.mapped_file import MARK, Words, make_file, map_file, mark
 
-UNOWNED: Final = 0
+NO_PROCESS: Final = 0
 """The number of a process without a place: it counts for itself alone."""
 PLACES: Final = 4096
-"""Processes that count together."""
+"""LivingProcesses that count together."""
 
 _PLACE_BITS: Final = 12
-_PLACE: Final = PLACES - 1
+PLACE_MASK: Final = PLACES - 1
 _MAGIC: Final = b"pflive\0\1"
 _FIRST: Final = 8
 """The word of the first place; the mark is before it."""
@@ -31,28 +31,29 @@ def instance_of(number: int) -> int:
     return number >> _PLACE_BITS
 
 
-class Processes:
+class LivingProcesses:
     """The places, as processes see them."""
 
-    __slots__ = ("_words",)
+    __slots__ = ("places",)
 
     def __init__(self, words: Words) -> None:
-        self._words = words
+        self.places: Words = words[_FIRST:]
+        """A number is at its lower bits, `PLACE_MASK`, while its process lives."""
 
     def lives(self, number: int) -> bool:
         """Whether this process lives."""
-        return number != UNOWNED and self._words[_FIRST + (number & _PLACE)] == number
+        return number != NO_PROCESS and self.places[number & PLACE_MASK] == number
 
     def instances(self) -> set[int]:
         """Those that live."""
-        return {instance_of(number) for number in self._words[_FIRST:].tolist() if number != UNOWNED}
+        return {instance_of(number) for number in self.places.tolist() if number != NO_PROCESS}
 
 
-NO_PROCESSES: Final = Processes(memoryview(bytes(_SIZE)).cast("Q"))
+NO_PROCESSES: Final = LivingProcesses(memoryview(bytes(_SIZE)).cast("Q"))
 """For one that counts for itself alone."""
 
 
-class ProcessPlaces(Processes):
+class ProcessPlaces(LivingProcesses):
     """The places, for the supervisor."""
 
     __slots__ = ("_numbers",)
@@ -64,34 +65,34 @@ class ProcessPlaces(Processes):
 
     def adopt(self, living: Collection[int]) -> None:
         """These instances, which an earlier program has started, live on. All others have ended."""
-        self._numbers = {instance_of(number): number for number in self._words[_FIRST:].tolist() if number != UNOWNED}
+        self._numbers = {instance_of(number): number for number in self.places.tolist() if number != NO_PROCESS}
         for instance in self.instances() - set(living):
             self.end(instance)
 
     def begin(self, instance: int) -> int:
-        """The number of a process that is started now; `UNOWNED` when all places are taken."""
+        """The number of a process that is started now; `NO_PROCESS` when all places are taken."""
         known = self._numbers.get(instance)
         if known is not None:
             return known
-        places = self._words[_FIRST:].tolist()
-        if UNOWNED not in places[1:]:
-            return UNOWNED
-        place = places.index(UNOWNED, 1)
+        places = self.places.tolist()
+        if NO_PROCESS not in places[1:]:
+            return NO_PROCESS
+        place = places.index(NO_PROCESS, 1)
         number = self._numbers[instance] = instance << _PLACE_BITS | place
-        self._words[_FIRST + place] = number
+        self.places[place] = number
         return number
 
     def end(self, instance: int) -> None:
         """This process has ended, or was never started."""
-        number = self._numbers.pop(instance, UNOWNED)
+        number = self._numbers.pop(instance, NO_PROCESS)
         if self.lives(number):
-            self._words[_FIRST + (number & _PLACE)] = UNOWNED
+            self.places[number & PLACE_MASK] = NO_PROCESS
 
 
-def open_processes(path: Path) -> Processes | None:
+def open_processes(path: Path) -> LivingProcesses | None:
     """The places as they are; None without a file of this format and boot. Raises `OSError`."""
     raw = map_file(path, _SIZE.__eq__, writes=False)
-    return Processes(raw.cast("Q")) if raw is not None and raw[:MARK] == mark(_MAGIC) else None
+    return LivingProcesses(raw.cast("Q")) if raw is not None and raw[:MARK] == mark(_MAGIC) else None
 
 
 def make_places(path: Path) -> ProcessPlaces:

@@ -42,7 +42,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from actors.mapped_file import MARK, Words, mark
-from actors.state.processes import Processes
+from actors.state.processes import LivingProcesses
 
 KEY, OWNER, NEXT, UNTIL = range(4)
 """Words of a line."""
@@ -101,7 +101,7 @@ class Table:
     """One file, for the process with this number (`open_table`, `make_table`)."""
 
     def __init__(
-        self, descriptor: int, kind: TableKind, processes: Processes, number: int, clock: Callable[[], float]
+        self, descriptor: int, kind: TableKind, processes: LivingProcesses, number: int, clock: Callable[[], float]
     ) -> None:
         """`descriptor` is of a valid file, `clock` the monotonic one, in seconds. Raises `OSError`."""
         self._descriptor = descriptor
@@ -131,8 +131,8 @@ class Table:
     # --- without a lock ---
 
     def bucket(self, key: int) -> int:
-        """The word of its bucket, which is another one after each claim in it."""
-        return self.words[_HEADER + key % self._buckets]
+        """Where the word of its bucket is, which has another value after each claim in it."""
+        return _HEADER + key % self._buckets
 
     def lines(self, key: int) -> Iterator[int]:
         """The lines of a key that count: their process lives, or UNTIL isn't over."""
@@ -163,8 +163,8 @@ class Table:
 
     @contextmanager
     def exclusive(self, key: int) -> Iterator[bool]:
-        """Whether no other process claims a line of this bucket in the meantime; false within a millisecond."""
-        at = 8 * (_HEADER + key % self._buckets)
+        """Whether no other process claims a line of this bucket meanwhile; false within a millisecond."""
+        at = 8 * self.bucket(key)
         alone = self._lock(at, _ATTEMPTS)
         try:
             yield alone
@@ -180,7 +180,7 @@ class Table:
                 return line
             if not spent and self._is_spent(line, now):
                 spent = line
-        bucket = _HEADER + key % self._buckets
+        bucket = self.bucket(key)
         first = words[bucket] & _FIRST_LINE
         line = spent or self._new_line()
         if not line:
@@ -196,10 +196,10 @@ class Table:
         return line
 
     def _chain(self, key: int) -> Iterator[int]:
-        """The lines of a bucket. What isn't a line ends it: the file was written by another program."""
+        """The lines of a bucket. What isn't a line ends it: another program has written there."""
         words, begin, size = self.words, self._begin, self._line
         end = len(words)
-        line = words[_HEADER + key % self._buckets] & _FIRST_LINE
+        line = words[self.bucket(key)] & _FIRST_LINE
         for _ in range(_STRIPES * self._stripe):
             if not begin <= line < end or (line - begin) % size:
                 return
@@ -262,7 +262,7 @@ class Table:
 
 
 def open_table(
-    path: Path, kind: TableKind, processes: Processes, number: int, clock: Callable[[], float] = time.monotonic
+    path: Path, kind: TableKind, processes: LivingProcesses, number: int, clock: Callable[[], float] = time.monotonic
 ) -> Table | None:
     """The table in a file, for the process with this number; None without a valid one. Raises `OSError`."""
     descriptor = _open_valid(path, kind)
@@ -270,7 +270,7 @@ def open_table(
 
 
 def make_table(
-    path: Path, kind: TableKind, processes: Processes, number: int, clock: Callable[[], float] = time.monotonic
+    path: Path, kind: TableKind, processes: LivingProcesses, number: int, clock: Callable[[], float] = time.monotonic
 ) -> Table:
     """As `open_table`, with a new file in the place of any that is torn or foreign. Raises `OSError`."""
     return Table(_open_or_make(path, kind), kind, processes, number, clock)

@@ -44,8 +44,8 @@ from actors.supervision.listeners.bind import bound_address, inner_listener
 from actors.supervision.listeners.registry import ListenerRegistry
 from actors.supervision.listeners.socket_activation import InheritedListeners
 from actors.supervision.processes.actor_spec import ActorSpec, SupervisionContext
-from actors.supervision.processes.columns import WorkerColumns
 from actors.supervision.processes.fd_limit import raise_limit
+from actors.supervision.processes.live_state import LiveStateFiles
 from actors.supervision.processes.spawner import Spawner
 from actors.supervision.processes.zygote_process import ZygoteProcess
 from actors.supervision.program_lifecycle import ProgramEvent, ProgramLifecycle, ProgramState
@@ -144,9 +144,9 @@ class SupervisorProcess:
         )
 
     def _new_actors(self, classes: ActorClasses, config: SupervisionConfig) -> ActorSupervisor:
-        columns = WorkerColumns(self._resources.run.workers)
-        columns.adopt(instances_of(self._resources.predecessors))
-        context = SupervisionContext(self._loop, self._router, self._spawner, self._new_boot, columns)
+        state = LiveStateFiles(self._resources.run.state)
+        state.adopt(instances_of(self._resources.predecessors))
+        context = SupervisionContext(self._loop, self._router, self._spawner, self._new_boot, state)
         context.settings.put(config.groups)
         context.packs = self._resources.run.workers
         inherited, lab = self._resources.inherited, self._resources.lab

@@ -26,7 +26,7 @@ class CredentialQuotaView(ResponseModel):
 class CredentialView(ResponseModel):
     """A credential of an account without its secret; `prefix` is the beginning of it.
 
-    `allow_destinations` null and `allow_clients` empty are as the account; `max_connections` holds on each proxy alone,
+    `allow_destinations` null and `allow_clients` empty are as the account; `max_connections` holds over all proxies,
     and 0 is no limit of its own.
     """
 

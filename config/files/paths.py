@@ -96,11 +96,10 @@ class RunDir:
     """The folder where forwarding actors count what accounts use, a file each (`actors.usage_file`)."""
     pools = _Below("pools")
     """The folder of what is known of pools' upstreams, a file for each pool (`actors.pools.state_file`)."""
+    state = _Below("state")
+    """The folder of what processes count together (`actors.state`)."""
     workers = _Below("workers")
-    """The folder of what processes of a proxy share or leave to each other, with a folder for each proxy.
-
-    Workers count together there (`actors.workers`), and a sleeping proxy has its packs there.
-    """
+    """The folder of what processes of a proxy that sleeps leave to those after them, with a folder for each proxy."""
     lock = _Below("lock")
     """Locked by the supervisor for as long as it lives."""
 

@@ -90,7 +90,7 @@ class CredentialCreate(Body):
     """A new credential: `ttl` in seconds or `expires_at`, one of them.
 
     It narrows what the account may do: `allow_destinations` and `allow_clients` hold beside those of the account;
-    `max_connections` on each proxy alone.
+    `max_connections` over all proxies.
     """
 
     model_config = example(

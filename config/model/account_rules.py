@@ -31,7 +31,7 @@ RuleDestinations = Annotated[
 
 
 class RuleLimits(Group):
-    """Limits on each proxy alone, 0 for none; null says nothing. Bandwidth in bytes per second; `in` is of clients."""
+    """Limits over all proxies, 0 for none; null says nothing. Bandwidth in bytes per second; `in` is of clients."""
 
     bandwidth_in: Annotated[int | None, Given(Bandwidth), NULLABLE] = None
     bandwidth_out: Annotated[int | None, Given(Bandwidth), NULLABLE] = None

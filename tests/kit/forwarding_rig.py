@@ -27,6 +27,7 @@ from actors.bus.messages.specs import EgressSpec, ProxySpec
 from actors.bus.records import RecordBatch, RecordReceiver
 from actors.forwarding.fleet_objects import FleetObjects
 from actors.process import Boot
+from actors.supervision.processes.live_state import LiveStateFiles
 from config.files.paths import open_run_dir
 from config.text.access_fields import ACCESS_FIELDS
 from tests.kit.folders import FOLDERS
@@ -64,22 +65,25 @@ def packed(objects: FleetObjects) -> dict[str, bytes]:
 class Rig:
     """`port` is where the proxy listens; `records`, `counters` and `reports` of problems are what it has sent."""
 
+    instance = 1
+
     def __init__(
         self,
         egress: EgressSpec = LOOPBACK_ALLOWED,
         params: dict[str, Any] | None = None,
         proxy: dict[str, Any] | None = None,
         ports: int = 1,
-        place: dict[str, int] | None = None,
+        live_state: LiveStateFiles | None = None,
+        workers: int = 1,
         **changes: Any,
     ) -> None:
         """`params` and `proxy`, that group of the settings, are for its start; `changes` are of the proxy.
 
         It listens at so many `ports`, from `port` on.
-        `place` is its place among several workers: `worker`, `workers` and `column` of `Configure`.
+        `live_state` is what it counts in together with others, of which `workers` are of its proxy; by default its own.
         """
-        self._params, self._proxy = params or {}, proxy or {}
-        self.place = place or {}
+        self._params, self._proxy = dict(params or {}), proxy or {}
+        self._workers = workers
         self.folder = tempfile.mkdtemp(prefix="pf-", dir=FOLDERS)
         self.run_dir = open_run_dir(Path(self.folder))
         self.records: list[dict[str, Any]] = []
@@ -97,6 +101,9 @@ class Rig:
         self._started = threading.Event()
         self._thread.start()
         self._started.wait()
+        self.live_state = live_state or LiveStateFiles(self.run_dir.state)
+        if "number" not in self._params:
+            self._params["number"] = self.live_state.begin(PROXY_ID, self.instance)
         self.process = self._spawn()
         until(self._helloed.is_set, "the actor says hello")
 
@@ -136,7 +143,7 @@ class Rig:
         self.objects = self.objects if objects is None else objects
         self.spec = replace(self.spec, **changes)
         done = threading.Event()
-        message = Configure(self.spec, self.egress, packed(self.objects), **self.place)
+        message = Configure(self.spec, self.egress, packed(self.objects), workers=self._workers)
         self.do(lambda: self._router.ask(forwarding_name(PROXY_ID), message, lambda _reply: done.set()))
         until(done.is_set, "the change is acknowledged")
 
@@ -196,7 +203,7 @@ class Rig:
             self.reports.append(message)
         if isinstance(message, Hello):
             self._router.set_current_instance(forwarding_name(PROXY_ID), message.instance)
-            configured = Configure(self.spec, self.egress, packed(self.objects), **self.place)
+            configured = Configure(self.spec, self.egress, packed(self.objects), workers=self._workers)
             self._router.ask(sender, configured, lambda _reply: self._helloed.set())
 
     def _counted(self, _topic: str, message: Any) -> None:

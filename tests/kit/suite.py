@@ -44,7 +44,7 @@ ON_COMPILED_MODULES = (
     "tests/unit/actors/forwarding",
     "tests/unit/actors/accounts",
     "tests/unit/actors/pools",
-    "tests/unit/actors/workers",
+    "tests/unit/actors/state",
     "tests/actor/bus",
     "tests/actor/forwarding",
     "tests/actor/pools",

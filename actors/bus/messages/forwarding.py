@@ -14,8 +14,7 @@ class Configure:
 
     `objects` has by key all objects that the proxy needs, packed (`FleetObject`), or where `changes` is set those alone
     that differ from the configuration before, empty for one that is gone. → `Done`, if that is asked for: when objects
-    have changed. `worker` is the receiver's index among all `workers` of the proxy, `column`
-    where it counts together with the others (`actors.workers.columns`), -1 if it counts for itself.
+    have changed. `worker` is the receiver's index among all `workers` of the proxy.
     """
 
     spec: ProxySpec
@@ -23,7 +22,6 @@ class Configure:
     objects: dict[str, bytes] = field(default_factory=dict, repr=False)
     worker: int = 0
     workers: int = 1
-    column: int = -1
     changes: bool = False
 
 

@@ -43,12 +43,12 @@ from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority
 from actors.forwarding.requester import Requester
 from actors.net.client_key import client_key, network_key, site_key
+from actors.state.counts import LiveState
 from actors.thread_pool import DROPPED, FairThreadPool
 from actors.throttled_log import ThrottledLog
 
 if TYPE_CHECKING:
     from actors.accounts.records import CredentialRecord
-    from actors.forwarding.limits.elsewhere import Elsewhere
 
 log = logging.getLogger(__name__)
 
@@ -167,10 +167,11 @@ class _Request(NamedTuple):
 class ClientAuthenticator:
     """Checks clients' credentials for one proxy: those of `auth`, of its accounts, and of the shared table."""
 
-    def __init__(self, loop: Loop, directory: Directory | None = None) -> None:
+    def __init__(self, loop: Loop, directory: Directory | None = None, state: LiveState | None = None) -> None:
         self._loop = loop
+        state = state or LiveState(lambda: loop.now)
         self._directory = directory or Directory(loop)
-        self.backend = Backend(loop, self._directory.stored)
+        self.backend = Backend(loop, self._directory.stored, state)
         """Decides about users that the directory does not know, where the proxy has one."""
         self.on_renewed: OnRenewed = lambda _id, _former, _renewed: None
         self._refusals = RefusalTime()
@@ -178,17 +179,12 @@ class ClientAuthenticator:
         self._key = os.urandom(32)
         self._good: dict[bytes, tuple[float, bytes]] = {}
         self._wrong: dict[bytes, tuple[float, bytes | None]] = {}
-        self.guessing = GuessLimit()
+        self.guessing = GuessLimit(state)
         self._checks: dict[tuple[_Pair, bytes | None], list[_Request]] = {}
         """The checks that wait or run, each with the requests for it."""
         self._present: Counter[str] = Counter()
         """The number of checks by client."""
         self._failures = ThrottledLog(log, "wrong passwords")
-
-    def share(self, elsewhere: Elsewhere) -> None:
-        """Count wrong passwords together with other workers from now on."""
-        self.guessing.share(elsewhere, self._loop.now)
-        self.backend.share(elsewhere)
 
     def update(self, spec: ProxySpec) -> None:
         """Take the users and passwords of a configuration. What is cached holds for unchanged passwords alone."""

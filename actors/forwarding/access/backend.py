@@ -25,12 +25,12 @@ from actors.forwarding.protocols.http.targets import Authority
 from actors.forwarding.requester import Requester
 from actors.net.client_key import client_key, site_key
 from actors.net.egress_guard import OutgoingGuard
+from actors.state.counts import LiveState
 from actors.thread_pool import DROPPED, FairThreadPool
 from actors.throttled_log import ThrottledLog
 
 if TYPE_CHECKING:
     from actors.forwarding.access.backend_request import BackendVerdict
-    from actors.forwarding.limits.elsewhere import Elsewhere
     from actors.net.guarded_client import HttpClient
 
 CACHE_SIZE: Final = 4096
@@ -97,7 +97,7 @@ class _Flight:
 class Backend:
     """The back end of one proxy. `stored` returns the password hash of an account by its name, None for no such one."""
 
-    def __init__(self, loop: Loop, stored: Callable[[str], bytes | None]) -> None:
+    def __init__(self, loop: Loop, stored: Callable[[str], bytes | None], state: LiveState) -> None:
         self._loop = loop
         self._stored = stored
         self.on_limits: Callable[[str, LimitsSpec | None], None] = _nothing
@@ -109,7 +109,7 @@ class Backend:
         self._threads: FairThreadPool | None = None
         self._known: dict[bytes, _Known] = {}
         self._flights: dict[bytes, _Flight] = {}
-        self.guessing = GuessLimit("guess at the back end")
+        self.guessing = GuessLimit(state, "guess at the back end")
         self._generation = 0
         self._failures = ThrottledLog(log, "requests to the authentication back end")
 
@@ -134,10 +134,6 @@ class Backend:
         self._generation += 1
         self._known.clear()
         self._flights = {}  # those who wait for one get its result all the same
-
-    def share(self, elsewhere: Elsewhere) -> None:
-        """Count refused credentials together with other workers from now on."""
-        self.guessing.share(elsewhere, self._loop.now)
 
     def guard_by(self, egress: EgressSpec) -> None:
         """Take the product's own addresses, and whether others that are not public may be connected to."""

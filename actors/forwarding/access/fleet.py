@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from actors.accounts.records import AccountRecord, CredentialRecord, effective
-from actors.accounts.table import Changed, Table, TableError, digest_of
+from actors.accounts.table import AccountTable, Changed, TableError, digest_of
 from actors.bus.loop import Loop
 from actors.bus.messages.common import ACCOUNTS_TABLE
 from actors.forwarding.limits.held_accounts import FoundAccount, UnreadableError
@@ -36,7 +36,7 @@ class Fleet:
         self._loop = loop
         self._problems = problems
         self._path = path
-        self._table: Table | None = None
+        self._table: AccountTable | None = None
         self._failed = False
         self._checked = 0.0
         self.opened = 0
@@ -55,13 +55,13 @@ class Fleet:
         return self.opened, self._read(lambda table: table.revision)
 
     def changes(self, since: int) -> set[Changed] | None:
-        """As `Table.changes`."""
+        """As `AccountTable.changes`."""
         return self._read(lambda table: table.changes(since))
 
     def named(self, username: str, proxy_id: str, tags: Collection[str]) -> FoundAccount | None:
         """The account with this user name that may use the proxy."""
 
-        def find(table: Table) -> FoundAccount | None:
+        def find(table: AccountTable) -> FoundAccount | None:
             accounts = table.accounts_named(username)
             return next((_found(table, each) for each in accounts if each.may_use(proxy_id, tags)), None)
 
@@ -70,20 +70,20 @@ class Fleet:
     def certified(self, entries: Collection[str], proxy_id: str, tags: Collection[str]) -> list[FoundAccount]:
         """The accounts with any of these entries for certificates that may use the proxy."""
 
-        def find(table: Table) -> list[FoundAccount]:
+        def find(table: AccountTable) -> list[FoundAccount]:
             accounts = {each.id: each for entry in entries for each in table.accounts_certified(entry)}
             return [_found(table, each) for each in accounts.values() if each.may_use(proxy_id, tags)]
 
         return self._read(find)
 
     def most_rounds(self) -> int:
-        """As `Table.most_rounds`."""
-        return self._read(Table.most_rounds)
+        """As `AccountTable.most_rounds`."""
+        return self._read(AccountTable.most_rounds)
 
     def account(self, identifier: str, proxy_id: str, tags: Collection[str]) -> FoundAccount | None:
         """The account with this id, if it may use the proxy."""
 
-        def find(table: Table) -> FoundAccount | None:
+        def find(table: AccountTable) -> FoundAccount | None:
             account = table.account(identifier)
             return _found(table, account) if account is not None and account.may_use(proxy_id, tags) else None
 
@@ -99,7 +99,7 @@ class Fleet:
 
     # --- faults ---
 
-    def _read(self, look_up: Callable[[Table], T]) -> T:
+    def _read(self, look_up: Callable[[AccountTable], T]) -> T:
         if self._table is None:
             raise UnreadableError(f"{self._path} can't be read")
         try:
@@ -111,7 +111,7 @@ class Fleet:
 
     def _open(self) -> None:
         try:
-            self._table = Table(self._path)
+            self._table = AccountTable(self._path)
         except TableError as error:
             self._fail(error)
             return
@@ -134,6 +134,6 @@ class Fleet:
         return f"<Fleet {self._path}, {'open' if self._table is not None else 'unreadable'}>"
 
 
-def _found(table: Table, account: AccountRecord) -> FoundAccount:
+def _found(table: AccountTable, account: AccountRecord) -> FoundAccount:
     plan = table.plan(account.plan) if account.plan else None
     return FoundAccount(effective(account, plan), account.plan)

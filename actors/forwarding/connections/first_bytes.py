@@ -53,8 +53,8 @@ class FirstBytes(ABC):
         self.deadline = context.loop.now + context.policy.session.handshake_timeout
         self.scheduled_for = NEVER
         context.connections[self] = None
-        if context.limits.elsewhere is not None:
-            context.limits.elsewhere.set_open(len(context.connections))
+        if context.limits.workers is not None:
+            context.limits.workers.set_open(len(context.connections))
         context.timers.schedule(self)
         context.loop.watch(sock.fileno(), EDGE, self._peek)
 

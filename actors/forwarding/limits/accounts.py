@@ -11,26 +11,32 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from actors.bus.loop import Loop
 from actors.bus.messages.specs import AccountSpec, LimitsSpec
 from actors.forwarding.limits.meter import Meter
-from actors.forwarding.limits.sliding_window import SlidingWindow
+from actors.forwarding.limits.shared_bandwidth import divide
 from actors.forwarding.limits.token_bucket import TokenBucket, Wake
 from actors.forwarding.limits.usage import GRACE_BYTES, AccountCounter, do_nothing
+from actors.forwarding.limits.usage_counters import UsageCounters
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
+from actors.state.counts import LiveState, SharedKey
 from config.net.addresses import plain
 from config.net.entries import read_network
 
 if TYPE_CHECKING:
     from actors.accounts.records import CredentialRecord, WeekSchedule
-    from actors.forwarding.limits.elsewhere import SharedKey
 
 log = logging.getLogger(__name__)
 
 QUOTA_GRACE = 0.25
+COUNTS = "counts"
+"""Begins the key of connections and requests."""
 
 REMOVED = "account_removed"
 PASSWORD_CHANGED = "account_password_changed"  # noqa: S105 - a word for the record
@@ -47,18 +53,18 @@ class Account:
         spec: AccountSpec,
         now: float,
         usage: AccountCounter,
-        window: SlidingWindow | None = None,
+        key_of: Callable[[str], SharedKey],
     ) -> None:
-        """`usage` counts what it uses; `window` has the requests that count already."""
+        """`usage` counts what it uses; `key_of` is what all processes count of it, by a word."""
         self._loop = loop
         self.spec = spec
         self.usage = usage
         self.meters: dict[Meter, None] = {}
-        self.window = SlidingWindow(loop.now) if window is None else window
-        self.shared: SharedKey | None = None
-        """What it is among several workers; None with one."""
+        self._key_of = key_of
+        self._shared = key_of(COUNTS)
         self._inward = TokenBucket(loop, spec.limits.bandwidth_in)
         self._outward = TokenBucket(loop, spec.limits.bandwidth_out)
+        divide(loop, key_of, self._inward, self._outward)
         self._networks = tuple(read_network(text) for text in spec.allow_clients)
         self._schedule = _schedule_of(spec)
         self._window = 0.0, 0.0
@@ -67,13 +73,6 @@ class Account:
         self._destinations_changed = False
         usage.on_reached = self._on_quota_reached
         usage.configure(spec.username, spec.quota, spec.period, now)
-
-    def share(self, shared: SharedKey) -> None:
-        """Count together with other workers from now on."""
-        self.shared = shared
-        self.window = shared.window(self.window)
-        self._publish()
-        shared.divide(self._inward, self._outward)
 
     # --- the configuration ---
 
@@ -91,8 +90,7 @@ class Account:
         self._publish()
         self._inward.set_rate(spec.limits.bandwidth_in)
         self._outward.set_rate(spec.limits.bandwidth_out)
-        if self.shared is not None:
-            self.shared.divide(self._inward, self._outward)
+        divide(self._loop, self._key_of, self._inward, self._outward)
         self._networks = tuple(read_network(text) for text in spec.allow_clients)
         if spec.schedule != before.schedule:
             self._schedule, self._window = _schedule_of(spec), (0.0, 0.0)
@@ -120,14 +118,12 @@ class Account:
 
     @property
     def connections(self) -> int:
-        """Its connections, those of other workers included."""
-        own = len(self.meters)
-        return own if self.shared is None else own + self.shared.connections()
+        """Its connections, those of other processes included."""
+        return len(self.meters) + self._shared.connections()
 
     def _publish(self) -> None:
-        """Let the other workers see its connections, where they need to."""
-        if self.shared is not None:
-            self.shared.set_connections(len(self.meters) if self.spec.limits.connections else 0)
+        """Let the other processes see its connections, where they need to."""
+        self._shared.set_connections(len(self.meters) if self.spec.limits.connections else 0)
 
     @property
     def dormant(self) -> bool:
@@ -161,6 +157,9 @@ class Account:
         """It is in use no more. Without this its memory would wait for the collection of cycles, which is rare here."""
         if self.usage.on_reached == self._on_quota_reached:
             self.usage.on_reached = do_nothing
+        self._shared.release()
+        if self._inward.sharing is not None:
+            self._inward.sharing.end()
 
     # --- decisions ---
 
@@ -189,7 +188,7 @@ class Account:
         if meter.account is not self and 0 < limits.connections <= self.connections:
             return failures.account_connections(limits.connections)
         if limits.requests_per_minute:
-            wait = self.window.try_acquire(limits.requests_per_minute, self._loop.now)
+            wait = self._shared.try_acquire(limits.requests_per_minute)
             if wait:
                 return failures.account_requests(limits.requests_per_minute, wait)
         return None
@@ -216,7 +215,7 @@ class Account:
         """A connection belongs to it from now on."""
         self.meters[meter] = None
         self.usage.connected(1)
-        if self.shared is not None:
+        if self.spec.limits.connections:
             self._publish()
 
     def detach(self, meter: Meter) -> None:
@@ -224,7 +223,7 @@ class Account:
         if meter in self.meters:
             del self.meters[meter]
             self.usage.connected(-1)
-            if self.shared is not None:
+            if self.spec.limits.connections:
                 self._publish()
 
     def count(self, inward: bool, bytes_moved: int) -> None:
@@ -323,3 +322,62 @@ def spec_of(record: CredentialRecord) -> AccountSpec:
         allow_clients=record.allow_clients,
         allow_destinations=record.allow_destinations or (),
     )
+
+
+GUEST = "guest"
+"""Begins the key of a guest."""
+GUESTS_KEPT = 4096
+"""Beyond that, those without connections are forgotten, the oldest first."""
+REVIEWED_AT_ONCE = 8
+"""Of the oldest, for each new one: however many are in use, a new one costs the same."""
+
+
+class Guests:
+    """By user name."""
+
+    def __init__(self, loop: Loop, state: LiveState) -> None:
+        self._loop = loop
+        self._state = state
+        self._usage = UsageCounters(loop)
+        self._by_name: OrderedDict[str, Account] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def get(self, user: str) -> Account | None:
+        """The guest of this name."""
+        return self._by_name.get(user)
+
+    def admit(self, user: str, limits: LimitsSpec | None) -> None:
+        """From now on these limits hold for the user; None: no limits."""
+        known = self._by_name.get(user)
+        if known is None and limits is None:
+            return
+        spec = AccountSpec(user, user, None, limits=limits or LimitsSpec())
+        if known is None:
+            self._make_room()
+            usage = self._usage.acquire(user)
+            key_of = partial(self._key_of, user)
+            self._by_name[user] = Account(self._loop, spec, time.time(), usage, key_of)
+            return
+        self._by_name.move_to_end(user)
+        if known.spec != spec:
+            known.update(spec, time.time())
+
+    def _key_of(self, user: str, what: str) -> SharedKey:
+        return self._state.key(GUEST, what, user)
+
+    def _make_room(self) -> None:
+        """Those in use that it meets go to the end, so the next review meets others."""
+        for _ in range(REVIEWED_AT_ONCE):
+            if len(self._by_name) < GUESTS_KEPT:
+                return
+            user, guest = self._by_name.popitem(last=False)
+            if guest.dormant:
+                guest.release()
+                self._usage.discard(user)
+            else:
+                self._by_name[user] = guest
+
+    def __repr__(self) -> str:
+        return f"<Guests: {len(self._by_name)}>"

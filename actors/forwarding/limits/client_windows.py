@@ -8,18 +8,14 @@ over all of them.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from actors.bus.loop import Loop
-from actors.forwarding.limits.sliding_window import MINUTE, FormerWindows, Key, SlidingWindow
 from actors.net.client_key import client_key
-
-if TYPE_CHECKING:
-    from actors.forwarding.limits.elsewhere import Elsewhere
+from actors.state.counts import COUNTED, LiveState, SharedKey
 
 CLIENT: Final = "client"
-"""Begins the key of a client's window."""
+"""Begins the key of a client's requests."""
 CLIENTS_MAX = 131_072
 """Beyond that, the client whose last request is the longest ago is forgotten though its requests still count."""
 FORGOTTEN_AT_ONCE = 512
@@ -31,26 +27,16 @@ PERIOD = 10.0
 class ClientWindows:
     """By `client_key`. There is a timer only while there are clients."""
 
-    def __init__(self, loop: Loop, former: FormerWindows | None = None) -> None:
+    def __init__(self, loop: Loop, state: LiveState) -> None:
         self._loop = loop
-        self._former = former or FormerWindows(loop)
-        self._windows: OrderedDict[str, SlidingWindow] = OrderedDict()  # a dict is slow to find its oldest key
+        self._state = state
+        self._windows: OrderedDict[str, SharedKey] = OrderedDict()  # a dict is slow to find its oldest key
         self._timed = False
-        self._elsewhere: Elsewhere | None = None
-        self._own: OrderedDict[str, SlidingWindow] = OrderedDict()
-        """What was counted before other workers were there, each until its client sends a request."""
-
-    def share(self, elsewhere: Elsewhere) -> None:
-        """Count together with other workers from now on."""
-        self._elsewhere = elsewhere
-        if self._windows:
-            self._own, self._windows = self._windows, OrderedDict()
-            self._loop.call_later(MINUTE, self._own.clear)
 
     def __len__(self) -> int:
         return len(self._windows)
 
-    def window(self, client_ip: str) -> SlidingWindow:
+    def window(self, client_ip: str) -> SharedKey:
         """Where to count a request of the client at this address."""
         key = client_key(client_ip)
         window = self._windows.get(key)
@@ -59,27 +45,15 @@ class ClientWindows:
         self._windows.move_to_end(key)
         return window
 
-    def windows(self) -> Iterator[tuple[Key, SlidingWindow]]:
-        """All of them, by key."""
-        for key, window in self._windows.items():
-            yield (CLIENT, key), window
-
-    def _add(self, key: str) -> SlidingWindow:
+    def _add(self, key: str) -> SharedKey:
         self._forget_idle(2)
         if len(self._windows) >= CLIENTS_MAX:
-            self._windows.popitem(last=False)
-        window = self._windows[key] = self._new(key)
+            self._forget_oldest()
+        window = self._windows[key] = self._state.key(CLIENT, key)
         if not self._timed:
             self._timed = True
-            self._loop.call_later(MINUTE + PERIOD, self._on_timer)
+            self._loop.call_later(COUNTED + PERIOD, self._on_timer)
         return window
-
-    def _new(self, key: str) -> SlidingWindow:
-        window = self._former.new(CLIENT, key)
-        if self._elsewhere is None:
-            return window
-        before = self._own.pop(key, None) if self._own else None
-        return self._elsewhere.key(CLIENT, key).window(window if before is None else before)
 
     def _on_timer(self) -> None:
         more = self._forget_idle(FORGOTTEN_AT_ONCE)
@@ -89,12 +63,16 @@ class ClientWindows:
 
     def _forget_idle(self, most: int) -> bool:
         """Forget up to `most` clients; True when that many were idle, so there may be more."""
-        windows, now = self._windows, self._loop.now
+        windows = self._windows
         for _ in range(most):
-            if not windows or not windows[next(iter(windows))].idle(now):
+            if not windows or windows[next(iter(windows))].own_requests:
                 return False
-            windows.popitem(last=False)
+            self._forget_oldest()
         return True
+
+    def _forget_oldest(self) -> None:
+        _key, window = self._windows.popitem(last=False)
+        window.release()
 
     def __repr__(self) -> str:
         return f"<ClientWindows: {len(self._windows)}>"

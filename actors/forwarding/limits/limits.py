@@ -14,27 +14,28 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol
 
 from actors.bus.loop import Loop, Timer
 from actors.bus.messages.specs import AccountSpec, LimitsSpec, ProxySpec
-from actors.forwarding.limits.accounts import REMOVED, Account
-from actors.forwarding.limits.client_windows import CLIENT, ClientWindows
-from actors.forwarding.limits.guests import Guests
+from actors.forwarding.limits.accounts import REMOVED, Account, Guests
+from actors.forwarding.limits.client_windows import ClientWindows
 from actors.forwarding.limits.held_accounts import HeldAccounts, UnreadableError
 from actors.forwarding.limits.meter import Meter, MeteredConnection
 from actors.forwarding.limits.rule_limits import MatchedRuleLimits
-from actors.forwarding.limits.sliding_window import FormerWindows, Key, SlidingWindow
+from actors.forwarding.limits.shared_bandwidth import divide
 from actors.forwarding.limits.token_bucket import TokenBucket
 from actors.forwarding.limits.usage_counters import UsageCounters
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
 from actors.net.client_key import client_key
+from actors.state.counts import LiveState, SharedKey
 
 if TYPE_CHECKING:
     from actors.accounts.records import CredentialRecord
-    from actors.forwarding.limits.elsewhere import Elsewhere
+    from actors.forwarding.limits.workers import ProxyWorkers
 
 
 ALARM_MAX = 600.0
@@ -144,8 +145,11 @@ class Alarms:
 
 
 PROXY: Final = "proxy"
-ACCOUNT: Final = "account"
-"""Begins the key of an account's window."""
+"""Begins the key of what is limited of the proxy itself."""
+CONNECTIONS: Final = "connections"
+"""Begins the key of a client's connections."""
+SHARED_CLIENTS: Final = 1024
+"""Clients without connections that keep their place among the workers, since they may come again."""
 REFUSED_IN_PROTOCOL: Final = frozenset(("https", "socks5", "mixed"))
 """Protocols that can send a reason only after a handshake: a client too many is accepted to get it."""
 
@@ -153,16 +157,17 @@ REFUSED_IN_PROTOCOL: Final = frozenset(("https", "socks5", "mixed"))
 class LimitsOfProxy:
     """See the module. `configure` may be called at any time."""
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: Loop, state: LiveState | None = None) -> None:
         self._loop = loop
+        self._state = state = state or LiveState(lambda: loop.now)
         self._spec = LimitsSpec()
         self._protocol = ""
         self._inward = TokenBucket(loop, 0)
         self._outward = TokenBucket(loop, 0)
-        self.former = FormerWindows(loop)
-        """Requests that count from before a sleep."""
-        self._clients = ClientWindows(loop, self.former)
+        self._clients = ClientWindows(loop, state)
         self._counts: dict[str, int] = {}
+        self._shared_counts: dict[str, SharedKey] = {}
+        """The same for other workers, where there are any."""
         self._counted: dict[MeteredConnection, str] = {}
         self._known: dict[str, Account] = {}
         self.accounts: dict[str, Account] = {}
@@ -172,58 +177,55 @@ class LimitsOfProxy:
         self._alarms = Alarms(loop)
         self.held = HeldAccounts(loop, self.accounts, self._new_held, self._alarms.watch, self._release)
         self.held.on_poll = self._alarms.check_clock
-        self.guests = Guests(loop, self.former)
+        self.guests = Guests(loop, state)
         """Users that are no accounts, with limits of their own."""
-        self.rules = MatchedRuleLimits(loop, self.former)
+        self.rules = MatchedRuleLimits(loop, state)
         """Those of rules of policies."""
         self.active = False
         """Whether connections need a meter."""
         self.counts_clients = False
         """Whether the connections of each client are counted."""
-        self.elsewhere: Elsewhere | None = None
-        """The other workers of the proxy; None with one worker."""
+        self.workers: ProxyWorkers | None = None
+        """All workers of the proxy; None with one."""
         self.counts = False
         """Whether connections are counted at all: of clients, or of workers."""
 
-    def share(self, elsewhere: Elsewhere, open_now: int) -> None:
-        """Count together with other workers from now on; so many connections are open here."""
-        self.elsewhere, self.counts = elsewhere, True
-        elsewhere.set_open(open_now)
-        elsewhere.key(PROXY).divide(self._inward, self._outward)
+    def share(self, workers: ProxyWorkers, open_now: int) -> None:
+        """There are other workers from now on; so many connections are open here."""
+        self.workers, self.counts = workers, True
+        workers.set_open(open_now)
         for key, count in self._counts.items():
-            elsewhere.key(CLIENT, key).set_connections(count)
-        self._clients.share(elsewhere)
-        for account in (*self._known.values(), *self.held):
-            self._share_account(account)
-        self.usage.share(elsewhere)
-        self.guests.share(elsewhere)
-        self.rules.share(elsewhere)
-        for former, window in self.former.take():
-            elsewhere.key(*former).window(window)  # at once, since another worker may be the first that needs it
+            self._publish(key, count)
+        self.usage.share(workers)
 
-    def _share_account(self, account: Account) -> Account:
-        if self.elsewhere is not None:
-            account.share(self.elsewhere.key(ACCOUNT, account.spec.id))
-        return account
+    def _publish(self, key: str, count: int) -> None:
+        """Let the other workers see the connections of a client."""
+        if self.workers is None:
+            return
+        shared = self._shared_counts.get(key)
+        if shared is None:
+            shared = self._shared_counts[key] = self._state.key(CONNECTIONS, key)
+        shared.set_connections(count)
+        if not count and len(self._shared_counts) > SHARED_CLIENTS:
+            shared.release()
+            del self._shared_counts[key]
 
     def configure(self, spec: ProxySpec) -> Callable[[MeteredConnection], None] | None:
         """Take the limits of a configuration. Returns what is to be done with each open connection; None: nothing."""
         self._spec, self._protocol = spec.limits, spec.protocol
         self._inward.set_rate(spec.limits.bandwidth_in)
         self._outward.set_rate(spec.limits.bandwidth_out)
-        if self.elsewhere is not None:
-            self.elsewhere.key(PROXY).divide(self._inward, self._outward)
+        divide(self._loop, partial(self._state.key, PROXY), self._inward, self._outward)
         self._configure_accounts(spec)
         self.active = bool(spec.accounts) or spec.limits != LimitsSpec()
         counts = spec.limits.connections > 0
         if not counts:
-            if self.elsewhere is not None:
-                for key in self._counts:
-                    self.elsewhere.key(CLIENT, key).set_connections(0)
+            for key in self._counts:
+                self._publish(key, 0)
             self._counts.clear()
             self._counted.clear()
         self.counts_clients = counts
-        self.counts = counts or self.elsewhere is not None
+        self.counts = counts or self.workers is not None
         return self._limit_opened if self.active else None
 
     def _limit_opened(self, connection: MeteredConnection) -> None:
@@ -250,9 +252,7 @@ class LimitsOfProxy:
         """The known account, reconfigured, or a new one. Each is made once, since it counts for the whole process."""
         account = self._known.get(spec.id)
         if account is None:
-            window = self.former.new(ACCOUNT, spec.id)
-            account = Account(self._loop, spec, now, self.usage.acquire(spec.id), window)
-            self._known[spec.id] = self._share_account(account)
+            account = self._known[spec.id] = self._new_account(Account, spec, now)
         elif account.spec != spec:
             account.change(spec, now)
         return account
@@ -265,8 +265,11 @@ class LimitsOfProxy:
             return  # they go on until the table can be read
 
     def _new_held(self, kind: type[Account], spec: AccountSpec) -> Account:
-        window = self.former.new(ACCOUNT, spec.id)
-        return self._share_account(kind(self._loop, spec, time.time(), self.usage.acquire(spec.id), window))
+        return self._new_account(kind, spec, time.time())
+
+    def _new_account(self, kind: type[Account], spec: AccountSpec, now: float) -> Account:
+        key_of = partial(self._state.account, spec.id)
+        return kind(self._loop, spec, now, self.usage.acquire(spec.id), key_of)
 
     def _release(self, account: Account) -> None:
         """The account is in use no more."""
@@ -294,7 +297,10 @@ class LimitsOfProxy:
     def _connections_of(self, key: str) -> int:
         """Those of a client, with those of other workers."""
         own = self._counts.get(key, 0)
-        return own if self.elsewhere is None else own + self.elsewhere.key(CLIENT, key).connections()
+        if self.workers is None:
+            return own
+        shared = self._shared_counts.get(key) or self._state.key(CONNECTIONS, key)
+        return own + shared.connections()
 
     def refuses_in_protocol(self, client_ip: str) -> bool:
         """Whether a refused client is accepted to get the reason: at most as often as it may have connections."""
@@ -303,15 +309,15 @@ class LimitsOfProxy:
 
     def connection_added(self, connection: MeteredConnection, open_now: int) -> None:
         """A connection of the proxy has begun; with it so many are open in this process."""
-        if self.elsewhere is not None:
-            self.elsewhere.set_open(open_now)
+        if self.workers is not None:
+            self.workers.set_open(open_now)
         if self.counts_clients:
             self.connection_opened(connection)
 
     def connection_removed(self, connection: MeteredConnection, open_now: int) -> None:
         """It has ended, and so many are left."""
-        if self.elsewhere is not None:
-            self.elsewhere.set_open(open_now)
+        if self.workers is not None:
+            self.workers.set_open(open_now)
         if self.counts_clients:
             self.connection_closed(connection)
 
@@ -321,8 +327,7 @@ class LimitsOfProxy:
         key = client_key(connection.client_ip)
         self._counted[connection] = key
         count = self._counts[key] = self._counts.get(key, 0) + 1
-        if self.elsewhere is not None:
-            self.elsewhere.key(CLIENT, key).set_connections(count)
+        self._publish(key, count)
 
     def connection_closed(self, connection: MeteredConnection) -> None:
         """Count it no more: it has ended."""
@@ -333,8 +338,7 @@ class LimitsOfProxy:
                 self._counts[key] = left
             else:
                 del self._counts[key]
-            if self.elsewhere is not None:
-                self.elsewhere.key(CLIENT, key).set_connections(left)
+            self._publish(key, left)
 
     # --- requests ---
 
@@ -380,7 +384,7 @@ class LimitsOfProxy:
                 self._alarms.watch(account)
         limit = self._spec.requests_per_minute
         if limit:
-            wait = self._clients.window(holder.client_ip).try_acquire(limit, self._loop.now)
+            wait = self._clients.window(holder.client_ip).try_acquire(limit)
             if wait:
                 return failures.client_requests(limit, wait)
         meter.attach(account, holder, credential)
@@ -391,13 +395,3 @@ class LimitsOfProxy:
         account = self.accounts.get(user)
         if account is not None:
             account.usage.refused()
-
-    def windows(self) -> Iterator[tuple[Key, SlidingWindow]]:
-        """All windows in which requests are counted, by key."""
-        yield from self._clients.windows()
-        for key, account in self._known.items():
-            yield (ACCOUNT, key), account.window
-        for account in self.held:
-            yield (ACCOUNT, account.spec.id), account.window
-        yield from self.guests.windows()
-        yield from self.rules.windows()

@@ -6,23 +6,23 @@ limits hold for those under way at once; a rule that gets its first ones limits 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import NamedTuple
 
 from actors.bus.loop import Loop
 from actors.bus.messages.specs import LimitsSpec, PolicySpec
+from actors.forwarding.limits.accounts import COUNTS
 from actors.forwarding.limits.meter import Meter
-from actors.forwarding.limits.sliding_window import FormerWindows, Key, SlidingWindow
+from actors.forwarding.limits.shared_bandwidth import divide
 from actors.forwarding.limits.token_bucket import TokenBucket
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Decider, Failure
-
-if TYPE_CHECKING:
-    from actors.forwarding.limits.elsewhere import Elsewhere, SharedKey
+from actors.state.counts import LiveState, SharedKey
 
 UNLIMITED = LimitsSpec()
 RULE = "rule"
-"""Begins the key of a rule's window."""
+"""Begins the key of a rule."""
 
 
 class Limited(NamedTuple):
@@ -38,21 +38,15 @@ class Limited(NamedTuple):
 class RuleLimit:
     """What one rule admits."""
 
-    def __init__(self, loop: Loop, spec: LimitsSpec, window: SlidingWindow) -> None:
+    def __init__(self, loop: Loop, spec: LimitsSpec, key_of: Callable[[str], SharedKey]) -> None:
         self._loop = loop
         self.spec = spec
         self.inward = TokenBucket(loop, spec.bandwidth_in)
         self.outward = TokenBucket(loop, spec.bandwidth_out)
-        self.window = window
         self._meters: set[Meter] = set()
-        self._shared: SharedKey | None = None
-
-    def share(self, shared: SharedKey) -> None:
-        """Count together with other workers from now on."""
-        self._shared = shared
-        self.window = shared.window(self.window)
-        self._publish()
-        shared.divide(self.inward, self.outward)
+        self._key_of = key_of
+        self._shared = key_of(COUNTS)
+        divide(loop, key_of, self.inward, self.outward)
 
     def change(self, spec: LimitsSpec) -> None:
         """Take other limits."""
@@ -60,9 +54,14 @@ class RuleLimit:
             self.spec = spec
             self.inward.set_rate(spec.bandwidth_in)
             self.outward.set_rate(spec.bandwidth_out)
+            divide(self._loop, self._key_of, self.inward, self.outward)
             self._publish()
-            if self._shared is not None:
-                self._shared.divide(self.inward, self.outward)
+
+    def release(self) -> None:
+        """It limits no requests any more."""
+        self._shared.release()
+        if self.inward.sharing is not None:
+            self.inward.sharing.end()
 
     def refusal(self, limited: Limited) -> Failure | None:
         """Counts one more request. Returns why it is refused, else None."""
@@ -70,18 +69,16 @@ class RuleLimit:
         if 0 < spec.connections <= self._under_way():
             return failures.rule_connections(spec.connections, limited.decider, limited.entry)
         if spec.requests_per_minute:
-            wait = self.window.try_acquire(spec.requests_per_minute, self._loop.now)
+            wait = self._shared.try_acquire(spec.requests_per_minute)
             if wait:
                 return failures.rule_requests(spec.requests_per_minute, wait, limited.decider, limited.entry)
         return None
 
     def _under_way(self) -> int:
-        own = len(self._meters)
-        return own if self._shared is None else own + self._shared.connections()
+        return len(self._meters) + self._shared.connections()
 
     def _publish(self) -> None:
-        if self._shared is not None:
-            self._shared.set_connections(len(self._meters) if self.spec.connections else 0)
+        self._shared.set_connections(len(self._meters) if self.spec.connections else 0)
 
     def attach(self, meter: Meter) -> None:
         """A request or tunnel of this connection is under way."""
@@ -100,17 +97,10 @@ class RuleLimit:
 class MatchedRuleLimits:
     """Those of one proxy, each made when its rule matches first."""
 
-    def __init__(self, loop: Loop, former: FormerWindows | None = None) -> None:
+    def __init__(self, loop: Loop, state: LiveState) -> None:
         self._loop = loop
-        self._former = former or FormerWindows(loop)
+        self._state = state
         self._known: dict[tuple[str, str], RuleLimit] = {}
-        self._elsewhere: Elsewhere | None = None
-
-    def share(self, elsewhere: Elsewhere) -> None:
-        """Count together with other workers from now on."""
-        self._elsewhere = elsewhere
-        for key, limit in self._known.items():
-            limit.share(elsewhere.key(RULE, *key))
 
     def configure(self, policies: Iterable[PolicySpec]) -> None:
         """Take the limits of changed policies; those of a rule that is gone limit nothing any more."""
@@ -121,6 +111,7 @@ class MatchedRuleLimits:
             limit.change(now.get(key, UNLIMITED))
             if limit.spec == UNLIMITED:
                 del self._known[key]
+                limit.release()
 
     def admit(self, meter: Meter, rules: Iterable[Limited]) -> Failure | None:
         """Count a request that these rules match, and limit its connection by them. Returns why it is refused."""
@@ -128,10 +119,8 @@ class MatchedRuleLimits:
         for limited in rules:
             limit = self._known.get(limited.key)
             if limit is None:
-                window = self._former.new(RULE, *limited.key)
-                limit = self._known[limited.key] = RuleLimit(self._loop, limited.spec, window)
-                if self._elsewhere is not None:
-                    limit.share(self._elsewhere.key(RULE, *limited.key))
+                key_of = partial(self._key_of, limited.key)
+                limit = self._known[limited.key] = RuleLimit(self._loop, limited.spec, key_of)
             failure = limit.refusal(limited)
             if failure is not None:
                 return failure
@@ -139,9 +128,8 @@ class MatchedRuleLimits:
         meter.limit_by(tuple(limits))
         return None
 
-    def windows(self) -> Iterator[tuple[Key, SlidingWindow]]:
-        """Their windows, by key."""
-        return (((RULE, *key), limit.window) for key, limit in self._known.items())
+    def _key_of(self, rule: tuple[str, str], what: str) -> SharedKey:
+        return self._state.key(RULE, what, *rule)
 
     def __repr__(self) -> str:
         return f"<MatchedRuleLimits: {len(self._known)}>"

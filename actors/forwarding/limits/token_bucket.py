@@ -39,7 +39,13 @@ Wake = Callable[[], None]
 
 
 class Sharing(Protocol):
-    """What divides the bandwidth of a bucket among several workers."""
+    """What divides the bandwidth of a bucket among several processes."""
+
+    def begin(self) -> None:
+        """Something is about to move."""
+
+    def end(self) -> None:
+        """Nothing is divided any more."""
 
     def moved(self, count: int) -> None:
         """So many bytes have moved."""
@@ -48,7 +54,7 @@ class Sharing(Protocol):
         """So many connections wait."""
 
     def new_rate(self, rate: int) -> int:
-        """All workers together may have another rate from now on. Returns the share of this one."""
+        """All together may have another rate from now on. Returns the share of this process."""
 
 
 class TokenBucket:
@@ -64,7 +70,7 @@ class TokenBucket:
         self._waiting: deque[Wake] = deque()
         self._timer: Timer | None = None
         self.sharing: Sharing | None = None
-        """With several workers, of which each has a share of the rate; None with one."""
+        """Where other processes may have a share of the rate."""
         self._passing: deque[Wake] = deque()
         """Those that this bucket doesn't hold up; one timer wakes them all."""
 
@@ -94,6 +100,8 @@ class TokenBucket:
         """Bytes that one connection may move now; 0 when it has to wait."""
         if not self.rate:
             return UNLIMITED
+        if self.sharing is not None:
+            self.sharing.begin()
         level = self._refill()
         if level < self._least:
             return 0

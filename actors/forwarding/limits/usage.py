@@ -31,8 +31,8 @@ from actors.usage_file import (
 from config.model.quotas import period_at
 
 if TYPE_CHECKING:
-    from actors.forwarding.limits.elsewhere import UsedElsewhere
     from actors.forwarding.limits.usage_counters import UsageCounters
+    from actors.forwarding.limits.workers import UsedByOthers
 
 GRACE_BYTES = 256 * 1024
 """Bytes beyond a quota that end the grace, however short it was."""
@@ -69,7 +69,7 @@ class AccountCounter:
         self._at = at
         self._elsewhere = 0, 0
         self._left = 0
-        self._shared: UsedElsewhere | None = None
+        self._shared: UsedByOthers | None = None
         """With a quota, what other workers of the proxy use."""
         self._shared_bytes = 0
         self._refreshed_at = -1.0
@@ -200,9 +200,9 @@ class AccountCounter:
 
     def update_sharing(self) -> None:
         """Count together with other workers, if there are any and it has a quota."""
-        elsewhere, shared = self._counts.elsewhere, self._shared
-        if elsewhere is not None and shared is None and self.quota:
-            shared = self._shared = elsewhere.used(self.id, self.serial)
+        workers, shared = self._counts.sharing, self._shared
+        if workers is not None and shared is None and self.quota:
+            shared = self._shared = workers.used(self.id, self.serial)
             shared.count(self._numbers[self._in] + self._numbers[self._out])
         elif not self.quota:
             self.end_sharing()

@@ -13,7 +13,7 @@ from actors.forwarding.limits.usage import AccountCounter, do_nothing
 from actors.usage_file import UsageFile, UsageSlot, private_slot
 
 if TYPE_CHECKING:
-    from actors.forwarding.limits.elsewhere import Elsewhere
+    from actors.forwarding.limits.workers import ProxyWorkers
 
 log = logging.getLogger(__name__)
 
@@ -29,8 +29,8 @@ class UsageCounters:
         self.by_id: dict[str, AccountCounter] = {}
         self.workers = 1
         """Processes that serve the proxy at the same time."""
-        self.elsewhere: Elsewhere | None = None
-        """The other workers of the proxy; None with one."""
+        self.sharing: ProxyWorkers | None = None
+        """All workers of the proxy; None with one."""
         self.open_file: Callable[[], UsageFile] | None = None
         """Opens the file in which they count; None: they count in memory."""
         self.on_changed: Callable[[], None] = do_nothing
@@ -47,9 +47,9 @@ class UsageCounters:
         """What one of several workers has of a window, so that all have it together."""
         return window if self.workers == 1 else max(WINDOW_OF_WORKER_MIN, window // self.workers)
 
-    def share(self, elsewhere: Elsewhere) -> None:
+    def share(self, workers: ProxyWorkers) -> None:
         """Count together with other workers from now on."""
-        self.elsewhere = elsewhere
+        self.sharing = workers
         for counter in self.by_id.values():
             counter.update_sharing()
 

@@ -6,17 +6,15 @@ The first that has entries decides: a rule of a policy, the plan of the account,
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from actors.bounded import keep
 from actors.bus.loop import Loop
 from actors.forwarding.net.source_address import SourceAddress, choice_of, plain_source
+from actors.state.counts import LiveState
 
 if TYPE_CHECKING:
     from actors.bus.messages.specs import AccountSpec, ProxySpec
-    from actors.forwarding.limits.elsewhere import Elsewhere, SharedSessions
     from actors.forwarding.policies.judge import PolicyVerdict
 
 BIND_ADDRESS: Final = "bind_address"
@@ -25,8 +23,6 @@ PLAN: Final = "egress of the plan"
 SESSION: Final = "session"
 ACCOUNT: Final = "account"
 
-SESSIONS_MAX: Final = 10_000
-"""Sessions that have rotated and are remembered; the one that was used longest ago makes room."""
 TTL_LEAST: Final = 1.0
 
 
@@ -51,29 +47,18 @@ class Stated(NamedTuple):
     rule: str
 
 
-class _Rotated(NamedTuple):
-    """That a session has left its own address: `turn` stands for the one that it has until a moment of the clock."""
-
-    turn: str
-    until: float
-
-
 class Sources:
     """Where the connections of one proxy leave from."""
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: Loop, state: LiveState | None = None) -> None:
         self._loop = loop
         self.address = ""
         """The one address that the proxy has, if it is not one of several."""
         self.entries: tuple[str, ...] = ()
         """The addresses and networks of the proxy, where there is a choice."""
         self.policy = "random"
-        self._rotated: dict[str, _Rotated] = {}
-        self._shared: SharedSessions | None = None
-
-    def share(self, elsewhere: Elsewhere) -> None:
-        """Keep what has rotated together with other workers from now on."""
-        self._shared = elsewhere.sessions("egress")
+        self._turns = (state or LiveState(lambda: loop.now)).choices("egress")
+        """That a session has left its own address: what stands for the one that it has, and until when."""
 
     def configure(self, spec: ProxySpec) -> bool:
         """Take a configuration. Returns whether it says anything else than the one before."""
@@ -119,44 +104,15 @@ class Sources:
 
     def _of_session(self, session: str, ttl: float, used: bool) -> str:
         """The key of a session, with its turn if it has left its own address and was used since."""
-        rotated = self._rotated.get(session)
-        if self._shared is not None:
-            rotated = self._latest(self._shared, session, rotated)
-        if rotated is None:
-            return session
-        if rotated.until < self._loop.now:
-            if used:
-                self._rotated.pop(session, None)
+        turn, until = self._turns.choice(session_digest(session))
+        if not turn or until < self._loop.now:
             return session
         if used:
-            self._keep(session, rotated.turn, ttl)
-        return f"{session}\0{rotated.turn}"
+            self._turns.keep(session_digest(session), turn, self._loop.now + ttl)
+        return f"{session}\0{turn:016x}"
 
     def _rotate(self, session: str) -> None:
-        self._keep(session, secrets.token_hex(8), TTL_LEAST)
-
-    def _keep(self, session: str, turn: str, ttl: float) -> None:
-        until = self._loop.now + ttl
-        keep(self._rotated, session, _Rotated(turn, until), SESSIONS_MAX)
-        if self._shared is not None:
-            self._shared.keep(session_digest(session), int(turn, 16), until)
-
-    def _latest(self, shared: SharedSessions, session: str, own: _Rotated | None) -> _Rotated | None:
-        """The turn that the worker has given which decided last."""
-        value, until = shared.choice(session_digest(session))
-        return own if not value or (own is not None and own.until > until) else _Rotated(f"{value:016x}", until)
-
-    def kept(self) -> tuple[tuple[str, str, float], ...]:
-        """The sessions that have left their own address, with turn and end, for a process that comes after this one."""
-        now = self._loop.now
-        return tuple((key, each.turn, each.until) for key, each in self._rotated.items() if each.until > now)
-
-    def add(self, kept: Iterable[tuple[str, str, float]]) -> None:
-        """Take over what another process has known. The turn that holds longest wins."""
-        for session, turn, until in kept:
-            known = self._rotated.get(session)
-            if known is None or known.until < until:
-                keep(self._rotated, session, _Rotated(turn, until), SESSIONS_MAX)
+        self._turns.keep(session_digest(session), secrets.randbits(64) or 1, self._loop.now + TTL_LEAST)
 
     def __repr__(self) -> str:
         return f"<Sources: {self.policy} of {self.entries or self.address or 'any'}>"

@@ -149,7 +149,7 @@ class UsageReporter:
                 self._counters.remove_settled()
             acknowledged(stored)
 
-        with_others = self._counters.elsewhere is not None
+        with_others = self._counters.sharing is not None
         self._mailbox.ask(METRICS, ReportUsage(self._proxy_id, self._instance, reports, with_others), on_reply, timeout)
 
     def _note_time(self) -> None:

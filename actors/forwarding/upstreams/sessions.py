@@ -32,7 +32,8 @@ from actors.pools.state import Identity, identity
 from actors.pools.upstream import AnyUpstream
 
 if TYPE_CHECKING:
-    from actors.forwarding.limits.elsewhere import Elsewhere, SharedSessions
+    from actors.forwarding.limits.workers import ProxyWorkers
+    from actors.state.counts import SharedChoices
 
 GROUPS: Final = 64
 
@@ -123,7 +124,7 @@ class UpstreamSessions:
         """Those that have had no second request yet."""
         self._bound: dict[bytes, _Bound] = {} if previous is None else previous._bound
         self._last: dict[bytes, Identity] = {} if previous is None else previous._last
-        self._shared: SharedSessions | None = None
+        self._shared: SharedChoices | None = None
         self._by_mark: dict[int, Identity] = {}
         """By what stands for an upstream among several workers."""
 
@@ -131,9 +132,9 @@ class UpstreamSessions:
         now = ((digest, self._upstreams.get(identity(home.spec))) for digest, home in homes.items())
         return {digest: home for digest, home in now if home is not None}
 
-    def share(self, elsewhere: Elsewhere, name: str) -> None:
+    def share(self, workers: ProxyWorkers, name: str) -> None:
         """Keep choices together with other workers from now on. `name`: sessions of other pools are others."""
-        self._shared = elsewhere.sessions("upstreams", name)
+        self._shared = workers.choices("upstreams", name)
         self._by_mark = {_mark(each): each for each in self._upstreams}
 
     def choose(
@@ -289,13 +290,13 @@ class UpstreamSessions:
         found = self._latest(self._shared, digest, None)
         return last if found is None or found.until <= now else found.upstream
 
-    def _latest(self, shared: SharedSessions, digest: bytes, own: _Bound | None) -> _Bound | None:
+    def _latest(self, shared: SharedChoices, digest: bytes, own: _Bound | None) -> _Bound | None:
         """The choice of the worker that decided last."""
         value, until = shared.choice(digest)
         chosen = self._by_mark.get(value)
         return own if chosen is None or (own is not None and own.until > until) else _Bound(chosen, until)
 
-    def _publish(self, shared: SharedSessions, digest: bytes, chosen: Identity, until: float) -> None:
+    def _publish(self, shared: SharedChoices, digest: bytes, chosen: Identity, until: float) -> None:
         shared.keep(digest, _mark(chosen), until)
 
     def __repr__(self) -> str:

@@ -43,7 +43,7 @@ from actors.pools.upstream import DOWN, OWN_SPANS, UP, AnyUpstream, KeptUpstream
 from actors.problems import ActiveProblems
 
 if TYPE_CHECKING:
-    from actors.forwarding.limits.elsewhere import Elsewhere
+    from actors.forwarding.limits.workers import ProxyWorkers
 
 LABELS_KEPT = 256
 """Combinations of labels, each with a policy over the upstreams that have them."""
@@ -97,7 +97,7 @@ class UpstreamSet:
             self.members.append(upstream)
         self._policy = new_policy(spec.policy, self.members)
         self._labelled: dict[frozenset[tuple[str, str]], BalancingPolicy] = {}
-        self._elsewhere: Elsewhere | None = None
+        self._workers: ProxyWorkers | None = None
         self._sessions: UpstreamSessions = UpstreamSessions(
             self.members, None if previous is None else previous._sessions
         )
@@ -139,11 +139,11 @@ class UpstreamSet:
                     self._went_down(upstream)
         self._sessions.add(kept.sessions)
 
-    def share(self, elsewhere: Elsewhere) -> None:
+    def share(self, workers: ProxyWorkers) -> None:
         """Keep the choices of sessions together with other workers, and take turns from another place than they."""
-        self._elsewhere = elsewhere
-        self._sessions.share(elsewhere, self.name)
-        self._policy = new_policy(self.spec.policy, self.members, elsewhere.part)
+        self._workers = workers
+        self._sessions.share(workers, self.name)
+        self._policy = new_policy(self.spec.policy, self.members, workers.part)
 
     def guard_by(self, egress: EgressSpec) -> None:
         """Apply what `egress` says of the addresses of upstreams to new connections."""
@@ -207,7 +207,7 @@ class UpstreamSet:
         known = self._labelled.get(labels)
         if known is None:
             members = [upstream for upstream in self.members if has_labels(parameters, upstream)]
-            part = 0.0 if self._elsewhere is None else self._elsewhere.part
+            part = 0.0 if self._workers is None else self._workers.part
             known = new_policy(self.spec.policy, members, part)
             if members:  # labels that no upstream has are without end
                 keep(self._labelled, labels, known, LABELS_KEPT)

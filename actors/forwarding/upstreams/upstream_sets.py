@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from actors.bus.messages.specs import EgressSpec, PoolSpec, ProxySpec, UpstreamsSpec
 
 if TYPE_CHECKING:
-    from actors.forwarding.limits.elsewhere import Elsewhere
+    from actors.forwarding.limits.workers import ProxyWorkers
     from actors.forwarding.upstreams.upstream_set import KeptSet, UpstreamContext, UpstreamSet
 
 INLINE = ""
@@ -34,14 +34,14 @@ class UpstreamSets:
         self._configured: Mapping[str, UpstreamsSpec | PoolSpec] = {}
         self._made: dict[str, UpstreamSet] = {}
         self._egress: EgressSpec | None = None
-        self._elsewhere: Elsewhere | None = None
+        self._workers: ProxyWorkers | None = None
         self._former: dict[str, list[KeptSet]] = {}
 
-    def share(self, elsewhere: Elsewhere) -> None:
+    def share(self, workers: ProxyWorkers) -> None:
         """Keep the choices of sessions together with other workers from now on."""
-        self._elsewhere = elsewhere
+        self._workers = workers
         for each in self._made.values():
-            each.share(elsewhere)
+            each.share(workers)
 
     def configure(self, spec: ProxySpec, pools: Iterable[PoolSpec], egress: EgressSpec, moved: bool) -> bool:
         """Apply a configuration. `moved`: connections leave from another address, so all of it is begun anew.
@@ -89,8 +89,8 @@ class UpstreamSets:
 
     def _new(self, name: str, previous: UpstreamSet | None) -> UpstreamSet:
         made = self._make(name, previous)
-        if self._elsewhere is not None:
-            made.share(self._elsewhere)
+        if self._workers is not None:
+            made.share(self._workers)
         return made
 
     def _make(self, name: str, previous: UpstreamSet | None) -> UpstreamSet:

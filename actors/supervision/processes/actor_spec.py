@@ -13,7 +13,7 @@ from typing import Any
 from actors.bus.loop import Loop
 from actors.bus.mailbox import MailboxRouter
 from actors.process import Boot
-from actors.supervision.processes.columns import WorkerColumns
+from actors.supervision.processes.live_state import LiveStateFiles
 from actors.supervision.processes.spawner import Spawner
 
 
@@ -70,13 +70,13 @@ class ActorSpec:
 class SupervisionContext:
     """What all managed actors share. `new_boot(name, settings, params)` assigns the instance number.
 
-    In `columns` workers of a proxy count; in the folder `packs` processes leave something for those after them.
+    `state` is what processes count together; in the folder `packs` they leave something for those after them.
     """
 
     loop: Loop
     router: MailboxRouter
     spawner: Spawner
     new_boot: Callable[[str, dict[str, Any], dict[str, Any]], Boot]
-    columns: WorkerColumns
+    state: LiveStateFiles
     settings: ActorSettings = field(default_factory=ActorSettings)
     packs: Path = Path("/dev/null")

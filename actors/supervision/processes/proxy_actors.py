@@ -39,6 +39,8 @@ from config.net.ports import Ports
 
 log = logging.getLogger(__name__)
 
+SPENT_AFTER = 70.0
+"""Seconds after which the requests of a proxy that has fallen asleep count no more."""
 CONFIGURED_WITHIN = 4.0
 """Seconds that a change waits until processes have applied it; then the API has its reply all the same."""
 APPLIED_WITHIN = 120.0
@@ -251,12 +253,11 @@ class ProxyActors:
             self._at_starts[worker] = configure
         return params
 
-    def _column(self, proxy_id: str, instance: int) -> dict[str, int]:
-        """Where a process of several counts."""
+    def _numbered(self, proxy_id: str, instance: int) -> dict[str, int]:
+        """The number under which a process counts, and how many workers there are."""
         configure = self._configuration(proxy_id)
-        if configure is None or worker_count(configure.spec) == 1:
-            return {}
-        return {"column": self._context.columns.column_of(proxy_id, instance)}
+        workers = 1 if configure is None else worker_count(configure.spec)
+        return {"number": self._context.state.begin(proxy_id, instance), "workers": workers}
 
     def has_at_start(self, actor: ManagedActor, configure: Configure) -> bool:
         """Whether a process that is ready has this configuration already, since it was requested with it."""
@@ -274,7 +275,7 @@ class ProxyActors:
         refuses it or never replies gets all of it again.
         """
         to, worker = address_of(actor.name, instance), actor.worker
-        sent = self._for_worker(configure, worker, instance)
+        sent = replace(configure, worker=worker.index, workers=worker_count(configure.spec))
         known = self._configured.get(worker)
         if known is not None:
             sent = replace(sent, objects=_changes(known.objects, configure.objects), changes=True)
@@ -294,14 +295,6 @@ class ProxyActors:
                 applied()
 
             self._context.router.ask(to, sent, on_reply, APPLIED_WITHIN)
-
-    def _for_worker(self, configure: Configure, worker: WorkerId, instance: int) -> Configure:
-        """With its place among several workers."""
-        count = worker_count(configure.spec)
-        if count == 1:
-            return configure
-        column = self._context.columns.column_of(worker.proxy_id, instance)
-        return replace(configure, worker=worker.index, workers=count, column=column)
 
     def forget_configuration(self, actor: ManagedActor) -> None:
         """Its process died or drains, and the next one has no configuration."""
@@ -339,19 +332,23 @@ class ProxyActors:
         def sockets() -> list[socket]:
             return self._listeners.get(proxy_id)
 
-        column, ended = partial(self._column, proxy_id), partial(self._process_ended, proxy_id)
-        spec = proxy_spec(self._class, worker, sockets, column, ended)
+        numbered, ended = partial(self._numbered, proxy_id), partial(self._process_ended, proxy_id)
+        spec = proxy_spec(self._class, worker, sockets, numbered, ended)
         route = self._routes.setdefault(proxy_id, ActorRoute(self._context.router, spec.name))
         return ManagedActor(spec, self._context, self._observer, route)
 
     def _process_ended(self, proxy_id: str, instance: int) -> None:
-        """What it has counted ends with it; what all have counted ends with the last one of a proxy that has stopped or
-        sleeps."""
-        columns = self._context.columns
-        columns.ended(proxy_id, instance)
-        serves_no_more = self._listeners.kept(proxy_id) is None or proxy_id in self._sleepers
-        if serves_no_more and columns.knows(proxy_id) and not columns.has_living(proxy_id):
-            columns.remove(proxy_id)
+        """What it has counted ends with it; what all have counted ends with the last one of a proxy that has stopped.
+        That of one that sleeps counts on, and is removed when its time is over."""
+        state = self._context.state
+        state.end(proxy_id, instance)
+        if state.has_living(proxy_id):
+            return
+        if self._listeners.kept(proxy_id) is None:
+            state.remove(proxy_id)
+        elif proxy_id in self._sleepers:
+            state.remove_spent(proxy_id)
+            self._context.loop.call_later(SPENT_AFTER, partial(state.remove_spent, proxy_id))
 
     def _forget(self, worker: WorkerId) -> None:
         self._drop(worker)

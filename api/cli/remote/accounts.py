@@ -40,7 +40,7 @@ _LIMITS = {
         parse=bytes_of,
     ),
     "quota.period": choice("--period", "The period of the quota.", ("day", "week", "month", "total")),
-    "limits.connections": number("--connections", "At the same time on each proxy; 0 for no limit.", min=0),
+    "limits.connections": number("--connections", "At the same time over all proxies; 0 for no limit.", min=0),
 }
 FIELDS = {
     **_LIMITS,
@@ -353,7 +353,7 @@ _MINT = {
     "name": text("--name", "What it is for."),
     "allow_destinations": texts("--destination", "Only to this host, domain or network; may be given several times."),
     "allow_clients": texts("--network", "Only from this network; may be given several times."),
-    "max_connections": number("--connections", "At the same time on each proxy; 0 for no limit.", min=0),
+    "max_connections": number("--connections", "At the same time over all proxies; 0 for no limit.", min=0),
     "quota.bytes": text("--quota", f"Bytes in total ({SIZE_EXAMPLES}).", metavar="SIZE", parse=bytes_of),
 }
 CREDENTIAL_COLUMNS = (

@@ -15,6 +15,7 @@ from actors.bus.messages.specs import BackendSpec, EgressSpec
 from actors.forwarding.access.backend import FAILED_PAUSE, STALE_MAX, UNDER_WAY_MAX, Backend, Question
 from actors.forwarding.access.backend_request import TTL_MAX, read_verdict
 from actors.forwarding.protocols.failures import Failure
+from actors.state.counts import LiveState
 from tests.actor.forwarding.account_client import WORD, account, credentials
 from tests.actor.forwarding.connection_pages import page
 from tests.actor.forwarding.http_client import connect, get, read_response
@@ -322,7 +323,7 @@ class Asker:
     def __init__(self, spec: BackendSpec) -> None:
         self.now = 1000.0
         self.loop = Loop(lambda: self.now)
-        self.backend = Backend(self.loop, lambda _user: None)
+        self.backend = Backend(self.loop, lambda _user: None, LiveState(lambda: self.loop.now))
         self.backend.guard_by(PRIVATE_ALLOWED)
         self.backend.configure(spec, PROXY_ID)
 

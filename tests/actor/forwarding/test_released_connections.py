@@ -23,7 +23,6 @@ from actors.forwarding.connections.udp_association import UdpAssociation
 from actors.forwarding.context import ForwardingContext
 from actors.forwarding.limits.client_windows import PERIOD
 from actors.forwarding.limits.meter import Meter
-from actors.forwarding.limits.sliding_window import MINUTE
 from actors.forwarding.limits.token_bucket import Throttle
 from actors.forwarding.net.connection_pool import OriginConnection
 from actors.forwarding.net.dialer import Dial
@@ -34,6 +33,7 @@ from actors.forwarding.upstreams.attempt import Attempt
 from actors.forwarding.upstreams.route import UpstreamRoute
 from actors.net.proxy_protocol import build_v2
 from actors.net.tls_stream import TlsStream
+from actors.state.counts import COUNTED
 from tests.actor.forwarding.account_client import account, credentials
 from tests.actor.forwarding.http_client import connect, get, read_response, tunnel
 from tests.actor.forwarding.in_process_actor import Inside
@@ -193,7 +193,7 @@ def test_nor_are_those_that_are_counted_and_wait_for_bandwidth_when_they_end() -
                 assert client.recv(1)
         nothing_is_held(rig, MANY)
         assert rig.inspect(lambda shared: len(shared.limits._clients)) == 1
-        rig.actor.loop._clock = lambda: time.monotonic() + MINUTE + PERIOD + 1
+        rig.actor.loop._clock = lambda: time.monotonic() + COUNTED + PERIOD + 1
         until(lambda: rig.inspect(lambda shared: len(shared.limits._clients)) == 0, "no client counts any more")
 
 

@@ -10,13 +10,10 @@ from typing import Any
 import pytest
 
 from actors.bus.codec import pack
-from actors.bus.loop import Loop
 from actors.bus.messages.common import Done, Failed, Hello, forwarding_name
 from actors.bus.messages.forwarding import Configure, Idle, Resume, Sleep
 from actors.bus.messages.specs import LimitsSpec
-from actors.forwarding.limits.elsewhere import join_workers
 from actors.process import Boot
-from actors.supervision.processes.columns import WorkerColumns
 from tests.actor.forwarding.http_client import connect, get, read_response
 from tests.kit.forked_actor import fork_actor
 from tests.kit.forwarding_rig import PROXY_ID, Rig, until
@@ -51,7 +48,9 @@ class Sleepy(Rig):
         """End the process, and make another one on its socket, with `more` parameters."""
         self.stop(5.0)
         self.process.wait(60)
-        params = {"asleep": True, "configure": pack(Configure(self.spec, self.egress, {})), **more}
+        self.live_state.end(PROXY_ID, 1)
+        number = self.live_state.begin(PROXY_ID, 2)
+        params = {"asleep": True, "number": number, "configure": pack(Configure(self.spec, self.egress, {})), **more}
         boot = Boot(forwarding_name(PROXY_ID), 2, self.folder, self.folder, boot_settings(), params)
         os.close(self._lifeline)
         lifeline, self._lifeline = os.pipe()
@@ -84,7 +83,7 @@ def test_the_next_process_serves_who_has_waited_and_counts_on(rig: Sleepy) -> No
             rig.wake()
             assert read_response(waiting)[0].startswith(b"HTTP/1.1 200 ")
         assert status(rig, origin) == b"429"
-    assert not list((rig.run_dir.workers / PROXY_ID).iterdir())
+    assert (rig.run_dir.state / PROXY_ID).exists()
     until(lambda: len(rig.records) == 4, "each request has a record")
 
 
@@ -113,15 +112,3 @@ def test_a_hundred_clients_that_come_as_it_goes_to_sleep_are_served(rig: Sleepy)
                     rig.ask(Resume())
                 assert read_response(client)[0].startswith(b"HTTP/1.1 200 ")
     until(lambda: len(rig.records) == TRIES, "each has a record")
-
-
-def test_what_counts_from_before_is_there_for_other_workers_before_one_says_hello(rig: Sleepy) -> None:
-    columns = WorkerColumns(rig.run_dir.workers)
-    with Origin(notes_heads([])) as origin:
-        assert [status(rig, origin) for _ in range(2)] == [b"200", b"200"]
-    until(rig.idle.is_set, "it has no clients")
-    until(lambda: isinstance(rig.ask(Sleep()), Done), "it goes to sleep")
-    rig.wake(column=columns.allocate(PROXY_ID, 2))
-    other = join_workers(Loop(), rig.run_dir.workers, PROXY_ID, columns.allocate(PROXY_ID, 3), pytest.fail)
-    assert other is not None
-    assert other.key("client", "127.0.0.1").requests() == 2

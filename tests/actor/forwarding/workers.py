@@ -3,48 +3,50 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from actors.supervision.processes.columns import WorkerColumns
-from actors.workers.columns import open_columns
+from actors.forwarding.limits.workers import OPEN
+from actors.state.counts import LiveState
+from actors.state.processes import NO_PROCESS
+from actors.supervision.processes.live_state import LiveStateFiles
 from tests.kit.forked_actor import Forked
 from tests.kit.forwarding_rig import PROXY_ID, Rig
 
 
 class WorkerRig(Rig):
-    """One worker, with a column in `folder`."""
+    """One of two workers, whose live state is in `folder`."""
 
-    def __init__(self, folder: Path, columns: WorkerColumns, instance: int, **changes: Any) -> None:
+    def __init__(self, folder: Path, files: LiveStateFiles, instance: int, **changes: Any) -> None:
         self._shared = folder
-        self._columns = columns
-        self._number = instance
-        super().__init__(**changes)
+        self.instance = instance
+        super().__init__(live_state=files, workers=2, **changes)
 
     def _spawn(self) -> Forked:
-        os.symlink(self._shared, self.run_dir.workers)
-        self.place = {"column": self._columns.allocate(PROXY_ID, self._number)}
+        os.symlink(self._shared, self.run_dir.state)
         return super()._spawn()
 
     def open_everywhere(self) -> int:
         """Connections that are open at all workers."""
-        columns = open_columns(self._shared / PROXY_ID)
-        assert columns is not None
-        return columns.open_connections().connections
+        onlooker = self.live_state.begin(PROXY_ID, 9)
+        assert onlooker != NO_PROCESS
+        state = LiveState(time.monotonic, self._shared, PROXY_ID, onlooker)
+        return state.key(OPEN).connections()
 
     def kill(self) -> None:
-        """As the supervisor sees it: the process has died, so its column counts no more."""
+        """As the supervisor sees it: the process has died, so it counts no more."""
         self.process.kill()
         self.process.wait(60)
-        self._columns.ended(PROXY_ID, self._number)
+        self.live_state.end(PROXY_ID, self.instance)
 
 
 @contextmanager
 def two_workers(folder: Path, **changes: Any) -> Iterator[tuple[WorkerRig, WorkerRig]]:
     """Both with this configuration."""
-    columns = WorkerColumns(folder)
+    files = LiveStateFiles(folder)
     with ExitStack() as stack:
-        one, other = (stack.enter_context(WorkerRig(folder, columns, number, **changes)) for number in (1, 2))
+        one, other = (stack.enter_context(WorkerRig(folder, files, number, **changes)) for number in (1, 2))
         yield one, other

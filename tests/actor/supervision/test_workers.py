@@ -18,7 +18,7 @@ from actors.bus.messages.supervision import (
     Runtime,
     Workers,
 )
-from actors.workers.columns import ALIVE, OWNER, open_columns
+from actors.state.processes import open_processes
 from tests.actor.supervision.supervised import Caller, Supervised, greeting, refuses
 from tests.kit.ports import free_port
 from tests.kit.standin_actors import spec
@@ -48,7 +48,14 @@ def instances(supervised: Supervised) -> tuple[int, ...]:
     return workers.instances.get("a", ())
 
 
-def test_several_workers_run_on_one_socket_and_each_has_a_column(supervised: Supervised) -> None:
+def living(supervised: Supervised) -> set[int]:
+    """The processes that count together."""
+    found = open_processes(supervised.directory / "run" / "state" / "processes")
+    assert found is not None
+    return found.instances()
+
+
+def test_several_workers_run_on_one_socket_and_count_together(supervised: Supervised) -> None:
     port = free_port()
     supervised.put(spec("a", port, workers=3))
     runtime = all_run(supervised, 3)
@@ -57,15 +64,14 @@ def test_several_workers_run_on_one_socket_and_each_has_a_column(supervised: Sup
     assert greeting(port)[0] in pids(runtime)
     serving = instances(supervised)
     assert len(set(serving)) == 3
-    columns = wait_until(lambda: open_columns(supervised.directory / "run" / "workers" / "a"), "there are columns")
-    assert set(columns.all_of(OWNER)) == set(serving)
+    assert living(supervised) == set(serving)
 
 
-def test_a_proxy_with_one_worker_has_no_column_and_no_row(supervised: Supervised) -> None:
+def test_a_proxy_with_one_worker_has_no_row(supervised: Supervised) -> None:
     supervised.put(spec("a", free_port()))
     assert supervised.running("a").workers == ()
     assert len(instances(supervised)) == 1
-    assert not (supervised.directory / "run" / "workers" / "a").exists()
+    assert living(supervised) == set(instances(supervised))
 
 
 def test_a_worker_that_is_killed_is_back_and_no_connection_is_refused(supervised: Supervised) -> None:
@@ -79,9 +85,7 @@ def test_a_worker_that_is_killed_is_back_and_no_connection_is_refused(supervised
     assert caller.failures == []
     assert before - {victim} <= pids(runtime)
     assert runtime.restarts == 1
-    columns = open_columns(supervised.directory / "run" / "workers" / "a")
-    assert columns is not None
-    assert set(instances(supervised)) <= set(columns.all_of(OWNER))
+    assert living(supervised) == set(instances(supervised))
 
 
 def test_a_restart_replaces_all_workers_one_by_one_and_refuses_nothing(supervised: Supervised) -> None:
@@ -116,33 +120,30 @@ def test_all_workers_stop_with_their_proxy_and_leave_nothing(supervised: Supervi
     port = free_port()
     supervised.put(spec("a", port, workers=2))
     all_run(supervised, 2)
-    folder = supervised.directory / "run" / "workers" / "a"
-    assert folder.exists()
+    counted = supervised.directory / "run" / "state" / "a"
+    counted.touch()  # as a real worker does: the stand-in doesn't count
     assert supervised.ask(ApplyProxy(spec("a", port, workers=2, active=False, revision=2))) == Done()
     assert refuses(port)
     wait_until(lambda: supervised.runtime("a").state == "stopped", "all have ended")
-    wait_until(lambda: not folder.exists(), "what they have counted is gone")
+    wait_until(lambda: not counted.exists(), "what they have counted is gone")
     supervised.put(spec("a", port, workers=2, revision=3))
     all_run(supervised, 2)
+    counted.touch()
     assert supervised.ask(RemoveProxy("a")) == Done()
     assert refuses(port)
-    wait_until(lambda: not folder.exists(), "what they have counted is gone")
+    wait_until(lambda: not counted.exists(), "what they have counted is gone")
 
 
-def test_a_worker_that_drains_keeps_its_column_until_its_end(supervise: Callable[..., Supervised]) -> None:
+def test_a_worker_that_drains_counts_until_its_end(supervise: Callable[..., Supervised]) -> None:
     supervised, port = supervise(drain=100.0), free_port()
     supervised.put(spec("a", port, workers=2))
     all_run(supervised, 2)
-    columns = open_columns(supervised.directory / "run" / "workers" / "a")
-    assert columns is not None
     with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
         _pid, instance, _revision = client.makefile("r").readline().split()
         assert supervised.ask(RestartProxy("a")) == Done()
         wait_until(lambda: int(instance) not in instances(supervised), "it is replaced")
-        assert int(instance) in columns.all_of(OWNER)
-        line = columns.all_of(OWNER).index(int(instance))
-        columns.write(line, ALIVE, 1)  # as a real worker does: the stand-in doesn't count
-    wait_until(lambda: columns.word(line, ALIVE) == 0, "its column counts no more")
+        assert int(instance) in living(supervised)
+    wait_until(lambda: int(instance) not in living(supervised), "it counts no more")
 
 
 def test_a_proxy_that_wakes_while_there_are_no_descriptors_runs_when_there_are_some(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from actors.accounts.table import Table
+from actors.accounts.table import AccountTable
 from api.backup import differences
 from config.model.fleet_accounts import FleetAccount
 from config.model.plans import Plan
@@ -59,7 +59,7 @@ def test_accounts_come_back_and_revisions_go_on(filled: Site) -> None:
     assert store.horizon > given_out
     assert store.put("accounts", account("eve")).revision > given_out
     store.close()
-    table = Table(site.data.fleet)
+    table = AccountTable(site.data.fleet)
     assert [len(table.accounts_named(name)) for name in ("ada", "bob", "eve")] == [1, 1, 1]
     table.close()
 

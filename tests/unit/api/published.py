@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 
 from actors.accounts.records import AccountRecord, PlanRecord
-from actors.accounts.table import Table
+from actors.accounts.table import AccountTable
 from tests.kit.api_stage import Api
 
 
@@ -16,13 +16,13 @@ class Published:
         self._file = api.data.fleet
 
     def account(self, account_id: str) -> AccountRecord:
-        with closing(Table(self._file)) as table:
+        with closing(AccountTable(self._file)) as table:
             found = table.account(account_id)
             assert found is not None
             return found
 
     def plan(self, plan_id: str) -> PlanRecord:
-        with closing(Table(self._file)) as table:
+        with closing(AccountTable(self._file)) as table:
             found = table.plan(plan_id)
             assert found is not None
             return found

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from actors.accounts.table import Table, digest_of
+from actors.accounts.table import AccountTable, digest_of
 from actors.bus.messages.accounts import DropAccountUsage
 from actors.bus.messages.common import METRICS, Done
 from api.services.account_credentials import KEPT_AFTER_END, PURGE_BATCH, LapsedCredentials
@@ -45,7 +45,7 @@ def mint(api: Api, account: dict[str, Any], **fields: Any) -> dict[str, Any]:
 
 def known(api: Api, secret: str) -> bool:
     """Whether forwarding actors find the credential: a process opens the table once, and here it is the API."""
-    with closing(Table(api.data.fleet)) as table:
+    with closing(AccountTable(api.data.fleet)) as table:
         return table.credential(digest_of(secret)) is not None
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from falcon.testing import Result
 
-from actors.accounts.table import Table
+from actors.accounts.table import AccountTable
 from api.audit.trail import Head, verify
 from api.services import account_batches, account_names
 from api.store import StoreWriteError, Write
@@ -74,7 +74,7 @@ def test_accounts_are_added_and_changed_in_one_step(api: Api, packed: bool) -> N
     found = names(api)
     assert (found["a"].enabled, found["a"].password_hash, [*found]) == (False, f"plain:{hashed}", ["b", "a", "c"])
     assert api.services.account_store.revision == revision + 2
-    with closing(Table(api.data.fleet)) as reader:
+    with closing(AccountTable(api.data.fleet)) as reader:
         assert [reader.accounts_named(name)[0].enabled for name in "abc"] == [False, True, True]
     assert [each.username for each in api.services.account_store.due_ends(5e9, 9)] == ["c"]
     events = [
@@ -231,7 +231,7 @@ def test_an_account_that_another_changes_meanwhile_stands_against_all(
 
 def test_what_was_imported_is_among_the_changes_that_actors_follow(api: Api) -> None:
     stored(api, {"username": "first"})
-    with closing(Table(api.data.fleet)) as reader:
+    with closing(AccountTable(api.data.fleet)) as reader:
         seen = reader.revision
         stored(api, {"username": "second"}, {"username": "third"})
         assert reader.changes(seen) == {("account", names(api)[name].id) for name in ("second", "third")}

@@ -10,7 +10,7 @@ import pytest
 from falcon.testing import Result
 
 from actors.accounts.records import effective
-from actors.accounts.table import Table
+from actors.accounts.table import AccountTable
 from actors.bus.messages.accounts import (
     AccountActivity,
     AccountUsage,
@@ -432,7 +432,7 @@ def test_a_key_of_some_proxies_may_not_see_accounts(api: Api) -> None:
 def test_the_table_is_there_for_a_reader_after_the_end(api: Api) -> None:
     account = made(api)
     api.end()
-    reader = Table(api.data.fleet)
+    reader = AccountTable(api.data.fleet)
     assert [each.id for each in reader.accounts_named("ada")] == [account["id"]]
     reader.close()
     api.open()

@@ -16,7 +16,7 @@ import pytest
 
 from actors.accounts import table as module
 from actors.accounts.records import AccountRecord, CredentialRecord, InheritedRules, PlanRecord
-from actors.accounts.table import Table, TableError, digest_of
+from actors.accounts.table import AccountTable, TableError, digest_of
 from api.store.accounts import store as store_module
 from config.files.paths import open_data_dir
 from config.passwords import hash_password
@@ -41,12 +41,12 @@ def accounts(tmp_path: Path) -> Iterator[FleetAccounts]:
 
 
 @pytest.fixture
-def table(accounts: FleetAccounts) -> Iterator[Table]:
-    with closing(Table(accounts.path)) as opened:
+def table(accounts: FleetAccounts) -> Iterator[AccountTable]:
+    with closing(AccountTable(accounts.path)) as opened:
         yield opened
 
 
-def test_what_was_stored_is_read(accounts: FleetAccounts, table: Table) -> None:
+def test_what_was_stored_is_read(accounts: FleetAccounts, table: AccountTable) -> None:
     schedule = ("Europe/Berlin", (((0, 1), 480, 1080),))
     gold = PlanRecord("pln_1", "gold", InheritedRules(connections=7, schedule=schedule), disclose=False)
     number = accounts.put(ALICE, gold)
@@ -60,20 +60,20 @@ def test_what_was_stored_is_read(accounts: FleetAccounts, table: Table) -> None:
     assert table.revision == number + 1
 
 
-def test_what_is_not_there_is_not_found(table: Table) -> None:
+def test_what_is_not_there_is_not_found(table: AccountTable) -> None:
     assert (table.account("acc_1"), table.plan("pln_1"), table.credential_by_id("crd_1")) == (None, None, None)
     assert (table.accounts_named("alice"), table.accounts_certified("CN=a")) == ([], [])
     assert (table.credential(digest_of("pfc_x")), table.most_rounds(), table.revision) == (None, 0, 0)
 
 
-def test_a_name_that_is_no_utf_8_is_no_accounts(accounts: FleetAccounts, table: Table) -> None:
+def test_a_name_that_is_no_utf_8_is_no_accounts(accounts: FleetAccounts, table: AccountTable) -> None:
     accounts.put(ALICE)
     for name in ("alice\udcff", "alice\0", "Alice", "alic", "\U0001f600" * 4096):
         assert table.accounts_named(name) == []
         assert table.accounts_certified(name) == []
 
 
-def test_accounts_are_found_by_their_present_entries_for_certificates(accounts: FleetAccounts, table: Table) -> None:
+def test_accounts_are_found_by_their_entries_for_certificates(accounts: FleetAccounts, table: AccountTable) -> None:
     certified = ALICE._replace(certificates=("CN=a", "CN=b"))
     accounts.put(certified)
     assert [table.accounts_certified(entry) for entry in ("CN=a", "CN=b", "CN=c")] == [[certified], [certified], []]
@@ -88,7 +88,7 @@ def test_accounts_are_found_by_their_present_entries_for_certificates(accounts: 
     assert [table.accounts_certified(entry) for entry in ("CN=b", "CN=c")] == [[], [other]]
 
 
-def test_a_name_that_has_changed(accounts: FleetAccounts, table: Table) -> None:
+def test_a_name_that_has_changed(accounts: FleetAccounts, table: AccountTable) -> None:
     accounts.put(ALICE)
     accounts.put(ALICE._replace(username="bob"))
 
@@ -96,7 +96,7 @@ def test_a_name_that_has_changed(accounts: FleetAccounts, table: Table) -> None:
     assert [each.id for each in table.accounts_named("bob")] == ["acc_1"]
 
 
-def test_accounts_of_one_name_are_all_found(accounts: FleetAccounts, table: Table) -> None:
+def test_accounts_of_one_name_are_all_found(accounts: FleetAccounts, table: AccountTable) -> None:
     other = AccountRecord("acc_2", "alice", all_proxies=False, proxy_ids=("prx_1",))
     accounts.put(ALICE, other)
     assert {each.id for each in table.accounts_named("alice")} == {"acc_1", "acc_2"}
@@ -107,7 +107,7 @@ def test_accounts_of_one_name_are_all_found(accounts: FleetAccounts, table: Tabl
     assert table.account("acc_1") is None
 
 
-def test_the_most_expensive_password_of_those_that_cost_more_than_ours(accounts: FleetAccounts, table: Table) -> None:
+def test_the_most_expensive_password_that_costs_more_than_ours(accounts: FleetAccounts, table: AccountTable) -> None:
     dear, dearer = (f"$2b${cost}${hash_password('x', 4)[7:]}" for cost in (11, 12))
     accounts.put(ALICE._replace(password_hash=hash_password("x", 4)))
     assert table.most_rounds() == 0
@@ -117,7 +117,7 @@ def test_the_most_expensive_password_of_those_that_cost_more_than_ours(accounts:
     assert table.most_rounds() == 1 << 11
 
 
-def test_changes_since_a_revision(accounts: FleetAccounts, table: Table) -> None:
+def test_changes_since_a_revision(accounts: FleetAccounts, table: AccountTable) -> None:
     first = accounts.put(ALICE)
     accounts.put_credential(CREDENTIAL, "pfc_x")
     accounts.put(PlanRecord("pln_1", "gold"))
@@ -129,7 +129,7 @@ def test_changes_since_a_revision(accounts: FleetAccounts, table: Table) -> None
 
 
 def test_a_follower_that_was_away_for_too_long_takes_everything_anew(
-    accounts: FleetAccounts, table: Table, monkeypatch: pytest.MonkeyPatch
+    accounts: FleetAccounts, table: AccountTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     since = accounts.put(ALICE)
     monkeypatch.setattr(module, "CHANGES_MAX", 3)
@@ -148,7 +148,7 @@ def test_a_follower_that_was_away_for_too_long_takes_everything_anew(
 
 def test_there_is_no_table_before_the_first_start(tmp_path: Path) -> None:
     with pytest.raises(TableError, match=r"fleet\.sqlite"):
-        Table(tmp_path / "fleet.sqlite")
+        AccountTable(tmp_path / "fleet.sqlite")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -173,16 +173,16 @@ def test_a_damaged_file_is_not_read(accounts: FleetAccounts, harm: Callable[[Pat
     harm(accounts.path)
 
     with pytest.raises(TableError, match=r"fleet\.sqlite"):
-        Table(accounts.path)
+        AccountTable(accounts.path)
 
 
-def test_a_row_of_an_earlier_release_lacks_the_last_fields(accounts: FleetAccounts, table: Table) -> None:
+def test_a_row_of_an_earlier_release_lacks_the_last_fields(accounts: FleetAccounts, table: AccountTable) -> None:
     accounts.put(ALICE)
     accounts.store._file.database.execute("UPDATE accounts SET packed = ?", [msgpack.packb(("acc_1", "alice"))])
     assert table.account("acc_1") == AccountRecord("acc_1", "alice")
 
 
-def test_a_row_of_a_later_release_or_a_damaged_one_is_no_record(accounts: FleetAccounts, table: Table) -> None:
+def test_a_row_of_a_later_release_or_a_damaged_one_is_no_record(accounts: FleetAccounts, table: AccountTable) -> None:
     accounts.put(ALICE)
     later = msgpack.packb((*ALICE, "another field"))
     for packed in (later, b"\x91\xa5acc_1", b"no record", b""):
@@ -191,7 +191,7 @@ def test_a_row_of_a_later_release_or_a_damaged_one_is_no_record(accounts: FleetA
             table.account("acc_1")
 
 
-def test_a_file_that_is_locked_is_not_waited_for(accounts: FleetAccounts, table: Table) -> None:
+def test_a_file_that_is_locked_is_not_waited_for(accounts: FleetAccounts, table: AccountTable) -> None:
     accounts.put(ALICE)
     accounts.close()
     table.close()
@@ -200,11 +200,11 @@ def test_a_file_that_is_locked_is_not_waited_for(accounts: FleetAccounts, table:
         other.execute("INSERT INTO gone VALUES ('accounts', 'acc_9', 9)")
         began = time.monotonic()
         with pytest.raises(TableError, match="locked"):
-            Table(accounts.path)
+            AccountTable(accounts.path)
         assert time.monotonic() - began < 1.0
 
 
-def test_another_file_in_its_place_shows(accounts: FleetAccounts, table: Table) -> None:
+def test_another_file_in_its_place_shows(accounts: FleetAccounts, table: AccountTable) -> None:
     accounts.put(ALICE)
     accounts.close()
     assert not table.replaced
@@ -216,7 +216,7 @@ def test_another_file_in_its_place_shows(accounts: FleetAccounts, table: Table) 
     assert table.replaced
 
 
-def test_a_file_that_is_cut_short_shows(accounts: FleetAccounts, table: Table) -> None:
+def test_a_file_that_is_cut_short_shows(accounts: FleetAccounts, table: AccountTable) -> None:
     accounts.put(ALICE)
     accounts.close()
     assert not table.replaced, "it has grown"
@@ -224,7 +224,7 @@ def test_a_file_that_is_cut_short_shows(accounts: FleetAccounts, table: Table) -
     assert table.replaced
 
 
-def test_neither_a_commit_under_way_nor_one_that_fails_is_seen(accounts: FleetAccounts, table: Table) -> None:
+def test_neither_a_commit_under_way_nor_one_that_fails_is_seen(accounts: FleetAccounts, table: AccountTable) -> None:
     number = accounts.put(ALICE)
     with suppress(RuntimeError), accounts.store._file.transaction():
         accounts.put(ALICE._replace(username="bob"))
@@ -245,7 +245,7 @@ def test_the_death_of_the_writer_at_any_commit_leaves_whole_tables(tmp_path: Pat
     with subprocess.Popen([sys.executable, "-c", code, str(data.path)], stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout is not None
         acknowledged = [int(writer.stdout.readline()) for _ in range(5)][-1]
-        with closing(Table(data.fleet)) as table:
+        with closing(AccountTable(data.fleet)) as table:
             writer.kill()
             writer.wait()
             names = {found.username for part in range(9) if (found := table.account(f"acc_{part}")) is not None}

@@ -9,10 +9,10 @@ import pytest
 
 from actors.bus.loop import Loop
 from actors.bus.messages.specs import LimitsSpec
-from actors.forwarding.limits.accounts import Account
-from actors.forwarding.limits.guests import GUESTS_KEPT, REVIEWED_AT_ONCE, Guests
+from actors.forwarding.limits.accounts import GUESTS_KEPT, REVIEWED_AT_ONCE, Account, Guests
 from actors.forwarding.limits.meter import Meter
 from actors.forwarding.limits.token_bucket import TokenBucket
+from actors.state.counts import LiveState
 
 LIMITS = LimitsSpec(requests_per_minute=10)
 
@@ -34,7 +34,7 @@ def admitted(guests: Guests, name: str) -> Account:
 
 
 def test_no_account_of_those_that_are_forgotten_is_held(loop: Loop) -> None:
-    guests = Guests(loop)
+    guests = Guests(loop, LiveState(lambda: loop.now))
     names = {admitted(guests, f"one of many {number}").spec.username for number in range(3 * GUESTS_KEPT)}
     held = [each for each in gc.get_objects() if type(each) is Account and each.spec.username in names]
     assert len(held) == len(guests) == GUESTS_KEPT
@@ -43,7 +43,7 @@ def test_no_account_of_those_that_are_forgotten_is_held(loop: Loop) -> None:
 
 
 def test_the_limits_that_came_last_hold(loop: Loop) -> None:
-    guests = Guests(loop)
+    guests = Guests(loop, LiveState(lambda: loop.now))
     guest = admitted(guests, "ada")
     for limits in (LimitsSpec(connections=2), None):
         guests.admit("ada", limits)
@@ -51,7 +51,7 @@ def test_the_limits_that_came_last_hold(loop: Loop) -> None:
 
 
 def test_those_with_connections_stay_and_cost_a_new_one_no_more_than_a_few(loop: Loop) -> None:
-    guests, bucket = Guests(loop), TokenBucket(loop, 0)
+    guests, bucket = Guests(loop, LiveState(lambda: loop.now)), TokenBucket(loop, 0)
     for number in range(GUESTS_KEPT):
         guest = admitted(guests, f"busy {number}")
         guest.attach(Meter(lambda *_: None, bucket, bucket))
@@ -63,7 +63,7 @@ def test_those_with_connections_stay_and_cost_a_new_one_no_more_than_a_few(loop:
 
 
 def test_the_surplus_goes_when_the_connections_have_ended(loop: Loop) -> None:
-    guests, bucket = Guests(loop), TokenBucket(loop, 0)
+    guests, bucket = Guests(loop, LiveState(lambda: loop.now)), TokenBucket(loop, 0)
     used = []
     for number in range(GUESTS_KEPT + 50):
         guest, meter = admitted(guests, f"busy {number}"), Meter(lambda *_: None, bucket, bucket)
@@ -78,7 +78,7 @@ def test_the_surplus_goes_when_the_connections_have_ended(loop: Loop) -> None:
 
 
 def test_who_comes_again_is_not_the_oldest_any_more(loop: Loop) -> None:
-    guests = Guests(loop)
+    guests = Guests(loop, LiveState(lambda: loop.now))
     for number in range(GUESTS_KEPT):
         admitted(guests, f"user {number}")
     guests.admit("user 0", LIMITS)

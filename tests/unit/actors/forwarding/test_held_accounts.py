@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import cast
 
@@ -19,6 +20,7 @@ from actors.forwarding.limits.limits import LimitsOfProxy
 from actors.forwarding.limits.meter import MeteredConnection
 from actors.forwarding.limits.usage_counters import UsageCounters
 from actors.forwarding.protocols import failures
+from actors.state.counts import LiveState
 from tests.kit.clocks import Clock
 from tests.kit.forwarding_rig import spec
 
@@ -185,9 +187,10 @@ def test_accounts_that_are_not_used_are_dropped_as_a_turn_has_time_for() -> None
     clock = Clock(100.0)
     loop, usage = Loop(clock), UsageCounters(Loop(clock))
     by_name: dict[str, Account] = {}
+    state = LiveState(clock)
 
     def new(kind: type[Account], of_it: AccountSpec) -> Account:
-        return kind(loop, of_it, 0.0, usage.acquire(of_it.id))
+        return kind(loop, of_it, 0.0, usage.acquire(of_it.id), partial(state.account, of_it.id))
 
     def dropped(_account: Account) -> None:
         clock.advance(TURN_MAX / 20)

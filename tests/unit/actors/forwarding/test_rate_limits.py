@@ -1,4 +1,4 @@
-"""Bandwidth and requests per minute, by a clock that is set by hand."""
+"""Bandwidth, by a clock that is set by hand."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from actors.bus.loop import Loop
 from actors.bus.messages.specs import AccountSpec
 from actors.forwarding.limits.meter import Meter
-from actors.forwarding.limits.sliding_window import EXACT, MINUTE, SlidingWindow
 from actors.forwarding.limits.token_bucket import TICK, Throttle, TokenBucket, Wake
 from actors.net.client_key import client_key
 
@@ -210,64 +207,6 @@ def test_a_gate_waits_once_however_often_it_is_asked_to(world: World) -> None:
     assert (bucket.waiting, throttle.waiting) == (1, True)
     world.pass_time(1.2)
     assert (woken, throttle.waiting) == ([1], False)
-
-
-# --- requests per minute ---
-
-ROUNDING = 1e-6
-"""Of sums of seconds as floats."""
-
-
-def test_the_limit_holds_and_the_announced_wait_is_enough() -> None:
-    window = SlidingWindow(0.0)
-    assert [window.try_acquire(3, 1.0) for _ in range(3)] == [0, 0, 0]
-    wait = window.try_acquire(3, 1.0)
-    assert 1 <= wait <= 2 * MINUTE
-    assert window.try_acquire(3, 1.0 + wait) == 0
-
-
-@given(st.integers(1, 50), st.lists(st.floats(0.0, 40.0), max_size=200))
-def test_no_minute_has_more_than_a_small_limit_and_no_one_waits_in_vain(limit: int, pauses: list[float]) -> None:
-    window, now, taken = SlidingWindow(0.0), 0.0, []
-    for pause in pauses:
-        now += pause
-        wait = window.try_acquire(limit, now)
-        recent = sum(now - MINUTE < each for each in taken)
-        assert (wait == 0) == (recent < limit)
-        if wait == 0:
-            taken.append(now)
-        else:
-            assert sum(now + wait - MINUTE < each - ROUNDING for each in taken) < limit
-
-
-def test_a_limit_of_one_is_one_in_each_minute() -> None:
-    window = SlidingWindow(0.0)
-    assert [window.try_acquire(1, at) for at in (5.0, 6.0, 65.0, 66.0)] == [0, 59, 0, 59]
-
-
-@given(st.integers(EXACT + 1, EXACT + 50), st.lists(st.floats(0.0, 2.0), min_size=100, max_size=400))
-def test_no_minute_has_many_more_than_the_limit_and_announced_waits_are_true(limit: int, pauses: list[float]) -> None:
-    window, now, taken = SlidingWindow(0.0), 0.0, []
-    for pause in pauses:
-        now += pause
-        wait = window.try_acquire(limit, now)
-        if wait == 0:
-            taken.append(now)
-        else:
-            trial = SlidingWindow(0.0)
-            trial._start, trial._count, trial._before = window._start, window._count, window._before
-            assert trial.try_acquire(limit, now + wait) == 0
-    for at in taken:
-        assert sum(at - MINUTE < each <= at for each in taken) <= 2 * limit - 1
-    starts = {int(each // MINUTE) for each in taken}
-    assert all(sum(int(each // MINUTE) == start for each in taken) <= limit for start in starts)
-
-
-def test_after_two_quiet_minutes_nothing_counts() -> None:
-    window = SlidingWindow(0.0)
-    window.try_acquire(EXACT + 1, 0.0)
-    assert not window.idle(MINUTE + 1)
-    assert window.idle(2 * MINUTE + 1)
 
 
 @pytest.mark.parametrize(

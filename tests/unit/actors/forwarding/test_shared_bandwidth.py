@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,13 +11,14 @@ import pytest
 from actors.bus.loop import Loop
 from actors.bus.messages.specs import AccountSpec, LimitsSpec
 from actors.forwarding.limits.accounts import Account
-from actors.forwarding.limits.elsewhere import Elsewhere, join_workers
 from actors.forwarding.limits.limits import LimitsOfProxy
+from actors.forwarding.limits.shared_bandwidth import divide
 from actors.forwarding.limits.token_bucket import TokenBucket
 from actors.forwarding.limits.usage_counters import UsageCounters
-from actors.supervision.processes.columns import WorkerColumns
+from actors.state.counts import LiveState
 from tests.kit.clocks import Clock
 from tests.kit.forwarding_rig import spec
+from tests.kit.live_state import Machine
 
 RATE = 1_000_000
 STEP = 0.005
@@ -51,30 +53,21 @@ class Flow:
 
 
 class Worker:
-    def __init__(self, world: World, elsewhere: Elsewhere, rate: int) -> None:
+    def __init__(self, world: World, state: LiveState, rate: int) -> None:
         self.world = world
         self.bucket, self.other_way = TokenBucket(world.loop, rate), TokenBucket(world.loop, 0)
-        elsewhere.key("proxy").divide(self.bucket, self.other_way)
+        self.state = state
+        divide(world.loop, partial(state.account, "acc_1"), self.bucket, self.other_way)
 
 
 class World:
     def __init__(self, folder: Path) -> None:
         self.clock = Clock(1000.0)
         self.loop = Loop(self.clock)
-        self._folder = folder
-        self._columns = WorkerColumns(folder, self.clock)
-        self._instances = 0
-
-    def elsewhere(self) -> Elsewhere:
-        self._instances += 1
-        column = self._columns.allocate("px1", self._instances)
-        made = join_workers(self.loop, self._folder, "px1", column, pytest.fail)
-        assert made is not None
-        return made
+        self.machine = Machine(folder, self.clock)
 
     def workers(self, count: int, rate: int = RATE) -> list[Worker]:
-        joined = [self.elsewhere() for _ in range(count)]
-        return [Worker(self, each, rate) for each in joined]
+        return [Worker(self, self.machine.state(f"px{number % 3}"), rate) for number in range(count)]
 
     def pass_time(self, seconds: float) -> None:
         for _ in range(round(seconds / STEP)):
@@ -179,10 +172,11 @@ def test_another_rate_holds_at_once_for_all(world: World) -> None:
 
 
 def test_a_dead_worker_has_no_share(world: World) -> None:
-    flows = [Flow(each) for each in world.workers(2)]
+    first, second = world.workers(2)
+    flows = [Flow(first), Flow(second)]
     world.pass_time(1.0)
     flows[1].on = False
-    world._columns.ended("px1", 2)
+    world.machine.end(second.state, "px1")
     world.pass_time(0.2)
     assert world.moves(flows[:1], 1.0)[0] >= 0.95
 
@@ -194,28 +188,45 @@ def shares_of(limits: LimitsOfProxy) -> list[bool]:
     return [each.sharing is not None for each in (limits._inward, limits._outward)]
 
 
-@pytest.mark.parametrize("late", [False, True])
-def test_the_bandwidth_of_the_proxy_is_divided_once_it_is_limited(world: World, late: bool) -> None:
-    limits = LimitsOfProxy(world.loop)
-    if late:
-        limits.share(world.elsewhere(), 0)
-        assert shares_of(limits) == [False, False]
+def test_the_bandwidth_of_the_proxy_is_divided_once_it_is_limited(world: World) -> None:
+    limits = LimitsOfProxy(world.loop, world.machine.state())
+    assert shares_of(limits) == [False, False]
     limits.configure(spec(1, limits=LimitsSpec(bandwidth_in=RATE)))
-    if not late:
-        assert shares_of(limits) == [False, False]
-        limits.share(world.elsewhere(), 0)
     assert shares_of(limits) == [True, True]
     assert limits._inward.rate == RATE
     assert limits._outward.rate == 0
 
 
-def test_so_is_that_of_an_account_of_each_worker(world: World) -> None:
+def test_so_is_that_of_an_account_which_has_all_of_it_while_no_other_process_uses_it(world: World) -> None:
     usage = UsageCounters(world.loop)
-    plain = AccountSpec("acc_1", "ada", None)
     limited = AccountSpec("acc_1", "ada", None, limits=LimitsSpec(bandwidth_out=RATE))
-    elsewhere = [world.elsewhere() for _ in range(2)]
-    for spec_of, each in ((limited, elsewhere[0]), (plain, elsewhere[1])):
-        account = Account(world.loop, spec_of, 0.0, usage.acquire("acc_1"))
-        account.share(each.key("account", "acc_1"))
+    accounts = []
+    for before in (limited, AccountSpec("acc_1", "ada", None)):
+        key_of = partial(world.machine.state().account, "acc_1")
+        account = Account(world.loop, before, 0.0, usage.acquire("acc_1"), key_of)
         account.update(limited, 0.0)
-        assert account.bucket(False).rate == RATE // 2
+        accounts.append(account)
+        assert account.bucket(False).rate == RATE
+    for account in accounts:
+        account.bucket(False).consume(1)
+    assert accounts[1].bucket(False).rate == RATE // 2
+
+
+def test_over_fifty_processes_that_begin_at_once_it_holds_within_fifteen_percent_over_five_seconds(
+    world: World,
+) -> None:
+    flows = [Flow(each) for each in world.workers(50)]
+    assert 0.85 <= sum(world.moves(flows, 5.0)) <= 1.15
+
+
+def test_one_that_is_alone_has_one_timer_a_second_and_gives_its_place_back_when_it_rests(world: World) -> None:
+    worker = world.workers(1)[0]
+    flow = Flow(worker)
+    world.pass_time(5.0)
+    bandwidth = worker.bucket.sharing
+    assert bandwidth is not None
+    assert not bandwidth._bandwidth.resting
+    flow.on = False
+    world.pass_time(2.5)
+    assert bandwidth._bandwidth.resting
+    assert world.machine.state().account("acc_1", "bandwidth").connections_of_each() == []

@@ -14,6 +14,7 @@ from actors.forwarding.acceptor import Acceptor
 from actors.forwarding.context import ForwardingContext
 from actors.forwarding.sleep_pack import BUSY_AGAIN, DECIDED_WITHIN, REPORTED_AGAIN, Sleeper, path_of
 from tests.kit.forwarding_rig import LOOPBACK_ALLOWED, spec
+from tests.kit.upstreams import upstream_entry, upstream_list
 from tests.kit.wait import wait_until
 
 AFTER = 100.0
@@ -64,6 +65,12 @@ class World:
             return condition()
 
         wait_until(turned, what)
+
+    def knows_an_upstream_that_is_down(self) -> None:
+        """So that there is something to leave."""
+        self.context.configure(spec(1, upstreams=upstream_list(upstream_entry(1001))), LOOPBACK_ALLOWED)
+        assert self.context.upstreams is not None
+        self.context.upstreams.members[0].failed(self.time, "refused")
 
     def close(self) -> None:
         """Close everything."""
@@ -137,7 +144,7 @@ def test_a_client_in_the_queue_is_accepted_in_place_of_sleep(world: World) -> No
 
 
 def test_asleep_it_leaves_clients_in_the_queue_until_it_goes_on(world: World) -> None:
-    world.context.limits._clients.window("198.51.100.7").try_acquire(9, world.time)
+    world.knows_an_upstream_that_is_down()
     assert world.sleeper.sleep()
     assert path_of(world.folder, 0).exists()
     world.connect()
@@ -157,7 +164,7 @@ def test_it_goes_on_by_itself_when_nothing_is_decided(world: World) -> None:
 
 
 def test_without_a_place_for_its_pack_it_stays_awake(world: World) -> None:
-    world.context.limits._clients.window("198.51.100.7").try_acquire(9, world.time)
+    world.knows_an_upstream_that_is_down()
     world.folder.write_bytes(b"in the way")
     assert not world.sleeper.sleep()
     world.connect()

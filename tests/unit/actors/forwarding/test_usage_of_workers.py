@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.bus.messages.accounts import PushTotals
-from actors.forwarding.limits.elsewhere import join_workers
 from actors.forwarding.limits.usage import AWAY_AFTER, GRACE_BYTES
-from actors.supervision.processes.columns import WorkerColumns
-from actors.workers.usage import SETS
+from actors.forwarding.limits.workers import ProxyWorkers
+from actors.state.counts import LiveState
+from actors.state.processes import instance_of
+from tests.kit.live_state import Machine
 from tests.unit.actors.forwarding.usage_world import ADA, Process, World
 
 PROXY = "px1"
@@ -23,25 +24,21 @@ QUOTA = 10_000_000
 RICH = replace(ADA, quota=QUOTA)
 
 
-class Workers(World):
-    """Two workers of one proxy, which count in columns."""
+class TwoWorkers(World):
+    """Two workers of one proxy."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder / "metrics")
-        self.folder = folder / "workers"
-        self.columns = WorkerColumns(self.folder)
-        self.failures: list[str] = []
-        self._instances = itertools.count(1)
+        self.machine = Machine(folder / "state", lambda: self.loop.now)
+        self.states: list[LiveState] = []
         self.both = [self.worker(), self.worker()]
 
     def worker(self) -> Process:
-        instance = next(self._instances)
-        made = Process(self, instance, PROXY)
+        state = self.machine.state(PROXY)
+        self.states.append(state)
+        made = Process(self, instance_of(state.number), PROXY, state)
         made.configure(RICH)
-        column = self.columns.allocate(PROXY, instance)
-        elsewhere = join_workers(self.loop, self.folder, PROXY, column, self.failures.append)
-        assert elsewhere is not None
-        made.limits.share(elsewhere, 0)
+        made.limits.share(ProxyWorkers(state), 0)
         return made
 
     def exchange(self) -> None:
@@ -54,8 +51,8 @@ class Workers(World):
 
 
 @pytest.fixture
-def workers(tmp_path: Path) -> Iterator[Workers]:
-    made = Workers(tmp_path)
+def workers(tmp_path: Path) -> Iterator[TwoWorkers]:
+    made = TwoWorkers(tmp_path)
     made.exchange()
     yield made
     made.close()
@@ -68,7 +65,7 @@ def used(process: Process) -> int:
     return QUOTA + process.ada.overrun
 
 
-def test_what_one_has_counted_the_other_knows_before_the_collector(workers: Workers) -> None:
+def test_what_one_has_counted_the_other_knows_before_the_collector(workers: TwoWorkers) -> None:
     one, other = workers.both
     one.uses(QUOTA // 2)
     assert used(other) == QUOTA // 2
@@ -80,7 +77,7 @@ def test_what_one_has_counted_the_other_knows_before_the_collector(workers: Work
     assert workers.kept() == QUOTA
 
 
-def test_while_the_collector_is_away_both_together_hold_the_quota(workers: Workers) -> None:
+def test_while_the_collector_is_away_both_together_hold_the_quota(workers: TwoWorkers) -> None:
     workers.collector.down = True
     one, other = workers.both
     for each in itertools.cycle((one, other)):
@@ -95,7 +92,7 @@ def test_while_the_collector_is_away_both_together_hold_the_quota(workers: Worke
     assert used(one) == used(other) == workers.kept() == QUOTA + GRACE_BYTES
 
 
-def test_a_quota_used_up_elsewhere_ends_what_is_open_here(workers: Workers) -> None:
+def test_a_quota_used_up_elsewhere_ends_what_is_open_here(workers: TwoWorkers) -> None:
     workers.collector.down = True
     one, other = workers.both
     reached: list[bool] = []
@@ -106,12 +103,12 @@ def test_a_quota_used_up_elsewhere_ends_what_is_open_here(workers: Workers) -> N
     assert reached == [True]
 
 
-def test_a_worker_that_has_died_counts_until_the_collector_has_its_file(workers: Workers) -> None:
+def test_a_worker_that_has_died_counts_until_the_collector_has_its_file(workers: TwoWorkers) -> None:
     one, _other = workers.both
     one.uses(1_000)
     workers.exchange()
     one.uses(500)
-    workers.columns.ended(PROXY, 1)
+    workers.machine.end(workers.states[0], PROXY)
     assert used(workers.both[1]) == 1_500
     third = workers.worker()
     workers.exchange()
@@ -119,7 +116,7 @@ def test_a_worker_that_has_died_counts_until_the_collector_has_its_file(workers:
     assert used(third) == used(workers.both[1]) == 1_700
 
 
-def test_a_reset_begins_at_nothing_for_both(workers: Workers) -> None:
+def test_a_reset_begins_at_nothing_for_both(workers: TwoWorkers) -> None:
     one, other = workers.both
     one.uses(3_000)
     other.uses(4_000)
@@ -133,21 +130,6 @@ def test_a_reset_begins_at_nothing_for_both(workers: Workers) -> None:
         push: PushTotals = pushes[process]
         each.limits.usage.apply_totals(push.accounts)
     assert (used(one), used(other)) == (10, 10)
-
-
-def test_accounts_without_a_place_are_counted_by_the_collector_alone(workers: Workers) -> None:
-    one, other = workers.both
-    counters = one.limits.usage
-    one.uses(100)
-    elsewhere = counters.elsewhere
-    assert elsewhere is not None
-    for number in range(SETS * 12):  # every set is full
-        elsewhere.used(f"other_{number}", 1)
-    late = counters.acquire("late")
-    late.configure("late", QUOTA, "total", 0.0)
-    late.count(True, 100)
-    assert used(other) == 100
-    assert late.room() > 0
 
 
 STEPS = st.lists(
@@ -165,7 +147,7 @@ STEPS = st.lists(
 def test_both_know_every_byte_at_any_moment(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, int]]
 ) -> None:
-    world = Workers(tmp_path_factory.mktemp("used"))
+    world = TwoWorkers(tmp_path_factory.mktemp("used"))
     world.exchange()
     total = 0
     for what, which, number in steps:

@@ -14,6 +14,7 @@ from actors.forwarding.limits.limits import LimitsOfProxy
 from actors.forwarding.limits.usage import AccountCounter
 from actors.forwarding.reporting.usage_reporter import UsageReporter
 from actors.metrics.account_usage import UsageLedger
+from actors.state.counts import LiveState
 from tests.kit.forwarding_rig import spec
 
 
@@ -52,8 +53,8 @@ class Collector:
 class Process:
     """The accounts of one process of a proxy."""
 
-    def __init__(self, world: World, instance: int, proxy_id: str = "px1") -> None:
-        self.limits = LimitsOfProxy(world.loop)
+    def __init__(self, world: World, instance: int, proxy_id: str = "px1", state: LiveState | None = None) -> None:
+        self.limits = LimitsOfProxy(world.loop, state)
         self.proxy_id = proxy_id
         self.reporter = UsageReporter(world.loop, world.collector, self.limits, instance)  # type: ignore[arg-type]
 

@@ -13,16 +13,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors import mapped_file
-from actors.mapped_file import Words
-from actors.state.processes import NO_PROCESSES, PLACES, UNOWNED, instance_of, make_places, open_processes
+from actors.state.processes import NO_PROCESS, NO_PROCESSES, PLACES, instance_of, make_places, open_processes
 from actors.state.table import NEXT, NO_LINE, NUMBERS, RELEASED, UNTIL, Table, TableKind, make_table, open_table
+from tests.kit.live_state import Killed, dies_after
 
 KIND = TableKind("test", pages=1, lines=64, line=8)
 SAME_BUCKET = tuple(KIND.buckets * each + 5 for each in range(4))
@@ -112,18 +111,19 @@ def test_lines_that_say_nothing_are_used_again(machine: Machine) -> None:
 
 def test_the_word_of_a_bucket_is_another_after_each_claim_in_it(machine: Machine) -> None:
     one, other = machine.start(), machine.start()
-    seen = [one.bucket(SAME_BUCKET[0])]
+    bucket = one.bucket(SAME_BUCKET[0])
+    seen = [one.words[bucket]]
     line = one.claim(SAME_BUCKET[0])
-    seen.append(one.bucket(SAME_BUCKET[0]))
+    seen.append(one.words[bucket])
     one.release(line)
     other.claim(SAME_BUCKET[1])  # uses it again
-    seen.append(one.bucket(SAME_BUCKET[0]))
+    seen.append(one.words[bucket])
     other.claim(SAME_BUCKET[0] + 1)
     assert len(set(seen)) == 3
-    assert one.bucket(SAME_BUCKET[0]) == seen[-1]
+    assert one.words[bucket] == seen[-1]
 
 
-def test_lines_without_an_owner_are_one_for_each_time(machine: Machine) -> None:
+def test_lines_of_no_process_are_one_for_each_time(machine: Machine) -> None:
     """As those of the clients of an account, which any process may write."""
     table = machine.start()
     with table.exclusive(7) as alone:
@@ -177,7 +177,7 @@ def test_torn_and_foreign_files_are_made_anew(machine: Machine, monkeypatch: pyt
         assert total(machine.start(), 7) == 1, name
 
 
-def test_what_was_written_by_another_program_ends_a_walk(machine: Machine) -> None:
+def test_what_another_program_has_written_ends_a_walk(machine: Machine) -> None:
     table = machine.start()
     line = count(table, 7)
     for wrong in (line, line + 1, 2**63, 1, len(table.words)):
@@ -223,34 +223,6 @@ def test_who_only_reads_makes_no_file(machine: Machine) -> None:
 # --- kills after every write ---
 
 
-class Killed(Exception):
-    """The process has died."""
-
-
-class Writes:
-    """The words of a process that dies after so many writes."""
-
-    def __init__(self, words: Words) -> None:
-        self._words = words
-        self.left = -1
-
-    def __getitem__(self, at: int) -> int:
-        return self._words[at]
-
-    def __setitem__(self, at: int | slice, value: Any) -> None:
-        if isinstance(at, slice):
-            for each, number in zip(range(at.start, at.stop), value, strict=True):
-                self[each] = number
-            return
-        if self.left == 0:
-            raise Killed
-        self.left -= 1
-        self._words[at] = value
-
-    def __len__(self) -> int:
-        return len(self._words)
-
-
 def test_a_kill_after_any_write_of_a_claim_leaves_a_table_that_is_whole(tmp_path: Path) -> None:
     for used_again in (False, True):
         for writes in range(40):
@@ -260,8 +232,7 @@ def test_a_kill_after_any_write_of_a_claim_leaves_a_table_that_is_whole(tmp_path
                 count(one, SAME_BUCKET[0])
                 if used_again:
                     other.release(count(other, SAME_BUCKET[1]))
-                words = Writes(other.words)
-                other.words, words.left = cast("Words", words), writes
+                other.words = dies_after(other.words, [writes])
                 try:
                     other.claim(SAME_BUCKET[2])
                     finished = True
@@ -323,8 +294,7 @@ def test_sums_are_exact_in_any_order_of_claims_releases_and_kills(steps: list[St
             elif what == "kill":
                 leave(who)
             elif what == "killed within":
-                words = Writes(table.words)
-                table.words, words.left = cast("Words", words), extent
+                table.words = dies_after(table.words, [extent])
                 with suppress(Killed):
                     table.claim(key)
                 leave(who)
@@ -386,7 +356,7 @@ def _within_a_claim(machine: Machine, key: int) -> Iterator[int]:
         os.close(writes)
 
 
-def test_a_process_that_hangs_within_a_claim_blocks_its_bucket_alone_and_none_for_long(machine: Machine) -> None:
+def test_a_process_that_hangs_within_a_claim_blocks_its_bucket_alone_and_no_process_for_long(machine: Machine) -> None:
     table = machine.start()
     mine = table.claim(SAME_BUCKET[1])
     with _within_a_claim(machine, SAME_BUCKET[0]):
@@ -449,7 +419,12 @@ def test_a_process_lives_from_its_start_to_its_end(tmp_path: Path) -> None:
     assert seen is not None
     one, other = supervisor.begin(11), supervisor.begin(12)
     assert supervisor.begin(11) == one
-    assert (seen.lives(one), seen.lives(other), seen.lives(UNOWNED), seen.lives(RELEASED)) == (True, True, False, False)
+    assert (seen.lives(one), seen.lives(other), seen.lives(NO_PROCESS), seen.lives(RELEASED)) == (
+        True,
+        True,
+        False,
+        False,
+    )
     supervisor.end(11)
     third = supervisor.begin(13)
     assert (seen.lives(one), seen.lives(other), seen.lives(third)) == (False, True, True)
@@ -471,9 +446,9 @@ def test_with_all_places_taken_a_process_counts_alone(tmp_path: Path) -> None:
     places = make_places(tmp_path / "processes")
     numbers = [places.begin(instance) for instance in range(1, PLACES)]
     assert len(set(numbers)) == PLACES - 1
-    assert places.begin(PLACES) == UNOWNED
+    assert places.begin(PLACES) == NO_PROCESS
     places.end(7)
-    assert places.begin(PLACES + 1) != UNOWNED
+    assert places.begin(PLACES + 1) != NO_PROCESS
 
 
 def test_places_of_another_format_or_boot_are_none(tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ from actors.process import Boot
 from actors.supervision.callbacks import CountdownLatch
 from actors.supervision.listeners.registry import ListenerRegistry
 from actors.supervision.processes.actor_spec import SupervisionContext, WorkerId
-from actors.supervision.processes.columns import WorkerColumns
 from actors.supervision.processes.lifecycle import ActorState
+from actors.supervision.processes.live_state import LiveStateFiles
 from actors.supervision.processes.proxy_actors import APPLIED_WITHIN, CONFIGURED_WITHIN, ProxyActors
 from actors.supervision.reconcile import Bind, Start, Watch
 from config.net.ports import Ports
@@ -149,7 +149,7 @@ def with_one_asleep(folder: Path, zygote: Zygote, listeners: Any) -> ProxyActors
         router,
         spawner,
         lambda name, settings, params: Boot(name, next(numbers), "", "", settings, params),
-        WorkerColumns(folder),
+        LiveStateFiles(folder),
     )
     context.settings.put({"logging": {}, "proxy": {}, "server": {"tls": {}}})
     observer: Any = SimpleNamespace(label=lambda name, _index=None: name)

@@ -12,8 +12,8 @@ import pytest
 from actors.bus.loop import Loop
 from actors.process import Boot
 from actors.supervision.processes.actor_spec import ActorSpec, SupervisionContext
-from actors.supervision.processes.columns import WorkerColumns
 from actors.supervision.processes.instance import SILENCE_MAX, START_LONGEST, START_MAX, STUCK_AFTER
+from actors.supervision.processes.live_state import LiveStateFiles
 from actors.supervision.processes.managed_actor import ManagedActor
 from tests.kit.clocks import Clock
 
@@ -48,8 +48,8 @@ def actor(clock: Clock) -> ManagedActor:
         label=lambda name, _index: name, actor_ready=lambda _actor, _instance: None, actor_up=lambda _actor: None
     )
     spawner: Any = SimpleNamespace(spawn=lambda _entry, boot, _sockets, _observer: Deaf(boot))
-    columns = WorkerColumns(Path("/dev/null"))
-    context = SupervisionContext(loop, exchange, spawner, lambda name, *_: Boot(name, 1, "", ""), columns)
+    state = LiveStateFiles(Path("/dev/null"))
+    context = SupervisionContext(loop, exchange, spawner, lambda name, *_: Boot(name, 1, "", ""), state)
     made = ManagedActor(ActorSpec("one", "a:B"), context, owner)
     made.start()
     loop.close()

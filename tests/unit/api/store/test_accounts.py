@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from actors.accounts.table import Table, digest_of
+from actors.accounts.table import AccountTable, digest_of
 from api.store import (
     NotStored,
     RevisionConflict,
@@ -118,7 +118,7 @@ def test_what_was_committed_is_there_after_the_process_was_killed(data: DataDir)
     )
     died = subprocess.run([sys.executable, "-c", code, str(data.path)], check=False)
     assert died.returncode == -signal.SIGKILL
-    with closing(Table(data.fleet)) as table:  # before the next start: forwarding does not wait for it
+    with closing(AccountTable(data.fleet)) as table:  # before the next start: forwarding does not wait for it
         assert (table.account("acc_1") is not None, table.credential(digest_of(SECRET))) == (True, None)
     store = OwnAccounts(data)
     assert (store.count("accounts"), store.count("credentials")) == (1, 0)
@@ -151,7 +151,7 @@ def test_a_deleted_account_takes_its_credentials_with_it(data: DataDir) -> None:
     store.delete("accounts", "acc_1")
     assert [each.id for each in store.documents("credentials")] == ["crd_2"]
     store.close()
-    with closing(Table(data.fleet)) as table:
+    with closing(AccountTable(data.fleet)) as table:
         assert table.credential(digest_of(SECRET)) is None
         assert table.credential(digest_of(SECRET + "b")) is not None
 
@@ -258,7 +258,7 @@ def test_the_number_of_the_last_change_is_kept_over_starts_and_a_restore_forgets
     horizon = store.horizon
     assert store.put("accounts", account("acc_2")).revision == store.revision > horizon
     store.close()
-    with closing(Table(data.fleet)) as table:
+    with closing(AccountTable(data.fleet)) as table:
         assert table.revision == store.revision
         assert [table.changes(since) for since in (number, horizon)] == [None, {("account", "acc_2")}]
 
@@ -266,7 +266,7 @@ def test_the_number_of_the_last_change_is_kept_over_starts_and_a_restore_forgets
 def test_at_the_end_all_is_in_the_file_itself_though_others_read_it(data: DataDir) -> None:
     store = OwnAccounts(data)
     store.put("accounts", account("acc_1"))
-    with closing(Table(data.fleet)) as table:
+    with closing(AccountTable(data.fleet)) as table:
         store.close()
         assert data.fleet.with_name("fleet.sqlite-wal").stat().st_size == 0
         assert table.account("acc_1") is not None

@@ -74,7 +74,7 @@ export const accounts: Texts["accounts"] = {
   "proxies.ids": "Proxys nach ID",
   "proxies.ids.hint": "prx_…",
   "rules.limits": "Grenzen",
-  "rules.text": "Für jeden Proxy allein; 0 ist keine Grenze.",
+  "rules.text": "Über alle Proxys; 0 ist keine Grenze.",
   "rules.open": "Leeres bleibt offen.",
   "rules.inherited": "Leeres kommt vom Tarif {plan}.",
   "rules.none": "Leeres ist nicht begrenzt.",

@@ -72,7 +72,7 @@ export const accounts = {
   "proxies.ids": "Proxies by id",
   "proxies.ids.hint": "prx_…",
   "rules.limits": "Limits",
-  "rules.text": "On each proxy alone; 0 is no limit.",
+  "rules.text": "Over all proxies; 0 is no limit.",
   "rules.open": "What is empty is left open.",
   "rules.inherited": "What is empty is that of the plan {plan}.",
   "rules.none": "What is empty is not limited.",

@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.workers.rates import CORRECTION_MIN, FLOOR_MAX, Demand, budget, first_share, floor, share, share_alone
+from actors.forwarding.limits.shared_bandwidth import (
+    CORRECTION_MIN,
+    FLOOR_MAX,
+    Demand,
+    budget,
+    first_share,
+    floor,
+    share,
+    share_alone,
+)
 
 PERIOD = 0.1
 RATES = st.integers(100, 1_000_000_000)

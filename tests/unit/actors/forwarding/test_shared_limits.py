@@ -1,26 +1,25 @@
-"""Limits of two workers in one process, by a clock set by hand: what they count together, and what before."""
+"""Limits of several processes, by a clock set by hand: of the workers of a proxy, and of an account on all proxies."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from actors.bus.loop import Loop
-from actors.bus.messages.specs import LimitsSpec, PolicySpec, RuleSpec
-from actors.forwarding.access.guess_limit import FAILURES_OF_CLIENT, FAILURES_OF_USER, PAUSE, WITHIN, GuessLimit
+from actors.bus.messages.specs import AccountSpec, LimitsSpec, PolicySpec, RuleSpec
+from actors.forwarding.access.guess_limit import FAILURES_OF_CLIENT, FAILURES_OF_USER, PAUSE, GuessLimit
 from actors.forwarding.access.username_parameters import Parameters
-from actors.forwarding.limits.elsewhere import COUNTS_FOR, Elsewhere, SharedKey, join_workers
 from actors.forwarding.limits.limits import LimitsOfProxy
 from actors.forwarding.limits.meter import Meter
 from actors.forwarding.limits.rule_limits import Limited, MatchedRuleLimits
-from actors.forwarding.limits.sliding_window import SlidingWindow
 from actors.forwarding.limits.usage import WINDOW_MIN
 from actors.forwarding.limits.usage_counters import WINDOW_OF_WORKER_MIN, UsageCounters
+from actors.forwarding.limits.workers import ProxyWorkers
 from actors.forwarding.net.connection_pool import ConnectionPool
 from actors.forwarding.net.egress import Requested, Sources
 from actors.forwarding.net.timer_wheel import TimerWheel
@@ -28,13 +27,12 @@ from actors.forwarding.protocols.failures import Decider
 from actors.forwarding.upstreams.balancing import new_policy
 from actors.forwarding.upstreams.sessions import UpstreamSessions
 from actors.pools.upstream import Upstream
-from actors.supervision.processes.columns import WorkerColumns
-from actors.workers.keys import SETS, SLOT_SECONDS, WAYS
+from actors.state.counts import COUNTED, LiveState
 from tests.kit.clocks import Clock
 from tests.kit.forwarding_rig import spec
+from tests.kit.live_state import Machine
 from tests.kit.upstreams import three, up, upstream_entry
 
-PROXY = "px1"
 CLIENT_IP = "192.0.2.7"
 
 
@@ -57,28 +55,25 @@ class Connection:
 
 
 class World:
-    """Workers of one proxy on one loop."""
+    """ProxyWorkers of one proxy on one loop."""
 
     def __init__(self, folder: Path) -> None:
         self.clock = Clock(1000.0)
         self.loop = Loop(self.clock)
-        self.folder = folder
-        self.columns = WorkerColumns(folder, self.clock)
-        self.failures: list[str] = []
-        self._instances = 0
+        self.machine = Machine(folder, lambda: self.loop.now)
 
-    def elsewhere(self) -> Elsewhere:
-        self._instances += 1
-        column = self.columns.allocate(PROXY, self._instances)
-        made = join_workers(self.loop, self.folder, PROXY, column, self.failures.append)
-        assert made is not None
-        return made
+    def state(self, proxy_id: str = "px1") -> LiveState:
+        return self.machine.state(proxy_id)
 
-    def limits(self, limits: LimitsSpec, shared: bool = True) -> LimitsOfProxy:
-        made = LimitsOfProxy(self.loop)
-        made.configure(spec(1, limits=limits))
+    def workers(self) -> ProxyWorkers:
+        return ProxyWorkers(self.state())
+
+    def limits(self, limits: LimitsSpec, shared: bool = True, **changes: Any) -> LimitsOfProxy:
+        state = self.state()
+        made = LimitsOfProxy(self.loop, state)
+        made.configure(spec(1, limits=limits, **changes))
         if shared:
-            made.share(self.elsewhere(), 0)
+            made.share(ProxyWorkers(state), 0)
         return made
 
     def at(self, seconds: float) -> None:
@@ -97,78 +92,58 @@ def requests(limits: LimitsOfProxy) -> bool:
     return Meter(limits.admit_request, limits._inward, limits._outward).admit("", Connection()) is None
 
 
-def window(world: World, key: SharedKey) -> SlidingWindow:
-    return key.window(SlidingWindow(world.loop.now))
-
-
 # --- requests of a minute ---
-
-
-@given(st.lists(st.tuples(st.integers(0, 2), st.floats(0.0, 30.0)), max_size=50), st.integers(1, 8))
-def test_never_are_there_more_than_the_limit_in_any_minute_and_places_are_free_soon_after(
-    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, float]], limit: int
-) -> None:
-    world = World(tmp_path_factory.mktemp("workers") / "w")
-    windows = [window(world, world.elsewhere().key("client", CLIENT_IP)) for _ in range(3)]
-    admitted: list[float] = []
-    passed = 0.0
-    for which, seconds in steps:
-        passed += seconds
-        world.at(passed)
-        counted = [moment for moment in admitted if moment > passed - 60]
-        counted_late = [moment for moment in admitted if moment > passed - COUNTS_FOR]
-        wait = windows[which].try_acquire(limit, world.loop.now)
-        if wait:
-            assert len(counted_late) >= limit
-            assert 1 <= wait <= COUNTS_FOR + 1
-            world.at(passed + wait)
-            assert windows[which].try_acquire(limit, world.loop.now) == 0
-            passed += wait
-        else:
-            assert len(counted) < limit
-        admitted.append(passed)
-    world.loop.close()
-
-
-def test_a_client_waits_until_the_slot_of_its_first_request_is_over(world: World) -> None:
-    one, other = (window(world, world.elsewhere().key("client", CLIENT_IP)) for _ in range(2))
-    world.at(-1000.0 + 150 * SLOT_SECONDS)
-    assert one.try_acquire(2, world.loop.now) == other.try_acquire(2, world.loop.now) == 0
-    assert one.try_acquire(2, world.loop.now) == other.try_acquire(2, world.loop.now) == 67
 
 
 def test_requests_from_before_the_other_worker_count_on(world: World) -> None:
     first = world.limits(LimitsSpec(requests_per_minute=3), shared=False)
     assert [requests(first) for _ in range(2)] == [True, True]
-    first.share(world.elsewhere(), 0)
     second = world.limits(LimitsSpec(requests_per_minute=3))
     assert [requests(first), requests(first)] == [True, False]
     assert not requests(second)
 
 
-def test_what_a_worker_has_counted_is_kept_for_the_next_process(world: World) -> None:
-    one, other = (window(world, world.elsewhere().key("client", CLIENT_IP)) for _ in range(2))
-    for seconds, each in ((0, one), (5, other), (20, one), (20.5, one)):
-        world.at(seconds)
-        assert each.try_acquire(200, world.loop.now) == 0
-    world.at(40)
-    after = SlidingWindow(world.loop.now)
-    after.add(one.kept())
-    assert after.count(world.loop.now) == 3
-    assert [after.try_acquire(4, world.loop.now) > 0 for _ in range(2)] == [False, True]
-    assert [after.try_acquire(200, world.loop.now + 1) for _ in range(197)] == [0] * 197
-    assert after.try_acquire(200, world.loop.now + 1) > 0
+# --- an account, on several proxies ---
+
+ADA = AccountSpec("acc_1", "ada", None)
 
 
-def test_a_key_without_a_place_counts_for_each_worker_alone(world: World) -> None:
-    one, other = world.elsewhere(), world.elsewhere()
-    key = one.key("client", CLIENT_IP)
-    for number in range(WAYS):
-        full = SharedKey(world.loop, one._worker, key._digest + SETS * (number + 1))
-        full.set_connections(1)
-    windows = [window(world, each.key("client", CLIENT_IP)) for each in (one, other)]
-    assert [windows[0].try_acquire(2, world.loop.now) for _ in range(3)] == [0, 0, 60]
-    assert [windows[1].try_acquire(2, world.loop.now) == 0 for _ in range(3)] == [True, True, False]
+def of_ada(**limits: int) -> AccountSpec:
+    return replace(ADA, limits=LimitsSpec(**limits))
+
+
+def admitted(limits: LimitsOfProxy) -> Meter | None:
+    """The meter of a connection of ada, if it is admitted."""
+    meter = limits.meter()
+    return meter if meter.admit("ada", Connection()) is None else None
+
+
+def test_connections_and_requests_of_an_account_hold_over_proxies_and_workers(world: World) -> None:
+    for limit in ({"connections": 2}, {"requests_per_minute": 2}):
+        everywhere = [world.machine.state(proxy) for proxy in ("px1", "px1", "px2", "px3")]
+        limits = [LimitsOfProxy(world.loop, each) for each in everywhere]
+        for each in limits:
+            each.configure(spec(1, accounts=(of_ada(**limit),)))
+        meters = [admitted(each) for each in limits]
+        assert [each is not None for each in meters] == [True, True, False, False]
+        if "connections" in limit:
+            world.machine.end(everywhere[0])  # killed
+            assert admitted(limits[3]) is not None
+            assert admitted(limits[2]) is None
+            assert meters[1] is not None
+            meters[1].close()
+        else:
+            world.at(COUNTED)
+        assert admitted(limits[2]) is not None
+
+
+def test_an_account_without_limits_takes_no_place(world: World) -> None:
+    limits = LimitsOfProxy(world.loop, world.state())
+    limits.configure(spec(1, accounts=(ADA,)))
+    meter = admitted(limits)
+    assert meter is not None
+    meter.inward.consume(meter.inward.available() and 1000)
+    assert [each.name for each in world.machine.folder.iterdir()] == ["processes"]
 
 
 # --- connections ---
@@ -179,14 +154,23 @@ def test_connections_from_before_the_other_worker_count(world: World) -> None:
     open_now = [Connection(), Connection()]
     for each in open_now:
         first.connection_opened(each)
-    first.share(world.elsewhere(), len(open_now))
+    first.share(ProxyWorkers(first._state), len(open_now))
     second = world.limits(LimitsSpec(connections=2))
     assert second.client_refusal(CLIENT_IP) is not None
-    assert second.elsewhere is not None
-    assert second.elsewhere.open_connections() == (2, 2)
+    assert second.workers is not None
+    assert second.workers.open_connections() == (2, 2)
     first.connection_removed(open_now[0], 1)
     assert second.client_refusal(CLIENT_IP) is None
-    assert second.elsewhere.open_connections() == (1, 2)
+    assert second.workers.open_connections() == (1, 2)
+
+
+def test_each_worker_counts_its_own_connections_once(world: World) -> None:
+    first, second = (world.limits(LimitsSpec(connections=4)) for _ in range(2))
+    for each in (first, first, second):
+        each.connection_opened(Connection())
+        assert first.client_refusal(CLIENT_IP) is second.client_refusal(CLIENT_IP) is None
+    second.connection_opened(Connection())
+    assert None not in (first.client_refusal(CLIENT_IP), second.client_refusal(CLIENT_IP))
 
 
 def test_a_limit_that_is_gone_leaves_nothing_behind(world: World) -> None:
@@ -195,13 +179,6 @@ def test_a_limit_that_is_gone_leaves_nothing_behind(world: World) -> None:
     assert second.client_refusal(CLIENT_IP) is not None
     first.configure(spec(1, limits=LimitsSpec()))
     assert second.client_refusal(CLIENT_IP) is None
-
-
-def test_users_of_a_back_end_and_credentials_and_rules_are_counted_by_what_they_are(world: World) -> None:
-    """The same name is another key for each."""
-    elsewhere = world.elsewhere()
-    digests = {elsewhere.key(kind, "x")._digest for kind in ("client", "account", "credential", "guest", "rule")}
-    assert len(digests) == 5
 
 
 def test_limits_of_a_user_of_a_back_end_hold_for_all_workers(world: World) -> None:
@@ -218,19 +195,13 @@ def test_limits_of_a_user_of_a_back_end_hold_for_all_workers(world: World) -> No
     assert meters[1].admit("ada", Connection()) is None
 
 
-@pytest.mark.parametrize("late", [False, True])
-def test_limits_of_a_rule_hold_for_all_workers(world: World, late: bool) -> None:
+def test_limits_of_a_rule_hold_for_all_workers(world: World) -> None:
     limits = LimitsSpec(connections=1)
     limited = Limited(("pol_1", "few"), limits, Decider("office", "few", where="policy office"), "few")
-    first, second = MatchedRuleLimits(world.loop), MatchedRuleLimits(world.loop)
+    first, second = (MatchedRuleLimits(world.loop, world.state()) for _ in range(2))
     host = world.limits(LimitsSpec())
     meters = [host.meter(), host.meter()]
-    if not late:
-        first.share(world.elsewhere())
     assert first.admit(meters[0], [limited]) is None
-    if late:
-        first.share(world.elsewhere())
-    second.share(world.elsewhere())
     assert second.admit(meters[1], [limited]) is not None
     first.configure([PolicySpec("pol_1", "office", (RuleSpec("few", limits=LimitsSpec(requests_per_minute=9)),))])
     assert second.admit(meters[1], [limited]) is None
@@ -239,17 +210,16 @@ def test_limits_of_a_rule_hold_for_all_workers(world: World, late: bool) -> None
 # --- guesses ---
 
 
-def test_wrong_passwords_add_up_for_a_minute_alone() -> None:
-    guesses = GuessLimit()
-    for now in (*[0.0] * (FAILURES_OF_USER - 1), WITHIN + 1):
-        assert not guesses.failed(CLIENT_IP, "ada", now)
-    assert not guesses.paused(CLIENT_IP, "ada", WITHIN + 1)
+def test_wrong_passwords_add_up_for_a_minute_alone(world: World) -> None:
+    guesses = GuessLimit(world.state())
+    for seconds in (*[0.0] * (FAILURES_OF_USER - 1), float(COUNTED)):
+        world.at(seconds)
+        assert not guesses.failed(CLIENT_IP, "ada", world.loop.now)
+    assert not guesses.paused(CLIENT_IP, "ada", world.loop.now)
 
 
 def test_wrong_passwords_of_a_client_pause_it_at_all_workers(world: World) -> None:
-    guesses = [GuessLimit() for _ in range(2)]
-    for each in guesses:
-        each.share(world.elsewhere(), world.loop.now)
+    guesses = [GuessLimit(world.state()) for _ in range(2)]
     begun = [guesses[number % 2].failed(CLIENT_IP, "ada", world.loop.now) for number in range(FAILURES_OF_USER + 1)]
     assert begun == [*[False] * (FAILURES_OF_USER - 1), True, False]
     for each in guesses:
@@ -266,31 +236,25 @@ def test_wrong_passwords_of_a_client_pause_it_at_all_workers(world: World) -> No
     assert all(each.paused(CLIENT_IP, "ada", world.loop.now) for each in guesses)
 
 
-def test_wrong_passwords_from_before_count_for_all_workers(world: World) -> None:
-    first, second, third = (GuessLimit() for _ in range(3))
-    now = world.loop.now
+def test_wrong_passwords_outlive_the_process(world: World) -> None:
+    state = world.state()
     for number in range(FAILURES_OF_USER):
-        first.failed(CLIENT_IP, "ada", now)
-        second.failed(CLIENT_IP, "bob", now) if number else None
-    for each in (first, second, third):
-        each.share(world.elsewhere(), now)
-    assert third.paused(CLIENT_IP, "ada", now)
-    assert not third.paused(CLIENT_IP, "bob", now)
-    assert third.failed(CLIENT_IP, "bob", now)
-    assert all(each.paused(CLIENT_IP, "bob", now) for each in (first, second))
+        GuessLimit(state).failed(CLIENT_IP, "ada", world.loop.now)
+        GuessLimit(state).failed(CLIENT_IP, "bob", world.loop.now) if number else None
+    world.machine.end(state)
+    after = GuessLimit(world.state())
+    assert after.paused(CLIENT_IP, "ada", world.loop.now)
+    assert not after.paused(CLIENT_IP, "bob", world.loop.now)
+    assert after.failed(CLIENT_IP, "bob", world.loop.now)
 
 
-# --- joining ---
-
-
-def test_without_a_valid_file_of_columns_there_is_nothing_to_join(world: World) -> None:
-    world.elsewhere()
-    (world.folder / PROXY / "columns").write_bytes(b"damaged")
-    assert join_workers(world.loop, world.folder, PROXY, 1, world.failures.append) is None
-    (world.folder / PROXY / "columns").unlink()
-    (world.folder / PROXY / "columns").mkdir()
-    assert join_workers(world.loop, world.folder, PROXY, 1, world.failures.append) is None
-    assert len(world.failures) == 2
+def test_wrong_passwords_of_a_process_alone_pause_and_begin_anew_after_that(world: World) -> None:
+    guesses = GuessLimit(LiveState(lambda: world.loop.now))
+    for begun in (0.0, PAUSE):
+        world.at(begun)
+        found = [guesses.failed(CLIENT_IP, "ada", world.loop.now) for _ in range(FAILURES_OF_USER)]
+        assert found == [*[False] * (FAILURES_OF_USER - 1), True]
+        assert guesses.paused(CLIENT_IP, "ada", world.loop.now)
 
 
 # --- sessions ---
@@ -309,7 +273,7 @@ def both_sessions(world: World, *names: str) -> list[tuple[list[Upstream], Upstr
     for name in names:
         upstreams = three()
         sessions = UpstreamSessions(upstreams)
-        sessions.share(world.elsewhere(), name)
+        sessions.share(world.workers(), name)
         made.append((upstreams, sessions))
     return made
 
@@ -370,9 +334,8 @@ def test_sessions_of_another_pool_are_others(world: World) -> None:
 
 
 def test_the_address_of_a_rotated_session_is_the_same_at_all_workers(world: World) -> None:
-    both = [Sources(world.loop) for _ in range(2)]
+    both = [Sources(world.loop, world.state()) for _ in range(2)]
     for each in both:
-        each.share(world.elsewhere())
         each.configure(spec(1, egress=("203.0.113.0/24",), bind_policy="session"))
     session = Requested(CLIENT_IP, "ada", "7", ttl=60.0)
     first = both[0].key(session, None)
@@ -392,7 +355,7 @@ def test_round_robin_begins_at_another_place_at_each_worker(world: World) -> Non
     upstreams = [Upstream(upstream_entry(f"up{number}"), number, 0.0) for number in range(10)]
     begins = []
     for _ in range(4):
-        policy = new_policy("round_robin", upstreams, world.elsewhere().part)
+        policy = new_policy("round_robin", upstreams, world.workers().part)
         first = policy.choose("", lambda _each: True)
         assert first is not None
         begins.append(first.index)
@@ -410,16 +373,16 @@ def test_idle_connections_and_windows_of_quotas_are_divided_among_those_that_liv
         pool.divide_among(count)
         usage.workers = count
 
-    elsewhere = world.elsewhere()
+    elsewhere = world.workers()
     elsewhere.on_processes = on_processes
     elsewhere.open_connections()
     assert (pool._limit, usage.part_of_window(WINDOW_MIN)) == (9, WINDOW_MIN)
-    world.elsewhere()
+    world.workers()
     elsewhere.open_connections()
     assert (pool._limit, usage.part_of_window(WINDOW_MIN)) == (5, WINDOW_MIN // 2)
     pool.set_limits(4, 30.0)
     assert pool._limit == 2
     for _ in range(30):
-        world.elsewhere()
+        world.workers()
     elsewhere.open_connections()
     assert (pool._limit, usage.part_of_window(WINDOW_MIN)) == (1, WINDOW_OF_WORKER_MIN)

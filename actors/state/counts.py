@@ -1,0 +1,559 @@
+"""What is counted of one key: open connections, the requests of the last minute, what moves, and what was chosen.
+
+Requests are counted by seconds: a request counts for the rest of its second and 60 more, so there are never more than
+the limit in any minute, and a place is free at most a second late. The word WINDOW has the last second and the sum of
+all that counted then, so that most readings are of one word; behind it are the counts of 64 seconds, of which the
+three after the last one are always 0. Each step writes WINDOW first when something is added and when time goes on: one
+who reads in between, or a process that is killed there, is never below the truth.
+
+A limit is checked first and what it admits is counted then, in the same turn of the loop. So it is exceeded by no more
+than what others admit in the same microseconds, one each. Never is one refused too many.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from actors.bounded import keep
+from actors.mapped_file import Words
+from actors.state.processes import NO_PROCESS, NO_PROCESSES, PLACE_MASK, LivingProcesses, instance_of, open_processes
+from actors.state.table import (
+    KEY,
+    NO_LINE,
+    NUMBERS,
+    OWNER,
+    RELEASED,
+    UNTIL,
+    Table,
+    TableKind,
+    make_table,
+    open_table,
+)
+
+CONNECTIONS: Final = NUMBERS
+WINDOW: Final = NUMBERS + 1
+VALUE: Final = NUMBERS + 2
+"""What stands for a choice."""
+SERIAL: Final = NUMBERS + 2
+BYTES: Final = NUMBERS + 3
+"""Of a quota: what a process has used, and under which serial it reports that."""
+MOVED: Final = NUMBERS + 4
+"""The first of those of a bandwidth."""
+_SECONDS: Final = NUMBERS + 4
+_RING: Final = 64
+LINE: Final = _SECONDS + _RING // 4
+"""Words of a line."""
+
+PROXY_TABLE: Final = TableKind("proxy", pages=4, lines=1 << 18, line=LINE)
+"""Of one proxy: clients, users of back ends, rules, wrong passwords, sessions."""
+ACCOUNTS_TABLE: Final = TableKind("accounts", pages=128, lines=1 << 21, line=LINE)
+"""Of the machine: accounts and credentials that have a limit."""
+
+ACCOUNTS: Final = "accounts"
+PROCESSES: Final = "processes"
+"""Files of `RunDir.state` beside those of proxies, which have the name of their proxy."""
+
+COUNTED: Final = 61
+"""Seconds in which a request counts: its own, and a minute."""
+_CLEAR: Final = _RING - COUNTED
+"""Seconds after the last one whose counts are 0."""
+_NO_REQUESTS: Final[Words] = memoryview(bytes(2 * _RING)).cast("Q")
+_SUM: Final = 2**32 - 1
+_MOST: Final = 2**16 - 1
+"""Requests of a second that can be counted."""
+PERIODS_KEPT: Final = 3
+"""A process that has said nothing for so many periods moves nothing."""
+USAGE_KEPT: Final = 600.0
+RETRY: Final = 1.0
+"""Seconds until a line that could not be had, or a file, is tried again."""
+DIGESTS_KEPT: Final = 4096
+CHOICES_ALONE: Final = 10_000
+"""Choices that hold in one process; the oldest makes room."""
+
+
+class Digests:
+    """Numbers that stand for keys in all processes. `of_what` tells keys of several tables from each other."""
+
+    def __init__(self, of_what: str) -> None:
+        self._begun = hashlib.blake2b(digest_size=8, key=of_what.encode()[:64])
+        self._known: dict[tuple[str, ...], int] = {}
+
+    def of(self, *parts: str) -> int:
+        """A number of 64 bits that isn't 0. Those of the keys that were needed last are remembered."""
+        digest = self._known.get(parts)
+        if digest is None:
+            hashed = self._begun.copy()
+            hashed.update("\0".join(parts).encode("utf-8", "surrogateescape"))
+            digest = int.from_bytes(hashed.digest(), "little") or 1
+            keep(self._known, parts, digest, DIGESTS_KEPT)
+        return digest
+
+
+class Moved(NamedTuple):
+    """What one process moved in one period: bytes, flows that had to wait, and bytes of the second up to its end."""
+
+    bytes_in: int
+    bytes_out: int
+    flows_in: int
+    flows_out: int
+    lately_in: int
+    lately_out: int
+
+
+class Used(NamedTuple):
+    """What a process has used of an account, under which serial it reports that, and whether it lives."""
+
+    instance: int
+    serial: int
+    bytes: int
+    lives: bool
+
+
+class _Numbers:
+    """Words with the same memory in parts of 16 bits."""
+
+    __slots__ = ("halves", "words")
+
+    def __init__(self, words: Words) -> None:
+        self.words = words
+        self.halves: Words = words.cast("B").cast("H")
+
+
+def _ignore(_detail: str) -> None:
+    """A process that counts alone in any case."""
+
+
+class LiveTable:
+    """One table as one process uses it: opened at first need, and tried again a while after that couldn't be.
+
+    Without it the process counts for itself alone; `on_failure` is called with the reason. `number` is that of the
+    process (`actors.state.processes`), and `path` None for one that counts alone in any case.
+    """
+
+    def __init__(
+        self,
+        path: Path | None,
+        kind: TableKind,
+        processes: LivingProcesses,
+        number: int,
+        clock: Callable[[], float],
+        on_failure: Callable[[str], None],
+    ) -> None:
+        self._path = None if number == NO_PROCESS else path
+        self._kind = kind
+        self.processes = processes
+        self._number = number
+        self.clock = clock
+        self._on_failure = on_failure
+        self._table: Table | None = None
+        self.numbers = _Numbers(memoryview(b"").cast("B").cast("Q"))
+        """Those of the table, once there is one."""
+        self._retry_at = -math.inf
+
+    def present(self) -> Table | None:
+        """The table, if there is one."""
+        return self._table or self._open(open_table)
+
+    def made(self) -> Table | None:
+        """The table; None when it can't be made now."""
+        return self._table or self._open(make_table)
+
+    def _open(self, opens: Callable[..., Table | None]) -> Table | None:
+        now = self.clock()
+        if self._path is None or now < self._retry_at:
+            return None
+        try:
+            if opens is make_table:
+                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._table = opens(self._path, self._kind, self.processes, self._number, self.clock)
+        except OSError as error:
+            self._retry_at = now + RETRY
+            self._on_failure(str(error))
+        if self._table is not None:
+            self.numbers = _Numbers(self._table.words)
+        return self._table
+
+    def __repr__(self) -> str:
+        return f"<LiveTable {self._kind.name}: {self._table}>"
+
+
+class SharedKey:
+    """What all processes count of one key, and this one among them. It has a line from when it counts something.
+
+    A process has one of these for a key: another one would take what it counts for that of another process.
+    """
+
+    __slots__ = ("_bucket", "_bucket_at", "_key", "_line", "_live", "_others", "_own", "_retry_at")
+
+    def __init__(self, live: LiveTable, key: int) -> None:
+        self._live = live
+        self._key = key
+        self._own: _Numbers | None = None
+        """Where this process counts: in the table, or alone; None: nowhere so far."""
+        self._line = NO_LINE
+        """Its line of the table."""
+        self._retry_at = -math.inf
+        self._bucket_at = -1
+        self._bucket = -1
+        self._others: tuple[int, ...] = ()
+        """The other lines of the key, as of this value of the word of the bucket."""
+
+    # --- lines ---
+
+    def _place(self) -> _Numbers:
+        """Where this process counts, from now on."""
+        own = self._own
+        if own is None or (not self._line and self._live.clock() >= self._retry_at):
+            own = self._own = self._claim(own)
+        return own
+
+    def _claim(self, alone: _Numbers | None) -> _Numbers:
+        table = self._live.made()
+        line = NO_LINE if table is None else table.claim(self._key)
+        if line == NO_LINE:
+            self._retry_at = self._live.clock() + RETRY
+            return alone or _Numbers(memoryview(bytearray(8 * LINE)).cast("Q"))
+        self._line, self._bucket = line, -1
+        numbers = self._live.numbers
+        if alone is not None:
+            numbers.words[line + UNTIL : line + LINE] = alone.words[UNTIL:]
+        return numbers
+
+    def release(self) -> None:
+        """This process counts nothing of the key any more. Its requests count on."""
+        table = self._live.present()
+        if self._line and table is not None:
+            table.words[self._line + CONNECTIONS] = 0
+            table.release(self._line)
+        self._own, self._line, self._bucket, self._retry_at = None, NO_LINE, -1, -math.inf
+
+    def _of_others(self) -> tuple[int, ...]:
+        """The lines of other processes, also of those that have ended."""
+        if self.unchanged:
+            return self._others
+        table = self._live.present()
+        if table is None:
+            return ()
+        self._bucket_at = table.bucket(self._key)
+        self._bucket = table.words[self._bucket_at]
+        self._others = tuple(line for line in table.all_lines(self._key) if line != self._line)
+        return self._others
+
+    def _of_living(self) -> list[int]:
+        """The lines of the other processes that live."""
+        others = self._of_others()
+        if not others:
+            return []
+        words, places, key, found = self._live.numbers.words, self._live.processes.places, self._key, []
+        for line in others:
+            owner = words[line + OWNER]
+            if owner and places[owner & PLACE_MASK] == owner and words[line] == key:
+                found.append(line)
+        return found
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether the others are those that were asked for last: no other process has begun since."""
+        return self._bucket_at >= 0 and self._live.numbers.words[self._bucket_at] == self._bucket
+
+    # --- connections ---
+
+    def connections(self) -> int:
+        """Those of the other processes."""
+        return sum(self.connections_of_each()) if self._of_others() else 0
+
+    def connections_of_each(self) -> list[int]:
+        """Those of each other process that has a line of the key."""
+        living = self._of_living()
+        words = self._live.numbers.words
+        return [words[line + CONNECTIONS] for line in living]
+
+    def set_connections(self, count: int) -> None:
+        """So many are open here."""
+        if count or self._own is not None:
+            self._place().words[self._line + CONNECTIONS] = count
+
+    # --- requests ---
+
+    def try_acquire(self, limit: int) -> int:
+        """Count one request and return 0; when `limit` is reached, count nothing and return the seconds to wait."""
+        now = self._live.clock()
+        second = int(now)
+        if self._requests(second) >= limit:
+            return max(1, math.ceil(self._wait(limit, now)))
+        self._add(second, 1)
+        return 0
+
+    def requests(self) -> int:
+        """Those that count, of all processes."""
+        return self._requests(int(self._live.clock()))
+
+    def add_requests(self, count: int) -> None:
+        """Count so many here."""
+        self._add(int(self._live.clock()), count)
+
+    @property
+    def own_requests(self) -> int:
+        """Those that count, of this process."""
+        own = self._own
+        return 0 if own is None else _requests(own, self._line, int(self._live.clock()))
+
+    def _requests(self, second: int) -> int:
+        own, others = self._own, self._of_others()
+        total = 0
+        if own is not None:
+            word = own.words[self._line + WINDOW]
+            total = word & _SUM if word >> 32 == second else _requests(own, self._line, second)
+        if others:
+            numbers, key = self._live.numbers, self._key
+            words = numbers.words
+            for line in others:
+                word = words[line + WINDOW]
+                count = word & _SUM
+                if count and word >> 32 != second:
+                    count = _requests(numbers, line, second)
+                if count and words[line + KEY] == key and words[line + OWNER]:
+                    total += count
+        return total
+
+    def _add(self, second: int, count: int) -> None:
+        numbers = self._own if self._line and self._own is not None else self._place()
+        words, halves, line = numbers.words, numbers.halves, self._line
+        word = words[line + WINDOW]
+        if word >> 32 < second:
+            _advance(numbers, line, second)
+            words[line + UNTIL] = 1000 * (second + COUNTED)
+            word = words[line + WINDOW]
+        at = 4 * (line + _SECONDS) + (word >> 32) % _RING
+        count = min(count, _MOST - halves[at])
+        words[line + WINDOW] = word + count
+        halves[at] += count
+
+    def _wait(self, limit: int, now: float) -> float:
+        """Seconds until fewer than `limit` count."""
+        second = int(now)
+        total = self._requests(second)
+        places = [(self._own, self._line)] if self._own is not None else []
+        places += [(self._live.numbers, line) for line in self._of_others()]
+        for passed in range(second + 1 - COUNTED, second + 1):
+            total -= sum(_of_second(numbers, line, passed) for numbers, line in places)
+            if total < limit:
+                return passed + COUNTED - now
+        return COUNTED
+
+    # --- bandwidth ---
+
+    def write_moved(self, period: int, moved: Moved) -> None:
+        """This is what moved here in this period."""
+        words, first = self._place().words, self._line + MOVED
+        for place, number in enumerate(moved, first + 1):
+            words[place] = number
+        words[first] = period
+
+    def begin(self) -> None:
+        """This process is one of those that the others see, from now on."""
+        self._place()
+
+    def moved_by_others(self, period: int) -> list[Moved]:
+        """What moved at each of the others that are not silent."""
+        living, found = self._of_living(), []
+        words = self._live.numbers.words
+        for line in living:
+            first = line + MOVED
+            if words[first] > period - PERIODS_KEPT:
+                found.append(Moved(*words[first + 1 : first + 1 + len(Moved._fields)].tolist()))
+        return found
+
+    # --- quotas ---
+
+    def begin_usage(self, serial: int) -> None:
+        """This process has used 0 bytes so far, which it reports under this serial."""
+        words = self._place().words
+        words[self._line + BYTES] = 0
+        words[self._line + SERIAL] = serial
+        self.keep_usage()
+
+    def keep_usage(self) -> None:
+        """What was used counts for a while after the end of this process: until others know that it was reported."""
+        self._place().words[self._line + UNTIL] = int(1000 * (self._live.clock() + USAGE_KEPT))
+
+    def set_used(self, used: int) -> None:
+        """This process has used so many bytes."""
+        self._place().words[self._line + BYTES] = used
+
+    def end_usage(self) -> None:
+        """This process uses it no more, and has reported what it used."""
+        if self._own is not None:
+            self._own.words[self._line + UNTIL] = 0
+        self.release()
+
+    def used_by_others(self) -> list[Used]:
+        """What the others have used, those that have ended included."""
+        others, found = self._of_others(), []
+        words, lives, key = self._live.numbers.words, self._live.processes.lives, self._key
+        for line in others:
+            owner = words[line + OWNER]
+            used = Used(instance_of(owner), words[line + SERIAL], words[line + BYTES], lives(owner))
+            if owner != RELEASED and words[line] == key:
+                found.append(used)
+        return found
+
+    def __repr__(self) -> str:
+        return f"<SharedKey {self._key:x}: {self.requests()} requests>"
+
+
+def _requests(numbers: _Numbers, line: int, second: int) -> int:
+    """The requests of a line that count in this second."""
+    words = numbers.words
+    while True:
+        word = words[line + WINDOW]
+        late = second - (word >> 32)
+        if late <= 0:
+            return word & _SUM
+        if late >= COUNTED or not word & _SUM:
+            return 0
+        over = range((word >> 32) + 1 - COUNTED, second + 1 - COUNTED)
+        halves, first = numbers.halves, 4 * (line + _SECONDS)
+        total = (word & _SUM) - sum(halves[first + each % _RING] for each in over)
+        if words[line + WINDOW] == word:
+            return max(0, total)
+
+
+def _of_second(numbers: _Numbers, line: int, second: int) -> int:
+    """The requests of one second, if they are known still."""
+    last = numbers.words[line + WINDOW] >> 32
+    return numbers.halves[4 * (line + _SECONDS) + second % _RING] if last - COUNTED < second <= last else 0
+
+
+def _advance(numbers: _Numbers, line: int, second: int) -> None:
+    """Make this the last second, by steps of which each leaves numbers that fit together."""
+    words, halves, first = numbers.words, numbers.halves, 4 * (line + _SECONDS)
+    last, total = words[line + WINDOW] >> 32, words[line + WINDOW] & _SUM
+    if second - last >= COUNTED:
+        words[line + WINDOW] = second << 32
+        words[line + _SECONDS : line + LINE] = _NO_REQUESTS
+        return
+    while last < second:
+        step = min(_CLEAR, second - last)
+        over = sum(halves[first + each % _RING] for each in range(last + 1 - COUNTED, last + 1 + step - COUNTED))
+        last, total = last + step, max(0, total - over)
+        words[line + WINDOW] = last << 32 | total
+        for each in range(last + 1, last + 1 + _CLEAR):
+            halves[first + each % _RING] = 0
+
+
+_SAFE: Final = 1.0
+"""Seconds before its end from which on a choice is written under the lock alone: its line may be used again."""
+
+
+class SharedChoices:
+    """What is chosen for keys of one kind until a moment, by all processes: one line for each key, which all write.
+
+    A choice that can't have one holds in this process alone.
+    """
+
+    __slots__ = ("_alone", "_digests", "_kind", "_live")
+
+    def __init__(self, live: LiveTable, digests: Digests, kind: tuple[str, ...]) -> None:
+        self._live = live
+        self._digests = digests
+        self._kind = kind
+        self._alone: dict[bytes, tuple[int, float]] = {}
+
+    def choice(self, digest: bytes) -> tuple[int, float]:
+        """What stands for the choice, and until when by the clock, which may be over; 0 and 0 for none."""
+        table, value, end = self._live.present(), 0, 0
+        alone = self._alone.get(digest, (0, 0.0)) if self._alone else (0, 0.0)
+        if table is not None:
+            key, words = self._key(digest), table.words
+            for line in table.all_lines(key):
+                read, until = words[line + VALUE], words[line + UNTIL]
+                if until > end and words[line] == key and words[line + OWNER]:
+                    value, end = read, until
+        return max((value, end / 1000), alone, key=_until)
+
+    def keep(self, digest: bytes, value: int, until: float) -> None:
+        """This is the choice from now on. `value` has 64 bits and isn't 0."""
+        table = self._live.made()
+        if table is None or not self._write(table, digest, value, until):
+            keep(self._alone, digest, (value, until), CHOICES_ALONE)
+        elif self._alone:
+            self._alone.pop(digest, None)
+
+    def _write(self, table: Table, digest: bytes, value: int, until: float) -> bool:
+        key, words, end = self._key(digest), table.words, math.ceil(1000 * until)
+        line = self._line(table, key, _SAFE)
+        if line:
+            words[line + VALUE] = value
+            words[line + UNTIL] = end
+            return True
+        with table.exclusive(key) as alone:
+            line = (self._line(table, key, 0.0) or table.take(key, RELEASED)) if alone else NO_LINE
+            if line:
+                words[line + VALUE] = value
+                words[line + UNTIL] = end
+        return line != NO_LINE
+
+    def _key(self, digest: bytes) -> int:
+        return self._digests.of("choice", *self._kind, digest.hex())
+
+    def _line(self, table: Table, key: int, seconds: float) -> int:
+        """The line of a choice that holds for so long still."""
+        words, until = table.words, 1000 * (self._live.clock() + seconds)
+        return next((line for line in table.all_lines(key) if words[line + UNTIL] > until), NO_LINE)
+
+
+def _until(choice: tuple[int, float]) -> float:
+    return choice[1]
+
+
+class LiveState:
+    """What one process shares: of its proxy with all processes of that, of accounts with all of the machine.
+
+    `folder` is `RunDir.state`; without it, or a number, the process counts for itself alone.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        folder: Path | None = None,
+        proxy_id: str = "",
+        number: int = NO_PROCESS,
+        on_failure: Callable[[str], None] = _ignore,
+    ) -> None:
+        self.number = number
+        processes = None
+        if folder is not None and number != NO_PROCESS:
+            try:
+                processes = open_processes(folder / PROCESSES)
+            except OSError as error:
+                on_failure(str(error))
+            if processes is None:
+                on_failure("the list of processes is not there, or of another release")
+        if folder is None or processes is None:
+            folder, processes = None, NO_PROCESSES
+        of_proxy = None if folder is None else folder / proxy_id
+        of_machine = None if folder is None else folder / ACCOUNTS
+        self._proxy = LiveTable(of_proxy, PROXY_TABLE, processes, number, clock, on_failure)
+        self._accounts = LiveTable(of_machine, ACCOUNTS_TABLE, processes, number, clock, on_failure)
+        self._digests = Digests(proxy_id)
+        self._account_digests = Digests(ACCOUNTS)
+
+    def key(self, *parts: str) -> SharedKey:
+        """A client, user of a back end or rule of this proxy, or what else is counted of it."""
+        return SharedKey(self._proxy, self._digests.of(*parts))
+
+    def account(self, *parts: str) -> SharedKey:
+        """An account or a credential, on all proxies."""
+        return SharedKey(self._accounts, self._account_digests.of(*parts))
+
+    def choices(self, *kind: str) -> SharedChoices:
+        """The choices of this kind."""
+        return SharedChoices(self._proxy, self._digests, kind)
+
+    def __repr__(self) -> str:
+        return f"<LiveState: process {self.number}, {self._proxy}, {self._accounts}>"

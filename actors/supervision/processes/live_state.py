@@ -1,0 +1,95 @@
+"""What processes count together (`actors.state`), as the supervisor sees it: which of them live, and which files stay.
+
+A process has its number from before its start until the kernel says that it has ended, so one that drains keeps it. The
+file of a proxy stays while the proxy is asleep, and goes when it is stopped.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from actors.state.counts import ACCOUNTS, PROCESSES, PROXY_TABLE
+from actors.state.processes import NO_PROCESS, ProcessPlaces, make_places
+from actors.state.table import open_table
+
+log = logging.getLogger(__name__)
+
+
+class LiveStateFiles:
+    """Those in `folder`, which is `RunDir.state`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._places: ProcessPlaces | None = None
+        self._living: dict[str, set[int]] = {}
+        """The instances of each proxy."""
+
+    def adopt(self, living: Mapping[str, Collection[int]]) -> None:
+        """Take over what the program before has left; `living` are the instances that it has started and that live."""
+        self._living = {proxy_id: set(instances) for proxy_id, instances in living.items() if instances}
+        places = self._made()
+        if places is not None:
+            places.adopt({instance for instances in living.values() for instance in instances})
+        for name in self._names():
+            self.remove_spent(name)
+
+    def begin(self, proxy_id: str, instance: int) -> int:
+        """The number of a process that is started now; `NO_PROCESS`: it counts for itself alone, which is logged."""
+        self._living.setdefault(proxy_id, set()).add(instance)
+        places = self._made()
+        number = NO_PROCESS if places is None else places.begin(instance)
+        if number == NO_PROCESS and places is not None:
+            log.warning("there are too many processes to count together: one more of %s counts for itself", proxy_id)
+        return number
+
+    def end(self, proxy_id: str, instance: int) -> None:
+        """A process has ended, or did not start: at once its connections count no more."""
+        living = self._living.get(proxy_id, set())
+        living.discard(instance)
+        if not living:
+            self._living.pop(proxy_id, None)
+        if self._places is not None:
+            self._places.end(instance)
+
+    def has_living(self, proxy_id: str) -> bool:
+        """Whether a process of this proxy lives."""
+        return proxy_id in self._living
+
+    def remove(self, proxy_id: str) -> None:
+        """What the processes of a proxy have counted is over."""
+        try:
+            (self._folder / proxy_id).unlink(missing_ok=True)
+        except OSError as error:
+            log.error("what the processes of %s have counted can't be removed: %s", proxy_id, error)
+
+    def remove_spent(self, proxy_id: str) -> None:
+        """Remove the file of a proxy without processes if it says nothing any more."""
+        if self.has_living(proxy_id) or self._places is None:
+            return
+        try:
+            table = open_table(self._folder / proxy_id, PROXY_TABLE, self._places, NO_PROCESS)
+        except OSError as error:
+            log.error("what the processes of %s have counted can't be read: %s", proxy_id, error)
+            return
+        if table is None or table.is_spent():
+            self.remove(proxy_id)
+        if table is not None:
+            table.close()
+
+    def _made(self) -> ProcessPlaces | None:
+        if self._places is None:
+            try:
+                self._folder.mkdir(mode=0o700, exist_ok=True)
+                self._places = make_places(self._folder / PROCESSES)
+            except OSError as error:
+                log.error("processes can't count together: %s", error)
+        return self._places
+
+    def _names(self) -> list[str]:
+        try:
+            return [each for each in os.listdir(self._folder) if each not in (ACCOUNTS, PROCESSES)]
+        except FileNotFoundError:
+            return []
