@@ -65,7 +65,7 @@ from actors.histogram import sparse
 from actors.log_format import set_subject
 from actors.process import Actor, Boot
 from actors.state.counts import LiveState
-from actors.state.processes import NO_PROCESS
+from actors.state.processes import UNOWNED
 from actors.usage_file import UsageFile
 
 log = logging.getLogger(__name__)
@@ -103,7 +103,7 @@ class ForwardingActor(Actor):
             self.data_dir.lists,
             self.run_dir,
             proxy.get("contact") or "",
-            self._live_state(params.get("number", NO_PROCESS)),
+            self._live_state(params.get("number", UNOWNED)),
         )
         self._objects = ObjectReader()
         self._reconfiguration = Reconfiguration(self.forwarding, self._configured)

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from actors.bounded import keep
 from actors.mapped_file import Words
-from actors.state.processes import NO_PROCESS, NO_PROCESSES, PLACE_MASK, LivingProcesses, instance_of, open_processes
+from actors.state.processes import NO_PROCESSES, PLACE_MASK, UNOWNED, LivingProcesses, instance_of, open_processes
 from actors.state.table import (
     KEY,
     NO_LINE,
@@ -143,7 +143,7 @@ class LiveTable:
         clock: Callable[[], float],
         on_failure: Callable[[str], None],
     ) -> None:
-        self._path = None if number == NO_PROCESS else path
+        self._path = None if number == UNOWNED else path
         self._kind = kind
         self.processes = processes
         self._number = number
@@ -522,12 +522,12 @@ class LiveState:
         clock: Callable[[], float],
         folder: Path | None = None,
         proxy_id: str = "",
-        number: int = NO_PROCESS,
+        number: int = UNOWNED,
         on_failure: Callable[[str], None] = _ignore,
     ) -> None:
         self.number = number
         processes = None
-        if folder is not None and number != NO_PROCESS:
+        if folder is not None and number != UNOWNED:
             try:
                 processes = open_processes(folder / PROCESSES)
             except OSError as error:

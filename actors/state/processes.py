@@ -13,7 +13,7 @@ from typing import Final
 
 from actors.mapped_file import MARK, Words, make_file, map_file, mark
 
-NO_PROCESS: Final = 0
+UNOWNED: Final = 0
 """The number of a process without a place: it counts for itself alone."""
 PLACES: Final = 4096
 """LivingProcesses that count together."""
@@ -42,11 +42,11 @@ class LivingProcesses:
 
     def lives(self, number: int) -> bool:
         """Whether this process lives."""
-        return number != NO_PROCESS and self.places[number & PLACE_MASK] == number
+        return number != UNOWNED and self.places[number & PLACE_MASK] == number
 
     def instances(self) -> set[int]:
         """Those that live."""
-        return {instance_of(number) for number in self.places.tolist() if number != NO_PROCESS}
+        return {instance_of(number) for number in self.places.tolist() if number != UNOWNED}
 
 
 NO_PROCESSES: Final = LivingProcesses(memoryview(bytes(_SIZE)).cast("Q"))
@@ -65,28 +65,28 @@ class ProcessPlaces(LivingProcesses):
 
     def adopt(self, living: Collection[int]) -> None:
         """These instances, which an earlier program has started, live on. All others have ended."""
-        self._numbers = {instance_of(number): number for number in self.places.tolist() if number != NO_PROCESS}
+        self._numbers = {instance_of(number): number for number in self.places.tolist() if number != UNOWNED}
         for instance in self.instances() - set(living):
             self.end(instance)
 
     def begin(self, instance: int) -> int:
-        """The number of a process that is started now; `NO_PROCESS` when all places are taken."""
+        """The number of a process that is started now; `UNOWNED` when all places are taken."""
         known = self._numbers.get(instance)
         if known is not None:
             return known
         places = self.places.tolist()
-        if NO_PROCESS not in places[1:]:
-            return NO_PROCESS
-        place = places.index(NO_PROCESS, 1)
+        if UNOWNED not in places[1:]:
+            return UNOWNED
+        place = places.index(UNOWNED, 1)
         number = self._numbers[instance] = instance << _PLACE_BITS | place
         self.places[place] = number
         return number
 
     def end(self, instance: int) -> None:
         """This process has ended, or was never started."""
-        number = self._numbers.pop(instance, NO_PROCESS)
+        number = self._numbers.pop(instance, UNOWNED)
         if self.lives(number):
-            self.places[number & PLACE_MASK] = NO_PROCESS
+            self.places[number & PLACE_MASK] = UNOWNED
 
 
 def open_processes(path: Path) -> LivingProcesses | None:

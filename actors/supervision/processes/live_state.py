@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from actors.state.counts import ACCOUNTS, PROCESSES, PROXY_TABLE
-from actors.state.processes import NO_PROCESS, ProcessPlaces, make_places
+from actors.state.processes import UNOWNED, ProcessPlaces, make_places
 from actors.state.table import open_table
 
 log = logging.getLogger(__name__)
@@ -37,11 +37,11 @@ class LiveStateFiles:
             self.remove_spent(name)
 
     def begin(self, proxy_id: str, instance: int) -> int:
-        """The number of a process that is started now; `NO_PROCESS`: it counts for itself alone, which is logged."""
+        """The number of a process that is started now; `UNOWNED`: it counts for itself alone, which is logged."""
         self._living.setdefault(proxy_id, set()).add(instance)
         places = self._made()
-        number = NO_PROCESS if places is None else places.begin(instance)
-        if number == NO_PROCESS and places is not None:
+        number = UNOWNED if places is None else places.begin(instance)
+        if number == UNOWNED and places is not None:
             log.warning("there are too many processes to count together: one more of %s counts for itself", proxy_id)
         return number
 
@@ -70,7 +70,7 @@ class LiveStateFiles:
         if self.has_living(proxy_id) or self._places is None:
             return
         try:
-            table = open_table(self._folder / proxy_id, PROXY_TABLE, self._places, NO_PROCESS)
+            table = open_table(self._folder / proxy_id, PROXY_TABLE, self._places, UNOWNED)
         except OSError as error:
             log.error("what the processes of %s have counted can't be read: %s", proxy_id, error)
             return

@@ -11,7 +11,7 @@ from typing import Any
 
 from actors.forwarding.limits.workers import OPEN
 from actors.state.counts import LiveState
-from actors.state.processes import NO_PROCESS
+from actors.state.processes import UNOWNED
 from actors.supervision.processes.live_state import LiveStateFiles
 from tests.kit.forked_actor import Forked
 from tests.kit.forwarding_rig import PROXY_ID, Rig
@@ -32,7 +32,7 @@ class WorkerRig(Rig):
     def open_everywhere(self) -> int:
         """Connections that are open at all workers."""
         onlooker = self.live_state.begin(PROXY_ID, 9)
-        assert onlooker != NO_PROCESS
+        assert onlooker != UNOWNED
         state = LiveState(time.monotonic, self._shared, PROXY_ID, onlooker)
         return state.key(OPEN).connections()
 

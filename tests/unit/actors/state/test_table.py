@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors import mapped_file
-from actors.state.processes import NO_PROCESS, NO_PROCESSES, PLACES, instance_of, make_places, open_processes
+from actors.state.processes import NO_PROCESSES, PLACES, UNOWNED, instance_of, make_places, open_processes
 from actors.state.table import NEXT, NO_LINE, NUMBERS, RELEASED, UNTIL, Table, TableKind, make_table, open_table
 from tests.kit.live_state import Killed, dies_after
 
@@ -419,7 +419,7 @@ def test_a_process_lives_from_its_start_to_its_end(tmp_path: Path) -> None:
     assert seen is not None
     one, other = supervisor.begin(11), supervisor.begin(12)
     assert supervisor.begin(11) == one
-    assert (seen.lives(one), seen.lives(other), seen.lives(NO_PROCESS), seen.lives(RELEASED)) == (
+    assert (seen.lives(one), seen.lives(other), seen.lives(UNOWNED), seen.lives(RELEASED)) == (
         True,
         True,
         False,
@@ -446,9 +446,9 @@ def test_with_all_places_taken_a_process_counts_alone(tmp_path: Path) -> None:
     places = make_places(tmp_path / "processes")
     numbers = [places.begin(instance) for instance in range(1, PLACES)]
     assert len(set(numbers)) == PLACES - 1
-    assert places.begin(PLACES) == NO_PROCESS
+    assert places.begin(PLACES) == UNOWNED
     places.end(7)
-    assert places.begin(PLACES + 1) != NO_PROCESS
+    assert places.begin(PLACES + 1) != UNOWNED
 
 
 def test_places_of_another_format_or_boot_are_none(tmp_path: Path) -> None:
