@@ -55,7 +55,8 @@ TRIES = 5
 """How often a proxy is woken for a test: it may go to sleep in the same moment."""
 REPORT_TIMEOUT = 2.0
 _WEB_URL = re.compile(json_patterns.WEB_URL)
-_TUNNEL_REFUSED = re.compile(r"Tunnel connection failed: (\d{3})", re.ASCII)
+_REPLY = re.compile(r"(?:Tunnel connection failed:|it replies) (\d+)", re.ASCII)
+"""How urllib3 and the handshakes of SOCKS say what the proxy has replied to CONNECT."""
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # these are compared, not bound
 
 
@@ -215,8 +216,14 @@ def _pass_handshake(sock: socket.socket, handshake: Handshake) -> None:
             _used, more, done = handshake.feed(octet)
         except UpstreamFailed as error:
             status = 407 if error.failure is UPSTREAM_REFUSES_US else error.failure.status
-            raise _Refused(status, f"the proxy refuses: {error.cause}") from error
+            reply = _REPLY.search(error.cause)
+            text = f"the proxy refuses: {error.cause}" if reply is None else _refusal(reply)
+            raise _Refused(status, text) from error
         sock.sendall(more)
+
+
+def _refusal(reply: re.Match[str]) -> str:
+    return f"the proxy answered {reply[1]} to CONNECT"
 
 
 def _get(url: str, record: ProxyRecord, user: str, token: str, timeout: float) -> _Outcome:
@@ -238,13 +245,13 @@ def _get(url: str, record: ProxyRecord, user: str, token: str, timeout: float) -
     except _Refused as refused:
         _set_refused(outcome, refused.status, str(refused))
     except RequestFailed as failure:
-        tunnel = _TUNNEL_REFUSED.search(str(failure))
+        reply = _REPLY.search(str(failure))
         if failure.late:
             return _late(timeout)
-        if tunnel is None:
+        if reply is None:
             outcome.error = str(failure)[:300]
         else:
-            _set_refused(outcome, int(tunnel[1]), f"the proxy answered {tunnel[1]} to CONNECT")
+            _set_refused(outcome, int(reply[1]), _refusal(reply))
     return outcome
 
 
