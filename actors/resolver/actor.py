@@ -7,8 +7,7 @@ import logging
 import os
 import select
 import socket
-from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -31,7 +30,7 @@ from actors.bus.messages.dns import (
 )
 from actors.net.accepting import ACCEPT_PAUSE, OUT_OF_DESCRIPTORS
 from actors.net.egress_guard import NameServerGuard, OwnListeners, own_addresses
-from actors.net.resolver_protocol import FORGET, PACKET_MAX, PING, PONG, PROFILE
+from actors.net.resolver_protocol import FORGET, PING, PONG, PROFILE, PacketLink
 from actors.process import Actor, Boot
 from actors.resolver.profiles import DnsProfile, ProfileKey
 from actors.resolver.service import Guard, LookupReply, Service
@@ -41,8 +40,6 @@ from actors.throttled_log import ThrottledLog
 from config.net.dns_servers import read_server
 
 BACKLOG = 1024
-AT_ONCE = 64
-"""Packets that are read from one actor before others get their turn."""
 UNSENT_MAX = 20_000
 """Packets that wait for an actor that reads none; beyond that its connection is closed."""
 
@@ -97,72 +94,30 @@ class Clients:
 class _Client:
     """One actor."""
 
-    def __init__(self, loop: Loop, sock: socket.socket, service: Service, closed: Any) -> None:
+    def __init__(self, loop: Loop, sock: socket.socket, service: Service, closed: Callable[[_Client], None]) -> None:
         self._loop = loop
-        self._socket = sock
         self._service = service
         self._closed = closed
-        self._is_open = True
         self._profile: DnsProfile = service.acquire(ProfileKey())
         self._proxy = ""
-        self._unsent: deque[bytes] = deque()
-        loop.watch(sock.fileno(), select.EPOLLIN, self._on_ready)
+        self._link = PacketLink(loop, sock, self._handle, self._gone)
 
     def send(self, packet: list[Any]) -> None:
-        """Send a packet, or keep it until the actor reads again."""
-        if not self._is_open:
-            return
-        self._unsent.append(msgpack.packb(packet))
-        if len(self._unsent) == 1:
-            self._flush()
-        elif len(self._unsent) > UNSENT_MAX:
+        """Send a packet, or have it wait until the actor reads again."""
+        self._link.send(packet)
+        if self._link.waiting > UNSENT_MAX:
             log.error("an actor reads no replies: its connection is closed")
             self.close()
 
     def close(self) -> None:
-        """The actor has gone."""
-        if self._is_open:
-            self._is_open = False
-            self._unsent.clear()
-            self._loop.unwatch(self._socket.fileno())
-            self._socket.close()
-            self._service.release(self._profile)
-            self._closed(self)
+        """End the connection."""
+        if self._link.is_open:
+            self._link.close()
+            self._gone()
 
-    def _flush(self) -> None:
-        try:
-            while self._unsent:
-                self._socket.send(self._unsent[0])
-                self._unsent.popleft()
-        except BlockingIOError:
-            if len(self._unsent) == 1:
-                self._watch(select.EPOLLIN | select.EPOLLOUT)
-            return
-        except OSError:
-            self.close()
-
-    def _watch(self, mask: int) -> None:
-        self._loop.unwatch(self._socket.fileno())
-        self._loop.watch(self._socket.fileno(), mask, self._on_ready)
-
-    def _on_ready(self, mask: int) -> None:
-        if mask & select.EPOLLOUT and self._unsent:
-            self._flush()
-            if self._is_open and not self._unsent:
-                self._watch(select.EPOLLIN)
-        for _ in range(AT_ONCE):
-            if not self._is_open:
-                return
-            try:
-                packet = self._socket.recv(PACKET_MAX)
-            except BlockingIOError:
-                return
-            except OSError:
-                packet = b""
-            if not packet:
-                self.close()
-                return
-            self._handle(packet)
+    def _gone(self) -> None:
+        self._service.release(self._profile)
+        self._closed(self)
 
     def _handle(self, packet: bytes) -> None:
         try:

@@ -9,9 +9,7 @@ How an actor's names are resolved: what its proxy says, on top of the settings `
 
 from __future__ import annotations
 
-import select
 import socket
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -20,7 +18,7 @@ import msgpack
 
 from actors.bus.loop import Loop, Timer
 from actors.bus.messages.specs import DnsSpec
-from actors.net.resolver_protocol import FORGET, PACKET_MAX, PING, PROFILE, SOME
+from actors.net.resolver_protocol import FORGET, PING, PROFILE, SOME, PacketLink
 from config.files.paths import RunDir
 
 RETRY_AFTER = 0.1
@@ -29,8 +27,6 @@ SILENT_FOR = 0.5
 """Seconds without a packet while names wait, after which the resolver is asked whether it is there."""
 HUNG_AFTER = 1.0
 """Seconds that it has to reply to that."""
-AT_ONCE = 64
-"""Packets in one turn at most."""
 
 
 class ResolverProfile(NamedTuple):
@@ -66,9 +62,8 @@ class ResolverLink:
         self._loop = loop
         self._paths = str(run_dir.resolver), str(run_dir.proxy_resolver)
         self._profile = ResolverProfile()
-        self._socket: socket.socket | None = None
+        self._link: PacketLink | None = None
         self._pending: dict[int, OnReply] = {}
-        self._unsent: deque[bytes] = deque()
         self._number = 0
         self._retry_at = float("-inf")
         self._hung = False
@@ -82,21 +77,20 @@ class ResolverLink:
         if bool(before.proxy) is not bool(profile.proxy):
             self._retry_at, self._hung = float("-inf"), False
             self.close()
-        elif profile != before and self._socket is not None:
-            self._send([PROFILE, *profile])
+        elif profile != before and self._link is not None:
+            self._link.send([PROFILE, *profile])
 
     def ask(self, name: str, client: str, done: OnReply) -> bool:
         """Request a name at the cost of this client; False when there is no resolver. `done` is called later."""
-        if self._socket is None and not self._connect():
-            return False
-        if self._hung:
+        link = self._link or self._connect()
+        if link is None or self._hung:
             return False
         self._number += 1
         self._pending[self._number] = done
         if self._watchdog is None:
             self._received_at = self._loop.now
             self._watchdog = self._loop.call_later(SILENT_FOR, self._check_silence)
-        self._send([self._number, name, client])
+        link.send([self._number, name, client])
         return True
 
     def close(self) -> None:
@@ -104,20 +98,18 @@ class ResolverLink:
         if self._watchdog is not None:
             self._watchdog.cancel()
             self._watchdog = None
-        sock, self._socket = self._socket, None
-        if sock is not None:
-            self._loop.unwatch(sock.fileno())
-            sock.close()
-        self._unsent.clear()
+        if self._link is not None:
+            self._link.close()
+            self._link = None
         pending, self._pending = self._pending, {}
         for done in pending.values():
             done(None)
 
     # --- the connection ---
 
-    def _connect(self) -> bool:
+    def _connect(self) -> PacketLink | None:
         if self._loop.now < self._retry_at:
-            return False
+            return None
         self._retry_at = self._loop.now + RETRY_AFTER
         sock = None
         try:
@@ -126,63 +118,15 @@ class ResolverLink:
         except OSError:  # no resolver, or no descriptor
             if sock is not None:
                 sock.close()
-            return False
-        self._socket = sock
-        self._loop.watch(sock.fileno(), select.EPOLLIN, self._on_ready)
-        self._send([PROFILE, *self._profile])
+            return None
+        self._link = link = PacketLink(self._loop, sock, self._handle, self.close)
+        link.send([PROFILE, *self._profile])
         if self._hung:
-            self._send([PING])
-        return True
+            link.send([PING])
+        return link
 
-    def _send(self, packet: list[Any]) -> None:
-        self._unsent.append(msgpack.packb(packet))
-        if len(self._unsent) == 1:
-            self._flush()
-
-    def _flush(self) -> None:
-        sock = self._socket
-        if sock is None:
-            return
-        try:
-            while self._unsent:
-                sock.send(self._unsent[0])
-                self._unsent.popleft()
-        except BlockingIOError:
-            if len(self._unsent) == 1:
-                self._watch(select.EPOLLIN | select.EPOLLOUT)
-        except OSError:
-            self._loop.call_soon(self._lost)
-
-    def _lost(self) -> None:
-        if self._unsent:  # else it was noticed before
-            self.close()
-
-    def _watch(self, mask: int) -> None:
-        if self._socket is not None:
-            self._loop.unwatch(self._socket.fileno())
-            self._loop.watch(self._socket.fileno(), mask, self._on_ready)
-
-    def _on_ready(self, mask: int) -> None:
-        if mask & select.EPOLLOUT and self._unsent:
-            self._flush()
-            if not self._unsent:
-                self._watch(select.EPOLLIN)
-        for _ in self._loop.while_time(range(AT_ONCE)):
-            sock = self._socket
-            if sock is None:
-                return
-            try:
-                packet = sock.recv(PACKET_MAX)
-            except BlockingIOError:
-                return
-            except OSError:
-                packet = b""
-            if not packet:
-                self.close()
-                return
-            self._handle(msgpack.unpackb(packet))
-
-    def _handle(self, packet: list[Any]) -> None:
+    def _handle(self, data: bytes) -> None:
+        packet = msgpack.unpackb(data)
         self._received_at = self._loop.now
         self._hung = False
         number = packet[0]
@@ -204,7 +148,8 @@ class ResolverLink:
         if silent < SILENT_FOR:
             self._watchdog = self._loop.call_later(SILENT_FOR - silent, self._check_silence)
             return
-        self._send([PING])
+        if self._link is not None:
+            self._link.send([PING])
         self._watchdog = self._loop.call_later(HUNG_AFTER, lambda: self._judge(silent))
 
     def _judge(self, silent: float) -> None:
