@@ -214,7 +214,7 @@ class ForwardingActor(Actor):
     def _apply_dns(self, own: DnsSpec) -> None:
         proxy, resolver = self.settings["proxy"], self.forwarding.dialer.resolver
         self._dns = own
-        resolver.kept = float(proxy["dns_cache_seconds"])
+        resolver.longest_ttl = float(proxy["dns_cache_seconds"])
         resolver.configure(merged(proxy["dns"], own, actor_proxy(self.boot.name)))
 
     def _record(self, row: Row) -> None:

@@ -119,7 +119,7 @@ def _from_url(job: FetchJob) -> Fetched:
         if response.status != 200:
             return Fetched(f"it responded with status {response.status}")
         found = _read(job, _content(job, response))
-        return replace(found, etag=_kept(response, "etag"), last_modified=_kept(response, "last-modified"))
+        return replace(found, etag=_validator(response, "etag"), last_modified=_validator(response, "last-modified"))
 
 
 def _from_file(job: FetchJob) -> Fetched:
@@ -220,7 +220,7 @@ def _digested(chunks: Chunks, digest: hashlib._Hash) -> Chunks:
         yield chunk
 
 
-def _kept(response: HttpResponse, header: str) -> str:
+def _validator(response: HttpResponse, header: str) -> str:
     """A validator, if it may be sent back."""
     value: Any = response.headers.get(header, "")
     return value if len(value) <= 1024 and value.isascii() and value.isprintable() else ""

@@ -73,7 +73,7 @@ class PoolsActor(Actor):
 
     def _apply_dns(self) -> None:
         proxy = self.settings["proxy"]
-        self._resolver.kept = float(proxy["dns_cache_seconds"])
+        self._resolver.longest_ttl = float(proxy["dns_cache_seconds"])
         self._resolver.configure(merged(proxy["dns"], DnsSpec(), ""))
 
     def _configure(self, packed: dict[str, bytes]) -> None:

@@ -18,7 +18,7 @@ from config.net.dns_servers import DnsServer, read_server
 SLOW_RTT = 0.1
 SLOWER_BY = 3.0
 """A server that takes longer than `SLOW_RTT`, and that many times what the fastest takes, is asked after the others."""
-TIMEOUT, ROUNDS = 5.0, 2
+TIMEOUT, ATTEMPTS = 5.0, 2
 """As the system's resolver has them (resolv.conf(5))."""
 DEADLINE_MAX = 30.0
 
@@ -34,13 +34,13 @@ class ProfileKey(NamedTuple):
 
 
 class DnsProfile:
-    """See the module. `deadline` is the seconds that a question may take, in `rounds` of all servers."""
+    """See the module. `deadline` is the seconds that a question may take, in `attempts` at all servers."""
 
     def __init__(self, loop: Loop, key: ProfileKey, new_server: NewServer) -> None:
         self.key = key
         self.kinds: tuple[int, ...] = (AAAA, A)
-        self.rounds = ROUNDS
-        self.deadline = TIMEOUT * ROUNDS
+        self.attempts = ATTEMPTS
+        self.deadline = TIMEOUT * ATTEMPTS
         self._loop = loop
         self._new_server = new_server
         self._turn = 0
@@ -127,13 +127,12 @@ class SystemProfile(DnsProfile):
     def _apply(self) -> None:
         known = self._system.resolv
         self.kinds = (A,) if known.no_aaaa else (AAAA, A)
-        self.rounds, self._rotates = known.attempts, known.rotate
+        self.attempts, self._rotates = known.attempts, known.rotate
         self.deadline = min(known.timeout * known.attempts, DEADLINE_MAX)
         by_name = {each.name: each for each in self._servers}
         wanted = [DnsServer("udp", address, self._system.port) for address in known.servers]
-        kept = [
+        self._servers = [
             by_name.pop(str(each)) if str(each) in by_name else self._new_server(each, known.by_tcp) for each in wanted
         ]
         for gone in by_name.values():
             gone.close()
-        self._servers = kept

@@ -84,9 +84,8 @@ class Cache:
 AGAIN_AFTER = 1.0
 """Seconds after which a question is sent again to a server that has it already, or to a silent one; doubled each
 time."""
-ROUNDS_MORE = 2
-"""Rounds beside those that are configured: they are sent sooner than by the system's resolver, and datagrams get lost.
-"""
+ATTEMPTS_MORE = 2
+"""Beside those that are configured: these are sent sooner than by the system's resolver, and datagrams get lost."""
 
 
 class ServerExchange:
@@ -108,7 +107,7 @@ class ServerExchange:
         self._question = name, kind
         self._done: Callable[[DnsResponse | str, bool], None] | None = done
         servers, probed = profile.in_order()
-        self._untried = [server for _round in range(profile.rounds + ROUNDS_MORE) for server in servers]
+        self._untried = [server for _ in range(profile.attempts + ATTEMPTS_MORE) for server in servers]
         self._failed: set[NameServer] = set()
         self._running: dict[int, tuple[NameServer, float, Cancel]] = {}
         self._asked: set[NameServer] = set()
@@ -184,7 +183,7 @@ class ServerExchange:
             done(result, timed_out)
 
 
-FAILURE_KEPT = 3.0
+FAILURE_TTL = 3.0
 """Seconds that it holds that no name server could say (RFC 9520 wants one at least)."""
 NEGATIVE_MAX = 3 * 3600
 """Seconds that it holds at most that there is no such name or address (RFC 2308, section 5)."""
@@ -219,11 +218,11 @@ class Questions:
     def forget(self) -> None:
         """What is under way is not kept when it ends."""
         for question in self._pending.values():
-            question.is_kept = False
+            question.is_cached = False
 
     def _ended(self, key: Key, outcome: CachedResult) -> None:
         question = self._pending.pop(key)
-        if question.is_kept:
+        if question.is_cached:
             self._cache.put(key, outcome, self._loop.now)
         for done in tuple(question.waiting):
             done(outcome)
@@ -242,7 +241,7 @@ class _Question:
 
     def __init__(self, loop: Loop, profile: DnsProfile, name: str, kind: int, done: OnOutcome) -> None:
         self.waiting: dict[OnOutcome, None] = {}
-        self.is_kept = True
+        self.is_cached = True
         self._loop = loop
         self._profile = profile
         self._kind = kind
@@ -258,7 +257,7 @@ class _Question:
 
     def _on_response(self, response: DnsResponse | str, timed_out: bool) -> None:
         if isinstance(response, str):
-            self._end(TIMED_OUT if timed_out else FAILED, (), FAILURE_KEPT, response)
+            self._end(TIMED_OUT if timed_out else FAILED, (), FAILURE_TTL, response)
             return
         self._ttl = min(self._ttl, response.ttl) if response.addresses or response.alias else self._ttl
         if response.addresses:
@@ -275,10 +274,10 @@ class _Question:
         try:
             pack_name(alias)
         except NotAName:
-            self._end(FAILED, (), FAILURE_KEPT, "an alias (CNAME) leads to what is no name")
+            self._end(FAILED, (), FAILURE_TTL, "an alias (CNAME) leads to what is no name")
             return
         if alias in self._names or len(self._names) > ALIASES_MAX:
-            self._end(FAILED, (), FAILURE_KEPT, "its aliases (CNAME) are a loop or too many")
+            self._end(FAILED, (), FAILURE_TTL, "its aliases (CNAME) are a loop or too many")
             return
         self._names.append(alias)
         self._exchange = ServerExchange(self._loop, self._profile, alias, self._kind, self._until, self._on_response)

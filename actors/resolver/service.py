@@ -268,8 +268,8 @@ class Service:
 
     def release(self, profile: DnsProfile) -> None:
         """A client connection doesn't use it any more; without any it is closed."""
-        kept, users = self._profiles[profile.key]
-        self._profiles[profile.key] = kept, users - 1
+        same, users = self._profiles[profile.key]
+        self._profiles[profile.key] = same, users - 1
         if users == 1:
             del self._profiles[profile.key]
             self.cache.forget(profile=profile.key)

@@ -31,7 +31,7 @@ LABELS_MAX = 2048
 """Of all names in a response; compressed, hundreds of names with 127 labels fit into one."""
 ALIASES_MAX = 12
 TTL_MAX = 7 * 86_400
-NAMES_KEPT = 512
+NAMES_MAX = 512
 """Packed names that are kept: each is wanted for both kinds of addresses, and to learn whether it is a name."""
 
 _HEADER = struct.Struct("!HHHHHH")
@@ -83,7 +83,7 @@ class DnsResponse(NamedTuple):
     negative_ttl: int | None = None
 
 
-@lru_cache(maxsize=NAMES_KEPT)
+@lru_cache(maxsize=NAMES_MAX)
 def pack_name(name: str) -> bytes:
     """A name without its final dot as it is sent. Raises `NotAName`."""
     labels = name.split(".")

@@ -91,7 +91,7 @@ def domain_of(address: str) -> str:
 ALGORITHMS = ("RS256", "ES256", "PS256")
 LEEWAY = 30
 """Seconds that the provider's clock may differ from ours."""
-KEYS_KEPT = 3600.0
+KEYS_TTL = 3600.0
 REFETCH_PAUSE = 30.0
 """Seconds that a key set is kept, and between two fetches for a key that isn't in it."""
 
@@ -117,7 +117,7 @@ class KeySet:
     def key_for(self, header: dict[str, Any]) -> jwt.PyJWK:
         """The key for a token with this header. Raises `IdentityRefused`, `PeerUnavailable`."""
         with self._lock:
-            if self._clock() - self._fetched >= KEYS_KEPT:
+            if self._clock() - self._fetched >= KEYS_TTL:
                 self._refresh()
             found = _fitting(self._keys, header)
             if not found and self._clock() - self._fetched >= REFETCH_PAUSE:

@@ -151,8 +151,8 @@ def _origin(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-ENDPOINTS_KEPT = 3600.0
-FAILURE_KEPT = 5.0
+ENDPOINTS_TTL = 3600.0
+FAILURE_TTL = 5.0
 """Seconds that a discovery document is kept, and that a provider is left alone after it could not be had."""
 
 _OIDC_SCOPES = ("openid", "email", "profile")
@@ -219,11 +219,11 @@ class Provider:
         try:
             found = find_endpoints(self._settings, self._guard())
         except PeerUnavailable as error:
-            self._failure, self._until = error, self._clock() + FAILURE_KEPT
+            self._failure, self._until = error, self._clock() + FAILURE_TTL
             raise
         if self._found is None or found.jwks != self._found.jwks:
             self._keys = None
-        self._found, self._failure, self._until = found, None, self._clock() + ENDPOINTS_KEPT
+        self._found, self._failure, self._until = found, None, self._clock() + ENDPOINTS_TTL
 
     def _key_set(self, url: str) -> KeySet:
         with self._lock:

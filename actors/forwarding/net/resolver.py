@@ -90,7 +90,7 @@ class AddressOrder:
         return 2 * (of_family[0] > now) + (of_address[0] > now)
 
 
-FAILURE_KEPT = 3.0
+FAILURE_TTL = 3.0
 """Seconds that a failure is kept at most."""
 CACHE_SIZE = 4096
 AWAITED = 3.0
@@ -160,7 +160,7 @@ class Resolver:
         hosts: HostsFile | None = None,
         link: ResolverLink | None = None,
     ) -> None:
-        self.kept = 30.0
+        self.longest_ttl = 30.0
         """Seconds that addresses are kept at most: `proxy.dns_cache_seconds`."""
         self.prefers = "any"
         """The family whose addresses come first: `ipv4`, `ipv6`, or `any`."""
@@ -283,7 +283,7 @@ class Resolver:
                 done(pending.part)
 
     def _keep(self, host: str, result: Resolution, seconds: float) -> None:
-        keep(self._cache, host, (self._loop.now + min(self.kept, seconds), result), CACHE_SIZE)
+        keep(self._cache, host, (self._loop.now + min(self.longest_ttl, seconds), result), CACHE_SIZE)
 
     def _finish(self, host: str, pending: _Pending, result: Resolution) -> None:
         del self._pending[host]
@@ -304,7 +304,7 @@ class Resolver:
         if isinstance(resolution, Resolved) and self.prefers != "any":
             resolution = Resolved(preferring(resolution.addresses, self.prefers == "ipv6"))
         if self._pending.get(host) is pending:  # else the resolver was faster
-            self._keep(host, resolution, self.kept if isinstance(resolution, Resolved) else FAILURE_KEPT)
+            self._keep(host, resolution, self.longest_ttl if isinstance(resolution, Resolved) else FAILURE_TTL)
             self._finish(host, pending, resolution)
 
     def _may_start(self, host: str, pending: _Pending) -> bool:

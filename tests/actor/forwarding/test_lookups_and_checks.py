@@ -234,7 +234,7 @@ def test_many_dead_zones_stall_no_name_of_another_client(loop: Loop, names: Name
 def test_addresses_are_kept_as_long_as_the_setting_says(
     loop: Loop, clock: SettableClock, names: Names, kept: float, passed: float, lookups: int
 ) -> None:
-    names.resolver.kept = kept
+    names.resolver.longest_ttl = kept
     for count in (1, 2):
         names.ask("live.test", Client("192.0.2.9"))
         run_until(loop, lambda: len(names.results["live.test"]) == count)  # noqa: B023
@@ -245,10 +245,10 @@ def test_addresses_are_kept_as_long_as_the_setting_says(
 
 def test_the_setting_applies_to_a_running_proxy() -> None:
     with Inside() as rig:
-        assert rig.inspect(lambda shared: shared.dialer.resolver.kept) == 30.0
+        assert rig.inspect(lambda shared: shared.dialer.resolver.longest_ttl) == 30.0
         proxy = boot_settings(proxy={"dns_cache_seconds": 5})["proxy"]
         assert rig.ask(ApplySettings({"proxy": proxy})) == Done()
-        assert rig.inspect(lambda shared: shared.dialer.resolver.kept) == 5.0
+        assert rig.inspect(lambda shared: shared.dialer.resolver.longest_ttl) == 5.0
 
 
 def test_names_of_this_machine_need_no_thread(loop: Loop, names: Names) -> None:

@@ -15,7 +15,7 @@ import pytest
 from actors.net.resolver_protocol import BUSY, FAILED, FOUND, SOME, TIMED_OUT
 from actors.resolver import fair_queue, questions
 from actors.resolver.fair_queue import RUNNING_MAX, RUNNING_OF_CLIENT, WAITING_MAX, FairQueue
-from actors.resolver.profiles import ROUNDS, TIMEOUT, ProfileKey
+from actors.resolver.profiles import ATTEMPTS, TIMEOUT, ProfileKey
 from actors.resolver.questions import FOUND as FOUND_OUTCOME
 from actors.resolver.questions import Cache, CachedResult
 from actors.resolver.servers import UNUSED_MAX
@@ -113,7 +113,7 @@ def test_dead_names_of_name_servers_delay_no_other_and_have_a_deadline(named: Re
     assert not any(dead)
     named.skip(DEADLINE + 0.5)
     assert not any(dead), "a question has more time: another server may respond"
-    named.skip(TIMEOUT * ROUNDS - DEADLINE)
+    named.skip(TIMEOUT * ATTEMPTS - DEADLINE)
     named.turn_until(lambda: all(dead))
     assert {replies[-1].status for replies in dead} <= {FAILED, TIMED_OUT}
 

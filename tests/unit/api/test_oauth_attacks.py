@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from actors.net.egress_guard import OutgoingGuard
 from api.errors import Invalid, PeerUnavailable
 from api.oauth import transport
-from api.oauth.id_token import KEYS_KEPT, REFETCH_PAUSE, IdentityRefused, KeySet, verified_address
+from api.oauth.id_token import KEYS_TTL, REFETCH_PAUSE, IdentityRefused, KeySet, verified_address
 from api.oauth.provider import Endpoints, find_endpoints
 from api.oauth.sign_in import _UNKNOWN, LIFETIME, PER_ADDRESS, PendingSignIns, cookie_name
 from config.settings.oauth import OAuth2
@@ -328,7 +328,7 @@ def test_new_keys_are_found_and_made_up_ones_do_not_become_requests() -> None:
     assert known.key_for({"alg": "RS256", "kid": "new"}).key_id == "new"
     assert fetches == [2]
     del keys[0]
-    now[0] += KEYS_KEPT
+    now[0] += KEYS_TTL
     with pytest.raises(IdentityRefused):
         known.key_for(header)
 
@@ -459,7 +459,7 @@ def test_other_endpoints_that_misbehave_are_a_502_too(
 def test_a_provider_that_is_gone_is_a_502_and_left_alone_for_a_while(
     make: Make, provider: FakeProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("api.oauth.provider.FAILURE_KEPT", 3600.0)
+    monkeypatch.setattr("api.oauth.provider.FAILURE_TTL", 3600.0)
     api = make()
     provider.responses["/.well-known/openid-configuration"] = (503, {}, b"")
     for _ in range(5):
