@@ -17,10 +17,10 @@ import falcon
 from api.container import Services
 from api.errors import NotFound, NotReady
 from api.http.body import BodyAwaited
-from api.http.client import is_by_script
-from api.http.errors import BEARER, INVALID_REQUEST, ApiError, internal, translated
+from api.http.error_table import BEARER, INVALID_REQUEST, ApiError, internal, translated
+from api.http.request_site import is_by_script
 from api.middleware import RequestMiddleware
-from api.openapi.routes import describe
+from api.openapi.description import describe
 from api.operations import TABLE
 from api.operations.responder import Responder, write_json
 from api.ui.page import add_dashboard
@@ -94,7 +94,7 @@ def _on_body_awaited(_req: Any, resp: falcon.Response, _error: BodyAwaited, _par
 
 
 def _on_error(req: falcon.Request, resp: falcon.Response, error: Exception, _params: Any) -> None:
-    """The one handler: `api.http.errors.TABLE` has the response to each error; an error without a row is a bug."""
+    """The one handler: `api.http.error_table.TABLE` has the response to each error; an error without a row is a bug."""
     known = _of_falcon(req, error) if isinstance(error, falcon.HTTPError) else translated(error, req.context.request_id)
     response = known or internal(req.context.request_id)
     if response.status >= 500 and not isinstance(error, NotReady):

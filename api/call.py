@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 from api.container import Services
 from api.errors import Denied, Unauthenticated
 from api.http import session_cookie
-from api.http.client import NO_SITE, Site
-from api.objects.pools import POOLS
-from api.security.account_holder import AccountHolder
-from api.security.caller import Caller
+from api.http.request_site import NO_SITE, Site
+from api.objects.named.pool_kind import POOLS
+from api.security.caller import AccountHolder, Caller
 
 _ETAG = re.compile(r'(?:W/)?"([0-9]{1,18})(?:-[0-9a-f]{1,64})?"', re.ASCII)
 """The revision alone, or with the tag of a content (`api.http.representation.form_of`), which `If-Match` ignores."""

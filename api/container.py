@@ -20,7 +20,7 @@ from actors.bus.events import event_topic, new_event
 from actors.net.client_key import client_key
 from actors.net.egress_guard import OutgoingGuard
 from actors.process import set_up_logging
-from api.audit.context import on_behalf_of, origin
+from api.audit.audit_context import on_behalf_of, origin
 from api.audit.masking import difference, field_names
 from api.audit.refused import BoundedEntries
 from api.bus_bridge import Bridge
@@ -31,21 +31,44 @@ from api.engine.objects import Hooks, Objects, Records, load, one_at_a_time
 from api.engine.record_cache import RecordCache
 from api.engine.records import R, Stored
 from api.errors import NotFound
-from api.history.documents import DocumentChange
+from api.history.document_changes import DocumentChange
 from api.history.reader import Reader
 from api.history.recorder import Purpose
 from api.http.idempotency import Idempotency
 from api.oauth.sign_in import SignIns
-from api.objects.accounts import ACCOUNTS
-from api.objects.kinds import OBJECT_KINDS
-from api.objects.lists import LISTS
-from api.objects.named_kinds import NAMED
-from api.objects.plans.plans import Plans, hooks_of_plans
-from api.objects.policies import POLICIES
-from api.objects.pools import POOLS
-from api.objects.users import USERS, hooks_of_users
-from api.objects.webhooks.kind import WEBHOOKS, hooks_of_webhooks
-from api.objects.webhooks.sender import WebhookSender
+from api.objects.accounts.account_activity import WITH_USAGE, AccountActivities, ends_usage
+from api.objects.accounts.account_batches import AccountBatches, AccountImports
+from api.objects.accounts.account_kind import ACCOUNTS, FleetAccounts, hooks_of_accounts
+from api.objects.accounts.account_names import AccountNames
+from api.objects.accounts.credential_service import AccountCredentials, AccountEnds
+from api.objects.accounts.inline_accounts import Accounts, EveryAccount, InlineAccounts
+from api.objects.accounts.password_renewal import PasswordRenewal
+from api.objects.accounts.plan_kind import Plans, hooks_of_plans
+from api.objects.accounts.self_service import SelfService
+from api.objects.kinds import AUTHORED, CHANGES, OBJECT_KINDS
+from api.objects.live_settings import LiveSettings
+from api.objects.named.list_contents import ListContents, ListStates, Sourced
+from api.objects.named.list_fetches import ListFetches
+from api.objects.named.list_kind import LISTS
+from api.objects.named.object_changes import ObjectUsers, ObjectViews
+from api.objects.named.policy_kind import POLICIES
+from api.objects.named.pool_kind import POOLS
+from api.objects.named.pool_sources import PoolSources
+from api.objects.named.pool_states import PoolStates
+from api.objects.named.shared_objects import ObjectChanges, SharedObjects
+from api.objects.proxies.proxy_cache import ProxyCache
+from api.objects.proxies.proxy_changes import UpstreamPolicy
+from api.objects.proxies.proxy_service import Proxies, ProxyRules, ProxyTaggings
+from api.objects.proxies.proxy_test import ProxyTester
+from api.objects.proxies.runtime_view import RuntimeView
+from api.objects.proxies.supervisor_link import SENT, SupervisorLink
+from api.objects.users.user_kind import USERS, hooks_of_users
+from api.objects.webhooks.webhook_kind import WEBHOOKS, hooks_of_webhooks
+from api.objects.webhooks.webhook_sender import WebhookSender
+from api.queries.attention import Administrator, Attention
+from api.queries.health import HealthService
+from api.queries.log_search import LogSearch
+from api.queries.overview import Overviews
 from api.security import users
 from api.security.account_sessions import AccountSessions
 from api.security.api_keys import LastUsed
@@ -57,35 +80,6 @@ from api.security.sessions import Sessions
 from api.security.signing import SigningKeys
 from api.security.tokens import Lifetimes, Tokens
 from api.security.users import User
-from api.services.account_activity import WITH_USAGE, AccountActivities, ends_usage
-from api.services.account_batches import AccountBatches, AccountImports
-from api.services.account_credentials import AccountCredentials
-from api.services.account_ends import AccountEnds
-from api.services.account_names import AccountNames
-from api.services.accounts import Accounts
-from api.services.attention import Administrator, Attention
-from api.services.fleet_accounts import FleetAccounts, hooks_of_accounts
-from api.services.health import HealthService
-from api.services.inline_accounts import EveryAccount, InlineAccounts
-from api.services.list_contents import ListContents, ListStates, Sourced
-from api.services.list_fetches import ListFetches
-from api.services.log_search import LogSearch
-from api.services.object_users import ObjectUsers
-from api.services.object_views import ObjectViews
-from api.services.overview import Overviews
-from api.services.password_renewal import PasswordRenewal
-from api.services.pool_sources import PoolSources
-from api.services.pool_states import PoolStates
-from api.services.proxies import Proxies, ProxyRules
-from api.services.proxy_cache import ProxyCache
-from api.services.proxy_changes import UpstreamPolicy
-from api.services.proxy_tagging import ProxyTaggings
-from api.services.proxy_test import ProxyTester
-from api.services.runtime_view import RuntimeView
-from api.services.self_service import SelfService
-from api.services.settings import LiveSettings
-from api.services.shared_objects import ObjectChanges, SharedObjects
-from api.services.supervisor_link import SENT, SupervisorLink
 from api.store import StoreError
 from config.files.paths import DataDir, RunDir, forget_initial_password
 from config.files.secret_box import secret_box_of
@@ -98,19 +92,6 @@ from config.net.ports import Range, merged
 from config.settings.groups import History as HistorySettings
 from config.settings.groups import Logging, WebhookSettings
 from config.settings.settings import AccountSettings, Auth, ProxyGroup, Security, Server
-
-AUTHORED = (
-    *("proxy.", "user.", "api_key.", "settings.", "account.", "credential.", "config.", "upstream."),
-    *(f"{kind.name}." for kind in NAMED.values()),
-)
-"""Groups of events whose data name who caused them."""
-CHANGES = {
-    "proxy.updated": "proxy_id",
-    "user.updated": "user_id",
-    "account.updated": "account_id",
-    **{f"{kind.name}.updated": f"{kind.name}_id" for kind in NAMED.values()},
-}
-"""Events whose data name the changed fields, with the field that has the id of the changed resource."""
 
 log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """Errors of the domain: exceptions made of data, without HTTP.
 
-Services raise them; `api.http.errors` has the one table that translates them to responses.
+Services raise them; `api.http.error_table` has the one table that translates them to responses.
 
 ===================  ===============================================================================================
 `Invalid`            a field of what was asked for is wrong; `InvalidMany`: several are

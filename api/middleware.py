@@ -14,12 +14,12 @@ from typing import Any
 import falcon
 
 from actors.net.client_key import client_key
-from api.audit.context import Origin, serving
+from api.audit.audit_context import Origin, serving
 from api.container import Services
 from api.errors import Denied, TooBusy, Unauthenticated
 from api.http import session_cookie
 from api.http.body import BODY_GATE, BodyGate
-from api.http.client import SAFE, client_address, is_cross_site, is_secure, is_within, request_id
+from api.http.request_site import SAFE, client_address, is_cross_site, is_secure, is_within, request_id
 from api.security.tokens import BadToken
 from api.ui.page import is_dashboard
 

@@ -21,18 +21,17 @@ from api.bus_bridge import LoopBridge, reason_of
 from api.container import ApiSettings, Services
 from api.cpu_affinity import pin_to_one_core
 from api.engine.commit import Engine
-from api.objects.webhooks.link import WebhookLink
+from api.objects.accounts.credential_service import ExpiredAccounts, LapsedCredentials
+from api.objects.accounts.password_renewal import PasswordRenewalHandler
+from api.objects.proxies.supervisor_link import REPLACE_TIMEOUT
+from api.objects.users.password_reset import PasswordResetHandler
+from api.objects.webhooks.webhook_sender import WebhookLink
+from api.rounds import HistoryPruning
 from api.security.signing import SigningKeys
 from api.server.http_server import ApiServer
 from api.server.tasks import RejectedRequestLog
-from api.services.account_credentials import LapsedCredentials
-from api.services.account_ends import ExpiredAccounts
-from api.services.password_renewal import PasswordRenewalHandler
-from api.services.password_reset import PasswordResetHandler
-from api.services.rounds import HistoryPruning
-from api.services.supervisor_link import REPLACE_TIMEOUT
 from api.store import StoreError
-from api.store.fleet import require_store
+from api.store.fleet_store import require_store
 from config.files.paths import DataDir, PathError, private_directory
 from config.files.secret_box import secret_box_of
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from actors.sqlite import open_for_reading
-from api.audit.context import origin
+from api.audit.audit_context import origin
 from api.audit.masking import shortened
 from api.store import CommitRefused, StoreError
 from api.store.fleet_file import FleetFile, ReadingConnection

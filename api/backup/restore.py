@@ -20,14 +20,14 @@ from api.backup.differences import CurrentState, Difference, differences, key_fi
 from api.engine.commit import open_engine
 from api.engine.kind import Kind
 from api.objects.kinds import KINDS
-from api.objects.named import without_lost_password
+from api.objects.live_settings import read_stored
+from api.objects.named import pool_sources
+from api.objects.named.named_kind import without_lost_password
+from api.objects.named.shared_objects import SharedObjects
+from api.objects.proxies.proxy_specs import read_specs
 from api.security import tokens, users
 from api.security.api_keys import ApiKey
 from api.security.users import ADMINISTRATOR
-from api.services import pool_sources
-from api.services.proxy_specs import read_specs
-from api.services.settings import read_stored
-from api.services.shared_objects import SharedObjects
 from api.store import RECOVERY_STEP, FleetStore, Store, StoreError, Write, check_fleet_file, open_store, start_over
 from api.store.accounts.columns import TABLES
 from api.store.fleet_file import newest_number

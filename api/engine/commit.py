@@ -3,8 +3,8 @@
 **A change is never unaudited, and an entry never of a change that was not made**, whenever the process is killed. What
 the disk refuses has an entry of its own afterwards (`outcome` `failed`), if that can be written.
 
-The engine knows who changes something from `api.audit.context`. Changes of `UNAUDITED` collections have no entry, and
-what is no change of the configuration has no revision (`api.history`).
+The engine knows who changes something from `api.audit.audit_context`. Changes of `UNAUDITED` collections have no entry,
+and what is no change of the configuration has no revision (`api.history`).
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from actors.sqlite import open_for_reading
-from api.audit.context import on_behalf_of, origin
+from api.audit.audit_context import on_behalf_of, origin
 from api.audit.masking import difference, field_names
 from api.audit.refused import Budget
 from api.audit.trail import Row, Trail
 from api.engine.effects import Effects
-from api.history.documents import UNREVISED, DocumentChange, collection_of, is_renewed, kind_of
+from api.history.document_changes import UNREVISED, DocumentChange, collection_of, is_renewed, kind_of
 from api.history.recorder import STORED, RecordedRevision, Recorder
 from api.store import (
     Change,
@@ -39,8 +39,8 @@ from api.store import (
 )
 from api.store.accounts import Staging
 from api.store.accounts.columns import TABLES
-from api.store.fleet import require_store
 from api.store.fleet_file import last_number, translated
+from api.store.fleet_store import require_store
 from api.store.rows import text_of
 from config.files.paths import DataDir
 from config.files.secret_box import SecretBox, SecretBoxError, secret_box_of

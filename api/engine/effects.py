@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from api.history.documents import DocumentChange
+from api.history.document_changes import DocumentChange
 
 
 class CommitEffect:

@@ -9,8 +9,8 @@ from typing import Any, Generic, NamedTuple
 from pydantic import BaseModel
 
 from api.engine.records import R
+from api.engine.responses import ResponseModel
 from api.engine.transfer import Transfer
-from api.openapi.schemas.base import ResponseModel
 from config.files.secret_box import SecretBox
 from config.model.declaration import LongList, entries_of
 from config.model.object_names import Named

@@ -14,7 +14,7 @@ from api.engine.records import R, Stored, view_of
 from api.errors import Invalid, NotFound, StaleRevision
 from api.security.caller import Caller
 from api.store import Document, RevisionConflict, Store, StoreWriteError, Write
-from api.store.records import is_same
+from api.store.loaded import is_same
 from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.proxy_checks import Warned
 

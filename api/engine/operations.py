@@ -10,10 +10,10 @@ from api.engine.kind import ObjectKind
 from api.engine.objects import Objects
 from api.engine.operation import V1, Operation, create, delete, get, resource, update
 from api.engine.records import Stored
+from api.engine.responses import Deleted
 from api.errors import Denied, Invalid, NotFound
 from api.http.body import MAX_BODY, MAX_IMPORT
 from api.http.query import EXAMPLE, PATTERN, ListCursor, Query, checksum, cursor, foreign_cursor, integer, text
-from api.openapi.schemas.base import Deleted
 
 Handler = Callable[[Call], Reply]
 

@@ -1,16 +1,85 @@
-"""Models of responses that follow from the models that are stored (`config.model.declaration`)."""
+"""Models of the data of responses: what all share, and how they follow from the models that are stored
+(`config.model.declaration`).
+
+They only describe: no response is built from them. Tests validate every real response against its model, with
+exactly its fields.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from functools import cache
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, create_model
+from pydantic import BaseModel, ConfigDict, Field, create_model
 from pydantic.fields import FieldInfo
 
-from api.openapi.schemas.base import Moment, ResponseModel
 from config.model.declaration import MOMENT, Group, entries_of, group_in, visible
+from config.model.schedules import Day
+
+Moment = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+"""ISO 8601, UTC."""
+Reason = Literal[
+    "certificate",
+    "upstream_down",
+    "upstreams_unreachable",
+    "out_of_descriptors",
+    "bind_address",
+    "accounts_table",
+    "list_unreadable",
+    "workers",
+    "listener",
+    "process",
+]
+"""Why a proxy or an actor is degraded or has failed (`actors.bus.messages.common.REASONS`)."""
+HealthState = Literal["healthy", "degraded", "unhealthy"]
+
+
+class ResponseModel(BaseModel):
+    """A part of a response. Later versions may add fields; none is renamed, retyped or removed."""
+
+    model_config = ConfigDict(extra="forbid", defer_build=True)  # few are built before the document is asked for
+
+
+class Deleted(ResponseModel):
+    """A deleted resource."""
+
+    id: str
+    deleted: Literal[True]
+
+
+class Revoked(ResponseModel):
+    """A revoked key or credential."""
+
+    id: str
+    revoked: Literal[True]
+
+
+class Message(ResponseModel):
+    """A message about the outcome."""
+
+    message: str
+
+
+class Warned(ResponseModel):
+    """A probably unintended effect of a field."""
+
+    field: str
+    warning: str
+
+
+_WINDOW: dict[str, Any] = {"days": (list[Day], ...), "from": (str, ...), "to": (str, ...)}
+ScheduleWindowView: Any = create_model(
+    "ScheduleWindowView", __base__=ResponseModel, __doc__="A window; it begins on each of the days.", **_WINDOW
+)
+
+
+class ScheduleView(ResponseModel):
+    """When accounts may be used; without windows never."""
+
+    timezone: str
+    windows: list[ScheduleWindowView]
+
 
 F = TypeVar("F", bound=ResponseModel)
 OF_INSTALLATION = ("id", "created_at", "updated_at")

@@ -9,8 +9,7 @@ from typing import Any, Generic, NamedTuple
 from pydantic import BaseModel
 
 from api.engine.records import R, Stored, view_of
-from api.engine.responses import OF_INSTALLATION
-from api.openapi.schemas.base import ResponseModel
+from api.engine.responses import OF_INSTALLATION, ResponseModel
 from config.files.secret_box import SecretBox
 from config.model.accounts import Quota
 from config.model.declaration import entries_of

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from api.errors import NotFound
-from api.history.documents import DocumentChange, Packing
+from api.history.document_changes import DocumentChange, Packing
 from api.history.recorder import newest_revision
 from api.store.fleet_file import ReadingConnection
 from config.files.secret_box import SecretBox

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from api.history.documents import DocumentChange, Packing, kind_of
+from api.history.document_changes import DocumentChange, Packing, kind_of
 from api.store import CommitRefused
 from api.store.accounts.staging import ChangeRow
 from api.store.fleet_file import FleetFile

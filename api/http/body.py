@@ -32,7 +32,7 @@ from pydantic import BaseModel, ValidationError
 
 from api.concurrency_limit import Allowance, Reservation
 from api.errors import Invalid, InvalidMany, TooBusy
-from api.http.errors import ApiError, invalid
+from api.http.error_table import ApiError, invalid
 from config.model.fields import field_path
 from config.text.validation_messages import worded
 

@@ -200,7 +200,7 @@ PATTERN = "^[A-Za-z0-9_-]{1,1000}$"
 _MOST = 2.0**53
 """Numbers below it are exact, and fit into a database."""
 LIST = 3
-"""The kind of `ListCursor`; 1 and 2 are those of access records (`api.resources.log_queries`)."""
+"""The kind of `ListCursor`; 1 and 2 are those of access records (`api.queries.log_operations`)."""
 
 
 def cursor_text(content: list[Any]) -> str:

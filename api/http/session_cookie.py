@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from api.http.client import Site
+from api.http.request_site import Site
 from config.net.names import is_loopback
 
 NAME = "proxyfleet"

@@ -11,17 +11,16 @@ from typing import Any
 from api.container import Services
 from api.engine.kind import Kind
 from api.import_export.plan import Plan, Problems, Step, pending, records_after
-from api.objects.kinds import KINDS
-from api.objects.named_kinds import NAMED
-from api.objects.plans.kind import PLANS
-from api.objects.proxies import PROXIES
+from api.objects.accounts.plan_kind import PLANS
+from api.objects.kinds import KINDS, NAMED
+from api.objects.named.object_changes import ObjectUsers
+from api.objects.named.shared_objects import kind_of
+from api.objects.proxies.proxy_cache import StoredProxy
+from api.objects.proxies.proxy_changes import refuse_chain
+from api.objects.proxies.proxy_kind import PROXIES
+from api.objects.proxies.proxy_service import processes_of, refuse_too_many
 from api.security.permissions import ADMIN, holds
 from api.security.users import User
-from api.services.object_users import ObjectUsers
-from api.services.proxies import processes_of, refuse_too_many
-from api.services.proxy_cache import StoredProxy
-from api.services.proxy_changes import refuse_chain
-from api.services.shared_objects import kind_of
 from api.store.accounts import ACCOUNTS, AccountStore
 from config.model.fields import InvalidProxy
 from config.model.object_names import Named, names_of_rules

@@ -8,12 +8,12 @@ from typing import Any
 
 from api.engine.transfer import without_secrets
 from api.errors import Invalid
-from api.import_export.accounts import names_of
+from api.import_export.account_entries import names_of
 from api.import_export.document import KIND, VERSION, PlacedSecrets, ProxySecrets, Secrets, UpstreamSecret, seal_secrets
-from api.import_export.state import State
-from api.objects.accounts import ACCOUNTS
+from api.import_export.present_state import State
+from api.objects.accounts.account_kind import ACCOUNTS
 from api.objects.kinds import KINDS
-from api.objects.webhooks.kind import WEBHOOKS
+from api.objects.webhooks.webhook_kind import WEBHOOKS
 from api.store import StoreDamaged
 from api.store.accounts import AccountSelection, AccountStore
 from config.files.secret_box import SecretBox, SecretBoxError

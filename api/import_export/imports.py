@@ -24,7 +24,7 @@ from api.bus_bridge import reason_of
 from api.container import Services
 from api.engine.transfer import Planning
 from api.errors import Invalid, PeerUnavailable, StaleRevision
-from api.import_export.accounts import names_of, plan_accounts
+from api.import_export.account_entries import names_of, plan_accounts
 from api.import_export.checks import refuse_invalid
 from api.import_export.document import ConfigDocument
 from api.import_export.minimal import completed
@@ -39,13 +39,13 @@ from api.import_export.plan import (
     plan_settings,
     rules_with,
 )
-from api.import_export.state import read_state
+from api.import_export.present_state import read_state
+from api.objects import live_settings
 from api.objects.kinds import KINDS
-from api.objects.lists import LISTS
-from api.objects.users import commit_and_revoke
+from api.objects.named.list_kind import LISTS
+from api.objects.users.user_kind import commit_and_revoke
 from api.security import api_keys, users
 from api.security.api_keys import ApiKey
-from api.services import settings
 from api.store import Write
 from api.store.accounts import ACCOUNTS
 from config.model.proxies import ProxyRecord
@@ -212,8 +212,8 @@ def _commit(services: Services, plan: Plan) -> list[ApiKey]:
 def _writes(plan: Plan) -> list[Write]:
     writes = [step.write() for step in plan.pending()]
     if plan.settings is not None and plan.settings.changed:
-        body = {"id": settings.DOCUMENT, **plan.settings.stored}
-        writes.append(Write(settings.COLLECTION, settings.DOCUMENT, body))
+        body = {"id": live_settings.DOCUMENT, **plan.settings.stored}
+        writes.append(Write(live_settings.COLLECTION, live_settings.DOCUMENT, body))
     return writes
 
 

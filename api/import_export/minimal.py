@@ -16,7 +16,7 @@ from api.engine.transfer import WHOLE, differing
 from api.import_export.document import ConfigDocument
 from api.import_export.plan import Problems
 from api.objects.kinds import KINDS
-from api.services.proxies import ProxyRules
+from api.objects.proxies.proxy_service import ProxyRules
 from config.model.declaration import M
 
 _SECRETS = frozenset({"password", "secret"})

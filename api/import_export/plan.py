@@ -17,10 +17,9 @@ from api.engine.transfer import PlannedRecord, Planning
 from api.errors import InvalidMany
 from api.import_export.diff import Difference, differences
 from api.import_export.document import ConfigDocument, Secrets
-from api.import_export.state import State
-from api.objects.kinds import KINDS, OBJECT_KINDS
-from api.objects.named_kinds import NAMED
-from api.services.proxies import ProxyRules
+from api.import_export.present_state import State
+from api.objects.kinds import KINDS, NAMED, OBJECT_KINDS
+from api.objects.proxies.proxy_service import ProxyRules
 from api.store import StoreWriteError, Write
 from config.files.secret_box import SecretBoxError
 from config.model.fields import InvalidResource

@@ -25,25 +25,25 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from api.audit.context import origin
+from api.audit.audit_context import origin
 from api.audit.masking import difference
 from api.container import Services
 from api.engine.kind import Kind
 from api.engine.objects import load
 from api.engine.records import Stored
 from api.errors import Invalid, NotFound
-from api.history.documents import LOST, Body, DocumentChange, is_renewed
+from api.history.document_changes import LOST, Body, DocumentChange, is_renewed
 from api.history.recorder import Purpose
-from api.import_export.accounts import known_by, names_of
+from api.import_export.account_entries import known_by, names_of
 from api.import_export.checks import refuse_invalid
 from api.import_export.diff import KNOWN_BY, differences
 from api.import_export.imports import Outcome, carry_out
 from api.import_export.plan import Plan, Problems, SettingsStep, Step
-from api.import_export.state import read_state
+from api.import_export.present_state import read_state
 from api.import_export.undoing import PASSWORDS, Undo
+from api.objects import live_settings
 from api.objects.kinds import KINDS
 from api.security import api_keys
-from api.services import settings
 from api.store import Document, StoreWriteError
 from config.files.secret_box import SecretBoxError
 from config.model.fields import InvalidResource
@@ -158,8 +158,8 @@ class _Objects:
             self._leave_key(change, body)
             return
         target = change.before if self._undo is None else self._undo.target(change, body)
-        if change.collection == settings.COLLECTION:
-            self.settings = settings.stored_of(target or {})
+        if change.collection == live_settings.COLLECTION:
+            self.settings = live_settings.stored_of(target or {})
         elif present is not None or target is not None:
             try:
                 self._add_pair(change, present, target)

@@ -13,11 +13,11 @@ from itertools import islice
 from typing import Any, Literal
 
 from api.audit.masking import BOOKKEEPING, STORED_AS
-from api.history.documents import Body, DocumentChange, is_renewed, kind_of
+from api.history.document_changes import Body, DocumentChange, is_renewed, kind_of
 from api.history.reader import Reader, Revision
 from api.import_export.diff import KNOWN_BY
 from api.import_export.plan import MOST_PROBLEMS, Problems
-from api.services import settings
+from api.objects import live_settings
 
 NAMED = 3
 """Later revisions that an error names."""
@@ -224,7 +224,7 @@ class _Later:
 def _compared(collection: str, body: Body | None) -> Any:
     """Without the fields that are never put back. No overrides of settings are none, not no document."""
     if body is None:
-        return {"id": settings.DOCUMENT} if collection == settings.COLLECTION else ABSENT
+        return {"id": live_settings.DOCUMENT} if collection == live_settings.COLLECTION else ABSENT
     return {name: each for name, each in body.items() if name not in OF_NOW}
 
 
@@ -237,7 +237,7 @@ def _renewed(body: Any, present: Body) -> Any:
 
 def _error(change: DocumentChange, path: Path, causes: Sequence[Revision], is_gone: bool) -> str:
     """What was done with the field since, by whom, and what to undo first; newest first."""
-    is_settings = change.collection == settings.COLLECTION
+    is_settings = change.collection == live_settings.COLLECTION
     where = "" if is_settings else f"{' in' if path else ':'} the {kind_of(change.collection)} {change.name!r}"
     by_hand = "delete it by hand" if change.before is None and not is_settings else "change it by hand"
     deed, causes = ("removed", causes[:1]) if is_gone else ("changed", causes)
@@ -256,5 +256,5 @@ def _person(revision: Revision) -> str:
 def _field(change: DocumentChange, path: Path) -> str:
     """As the errors of a restore name it: `policies.policy_1.rules[no ads].mode`."""
     parts = [STORED_AS.sub("", each) for each in path]
-    start = change.collection if change.collection == settings.COLLECTION else f"{change.collection}.{change.id}"
+    start = change.collection if change.collection == live_settings.COLLECTION else f"{change.collection}.{change.id}"
     return start + "".join(each if each.startswith("[") else f".{each}" for each in parts)

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from api.audit.context import origin
+from api.audit.audit_context import origin
 from api.oauth.id_token import Identity, IdentityRefused, domain_of, same_address
 from api.security import users
 from api.security.users import OAuthLink, User

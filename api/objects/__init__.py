@@ -1,4 +1,6 @@
-"""The kinds of objects: one module or package for each, which declares it and has its actions (`api.engine`).
+"""The kinds of objects: one package for each subject, which declares them and has their services and operations.
 
-`kinds` has the table of them. A kind imports the engine and what it refers to, never another one's insides.
+`kinds` has the table of them. In a package `…_kind` declares (`api.engine`), `…_operations` are handlers, which
+alone know the `Call`; all else is put together in `api.container`. A kind imports the engine and what it refers
+to.
 """

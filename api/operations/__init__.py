@@ -1,7 +1,7 @@
 """The operations of the API: one table that drives routes, permission checks and the description of the API.
 
-Rows stand with their handlers in `api/resources`, those of kinds of objects follow from their declarations. The order
-is that of the document.
+Rows stand with their handlers (`…_operations` of `api/objects`, `api/queries` and `api/import_export`), those of kinds
+of objects follow from their declarations. The order is that of the document.
 """
 
 from __future__ import annotations
@@ -10,63 +10,53 @@ from itertools import chain
 
 from api.engine.operation import ANY, BEARER, HOLDER, NONE, PERSON, V1, Operation
 from api.engine.operations import operations
-from api.objects import named_actions
+from api.import_export import revision_operations, transfer_operations
+from api.objects import setting_operations
+from api.objects.accounts import account_operations, credential_operations, inline_account_operations
 from api.objects.kinds import OBJECT_KINDS
-from api.objects.webhooks import actions as webhooks
-from api.resources import (
-    access,
-    account_batches,
-    account_credentials,
-    accounts,
-    api_keys,
-    audit,
-    auth,
-    clients,
-    connections,
-    dns,
-    fleet_accounts,
-    health,
-    logs,
-    me,
-    metrics,
-    oauth,
-    proxies,
-    revisions,
-    sessions,
-    settings,
-    transfer,
-    usage,
+from api.objects.named import named_operations
+from api.objects.proxies import access_operations, client_operations, proxy_operations
+from api.objects.users import api_key_operations, oauth_operations, session_operations, sign_in_operations
+from api.objects.webhooks import webhook_operations
+from api.queries import (
+    audit_operations,
+    connection_operations,
+    health_operations,
+    log_operations,
+    me_operations,
+    metric_operations,
+    usage_operations,
 )
 
 __all__ = ["ANY", "BEARER", "HOLDER", "NONE", "PERSON", "TABLE", "V1", "Operation"]
 
-_CREATES = {"webhooks": webhooks.create_webhook}
+_CREATES = {"webhooks": webhook_operations.create_webhook}
 """Handlers of creates whose responses have more than others."""
 TABLE: tuple[Operation, ...] = (
-    *health.ROWS,
-    *metrics.ROWS,
-    *usage.ROWS,
-    *sessions.ROWS,
-    *auth.ROWS,
-    *oauth.ROWS,
-    *api_keys.ROWS,
-    *proxies.ROWS,
-    *access.ROWS,
-    *clients.ROWS,
-    *connections.ROWS,
-    *accounts.ROWS,
-    *fleet_accounts.ROWS,
+    *health_operations.ROWS,
+    *metric_operations.ROWS,
+    *usage_operations.ROWS,
+    *session_operations.ROWS,
+    *sign_in_operations.ROWS,
+    *oauth_operations.ROWS,
+    *api_key_operations.ROWS,
+    *proxy_operations.ROWS,
+    *access_operations.ROWS,
+    *client_operations.ROWS,
+    *connection_operations.ROWS,
+    *inline_account_operations.ROWS,
+    *account_operations.ROWS,
     *chain.from_iterable(operations(kind, _CREATES.get(name)) for name, kind in OBJECT_KINDS.items()),
-    *named_actions.ROWS,
-    *me.ROWS,
-    *account_batches.ROWS,
-    *account_credentials.ROWS,
-    *sessions.ROLE_ROWS,
-    *logs.ROWS,
-    *audit.ROWS,
-    *revisions.ROWS,
-    *settings.ROWS,
-    *transfer.ROWS,
-    *webhooks.ROWS,
-    *dns.ROWS,
+    *named_operations.ROWS,
+    *me_operations.ROWS,
+    *account_operations.BATCH_ROWS,
+    *credential_operations.ROWS,
+    *session_operations.ROLE_ROWS,
+    *log_operations.ROWS,
+    *audit_operations.ROWS,
+    *revision_operations.ROWS,
+    *setting_operations.ROWS,
+    *transfer_operations.ROWS,
+    *webhook_operations.ROWS,
+    *metric_operations.DNS_ROWS,
 )

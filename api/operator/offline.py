@@ -6,12 +6,12 @@ import time
 from typing import Any
 
 from api.engine.commit import open_engine
+from api.objects import live_settings
+from api.objects.users.password_reset import OPERATION, reset
 from api.security import users
 from api.security.signing import SigningKeys
 from api.security.tokens import last_token_end
 from api.security.users import ADMINISTRATOR
-from api.services import settings
-from api.services.password_reset import OPERATION, reset
 from api.store import StoreError, open_store, peek
 from config.files.paths import DataDir, forget_initial_password
 from config.model.proxies import ProxyRecord
@@ -44,9 +44,9 @@ def is_disabled(data: DataDir, username: str) -> bool:
 def reset_settings(data: DataDir) -> list[str]:
     """Delete all settings changed through the API; their keys. The caller holds the lock. Raises `StoreError`."""
     with open_engine(data, "command_line", "reset-settings") as engine:
-        stored = settings.read_stored(engine)
+        stored = live_settings.read_stored(engine)
         if stored:
-            engine.delete(settings.COLLECTION, settings.DOCUMENT)
+            engine.delete(live_settings.COLLECTION, live_settings.DOCUMENT)
         return [f"{group}.{key}" for group, values in stored.items() for key in values]
 
 
@@ -76,8 +76,8 @@ def peek_settings(data: DataDir) -> Stored:
 
     Empty when the data directory may not be read: such a caller checks the configuration file alone.
     """
-    body = _peek(data, settings.COLLECTION).get(settings.DOCUMENT)
-    return {} if body is None else settings.stored_of(body)
+    body = _peek(data, live_settings.COLLECTION).get(live_settings.DOCUMENT)
+    return {} if body is None else live_settings.stored_of(body)
 
 
 def _peek(data: DataDir, collection: str) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 """Commands to the running product: its run directory; `proxyfleet upgrade`, by which it replaces itself by the
-installed release; a new password of a user (`api.services.password_reset`).
+installed release; a new password of a user (`api.objects.users.password_reset`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from actors.bus.mailbox import BusClient, NotRunningError
 from actors.bus.messages.common import API, Failed, PasswordReset, ResetPassword, Unreachable
 from actors.bus.messages.supervision import DescribeProgram, Program, Upgrade
 from actors.supervision.locks import holder
-from api.services.password_reset import UnknownUser
+from api.objects.users.password_reset import UnknownUser
 from config.files.paths import PathError, RunDir, default_data_dir, default_run_dir
 from config.settings.settings import Settings
 

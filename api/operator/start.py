@@ -16,13 +16,13 @@ from actors.bus.messages.specs import FleetObject, ProxySpec
 from actors.supervision.actor_specs import ActorClasses
 from actors.supervision.effective_settings import with_overrides
 from api.engine.commit import open_engine
+from api.objects.named.list_contents import ListStates
+from api.objects.named.pool_sources import PoolSources
+from api.objects.named.shared_objects import SharedObjects
+from api.objects.proxies.proxy_specs import read_specs
 from api.operator.offline import peek_settings
 from api.security import users
 from api.security.users import ADMINISTRATOR, check_strength, new_password
-from api.services.list_contents import ListStates
-from api.services.pool_sources import PoolSources
-from api.services.proxy_specs import read_specs
-from api.services.shared_objects import SharedObjects
 from api.store import FleetStore, Store, StoreDamaged, StoreError, StoreWriteError, check_fleet_file
 from config.files.data_format import require_own_format
 from config.files.durable import write_synced

@@ -1,4 +1,4 @@
-"""Sign-ins of account holders: what their tokens may do is in `api.services.self_service`.
+"""Sign-ins of account holders: what their tokens may do is in `api.objects.accounts.self_service`.
 
 A token is `pfs_` and 40 characters; its SHA-256 is stored, with the account and a fingerprint of the password's hash.
 So a token ends with its time, a sign-out, or another password.

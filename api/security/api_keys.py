@@ -30,7 +30,7 @@ from pydantic import (
 from api.engine.records import view_of
 from api.security.users import Permissions
 from api.store import Document, RevisionConflict, Store, StoreWriteError
-from api.store.records import Loaded
+from api.store.loaded import Loaded
 from config.model import json_patterns
 from config.model.declaration import MOMENT, SECRET, Instant
 from config.model.fields import NULLABLE, Body, Input, Name, example

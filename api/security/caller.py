@@ -1,9 +1,12 @@
-"""Who made a request, and what that allows."""
+"""Who made a request, and what that allows; an account holder's token opens the operations below `/me` and nothing
+else.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from api.security.account_sessions import AccountSession
 from api.security.api_keys import ApiKey, Scope
 from api.security.permissions import ROLES, holds
 from api.security.tokens import Claims
@@ -71,3 +74,17 @@ class Caller:
         if self.key is None:
             return list(self.user.granted())
         return [each for each in self.key.permissions if holds(self.user.granted(), each)]
+
+
+@dataclass(frozen=True, slots=True)
+class AccountHolder:
+    """The account and the sign-in."""
+
+    account_id: str
+    username: str
+    session: AccountSession
+
+    @property
+    def identity(self) -> str:
+        """Whose rate limit this counts for."""
+        return self.account_id

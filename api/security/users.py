@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr
 from api.engine.records import view_of
 from api.security.permissions import GRANTABLE, ROLES
 from api.store import Document, Store
-from api.store.records import REMEMBERED, Loaded
+from api.store.loaded import REMEMBERED, Loaded
 from config.model import json_patterns
 from config.model.declaration import INTERNAL, MOMENT, SECRET, Instant
 from config.model.fields import Body, example, user_name

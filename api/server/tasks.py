@@ -18,8 +18,8 @@ from waitress.task import ErrorTask, WSGITask
 from actors.net.client_key import client_key
 from api.container import Services
 from api.http.body import BODY_GATE, MAX_BODY, MAX_IMPORT, RETRY_AFTER
-from api.http.client import client_address, request_id
-from api.http.errors import INVALID_REQUEST, envelope_bytes
+from api.http.error_table import INVALID_REQUEST, envelope_bytes
+from api.http.request_site import client_address, request_id
 
 LOGGED_WORD_MAX = 200
 """Bytes of a request's method and of its path that are logged."""

@@ -7,8 +7,8 @@ whole.
 
 from __future__ import annotations
 
-from api.store.fleet import RECOVERY_STEP, FleetStore, open_store, peek, start_over
 from api.store.fleet_file import check_fleet_file
+from api.store.fleet_store import RECOVERY_STEP, FleetStore, open_store, peek, start_over
 from api.store.interface import (
     Change,
     CommitRefused,

@@ -23,7 +23,7 @@ other pages. `accounts.rounds` is what a password costs that was hashed elsewher
 account as `api.store.accounts.columns.mark` writes them. Two indexes of accounts cover all of it, so that a page is
 found in the index alone; `accounts_by_username` is small, for look-ups. `certificates` has the entries for certificates
 of all accounts, so that two accounts of one entry are found. `ends` has the ends of accounts that were not announced
-yet (`api.services.account_ends`); triggers write it with any change of an account.
+yet (`api.objects.accounts.credential_service`); triggers write it with any change of an account.
 
 `revisions.author` is JSON: who, by which credential, from where, in which request. `restored` is the revision whose
 state it restored, NULL for none; `undone` the one that it undid, 0 for none. `kinds` has each kind between commas,

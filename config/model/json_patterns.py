@@ -2,7 +2,7 @@
 
 Lengths are bounded by what must not follow (`(?!.{254})`), since generators take `(?=` for something to generate.
 
-The readers (`config.net.entries`, `config.model.fields`, `api.services.proxy_test` …) stay what decides; a test
+The readers (`config.net.entries`, `config.model.fields`, `api.objects.proxies.proxy_test` …) stay what decides; a test
 proves for each of them that it accepts what its pattern matches and refuses what it doesn't. The dialect is what ECMA
 262 and Python have in common (JSON Schema, section 6.4). What only the machine or the store can know is not here:
 whether a name is in use.

@@ -10,7 +10,7 @@ from typing import Any
 from falcon.testing import Result, TestClient
 
 from api.app import OPERATIONS
-from api.openapi.document import build
+from api.openapi.description import build
 from api.operations import Operation
 
 _ROUTES = [

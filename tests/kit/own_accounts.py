@@ -7,8 +7,8 @@ from typing import Any
 
 from api.store import Document, Write
 from api.store.accounts import AccountStore
-from api.store.fleet import require_store
 from api.store.fleet_file import FleetFile
+from api.store.fleet_store import require_store
 from config.files.paths import DataDir
 
 

@@ -15,7 +15,7 @@ from benchmarks.rounds import QUICK, Bench, medians
 from benchmarks.table import ROWS, Line, Row, lines_of, markdown, save
 
 from actors.logs.record_schema import valid_rows
-from api.services.proxy_cache import ProxyCache
+from api.objects.proxies.proxy_cache import ProxyCache
 from api.store import open_store
 from config.files.paths import open_data_dir
 from tests.kit.folders import FOLDERS

@@ -23,11 +23,11 @@ from api.cli.commands import Given
 from api.cli.errors import CommandError, Status
 from api.cli.terminal import Output
 from api.cli.terminal import password as ask_password
+from api.objects.users.password_reset import UnknownUser
 from api.operator import offline
 from api.operator.running import NotReset, NotUpgraded, ask_reset, run_dir_of
 from api.operator.running import upgrade as upgrade_running
 from api.security.users import WeakPassword
-from api.services.password_reset import UnknownUser
 from api.store import StoreError
 from config.files.data_format import NAME, DataFormatError, mark_new, require_own_format
 from config.files.paths import DataDir, PathError, RunDir, default_data_dir, open_data_dir

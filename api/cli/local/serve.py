@@ -33,6 +33,7 @@ from actors.supervision.upgrade.preflight import WOULD_START
 from api.cli.errors import CommandError
 from api.cli.local.offline import finish_restore, take_lock, translated
 from api.cli.terminal import Output
+from api.objects.live_settings import read_stored
 from api.operator.start import (
     WouldNotStart,
     check_start,
@@ -41,7 +42,6 @@ from api.operator.start import (
     read_desired_proxies,
 )
 from api.security import users
-from api.services.settings import read_stored
 from api.store import open_store
 from config import VERSION
 from config.files.data_format import mark_new, require_own_format

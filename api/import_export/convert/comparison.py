@@ -21,7 +21,7 @@ from actors.forwarding.policies.facts import Facts
 from actors.forwarding.protocols.failures import Refused
 from api.import_export.convert.regions import superiors
 from api.import_export.convert.statements import is_address
-from api.objects.policies import policy_spec
+from api.objects.named.policy_kind import policy_spec
 from config.model.policies import PolicyCreate, new_policy
 from config.net.addresses import Address, plain
 from config.net.entries import ListHost

@@ -1,3 +1,3 @@
-"""Webhooks: `kind` declares them, `changes` has what becomes of one, `sender` asks and tells the process that sends,
-`actions` has what can be done with one, `link` what the sender asks.
+"""Webhooks: `webhook_kind` declares them, `webhook_sender` has the messages of the process that sends,
+`webhook_operations` what can be done with one.
 """

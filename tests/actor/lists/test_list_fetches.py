@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from actors.lists.compiled import CompiledList
-from api.services import list_fetches
-from api.services.list_contents import ListState, ListStates
-from api.services.list_fetches import ListFetches
+from api.objects.named import list_fetches
+from api.objects.named.list_contents import ListState, ListStates
+from api.objects.named.list_fetches import ListFetches
 from config.files.secret_box import SecretBox
 from config.model.lists import DestinationList, ListSource
 from config.model.pools import Pool, PoolSource

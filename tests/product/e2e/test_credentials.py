@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from api.services.account_credentials import KEPT_AFTER_END
+from api.objects.accounts.credential_service import KEPT_AFTER_END
 from api.store.accounts import CREDENTIALS
 from config.files.paths import DataDir
 from tests.kit.own_accounts import OwnAccounts

@@ -11,10 +11,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel
 
 from api.engine.kind import ObjectKind, Resource, Texts
-from api.engine.responses import OF_INSTALLATION, all_of, one_of, shows
+from api.engine.responses import OF_INSTALLATION, ResponseModel, all_of, one_of, shows
 from api.engine.transfer import Transfer
 from api.objects import kinds
-from api.openapi.schemas.base import ResponseModel
 from config.files.secret_box import SecretBox
 from config.model.declaration import Given, Instant, gives, update
 from config.model.fields import Body, Name, example

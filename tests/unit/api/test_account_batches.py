@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from api.services import account_batches
+from api.objects.accounts import account_batches
 from config.model.fleet_accounts import BATCH_MAX
 from config.passwords import check_password, hash_password
 from tests.kit.api_stage import Api, error_of
@@ -124,7 +124,7 @@ def test_an_import_checks_without_changing_and_takes_more_but_as_hashes(
     assert problems(api, {"create": [{"username": "u0"}]}, "/accounts/import?dry_run=true").keys() == {
         "create[0].username"
     }
-    monkeypatch.setattr("api.resources.account_batches.BATCH_MAX", 1)
+    monkeypatch.setattr("api.objects.accounts.account_operations.BATCH_MAX", 1)
     passwords = [{"username": f"p{number}", "password": f"password of {number}"} for number in range(2)]
     assert "password_hash" in str(problems(api, {"create": passwords}, "/accounts/import"))
 

@@ -12,7 +12,7 @@ import pytest
 from actors.accounts.table import AccountTable, digest_of
 from actors.bus.messages.accounts import DropAccountUsage
 from actors.bus.messages.common import METRICS, Done
-from api.services.account_credentials import KEPT_AFTER_END, PURGE_BATCH, LapsedCredentials
+from api.objects.accounts.credential_service import KEPT_AFTER_END, PURGE_BATCH, LapsedCredentials
 from api.store import StoreError, Write
 from config.model.account_credentials import TTL_MAX
 from config.model.fleet_accounts import FleetAccountCreate, FleetAccountUpdate
@@ -253,7 +253,7 @@ def test_the_usage_of_one_with_a_quota_goes_with_it(api: Api, account: dict[str,
 def test_more_lapsed_ones_than_one_commit_takes_go_in_one_round(
     api: Api, account: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("api.services.account_credentials.PURGE_BATCH", 2)
+    monkeypatch.setattr("api.objects.accounts.credential_service.PURGE_BATCH", 2)
     for _ in range(5):
         mint(api, account, ttl=1)
     service = api.services.credentials

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from api.services.account_ends import EXPIRED, AccountEnds, ExpiredAccounts
+from api.objects.accounts.credential_service import EXPIRED, AccountEnds, ExpiredAccounts
 from api.store import StoreWriteError
 from config.text.formatting import timestamp_text
 from tests.kit.api_stage import Api

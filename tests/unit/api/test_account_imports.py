@@ -13,7 +13,7 @@ from falcon.testing import Result
 
 from actors.accounts.table import AccountTable
 from api.audit.trail import Head, verify
-from api.services import account_batches, account_names
+from api.objects.accounts import account_batches, account_names
 from api.store import StoreWriteError, Write
 from api.store.accounts import Staging
 from config.model.fleet_accounts import FleetAccount

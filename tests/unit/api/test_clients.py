@@ -13,8 +13,8 @@ import pytest
 from requests.utils import DEFAULT_CA_BUNDLE_PATH
 
 from api.container import ApiSettings
-from api.services import client_snippets
-from api.services.client_snippets import is_private
+from api.objects.proxies import client_operations
+from api.objects.proxies.client_operations import is_private
 from config.model.proxies import ProxyCreate, ProxyRecord, new_record
 from tests.kit.api_stage import QUIET, Api, error_of
 from tests.kit.certificates import make_pair
@@ -51,14 +51,14 @@ def test_a_pac_file_names_every_proxy_and_excludes_this_machine() -> None:
         record(protocol="socks5", port=1081, host="0.0.0.0"),
         record(protocol="mixed", port=1082),
     ]
-    script = client_snippets.pac(proxies, "fleet.example", direct=True)
+    script = client_operations.pac_file(proxies, "fleet.example", direct=True)
     wanted = "PROXY 192.0.2.1:3128; HTTPS [2001:db8::1]:443; SOCKS 192.0.2.1:1080; SOCKS5 fleet.example:1081; "
     wanted += "PROXY 192.0.2.1:1082; DIRECT"
     near = ("intranet", "localhost", "127.0.0.1", "::1", "x.localhost")
     far = ("example.com", "127.example.com", "127.0.0.1.example.com", "xlocalhost.com", "localhost.example.com")
     asked = (("https://example.com/", "example.com"), *((f"http://{host}/", host) for host in (*far, *near)))
     assert run_pac(script, *asked) == [wanted] * (1 + len(far)) + ["DIRECT"] * len(near)
-    assert run_pac(client_snippets.pac(proxies[:1], "h", direct=False), ("http://a.b/", "a.b")) == [
+    assert run_pac(client_operations.pac_file(proxies[:1], "h", direct=False), ("http://a.b/", "a.b")) == [
         "PROXY 192.0.2.1:3128"
     ]
 
@@ -77,7 +77,7 @@ def test_a_pac_file_names_every_proxy_and_excludes_this_machine() -> None:
     ],
 )
 def test_only_a_host_is_taken_from_the_request(given: str | None, host: str | None) -> None:
-    assert client_snippets.host_of(given) == host
+    assert client_operations.host_of(given) == host
 
 
 @pytest.fixture
@@ -142,19 +142,19 @@ def test_the_lines_name_the_user_and_never_a_password(api: Api) -> None:
 def test_lines_have_placeholders_for_what_the_proxy_does_not_know(
     protocol: str, username: str | None, url: str
 ) -> None:
-    lines = client_snippets.of(record(protocol=protocol, auth={"enabled": True}), "unused", username=username)
+    lines = client_operations.lines_for(record(protocol=protocol, auth={"enabled": True}), "unused", username=username)
     assert lines["url"] == url
-    by_name = client_snippets.of(record(protocol="socks4", auth={"enabled": True}), "h", False, "bob", True)
+    by_name = client_operations.lines_for(record(protocol="socks4", auth={"enabled": True}), "h", False, "bob", True)
     assert by_name["url"] == "socks4a://bob:@192.0.2.1:3128"
-    open_to_all = client_snippets.of(record(protocol=protocol), "unused", username=username)
+    open_to_all = client_operations.lines_for(record(protocol=protocol), "unused", username=username)
     assert "@" not in str(open_to_all["url"])
 
 
 def test_a_mixed_proxy_has_lines_for_both() -> None:
-    lines = client_snippets.of(record(protocol="mixed", auth={"enabled": True}, host="::"), "fleet.example")
+    lines = client_operations.lines_for(record(protocol="mixed", auth={"enabled": True}, host="::"), "fleet.example")
     assert lines["curl"] == "curl --proxy http://USER:PASSWORD@fleet.example:3128 https://example.com/"
     assert lines["socks"] == "curl --proxy socks5h://USER:PASSWORD@fleet.example:3128 https://example.com/"
-    assert client_snippets.of(record(), "h")["socks"] is None
+    assert client_operations.lines_for(record(), "h")["socks"] is None
 
 
 def test_an_address_of_all_is_no_address_to_copy(api: Api) -> None:
@@ -167,7 +167,7 @@ def test_an_address_of_all_is_no_address_to_copy(api: Api) -> None:
 @pytest.mark.parametrize("protocol", ["http", "https", "socks4", "socks5"])
 def test_real_programs_take_the_lines(protocol: str, tmp_path: Path) -> None:
     auth = {"enabled": True, "username": "al'ice $x", **({} if protocol == "socks4" else {"password": "p" * 12})}
-    lines = client_snippets.of(record(protocol=protocol, auth=auth, host="::1"), "unused.example")
+    lines = client_operations.lines_for(record(protocol=protocol, auth=auth, host="::1"), "unused.example")
     assert "al%27ice%20%24x" in lines["url"]
     home = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
 
@@ -209,13 +209,13 @@ def test_real_programs_take_the_lines(protocol: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("protocol", ["socks4", "socks5"])
 def test_browsers_get_lines_for_socks_without_credentials(protocol: str) -> None:
-    lines = client_snippets.of(record(protocol=protocol), "unused.example")
+    lines = client_operations.lines_for(record(protocol=protocol), "unused.example")
     assert lines["chromium"] == f"chromium --proxy-server={protocol}://192.0.2.1:3128"
     assert str(lines["firefox"]).count("user_pref(") >= 2
 
 
 def test_a_private_authority_is_named_to_clients_of_an_https_proxy(tmp_path: Path) -> None:
-    lines = client_snippets.of(record(protocol="https"), "unused.example", private_ca=True)
+    lines = client_operations.lines_for(record(protocol="https"), "unused.example", private_ca=True)
     assert lines["curl"] == "curl --proxy-cacert CA.pem --proxy https://192.0.2.1:3128 https://example.com/"
     home = {"HOME": str(tmp_path), "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
     (tmp_path / "CA.pem").write_text("the authority\n")
@@ -228,7 +228,9 @@ def test_a_private_authority_is_named_to_clients_of_an_https_proxy(tmp_path: Pat
     assert bundle.endswith("the authority\n")
     assert bundle.count("BEGIN CERTIFICATE") > 50
     for protocol in ("http", "socks5"):
-        assert "CA.pem" not in str(client_snippets.of(record(protocol=protocol), "unused.example", private_ca=True))
+        assert "CA.pem" not in str(
+            client_operations.lines_for(record(protocol=protocol), "unused.example", private_ca=True)
+        )
 
 
 def test_an_authority_is_private_unless_it_is_a_public_one(tmp_path: Path) -> None:

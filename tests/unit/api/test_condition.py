@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from actors.bus.messages.common import POOLS, PROCESS, PROXY_RESOLVER, RESOLVER, UPSTREAM_DOWN, Problem
 from actors.bus.messages.supervision import Runtime, RuntimeReport
-from api.services.condition import ALWAYS, Flaw, of_actors
+from api.objects.proxies.condition import ALWAYS, Flaw, of_actors
 from tests.kit.tables import table
 
 

@@ -15,8 +15,8 @@ from actors.bus.messages.common import METRICS, WEBHOOKS, Done
 from actors.bus.messages.events import SetWebhooks
 from actors.bus.messages.supervision import ReplaceProxies
 from api.engine.effects import CommitEffect, Effects
-from api.history.documents import DocumentChange
-from api.services import supervisor_link
+from api.history.document_changes import DocumentChange
+from api.objects.proxies import supervisor_link
 from tests.kit.api_stage import Api
 from tests.kit.wait import wait_until
 from tests.unit.api.creating import create

@@ -19,7 +19,7 @@ from api.errors import (
     TooBusy,
     Unauthenticated,
 )
-from api.http.errors import ApiError, translated
+from api.http.error_table import ApiError, translated
 from api.store import NotStored, RevisionConflict
 from tests.kit.tables import table
 

@@ -13,7 +13,7 @@ from actors.bus.messages.records import LogPage, QueryLogs
 from actors.bus.messages.supervision import Runtime
 from api.container import ApiSettings
 from api.http.body import MAX_BODY, MAX_IMPORT
-from api.http.client import client_address
+from api.http.request_site import client_address
 from api.store import StoreWriteError
 from config.settings.settings import RateLimiting, Security, Server
 from tests.kit.api_stage import PASSWORD, PROXY, Api, check_envelope, error_of
@@ -274,7 +274,7 @@ def test_forwarded_for_counts_only_from_trusted_proxies(peer: str, forwarded: st
 
 
 def test_a_product_that_is_well_says_so(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.services.health.SCARCE_PERCENT", 100.1)  # of the machine of the tests
+    monkeypatch.setattr("api.queries.health.SCARCE_PERCENT", 100.1)  # of the machine of the tests
     made = api.post("/proxies", PROXY, api.token())
     assert made.status_code == 201
     report = api.get("/api/v1/health", api.token()).json["data"]

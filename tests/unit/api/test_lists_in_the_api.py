@@ -12,8 +12,8 @@ import pytest
 from actors.lists.compiled import CompiledList
 from actors.lists.databases import store_database
 from api.backup.restore import remove_lost_secrets
-from api.objects.lists import LISTS
-from api.services.list_contents import ListContents, ListState
+from api.objects.named.list_contents import ListContents, ListState
+from api.objects.named.list_kind import LISTS
 from config.files.secret_box import SecretBox
 from config.model.lists import DestinationList
 from config.model.webhooks import opened_headers

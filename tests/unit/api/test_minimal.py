@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from api.import_export.document import ConfigDocument
 from api.import_export.minimal import completed, minimal
 from api.import_export.plan import Problems
-from api.services.proxies import ProxyRules
+from api.objects.proxies.proxy_service import ProxyRules
 from tests.kit.api_stage import Api, error_of
 from tests.kit.tables import table
 from tests.unit.api.importing import HEAD, Importing

@@ -19,9 +19,9 @@ from actors.bus.messages.dns import (
     QueryDnsCache,
 )
 from api.container import ApiSettings
-from api.resources.dns import added
-from api.services import proxy_changes
-from api.services.prometheus import expose_names
+from api.objects.proxies import proxy_changes
+from api.queries.metric_operations import added
+from api.queries.prometheus import expose_names
 from config.settings.settings import Dns, ProxyGroup
 from tests.kit.api_stage import QUIET, Api, error_of
 from tests.kit.tables import table

@@ -11,9 +11,9 @@ from actors.accounts.records import effective
 from actors.bus.codec import unpack
 from actors.bus.messages.specs import ListRef
 from actors.bus.messages.supervision import ApplyObjects
+from api.objects.proxies import supervisor_link
+from api.objects.proxies.supervisor_link import REPLACE_TIMEOUT
 from api.operator.start import read_desired_objects
-from api.services import supervisor_link
-from api.services.supervisor_link import REPLACE_TIMEOUT
 from tests.kit.api_stage import Api
 from tests.kit.tables import table
 from tests.kit.wait import wait_until

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import pytest
 from falcon.testing import Result
 
-from api.resources.oauth import page_path
+from api.objects.users.oauth_operations import page_path
 from tests.kit.api_stage import Api, error_of
 from tests.kit.fake_provider import JSON, FakeProvider, Make, begin
 from tests.kit.tables import table

@@ -24,9 +24,9 @@ from actors.bus.messages.events import Deliveries, Delivery, Event, QueryDeliver
 from actors.bus.messages.metrics import MetricSeries, QueryMetricSeries, QueryRealtime, Realtime
 from actors.bus.messages.records import CountLogs, LogCounts
 from actors.logs.record_schema import HOST
-from api.objects.webhooks.changes import disable
-from api.services import attention
-from api.services.overview import NOW
+from api.objects.webhooks.webhook_kind import disable
+from api.queries import attention
+from api.queries.overview import NOW
 from config.model.quotas import period_at
 from config.text.formatting import timestamp_text
 from tests.kit.api_stage import PROXY, Api

@@ -12,7 +12,7 @@ import pytest
 from actors.bus.messages.accounts import RenewPassword
 from actors.bus.messages.common import Done, Failed
 from api.container import ApiSettings
-from api.services.password_renewal import PasswordRenewalHandler
+from api.objects.accounts.password_renewal import PasswordRenewalHandler
 from config.model.fleet_accounts import FleetAccount, FleetAccountCreate, FleetAccountUpdate
 from config.passwords import COST, hash_password, is_foreign
 from config.settings.settings import AccountSettings

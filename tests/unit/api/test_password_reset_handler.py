@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from actors.bus.messages.common import Done, Failed, PasswordReset, ResetPassword
+from api.objects.users.password_reset import PasswordResetHandler
 from api.security import users
 from api.security.users import User
-from api.services.password_reset import PasswordResetHandler
 from api.store import StoreWriteError
 from tests.kit.api_stage import PASSWORD, Api
 

@@ -11,8 +11,8 @@ from actors.bus.codec import unpack
 from actors.bus.messages.specs import FleetObject, PoolSpec
 from actors.bus.messages.supervision import ApplyObjects
 from api.backup.restore import remove_lost_secrets
-from api.objects.pools import POOLS
-from api.services import pool_sources
+from api.objects.named import pool_sources
+from api.objects.named.pool_kind import POOLS
 from config.files.secret_box import SecretBox
 from config.model.upstreams import PURPOSE
 from config.model.webhooks import opened_headers

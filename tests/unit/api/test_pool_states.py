@@ -13,8 +13,8 @@ from actors.bus.messages.common import SUPERVISOR
 from actors.bus.messages.specs import CheckPool, PoolSpec
 from actors.pools.slot import UpstreamSlot
 from actors.pools.state import pool_state
-from api.objects.pools import POOLS
-from api.services.prometheus import Parts, PoolSummary, expose
+from api.objects.named.pool_kind import POOLS
+from api.queries.prometheus import Parts, PoolSummary, expose
 from config.model.pools import BAN_MAX
 from tests.kit.api_stage import Api, error_of
 from tests.kit.tables import table

@@ -20,8 +20,8 @@ from actors.bus.messages.supervision import Runtime
 from actors.histogram import bucket_of
 from actors.metrics.account_usage import UsageLedger
 from actors.pools.state import PoolCounts
-from api.services.prometheus import Parts, PoolSummary, Proxy, expose
-from api.services.usage_report import TopAccount
+from api.queries.prometheus import Parts, PoolSummary, Proxy, expose
+from api.queries.usage_report import TopAccount
 from tests.kit.api_stage import PROXY, Api, error_of
 from tests.kit.folders import ROOT
 from tests.kit.standin_actors import stats_of

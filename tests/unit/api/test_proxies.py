@@ -12,9 +12,9 @@ from falcon.testing import Result
 from actors.bus.messages.common import SUPERVISOR
 from actors.bus.messages.specs import ClientTlsSpec
 from actors.bus.messages.supervision import ApplyProxy, AwaitProxy, RemoveProxy, ReserveListener, RestartProxy
-from api.history.documents import DocumentChange
-from api.services import supervisor_link
-from api.services.proxy_specs import spec_of
+from api.history.document_changes import DocumentChange
+from api.objects.proxies import supervisor_link
+from api.objects.proxies.proxy_specs import spec_of
 from tests.kit.api_stage import PROXY, Api, error_of, revision_of
 from tests.kit.certificates import make_pair
 from tests.kit.client_certificates import Authority

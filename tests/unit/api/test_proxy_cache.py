@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from api.services.proxy_cache import ProxyCache, StoredProxy
+from api.objects.proxies.proxy_cache import ProxyCache, StoredProxy
 from api.store import tiny
 from config.model.proxies import ProxyCreate, new_record
 from tests.kit.api_stage import Api

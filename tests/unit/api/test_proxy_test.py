@@ -15,8 +15,8 @@ import pytest
 
 from actors.bus.messages.common import Done
 from actors.bus.messages.forwarding import AllowTestClient, QueryTester, ReportOfTest
-from api.services import proxy_test as tester
-from api.services.proxy_test import address_in
+from api.objects.proxies import proxy_test as tester
+from api.objects.proxies.proxy_test import address_in
 from tests.kit.api_stage import Api, error_of
 from tests.kit.tables import table
 from tests.kit.wait import wait_until

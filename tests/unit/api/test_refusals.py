@@ -10,7 +10,7 @@ from actors.bus.messages.common import LOGS
 from actors.bus.messages.records import CountLogs, LogCounts, LogPage
 from actors.logs.counting import port_of
 from actors.logs.record_schema import empty_record
-from api.resources.refusals import REFUSALS_MAX
+from api.objects.accounts.credential_operations import REFUSALS_MAX
 from config.model.fleet_accounts import FleetAccountCreate
 from config.model.plans import PlanCreate
 from tests.kit.api_stage import Api

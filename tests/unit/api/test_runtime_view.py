@@ -11,8 +11,8 @@ import pytest
 from actors.bus.messages.common import METRICS, SUPERVISOR, Unreachable
 from actors.bus.messages.metrics import ProxyStats, Stats
 from actors.bus.messages.supervision import Runtime, RuntimeReport
-from api.services import runtime_view as fleets
-from api.services.runtime_view import RuntimeView
+from api.objects.proxies import runtime_view as fleets
+from api.objects.proxies.runtime_view import RuntimeView
 from tests.kit.standin_actors import stats_of
 
 RUNNING = Runtime("running", 7, 1.0, 0, None)

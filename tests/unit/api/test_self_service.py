@@ -15,9 +15,9 @@ from actors.bus.messages.forwarding import ConnectionFilter, ConnectionPage, Con
 from api.app import OPERATIONS
 from api.container import ApiSettings
 from api.engine.operation import HOLDER, NONE
-from api.resources import me
+from api.objects.accounts import self_service
+from api.queries import me_operations as me
 from api.security.account_sessions import LIFETIME
-from api.services import self_service
 from config.model.fleet_accounts import FleetAccountUpdate
 from config.model.plans import PlanCreate, PlanUpdate
 from tests.kit.api_stage import INTRANET, QUIET, Api, error_of

@@ -12,8 +12,8 @@ import pytest
 from falcon.testing import Result
 
 from api.concurrency_limit import ConcurrencyLimit
+from api.objects.accounts.self_service import SAME_NAME_MAX
 from api.security.account_sessions import LIFETIME, SESSIONS_PER_ACCOUNT, AccountSessions
-from api.services.self_service import SAME_NAME_MAX
 from config.passwords import hash_password
 from tests.kit.api_stage import Api, error_of
 from tests.unit.api.audit_reader import rows

@@ -14,7 +14,7 @@ from falcon.testing import Result
 
 from api.app import OPERATIONS
 from api.container import ApiSettings
-from api.http.client import Site
+from api.http.request_site import Site
 from api.operations import NONE
 from api.security.tokens import GRACE
 from config.settings.settings import Server

@@ -9,8 +9,8 @@ from falcon.testing import Result
 
 from actors.bus.codec import unpack
 from actors.bus.messages.specs import PoolSpec
-from api.objects.named import NamedKind
-from api.objects.named_kinds import NAMED
+from api.objects.kinds import NAMED
+from api.objects.named.named_kind import NamedKind
 from config.model.fields import example_of
 from tests.kit.api_stage import Api, error_of
 from tests.unit.api.audit_reader import rows

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from api.services import proxy_cache
-from api.services.proxy_cache import ProxyCache, StoredProxy
+from api.objects.proxies import proxy_cache
+from api.objects.proxies.proxy_cache import ProxyCache, StoredProxy
 from tests.kit.api_stage import PROXY, Api
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from actors.bus.messages.accounts import AccountReport, ReportUsage
 from actors.metrics.account_usage import UsageLedger
-from api.services.usage_report import Selection, UsageReport, cell, days_of
+from api.queries.usage_report import Selection, UsageReport, cell, days_of
 from tests.kit.api_stage import Api
 from tests.kit.clocks import Clock
 from tests.kit.tables import table

@@ -47,7 +47,7 @@ def test_who_could_use_a_proxy_that_is_created(api: Api, fields: dict[str, Any],
 
 
 def test_the_log_warns_when_it_comes_to_be_and_not_again(api: Api, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, logger="api.services.proxies"):
+    with caplog.at_level(logging.WARNING, logger="api.objects.proxies.proxy_service"):
         made = api.post("/proxies", {**PROXY, "host": "0.0.0.0", **AUTH}, api.token()).json["data"]["proxy"]
         assert caplog.messages == []
         opened = api.patch(f"/proxies/{made['id']}", {"auth": {"enabled": False}}, api.token())

@@ -25,7 +25,7 @@ from actors.bus.messages.events import (
     WebhookStatuses,
     WebhookTried,
 )
-from api.objects.webhooks.changes import disable
+from api.objects.webhooks.webhook_kind import disable
 from config.model.subscriptions import matches
 from config.model.webhooks import EVENTS, PATTERNS, masked_url
 from tests.kit.api_stage import Api, error_of

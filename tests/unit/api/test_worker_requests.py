@@ -29,9 +29,9 @@ from actors.bus.messages.forwarding import (
     QueryConnections,
 )
 from actors.bus.messages.specs import QueryUpstreams, Upstreams, UpstreamState
+from api.bus_bridge import united_upstreams
 from api.container import ApiSettings
-from api.services import proxies
-from api.services.worker_requests import united_upstreams
+from api.objects.proxies import proxy_service as proxies
 from config.settings.settings import ProxyGroup
 from tests.kit.api_stage import PROXY, QUIET, Api, error_of
 from tests.unit.api.importing import HEAD

@@ -7,7 +7,7 @@ from ipaddress import ip_network
 import pytest
 
 from actors.forwarding.limits.limits import client_key
-from api.http.client import client_address, is_within
+from api.http.request_site import client_address, is_within
 from api.security.api_keys import ApiKey, Scope
 from config.net.addresses import plain
 from config.net.names import from_this_machine

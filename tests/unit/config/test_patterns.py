@@ -13,9 +13,9 @@ from jsonschema import Draft202012Validator
 from pydantic import TypeAdapter, ValidationError
 
 from api.http.query import network
-from api.resources.access import ExplainBody
+from api.objects.proxies.access_operations import ExplainBody
+from api.objects.proxies.proxy_test import test_target as read_web_url
 from api.security.users import Username as PersonName
-from api.services.proxy_test import test_target as read_web_url
 from config.model import json_patterns, webhooks
 from config.model.accounts import AccountName, Bandwidth
 from config.model.fields import FilePath, Host, Name, Username

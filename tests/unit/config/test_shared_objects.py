@@ -11,9 +11,9 @@ from pydantic import BaseModel
 from actors.bus.messages.specs import LimitsSpec
 from api.errors import InvalidMany
 from api.http.body import validated
-from api.objects.lists import list_ref
-from api.objects.policies import policy_spec
-from api.objects.pools import pool_spec
+from api.objects.named.list_kind import list_ref
+from api.objects.named.policy_kind import policy_spec
+from api.objects.named.pool_kind import pool_spec
 from config.files.secret_box import SecretBox
 from config.model.fields import InvalidResource, example_of
 from config.model.lists import DestinationList, ListCreate, ListUpdate, change_list, new_list

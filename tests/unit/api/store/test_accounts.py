@@ -28,8 +28,8 @@ from api.store.accounts import (
     AccountSelection,
 )
 from api.store.accounts import store as module
-from api.store.fleet import start_over
 from api.store.fleet_file import SPARE, check_fleet_file
+from api.store.fleet_store import start_over
 from config.files.paths import DataDir, open_data_dir
 from config.model.fleet_accounts import AccountProxies
 from tests.kit.own_accounts import OwnAccounts

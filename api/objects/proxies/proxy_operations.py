@@ -1,0 +1,376 @@
+"""The operations on proxies, and the page that the query of their list selects."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Annotated, Any
+
+from pydantic import Field, StrictFloat, StrictStr
+
+from api.bus_bridge import ask_upstreams
+from api.call import Call, Reply
+from api.engine.operation import V1, create, delete, get, post, resource, update
+from api.engine.responses import Deleted
+from api.errors import Invalid, NotFound
+from api.http.query import (
+    EXAMPLE,
+    PATTERN,
+    ListCursor,
+    Query,
+    checksum,
+    choice,
+    cursor,
+    foreign_cursor,
+    integer,
+    text,
+    texts,
+)
+from api.objects.accounts.account_names import may_use
+from api.objects.named.policy_kind import unrouted
+from api.objects.named.pool_kind import POOLS
+from api.objects.proxies import proxy_views
+from api.objects.proxies.proxy_cache import StoredProxy
+from api.objects.proxies.proxy_responses import ActedProxy, NewProxy, OneProxy, Proxies, TaggedProxies, Tested
+from api.objects.proxies.proxy_test import test_target
+from api.objects.proxies.proxy_views import exit_view, upstream_states
+from config.model import json_patterns
+from config.model.choices import PROTOCOLS
+from config.model.fields import Body, Text, example
+from config.model.object_fields import ProxyTagging
+from config.model.proxies import READ_ONLY_FIELDS, ProxyCreate, ProxyUpdate
+from config.model.proxy_checks import Warned, warnings
+
+SORTS: Mapping[str, Callable[[StoredProxy], str | float]] = MappingProxyType(
+    {
+        "name": lambda proxy: proxy.record.name.casefold(),
+        "created_at": lambda proxy: proxy.record.created_at,
+        "port": lambda proxy: proxy.record.port,
+        "status": lambda proxy: proxy.record.status,
+    }
+)
+_OLDEST_FIRST = "created_at"
+"""The order in which the store has them."""
+_PORT = re.compile("[0-9]{1,5}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyPage:
+    """One page; `start` is the number of proxies before it."""
+
+    proxies: Sequence[StoredProxy]
+    start: int
+    per_page: int
+    total: int
+    next_cursor: str | None
+
+    def pagination(self) -> dict[str, Any]:
+        """Its position; there is at least one page, even if it is empty. Behind a cursor, a page may begin anywhere."""
+        return {
+            "page": -(-self.start // self.per_page) + 1,
+            "per_page": self.per_page,
+            "total": self.total,
+            "pages": max(1, -(-self.total // self.per_page)),
+            "has_next": self.start + self.per_page < self.total,
+            "has_prev": self.start > 0,
+        }
+
+
+class ListProxies(Query):
+    """Filters of proxies, their order, and the page."""
+
+    page: int | None = integer("The number of the page, from 1, which is the default; not with `cursor`", 1, 1_000_000)
+    per_page: int = integer("The size of the page", 1, 100, 50)
+    status: str | None = choice("Only proxies of this status", ("active", "inactive"))
+    protocol: str | None = choice("Only proxies of this protocol", PROTOCOLS)
+    q: str | None = text(
+        "Only proxies with this text in name, host, port or a tag, or with this port in their range; ignores case",
+        "office",
+        128,
+        1,
+    )
+    tag: tuple[str, ...] = texts("Only proxies with this tag; several must all be there", "office", 128)
+    account: str | None = text("Only proxies that this account may use; its id", "acc_0123456789abcdef", 128, lowest=1)
+    sort: str = choice(
+        "The field to sort by; `-` reverses the order", (*SORTS, *(f"-{name}" for name in SORTS)), _OLDEST_FIRST
+    )
+    cursor: ListCursor | None = cursor(
+        "The `next_cursor` of the previous page, with the same filters and order",
+        EXAMPLE,
+        PATTERN,
+        ListCursor.of,
+    )
+
+    def page_of(self, proxies: Sequence[StoredProxy], scope: frozenset[str] | None) -> ProxyPage:
+        """The page of `proxies`, which are sorted by age, as far as they are in `scope`. Raises `Invalid`."""
+        if self.cursor is not None and self.page is not None:
+            raise Invalid("cursor", "must be left out where page is given")
+        found = self._sorted(self._matching(proxies, scope))
+        start = ((self.page or 1) - 1) * self.per_page if self.cursor is None else self._after(found, self.cursor)
+        some = found[start : start + self.per_page]
+        following = self._cursor_after(some[-1]).text() if some and start + self.per_page < len(found) else None
+        return ProxyPage(some, start, self.per_page, len(found), following)
+
+    def _matching(self, proxies: Sequence[StoredProxy], scope: frozenset[str] | None) -> Sequence[StoredProxy]:
+        if self.status is None and self.protocol is None and self.q is None and not self.tag and scope is None:
+            return proxies
+        return [each for each in proxies if self._matches(each) and (scope is None or each.record.id in scope)]
+
+    def _matches(self, proxy: StoredProxy) -> bool:
+        return (
+            self.status in (None, proxy.record.status)
+            and self.protocol in (None, proxy.record.protocol)
+            and all(each in proxy.record.tags for each in self.tag)
+            and (self.q is None or _has_text(proxy, self.q))
+        )
+
+    def _sorted(self, proxies: Sequence[StoredProxy]) -> Sequence[StoredProxy]:
+        if self.sort == _OLDEST_FIRST:
+            return proxies
+        return sorted(proxies, key=self._key, reverse=self.sort.startswith("-"))
+
+    def _key(self, proxy: StoredProxy) -> tuple[Any, str]:
+        return SORTS[self.sort.removeprefix("-")](proxy), proxy.record.id
+
+    def _cursor_after(self, proxy: StoredProxy) -> ListCursor:
+        return ListCursor(self._key(proxy), self._checksum())
+
+    def _after(self, found: Sequence[StoredProxy], cursor: ListCursor) -> int:
+        """How many of the sorted `found` are not beyond the cursor. Raises `Invalid`."""
+        place, reverse = cursor.position_in(self._checksum()), self.sort.startswith("-")
+        try:
+            return sum(self._key(each) >= place if reverse else self._key(each) <= place for each in found)
+        except TypeError as error:  # a forged one, of a text where there is a number
+            raise Invalid("cursor", str(foreign_cursor())) from error
+
+    def _checksum(self) -> int:
+        return checksum([self.status, self.protocol, self.q, sorted(set(self.tag)), self.account, self.sort])
+
+
+def _has_text(proxy: StoredProxy, text: str) -> bool:
+    if any(text.casefold() in each for each in proxy.once(_texts)):
+        return True
+    return bool(proxy.record.last_port) and _PORT.fullmatch(text) is not None and int(text) in proxy.record.ports
+
+
+def _texts(proxy: StoredProxy) -> tuple[str, ...]:
+    """What `q` may be a part of."""
+    record = proxy.record
+    return tuple(each.casefold() for each in (record.name, record.host, str(record.ports), *record.tags))
+
+
+TEST_TIMEOUT = 15.0
+_ONE = "/{proxy_id}"
+
+
+class ProxyTest(Body):
+    """The optional body of a test. `timeout` is in seconds."""
+
+    model_config = example({"url": "https://example.com/", "timeout": 10})
+
+    url: Annotated[StrictStr, Text(0, 2048, test_target, pattern=json_patterns.WEB_URL, lengths=False)] | None = None
+    timeout: Annotated[StrictFloat, Field(gt=0, le=60), json_patterns.number(60, exclusiveMinimum=0)] = TEST_TIMEOUT
+
+
+def list_proxies(call: Call) -> Reply:
+    """List proxies.
+
+    Returns one page of proxies, each with its actual state and statistics; by default the oldest come first. Follow
+    `next_cursor` for the next page: unlike `page`, it neither repeats nor omits a proxy when others are created or
+    deleted meanwhile.
+    """
+    page = call.query.page_of(_usable(call, call.query.account), call.caller.scope)
+    views = proxy_views.listed(call.services.runtime, page.proxies)
+    return Reply({"proxies": views, "pagination": page.pagination(), "next_cursor": page.next_cursor})
+
+
+def _usable(call: Call, account_id: str | None) -> Sequence[StoredProxy]:
+    """All proxies, or those that this account may use."""
+    proxies = call.services.proxies.all()
+    if account_id is None:
+        return proxies
+    if call.caller.scope is not None:
+        raise Invalid("account", "must be left out by a key with a scope, which sees no accounts")
+    try:
+        named = call.services.every_account.get(account_id).record.proxies
+    except NotFound as error:
+        raise Invalid("account", f"there is no account {account_id!r}") from error
+    return [each for each in proxies if may_use(named, each.record)]
+
+
+def create_proxy(call: Call) -> Reply:
+    """Create a proxy.
+
+    Binds the listening socket, stores the proxy and starts its process. If the address cannot be bound, the response
+    is 400 on `port` or `host`, and nothing is stored. The signing secret of a back end is in this response only.
+    """
+    proxy = call.services.proxies.create(call.body)
+    headers = {"Location": f"/api/v1/proxies/{proxy.record.id}"}
+    view = proxy_views.with_backend_secret(proxy_views.created(proxy), proxy)
+    return Reply({"proxy": view, "warnings": _warnings(proxy)}, 201, proxy.revision, headers)
+
+
+def tag_proxies(call: Call) -> Reply:
+    """Tag many proxies.
+
+    Adds tags to proxies and removes others, of all of them or none. Errors name the entry, such as `ids[3]`.
+    """
+    tagged = call.services.proxy_taggings.apply(call.body)
+    views = [{"id": each.id, "name": each.name, "tags": list(each.tags)} for each in tagged.proxies]
+    return Reply({"proxies": views, "changed": tagged.changed})
+
+
+def get_proxy(call: Call) -> Reply:
+    """Show a proxy.
+
+    Returns the configuration of the proxy, its actual state under `runtime` and its statistics. The `ETag` of the
+    response can be sent as `If-Match` with an update.
+    """
+    return _one(call, call.services.proxies.get(call.params["proxy_id"]))
+
+
+def update_proxy(call: Call) -> Reply:
+    """Update a proxy.
+
+    Changes the given fields and keeps all others. The change applies to new connections at once and ends none, unless
+    it takes a client's access away. A new address listens before the old one closes, and its connections drain.
+    """
+    return _one(
+        call, call.services.proxies.update(call.params["proxy_id"], call.body, call.if_match, call.caller.narrowed)
+    )
+
+
+def delete_proxy(call: Call) -> Reply:
+    """Delete a proxy.
+
+    Closes the listening socket, drains open connections and removes the configuration. The statistics and access
+    records of the proxy are kept until their retention ends.
+    """
+    proxy_id = call.params["proxy_id"]
+    call.services.proxies.delete(proxy_id, call.if_match)
+    return Reply({"id": proxy_id, "deleted": True})
+
+
+def start_proxy(call: Call) -> Reply:
+    """Start a proxy.
+
+    Sets the proxy to `active` and starts its process. `changed` is false if it was active already.
+    """
+    proxy, changed = call.services.proxies.start(call.params["proxy_id"], call.if_match, call.caller.narrowed)
+    return _acted(call, proxy, changed, "The proxy was started" if changed else "The proxy was active already")
+
+
+def stop_proxy(call: Call) -> Reply:
+    """Stop a proxy.
+
+    Sets the proxy to `inactive`, closes its listening socket and drains open connections. `changed` is false if it was
+    inactive already.
+    """
+    proxy, changed = call.services.proxies.stop(call.params["proxy_id"], call.if_match)
+    return _acted(call, proxy, changed, "The proxy was stopped" if changed else "The proxy was inactive already")
+
+
+def restart_proxy(call: Call) -> Reply:
+    """Restart a proxy.
+
+    Starts a new process on the same listening socket and drains the old one, so no connection is refused. An inactive
+    proxy is started.
+    """
+    proxy = call.services.proxies.restart(call.params["proxy_id"], call.if_match, call.caller.narrowed)
+    return _acted(call, proxy, True, "The proxy was restarted")
+
+
+def test_proxy(call: Call) -> Reply:
+    """Test a proxy with one request.
+
+    Sends one GET through the proxy to `url`, as an authorized client would. The response is 200 also when the test
+    fails; `status` and `error` in `test_result` have the outcome.
+    """
+    proxy = call.services.proxies.get(call.params["proxy_id"])
+    url, timeout = call.body.url, float(call.body.timeout)
+    result = call.services.tester.run(proxy, url, timeout, call.request_id)
+    visible = call.upstreams
+    if visible is not None and result["parent"] not in visible:
+        result["parent"] = None
+    return Reply({"test_result": result})
+
+
+def _one(call: Call, proxy: StoredProxy) -> Reply:
+    return Reply({"proxy": _detail(call, proxy), "warnings": _warnings(proxy)}, revision=proxy.revision)
+
+
+def _acted(call: Call, proxy: StoredProxy, changed: bool, message: str) -> Reply:
+    data = {"proxy": _detail(call, proxy), "changed": changed, "message": message, "warnings": _warnings(proxy)}
+    return Reply(data, revision=proxy.revision)
+
+
+def _warnings(proxy: StoredProxy) -> list[dict[str, str]]:
+    found = (*proxy.once(_exposure), *unrouted(proxy.record.bind_address, "bind_address"))
+    return [each._asdict() for each in found]
+
+
+def _exposure(proxy: StoredProxy) -> tuple[Warned, ...]:
+    return tuple(warnings(proxy.record))
+
+
+def _shows_pool(call: Call, proxy: StoredProxy) -> bool:
+    """Whether the proxy has a pool whose upstreams the caller may see."""
+    pool = proxy.record.pool
+    return pool is not None and call.caller.reaches("pools", pool)
+
+
+def _detail(call: Call, proxy: StoredProxy) -> dict[str, Any]:
+    view = proxy_views.with_backend_secret(proxy_views.detail(call.services.runtime, proxy), proxy)
+    if not call.caller.may("proxy.write"):
+        view = proxy_views.with_masked_backend(view)
+    runtime, record = view["runtime"], proxy.record
+    if runtime is None:
+        return view
+    states = ask_upstreams(call.services.bridge, record) if record.upstreams or _shows_pool(call, proxy) else None
+    if record.upstreams or _shows_pool(call, proxy):
+        runtime["upstreams"] = upstream_states(states)
+    runtime["exit"] = exit_view(record, None if states is None else states.states, _pool_status(call, proxy))
+    return view
+
+
+def _pool_status(call: Call, proxy: StoredProxy) -> dict[str, Any] | None:
+    pool = proxy.record.pool
+    if pool is None or not _shows_pool(call, proxy):
+        return None
+    objects = call.services.shared_objects
+    try:
+        return call.services.pool_states.status(objects.complete(objects.get(POOLS, pool)).record)
+    except NotFound:
+        return None
+
+
+ROWS = resource(f"{V1}/proxies", read="proxy.read", write="proxy.write", delete="proxy.delete")(
+    get("", "listProxies", list_proxies, Proxies, query=ListProxies, scoped=True),
+    create("", "createProxy", create_proxy, NewProxy, body=ProxyCreate, read_only=READ_ONLY_FIELDS),
+    post("/tags", "tagProxies", tag_proxies, TaggedProxies, body=ProxyTagging),
+    get(_ONE, "getProxy", get_proxy, OneProxy, if_match=True),
+    *update(
+        _ONE,
+        ("replaceProxy", "updateProxy"),
+        update_proxy,
+        OneProxy,
+        body=ProxyUpdate,
+        read_only=READ_ONLY_FIELDS,
+        if_match=True,
+    ),
+    delete(_ONE, "deleteProxy", delete_proxy, Deleted, if_match=True),
+    post(f"{_ONE}/start", "startProxy", start_proxy, ActedProxy, if_match=True),
+    post(f"{_ONE}/stop", "stopProxy", stop_proxy, ActedProxy, if_match=True),
+    post(f"{_ONE}/restart", "restartProxy", restart_proxy, ActedProxy, if_match=True, audit="proxy.restarted"),
+    post(
+        f"{_ONE}/test",
+        "testProxy",
+        test_proxy,
+        Tested,
+        body=ProxyTest,
+        optional_body=True,
+        audit="proxy.tested",
+    ),
+)

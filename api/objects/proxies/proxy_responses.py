@@ -1,0 +1,261 @@
+"""Views of proxies and their records."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, create_model
+
+from actors.counters import COUNTERS
+from api.engine.responses import Moment, Reason, ResponseModel, Warned, shows
+from api.objects.accounts.account_responses import AccountView
+from config.model.choices import ProxyProtocol, ProxyStatus, UpstreamProtocol
+from config.model.proxies import ProxyRecord, ProxyTls
+from config.model.proxy_parts import AuthBackend
+
+
+@shows(AuthBackend)
+class BackendView(ResponseModel):
+    """An authentication back end. `secret` is in the response that sets it."""
+
+    secret: str | None = None
+
+
+class AuthView(ResponseModel):
+    """The credentials of clients, without the password. `backend` is there if the proxy has one."""
+
+    enabled: bool
+    username: str | None
+    backend: BackendView | None = None
+
+
+@shows(ProxyTls, sparse=True)
+class TlsView(ResponseModel):
+    """The files of the proxy's own certificate, if it has one, and those that clients' certificates are verified by."""
+
+
+class UpstreamAuthView(ResponseModel):
+    """The credentials for an upstream, without the password."""
+
+    username: str
+
+
+class UpstreamTlsView(ResponseModel):
+    """How the certificate of an `https` upstream is verified."""
+
+    verify: bool
+    ca_file: str | None = None
+    server_name: str | None = None
+
+
+class UpstreamView(ResponseModel):
+    """An upstream proxy."""
+
+    name: str
+    protocol: UpstreamProtocol
+    host: str
+    port: int
+    weight: int
+    auth: UpstreamAuthView | None = None
+    tls: UpstreamTlsView | None = None
+    proxy_protocol: Literal["v1", "v2"] | None = None
+
+
+class UpstreamStateView(ResponseModel):
+    """The state of an upstream."""
+
+    name: str
+    state: Literal["unknown", "up", "down"]
+    since: Moment
+    active_connections: int
+    total_connections: int
+    failures: int
+    bytes_in: int
+    bytes_out: int
+    latency_ms: float | None
+    last_error: str | None
+
+
+class ProblemView(ResponseModel):
+    """A current problem. `upstream` is the name of the upstream that it concerns."""
+
+    reason: Reason
+    upstream: str | None
+    error: str
+    since: Moment
+
+
+class WorkerView(ResponseModel):
+    """The actual state of one worker; `index` counts from 0. `state` is as of the proxy, but never `degraded`."""
+
+    index: int
+    pid: int | None
+    state: Literal["starting", "running", "draining", "failed", "stopped"]
+    since: Moment
+    restarts: int
+    error: str | None
+
+
+class ExitView(ResponseModel):
+    """Where requests of a proxy leave by itself, unless a rule of a policy says otherwise: `kind` is `direct`,
+    `upstreams` (its own) or `pool`, with the name of that.
+
+    `usable` says how many of the `total` upstreams are up and not left alone, `unknown` of how many nothing is known
+    yet; null while that is not known, and with `direct`.
+    """
+
+    kind: Literal["direct", "upstreams", "pool"]
+    pool: str | None
+    usable: int | None
+    unknown: int | None
+    total: int | None
+
+
+class RuntimeView(ResponseModel):
+    """The actual state. `degraded` is running with `problems`; `error` is all of them in one text.
+
+    `pid` is that of the first worker that runs, `restarts` are those of all. In the detailed view are `workers`, `exit`
+    and `upstreams` of a proxy with upstreams or a pool; uses and bytes are its own.
+
+    `sleeping` is active without a process, which the next client starts; `pid` is null then.
+    """
+
+    state: Literal["starting", "running", "degraded", "draining", "failed", "sleeping", "stopped"]
+    pid: int | None
+    since: Moment
+    restarts: int
+    error: str | None
+    problems: list[ProblemView]
+    workers: list[WorkerView] | None = None
+    upstreams: list[UpstreamStateView] | None = None
+    exit: ExitView | None = None
+
+
+_COUNTED: dict[str, Any] = {row.view: (int, Field(description=row.help)) for row in COUNTERS if row.view}
+_Counted: Any = create_model("Counted", __base__=ResponseModel, **_COUNTED)
+
+
+class StatsView(_Counted):
+    """Statistics since the proxy was created; `uptime` since its process was started.
+
+    `refusals` and `reported` are counted by the reason of the rule.
+    """
+
+    active_connections: int
+    uptime: str
+    uptime_seconds: int
+    bytes_transferred: str
+    refusals: dict[str, int]
+    reported: dict[str, int]
+    last_request: Moment | None
+
+
+class ListedProxy(ResponseModel):
+    """A proxy in a list."""
+
+    id: str
+    name: str
+    host: str
+    port: int | str
+    protocol: ProxyProtocol
+    status: ProxyStatus
+    auth_enabled: bool
+    tags: list[str]
+    created_at: Moment
+    updated_at: Moment
+    runtime: RuntimeView | None
+    stats: StatsView
+
+
+@shows(ProxyRecord)
+class CreatedProxy(ResponseModel):
+    """The configuration of a proxy."""
+
+    auth: AuthView
+    port: int | str
+    tls: TlsView | None
+    upstreams: list[UpstreamView]
+    accounts: list[AccountView]
+
+
+class DetailedProxy(CreatedProxy):
+    """A proxy with its actual state and statistics."""
+
+    auth_enabled: bool
+    runtime: RuntimeView | None
+    stats: StatsView
+
+
+class Pagination(ResponseModel):
+    """The position of a page."""
+
+    page: int
+    per_page: int
+    total: int
+    pages: int
+    has_next: bool
+    has_prev: bool
+
+
+class Proxies(ResponseModel):
+    """A page of proxies; `next_cursor` is null on the last one."""
+
+    proxies: list[ListedProxy]
+    pagination: Pagination
+    next_cursor: str | None
+
+
+class TaggedProxy(ResponseModel):
+    """A proxy with its tags after the change."""
+
+    id: str
+    name: str
+    tags: list[str]
+
+
+class TaggedProxies(ResponseModel):
+    """The proxies in the order of the request; `changed` is the number of those whose tags are others than before."""
+
+    proxies: list[TaggedProxy]
+    changed: int
+
+
+class NewProxy(ResponseModel):
+    """A created proxy."""
+
+    proxy: CreatedProxy
+    warnings: list[Warned]
+
+
+class OneProxy(ResponseModel):
+    """A proxy."""
+
+    proxy: DetailedProxy
+    warnings: list[Warned]
+
+
+class ActedProxy(ResponseModel):
+    """A proxy after an action; `changed` is false if it was in that state already."""
+
+    proxy: DetailedProxy
+    changed: bool
+    message: str
+    warnings: list[Warned]
+
+
+class TestOutcome(ResponseModel):
+    """The outcome of a test; `response_time` in milliseconds."""
+
+    status: Literal["success", "failed", "timeout"]
+    response_time: int
+    status_code: int | None
+    external_ip: str | None
+    parent: str | None
+    timestamp: Moment
+    error: str | None
+
+
+class Tested(ResponseModel):
+    """A test of a proxy, successful or not."""
+
+    test_result: TestOutcome

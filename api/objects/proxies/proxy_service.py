@@ -1,0 +1,465 @@
+"""Changes of proxies: in which order they are checked, stored and sent to the supervisor.
+
+The listening socket is bound before anything is stored, so a refused address leaves no trace; the supervisor gets the
+change after it is durable, so it never runs what a crash would forget. One change at a time: that is what makes names
+unique.
+
+Tags of many proxies in one change, all or none.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from actors.bus.messages.common import SUPERVISOR
+from actors.bus.messages.supervision import (
+    CancelListeners,
+    ListenerRefused,
+    ListenerReserved,
+    QueryRuntime,
+    ReserveListener,
+    RestartProxy,
+    RuntimeReport,
+)
+from api.bus_bridge import Bridge, reason_of, request
+from api.errors import Invalid, InvalidMany, NotFound, PeerUnavailable, StaleRevision
+from api.objects.accounts.account_names import ERRORS_MAX, AccountNames
+from api.objects.named.shared_objects import SharedObjects
+from api.objects.proxies.proxy_cache import COLLECTION, ProxyCache, StoredProxy
+from api.objects.proxies.proxy_changes import UpstreamPolicy, refuse_beyond, refuse_chain, refuse_pool, with_secrets
+from api.objects.proxies.supervisor_link import SupervisorLink
+from api.security.api_keys import Scope
+from api.store import NotStored, RevisionConflict, Store, StoreWriteError, Write
+from api.store.loaded import is_same
+from config.files.secret_box import SecretBox, SecretBoxError
+from config.model.accounts import ProxyAccount, refuse_weak
+from config.model.choices import ProxyStatus
+from config.model.fields import InvalidResource
+from config.model.object_fields import ProxyTagging, retagged
+from config.model.object_names import names_of_proxy
+from config.model.pools import Pool
+from config.model.proxies import ProxyCreate, ProxyRecord, ProxyUpdate, apply, new_record
+from config.model.proxy_checks import check_certificate, refuse_ended_certificate, warnings
+from config.model.proxy_parts import AuthBackend, set_secret
+from config.settings.settings import ProxyGroup, Server, ServerTls
+from config.workers import PROCESSES_MAX
+
+log = logging.getLogger(__name__)
+
+LOCK_TIMEOUT = 15.0
+"""Seconds that a change waits for the one before it; the supervisor may take a while to bind."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyRules:
+    """The settings that a change of a proxy depends on: what new ones have, `server.tls`, allowed upstreams.
+
+    `weak_passwords`: accounts may have any password.
+    """
+
+    default_timeout: int = ProxyGroup().default_timeout
+    sleep_after: int = ProxyGroup().sleep_after
+    tls: ServerTls = field(default_factory=ServerTls)
+    upstream_policy: UpstreamPolicy = field(default_factory=lambda: UpstreamPolicy.of(Server(), ProxyGroup(), {}))
+    workers: int | Literal["auto"] = 1
+    weak_passwords: bool = False
+
+
+class Proxies:
+    """Reads and changes. Thread-safe.
+
+    Changes raise `Invalid`, `InvalidProxy`, `NotFound`, `StaleRevision`, `PeerUnavailable` and `StoreWriteError`.
+    `if_match` is a revision that the proxy must have, or None.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        bridge: Bridge,
+        publish: Callable[[str, dict[str, Any]], None],
+        seal: SecretBox,
+        names: AccountNames,
+        objects: SharedObjects,
+        cache: ProxyCache,
+        link: SupervisorLink,
+    ) -> None:
+        self.rules = ProxyRules()
+        self._seal = seal
+        self._store = store
+        self._cache = cache
+        self._bridge = bridge
+        self._publish = publish
+        self._names = names
+        self._lock = threading.Lock()
+        self._objects = objects
+        self._link = link
+
+    def all(self) -> Sequence[StoredProxy]:
+        """All proxies, oldest first."""
+        return self._cache.all()
+
+    def get(self, proxy_id: str) -> StoredProxy:
+        """One proxy. Raises `NotFound`."""
+        found = self._cache.get(proxy_id)
+        if found is None:
+            raise NotFound("The proxy")
+        return found
+
+    def name_of(self, proxy_id: str) -> str:
+        """The name of a proxy; its id when it is deleted."""
+        found = self._cache.get(proxy_id)
+        return proxy_id if found is None else found.record.name
+
+    def create(self, body: ProxyCreate) -> StoredProxy:
+        """A new, active proxy whose socket is bound, and whose process serves unless that takes long."""
+        rules, identifier = self.rules, "prx_" + secrets.token_hex(8)
+        record = new_record(body, identifier, time.time(), rules.default_timeout, rules.sleep_after, rules.workers)
+        self._refuse_weak(body, (), record)
+        check_certificate(record, self.rules.tls)
+        with self.lock():
+            record = self._with_upstreams(record, body)
+            self._refuse_taken_name(record)
+            self._refuse_too_many(record)
+            self._objects.refuse_unknown(names_of_proxy(record))
+            with self._reserved(record):
+                stored = self._put_named(None, record, expect=0)
+        _warn(None, record)
+        self.publish_event("proxy.created", record)
+        self._link.await_start(record.id)
+        return self._showing(None, stored)
+
+    def update(self, proxy_id: str, body: ProxyUpdate, if_match: int | None, scope: Scope | None = None) -> StoredProxy:
+        """Changes of settings drop no connection; at a new address it listens before the old one closes, and drains.
+
+        `scope` is that of a key of some proxies only, None: the caller reaches all. Raises `Denied` beyond it.
+        """
+        before: list[AuthBackend | None] = []
+
+        def alter(record: ProxyRecord) -> ProxyRecord:
+            before.append(record.auth.backend)
+            return self._applied(record, body, scope)
+
+        stored = self.change(proxy_id, alter, if_match, scope)
+        return self._showing(before[0], stored)
+
+    def _showing(self, before: AuthBackend | None, stored: StoredProxy) -> StoredProxy:
+        """The proxy with the secret of its back end, if the change has set it."""
+        try:
+            secret = set_secret(before, stored.record.auth.backend, self._seal)
+        except SecretBoxError as error:
+            raise StoreWriteError(str(error)) from error
+        return stored if secret is None else replace(stored, backend_secret=secret)
+
+    def change(
+        self,
+        proxy_id: str,
+        alter: Callable[[ProxyRecord], ProxyRecord],
+        if_match: int | None,
+        scope: Scope | None = None,
+    ) -> StoredProxy:
+        """What `alter` makes of the record; it may raise `InvalidProxy`.
+
+        The supervisor gets it even when that changes nothing: an earlier change may have failed to reach it.
+        """
+        with self.lock():
+            before = self._matching(proxy_id, if_match)
+            record = alter(before.record)
+            check_certificate(record, self.rules.tls)
+            self._refuse_taken_name(record)
+            self._refuse_too_many(record, before.record)
+            self._objects.refuse_unknown(names_of_proxy(record))
+            self._require_supervisor(proxy_id)
+            same = is_same(before.record, record)
+            with self._reserved_if_moved(before.record, record, scope):
+                if not same:
+                    stored = self._put_named(before.record, record, before.revision)
+            if same:
+                self._link.again(COLLECTION, proxy_id)
+                return before
+        _warn(before.record, record)
+        self.publish_event("proxy.updated", record)
+        return stored
+
+    def check_pool(self, pool: Pool) -> None:
+        """Raise `InvalidProxy` when upstreams of a pool may not be used, or lead back to a proxy that has the pool."""
+        records = [each.record for each in self.all()]
+        refuse_pool(pool.name, pool.upstreams, records, self._objects.upstreams_of_pool)
+        self.rules.upstream_policy.refuse(pool, records)
+
+    def delete(self, proxy_id: str, if_match: int | None) -> None:
+        """Delete a proxy; its connections drain."""
+        with self.lock():
+            before = self._matching(proxy_id, if_match)
+            self._require_supervisor(proxy_id)
+            try:
+                self._store.delete(COLLECTION, proxy_id, before.revision)
+            except (NotStored, RevisionConflict) as error:
+                raise NotFound("The proxy") from error
+        self.publish_event("proxy.deleted", before.record)
+
+    def start(self, proxy_id: str, if_match: int | None, scope: Scope | None = None) -> tuple[StoredProxy, bool]:
+        """Make a proxy active: the proxy, and whether that is a change. Raises `Invalid` when its address is in use."""
+        after, changed = self._activate(proxy_id, if_match, scope, restart=False)
+        if changed:
+            self.publish_event("proxy.started", after.record)
+        self._link.await_start(proxy_id, wake=True)
+        return after, changed
+
+    def stop(self, proxy_id: str, if_match: int | None) -> tuple[StoredProxy, bool]:
+        """Make a proxy inactive: the proxy, and whether that is a change."""
+        with self.lock():
+            before = self._matching(proxy_id, if_match)
+            self._require_supervisor(proxy_id)
+            after, changed = self._put_status(before, "inactive")
+        if changed:
+            self.publish_event("proxy.stopped", after.record)
+        return after, changed
+
+    def restart(self, proxy_id: str, if_match: int | None, scope: Scope | None = None) -> StoredProxy:
+        """Start a new process on the same socket; an inactive proxy is started.
+
+        Raises `InvalidProxy` when the new process would serve a worse certificate than the present one.
+        """
+        after, _ = self._activate(proxy_id, if_match, scope, restart=True)
+        self.publish_event("proxy.restarted", after.record)
+        self._link.await_start(proxy_id)
+        return after
+
+    def _activate(
+        self, proxy_id: str, if_match: int | None, scope: Scope | None, restart: bool
+    ) -> tuple[StoredProxy, bool]:
+        with self.lock():
+            before = self._matching(proxy_id, if_match)
+            check_certificate(before.record, self.rules.tls)  # an ended one is no worse than it was
+            if restart:
+                self._refuse_worse_certificate(before.record)
+            self._refuse_too_many(before.record.model_copy(update={"status": "active"}), before.record)
+            with self._reserved(before.record, scope):
+                after, changed = self._put_status(before, "active")
+            if restart and not changed:
+                self._link.request(RestartProxy(proxy_id))
+        return after, changed
+
+    def _applied(self, record: ProxyRecord, body: ProxyUpdate, scope: Scope | None) -> ProxyRecord:
+        changed = apply(record, body, time.time())
+        self._refuse_weak(body, record.accounts, changed)
+        if scope is None:
+            return self._with_upstreams(changed, body)
+        refuse_beyond(scope, record, changed, body)
+        return self._with_upstreams(changed, body, frozenset(scope.proxies or ()))
+
+    def _refuse_weak(self, body: ProxyUpdate, known: Sequence[ProxyAccount], after: ProxyRecord) -> None:
+        if not self.rules.weak_passwords:
+            refuse_weak(body.accounts or (), known, after.accounts)
+
+    def _with_upstreams(
+        self, record: ProxyRecord, body: ProxyUpdate, scope: frozenset[str] | None = None
+    ) -> ProxyRecord:
+        try:
+            record = with_secrets(record, body, self._seal)
+        except SecretBoxError as error:
+            raise StoreWriteError(str(error)) from error
+        records = [each.record for each in self.all()]
+        pooled = record.pool is not None and "pool" in body.model_fields_set
+        if body.upstreams or pooled or body.host is not None or body.port is not None:
+            refuse_chain(record, records, self._objects.upstreams_of_pool)
+        if body.upstreams or pooled:
+            self.rules.upstream_policy.refuse(record, records, scope)
+        if getattr(getattr(body, "dns", None), "servers", None):
+            self.rules.upstream_policy.refuse_name_servers(record, records)
+        return record
+
+    def _refuse_worse_certificate(self, record: ProxyRecord) -> None:
+        """The process that runs may have read a better certificate than the one that is in the file now."""
+        if not record.speaks_tls:
+            return
+        runtime = self._require_supervisor(record.id).proxies.get(record.id)
+        if runtime is not None:
+            refuse_ended_certificate(record, self.rules.tls, runtime.certificate_ends, time.time())
+
+    # --- for changes of many at once (`api.import_export`) ---
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Holds up all changes of proxies. Raises `PeerUnavailable` when an earlier change takes too long."""
+        if not self._lock.acquire(timeout=LOCK_TIMEOUT):
+            raise PeerUnavailable(SUPERVISOR, "an earlier change is still under way")
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    def refusal(self, refused: ListenerRefused, proxy_id: str, scope: Scope | None = None) -> str:
+        """Why the address is refused to this proxy; names the proxy that has it, if that is in `scope`."""
+        holder = self._cache.get(refused.holder) if refused.holder != proxy_id else None
+        if holder is None or (scope is not None and refused.holder not in (scope.proxies or ())):
+            return refused.error
+        return f"{refused.error} by the proxy {holder.record.name!r} ({holder.record.ports})"
+
+    def publish_event(self, kind: str, record: ProxyRecord) -> None:
+        """Publish an event about a proxy."""
+        about = {"proxy_id": record.id, "name": record.name, "host": record.host, "port": record.port}
+        self._publish(kind, {**about, "protocol": record.protocol, "status": record.status})
+
+    # --- the store ---
+
+    def _matching(self, proxy_id: str, if_match: int | None) -> StoredProxy:
+        stored = self.get(proxy_id)
+        if if_match is not None and if_match != stored.revision:
+            raise StaleRevision(stored.revision)
+        return stored
+
+    def _refuse_taken_name(self, record: ProxyRecord) -> None:
+        if self._cache.named(record.name) not in (None, record.id):
+            raise Invalid("name", f'the name "{record.name}" is in use')
+
+    def _refuse_too_many(self, record: ProxyRecord, before: ProxyRecord | None = None) -> None:
+        if processes_of([record]) > processes_of([] if before is None else [before]):
+            others = (each.record for each in self.all() if each.record.id != record.id)
+            refuse_too_many(processes_of([record, *others]), "workers" if record.processes > 1 else None)
+
+    def _put_status(self, before: StoredProxy, status: ProxyStatus) -> tuple[StoredProxy, bool]:
+        if before.record.status == status:
+            self._link.again(COLLECTION, before.record.id)
+            return before, False
+        changed = before.record.model_copy(update={"status": status, "updated_at": time.time()})
+        return self._put(changed, before.revision), True
+
+    def _put_named(self, before: ProxyRecord | None, record: ProxyRecord, expect: int) -> StoredProxy:
+        """Store a proxy whose names may be others, unless an account of the fleet clashes with one of them."""
+        with self._names.lock():
+            self._names.refuse_proxy(before, record)
+            return self._put(record, expect)
+
+    def _put(self, record: ProxyRecord, expect: int) -> StoredProxy:
+        document = self._store.put(COLLECTION, record.model_dump(mode="json"), expect)
+        return StoredProxy(record, document.revision)
+
+    # --- the supervisor ---
+
+    @contextmanager
+    def _reserved(self, record: ProxyRecord, scope: Scope | None = None) -> Iterator[None]:
+        """The address is bound within the block, and released when that fails, so that it can be tried again."""
+        try:
+            self._reserve(record, scope)
+            yield
+        except BaseException:
+            self._bridge.ask(SUPERVISOR, CancelListeners((record.id,)), 0.0)
+            raise
+
+    @contextmanager
+    def _reserved_if_moved(self, before: ProxyRecord, after: ProxyRecord, scope: Scope | None) -> Iterator[None]:
+        """As `_reserved`, for an active proxy that is to listen elsewhere."""
+        if after.status != "active" or before.listens_at == after.listens_at:
+            yield
+            return
+        with self._reserved(after, scope):
+            yield
+
+    def _reserve(self, record: ProxyRecord, scope: Scope | None) -> None:
+        reply = self._bridge.ask(
+            SUPERVISOR, ReserveListener(record.id, record.host, record.port, last_port=record.last_port)
+        )
+        if isinstance(reply, ListenerRefused):
+            raise Invalid(reply.field, self.refusal(reply, record.id, scope))
+        if not isinstance(reply, ListenerReserved):
+            raise PeerUnavailable(SUPERVISOR, reason_of(reply))
+
+    def _require_supervisor(self, proxy_id: str) -> RuntimeReport:
+        """The runtime state of the proxy. Raises `PeerUnavailable`: without the supervisor nothing is stored."""
+        return request(self._bridge, SUPERVISOR, QueryRuntime((proxy_id,)), RuntimeReport)
+
+
+def processes_of(records: Iterable[ProxyRecord]) -> int:
+    """How many processes these proxies have as long as those that may sleep do."""
+    return sum(each.processes for each in records if each.status == "active" and not each.sleep_after)
+
+
+def refuse_too_many(processes: int, field: str | None) -> None:
+    """Raise `Invalid` when proxies would have more processes than `PROCESSES_MAX`."""
+    if processes > PROCESSES_MAX:
+        raise Invalid(
+            field,
+            f"active proxies would have {processes:,} processes, workers counted, and {PROCESSES_MAX:,} are possible: "
+            "stop some, or let them sleep (sleep_after)",
+        )
+
+
+def _warn(before: ProxyRecord | None, after: ProxyRecord) -> None:
+    """Log the warnings that were not logged before."""
+    known = [] if before is None else warnings(before)
+    for each in warnings(after):
+        if each not in known:
+            log.warning("proxy %r (%s), %s: %s", after.name, after.id, each.field, each.warning)
+
+
+@dataclass(frozen=True, slots=True)
+class Tagged:
+    """The proxies after the change, in the order of the request, and how many of them are other than before."""
+
+    proxies: list[ProxyRecord]
+    changed: int
+
+
+class ProxyTaggings:
+    """Thread-safe. Fields of errors are those of the request, such as `ids[3]`."""
+
+    def __init__(self, proxies: Proxies, store: Store, names: AccountNames, bridge: Bridge) -> None:
+        self._proxies = proxies
+        self._store = store
+        self._names = names
+        self._bridge = bridge
+
+    def apply(self, body: ProxyTagging) -> Tagged:
+        """Make the change. Raises `Invalid`, `InvalidMany`, `PeerUnavailable` and `StoreWriteError`."""
+        with self._proxies.lock(), self._names.lock():
+            pairs = self._prepared(body)
+            pending = [(before, after) for before, after in pairs if before.record.tags != after.tags]
+            if pending:
+                # without the supervisor nothing is stored
+                request(self._bridge, SUPERVISOR, QueryRuntime((pending[0][1].id,)), RuntimeReport)
+                self._store.commit(
+                    [
+                        Write(COLLECTION, after.id, after.model_dump(mode="json"), before.revision)
+                        for before, after in pending
+                    ]
+                )
+        for _, after in pending:
+            self._proxies.publish_event("proxy.updated", after)
+        return Tagged([after for _, after in pairs], len(pending))
+
+    def _prepared(self, body: ProxyTagging) -> list[tuple[StoredProxy, ProxyRecord]]:
+        _refuse_twice(body.ids)
+        now, pairs, errors = time.time(), [], []
+        for index, proxy_id in enumerate(body.ids):
+            try:
+                pairs.append(self._one(proxy_id, body, now))
+            except NotFound:
+                errors.append((f"ids[{index}]", "there is no such proxy"))
+            except InvalidResource as error:
+                errors.append((f"ids[{index}]", f"{error.field}: {error.error}"))
+        if errors:
+            raise InvalidMany(errors[:ERRORS_MAX])
+        return pairs
+
+    def _one(self, proxy_id: str, body: ProxyTagging, now: float) -> tuple[StoredProxy, ProxyRecord]:
+        before = self._proxies.get(proxy_id)
+        tags = retagged(before.record.tags, body.add_tags, body.remove_tags)
+        after = before.record.model_copy(update={"tags": tags, "updated_at": now})
+        self._names.refuse_proxy(before.record, after)
+        return before, after
+
+
+def _refuse_twice(ids: Sequence[str]) -> None:
+    known: set[str] = set()
+    for index, each in enumerate(ids):
+        if each in known:
+            raise Invalid(f"ids[{index}]", "is there twice")
+        known.add(each)

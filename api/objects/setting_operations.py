@@ -1,0 +1,138 @@
+"""The operations on the settings: the five groups that the API can change, and the sources of all keys."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from api.call import Call, Reply
+from api.engine.operation import V1, delete, get, resource, update
+from api.engine.responses import ResponseModel
+from api.objects.live_settings import SettingsView
+from config.settings.groups import History, Logging
+from config.settings.loading import Source
+from config.settings.runtime import SettingsUpdate, shows
+from config.settings.settings import Auth, ProxyGroup, Server
+
+
+@shows(Server)
+class ServerSettings(ResponseModel):
+    """The management API: where it listens, and for how many connections."""
+
+    ssl_enabled: bool
+
+
+@shows(Logging)
+class LoggingSettings(ResponseModel):
+    """The log of the service, and the access records that are kept. `output` is the destination of both."""
+
+
+@shows(Auth)
+class AuthSettings(ResponseModel):
+    """`session_timeout` in seconds."""
+
+    enabled: Literal[True]
+
+
+@shows(ProxyGroup)
+class ProxyDefaults(ResponseModel):
+    """Seconds, seconds, and connections."""
+
+
+@shows(History)
+class HistoryRetention(ResponseModel):
+    """How long revisions of the configuration are kept, in days, and how many of them."""
+
+
+class SystemSettings(ResponseModel):
+    """The effective settings."""
+
+    server: ServerSettings
+    logging: LoggingSettings
+    auth: AuthSettings
+    proxy: ProxyDefaults
+    history: HistoryRetention
+
+
+class ConfiguredValue(ResponseModel):
+    """What the configuration says of a key; `source` and `place` as in the setting."""
+
+    value: Any
+    source: Source
+    place: str | None
+
+
+class SettingSource(ResponseModel):
+    """A key of the configuration. `place` is the line of the file, or the variable.
+
+    `change` is what a change of it needs: nothing (`at_once`, by `PATCH /settings`), that the configuration is read
+    again (`reload`), or a restart of the product. `configured` is null unless the configuration has another value,
+    which an override hides, or which waits for a restart (`waits`).
+    """
+
+    key: str
+    value: Any
+    source: Source
+    place: str | None
+    change: Literal["at_once", "reload", "restart"]
+    waits: bool
+    configured: ConfiguredValue | None
+
+
+class SettingSourceList(ResponseModel):
+    """All keys of the configuration, in its order."""
+
+    settings: list[SettingSource]
+
+
+def get_settings(call: Call) -> Reply:
+    """Show the settings.
+
+    Returns the settings that are in effect, from the configuration file and the API together. Secrets are not among
+    them.
+    """
+    return _reply(call.services.live.view())
+
+
+def list_setting_sources(call: Call) -> Reply:
+    """Show where settings come from.
+
+    Returns each key of the configuration with its effective value, the source of that, and what a change needs: a
+    request to `PATCH /settings`, a reload of the configuration, or a restart. Secrets are masked.
+    """
+    return Reply({"settings": list(call.services.live.sources())})
+
+
+def update_settings(call: Call) -> Reply:
+    """Update the settings.
+
+    Changes the given settings and keeps all others. One invalid field changes nothing.
+    """
+    return _reply(call.services.live.update(call.body, call.if_match))
+
+
+def unset_setting(call: Call) -> Reply:
+    """Reset a setting.
+
+    Removes the value that was set through the API for one setting, such as `logging.level`, so that the value of the
+    configuration file is in effect again. Returns all settings.
+    """
+    return _reply(call.services.live.unset(call.params["setting"], call.if_match))
+
+
+def _reply(settings: SettingsView) -> Reply:
+    return Reply(dict(settings.groups), revision=settings.revision)
+
+
+ROWS = resource(f"{V1}/settings", read="settings.read", write="settings.write")(
+    get("", "getSettings", get_settings, SystemSettings, if_match=True),
+    get("/sources", "listSettingSources", list_setting_sources, SettingSourceList),
+    *update(
+        "",
+        ("replaceSettings", "updateSettings"),
+        update_settings,
+        SystemSettings,
+        body=SettingsUpdate,
+        if_match=True,
+    ),
+    delete("/{setting}", "unsetSetting", unset_setting, SystemSettings, if_match=True),
+)

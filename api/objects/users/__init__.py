@@ -1,0 +1,1 @@
+"""Users of the management API, how they sign in, their sessions and keys."""

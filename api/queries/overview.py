@@ -1,0 +1,224 @@
+"""What the first screen needs, in one response: the state of now, what is used most, and what needs attention.
+
+Many tabs ask every other second, so a response is made at most once a second for all callers who may see the same
+(`Sight`), and is ready as bytes. While one thread makes it, others get the one before. What is used most
+costs the log indexer more, and is asked for less often.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from pydantic_core import to_json
+
+from actors.bus.messages.common import LAB, LOGS, METRICS
+from actors.bus.messages.metrics import MetricSeries, QueryMetricSeries, QueryRealtime, Realtime
+from actors.bus.messages.records import CountLogs, LogCounts, QueryLogs
+from actors.logs.record_schema import HOST
+from api.bus_bridge import Bridge
+from api.objects.proxies.condition import Flaw
+from api.objects.proxies.proxy_cache import StoredProxy
+from api.objects.proxies.proxy_service import Proxies
+from api.objects.proxies.runtime_view import RuntimeView
+from api.queries.attention import Attention, is_of_pool
+from api.queries.health import HealthService
+from config import VERSION
+from config.text.formatting import timestamp_text
+
+FRESH = 1.0
+"""Seconds for which a response serves all."""
+KEPT_MAX = 100
+"""Responses that are kept, of kinds of callers and ranges."""
+TIMEOUT = 5.0
+MOST = 10
+"""Entries of each list of what is used most."""
+NOW = (
+    "requests_per_second",
+    "bandwidth_in",
+    "bandwidth_out",
+    "error_rate",
+    "response_time_p95",
+    "active_connections",
+)
+LISTS = {
+    "proxies": ("proxy_id", "id"),
+    "accounts": ("user", "username"),
+    "targets": (HOST, "host"),
+    "refusals": ("reason", "reason"),
+}
+"""The lists of what is used most: the field of records that is counted, and its name in the response."""
+STALE = 5.0
+"""Seconds beyond its time that a value is still used while it is made anew."""
+
+View = dict[str, Any]
+
+
+class Range(NamedTuple):
+    """Seconds that are looked back on, the step of the series, and for how long what is used most is kept."""
+
+    seconds: int
+    step: int
+    kept: float
+
+
+RANGES = {"5m": Range(300, 10, 15.0), "1h": Range(3600, 60, 60.0), "1d": Range(86_400, 3600, 60.0)}
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What a caller may see: metrics and records, proxies, webhooks, users; of which proxies (None: of all)."""
+
+    metrics: bool
+    proxies: bool
+    settings: bool
+    users: bool
+    scope: tuple[str, ...] | None = None
+
+    @property
+    def of_all(self) -> bool:
+        """Whether it is no key with a scope of proxies, which sees nothing of the machine."""
+        return self.scope is None
+
+
+@dataclass(slots=True)
+class _Shared:
+    """A value that many use; one thread at a time makes it anew."""
+
+    made_at: float = -math.inf
+    value: Any = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def get(self, kept: float, make: Callable[[], Any]) -> Any:
+        """The value, not older than `kept` seconds, or the one before while another thread makes it."""
+        age = time.monotonic() - self.made_at
+        if age < kept or (age < kept + STALE and self.lock.locked()):
+            return self.value
+        with self.lock:
+            if time.monotonic() - self.made_at >= kept:
+                self.value = make()
+                self.made_at = time.monotonic()
+        return self.value
+
+
+class Overviews:
+    """The overviews of one API process. Thread-safe."""
+
+    def __init__(
+        self,
+        bridge: Bridge,
+        runtime: RuntimeView,
+        proxies: Proxies,
+        health: HealthService,
+        attention: Attention,
+        access: Callable[[], str],
+        pools: Callable[[], View],
+    ) -> None:
+        """`access` returns the setting `logging.access`, `pools` the view of all pools."""
+        self._pools = pools
+        self.fresh = FRESH
+        self._bridge = bridge
+        self._runtime = runtime
+        self._proxies = proxies
+        self._health = health
+        self._attention = attention
+        self._access = access
+        self._responses: dict[tuple[Sight, str], _Shared] = {}
+        self._tops: dict[tuple[tuple[str, ...] | None, str], _Shared] = {}
+
+    def get(self, sight: Sight, name: str) -> bytes:
+        """The body for callers with this sight; `name` is one of `RANGES`."""
+        shared = _slot(self._responses, (sight, name))
+        body: bytes = shared.get(self.fresh, lambda: to_json({"success": True, "data": self._view(sight, name)}))
+        return body
+
+    def _view(self, sight: Sight, name: str) -> View:
+        fleet = self._runtime.whole()
+        status, flaws, started_at = self._health.summary(None if sight.scope is None else frozenset(sight.scope))
+        found = [each for each in self._proxies.all() if sight.scope is None or each.record.id in sight.scope]
+        visible = [each for each in flaws if _may_see(sight, each)]
+        return {
+            "range": name,
+            "health": {
+                "status": status,
+                "lab": fleet is not None and LAB in fleet.actors,
+                "version": VERSION,
+                "started_at": timestamp_text(started_at),
+            },
+            "now": self._now(sight.scope) if sight.metrics else None,
+            "series": self._series(sight.scope, RANGES[name]) if sight.metrics else None,
+            "proxies": _by_state(found, {} if fleet is None else fleet.proxies) if sight.proxies else None,
+            "pools": self._pools() if sight.proxies and sight.of_all else None,
+            "top": self._top(sight, name, found) if sight.metrics else None,
+            "attention": self._attention.entries(
+                visible,
+                sight.settings,
+                sight.users,
+                sight.proxies,
+                sight.of_all,
+                fleet,
+                found if sight.proxies else (),
+            ),
+        }
+
+    def _now(self, scope: tuple[str, ...] | None) -> View | None:
+        reply = self._bridge.ask(METRICS, QueryRealtime(scope), TIMEOUT)
+        return {name: round(reply.metrics[name], 3) for name in NOW} if isinstance(reply, Realtime) else None
+
+    def _series(self, scope: tuple[str, ...] | None, given: Range) -> View | None:
+        """Up to the last bucket that is over, so that it does not change between two buckets."""
+        end = int(time.time()) // given.step * given.step
+        start = end - max(given.seconds, 30 * given.step)
+        reply = self._bridge.ask(METRICS, QueryMetricSeries(NOW, start, end, given.step, scope), TIMEOUT)
+        if not isinstance(reply, MetricSeries):
+            return None
+        return {"start": timestamp_text(start), "step": given.step, **reply.values}
+
+    def _top(self, sight: Sight, name: str, found: list[StoredProxy]) -> View | None:
+        shared = _slot(self._tops, (sight.scope, name))
+        counts = shared.get(RANGES[name].kept, lambda: self._count(sight.scope, RANGES[name]))
+        if counts is None:
+            return None
+        names = {each.record.id: each.record.name for each in found}
+        lists = {title: _entries(counts.values.get(counted, ()), name) for title, (counted, name) in LISTS.items()}
+        for entry in lists["proxies"]:
+            entry["name"] = names.get(entry["id"])
+        return {**lists, "exact": counts.exact, "records": self._access()}
+
+    def _count(self, scope: tuple[str, ...] | None, given: Range) -> LogCounts | None:
+        now = time.time()
+        query = QueryLogs(now - given.seconds, now, 0, 0, None, None, scope)
+        counted = tuple(field for field, _ in LISTS.values())
+        reply = self._bridge.ask(LOGS, CountLogs(query, given.seconds, counted, MOST), TIMEOUT)
+        return reply if isinstance(reply, LogCounts) else None
+
+
+def _slot(shared: dict[Any, _Shared], key: Any) -> _Shared:
+    found = shared.get(key)
+    if found is None:
+        if len(shared) >= KEPT_MAX:
+            shared.clear()
+        found = shared.setdefault(key, _Shared())
+    return found
+
+
+def _may_see(sight: Sight, flaw: Flaw) -> bool:
+    if flaw.resource == "proxy":
+        return sight.proxies
+    needed = sight.settings if flaw.resource == "webhook" else sight.proxies if is_of_pool(flaw) else sight.metrics
+    return needed and sight.of_all
+
+
+def _by_state(found: list[StoredProxy], runtimes: Any) -> View:
+    states = Counter(runtimes[each.record.id].state if each.record.id in runtimes else "stopped" for each in found)
+    return {"total": len(found), "by_state": dict(sorted(states.items()))}
+
+
+def _entries(values: tuple[tuple[str, int, int, int], ...], name: str) -> list[View]:
+    names = (name, "requests", "bytes_in", "bytes_out")
+    return [dict(zip(names, each, strict=True)) for each in values]

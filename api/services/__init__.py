@@ -1,1 +1,0 @@
-"""The domain: proxies, users, keys, settings, webhooks, and what is asked of other processes about them."""
