@@ -50,12 +50,12 @@ from api.objects.live_settings import LiveSettings
 from api.objects.named.list_contents import ListContents, ListStates, Sourced
 from api.objects.named.list_fetches import ListFetches
 from api.objects.named.list_kind import LISTS
-from api.objects.named.object_changes import ObjectUsers, ObjectViews
+from api.objects.named.object_changes import ObjectChanges, ObjectUsers, ObjectViews
 from api.objects.named.policy_kind import POLICIES
 from api.objects.named.pool_kind import POOLS
 from api.objects.named.pool_sources import PoolSources
 from api.objects.named.pool_states import PoolStates
-from api.objects.named.shared_objects import ObjectChanges, SharedObjects
+from api.objects.named.shared_objects import SharedObjects
 from api.objects.proxies.proxy_cache import ProxyCache
 from api.objects.proxies.proxy_changes import UpstreamPolicy
 from api.objects.proxies.proxy_service import Proxies, ProxyRules, ProxyTaggings
@@ -150,6 +150,7 @@ class Services:
         run_dir: RunDir,
         supervisor_pid: int | None = None,
     ) -> None:
+        self.settings = settings
         self.ending = threading.Event()
         """Set when the API ends: requests that wait for something return."""
         self.store = store
@@ -172,7 +173,7 @@ class Services:
         self._make_shared_objects(store, data)
         objects = self.shared_objects
         self.link = SupervisorLink(bridge, cache, objects, self.seal, self.runtime.changed)
-        self.proxies = Proxies(store, bridge, self.publish, self.seal, names, objects, cache, self.link)
+        self.proxies = Proxies(store, bridge, self.publish, self.seal, names, objects, cache, self.link, self._rules)
         self.proxy_taggings = ProxyTaggings(self.proxies, store, names, bridge)
         self.object_users = ObjectUsers(cache.all, self.account_store)
         self.pool_states = PoolStates(run_dir.pools, objects, self.publish, self.runtime.pools_in_use)
@@ -219,9 +220,9 @@ class Services:
 
     def _make_authentication(self, store: Engine, keys: SigningKeys) -> None:
         """What finds out who sends a request."""
-        self.tokens = Tokens(store, keys)
+        self.tokens = Tokens(store, keys, lambda: Lifetimes.of(self.settings.auth))
         self.sessions = Sessions(store, self.tokens)
-        self.login_throttle = LoginThrottle()
+        self.login_throttle = LoginThrottle(lambda: self.settings.auth.max_login_attempts)
         self.password_checker = PasswordChecker()
         self.authenticator = Authenticator(
             store, self.tokens, self.login_throttle, LastUsed(store), self.publish, self._record, self.password_checker
@@ -317,6 +318,8 @@ class Services:
             self.password_checker,
             self._record_holder,
             self.password_renewal,
+            lambda: self.settings.accounts.self_service,
+            LoginThrottle(lambda: self.settings.auth.max_login_attempts),
         )
         self.account_batches = AccountBatches(self.fleet_accounts)
         self.account_imports = AccountImports(
@@ -378,20 +381,18 @@ class Services:
         Rate counters and pending sign-ins are kept unless their own settings change.
         """
         self.settings = settings
-        self.tokens.lifetimes = Lifetimes.of(settings.auth)
-        self.login_throttle.limit = self.self_service.throttle.limit = settings.auth.max_login_attempts
-        self.self_service.enabled = settings.accounts.self_service
-        weak = settings.accounts.weak_passwords
-        proxy, upstream_policy = settings.proxy, _upstream_policy(settings)
-        self.proxies.rules = ProxyRules(
-            proxy.default_timeout, proxy.sleep_after, settings.server.tls, upstream_policy, proxy.workers, weak
-        )
         self.tester.default_url = settings.proxy.test_url
         if self.rates.settings != settings.security.rate_limiting:
             self.rates = RateLimits(settings.security.rate_limiting)
         if self.sign_ins.settings != settings.auth.oauth2:
             self.sign_ins = SignIns(settings.auth.oauth2, self._outgoing)
         self.on_max_connections(settings.server.max_connections)
+
+    def _rules(self) -> ProxyRules:
+        settings, proxy = self.settings, self.settings.proxy
+        policy = UpstreamPolicy.of(settings.server, proxy, settings.whole.get("metrics", {}))
+        weak = settings.accounts.weak_passwords
+        return ProxyRules(proxy.default_timeout, proxy.sleep_after, settings.server.tls, policy, proxy.workers, weak)
 
     def reread(self, settings: ApiSettings) -> None:
         """The configuration file was read again."""
@@ -408,7 +409,7 @@ class Services:
 
     def _own_addresses(self) -> list[Range]:
         """Where the product itself listens."""
-        services = ((host, port, port) for host, port in _upstream_policy(self.settings).services)
+        services = ((host, port, port) for host, port in self._rules().upstream_policy.services)
         return merged((*services, *(each.record.listens_at for each in self.proxies.all())))
 
     def close(self) -> None:
@@ -486,7 +487,3 @@ def _ends_first_password(change: DocumentChange) -> bool:
 
 def _plain(value: Any) -> Any:
     return value.model_dump(mode="json") if isinstance(value, BaseModel) else value
-
-
-def _upstream_policy(settings: ApiSettings) -> UpstreamPolicy:
-    return UpstreamPolicy.of(settings.server, settings.proxy, settings.whole.get("metrics", {}))

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 
 from actors.net.client_key import client_key
 from config.model.user_names import name_key
-from config.settings.settings import Auth
 
 WINDOW = 5 * 60.0
 LOCK = 15 * 60.0
@@ -33,8 +32,9 @@ class _Record:
 class LoginThrottle:
     """The failures of all pairs, in memory. Thread-safe."""
 
-    def __init__(self, limit: int = Auth().max_login_attempts, clock: Callable[[], float] = time.monotonic) -> None:
-        self.limit = limit
+    def __init__(self, limit: Callable[[], int], clock: Callable[[], float] = time.monotonic) -> None:
+        """`limit` says after how many failures a pair is locked."""
+        self._limit = limit
         self._clock = clock
         self._lock = threading.Lock()
         self._records: OrderedDict[tuple[str, str], _Record] = OrderedDict()
@@ -53,7 +53,7 @@ class LoginThrottle:
             record = self._records.setdefault(pair, _Record())
             self._records.move_to_end(pair)
             record.failures = [each for each in record.failures if each > now - WINDOW] + [now]
-            locked = len(record.failures) >= self.limit
+            locked = len(record.failures) >= self._limit()
             if locked:
                 record.failures = []
                 record.locked_until = now + LOCK

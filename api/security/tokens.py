@@ -126,12 +126,12 @@ class Tokens:
         self,
         store: Store,
         keys: SigningKeys,
-        lifetimes: Lifetimes | None = None,
+        lifetimes: Callable[[], Lifetimes],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
         self._keys = keys
-        self.lifetimes = lifetimes or Lifetimes.of(Auth())
+        self.lifetimes = lifetimes
         self._clock = clock
         self._lock = threading.Lock()
 
@@ -143,7 +143,7 @@ class Tokens:
             now = self._clock()
             body = {"id": family, "user_id": user_id, "session": session, "tag_key": key, "created_at": now}
             self._begin(user_id, self._following(body, secret, client))
-        return self._pair(user_id, family, secret, self.lifetimes.refresh_token_ttl)
+        return self._pair(user_id, family, secret, self.lifetimes().refresh_token_ttl)
 
     def refresh(self, token: str, by_cookie: bool = False, client: Client | None = None) -> tuple[str, IssuedTokens]:
         """The user id and the next pair. Raises `BadToken`, `ExpiredToken`, `StoreWriteError`."""
@@ -223,7 +223,7 @@ class Tokens:
             self._store.put(COLLECTION, following, expect=document.revision)
         except RevisionConflict as error:  # a logout came between
             raise BadToken from error
-        return body["user_id"], self._pair(body["user_id"], family, fresh, self.lifetimes.refresh_token_ttl)
+        return body["user_id"], self._pair(body["user_id"], family, fresh, self.lifetimes().refresh_token_ttl)
 
     def _refuse(self, body: Mapping[str, Any], secret: str) -> NoReturn:
         """The secret is not the current one: end the family if it was one. Raises `BadToken`, `StoreWriteError`."""
@@ -235,8 +235,8 @@ class Tokens:
     def _following(self, family: Mapping[str, Any], secret: str, client: Client | None) -> dict[str, Any]:
         """The document of a family with a new secret. Access tokens that it has had may end after those to come."""
         now = self._clock()
-        refresh_until = now + self.lifetimes.refresh_token_ttl
-        access_until = max(family.get("access_until", 0.0), now + self.lifetimes.access_token_ttl + 1)
+        refresh_until = now + self.lifetimes().refresh_token_ttl
+        access_until = max(family.get("access_until", 0.0), now + self.lifetimes().access_token_ttl + 1)
         seen = {} if client is None else {"address": client.address, "user_agent": client.user_agent}
         return {
             **family,
@@ -268,7 +268,7 @@ class Tokens:
         return [Write(COLLECTION, document.id, None) for document in ended]
 
     def _pair(self, user_id: str, family: str, secret: str, refresh_expires_in: int) -> IssuedTokens:
-        lifetime = self.lifetimes.access_token_ttl
+        lifetime = self.lifetimes().access_token_ttl
         now = self._clock()
         claims = {
             "iss": ISSUER,

@@ -89,10 +89,12 @@ class SelfService:
         checker: PasswordChecker,
         record: Record,
         renewal: PasswordRenewal,
+        enabled: Callable[[], bool],
+        throttle: LoginThrottle,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.enabled = False
-        self.throttle = LoginThrottle()
+        self.enabled = enabled
+        self.throttle = throttle
         self._passwords = Budget(PASSWORDS_MAX, in_all=OF_ALL_HOLDERS)
         self._sessions = sessions
         self._store = store
@@ -148,7 +150,7 @@ class SelfService:
         if scheme.lower() != "bearer" or not token.startswith(PREFIX):
             return None
         session = self._sessions.find(token)
-        account = None if session is None or not self.enabled else self._live(session)
+        account = None if session is None or not self.enabled() else self._live(session)
         if session is None or account is None:
             raise Unauthenticated("The access token is not valid")
         if session.until <= self._clock():
@@ -207,7 +209,7 @@ class SelfService:
     # --- inside ---
 
     def _require_enabled(self) -> None:
-        if not self.enabled:
+        if not self.enabled():
             raise Denied("self-service is off (accounts.self_service)")
 
     def _candidates(self, username: str, proxy: str | None) -> list[FleetAccount]:

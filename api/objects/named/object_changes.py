@@ -5,11 +5,19 @@ have.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from api.engine.kind import Kind
+from api.engine.objects import Hooks, Proposal, Proposals
 from api.engine.records import Stored, view_of
+from api.errors import Invalid
 from api.objects.named.list_contents import ListContents
+from api.objects.named.named_kind import NamedKind
 from api.objects.named.pool_states import PoolStates
+from api.objects.named.shared_objects import SharedObjects, kind_of
 from api.objects.proxies.proxy_cache import StoredProxy
 from api.security.caller import Caller
 from api.store import Document
@@ -20,6 +28,75 @@ from config.model.object_names import PREFIXES, Named, named_in, names_of_proxy,
 from config.model.plans import Plan
 from config.model.proxy_checks import Warned
 from config.model.webhooks import masked_url
+from config.net.entries import GEO
+
+USERS_NAMED = 10
+"""Users of an object that a refusal names."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectChanges:
+    """What is asked around a change of one of them. Thread-safe.
+
+    `users` gives further users of the object with a collection and a name, as `proxy office`; `users_lock` holds up
+    changes of those that are not made under `lock`, which is that of proxies.
+    """
+
+    objects: SharedObjects
+    lock: Callable[[], AbstractContextManager[None]]
+    users: Callable[[str, str], Iterable[str]]
+    users_lock: Callable[[], AbstractContextManager[None]]
+
+    def hooks(
+        self,
+        kind: NamedKind[Any],
+        views: Callable[..., list[dict[str, Any]]],
+        check: Callable[[Any], None] = lambda _record: None,
+        warnings: Callable[[Stored[Any]], Sequence[Any]] = lambda _stored: (),
+    ) -> Hooks[Any]:
+        """Those of a kind. `check` refuses a record that may not be stored."""
+
+        def refuse(proposals: Proposals[Any]) -> None:
+            for each in proposals:
+                if each.after is not None:
+                    self.objects.refuse_unknown(kind.refers(each.after))
+                    check(each.after)
+
+        return Hooks(
+            lock=lambda _proposals: self.lock(),
+            check=refuse,
+            guard=partial(self._unused, kind),
+            complete=self.objects.complete,
+            views=views,
+            warnings=warnings,
+        )
+
+    @contextmanager
+    def _unused(self, kind: NamedKind[Any], proposal: Proposal[Any]) -> Iterator[None]:
+        """Keeps an object that is to be deleted or renamed from getting users; refuses one that has some."""
+        if proposal.before is None:
+            yield
+            return
+        before, after = proposal.before.record, proposal.after
+        with self.users_lock():
+            if after is None:
+                self._refuse_in_use(kind, before.name, None, "change them first")
+            elif after.name != before.name:
+                self._refuse_in_use(kind, before.name, "name", "give it no other name")
+            if after is not None and (kind_of(after) == GEO) != (kind_of(before) == GEO):
+                self._refuse_in_use(kind, before.name, "kind", "they name it as what it is")
+            yield
+
+    def _refuse_in_use(self, kind: NamedKind[Any], name: str, field: str | None, hint: str) -> None:
+        users = [*self.objects.users(kind, name), *self.users(kind.collection, name)]
+        if users:
+            raise Invalid(field, in_use(kind, name, users, hint))
+
+
+def in_use(kind: Kind[Any], name: str, users: Sequence[str], hint: str) -> str:
+    """That an object is in use: the number of its users, and the first of them."""
+    more = f" and {len(users) - USERS_NAMED} more" if len(users) > USERS_NAMED else ""
+    return f"the {kind.name} {name!r} is in use by {len(users)} ({', '.join(users[:USERS_NAMED])}{more}): {hint}"
 
 
 class ObjectUsers:

@@ -8,15 +8,13 @@ the order in which the store has them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from actors.bus.codec import pack
 from actors.bus.messages.specs import PLANS, FleetObject, ListRef
 from api.engine.kind import Kind
-from api.engine.objects import Hooks, Proposal, Proposals, load
+from api.engine.objects import load
 from api.engine.record_cache import RecordCache
 from api.engine.records import Stored
 from api.errors import Invalid, NotFound
@@ -29,10 +27,6 @@ from api.store import Store, StoreDamaged
 from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.object_names import Named
 from config.model.upstreams import ProxyUpstream
-from config.net.entries import GEO
-
-USERS_NAMED = 10
-"""Users of an object that a refusal names."""
 
 
 class SharedObjects:
@@ -129,71 +123,6 @@ class SharedObjects:
         return () if found is None else found.record.upstreams
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectChanges:
-    """What is asked around a change of one of them. Thread-safe.
-
-    `users` gives further users of the object with a collection and a name, as `proxy office`; `users_lock` holds up
-    changes of those that are not made under `lock`, which is that of proxies.
-    """
-
-    objects: SharedObjects
-    lock: Callable[[], AbstractContextManager[None]]
-    users: Callable[[str, str], Iterable[str]]
-    users_lock: Callable[[], AbstractContextManager[None]]
-
-    def hooks(
-        self,
-        kind: NamedKind[Any],
-        views: Callable[..., list[dict[str, Any]]],
-        check: Callable[[Any], None] = lambda _record: None,
-        warnings: Callable[[Stored[Any]], Sequence[Any]] = lambda _stored: (),
-    ) -> Hooks[Any]:
-        """Those of a kind. `check` refuses a record that may not be stored."""
-
-        def refuse(proposals: Proposals[Any]) -> None:
-            for each in proposals:
-                if each.after is not None:
-                    self.objects.refuse_unknown(kind.refers(each.after))
-                    check(each.after)
-
-        return Hooks(
-            lock=lambda _proposals: self.lock(),
-            check=refuse,
-            guard=partial(self._unused, kind),
-            complete=self.objects.complete,
-            views=views,
-            warnings=warnings,
-        )
-
-    @contextmanager
-    def _unused(self, kind: NamedKind[Any], proposal: Proposal[Any]) -> Iterator[None]:
-        """Keeps an object that is to be deleted or renamed from getting users; refuses one that has some."""
-        if proposal.before is None:
-            yield
-            return
-        before, after = proposal.before.record, proposal.after
-        with self.users_lock():
-            if after is None:
-                self._refuse_in_use(kind, before.name, None, "change them first")
-            elif after.name != before.name:
-                self._refuse_in_use(kind, before.name, "name", "give it no other name")
-            if after is not None and (kind_of(after) == GEO) != (kind_of(before) == GEO):
-                self._refuse_in_use(kind, before.name, "kind", "they name it as what it is")
-            yield
-
-    def _refuse_in_use(self, kind: NamedKind[Any], name: str, field: str | None, hint: str) -> None:
-        users = [*self.objects.users(kind, name), *self.users(kind.collection, name)]
-        if users:
-            raise Invalid(field, in_use(kind, name, users, hint))
-
-
 def kind_of(record: Any) -> str:
     """The kind of a list, empty of others."""
     return getattr(record, "kind", "")
-
-
-def in_use(kind: Kind[Any], name: str, users: Sequence[str], hint: str) -> str:
-    """That an object is in use: the number of its users, and the first of them."""
-    more = f" and {len(users) - USERS_NAMED} more" if len(users) > USERS_NAMED else ""
-    return f"the {kind.name} {name!r} is in use by {len(users)} ({', '.join(users[:USERS_NAMED])}{more}): {hint}"

@@ -89,8 +89,9 @@ class Proxies:
         objects: SharedObjects,
         cache: ProxyCache,
         link: SupervisorLink,
+        rules: Callable[[], ProxyRules],
     ) -> None:
-        self.rules = ProxyRules()
+        self._rules = rules
         self._seal = seal
         self._store = store
         self._cache = cache
@@ -100,6 +101,11 @@ class Proxies:
         self._lock = threading.Lock()
         self._objects = objects
         self._link = link
+
+    @property
+    def rules(self) -> ProxyRules:
+        """The settings of this moment."""
+        return self._rules()
 
     def all(self) -> Sequence[StoredProxy]:
         """All proxies, oldest first."""

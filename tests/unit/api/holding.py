@@ -37,6 +37,6 @@ def sign_in(api: Api, username: str = "alice", password: str = PASSWORD, **more:
 
 def holder(api: Api, username: str = "alice") -> dict[str, str]:
     """The headers of the holder of a new account, with self-service on."""
-    api.services.self_service.enabled = True
+    api.services.self_service.enabled = lambda: True
     account(api, username)
     return sign_in(api, username)

@@ -150,7 +150,7 @@ def test_logout_ends_token_and_family_also_after_a_restart(api: Api) -> None:
 def test_a_token_is_good_for_its_lifetime_and_not_a_moment_longer(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     now = time.time() // 1 + 0.3  # within a second, where whole seconds would show
     monkeypatch.setattr(api.services.tokens, "_clock", lambda: now)
-    api.services.tokens.lifetimes = tokens.Lifetimes(1, 60)
+    api.services.tokens.lifetimes = lambda: tokens.Lifetimes(1, 60)
     token = api.token()
     valid = api.post("/auth/validate", None, token).json["data"]
     assert datetime.fromisoformat(valid["expires_at"]).timestamp() == pytest.approx(now + 1, abs=0.001)

@@ -373,7 +373,7 @@ def test_passwords_of_accounts_and_proxies_stay_unless_they_are_asked_for(
 
 
 def test_no_sign_in_of_a_holder_that_has_ended_is_revived(api: Api, token: dict[str, str]) -> None:
-    api.services.self_service.enabled = True
+    api.services.self_service.enabled = lambda: True
     ids = {name: account(api, name) for name in ("changed", "disabled", "deleted", "expired", "same")}
     proxy = create(api, token, accounts=[{"username": "inline", "password": HOLDERS}])
     holders = {name: sign_in(api, name) for name in (*ids, "inline")}

@@ -70,7 +70,7 @@ def test_the_refresh_token_is_in_the_cookie_and_not_in_the_body(api: Api) -> Non
     cookie = response.cookies[NAME]
     assert re.fullmatch("rt_[0-9a-f]{24}_[0-9A-Za-z_-]{43}", cookie.value)
     assert (cookie.secure, cookie.http_only, cookie.same_site, cookie.path) == (True, True, "Strict", "/")
-    assert cookie.max_age == api.services.tokens.lifetimes.refresh_token_ttl
+    assert cookie.max_age == api.services.tokens.lifetimes().refresh_token_ttl
     assert cookie.domain in (None, "")
     assert cookie.value not in response.text
     assert lives(api, response)
@@ -332,7 +332,7 @@ def test_a_token_that_is_too_old_is_expired_and_its_age_is_that_of_the_cookie(ap
     now[0] += 3.0
     again = use(api, "refresh", first)
     assert again.cookies[NAME].max_age == second.cookies[NAME].max_age - 3
-    now[0] += api.services.tokens.lifetimes.refresh_token_ttl
+    now[0] += api.services.tokens.lifetimes().refresh_token_ttl
     assert error_of(use(api, "refresh", cookie_of(second)))[:2] == (401, "TOKEN_EXPIRED")
 
 

@@ -49,9 +49,10 @@ def test_the_older_key_is_believed_until_its_last_token_has_ended(api: Api) -> N
     now = time.time()
     clock = [now]
     keys = SigningKeys(api.data, lambda: clock[0])
-    tokens = Tokens(api.store, keys, Lifetimes(100, 1000), lambda: clock[0])
+    lifetimes = [Lifetimes(100, 1000)]
+    tokens = Tokens(api.store, keys, lambda: lifetimes[0], lambda: clock[0])
     pair = tokens.issue(api.admin.id)
-    tokens.lifetimes = Lifetimes(1, 1000)  # shorter ones since
+    lifetimes[0] = Lifetimes(1, 1000)  # shorter ones since
     tokens.refresh(pair.refresh_token)
     _, until = tokens.rotate_key()
     assert until == pytest.approx(now + 101)

@@ -254,7 +254,7 @@ def test_passwords_stay_unless_they_are_asked_for(api: Api, token: dict[str, str
 
 
 def test_what_holders_did_themselves_stays(api: Api, token: dict[str, str]) -> None:
-    api.services.self_service.enabled = True
+    api.services.self_service.enabled = lambda: True
     may = {"name": "basic", "self_service": {"password": True, "credentials": True}}
     assert api.post("/plans", may, token).status_code == 201
     path = f"/accounts/{account(api, plan='basic')}"

@@ -72,7 +72,7 @@ def _document(api: Api, password: str) -> Result:
 
 
 def _holder(api: Api, password: str) -> Result:
-    api.services.self_service.enabled = True
+    api.services.self_service.enabled = lambda: True
     api.post("/plans", {"name": "own", "self_service": {"password": True}}, api.token())
     api.post("/accounts", {"username": "bob", "password": GOOD, "plan": "own"}, api.token())
     signed_in = api.post("/me/login", {"username": "bob", "password": GOOD}).json["data"]["access_token"]
