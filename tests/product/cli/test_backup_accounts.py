@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from actors.accounts.table import AccountTable
-from api.backup import differences
+from api.backup import restore
 from config.model.fleet_accounts import FleetAccount
 from config.model.plans import Plan
 from tests.kit.own_accounts import OwnAccounts
@@ -65,7 +65,7 @@ def test_accounts_come_back_and_revisions_go_on(filled: Site) -> None:
 
 
 def test_many_differences_are_counted(filled: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(differences, "NAMED_MAX", 1)
+    monkeypatch.setattr(restore, "NAMED_MAX", 1)
     file = filled.backup()
     store = OwnAccounts(filled.data)
     for name in ("ada", "bob"):
