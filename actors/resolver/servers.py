@@ -20,7 +20,6 @@ from actors.resolver.wire import (
     Bogus,
     DnsQuery,
     DnsResponse,
-    OtherCase,
     new_query,
     read_response,
 )
@@ -280,10 +279,8 @@ class _QueryAttempt:
         """Whether the message is a response."""
         try:
             response = self._server.read(message, self._query, number, STREAM_MAX if self._by_stream else PAYLOAD)
-        except OtherCase:
-            return self._repeat_in_low_case()
         except Bogus as error:
-            return self._bogus(str(error))
+            return self._on_bogus(str(error))
         if (response.truncated and not self._by_stream) or self._server.without_edns(self._query, response):
             self._by_stream = self._by_stream or response.truncated
             self._query = self._query._replace(edns=self._query.edns and response.code not in (FORMERR, NOTIMP))
@@ -292,27 +289,22 @@ class _QueryAttempt:
         self._end(response)
         return True
 
-    def _bogus(self, why: str) -> bool:
+    def _on_bogus(self, why: str) -> bool:
         """What came by UDP may be forged: the response may still come. What came by a stream is of the server."""
-        if why == "overlong" and not self._by_stream:
+        query = self._query
+        if why == "alias_loop":
+            self._end("its aliases (CNAME) are a loop or too many")
+        elif not self._by_stream:
+            if why not in ("case", "overlong"):
+                return False
             self._by_stream = True
             self._send()
-            return True
-        if self._by_stream or why == "alias_loop":
-            self._end(
-                "its response is not usable" if why != "alias_loop" else "its aliases (CNAME) are a loop or too many"
-            )
-            return True
-        return False
-
-    def _repeat_in_low_case(self) -> bool:
-        if self._by_stream:
-            if self._query.question == self._query.question.lower():
-                return self._bogus("case")
+        elif why == "case" and query.question != query.question.lower():
             self._server.keeps_no_case()
-            self._query = new_query(self._query.name, self._query.kind, False, self._query.edns)
-        self._by_stream = True
-        self._send()
+            self._query = new_query(query.name, query.kind, False, query.edns)
+            self._send()
+        else:
+            self._end("its response is not usable")
         return True
 
     def _lost(self, why: str) -> None:
