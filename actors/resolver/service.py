@@ -189,25 +189,17 @@ class ServerNames:
             found(_reachable(known))
             return
         lookup = Lookup(self._loop, self._refreshed(), host, self._questions, _ended)
-        lookup.waiting["", ""] = [_NameSearch(self._loop, lookup, found).replied]
+        deadline = self._loop.call_later(DEADLINE, lookup.give_up)
+
+        def replied(reply: LookupReply) -> None:
+            address = _reachable(reply.content) if reply.status in (SOME, FOUND_REPLY) else None
+            if address is not None or reply.status != SOME:
+                deadline.cancel()
+                lookup.waiting.clear()  # what is found later changes nothing
+                found(address)
+
+        lookup.waiting["", ""] = [replied]
         lookup.start()
-
-
-class _NameSearch:
-    """Of the replies to a lookup the first that says it."""
-
-    def __init__(self, loop: Loop, lookup: Lookup, found: Found) -> None:
-        self._found: Found | None = found
-        self._deadline = loop.call_later(DEADLINE, lookup.give_up)
-
-    def replied(self, reply: LookupReply) -> None:
-        """See `OnReply`."""
-        address = _reachable(reply.content) if reply.status in (SOME, FOUND_REPLY) else None
-        if self._found is None or (address is None and reply.status == SOME):
-            return
-        self._deadline.cancel()
-        found, self._found = self._found, None
-        found(address)
 
 
 def _ended(_lookup: Lookup) -> None:
