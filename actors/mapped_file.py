@@ -3,10 +3,6 @@
 A file begins with a mark of its format, its kind and the boot of the machine, since its times are of the monotonic
 clock, which all processes share. No process sees one before it is complete. All its blocks are allocated when it is
 made: a hole on a full file system would end the process that touches it. One of another boot, kind or size is none.
-
-A file of numbers, of which one process writes, is a header of `HEADER` words, then the numbers. A word has 64 bits, is
-aligned and without a sign; it is written at once, so no reader sees half of one. Words that belong together are not
-written together: who writes them says in which order, and what a reader between two of them sees.
 """
 
 from __future__ import annotations
@@ -16,9 +12,12 @@ import mmap
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from config.files.paths import boot_id
+
+Words: TypeAlias = "memoryview[int]"
+"""Numbers of 64 bits without a sign, aligned: each is written at once, so no reader sees half of one."""
 
 MARK: Final = 24
 """Bytes of a mark."""
@@ -58,46 +57,3 @@ def map_file(path: Path, fits: Callable[[int], bool], writes: bool = True) -> me
         return memoryview(mmap.mmap(descriptor, size, access=access)) if fits(size) else None
     finally:
         os.close(descriptor)
-
-
-HEADER: Final = 8
-"""Words of the header: the mark takes three, the others are for the kind of file."""
-_MAGIC = b"pfwork\0\1"
-
-Words: TypeAlias = "memoryview[int]"
-
-
-class FileKind(NamedTuple):
-    """What a file is: its name, and its words behind the header."""
-
-    name: str
-    words: int
-
-    @property
-    def bytes(self) -> int:
-        """Its size."""
-        return 8 * (HEADER + self.words)
-
-
-def make(path: Path, kind: FileKind) -> Words:
-    """A new file in the place of any that is there, all numbers at zero. Raises `OSError`."""
-
-    def fill(raw: memoryview) -> None:
-        raw[:MARK] = _mark_of(kind)
-
-    return make_file(path, kind.bytes, fill).cast("Q")
-
-
-def open_existing(path: Path, kind: FileKind, writes: bool) -> Words | None:
-    """The file as it is; None without one of this kind and this boot. Raises `OSError`."""
-    raw = map_file(path, lambda size: size == kind.bytes, writes)
-    return raw.cast("Q") if raw is not None and raw[:MARK] == _mark_of(kind) else None
-
-
-def private(kind: FileKind) -> Words:
-    """The numbers of such a file in the memory of this process alone."""
-    return memoryview(bytearray(kind.bytes)).cast("Q")
-
-
-def _mark_of(kind: FileKind) -> bytes:
-    return mark(_MAGIC, b"%b\0" % kind.name.encode())

@@ -6,7 +6,7 @@ counters and records are with the actors that own them; caches are not kept. The
 keeping.
 
 Times are of the monotonic clock, so a pack belongs to one boot of the machine. One of another boot, of another release,
-or a damaged one is ignored with a line in the log: limits then begin anew, as at a restart.
+or a damaged one is ignored with a line in the log.
 
 When a proxy has no clients for long enough, its process says so; the supervisor decides whether it sleeps. The order is
 what no client may fall through (`actors.supervision.sleepers`): the process accepts whatever waits, accepts no more,

@@ -149,10 +149,13 @@ class Table:
         self.words[line + OWNER] = RELEASED
 
     def is_spent(self) -> bool:
-        """Whether no line says anything any more."""
+        """Whether no line says anything any more, where no process lives that has one."""
         words, now = self.words, self._now()
-        lines = (self._line_at(stripe, each) for stripe in range(_STRIPES) for each in range(words[_USED + stripe]))
-        return all(self._is_spent(line, now) for line in lines)
+        for stripe in range(_STRIPES):
+            first, end = self._line_at(stripe, 0), self._line_at(stripe, words[_USED + stripe])
+            if max(words[first + UNTIL : end : self._line].tolist(), default=0) > now:
+                return False
+        return True
 
     # --- with a lock ---
 

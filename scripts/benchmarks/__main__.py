@@ -47,6 +47,7 @@ MEASURES: dict[str, Callable[[Bench], Results]] = {
     "accounts": objects.accounts,
     "signin": objects.signin,
     "policies": objects.policies,
+    "limits": objects.limits,
     "lists": objects.lists,
     "logs": objects.logs,
 }

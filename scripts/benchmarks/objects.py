@@ -27,6 +27,8 @@ from actors.lists.reading import read_list
 from actors.logs.index import LogIndex
 from actors.logs.record_schema import empty_record
 from actors.logs.search import Searcher
+from actors.state.counts import LiveState, SharedKey
+from actors.supervision.processes.live_state import LiveStateFiles
 from benchmarks.ours import OURS, Product
 from benchmarks.processes import BenchError, pss
 from benchmarks.rounds import Bench, Figure, Results
@@ -45,6 +47,16 @@ def timed(act: Callable[[], Any]) -> tuple[float, Any]:
     began = time.perf_counter()
     result = act()
     return (time.perf_counter() - began) * 1e3, result
+
+
+def microseconds(act: Callable[[], object], count: int) -> float:
+    """Those of the processor for one of so many, in the best of five rounds."""
+    times = []
+    for _ in range(5):
+        began = time.process_time()
+        act()
+        times.append((time.process_time() - began) / count * 1e6)
+    return min(times)
 
 
 # --- accounts and sign-ins ---
@@ -181,11 +193,10 @@ def policies(bench: Bench) -> Results:
         for number in range(RULES)
     )
     policy = compile_policy(PolicySpec("policy_bench", "bench", rules), NO_LISTS)
-    return {OURS: {"decision": min(_decided(policy, numbers) for _ in range(5))}}
+    return {OURS: {"decision": microseconds(partial(_decide, policy, numbers), len(numbers))}}
 
 
-def _decided(policy: CompiledPolicy, numbers: Sequence[int]) -> float:
-    began = time.process_time()
+def _decide(policy: CompiledPolicy, numbers: Sequence[int]) -> None:
     for number in numbers:
         tags, path = (f"tag{number % 20}", "other"), f"/path{number}/index.html?q=1"
         client, now = f"192.0.{number % 200}.7", 1_790_000_000.0
@@ -193,7 +204,33 @@ def _decided(policy: CompiledPolicy, numbers: Sequence[int]) -> float:
         judge = Judge((policy,), facts)
         if judge.by_name() is None:
             judge.by_address("10.3.231.9")
-    return (time.process_time() - began) / len(numbers) * 1e6
+
+
+# --- limits ---
+
+USERS = (1, 50)
+"""Other processes that use an account."""
+
+
+def limits(bench: Bench) -> Results:
+    """Microseconds of a request of an account with limits, as far as its limits are concerned."""
+    folder, count, figure = bench.own("limits"), bench.effort.samples, {}
+    files = LiveStateFiles(folder)
+    states = [LiveState(time.monotonic, folder, "p", files.begin("p", each)) for each in range(1, 2 + max(USERS))]
+    key, *others = [each.account("acc_1") for each in states]
+    for users in USERS:
+        for each in others[:users]:
+            each.set_connections(1)
+            each.add_requests(1)
+        figure[f"{users}"] = microseconds(partial(_admit, key, count), count)
+    return {OURS: figure}
+
+
+def _admit(key: SharedKey, count: int) -> None:
+    for _ in range(count):
+        key.connections()
+        key.set_connections(1)
+        key.try_acquire(10**9)
 
 
 def lists(bench: Bench) -> Results:
@@ -210,13 +247,7 @@ def lists(bench: Bench) -> Results:
     if any(map(content.by_name, missed)) or not all(map(content.by_name, found)):
         raise BenchError("the list does not match what it has")
     for name, names in (("missed", missed), ("found", found)):
-        times = []
-        for _ in range(5):
-            began = time.process_time()
-            for each in names:
-                content.by_name(each)
-            times.append((time.process_time() - began) / len(names) * 1e6)
-        figure[name] = min(times)
+        figure[name] = microseconds(lambda some=names: [*map(content.by_name, some)], len(names))  # type: ignore[misc]
     return {OURS: figure}
 
 

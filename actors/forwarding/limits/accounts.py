@@ -62,6 +62,8 @@ class Account:
         self.meters: dict[Meter, None] = {}
         self._key_of = key_of
         self._shared = key_of(COUNTS)
+        self._counted = spec.limits.connections > 0
+        """Whether other processes need to see its connections."""
         self._inward = TokenBucket(loop, spec.limits.bandwidth_in)
         self._outward = TokenBucket(loop, spec.limits.bandwidth_out)
         divide(loop, key_of, self._inward, self._outward)
@@ -87,6 +89,7 @@ class Account:
     def update(self, spec: AccountSpec, now: float) -> bool:
         """Take another configuration of the account. Returns whether the password is another."""
         before, self.spec = self.spec, spec
+        self._counted = spec.limits.connections > 0
         self._publish()
         self._inward.set_rate(spec.limits.bandwidth_in)
         self._outward.set_rate(spec.limits.bandwidth_out)
@@ -122,8 +125,7 @@ class Account:
         return len(self.meters) + self._shared.connections()
 
     def _publish(self) -> None:
-        """Let the other processes see its connections, where they need to."""
-        self._shared.set_connections(len(self.meters) if self.spec.limits.connections else 0)
+        self._shared.set_connections(len(self.meters) if self._counted else 0)
 
     @property
     def dormant(self) -> bool:
@@ -215,7 +217,7 @@ class Account:
         """A connection belongs to it from now on."""
         self.meters[meter] = None
         self.usage.connected(1)
-        if self.spec.limits.connections:
+        if self._counted:
             self._publish()
 
     def detach(self, meter: Meter) -> None:

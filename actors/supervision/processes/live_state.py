@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Collection, Mapping
+import time
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from actors.state.counts import ACCOUNTS, PROCESSES, PROXY_TABLE
@@ -19,10 +20,11 @@ log = logging.getLogger(__name__)
 
 
 class LiveStateFiles:
-    """Those in `folder`, which is `RunDir.state`."""
+    """Those in `folder`, which is `RunDir.state`. `clock` is the monotonic one."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._folder = folder
+        self._clock = clock
         self._places: ProcessPlaces | None = None
         self._living: dict[str, set[int]] = {}
         """The instances of each proxy."""
@@ -31,10 +33,12 @@ class LiveStateFiles:
         """Take over what the program before has left; `living` are the instances that it has started and that live."""
         self._living = {proxy_id: set(instances) for proxy_id, instances in living.items() if instances}
         places = self._made()
-        if places is not None:
-            places.adopt({instance for instances in living.values() for instance in instances})
-        for name in self._names():
-            self.remove_spent(name)
+        if places is None:
+            return
+        places.adopt({instance for instances in living.values() for instance in instances})
+        for name in os.listdir(self._folder):
+            if name not in (ACCOUNTS, PROCESSES):
+                self.remove_spent(name)
 
     def begin(self, proxy_id: str, instance: int) -> int:
         """The number of a process that is started now; `UNOWNED`: it counts for itself alone, which is logged."""
@@ -70,7 +74,7 @@ class LiveStateFiles:
         if self.has_living(proxy_id) or self._places is None:
             return
         try:
-            table = open_table(self._folder / proxy_id, PROXY_TABLE, self._places, UNOWNED)
+            table = open_table(self._folder / proxy_id, PROXY_TABLE, self._places, UNOWNED, self._clock)
         except OSError as error:
             log.error("what the processes of %s have counted can't be read: %s", proxy_id, error)
             return
@@ -87,9 +91,3 @@ class LiveStateFiles:
             except OSError as error:
                 log.error("processes can't count together: %s", error)
         return self._places
-
-    def _names(self) -> list[str]:
-        try:
-            return [each for each in os.listdir(self._folder) if each not in (ACCOUNTS, PROCESSES)]
-        except FileNotFoundError:
-            return []

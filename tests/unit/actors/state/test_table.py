@@ -100,6 +100,17 @@ def test_a_released_line_counts_until_its_time_is_over(machine: Machine) -> None
     assert total(other, 7) == 0
 
 
+def test_a_table_says_nothing_when_the_time_of_its_last_line_is_over(machine: Machine) -> None:
+    one = machine.start()
+    assert one.is_spent()
+    for key, seconds in ((7, 5), (8, 60), (9, 0)):
+        count(one, key, seconds)
+    machine.now += 59
+    assert not one.is_spent()
+    machine.now += 1
+    assert one.is_spent()
+
+
 def test_lines_that_say_nothing_are_used_again(machine: Machine) -> None:
     one, other = machine.start(), machine.start()
     released, ended = count(one, SAME_BUCKET[0]), count(one, SAME_BUCKET[1])

@@ -1,0 +1,69 @@
+"""The supervisor's side of the live state: which processes count, and which files stay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from actors.state.counts import COUNTED
+from actors.state.processes import UNOWNED, open_processes
+from actors.supervision.processes.live_state import LiveStateFiles
+from tests.kit.clocks import Clock
+from tests.kit.live_state import PROXY, Machine
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock(1000.0)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(each.name for each in folder.iterdir())
+
+
+def test_the_file_of_a_proxy_that_sleeps_stays_for_as_long_as_it_says_something(tmp_path: Path, clock: Clock) -> None:
+    machine = Machine(tmp_path, clock)
+    state = machine.state()
+    state.key("client", "a").add_requests(1)
+    files = LiveStateFiles(tmp_path, clock)
+    files.adopt({PROXY: [1]})
+    clock.now += COUNTED
+    files.remove_spent(PROXY)
+    assert names(tmp_path) == ["processes", PROXY], "one of its processes lives"
+    state.key("client", "b").add_requests(1)
+    files.end(PROXY, 1)
+    assert not files.has_living(PROXY)
+    files.remove_spent(PROXY)
+    assert names(tmp_path) == ["processes", PROXY]
+    clock.now += COUNTED
+    files.remove_spent(PROXY)
+    files.remove_spent("px2")
+    assert names(tmp_path) == ["processes"]
+
+
+def test_a_program_ends_the_processes_of_the_one_before_but_those_that_it_takes_over(
+    tmp_path: Path, clock: Clock
+) -> None:
+    before = Machine(tmp_path, clock)
+    for proxy_id in (PROXY, PROXY, "px2"):
+        before.state(proxy_id).key("client", "a").add_requests(1)
+    clock.now += COUNTED
+    after = LiveStateFiles(tmp_path, clock)
+    after.adopt({PROXY: [2]})
+    living = open_processes(tmp_path / "processes")
+    assert living is not None
+    assert living.instances() == {2}
+    assert names(tmp_path) == ["processes", PROXY]
+    after.remove(PROXY)
+    assert names(tmp_path) == ["processes"]
+
+
+def test_without_room_for_its_files_every_process_counts_alone() -> None:
+    files = LiveStateFiles(Path("/dev/null/state"))
+    assert files.begin(PROXY, 1) == UNOWNED
+    assert files.has_living(PROXY)
+    files.end(PROXY, 1)
+    files.remove_spent(PROXY)
+    files.adopt({})
+    assert not files.has_living(PROXY)
