@@ -9,10 +9,10 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 71_232,
+    "code lines of the product": 71_217,
     "files of the product": 594,
-    "code lines of the tests": 77_224,
-    "code lines of scripts": 3_497,
+    "code lines of the tests": 77_287,
+    "code lines of scripts": 3_516,
     "files under 60 lines that one module imports": 12,
     "class names that stand twice": 27,
     "modules of the longest folder": 39,
