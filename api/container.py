@@ -177,7 +177,7 @@ class Services:
         self.proxy_taggings = ProxyTaggings(self.proxies, store, names, bridge)
         self.object_users = ObjectUsers(cache.all, self.account_store)
         self.pool_states = PoolStates(run_dir.pools, objects, self.publish, self.runtime.pools_in_use)
-        self._make_fleet_accounts(bridge, data)
+        self._make_fleet_accounts(bridge, data, run_dir)
         webhooks = _cache(store, WEBHOOKS)
         self.webhooks = WebhookSender(store, webhooks, bridge, self.seal)
         self.objects = self._make_objects(store, webhooks)
@@ -289,10 +289,10 @@ class Services:
         if self.shared_objects.records[LISTS.collection].get(object_id) is not None:
             self.link.again(LISTS.collection, object_id)
 
-    def _make_fleet_accounts(self, bridge: Bridge, data: DataDir) -> None:
+    def _make_fleet_accounts(self, bridge: Bridge, data: DataDir, run_dir: RunDir) -> None:
         """The services of accounts, plans and credentials, behind those of proxies."""
         self.plans = Plans(self.store, self.account_store)
-        self.account_activity = AccountActivities(bridge, self.plans)
+        self.account_activity = AccountActivities(bridge, self.plans, run_dir.clients)
         fleet, refuse_unknown = FleetAccounts(self.account_store), self.shared_objects.refuse_unknown
         hooks = hooks_of_accounts(
             self.account_store,

@@ -12,9 +12,10 @@ twice means the first at a window's start and the second at its end.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import fields
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgpack
 
@@ -115,6 +116,8 @@ class InheritedRules(NamedTuple):
     schedule: ScheduleData | None = None
     policy: str | None = None
     egress: tuple[str, ...] | None = None
+    clients: int | None = None
+    clients_window: int | None = None
 
 
 class PlanRecord(NamedTuple):
@@ -161,7 +164,8 @@ class CredentialRecord(NamedTuple):
     """One credential of an account; it narrows what the account may do.
 
     `expires_at` is Unix seconds. `allow_destinations` None: as the account. `quota` is bytes in total, 0 for none, as
-    `max_connections`. `prefix` is the beginning of the secret, by which people recognize it.
+    `max_connections` and `clients`; `clients_window` is seconds, 0 for those of the account. `prefix` is the beginning
+    of the secret, by which people recognize it.
     """
 
     id: str
@@ -173,6 +177,8 @@ class CredentialRecord(NamedTuple):
     allow_destinations: tuple[str, ...] | None = None
     quota: int = 0
     max_connections: int = 0
+    clients: int = 0
+    clients_window: int = 0
 
 
 def packed(record: AccountRecord | PlanRecord | CredentialRecord) -> bytes:
@@ -203,6 +209,9 @@ def _unpacked(data: bytes) -> Any:
     return msgpack.unpackb(data, use_list=False)
 
 
+LIMITS: Final = tuple(each.name for each in fields(LimitsSpec))
+
+
 def effective(account: AccountRecord, plan: PlanRecord | None) -> AccountSpec:
     """The account with what it inherits of its plan. Pure."""
     rules = merged(account.rules, plan.rules if plan is not None else InheritedRules())
@@ -212,9 +221,7 @@ def effective(account: AccountRecord, plan: PlanRecord | None) -> AccountSpec:
         username=account.username,
         password_hash=account.password_hash,
         enabled=account.enabled,
-        limits=LimitsSpec(
-            rules.bandwidth_in or 0, rules.bandwidth_out or 0, rules.connections or 0, rules.requests_per_minute or 0
-        ),
+        limits=LimitsSpec(**{name: value for name in LIMITS if (value := getattr(rules, name)) is not None}),
         quota=quota,
         period=period,
         expires_at=account.expires_at,

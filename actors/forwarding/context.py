@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actors.bus.loop import Loop
-from actors.bus.messages.common import NO_DESCRIPTORS
+from actors.bus.messages.common import NO_DESCRIPTORS, WORKERS
 from actors.bus.messages.specs import AccessSpec, AccountSpec, ClientTlsSpec, EgressSpec, ProxySpec, UpstreamsSpec
 from actors.bus.records import Row
 from actors.forwarding.access.authenticator import ClientAuthenticator
@@ -147,6 +147,9 @@ class ForwardingContext(OpenConnections):
         self._unconfigured(replace(session, date=DateLine(), new_id=self.stats.new_id, contact=contact))
         self._make_ways(pool_limit, run_dir, state)
         self._make_users(fleet, state)
+        if run_dir is not None:
+            self.limits.client_addresses.path = run_dir.clients
+            self.limits.client_addresses.on_failure = partial(self.problems.occurred, WORKERS)
 
     def _unconfigured(self, session: SessionConfig) -> None:
         """What a configuration replaces, as it is before the first one."""

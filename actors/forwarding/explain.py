@@ -375,7 +375,7 @@ def _before_resolving(
     if failure is not None:
         return _refusal(failure, f"accounts: {failure.detail}", "account")
     if subject.credential is not None:
-        failure = context.limits.credential_refusal(subject.credential, query.client_ip)
+        failure = context.limits.credential_refusal(subject.user or "", subject.credential, query.client_ip)
         if failure is not None:
             return _refusal(failure, f"credentials: {failure.detail}", "credential")
     elif wanted and context.policy.protocol == "socks4" and not _is_admitted_by_name(context, subject):

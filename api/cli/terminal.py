@@ -139,7 +139,7 @@ def fields_of(values: Mapping[str, Any]) -> Quantity:
 
 def _with_unit(name: str, value: Any, plain: bool) -> str:
     text = cell_text(with_unit(name, value), plain)
-    return f"{text} s" if name in ("timeout", "sleep_after") and not plain else text
+    return f"{text} s" if name in ("timeout", "sleep_after", "clients_window") and not plain else text
 
 
 def safe(text: str) -> str:

@@ -36,7 +36,7 @@ from api.security.account_sessions import LIFETIME
 from api.security.caller import AccountHolder
 from config.model.account_credentials import READ_ONLY_FIELDS, CredentialCreate
 from config.model.account_rules import RuleQuota
-from config.model.accounts import Quota
+from config.model.accounts import AccountLimits, Quota
 from config.model.choices import ProxyProtocol
 from config.model.fields import Body, Password, example
 from config.model.fleet_accounts import FleetAccount
@@ -71,22 +71,28 @@ class OwnProxy(ResponseModel):
 
 
 class OwnLimits(ResponseModel):
-    """The limits that hold, 0 for none."""
+    """The limits that hold, 0 for none: `clients` client addresses within `clients_window` seconds."""
 
     bandwidth_in: int
     bandwidth_out: int
     connections: int
     requests_per_minute: int
+    clients: int
+    clients_window: int
 
 
 class OwnAccount(ResponseModel):
-    """The account, with what it has of its plan: an empty `allow_destinations` permits all, `schedule` null always."""
+    """The account, with what it has of its plan: an empty `allow_destinations` permits all, `schedule` null always.
+
+    `clients` is how many client addresses are in use now, null where their number has no limit.
+    """
 
     username: str
     status: Literal["active", "disabled", "expired", "quota_reached"]
     plan: str | None
     proxies: list[OwnProxy]
     limits: OwnLimits
+    clients: int | None
     quota: RuleQuotaView
     allow_destinations: list[str]
     deny_destinations: list[str]
@@ -358,14 +364,15 @@ def _activity(call: Call, account: FleetAccount) -> AccountActivity | None:
 def _view(call: Call, held: HeldAccount) -> dict[str, Any]:
     """Tags and metadata are the operator's own."""
     record, rules = held.record, held.rules
-    activity, quota = _activity(call, record), rules.quota or Quota()
+    activity, quota, none = _activity(call, record), rules.quota or Quota(), AccountLimits().model_dump()
     proxies = [each.record for each in call.services.self_service.proxies(record)]
     return {
         "username": record.username,
         "status": status_of(record, time.time(), 0 < quota.bytes <= used_bytes(activity)),
         "plan": None if held.plan is None else held.plan.name,
         "proxies": [{"name": each.name, "protocol": each.protocol, "port": each.port} for each in proxies],
-        "limits": {name: value or 0 for name, value in rules.limits.model_dump().items()},
+        "limits": {**none, **rules.limits.model_dump(exclude_none=True)},
+        "clients": call.services.account_activity.clients_of(record.id, rules.limits),
         "quota": quota.model_dump(),
         "allow_destinations": without_names(rules.allow_destinations or []),
         "deny_destinations": without_names(rules.deny_destinations or []),

@@ -100,6 +100,8 @@ class RunDir:
     """The folder of what processes count together (`actors.state`)."""
     workers = _Below("workers")
     """The folder of what processes of a proxy that sleeps leave to those after them, with a folder for each proxy."""
+    clients = _Below("clients")
+    """The file of the client addresses from which accounts are in use (`actors.state.account_clients`)."""
     lock = _Below("lock")
     """Locked by the supervisor for as long as it lives."""
 

@@ -7,20 +7,34 @@ import hashlib
 import re
 import secrets
 import string
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, Field, StrictInt, StrictStr
 
 from config.model import json_patterns
 from config.model.account_rules import DESTINATIONS_MAX, RuleDestinations
-from config.model.accounts import Moment, Networks, Number
-from config.model.declaration import SECRET, Instant
+from config.model.accounts import ClientNumber, ClientsWindow, Moment, Networks, Number
+from config.model.declaration import SECRET, Group, Instant
 from config.model.fields import Body, InvalidResource, example, name_text
 
 PREFIX = "pfc_"
 """The beginning of every secret."""
 PREFIX_LENGTH = 11
 """Characters of a secret that stay, so that people recognize it."""
+
+
+class CredentialLimits(Group):
+    """How many client addresses may use the credential, over all proxies; 0 for no limit of its own.
+
+    `clients_window` is seconds, null for those of the account.
+    """
+
+    clients: int = 0
+    clients_window: int | None = None
+
+    def view(self) -> dict[str, Any]:
+        """Null is as the account."""
+        return self.model_dump()
 
 
 class AccountCredential(BaseModel):
@@ -40,6 +54,7 @@ class AccountCredential(BaseModel):
     allow_destinations: list[str] | None = None
     quota: int = 0
     max_connections: int = 0
+    limits: CredentialLimits = CredentialLimits()
     created_at: Instant
 
 
@@ -86,11 +101,18 @@ class CredentialQuota(Body):
     bytes: Annotated[StrictInt, Field(ge=0, le=10**18)]
 
 
+class CredentialLimitsInput(Body):
+    """See `CredentialLimits`."""
+
+    clients: ClientNumber = 0
+    clients_window: ClientsWindow | None = None
+
+
 class CredentialCreate(Body):
     """A new credential: `ttl` in seconds or `expires_at`, one of them.
 
     It narrows what the account may do: `allow_destinations` and `allow_clients` hold beside those of the account;
-    `max_connections` over all proxies.
+    `max_connections` and `limits.clients` (client addresses within `clients_window` seconds) over all proxies.
     """
 
     model_config = example(
@@ -104,6 +126,7 @@ class CredentialCreate(Body):
     allow_destinations: SomeDestinations | None = None
     quota: CredentialQuota | None = None
     max_connections: Number = 0
+    limits: CredentialLimitsInput = CredentialLimitsInput()
 
     def end(self, now: float) -> float:
         """When it would expire, Unix seconds. Raises `InvalidResource`."""
@@ -140,6 +163,7 @@ def new_credential(
         allow_destinations=body.allow_destinations,
         quota=0 if body.quota is None else body.quota.bytes,
         max_connections=body.max_connections,
+        limits=CredentialLimits(**body.limits.model_dump()),
         created_at=now,
     )
     return credential, secret

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, Field
 
 from config.model import json_patterns
-from config.model.accounts import Bandwidth, Number, Quota
+from config.model.accounts import Bandwidth, ClientNumber, ClientsWindow, Number, Quota
 from config.model.declaration import Given, Group
 from config.model.fields import NULLABLE, InvalidResource, each_entry
 from config.model.object_fields import ObjectName
@@ -31,12 +31,18 @@ RuleDestinations = Annotated[
 
 
 class RuleLimits(Group):
-    """Limits over all proxies, 0 for none; null says nothing. Bandwidth in bytes per second; `in` is of clients."""
+    """Limits over all proxies, 0 for none; null says nothing. Bandwidth in bytes per second; `in` is of clients.
+
+    `clients` is how many client addresses (with IPv6 their /64) may use an account within `clients_window` seconds,
+    600 where nothing says it.
+    """
 
     bandwidth_in: Annotated[int | None, Given(Bandwidth), NULLABLE] = None
     bandwidth_out: Annotated[int | None, Given(Bandwidth), NULLABLE] = None
     connections: Annotated[int | None, Given(Number), NULLABLE] = None
     requests_per_minute: Annotated[int | None, Given(Number), NULLABLE] = None
+    clients: Annotated[int | None, Given(ClientNumber), NULLABLE] = None
+    clients_window: Annotated[int | None, Given(ClientsWindow), NULLABLE] = None
 
     def view(self) -> dict[str, Any]:
         """Null says nothing."""

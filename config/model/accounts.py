@@ -66,6 +66,11 @@ Bandwidth = Annotated[
     WithJsonSchema({"type": "integer", "anyOf": [{"const": 0}, {"minimum": BANDWIDTH_MIN, "maximum": 10**12}]}),
 ]
 Number = Annotated[StrictInt, Field(ge=0, le=1_000_000)]
+ClientNumber = Annotated[StrictInt, Field(ge=0, le=10_000)]
+"""Client addresses; each new one is compared with all that are there."""
+CLIENTS_WINDOW = 600
+ClientsWindow = Annotated[StrictInt, Field(ge=1, le=31 * 86_400)]
+"""Seconds for which an address counts after it was last in use."""
 AccountName = Annotated[Username, AfterValidator(_account_name), json_patterns.text(json_patterns.ACCOUNT_NAME, 1, 128)]
 Networks = Annotated[
     list[Annotated[StrictStr, AfterValidator(_network), json_patterns.text(json_patterns.NETWORK)]],
@@ -87,12 +92,17 @@ class ProxyLimits(Group):
 
 
 class AccountLimits(Group):
-    """Limits of an account, 0 for none. Bandwidth is bytes per second; `in` is what clients send."""
+    """Limits of an account, 0 for none. Bandwidth is bytes per second; `in` is what clients send.
+
+    `clients` is how many client addresses (with IPv6 their /64) may use it within `clients_window` seconds.
+    """
 
     bandwidth_in: Annotated[int, Given(Bandwidth)] = 0
     bandwidth_out: Annotated[int, Given(Bandwidth)] = 0
     connections: Annotated[int, Given(Number)] = 0
     requests_per_minute: Annotated[int, Given(Number)] = 0
+    clients: Annotated[int, Given(ClientNumber)] = 0
+    clients_window: Annotated[int, Given(ClientsWindow)] = CLIENTS_WINDOW
 
 
 class Quota(Group):

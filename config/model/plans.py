@@ -51,7 +51,7 @@ class PlanCreate(PlanUpdate):
         {
             "name": "basic",
             "description": "ten gigabytes a month",
-            "limits": {"bandwidth_out": 1_000_000, "connections": 10},
+            "limits": {"bandwidth_out": 1_000_000, "connections": 10, "clients": 3},
             "quota": {"bytes": 10_000_000_000, "period": "month"},
             "deny_destinations": ["*.example.net"],
             "schedule": {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors.accounts.records import AccountRecord, CredentialRecord, InheritedRules, PlanRecord, ScheduleData
+from actors.accounts.records import LIMITS, AccountRecord, CredentialRecord, InheritedRules, PlanRecord, ScheduleData
 from actors.accounts.table import digest_of
 from api.store import Write
 from api.store.accounts import ACCOUNTS, CREDENTIALS, PLANS
@@ -16,7 +16,7 @@ from config.model.schedules import DAYS
 from tests.kit.own_accounts import OwnAccounts
 
 Record = AccountRecord | PlanRecord | CredentialRecord
-LIMITS = ("bandwidth_in", "bandwidth_out", "connections", "requests_per_minute")
+OF_CREDENTIALS = ("clients", "clients_window")
 
 
 class FleetAccounts:
@@ -93,7 +93,9 @@ def _credential(record: CredentialRecord, secret: str) -> dict[str, Any]:
     blank = AccountCredential(
         id=record.id, account_id="any", prefix="any", secret_hash=digest, expires_at=1.0, created_at=1.0
     )
-    return {**blank.model_dump(mode="json"), **record._asdict()}
+    fields = record._asdict()
+    limits = {name: fields.pop(name) or None for name in OF_CREDENTIALS}
+    return {**blank.model_dump(mode="json"), **fields, "limits": {**limits, "clients": limits["clients"] or 0}}
 
 
 def _rules(rules: InheritedRules) -> dict[str, Any]:

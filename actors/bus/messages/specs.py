@@ -108,13 +108,16 @@ class LimitsSpec:
     """The limits of a proxy or of an account, 0 for none. A value, not a message by itself.
 
     Bandwidth is bytes per second, `in` what clients send. `connections` are at the same time. Of a proxy they hold for
-    each client address, but bandwidth for all of it; of an account for all who use it.
+    each client address, but bandwidth for all of it; of an account for all who use it. `clients` is how many client
+    addresses may use an account within `clients_window` seconds (0, of a credential: as its account), over all proxies.
     """
 
     bandwidth_in: int = 0
     bandwidth_out: int = 0
     connections: int = 0
     requests_per_minute: int = 0
+    clients: int = 0
+    clients_window: int = 600
 
 
 @message

@@ -318,7 +318,9 @@ def spec_of(record: CredentialRecord) -> AccountSpec:
         id=record.id,
         username="",
         password_hash=None,
-        limits=LimitsSpec(connections=record.max_connections),
+        limits=LimitsSpec(
+            connections=record.max_connections, clients=record.clients, clients_window=record.clients_window
+        ),
         quota=record.quota,
         expires_at=record.expires_at,
         allow_clients=record.allow_clients,

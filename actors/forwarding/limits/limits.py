@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from actors.bus.loop import Loop, Timer
 from actors.bus.messages.specs import AccountSpec, LimitsSpec, ProxySpec
 from actors.forwarding.limits.accounts import REMOVED, Account, Guests
+from actors.forwarding.limits.client_limits import ClientLimits
 from actors.forwarding.limits.client_windows import ClientWindows
 from actors.forwarding.limits.held_accounts import HeldAccounts, UnreadableError
 from actors.forwarding.limits.meter import Meter, MeteredConnection
@@ -175,8 +176,10 @@ class LimitsOfProxy:
         self.usage = UsageCounters(loop)
         """What accounts and credentials use, by id."""
         self._alarms = Alarms(loop)
-        self.held = HeldAccounts(loop, self.accounts, self._new_held, self._alarms.watch, self._release)
+        self.held = HeldAccounts(loop, self.accounts, self._new_held, self._held_changed, self._release)
         self.held.on_poll = self._alarms.check_clock
+        self.client_addresses = ClientLimits(loop)
+        """Those that may use accounts and credentials."""
         self.guests = Guests(loop, state)
         """Users that are no accounts, with limits of their own."""
         self.rules = MatchedRuleLimits(loop, state)
@@ -255,6 +258,7 @@ class LimitsOfProxy:
             account = self._known[spec.id] = self._new_account(Account, spec, now)
         elif account.spec != spec:
             account.change(spec, now)
+            self.client_addresses.include(account)
         return account
 
     def _reconsider_held(self) -> None:
@@ -270,6 +274,10 @@ class LimitsOfProxy:
     def _new_account(self, kind: type[Account], spec: AccountSpec, now: float) -> Account:
         key_of = partial(self._state.account, spec.id)
         return kind(self._loop, spec, now, self.usage.acquire(spec.id), key_of)
+
+    def _held_changed(self, account: Account) -> None:
+        self._alarms.watch(account)
+        self.client_addresses.include(account)
 
     def _release(self, account: Account) -> None:
         """The account is in use no more."""
@@ -345,11 +353,17 @@ class LimitsOfProxy:
     def user_refusal(self, user: str, client_ip: str) -> Failure | None:
         """Why the account of this name may not be used; None when it may, or is none. Raises `UnreadableError`."""
         account = self.account(user)
-        return None if account is None else account.refusal(client_ip, time.time())
+        if account is None:
+            return None
+        return account.refusal(client_ip, time.time()) or self.client_addresses.refusal(account, None, client_ip)
 
-    def credential_refusal(self, record: CredentialRecord, client_ip: str) -> Failure | None:
-        """Why this credential may not be used; None when it may. Raises `UnreadableError`."""
-        return self.held.credential(record).refusal(client_ip, time.time())
+    def credential_refusal(self, user: str, record: CredentialRecord, client_ip: str) -> Failure | None:
+        """Why this credential of the account may not be used; None when it may. Raises `UnreadableError`."""
+        account, credential = self.account(user), self.held.credential(record)
+        failure = credential.refusal(client_ip, time.time())
+        if failure is None and account is not None:
+            failure = self.client_addresses.refusal(account, credential, client_ip)
+        return failure
 
     def account(self, user: str) -> Account | None:
         """The account of this name; None when it is none. Raises `UnreadableError`."""
@@ -377,7 +391,7 @@ class LimitsOfProxy:
             if credential is not None and failure is None:
                 credential.usage.requested(client_ip)
                 failure = credential.refusal(client_ip, now) or credential.admit(meter)
-            failure = failure or account.admit(meter)
+            failure = failure or self.client_addresses.refusal(account, credential, client_ip) or account.admit(meter)
             if failure is not None:
                 return failure
             if account.spec.schedule is not None:
@@ -387,7 +401,12 @@ class LimitsOfProxy:
             wait = self._clients.window(holder.client_ip).try_acquire(limit)
             if wait:
                 return failures.client_requests(limit, wait)
-        meter.attach(account, holder, credential)
+        if account is not None:  # behind all other limits: what they refuse is no use of the account
+            failure = self.client_addresses.admit(account, credential, holder.client_ip)
+            if failure is not None:
+                return failure
+        if meter.attach(account, holder, credential):
+            self.client_addresses.follow(meter)
         return None
 
     def count_refusal(self, user: str) -> None:

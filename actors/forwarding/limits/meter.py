@@ -152,11 +152,14 @@ class Meter:
 
     def attach(
         self, account: MeteredAccount | None, holder: MeteredConnection, credential: MeteredAccount | None = None
-    ) -> None:
-        """Bill the connection to this account and credential from now on; None: to no account, to no credential."""
+    ) -> bool:
+        """Bill the connection to this account and credential from now on; None: to no account, to no credential.
+
+        Returns whether they are others than before.
+        """
         self.holder = holder
         if account is self.account and credential is self.credential:
-            return
+            return False
         self.detach()
         self.account, self.credential = account, credential
         billing: Billing | None = account
@@ -167,6 +170,17 @@ class Meter:
                 billing = _Both(account, credential)
         self.inward.attach(billing)
         self.outward.attach(billing)
+        return True
+
+    def follow(self, moved: Wake | None) -> None:
+        """Call this whenever bytes of the connection have moved; None: call nothing."""
+        self.inward.follow(moved)
+        self.outward.follow(moved)
+
+    @property
+    def followed(self) -> bool:
+        """Whether something is called when bytes have moved."""
+        return self.inward.followed
 
     def close(self) -> None:
         """Hold the ended connection no longer, though a throttle may still stand in the queue of a bucket."""

@@ -202,7 +202,7 @@ class Throttle:
     A share of 0 means: read nothing, and `wait` to be called when there is one.
     """
 
-    __slots__ = ("_billing", "_buckets", "_further", "_inward", "_shared", "_wake", "unattributed", "waiting")
+    __slots__ = ("_billing", "_buckets", "_further", "_inward", "_moved", "_shared", "_wake", "unattributed", "waiting")
 
     def __init__(self, inward: bool, shared: TokenBucket) -> None:
         """`shared` is the bucket of the whole proxy."""
@@ -211,6 +211,7 @@ class Throttle:
         self._buckets: tuple[TokenBucket, ...] = (shared,)
         self._further: tuple[TokenBucket, ...] = ()
         self._billing: Billing | None = None
+        self._moved: Wake | None = None
         self.unattributed = 0
         """Bytes that moved before the account was known."""
         self.waiting = False
@@ -223,6 +224,15 @@ class Throttle:
         if billing is not None:
             billing.count(self._inward, self.unattributed)
             self.unattributed = 0
+
+    def follow(self, moved: Wake | None) -> None:
+        """Call this whenever bytes have moved, in place of what was called before; None: call nothing."""
+        self._moved = moved
+
+    @property
+    def followed(self) -> bool:
+        """Whether something is called."""
+        return self._moved is not None
 
     def draw_on(self, buckets: tuple[TokenBucket, ...]) -> None:
         """Draw on these as well, in place of those that were named before."""
@@ -250,6 +260,8 @@ class Throttle:
             self.unattributed += count
         else:
             self._billing.count(self._inward, count)
+        if self._moved is not None:
+            self._moved()
 
     def wait(self, wake: Wake) -> None:
         """Call `wake` once there may be a share; it replaces a callback that waits already.
@@ -273,4 +285,4 @@ class Throttle:
 
     def close(self) -> None:
         """Drop the callback, since the connection has ended; its place in the queue stays and wakes nothing."""
-        self._wake = None
+        self._wake = self._moved = None

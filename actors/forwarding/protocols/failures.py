@@ -245,6 +245,7 @@ LIMIT_REASONS = (
     "client_request_limit",
     "account_connection_limit",
     "account_request_limit",
+    "account_client_limit",
     "account_quota_reached",
     "account_disabled",
     "account_expired",
@@ -284,6 +285,14 @@ def account_requests(limit: int, wait: int) -> Failure:
     """`limits.requests_per_minute` of an account is reached."""
     detail = f"this account has at most {limit} requests a minute"
     return Failure(429, "http_request_denied", detail, rule="account_request_limit", retry_after=wait)
+
+
+def account_clients(limit: int, wait: int, owner: str = "account") -> Failure:
+    """`limits.clients` of an account or a credential (`owner`) is reached; `wait` is seconds until one address has been
+    silent for long enough, if it stays so."""
+    addresses = "one address" if limit == 1 else f"{limit} addresses"
+    detail = f"this {owner} may be used from at most {addresses} at a time"
+    return Failure(429, "http_request_denied", detail, rule="account_client_limit", retry_after=wait)
 
 
 def rule_connections(limit: int, decider: Decider, entry: str) -> Failure:

@@ -128,6 +128,12 @@ ADVICE: Final[dict[tuple[int, str], Advice]] = {
     (429, "account_request_limit"): Advice(
         "The account sends too many requests", True, f"{_WAIT}, and wait as long as Retry-After says."
     ),
+    (429, "account_client_limit"): Advice(
+        "The account is in use from too many addresses",
+        True,
+        "Stop using the account at another address, and wait as long as Retry-After says. "
+        f"{_ASK} for more addresses if you need them.",
+    ),
     (429, "account_quota_reached"): Advice(
         "The quota of the account is used up",
         True,

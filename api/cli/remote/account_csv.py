@@ -105,6 +105,8 @@ FIELDS: Mapping[str, Callable[[str], Any]] = {
     "limits.bandwidth_out": _number,
     "limits.connections": _number,
     "limits.requests_per_minute": _number,
+    "limits.clients": _number,
+    "limits.clients_window": _number,
     "quota.bytes": _number,
     "quota.period": str,
     "allow_clients": _list,

@@ -6,6 +6,7 @@ Where a command takes an account, `PROXY USERNAME` names one of a proxy's own.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +33,18 @@ from api.cli.options import (
 from api.cli.quantities import SIZE_EXAMPLES, Quantity, bytes_of, moment_option, seconds, size
 from api.cli.terminal import PASSWORD_STDIN, Column, fields_of, inside, pairs_of, password, titled
 
+
+def window_of(given: str) -> int:
+    """The seconds of `--clients-window`: a span such as `10m`, or a number. Raises `CommandError`."""
+    return int(given) if re.fullmatch(r"[0-9]{1,9}", given) else seconds(given, "--clients-window")
+
+
+_CLIENTS = {
+    "limits.clients": number("--clients", "Client addresses that may use it, over all proxies; 0 for any.", min=0),
+    "limits.clients_window": text(
+        "--clients-window", "How long an address counts after its last use (10m).", metavar="SPAN", parse=window_of
+    ),
+}
 _LIMITS = {
     "quota.bytes": text(
         "--quota",
@@ -41,6 +54,7 @@ _LIMITS = {
     ),
     "quota.period": choice("--period", "The period of the quota.", ("day", "week", "month", "total")),
     "limits.connections": number("--connections", "At the same time over all proxies; 0 for no limit.", min=0),
+    **_CLIENTS,
 }
 FIELDS = {
     **_LIMITS,
@@ -253,7 +267,7 @@ def _details(account: dict[str, Any]) -> list[tuple[str, Any]]:
         ("out", _used(account, "bytes_out")),
         ("left", None if left is None else size(left)),
         ("resets", inside(account, "usage.period_end")),
-        ("limits", _own(account, "limits", fields_of(account["limits"] or {}))),
+        ("limits", _own(account, "limits", _limits(account))),
         ("networks", account["allow_clients"] or "any"),
         ("expires", account["expires_at"]),
         ("created", account["created_at"]),
@@ -285,7 +299,9 @@ def _place(session: Session, account: str, username: str | None, inline: bool = 
 
 
 def _limits(row: Any) -> Quantity:
-    return fields_of(row["limits"] or {})
+    """Without the window where no number of clients goes with it."""
+    limits = row["limits"] or {}
+    return fields_of({name: each for name, each in limits.items() if name != "clients_window" or limits["clients"]})
 
 
 plans = Commands(
@@ -354,6 +370,7 @@ _MINT = {
     "allow_destinations": texts("--destination", "Only to this host, domain or network; may be given several times."),
     "allow_clients": texts("--network", "Only from this network; may be given several times."),
     "max_connections": number("--connections", "At the same time over all proxies; 0 for no limit.", min=0),
+    **_CLIENTS,
     "quota.bytes": text("--quota", f"Bytes in total ({SIZE_EXAMPLES}).", metavar="SIZE", parse=bytes_of),
 }
 CREDENTIAL_COLUMNS = (
@@ -371,6 +388,7 @@ CREDENTIAL_DETAILS = (
     ("networks", lambda credential: credential["allow_clients"] or "any"),
     ("quota", _quota),
     ("connections", lambda credential: credential["max_connections"] or None),
+    ("clients", lambda credential: credential["limits"]["clients"] or None),
     "created_at",
 )
 

@@ -186,6 +186,7 @@ _UNKNOWN = {
     **dict.fromkeys(("url_regex", "urlpath_regex", "dstdom_regex"), "has expressions; write the hosts as dstdomain"),
     "time": "matches times; set the schedule of rules, or of accounts and plans",
     "maxconn": "counts connections; set limits.connections_per_client of the proxies",
+    "max_user_ip": "counts addresses of a user; set limits.clients of the accounts",
     "arp": "matches hardware addresses; name the client's addresses by src",
     "srcdomain": "matches the client's name; name its addresses by src",
     "external": "asks a program; accounts with an HTTP back end (auth.backend) are the nearest",

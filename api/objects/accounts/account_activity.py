@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from actors.bus.messages.accounts import (
@@ -18,6 +19,7 @@ from actors.bus.messages.accounts import (
     UsageOfAccounts,
 )
 from actors.bus.messages.common import METRICS, Done
+from actors.state.account_clients import AccountClients, open_clients
 from api.bus_bridge import Bridge, reason_of, request
 from api.engine.records import Stored, view_of
 from api.history.document_changes import Body, DocumentChange
@@ -25,7 +27,8 @@ from api.objects.accounts.account_kind import StoredInline, status_of
 from api.objects.accounts.plan_kind import Plans
 from api.objects.proxies.proxy_cache import COLLECTION as PROXIES
 from api.store.accounts import ACCOUNTS, CREDENTIALS
-from config.model.accounts import Quota
+from config.model.account_rules import RuleLimits
+from config.model.accounts import CLIENTS_WINDOW, Quota
 from config.model.fleet_accounts import FleetAccount
 from config.model.quotas import period_at
 from config.text.formatting import timestamp_text
@@ -41,9 +44,12 @@ WITH_USAGE = (ACCOUNTS, CREDENTIALS, PROXIES)
 class AccountActivities:
     """Requests to the collector about accounts of the fleet. Thread-safe."""
 
-    def __init__(self, bridge: Bridge, plans: Plans) -> None:
+    def __init__(self, bridge: Bridge, plans: Plans, clients: Path) -> None:
+        """`clients` is the file with the client addresses of accounts (`RunDir.clients`)."""
         self._bridge = bridge
         self._plans = plans
+        self._clients_file = clients
+        self._clients: AccountClients | None = None
 
     def quota_of(self, account: FleetAccount) -> Quota:
         """The account's own quota, or that of its plan; 0 bytes for none."""
@@ -51,6 +57,17 @@ class AccountActivities:
             return account.quota
         plan = self._plans.known(account.plan)
         return plan.quota if plan is not None and plan.quota is not None else Quota()
+
+    def clients_of(self, account_id: str, limits: RuleLimits) -> int | None:
+        """How many client addresses use the account now; None where these limits don't have them counted."""
+        if not limits.clients:
+            return None
+        try:
+            self._clients = self._clients or open_clients(self._clients_file)
+        except OSError as error:
+            log.warning("the client addresses of accounts are not known: %s", error)
+            return None
+        return self._clients.in_use(account_id, limits.clients_window or CLIENTS_WINDOW)
 
     def of(self, accounts: Iterable[FleetAccount]) -> dict[str, AccountActivity] | None:
         """By id, the activity in the present period of each quota; None when the collector doesn't reply."""

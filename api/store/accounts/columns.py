@@ -94,7 +94,8 @@ def plan_record(body: Mapping[str, Any]) -> PlanRecord:
 
 def credential_record(body: Mapping[str, Any]) -> CredentialRecord:
     """Of this credential."""
-    return CredentialRecord(**_same(CredentialRecord._fields, body))
+    limits = {name: value for name, value in body.get("limits", {}).items() if value is not None}
+    return CredentialRecord(**_same(CredentialRecord._fields, body), **limits)
 
 
 _INHERITED = ("allow_destinations", "deny_destinations", "policy", "egress")

@@ -94,6 +94,21 @@ def test_explain_takes_a_credential_by_its_id_only(shell: Shell) -> None:
     assert (refused.status, "must be an id, crd_" in refused.err) == (2, True)
 
 
+def test_client_addresses_are_limited_by_plans_accounts_and_credentials(shell: Shell) -> None:
+    shell.good("plans", "create", "home", "--clients", "2", "--clients-window", "30m")
+    assert shell.good("plans", "show", "home").details["limits"] == "clients 2, clients_window 1800"
+    shell.good("accounts", "create", "eve", "--without-password", "--plan", "home")
+    assert shell.good("accounts", "show", "eve").details["limits"] == "as plan"
+    shell.good("accounts", "update", "eve", "--clients", "1")
+    assert shell.good("accounts", "show", "eve").details["limits"] == "clients 1"
+    shell.good("credentials", "mint", "eve", "--ttl", "1h", "--name", "one", "--clients", "1", "--clients-window", "60")
+    assert shell.good("credentials", "show", "eve", "one").details["clients"] == "1"
+    wrong = shell("plans", "update", "home", "--clients-window", "soon")
+    assert (wrong.status, "--clients-window 'soon'" in wrong.err) == (2, True)
+    shell.good("accounts", "delete", "eve", "--yes")
+    shell.good("plans", "delete", "home", "--yes")
+
+
 def test_a_minted_secret_opens_a_proxy_and_revoked_it_does_not(
     shell: Shell, stranger: Shell, product: Product, origin: Origin
 ) -> None:

@@ -72,6 +72,18 @@ def test_a_secret_is_shown_once_and_its_hash_is_what_stays(api: Api, account: di
     assert known(api, secret)
 
 
+def test_client_addresses_of_a_credential_are_limited_for_forwarding(api: Api, account: dict[str, Any]) -> None:
+    plain, limited = mint(api, account), mint(api, account, limits={"clients": 2, "clients_window": 60})
+    assert plain["credential"]["limits"] == {"clients": 0, "clients_window": None}
+    assert limited["credential"]["limits"] == {"clients": 2, "clients_window": 60}
+    with closing(AccountTable(api.data.fleet)) as table:
+        records = [table.credential(digest_of(each["secret"])) for each in (plain, limited)]
+    assert [(each.clients, each.clients_window) for each in records if each is not None] == [(0, 0), (2, 60)]
+    for limits, field in (({"clients": -1}, "limits.clients"), ({"clients_window": 0}, "limits.clients_window")):
+        refused = api.post(path(account), {"ttl": 900, "limits": limits}, api.token())
+        assert error_of(refused)[2]["field"] == field
+
+
 def test_it_is_revoked_for_forwarding_before_the_response(api: Api, account: dict[str, Any]) -> None:
     made, other = mint(api, account), mint(api, account)
     revoked = api.request("DELETE", path(account, made["credential"]["id"]), api.token())

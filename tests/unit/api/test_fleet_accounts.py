@@ -70,7 +70,7 @@ def test_an_account_is_made_changed_and_deleted(api: Api, token: dict[str, str])
     account = made(api, metadata={"customer": "4711"}, tags=["ci"])
     assert (account["proxies"], account["plan"], account["status"]) == ({"all": True}, None, "active")
     assert account["limits"] == dict.fromkeys(
-        ("bandwidth_in", "bandwidth_out", "connections", "requests_per_minute")
+        ("bandwidth_in", "bandwidth_out", "connections", "requests_per_minute", "clients", "clients_window")
     ), "nothing is said"
     assert "secret-word" not in str(account)
     path = f"/accounts/{account['id']}"
@@ -92,7 +92,9 @@ def test_an_account_is_made_changed_and_deleted(api: Api, token: dict[str, str])
 
 
 def test_forwarding_sees_a_change_before_the_response(api: Api, token: dict[str, str]) -> None:
-    plan = planned(api, limits={"connections": 5}, quota={"bytes": 1000}, deny_destinations=["*.example.com"])
+    plan = planned(
+        api, limits={"connections": 5, "clients": 3}, quota={"bytes": 1000}, deny_destinations=["*.example.com"]
+    )
     schedule = {"timezone": "Europe/Berlin", "windows": [{"days": ["mon", "sun"], "from": "22:30", "to": "24:00"}]}
     account = made(api, plan="basic", proxies={"tags": ["eu"]}, schedule=schedule, quota={"bytes": 0})
     table = Published(api)
@@ -101,6 +103,7 @@ def test_forwarding_sees_a_change_before_the_response(api: Api, token: dict[str,
     assert check_password("secret-word", record.password_hash or "")
     assert (record.all_proxies, record.proxy_tags, record.plan) == (False, ("eu",), plan["id"])
     assert (spec.limits.connections, spec.quota, spec.deny_destinations) == (5, 0, ("*.example.com",))
+    assert (spec.limits.clients, spec.limits.clients_window) == (3, 600)
     assert spec.schedule == ("Europe/Berlin", (((0, 6), 22 * 60 + 30, 1440),))
     assert spec.disclose
     change = {"limits": {"connections": 0}, "deny_destinations": None, "disclose": False}

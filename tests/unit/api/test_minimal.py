@@ -234,7 +234,16 @@ def entry_of(usual: dict[str, Any], **others: list[Any]) -> st.SearchStrategy[di
 def documents(full: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
     """Variations of an exported document."""
     rules: dict[str, list[Any]] = {
-        "limits": [{"bandwidth_in": 0, "bandwidth_out": None, "connections": 4, "requests_per_minute": None}],
+        "limits": [
+            {
+                "bandwidth_in": 0,
+                "bandwidth_out": None,
+                "connections": 4,
+                "requests_per_minute": None,
+                "clients": 3,
+                "clients_window": None,
+            }
+        ],
         "quota": [None, {"bytes": 0, "period": "total"}, {"bytes": 1, "period": "day"}],
         "allow_destinations": [[], ["*.example"]],
         "description": ["x"],

@@ -12,6 +12,7 @@ import pytest
 from actors.bus.messages.accounts import AccountActivity, AccountUsage, QueryUsage, UsageOfAccounts
 from actors.bus.messages.common import METRICS, forwarding_name
 from actors.bus.messages.forwarding import ConnectionFilter, ConnectionPage, ConnectionReport, QueryConnections
+from actors.state.account_clients import open_clients
 from api.app import OPERATIONS
 from api.container import ApiSettings
 from api.engine.operation import HOLDER, NONE
@@ -174,7 +175,9 @@ def test_me_shows_what_holds_and_not_what_is_the_operator_s(api: Api) -> None:
         metadata={"customer": "4711"},
     )
     me = api.get("/me", sign_in(api)).json["data"]["account"]
-    assert me["limits"] == {"bandwidth_in": 2000, "bandwidth_out": 0, "connections": 3, "requests_per_minute": 0}
+    bandwidth = {"bandwidth_in": 2000, "bandwidth_out": 0}
+    rest = {"connections": 3, "requests_per_minute": 0, "clients": 0, "clients_window": 600}
+    assert (me["limits"], me["clients"]) == ({**bandwidth, **rest}, None)
     assert me["quota"] == {"bytes": 5000, "period": "month"}
     assert (me["allow_destinations"], me["deny_destinations"]) == (["*.example.com"], [])
     assert me["self_service"] == {"password": True, "credentials": False}
@@ -182,6 +185,17 @@ def test_me_shows_what_holds_and_not_what_is_the_operator_s(api: Api) -> None:
     assert (me["plan"], me["status"], me["schedule"]) == ("basic", "active", None)
     assert "4711" not in str(me)
     assert "vip" not in str(me)
+
+
+def test_me_says_how_many_client_addresses_are_in_use_within_the_window_of_the_plan(api: Api) -> None:
+    plan(api, limits={"clients": 2, "clients_window": 60})
+    account_id = account(api, plan="basic")
+    own = api.get("/me", sign_in(api)).json["data"]["account"]
+    assert (own["clients"], own["limits"]["clients"], own["limits"]["clients_window"]) == (0, 2, 60)
+    clients = open_clients(api.run.clients)
+    for address in ("192.0.2.1", "192.0.2.2", "192.0.2.3"):
+        clients.admit(account_id, address, 2, 60)
+    assert api.get("/me", sign_in(api)).json["data"]["account"]["clients"] == 2
 
 
 def test_the_password_is_changed_if_the_plan_permits_it(api: Api) -> None:

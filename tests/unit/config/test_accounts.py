@@ -32,6 +32,7 @@ def entry(name: str = "ada", **fields: Any) -> dict[str, Any]:
 
 def test_an_account_with_everything() -> None:
     limits = {"bandwidth_in": 1024, "bandwidth_out": 0, "connections": 3, "requests_per_minute": 60}
+    limits |= {"clients": 2, "clients_window": 3600}
     one = entry(
         limits=limits,
         quota={"bytes": 10**9, "period": "month"},
@@ -59,6 +60,8 @@ def test_an_account_with_everything() -> None:
         ({"limits": {"connections": -1}}, ("accounts", 0, "limits", "connections")),
         ({"limits": {"connections_per_client": 1}}, ("accounts", 0, "limits", "connections_per_client")),
         ({"limits": {"bandwidth_in": 100}}, ("accounts", 0, "limits", "bandwidth_in")),
+        ({"limits": {"clients": 10_001}}, ("accounts", 0, "limits", "clients")),
+        ({"limits": {"clients_window": 0}}, ("accounts", 0, "limits", "clients_window")),
         ({"quota": {"period": "year"}}, ("accounts", 0, "quota", "period")),
         ({"quota": {"bytes": 1.5}}, ("accounts", 0, "quota", "bytes")),
         ({"expires_at": "tomorrow"}, ("accounts", 0, "expires_at")),

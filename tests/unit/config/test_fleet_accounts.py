@@ -40,6 +40,8 @@ def test_limits_go_key_by_key_and_null_inherits_again() -> None:
         "bandwidth_out": None,
         "connections": None,
         "requests_per_minute": 7,
+        "clients": None,
+        "clients_window": None,
     }
     assert account.quota is not None
     assert (account.quota.bytes, account.quota.period) == (20, "day")

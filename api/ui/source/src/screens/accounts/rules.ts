@@ -1,5 +1,6 @@
 /** The rules that an account may have of its own, or of its plan. null inherits; 0 and empty lists say "none". */
 import type { Schemas } from "../../api/client";
+import { asTyped, count, duration } from "../../lib/format";
 import { locale, t } from "../../texts";
 
 export type Plan = Schemas["PlanView"];
@@ -7,10 +8,13 @@ export type Listed = Schemas["FleetAccountView"];
 export const DAYS = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"] as const;
 export type Day = (typeof DAYS)[number];
 export const PERIODS = ["day", "week", "month", "total"] as const;
-export const LIMITS = ["bandwidth_in", "bandwidth_out", "connections", "requests_per_minute"] as const;
+export const LIMITS = ["bandwidth_in", "bandwidth_out", "connections", "requests_per_minute", "clients", "clients_window"] as const;
+/** Seconds, where neither account nor plan says it. */
+export const CLIENTS_WINDOW = 600;
+export type Limit = (typeof LIMITS)[number];
 
 export interface RulesValue {
-  limits: Record<(typeof LIMITS)[number], number | null>;
+  limits: Record<Limit, number | null>;
   quota: { bytes: number; period: (typeof PERIODS)[number] } | null;
   allow_destinations: string[] | null;
   deny_destinations: string[] | null;
@@ -18,13 +22,23 @@ export interface RulesValue {
 }
 
 export const blankRules = (): RulesValue => ({
-  limits: { bandwidth_in: null, bandwidth_out: null, connections: null, requests_per_minute: null },
+  limits: { bandwidth_in: null, bandwidth_out: null, connections: null, requests_per_minute: null, clients: null, clients_window: null },
   quota: null, allow_destinations: null, deny_destinations: null, schedule: null,
 });
 
 /** The rules of a stored account or plan. */
 export function rulesOf({ limits, quota, allow_destinations, deny_destinations, schedule }: RulesValue): RulesValue {
   return structuredClone({ limits, quota, allow_destinations, deny_destinations, schedule });
+}
+
+/** A limit with its unit. */
+export function limitText(key: Limit, value: number): string {
+  return key.startsWith("bandwidth") ? asTyped("rate", value) : key === "clients_window" ? duration(value) : count(value);
+}
+
+/** The limits to tell of: the window of clients only beside their number. */
+export function limitsIn(limits: Partial<Record<Limit, number | null>>): Limit[] {
+  return LIMITS.filter((key) => limits[key] && (key !== "clients_window" || limits.clients));
 }
 
 /** `Mon Tue 08:00–18:00 (Europe/Berlin)`. */

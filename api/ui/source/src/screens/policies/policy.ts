@@ -1,11 +1,12 @@
 /** A policy: its requests, and how its form has it. What this page knows no field for is kept as it is. */
 import { api, data, tagged, type Schemas } from "../../api/client";
-import { LIMITS, type RulesValue } from "../accounts/rules";
+import type { RulesValue } from "../accounts/rules";
 import { linesOf } from "../../lib/format";
 import { fieldLines, fieldsOf, ifMatch, type ObjectKind } from "../objects/kind";
 import type { Check } from "../objects/tls-name";
 import { portOf } from "../proxies/form/value";
 
+export const RULE_LIMITS = ["bandwidth_in", "bandwidth_out", "connections", "requests_per_minute"] as const;
 export type Policy = Schemas["PolicyView"];
 export type Listed = Schemas["ListedPolicy"];
 type Rule = Schemas["RuleView"];
@@ -38,7 +39,7 @@ export interface RuleValue {
   params: string;
   /** Addresses and networks that connections leave from. */
   egress: string[];
-  limits: Record<(typeof LIMITS)[number], number | null>;
+  limits: Record<(typeof RULE_LIMITS)[number], number | null>;
   /** Fields that the form has no input for. */
   others: { match: Plain; action: Plain };
 }

@@ -27,6 +27,7 @@ export const me: Texts["me"] = {
   "connections.none": "Keine offene Verbindung",
   "connections.none.text": "Hier erscheint, was Ihre Programme durch einen Proxy offen haben.",
   "client": "Client",
+  "clients.of": "{n} von {limit} in Gebrauch",
   "bytes": "Daten",
   "age": "Offen seit",
   "program": "Programm",

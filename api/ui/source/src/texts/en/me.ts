@@ -26,6 +26,7 @@ export const me = {
   "connections.none": "No open connection",
   "connections.none.text": "What your programs have open through a proxy appears here.",
   "client": "Client",
+  "clients.of": "{n} of {limit} in use",
   "bytes": "Data",
   "age": "Open for",
   "program": "Program",

@@ -44,6 +44,7 @@ const FIELDS: Record<string, Reader> = {
   "id": plain, "username": plain, "password": plain, "password_hash": plain, "enabled": flag, "plan": nullable, "expires_at": nullable,
   "proxies.all": flag, "proxies.ids": list, "proxies.tags": list,
   "limits.bandwidth_in": amount, "limits.bandwidth_out": amount, "limits.connections": amount, "limits.requests_per_minute": amount,
+  "limits.clients": amount, "limits.clients_window": amount,
   "quota.bytes": amount, "quota.period": plain, "allow_clients": list, "allow_destinations": list, "deny_destinations": list,
   "schedule.timezone": plain, "schedule.windows": json, "certificates": list, "socks4_by_name": flag, "tags": list,
 };

@@ -1,8 +1,8 @@
 /** An account of one proxy as its form has it, and as the API takes it. */
 import type { Schemas } from "../../../api/client";
 import { changes } from "../../../lib/differences";
+import { CLIENTS_WINDOW, type Limit } from "../../accounts/rules";
 
-export const LIMITS = ["bandwidth_in", "bandwidth_out", "connections", "requests_per_minute"] as const;
 export const PERIODS = ["day", "week", "month", "total"] as const;
 
 export interface AccountValue {
@@ -10,14 +10,14 @@ export interface AccountValue {
   password: string;
   enabled: boolean;
   expires_at: string | null;
-  limits: Record<(typeof LIMITS)[number], number | null>;
+  limits: Record<Limit, number | null>;
   quota: { bytes: number | null; period: (typeof PERIODS)[number] };
   allow_clients: string[];
 }
 
 export const blank = (): AccountValue => ({
   username: "", password: "", enabled: true, expires_at: null,
-  limits: { bandwidth_in: 0, bandwidth_out: 0, connections: 0, requests_per_minute: 0 }, quota: { bytes: 0, period: "month" }, allow_clients: [],
+  limits: { bandwidth_in: 0, bandwidth_out: 0, connections: 0, requests_per_minute: 0, clients: 0, clients_window: CLIENTS_WINDOW }, quota: { bytes: 0, period: "month" }, allow_clients: [],
 });
 
 /** A stored account for the form; the password is never in it. */
@@ -31,7 +31,7 @@ export function bodyOf(before: AccountValue, after: AccountValue): Record<string
   const body: Record<string, unknown> = { ...found };
   if (before.username === "") body.username = username;
   if (password) body.password = password;
-  if (limits) body.limits = zeros(limits);
+  if (limits) body.limits = zeros({ ...limits, ...(limits.clients_window === null ? { clients_window: CLIENTS_WINDOW } : {}) });
   if (quota) body.quota = zeros(quota);
   return body;
 }

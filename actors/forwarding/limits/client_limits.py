@@ -1,0 +1,130 @@
+"""How many client addresses use an account or a credential, over all proxies (`actors.state.account_clients`).
+
+A request says that its address is in use, and so do the bytes that a connection moves, a few times in each window. An
+address that has been silent for so long that others have its place is refused, which ends a connection that moves bytes
+then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from actors.bus.loop import Loop
+from actors.forwarding.protocols import failures
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from actors.forwarding.limits.accounts import Account
+    from actors.forwarding.limits.meter import Meter, MeteredAccount
+    from actors.forwarding.protocols.failures import Failure
+    from actors.state.account_clients import AccountClients
+
+ANY_NUMBER: Final = 2**63
+"""A limit that is none."""
+_PART: Final = 0.1
+"""Of a window, after which bytes say again that an address is in use."""
+
+
+class _Limited(NamedTuple):
+    """A limit that holds: whose it is as a word and by its id, and what it says."""
+
+    owner: str
+    identifier: str
+    clients: int
+    window: int
+
+
+def _limited(account: MeteredAccount, credential: MeteredAccount | None) -> Iterator[_Limited]:
+    limits = account.spec.limits
+    if credential is not None and credential.spec.limits.clients:
+        own = credential.spec.limits
+        window = own.clients_window or limits.clients_window
+        yield _Limited("credential", credential.spec.id, own.clients, window)
+    if limits.clients:
+        yield _Limited("account", account.spec.id, limits.clients, limits.clients_window)
+
+
+class ClientLimits:
+    """Those of the accounts and credentials of one proxy. Nothing is opened before one is limited."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self.path: Path | None = None
+        """The file that all processes of the machine have; None: the limits don't hold."""
+        self.on_failure: Callable[[str], None] = lambda _detail: None
+        self._opened: AccountClients | None = None
+
+    def refusal(self, account: Account, credential: Account | None, address: str) -> Failure | None:
+        """Why a client at this address may not use them now; nothing is counted."""
+        return self._first_refusal(account, credential, address, counts=False)
+
+    def admit(self, account: Account, credential: Account | None, address: str) -> Failure | None:
+        """A client at this address uses them. Returns why it may not, else None."""
+        return self._first_refusal(account, credential, address, counts=True)
+
+    def follow(self, meter: Meter) -> None:
+        """From now on the bytes of this connection say that its address is in use, if that is limited."""
+        account, holder = meter.account, meter.holder
+        limited = () if account is None or holder is None else tuple(_limited(account, meter.credential))
+        window = min((each.window for each in limited), default=0)
+        meter.follow(_Moved(self._loop, meter, window, self._use).moved if window else None)
+
+    def include(self, account: Account) -> None:
+        """Its limits have changed. With the first one open connections count, however many addresses they are from."""
+        limits = account.spec.limits
+        for meter in tuple(account.meters):
+            clients = self._store() if limits.clients and not meter.followed else None
+            if clients is not None and meter.holder is not None:
+                clients.admit(account.spec.id, meter.holder.client_ip, ANY_NUMBER, limits.clients_window)
+            self.follow(meter)
+
+    def _first_refusal(
+        self, account: MeteredAccount, credential: MeteredAccount | None, address: str, *, counts: bool
+    ) -> Failure | None:
+        for owner, identifier, limit, window in _limited(account, credential):
+            clients = self._store()
+            if clients is not None:
+                ask = clients.admit if counts else clients.wait
+                wait = ask(identifier, address, limit, window)
+                if wait:
+                    return failures.account_clients(limit, wait, owner)
+        return None
+
+    def _use(self, meter: Meter) -> None:
+        """Bytes of this connection have moved."""
+        account, holder = meter.account, meter.holder
+        if account is not None and holder is not None:
+            failure = self._first_refusal(account, meter.credential, holder.client_ip, counts=True)
+            if failure is not None:
+                self._loop.call_soon(partial(holder.end, failure.reason))
+
+    def _store(self) -> AccountClients | None:
+        if self._opened is None and self.path is not None:
+            from actors.state.account_clients import open_clients  # only proxies with such limits pay for it
+
+            try:
+                self._opened = open_clients(self.path, lambda: self._loop.now)
+            except OSError as error:
+                self.on_failure(f"limits.clients of accounts does not hold: {error}")
+        return self._opened
+
+
+class _Moved:
+    """Passes on that a connection moves bytes, a few times in each window (seconds)."""
+
+    __slots__ = ("_due", "_loop", "_meter", "_pause", "_use")
+
+    def __init__(self, loop: Loop, meter: Meter, window: int, use: Callable[[Meter], None]) -> None:
+        self._loop = loop
+        self._meter = meter
+        self._pause = _PART * window
+        self._due = loop.now + self._pause
+        self._use = use
+
+    def moved(self) -> None:
+        if self._loop.now >= self._due:
+            self._due = self._loop.now + self._pause
+            self._use(self._meter)

@@ -1,0 +1,179 @@
+"""Client addresses of accounts: a limit is exact over processes, and an address counts for as long as it is in use."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from actors.state.account_clients import AccountClients, open_clients
+from tests.kit.wait import wait_until
+
+WINDOW = 600
+
+
+class Machine:
+    """Some processes that admit clients; each has the file open by itself."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "clients"
+        self.now = 1000.0
+
+    def process(self) -> AccountClients:
+        return open_clients(self.path, lambda: self.now)
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+@pytest.fixture
+def clients(machine: Machine) -> AccountClients:
+    return machine.process()
+
+
+def admit(clients: AccountClients, address: str, limit: int = 2, window: int = WINDOW, owner: str = "acc_1") -> int:
+    return clients.admit(owner, address, limit, window)
+
+
+def test_so_many_addresses_use_an_account_over_all_processes_and_one_more_waits(machine: Machine) -> None:
+    one, other = machine.process(), machine.process()
+    assert (admit(one, "192.0.2.1"), admit(other, "192.0.2.2")) == (0, 0)
+    assert admit(one, "192.0.2.3") == WINDOW
+    assert admit(other, "192.0.2.3") == WINDOW
+    assert (admit(one, "192.0.2.2"), admit(other, "192.0.2.1")) == (0, 0), "each is in use already"
+    assert one.in_use("acc_1", WINDOW) == 2
+    assert admit(one, "192.0.2.3", owner="acc_2") == 0, "another account has places of its own"
+
+
+def test_an_address_that_was_silent_for_the_window_makes_room(machine: Machine, clients: AccountClients) -> None:
+    admit(clients, "192.0.2.1")
+    machine.now += 100
+    admit(clients, "192.0.2.2")
+    machine.now += WINDOW - 101
+    assert admit(clients, "192.0.2.3") == 1
+    machine.now += 1
+    assert admit(clients, "192.0.2.3") == 0
+    assert admit(clients, "192.0.2.1") == 100, "the next that may become silent is the second"
+    assert clients.in_use("acc_1", WINDOW) == 2
+
+
+def test_each_use_counts_anew_and_a_refused_try_prolongs_nothing(machine: Machine, clients: AccountClients) -> None:
+    admit(clients, "192.0.2.1", 1)
+    for _ in range(5):
+        machine.now += WINDOW - 1
+        assert admit(clients, "192.0.2.1", 1) == 0
+    machine.now += WINDOW - 1
+    for _ in range(5):
+        assert admit(clients, "192.0.2.2", 1) == 1
+    machine.now += 1
+    assert admit(clients, "192.0.2.2", 1) == 0
+    assert admit(clients, "192.0.2.1", 1) == WINDOW
+
+
+def test_what_is_only_asked_is_not_counted(machine: Machine, clients: AccountClients) -> None:
+    assert clients.wait("acc_1", "192.0.2.1", 1, WINDOW) == 0
+    assert clients.in_use("acc_1", WINDOW) == 0
+    admit(clients, "192.0.2.1", 1)
+    machine.now += 10
+    assert clients.wait("acc_1", "192.0.2.1", 1, WINDOW) == 0
+    assert clients.wait("acc_1", "192.0.2.2", 1, WINDOW) == WINDOW - 10, "nothing was prolonged"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "places"),
+    [
+        ("192.0.2.1", "::ffff:192.0.2.1", 1),
+        ("2001:db8::1", "2001:db8::ffff:1", 1),
+        ("2001:db8::1", "2001:db8:0:1::1", 2),
+        ("192.0.2.1", "192.0.2.2", 2),
+    ],
+)
+def test_an_ipv6_address_counts_by_its_64_and_a_mapped_one_as_ipv4(
+    clients: AccountClients, first: str, second: str, places: int
+) -> None:
+    admit(clients, first)
+    admit(clients, second)
+    assert clients.in_use("acc_1", WINDOW) == places
+
+
+def test_a_window_that_changes_holds_for_addresses_that_are_there(machine: Machine, clients: AccountClients) -> None:
+    admit(clients, "192.0.2.1", 1, window=600)
+    machine.now += 20
+    assert admit(clients, "192.0.2.2", 1, window=600) == 580
+    assert admit(clients, "192.0.2.2", 1, window=10) == 0, "a shorter one"
+    machine.now += 20
+    assert admit(clients, "192.0.2.3", 1, window=10) == 0
+    machine.now += 20
+    assert admit(clients, "192.0.2.4", 1, window=600) == 580, "a longer one, while the place is no other's"
+
+
+def test_with_a_lower_limit_those_that_are_there_stay(machine: Machine, clients: AccountClients) -> None:
+    for number in range(4):
+        machine.now += 1
+        assert admit(clients, f"192.0.2.{number}", 4) == 0
+    assert [admit(clients, f"192.0.2.{number}", 2) for number in range(5)] == [0, 0, 0, 0, WINDOW]
+
+
+def test_addresses_that_come_and_go_take_no_more_room(machine: Machine, clients: AccountClients) -> None:
+    for number in range(50):
+        assert admit(clients, f"192.0.2.{number}", 2, window=10) == 0
+        machine.now += 6
+    assert repr(clients) in ("<AccountClients in <Table: 2 lines>>", "<AccountClients in <Table: 3 lines>>")
+
+
+def started(path: Path, gate: int, opens: int, addresses: Iterable[str], limit: int) -> int:
+    """A process that admits clients at these addresses once `opens` is closed, and then ends with their number."""
+    pid = os.fork()
+    if not pid:
+        with suppress(BaseException):
+            os.close(opens)
+            clients = open_clients(path)
+            os.read(gate, 1)
+            os._exit(sum(not clients.admit("acc_1", each, limit, WINDOW) for each in addresses))
+        os._exit(255)
+    return pid
+
+
+def test_of_many_processes_at_once_exactly_the_limit_gets_in(tmp_path: Path) -> None:
+    path, (gate, opens) = tmp_path / "clients", os.pipe()
+    addresses = [f"10.0.{number // 256}.{number % 256}" for number in range(300)]
+    processes = [started(path, gate, opens, addresses[each::6], 200) for each in range(6)]
+    os.close(opens)
+    assert sum(os.waitstatus_to_exitcode(os.waitpid(each, 0)[1]) for each in processes) == 200
+    assert open_clients(path).in_use("acc_1", WINDOW) == 200
+    os.close(gate)
+
+
+def test_a_process_that_is_killed_leaves_places_that_others_count_on_with(tmp_path: Path) -> None:
+    path, (gate, opens) = tmp_path / "clients", os.pipe()
+    process = started(path, gate, opens, (f"10.0.0.{number % 250}" for number in itertools.count()), 3)
+    os.close(opens)
+    clients = open_clients(path)
+    wait_until(lambda: clients.in_use("acc_1", WINDOW) == 3, "it has admitted three")
+    os.kill(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+    assert clients.admit("acc_1", "10.0.0.1", 3, WINDOW) == 0
+    assert clients.admit("acc_1", "192.0.2.9", 3, WINDOW) > 0
+    assert clients.admit("acc_1", "192.0.2.9", 4, WINDOW) == 0
+    os.close(gate)
+
+
+def test_while_a_process_hangs_in_a_bucket_clients_are_admitted_without_being_counted(machine: Machine) -> None:
+    hanging, clients = machine.process(), machine.process()
+    with hanging._table.exclusive(_key("acc_1")):
+        assert [clients.admit("acc_1", f"192.0.2.{each}", 1, WINDOW) for each in range(3)] == [0, 0, 0]
+        assert clients.in_use("acc_1", WINDOW) == 0
+    assert [clients.admit("acc_1", f"192.0.2.{each}", 1, WINDOW) for each in range(2)] == [0, WINDOW]
+
+
+def _key(owner: str) -> int:
+    from actors.state.account_clients import _digest
+
+    return _digest(owner)
