@@ -4,11 +4,16 @@ A new counter is a row here (`NAME = _declare(Counter(…))`), its increment (`c
 actor) and a line of docs/metrics.md. Everything else follows from the row: what the actor reports, the totals on disk,
 the series (`actors.metrics.catalogue`), the live feed, the `stats` of a proxy and their description, the exposition for
 Prometheus and the push by OTLP. The module is below the collector, since forwarding actors load it, too.
+
+And the names and ports of proxies by id, as the supervisor sends them to actors that know proxies by their ids.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:  # forwarding actors load this module without it
+    from actors.bus.messages.supervision import SetProxyNames
 
 
 class Counter(NamedTuple):
@@ -280,3 +285,20 @@ OF_THE_MACHINE = (
     Gauge("disk_free", "By", "Free where the data lie", "disk_free_bytes", "disk_free"),
 )
 """Gauges in `SystemMetrics`."""
+
+
+class ProxyNames:
+    """A table that messages of the supervisor update."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, tuple[str, int]] = {}
+
+    def update(self, message: SetProxyNames) -> None:
+        """Apply new names and forget deleted proxies."""
+        self._names.update(message.names)
+        for proxy_id in message.gone:
+            self._names.pop(proxy_id, None)
+
+    def get(self, proxy_id: str) -> tuple[str, int] | None:
+        """Name and port; None of a proxy that is unknown or deleted."""
+        return self._names.get(proxy_id)

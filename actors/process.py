@@ -34,7 +34,7 @@ from actors.bus.loop import LONGEST_WAIT, Loop, ignore_deadline
 from actors.bus.mailbox import Mailbox, Reply, address_of, refuse
 from actors.bus.messages.common import SUPERVISOR, ApplySettings, Done, Hello, Stop, Terminated
 from actors.garbage import shorten_collections
-from actors.log_format import JsonFormatter, TextFormatter
+from actors.log_lines import JsonFormatter, TextFormatter
 from actors.signals import IGNORED, ignore, unblock
 from config.files.paths import DataDir, RunDir
 
@@ -161,7 +161,8 @@ def main(
 ) -> int:
     """Run the actor class `entry` (`package.module:Class`) until it ends; the exit status of its process.
 
-    `on_wake_deadline` is called with the time until which the actor may be silent (`actors.liveness`).
+    `on_wake_deadline` is called with the time until which the actor may be silent
+    (`actors.supervision.processes.liveness`).
     """
     _apply_logging(boot.settings)
     module, _, name = entry.partition(":")
@@ -202,7 +203,7 @@ def set_up_logging(level: str, style: str, output: str = "stderr") -> None:
 def _handler(style: str, output: str) -> logging.Handler:
     handler: logging.Handler
     if output == "journald":
-        from actors.log_format import JournalHandler  # a rare setting
+        from actors.log_lines import JournalHandler  # a rare setting
 
         handler = JournalHandler()
     else:

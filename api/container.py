@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
@@ -59,7 +59,6 @@ from api.objects.named.shared_objects import SharedObjects
 from api.objects.proxies.proxy_cache import ProxyCache
 from api.objects.proxies.proxy_changes import UpstreamPolicy
 from api.objects.proxies.proxy_service import Proxies, ProxyRules, ProxyTaggings
-from api.objects.proxies.proxy_test import ProxyTester
 from api.objects.proxies.runtime_view import RuntimeView
 from api.objects.proxies.supervisor_link import SENT, SupervisorLink
 from api.objects.users.user_kind import USERS, hooks_of_users
@@ -84,15 +83,17 @@ from api.store import StoreError
 from config.files.paths import DataDir, RunDir, forget_initial_password
 from config.files.secret_box import secret_box_of
 from config.model.fleet_accounts import FleetAccount
-from config.model.lists import DestinationList
-from config.model.pools import Pool
+from config.model.shared_objects.lists import DestinationList
+from config.model.shared_objects.pools import Pool
 from config.model.subscriptions import checked, is_about_people
 from config.model.webhooks import WebhookRecord, opened_headers
-from config.net.ports import Range, merged
+from config.net.names import Range, merged
 from config.settings.groups import History as HistorySettings
 from config.settings.groups import Logging, WebhookSettings
 from config.settings.settings import AccountSettings, Auth, ProxyGroup, Security, Server
 
+if TYPE_CHECKING:  # loaded when it is used first
+    from api.objects.proxies.proxy_test import ProxyTester
 log = logging.getLogger(__name__)
 
 
@@ -188,7 +189,6 @@ class Services:
         self.live = LiveSettings(store, bridge, self.publish, lambda: self.settings, self._apply_plain)
         self._follow_commits(store)
         self.on_max_connections: Callable[[int], None] = lambda _max: None
-        self.tester = ProxyTester(bridge)
         self.rates = RateLimits(settings.security.rate_limiting)
         self.sign_ins = SignIns(settings.auth.oauth2, self._outgoing)
         self.apply(settings)
@@ -375,13 +375,19 @@ class Services:
             self.pool_states.totals,
         )
 
+    @cached_property
+    def tester(self) -> ProxyTester:
+        """Of proxies. It is loaded by the first test: few do any, and what it needs takes 4 MB."""
+        from api.objects.proxies.proxy_test import ProxyTester
+
+        return ProxyTester(self.bridge, lambda: self.settings.proxy.test_url)
+
     def apply(self, settings: ApiSettings) -> None:
         """Make these settings effective for the requests to come: at the start, and whenever they change.
 
         Rate counters and pending sign-ins are kept unless their own settings change.
         """
         self.settings = settings
-        self.tester.default_url = settings.proxy.test_url
         if self.rates.settings != settings.security.rate_limiting:
             self.rates = RateLimits(settings.security.rate_limiting)
         if self.sign_ins.settings != settings.auth.oauth2:

@@ -4,3 +4,7 @@ Nothing here opens a socket or starts a process; every other package imports fro
 """
 
 VERSION = "0.1.0"
+
+
+class OperatorError(Exception):
+    """An error whose text is written for who runs the product: commands print it as it is."""

@@ -4,7 +4,7 @@ A message class is registered with `@message`. On the wire a message is one msgp
 `[version, kind, correlation, role, {field: value}]`. The version is one number for the whole protocol: processes of
 one installation are of one release, so another version means a stranger on the socket. Two releases share the bus in
 two cases only: an upgrade drains the forwarding actors of the release before
-(`actors.supervision.upgrade.predecessors`), so `Stop` and `Done` keep their fields; and the installed command requests
+(`actors.supervision.handover`), so `Stop` and `Done` keep their fields; and the installed command requests
 the upgrade from a running program of the release before, so `Upgrade`, `DescribeProgram` and `Program` keep theirs.
 Everything else that one of them doesn't know is refused and logged.
 """

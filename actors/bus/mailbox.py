@@ -35,7 +35,7 @@ from actors.bus.codec import Envelope, EnvelopeRole, ProtocolError, decode, enco
 from actors.bus.loop import Loop, Timer, bind, new_socket
 from actors.bus.messages.common import SUPERVISOR, Failed, Unreachable
 from actors.bus.permissions import may_send
-from actors.throttled_log import ThrottledLog
+from actors.log_lines import ThrottledLog
 from config.files.paths import RunDir
 
 WAIT_MAX = 2.5

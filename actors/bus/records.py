@@ -26,7 +26,7 @@ import msgpack
 import zmq
 
 from actors.bus.loop import Loop, bind, new_socket
-from actors.throttled_log import LogThrottle
+from actors.log_lines import LogThrottle
 from config.text.access_fields import ACCESS_FIELDS
 
 log = logging.getLogger(__name__)

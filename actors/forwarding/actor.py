@@ -62,7 +62,7 @@ from actors.forwarding.reporting.password_renewals import PasswordRenewals
 from actors.forwarding.reporting.usage_reporter import RETRY, LastReports, UsageReporter
 from actors.forwarding.sleep_pack import Sleeper
 from actors.histogram import sparse
-from actors.log_format import set_subject
+from actors.log_lines import set_subject
 from actors.process import Actor, Boot
 from actors.state.counts import LiveState
 from actors.state.processes import UNOWNED

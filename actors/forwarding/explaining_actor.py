@@ -1,7 +1,7 @@
 """Explains decisions for a proxy that sleeps: a forwarding actor without sockets, counters, records and problems.
 
 It is configured as the proxy is and lives for some seconds after its last explanation
-(`actors.supervision.explainers`). Before each explanation it gets what the accounts have used.
+(`actors.supervision.occasional_actors`). Before each explanation it gets what the accounts have used.
 """
 
 from __future__ import annotations

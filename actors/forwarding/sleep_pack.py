@@ -9,9 +9,9 @@ Times are of the monotonic clock, so a pack belongs to one boot of the machine. 
 or a damaged one is ignored with a line in the log.
 
 When a proxy has no clients for long enough, its process says so; the supervisor decides whether it sleeps. The order is
-what no client may fall through (`actors.supervision.sleepers`): the process accepts whatever waits, accepts no more,
-leaves its pack, and replies; only then does the supervisor watch the sockets. A client that has come by then is seen
-there, and the process goes on as if nothing had been.
+what no client may fall through (`actors.supervision.proxies.sleepers`): the process accepts whatever waits, accepts no
+more, leaves its pack, and replies; only then does the supervisor watch the sockets. A client that has come by then is
+seen there, and the process goes on as if nothing had been.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ import stat
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -30,7 +30,7 @@ from urllib3.util import parse_url
 
 from actors.lists.compiled import ListError
 from actors.lists.compiler import CompiledContent, ListCompiler
-from actors.lists.files import UPSTREAMS, file_name, is_whole, version_of
+from actors.lists.files import CPU_MAX, UPSTREAMS, Fetched, FetchJob, file_name, is_whole, version_of
 from actors.lists.reading import Skipped, read_list
 from actors.lists.streams import Chunks, bounded, unzipped
 from actors.net.egress_guard import OutgoingGuard
@@ -41,55 +41,10 @@ from config.net.entries import GEO
 REDIRECTS_MAX: Final = 5
 TIMEOUT: Final = 30.0
 """Seconds of silence after which a fetch ends."""
-CPU_MAX: Final = 300
-"""Seconds of a processor after which the process of a fetch ends."""
 PIECE: Final = 64 * 1024
 UNUSABLE_FILE: Final = "its file can't be used; the log says why"
 USER_AGENT: Final = "Proxyfleet-Lists/1"
 _REDIRECTS: Final = (301, 302, 303, 307, 308)
-
-
-@dataclass(frozen=True, slots=True)
-class FetchJob:
-    """What to fetch, from `url` or `file`.
-
-    `etag`, `last_modified` and `entries` are those of the content that there is, empty for none. A content with less
-    than half of `entries` is refused. `own` are the addresses of the product's own listeners. `excepted_by` is as in
-    `OutgoingGuard`. `headers` are sent with the request, but not to another scheme, host or port behind a redirect.
-    """
-
-    list_id: str
-    folder: str
-    kind: str
-    url: str
-    form: str
-    max_bytes: int
-    etag: str = ""
-    last_modified: str = ""
-    entries: int = 0
-    own: list[tuple[str, int, int]] = field(default_factory=list)
-    excepted_by: str = ""
-    file: str = ""
-    headers: dict[str, str] = field(default_factory=dict, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Fetched:
-    """The result: `error` says why there is no new content. Without it `file` is its name, empty when it is the same.
-
-    `cause` is what the log says in place of it. `examples` are lines that were skipped: number, text and why.
-    `upstreams` are those of a pool, as a request gives them; then `file` is their digest.
-    """
-
-    error: str = ""
-    file: str = ""
-    entries: int = 0
-    skipped: int = 0
-    examples: list[tuple[int, str, str]] = field(default_factory=list)
-    etag: str = ""
-    last_modified: str = ""
-    cause: str = ""
-    upstreams: list[dict[str, Any]] = field(default_factory=list, repr=False)
 
 
 def fetch(job: FetchJob) -> Fetched:

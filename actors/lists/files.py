@@ -1,7 +1,7 @@
 """The compiled files in the folder of lists: their names, and how a list that has its entries itself gets one.
 
 The name of a file has the id of its list and a digest of the content: another content has another name, and a process
-that has mapped a file never finds another content in it.
+that has mapped a file never finds another content in it. And a fetch from a source as a job and its result.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import os
 import re
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from actors.lists.compiled import CompiledList, ListDamaged
 from actors.lists.compiler import ListCompiler, domain_of, range_of
@@ -111,3 +112,50 @@ def list_of_file(name: str) -> str | None:
     """The id of the list whose file in the folder of lists has this name; None for other files."""
     found = _FILE.fullmatch(name)
     return None if found is None else found[1]
+
+
+CPU_MAX: Final = 300
+"""Seconds of a processor after which the process of a fetch ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchJob:
+    """What to fetch, from `url` or `file`.
+
+    `etag`, `last_modified` and `entries` are those of the content that there is, empty for none. A content with less
+    than half of `entries` is refused. `own` are the addresses of the product's own listeners. `excepted_by` is as in
+    `OutgoingGuard`. `headers` are sent with the request, but not to another scheme, host or port behind a redirect.
+    """
+
+    list_id: str
+    folder: str
+    kind: str
+    url: str
+    form: str
+    max_bytes: int
+    etag: str = ""
+    last_modified: str = ""
+    entries: int = 0
+    own: list[tuple[str, int, int]] = field(default_factory=list)
+    excepted_by: str = ""
+    file: str = ""
+    headers: dict[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """The result: `error` says why there is no new content. Without it `file` is its name, empty when it is the same.
+
+    `cause` is what the log says in place of it. `examples` are lines that were skipped: number, text and why.
+    `upstreams` are those of a pool, as a request gives them; then `file` is their digest.
+    """
+
+    error: str = ""
+    file: str = ""
+    entries: int = 0
+    skipped: int = 0
+    examples: list[tuple[int, str, str]] = field(default_factory=list)
+    etag: str = ""
+    last_modified: str = ""
+    cause: str = ""
+    upstreams: list[dict[str, Any]] = field(default_factory=list, repr=False)

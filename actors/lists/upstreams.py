@@ -1,4 +1,4 @@
-"""Reads the upstreams of a pool from its source, as lines or as CSV (`config.model.upstream_list_parser`).
+"""Reads the upstreams of a pool from its source, as lines or as CSV (`config.text.upstream_lines`).
 
 A line that is no upstream is skipped and counted; its text, which may hold a password, is in no report. A name that
 several lines have names none of them.
@@ -17,10 +17,10 @@ from actors.lists.compiled import ListError
 from actors.lists.reading import Skipped
 from actors.lists.streams import Chunks
 from config.model.fields import InvalidProxy, field_path
-from config.model.pools import PoolUpstreamInput
-from config.model.upstream_list_parser import BadUpstreamLine, Entry, each_entry
-from config.model.upstreams import UPSTREAMS_MAX, check_upstream
-from config.text.validation_messages import worded
+from config.model.shared_objects.pools import PoolUpstreamInput
+from config.model.shared_objects.upstreams import UPSTREAMS_MAX, check_upstream
+from config.text.formatting import worded
+from config.text.upstream_lines import BadUpstreamLine, Entry, each_entry
 
 Read = tuple[str, list[dict[str, Any]], Skipped]
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from actors.bus.mailbox import Reply, refuse
 from actors.bus.messages.records import CountLogs, QueryLogs, TailLogs
 from actors.bus.records import RecordBatch, RecordReceiver
+from actors.log_lines import ThrottledLog
 from actors.logs.index import PERIOD, LogIndex, retain
 from actors.logs.record_schema import Row
 from actors.logs.search import Searches
 from actors.logs.sinks import ActiveSink
 from actors.process import Actor, Boot, view
-from actors.throttled_log import ThrottledLog
 
 if TYPE_CHECKING:
     from config.settings.groups import Logging

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from itertools import compress
 
 from actors.bus.messages.records import CountLogs, LogCounts
-from actors.log_format import levels_from
+from actors.log_lines import levels_from
 from actors.logs.blocks import Block, LogSnapshot
 from actors.logs.columns import DictionaryColumn
 from actors.logs.query_filter import MICRO, CompiledQuery

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from actors.bus.messages.records import QueryLogs
-from actors.log_format import levels_from
+from actors.log_lines import levels_from
 from actors.logs.columns import RecordColumns, conjunction, disjunction, ngrams_of
 from actors.logs.dayfile import COUNTED
 from actors.logs.record_schema import ALPN, LISTEN_PORT, REQUEST_ID, SEARCHED, TARGET, TLS_NAME

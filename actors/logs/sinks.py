@@ -15,9 +15,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from actors.log_format import PRIORITIES, SOCKET, Journal
+from actors.log_lines import PRIORITIES, SOCKET, Journal, LogThrottle
 from actors.logs.record_schema import Row
-from actors.throttled_log import LogThrottle
 from config.text.access_fields import FILE_FORMATS, FORMATS, LINE_FIELDS, compiled, message_of
 from config.text.formatting import printable, printable_json, timestamp_text
 

@@ -45,7 +45,7 @@ from actors.bus.messages.accounts import (
 from actors.bus.messages.events import Event
 from actors.sqlite import open_database, transaction
 from actors.usage_file import BYTES_IN, SERIAL, FileRecord
-from config.model.quotas import PERIODS, period_at
+from config.model.choices import PERIODS, period_at
 from config.text.formatting import timestamp_text
 
 FIGURES = ("bytes_in", "bytes_out", "requests", "milliseconds", "refusals")

@@ -36,6 +36,8 @@ from actors.bus.messages.metrics import (
     SystemMetrics,
 )
 from actors.bus.messages.supervision import SetProxyNames
+from actors.counters import ProxyNames
+from actors.log_lines import ThrottledLog
 from actors.metrics.alerts import EVALUATION_PERIOD, ErrorRateAlerts
 from actors.metrics.catalogue import Reading, read_in_slices
 from actors.metrics.denied_names import DeniedNameNotices
@@ -45,8 +47,6 @@ from actors.metrics.system import MEMORY, MachineMetrics
 from actors.metrics.totals import CounterTotals
 from actors.metrics.usage_service import PUBLISHED_AFTER, UsageService
 from actors.process import Actor, Boot, view
-from actors.proxy_names import ProxyNames
-from actors.throttled_log import ThrottledLog
 from config.model.subscriptions import checked
 from config.net.addresses import tcp_parts
 

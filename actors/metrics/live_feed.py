@@ -30,7 +30,7 @@ from actors.bus.loop import Loop, new_socket
 from actors.bus.messages.events import Event
 from actors.bus.messages.metrics import ProxyStats, Realtime
 from actors.counters import COUNTERS
-from actors.throttled_log import LogThrottle, ThrottledLog
+from actors.log_lines import LogThrottle, ThrottledLog
 from config.files.durable import KeyFileError, make_key, read_key
 from config.files.paths import PathError
 

@@ -28,8 +28,8 @@ from actors.bus.messages.accounts import (
 )
 from actors.bus.messages.common import Done, Failed, forwarding_name
 from actors.bus.messages.events import Event
+from actors.log_lines import ThrottledLog
 from actors.metrics.account_usage import Process, UsageLedger
-from actors.throttled_log import ThrottledLog
 from actors.usage_file import files, is_held, read
 
 log = logging.getLogger(__name__)

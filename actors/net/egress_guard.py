@@ -22,7 +22,7 @@ from typing import Any
 from actors.bounded import keep
 from actors.bus.messages.specs import EgressSpec
 from actors.net.this_machine import Address, is_local
-from config.net.ports import Range, merged
+from config.net.names import Range, merged
 
 _SPECIAL_V4 = tuple(
     IPv4Network(text)

@@ -18,7 +18,7 @@ import struct
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
-from actors.throttled_log import ThrottledLog
+from actors.log_lines import ThrottledLog
 from config.net.addresses import is_address
 
 log = logging.getLogger(__name__)

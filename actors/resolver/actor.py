@@ -28,6 +28,7 @@ from actors.bus.messages.dns import (
     QueryDns,
     QueryDnsCache,
 )
+from actors.log_lines import ThrottledLog
 from actors.net.accepting import ACCEPT_PAUSE, OUT_OF_DESCRIPTORS
 from actors.net.egress_guard import NameServerGuard, OwnListeners, own_addresses
 from actors.net.resolver_protocol import FORGET, PING, PONG, PROFILE, PacketLink
@@ -36,7 +37,6 @@ from actors.resolver.profiles import DnsProfile, ProfileKey
 from actors.resolver.service import Guard, LookupReply, Service
 from actors.resolver.system_config import SystemConfig
 from actors.resolver.wire import AAAA
-from actors.throttled_log import ThrottledLog
 from config.net.dns_servers import read_server
 
 BACKLOG = 1024

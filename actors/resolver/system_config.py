@@ -13,7 +13,7 @@ import socket
 from pathlib import Path
 from typing import NamedTuple
 
-from actors.throttled_log import ThrottledLog
+from actors.log_lines import ThrottledLog
 from config.net.addresses import is_address
 
 RESOLV_CONF = Path("/etc/resolv.conf")

@@ -37,67 +37,32 @@ from actors.bus.messages.events import ReplayedEvents, ReplayEvents
 from actors.bus.messages.forwarding import Configure, DrainEnded, Idle
 from actors.bus.messages.specs import CheckPool, FleetObject, ProxySpec
 from actors.bus.messages.supervision import DrainConnections, QueryRuntime, QueryWorkers, StartExplainer
-from actors.supervision.actor_specs import ActorClasses, collector_specs, pools_spec, proxy_resolver_spec
-from actors.supervision.callbacks import CountdownLatch, StartWaiters, noop
-from actors.supervision.config import EgressConfigPublisher, SupervisionConfig
-from actors.supervision.desired_proxies import DesiredProxies, worker_count
-from actors.supervision.explainers import Explainers
+from actors.supervision import fd_limit
+from actors.supervision.callbacks import CountdownLatch, PhasedShutdown, StartWaiters, noop
+from actors.supervision.handover import Predecessor, Predecessors
+from actors.supervision.lifecycle import ActorState
 from actors.supervision.listeners.registry import ListenerRegistry
-from actors.supervision.occasional_actor import OccasionalActor, PoolChecks
-from actors.supervision.problems import ProblemReports
-from actors.supervision.processes import fd_limit
-from actors.supervision.processes.actor_spec import ActorSpec, SupervisionContext
-from actors.supervision.processes.lifecycle import ActorState
+from actors.supervision.occasional_actors import Explainers, OccasionalActor, PoolChecks
+from actors.supervision.processes.actor_specs import (
+    ActorClasses,
+    ActorSpec,
+    SupervisionContext,
+    collector_specs,
+    pools_spec,
+    proxy_resolver_spec,
+)
 from actors.supervision.processes.managed_actor import ManagedActor
-from actors.supervision.processes.proxy_actors import ProxyActors
-from actors.supervision.proxy_commands import ProxyCommands
-from actors.supervision.proxy_events import ProxyEventPublisher, ProxyNamePublisher
-from actors.supervision.reconciler import Reconciler
+from actors.supervision.proxies.desired_proxies import DesiredProxies, worker_count
+from actors.supervision.proxies.proxy_actors import ProxyActors
+from actors.supervision.proxies.proxy_commands import ProxyCommands
+from actors.supervision.proxies.proxy_events import ProblemReports, ProxyEventPublisher, ProxyNamePublisher
+from actors.supervision.proxies.reconcile import Reconciler
+from actors.supervision.proxies.sleepers import Sleepers
 from actors.supervision.runtime_report import RuntimeReporter
-from actors.supervision.sleepers import Sleepers
-from actors.supervision.upgrade.handover import Predecessor
-from actors.supervision.upgrade.predecessors import Predecessors
-
-
-class PhasedShutdown:
-    """The actors of a phase are stopped when all of the phase before have ended and it isn't `busy` otherwise.
-
-    `advance` is to be called whenever an actor has ended; `on_end` is called once, when all have.
-    """
-
-    def __init__(
-        self,
-        phases: Sequence[Sequence[ManagedActor]],
-        stop: Callable[[ManagedActor], None],
-        on_end: Callable[[], None],
-        busy: Callable[[], bool] = lambda: False,
-    ) -> None:
-        self._phases = [list(phase) for phase in phases]
-        self._stop = stop
-        self._on_end: Callable[[], None] | None = on_end
-        self._busy = busy
-        self._advancing = False
-
-    def advance(self) -> None:
-        """Begin the phases that are due."""
-        if self._advancing:
-            return  # an actor ended as soon as it was stopped: the loop below sees it
-        self._advancing = True
-        while self._phases and self._is_over(self._phases[0]):
-            del self._phases[0]
-        self._advancing = False
-        if not self._phases and self._on_end is not None:
-            on_end, self._on_end = self._on_end, None
-            on_end()
-
-    def _is_over(self, phase: list[ManagedActor]) -> bool:
-        for actor in phase:
-            if actor.life.state not in (ActorState.STOPPED, ActorState.DRAINING):
-                self._stop(actor)
-        return not self._busy() and all(actor.life.state is ActorState.STOPPED and not actor.drains for actor in phase)
-
+from actors.supervision.settings_updates import EgressConfigPublisher, SupervisionConfig
 
 log = logging.getLogger(__name__)
+
 
 CHECK_PERIOD = 1.0
 OPTIONAL = (TELEMETRY, RESOLVER, PROXY_RESOLVER, POOLS)
@@ -133,9 +98,16 @@ class ActorSupervisor:
         self._predecessors.on_end = self._advance_shutdown
         self._sleepers = Sleepers(context, self._desired, listeners, self._predecessors, self._wake)
         self._actors = ProxyActors(
-            context, self, classes.forwarding, config, listeners, self._predecessors, self._problems.forget_proxy
+            context,
+            self,
+            classes.forwarding,
+            config,
+            listeners,
+            self._predecessors,
+            self._sleepers,
+            self._configuration,
+            self._problems.forget_proxy,
         )
-        self._actors.attach(self._sleepers, self._configuration)
         self._explainers = Explainers(context, classes.explaining, self._configuration)
         context.router.is_asleep = lambda name: actor_proxy(name) in self._sleepers
         self._fixed = {

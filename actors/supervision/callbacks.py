@@ -1,13 +1,17 @@
-"""Callback helpers: a callback that counts only once, a countdown latch, and replies that wait for the start of a
-proxy.
+"""What waits for something: a callback that counts only once, a countdown latch, replies that wait for the start of a
+proxy, and the phases of a shutdown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ParamSpec
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, ParamSpec
 
 from actors.bus.loop import Loop
+from actors.supervision.lifecycle import ActorState
+
+if TYPE_CHECKING:  # it uses this module
+    from actors.supervision.processes.managed_actor import ManagedActor
 
 P = ParamSpec("P")
 
@@ -82,3 +86,41 @@ class StartWaiters:
         if proxy_id in self._waiting and not self._is_starting(proxy_id):
             for call in self._waiting.pop(proxy_id):
                 call()
+
+
+class PhasedShutdown:
+    """The actors of a phase are stopped when all of the phase before have ended and it isn't `busy` otherwise.
+
+    `advance` is to be called whenever an actor has ended; `on_end` is called once, when all have.
+    """
+
+    def __init__(
+        self,
+        phases: Sequence[Sequence[ManagedActor]],
+        stop: Callable[[ManagedActor], None],
+        on_end: Callable[[], None],
+        busy: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._phases = [list(phase) for phase in phases]
+        self._stop = stop
+        self._on_end: Callable[[], None] | None = on_end
+        self._busy = busy
+        self._advancing = False
+
+    def advance(self) -> None:
+        """Begin the phases that are due."""
+        if self._advancing:
+            return  # an actor ended as soon as it was stopped: the loop below sees it
+        self._advancing = True
+        while self._phases and self._is_over(self._phases[0]):
+            del self._phases[0]
+        self._advancing = False
+        if not self._phases and self._on_end is not None:
+            on_end, self._on_end = self._on_end, None
+            on_end()
+
+    def _is_over(self, phase: list[ManagedActor]) -> bool:
+        for actor in phase:
+            if actor.life.state not in (ActorState.STOPPED, ActorState.DRAINING):
+                self._stop(actor)
+        return not self._busy() and all(actor.life.state is ActorState.STOPPED and not actor.drains for actor in phase)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from actors.bus.messages.common import PROCESS, Problem, forwarding_name
 from actors.bus.messages.supervision import (
@@ -26,14 +26,14 @@ from actors.bus.messages.supervision import (
     Workers,
     asleep_runtime,
 )
-from actors.supervision.desired_proxies import DesiredProxies
-from actors.supervision.occasional_actor import PoolChecks
-from actors.supervision.problems import ProblemBook
-from actors.supervision.processes.lifecycle import ActorState
+from actors.supervision.handover import Predecessors
+from actors.supervision.lifecycle import ActorState
+from actors.supervision.occasional_actors import PoolChecks
 from actors.supervision.processes.managed_actor import ManagedActor
-from actors.supervision.processes.proxy_actors import ProxyActors
-from actors.supervision.sleepers import Sleepers
-from actors.supervision.upgrade.predecessors import Predecessors
+from actors.supervision.proxies.desired_proxies import DesiredProxies
+from actors.supervision.proxies.proxy_actors import ProxyActors
+from actors.supervision.proxies.proxy_events import ProblemBook
+from actors.supervision.proxies.sleepers import Sleepers
 
 _ORDER = (
     ActorState.RUNNING,
@@ -78,31 +78,22 @@ def _lost(workers: Sequence[Runtime]) -> tuple[Problem, ...]:
     return (Problem(PROCESS, detail, min(each.since for each in lost)),)
 
 
+@dataclass(slots=True, eq=False)
 class RuntimeReporter:
     """`proxies` are the forwarding actors, `fixed` the other actors by name."""
 
-    def __init__(
-        self,
-        desired: DesiredProxies,
-        proxies: ProxyActors,
-        fixed: Mapping[str, ManagedActor],
-        problems: ProblemBook,
-        sleepers: Sleepers,
-        pools: PoolChecks,
-        predecessors: Predecessors,
-    ) -> None:
-        self._desired = desired
-        self._proxies = proxies
-        self._fixed = fixed
-        self._problems = problems
-        self._sleepers = sleepers
-        self._pools = pools
-        self._predecessors = predecessors
-        self._started_at = time.time()
+    desired: DesiredProxies
+    proxies: ProxyActors
+    fixed: Mapping[str, ManagedActor]
+    problems: ProblemBook
+    sleepers: Sleepers
+    pools: PoolChecks
+    predecessors: Predecessors
+    _started_at: float = field(default_factory=time.time)
 
     def report(self, query: QueryRuntime) -> RuntimeReport:
         """The reply to `query`."""
-        desired = self._desired.specs
+        desired = self.desired.specs
         wanted = query.proxy_ids or self._all(query)
         proxies = {
             proxy_id: replace(
@@ -113,22 +104,22 @@ class RuntimeReporter:
             for proxy_id in wanted
             if proxy_id in desired
         }
-        actors = {name: self._runtime([actor]) for name, actor in self._fixed.items()}
-        whole = RuntimeReport(proxies, actors, self._started_at, pools=self._pools.in_use)
-        older = self._predecessors.instances()
+        actors = {name: self._runtime([actor]) for name, actor in self.fixed.items()}
+        whole = RuntimeReport(proxies, actors, self._started_at, pools=self.pools.in_use)
+        older = self.predecessors.instances()
         if older:
-            until = self._predecessors.until - time.monotonic() + time.time()
-            whole = replace(whole, older=older, older_connections=self._predecessors.connections, older_until=until)
+            until = self.predecessors.until - time.monotonic() + time.time()
+            whole = replace(whole, older=older, older_connections=self.predecessors.connections, older_until=until)
         return whole if query.asleep_since is None else self._with_sleepers(whole, query.asleep_since)
 
     def _all(self, query: QueryRuntime) -> Iterable[str]:
-        awake = self._proxies.by_id
+        awake = self.proxies.by_id
         if query.asleep_since is not None:
-            return [each for each in (self._desired.specs if query.stopped else awake) if each not in self._sleepers]
-        return self._desired.specs if query.stopped else {**awake, **self._sleepers.by_id}
+            return [each for each in (self.desired.specs if query.stopped else awake) if each not in self.sleepers]
+        return self.desired.specs if query.stopped else {**awake, **self.sleepers.by_id}
 
     def _with_sleepers(self, report: RuntimeReport, since: int) -> RuntimeReport:
-        sleepers, changed = self._sleepers, self._sleepers.log.since(since)
+        sleepers, changed = self.sleepers, self.sleepers.log.since(since)
         asleep = sleepers.by_id if changed is None else changed & sleepers.by_id.keys()
         return replace(
             report,
@@ -139,52 +130,52 @@ class RuntimeReporter:
         )
 
     def _asleep(self, proxy_id: str) -> tuple[float, int, float]:
-        asleep = self._sleepers.by_id[proxy_id]
-        return asleep.since, asleep.restarts, self._problems.certificate_ends(forwarding_name(proxy_id))
+        asleep = self.sleepers.by_id[proxy_id]
+        return asleep.since, asleep.restarts, self.problems.certificate_ends(forwarding_name(proxy_id))
 
     def workers(self, query: QueryWorkers) -> Workers:
         """The reply to `query`."""
-        instances = {each: tuple(self._serving(self._proxies.of_proxy(each))) for each in query.proxy_ids}
+        instances = {each: tuple(self._serving(self.proxies.of_proxy(each))) for each in query.proxy_ids}
         return Workers({proxy_id: found for proxy_id, found in instances.items() if found})
 
     @property
     def summary(self) -> str:
         """One line for `systemctl status`."""
-        states = [self._runtime(self._proxies.of_proxy(proxy_id)).state for proxy_id in self._proxies.by_id]
-        wanted = sum(spec.active for spec in self._desired.specs.values())
+        states = [self._runtime(self.proxies.of_proxy(proxy_id)).state for proxy_id in self.proxies.by_id]
+        wanted = sum(spec.active for spec in self.desired.specs.values())
         degraded = states.count("degraded")
         running = states.count("running") + degraded
-        asleep = len(self._sleepers.by_id)
-        older = self._predecessors.instances()
+        asleep = len(self.sleepers.by_id)
+        older = self.predecessors.instances()
         return (
             f"{running} of {wanted} proxies running{f', {degraded} of them degraded' if degraded else ''}"
             f"{f', {asleep} asleep' if asleep else ''}"
-            f"{f', {self._predecessors.connections} connections in older processes' if older else ''}"
+            f"{f', {self.predecessors.connections} connections in older processes' if older else ''}"
         )
 
     @property
     def beyond_help(self) -> str:
         """The processes that neither a kill nor waiting has replaced, as a clause; empty when there are none."""
-        actors = (*self._fixed.values(), *self._proxies.all())
+        actors = (*self.fixed.values(), *self.proxies.all())
         stuck = [actor.label for actor in actors if actor.stuck]
         return f"killed and still there, or never made: {', '.join(stuck)}" if stuck else ""
 
     def _of_proxy(self, proxy_id: str) -> Runtime:
-        if proxy_id in self._sleepers:
+        if proxy_id in self.sleepers:
             return asleep_runtime(*self._asleep(proxy_id))
-        if proxy_id in self._proxies.by_id:
-            return self._runtime(self._proxies.of_proxy(proxy_id))
+        if proxy_id in self.proxies.by_id:
+            return self._runtime(self.proxies.of_proxy(proxy_id))
         return Runtime(ActorState.STOPPED.value, None, self._started_at, 0, None)
 
     def own_problems(self, proxy_id: str) -> tuple[Problem, ...]:
         """What is wrong with a proxy that serves all the same, as the supervisor sees it: a worker is missing."""
-        workers = self._proxies.of_proxy(proxy_id)
+        workers = self.proxies.of_proxy(proxy_id)
         runtime = combined([(actor.worker.index, actor.runtime()) for actor in workers]) if len(workers) > 1 else None
         return runtime.problems if runtime is not None and runtime.runs else ()
 
     def _runtime(self, workers: Sequence[ManagedActor]) -> Runtime:
         runtime = combined([(actor.worker.index, actor.runtime()) for actor in workers])
-        return self._problems.applied(workers[0].name, self._serving(workers), runtime)
+        return self.problems.applied(workers[0].name, self._serving(workers), runtime)
 
     def _serving(self, workers: Sequence[ManagedActor]) -> list[int]:
         return [actor.serving for actor in workers if actor.serving is not None]

@@ -1,6 +1,6 @@
 """The running product: loop, bus, zygote, actors and signals put together.
 
-The life of the program is a table in `actors.supervision.program_lifecycle`. Signals only inject a command into the
+The life of the program is a table in `actors.supervision.lifecycle`. Signals only inject a command into the
 loop. SIGTERM and SIGINT begin a drain, and a second one ends it at once, unless it is the same signal at nearly the
 same time: `timeout` sends SIGTERM to its child and to the group. SIGHUP reads the configuration again; SIGUSR2 upgrades
 to the installed program; SIGCHLD reaps the children of a dead zygote (the supervisor is a child subreaper).
@@ -36,22 +36,9 @@ from actors.bus.messages.supervision import (
 )
 from actors.garbage import end_start
 from actors.process import Boot
-from actors.supervision.actor_specs import ActorClasses, api_spec, lab_spec, tls_spec
 from actors.supervision.actor_supervisor import ActorSupervisor
-from actors.supervision.config import SupervisionConfig
-from actors.supervision.effective_settings import EffectiveSettings
-from actors.supervision.listeners.bind import bound_address, inner_listener
-from actors.supervision.listeners.registry import ListenerRegistry
-from actors.supervision.listeners.socket_activation import InheritedListeners
-from actors.supervision.processes.actor_spec import ActorSpec, SupervisionContext
-from actors.supervision.processes.fd_limit import raise_limit
-from actors.supervision.processes.live_state import LiveStateFiles
-from actors.supervision.processes.spawner import Spawner
-from actors.supervision.processes.zygote_process import ZygoteProcess
-from actors.supervision.program_lifecycle import ProgramEvent, ProgramLifecycle, ProgramState
-from actors.supervision.settings_updates import SettingsUpdates
-from actors.supervision.systemd import notify, notify_reloading, watchdog_period
-from actors.supervision.upgrade.handover import (
+from actors.supervision.fd_limit import raise_limit
+from actors.supervision.handover import (
     SIGNALS,
     Handover,
     Predecessor,
@@ -60,7 +47,24 @@ from actors.supervision.upgrade.handover import (
     last_signals,
     unblock_signals,
 )
-from actors.supervision.upgrade.preflight import ProgramUpgrade, own_command
+from actors.supervision.lifecycle import ProgramEvent, ProgramLifecycle, ProgramState
+from actors.supervision.listeners.bind import bound_address, inner_listener
+from actors.supervision.listeners.registry import ListenerRegistry
+from actors.supervision.listeners.socket_activation import InheritedListeners
+from actors.supervision.processes.actor_specs import (
+    ActorClasses,
+    ActorSpec,
+    SupervisionContext,
+    api_spec,
+    lab_spec,
+    tls_spec,
+)
+from actors.supervision.processes.live_state import LiveStateFiles
+from actors.supervision.processes.spawner import Spawner
+from actors.supervision.processes.zygote_process import ZygoteProcess
+from actors.supervision.settings_updates import EffectiveSettings, SettingsUpdates, SupervisionConfig
+from actors.supervision.systemd import notify, notify_reloading, watchdog_period
+from actors.supervision.upgrade import ProgramUpgrade, own_command
 from config import VERSION
 from config.files.paths import DataDir, RunDir
 from config.settings.loading import Origins
@@ -68,6 +72,7 @@ from config.settings.runtime import Stored
 from config.settings.settings import ConfigError, Settings
 
 log = logging.getLogger(__name__)
+
 
 STATUS_PERIOD = 10.0
 END_GRACE = 5.0

@@ -12,7 +12,7 @@ import os
 import socket
 import time
 
-from actors.throttled_log import ThrottledLog
+from actors.log_lines import ThrottledLog
 
 log = logging.getLogger(__name__)
 

@@ -17,13 +17,13 @@ from actors.bus.mailbox import Reply
 from actors.bus.messages.common import METRICS, SUPERVISOR
 from actors.bus.messages.metrics import QueryStats, QuerySystem, Stats, SystemMetrics
 from actors.bus.messages.supervision import QueryRuntime, RuntimeReport, SetProxyNames
+from actors.counters import ProxyNames
+from actors.log_lines import ThrottledLog
 from actors.process import Actor, Boot
-from actors.proxy_names import ProxyNames
 from actors.telemetry.metrics import PushedMetrics, export_of
 from actors.telemetry.otlp_client import Collector, PushOutcome, read_identity
 from actors.telemetry.records import RecordPush, export_of_records
 from actors.thread_pool import ThreadPool
-from actors.throttled_log import ThrottledLog
 from config.settings.groups import Otlp
 
 log = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from actors.bus.loop import Loop, Timer
 from actors.bus.mailbox import Mailbox
 from actors.bus.messages.common import LOGS
 from actors.bus.messages.records import LogPage, LogTailPage, QueryLogs, TailLogs
-from actors.proxy_names import ProxyNames
+from actors.counters import ProxyNames
 from actors.telemetry.otlp_client import PushOutcome, ResourceIdentity, attributes, resource_of
 from config import VERSION
 from config.files.durable import replace_file

@@ -33,9 +33,9 @@ from actors.bus.messages.events import (
     WebhookSenderState,
     WebhookStatuses,
 )
+from actors.log_lines import ThrottledLog
 from actors.net.egress_guard import own_addresses
 from actors.process import Actor, Boot, view
-from actors.throttled_log import ThrottledLog
 from actors.webhooks.outbox import MissedEvents, Outbox
 from actors.webhooks.sender import DISK_PAUSE, Sender
 

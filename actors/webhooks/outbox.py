@@ -22,8 +22,8 @@ from typing import Any
 
 from actors.bus.events import REMEMBERED
 from actors.bus.messages.events import Delivery, DeliveryAttempt, Event, WebhookStatus
+from actors.log_lines import ThrottledLog
 from actors.sqlite import open_database, transaction
-from actors.throttled_log import ThrottledLog
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from actors.bus.messages.events import Event, WebhookSpec
 from actors.net.egress_guard import OutgoingGuard
 from actors.net.guarded_client import HttpClient, RequestFailed, guarded
 from actors.webhooks.queues import DeliveryOutcome
-from config.model.webhooks import MASK
+from config.model.choices import MASK
 from config.text.formatting import timestamp_text
 
 BODY_MAX = 4096

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 from actors.bus.events import new_event
 from actors.bus.loop import Loop
 from actors.bus.messages.events import Deliveries, DeliveryAttempt, Event, WebhookSpec, WebhookStatus, WebhookTried
+from actors.log_lines import ThrottledLog
 from actors.net.egress_guard import OutgoingGuard
 from actors.thread_pool import ThreadPool
-from actors.throttled_log import ThrottledLog
 from actors.webhooks.outbox import DELIVERED, Outbox, Waiting
 from actors.webhooks.queues import (
     DeliveryOutcome,
@@ -33,7 +33,7 @@ from actors.webhooks.queues import (
     after_attempt,
 )
 from config.model.subscriptions import checked, matches
-from config.net.ports import Range
+from config.net.names import Range
 
 if TYPE_CHECKING:
     from config.settings.groups import WebhookSettings as Settings

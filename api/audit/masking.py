@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from config.model.webhooks import MASK, masked_url
+from config.model.choices import MASK
+from config.model.webhooks import masked_url
 from config.text.formatting import timestamp_text
 
 LONGEST_LIST = 200

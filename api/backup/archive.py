@@ -27,8 +27,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from config.files.durable import new_file
-from config.text.formatting import size_text
-from config.text.validation_messages import worded
+from config.text.formatting import size_text, worded
 
 KIND = "proxyfleet.backup"
 FORMAT = 1
@@ -66,7 +65,7 @@ class Member(BaseModel):
 class Manifest(BaseModel):
     """`product` is the release that made it, `created_at` Unix seconds, `keys` whether the sealed keys are there.
 
-    `data_format` is that of the data directory (`config.files.data_format`), `format` that of the archive.
+    `data_format` is that of the data directory (`config.files.durable`), `format` that of the archive.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

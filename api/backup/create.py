@@ -41,9 +41,8 @@ from api.backup.archive import (
     seal_keys,
 )
 from api.store import StoreError, check_fleet_file
-from config import VERSION
-from config.files.data_format import DATA_FORMAT, DataFormatError, Mark, require_own_format, write_mark
-from config.files.durable import new_file, sync
+from config import VERSION, OperatorError
+from config.files.durable import DATA_FORMAT, DataFormatError, Mark, new_file, require_own_format, sync, write_mark
 from config.files.paths import DataDir
 
 _STAGING = ".proxyfleet-backup-"
@@ -125,7 +124,7 @@ _SQLITE = b"SQLite format 3\x00"
 _OF_DATABASES = ("-wal", "-shm", "-journal")
 
 
-class CollectError(Exception):
+class CollectError(OperatorError):
     """Something can't be copied; the text says what and why."""
 
 
@@ -178,7 +177,7 @@ def snapshot(data: DataDir, target: Path) -> DataDir:
 
 
 def require_data(data: DataDir) -> None:
-    """Raise `CollectError` when there are no data, or of another format (`config.files.data_format`)."""
+    """Raise `CollectError` when there are no data, or of another format (`config.files.durable`)."""
     try:
         mark = require_own_format(data.path)
     except DataFormatError as error:

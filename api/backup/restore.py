@@ -41,13 +41,12 @@ from api.security.users import ADMINISTRATOR
 from api.store import RECOVERY_STEP, FleetStore, Store, StoreError, Write, check_fleet_file, open_store, start_over
 from api.store.accounts.columns import TABLES
 from api.store.fleet_file import newest_number
-from config.files.data_format import DATA_FORMAT, NAME, DataFormatError, Mark, require_own_format, write_mark
+from config.files.durable import DATA_FORMAT, NAME, DataFormatError, Mark, require_own_format, write_mark
 from config.files.paths import DataDir
 from config.files.secret_box import SecretBox, SecretBoxError, secret_box_of
 from config.passwords import check_password
 from config.settings.runtime import SettingsUpdate
-from config.text.formatting import size_text, timestamp_text
-from config.text.validation_messages import worded
+from config.text.formatting import size_text, timestamp_text, worded
 
 COLLECTIONS = (*(name for name in (*KINDS, "api_keys", "settings") if name not in TABLES), "plans", "accounts")
 PASSING = frozenset(("created_at", "updated_at", "last_login", "last_used"))

@@ -118,7 +118,7 @@ def mapping_of(file: Path, text: str) -> dict[str, Any]:
 
 def with_lines(file: Path, text: str, problems: Sequence[tuple[str | None, str]]) -> tuple[tuple[str, str], ...]:
     """Problems of a document, each field preceded by the file, and in TOML by the line."""
-    from config.settings.toml_positions import line_of, lines_of
+    from config.text.toml_positions import line_of, lines_of
 
     lines = {} if text.lstrip().startswith("{") else lines_of(text)
 

@@ -13,8 +13,8 @@ from api.engine.responses import ResponseModel
 from api.engine.transfer import Transfer
 from config.files.secret_box import SecretBox
 from config.model.declaration import LongList, entries_of
-from config.model.object_names import Named
-from config.model.proxy_checks import Warned
+from config.model.object_fields import Named
+from config.model.proxy_parts import Warned
 
 
 class Texts(NamedTuple):

@@ -16,7 +16,7 @@ from api.security.caller import Caller
 from api.store import Document, RevisionConflict, Store, StoreWriteError, Write
 from api.store.loaded import is_same
 from config.files.secret_box import SecretBox, SecretBoxError
-from config.model.proxy_checks import Warned
+from config.model.proxy_parts import Warned
 
 ATTEMPTS = 50
 """Of a change without `If-Match` that other changes of the same object overtake."""

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from pydantic.fields import FieldInfo
 
 from config.model.declaration import MOMENT, Group, entries_of, group_in, visible
-from config.model.schedules import Day
+from config.model.plans import Day
 
 Moment = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 """ISO 8601, UTC."""

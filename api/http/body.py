@@ -34,7 +34,7 @@ from api.concurrency_limit import Allowance, Reservation
 from api.errors import Invalid, InvalidMany, TooBusy
 from api.http.error_table import ApiError, invalid
 from config.model.fields import field_path
-from config.text.validation_messages import worded
+from config.text.formatting import worded
 
 BODY_GATE = "proxyfleet.body_gate"
 """Key of the WSGI environment: the `BodyGate` of a request with a large body."""

@@ -23,10 +23,10 @@ from api.security.permissions import ADMIN, holds
 from api.security.users import User
 from api.store.accounts import ACCOUNTS, AccountStore
 from config.model.fields import InvalidProxy
-from config.model.object_names import Named, names_of_rules
+from config.model.object_fields import Named, names_of_rules
 from config.model.proxies import ProxyRecord
-from config.model.proxy_checks import check_certificate
-from config.model.upstreams import refuse_circle
+from config.model.proxy_parts import check_certificate
+from config.model.shared_objects.upstreams import refuse_circle
 from config.net.entries import GEO
 
 Steps = Mapping[str, list[Step[Any]]]

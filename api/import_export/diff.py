@@ -9,7 +9,7 @@ from typing import Any
 
 from api.audit.masking import LONGEST_LIST
 from api.engine.transfer import SecretValue
-from config.model.webhooks import MASK
+from config.model.choices import MASK
 
 KNOWN_BY = {"accounts": "username", "upstreams": "name", "rules": "name"}
 """Lists whose entries are compared one by one, and the field that identifies an entry."""

@@ -29,7 +29,7 @@ from config.model.choices import UpstreamProtocol
 from config.model.declaration import M
 from config.model.fields import Body, Input, Port, example, example_of, refuse_long
 from config.model.proxies import ProxyCreate
-from config.model.upstreams import Host, Password, Username
+from config.model.shared_objects.upstreams import Host, Password, Username
 from config.model.webhooks import Headers, Secret
 from config.settings.runtime import SettingsUpdate
 

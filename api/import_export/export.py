@@ -18,11 +18,11 @@ from api.store import StoreDamaged
 from api.store.accounts import AccountSelection, AccountStore
 from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.fleet_accounts import FleetAccount
-from config.model.lists import DestinationList
-from config.model.pools import Pool
 from config.model.proxies import ProxyRecord
 from config.model.proxy_parts import BACKEND_PURPOSE
-from config.model.upstreams import PURPOSE, ProxyUpstream
+from config.model.shared_objects.lists import DestinationList
+from config.model.shared_objects.pools import Pool
+from config.model.shared_objects.upstreams import PURPOSE, ProxyUpstream
 from config.model.webhooks import SECRET_PURPOSE, WebhookRecord, opened_headers
 
 MOST_ACCOUNTS = ACCOUNTS.in_document or 0

@@ -49,7 +49,7 @@ from api.security.api_keys import ApiKey
 from api.store import Write
 from api.store.accounts import ACCOUNTS
 from config.model.proxies import ProxyRecord
-from config.net.ports import Range
+from config.net.names import Range
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from api.import_export.transfer_operations import FieldChange, Planned, import_v
 from api.objects.kinds import REVISED
 from api.queries.audit_operations import AuditActor, AuditCredential
 from api.security.permissions import ADMIN, AUDITOR
-from config.model.webhooks import MASK
+from config.model.choices import MASK
 from config.text.formatting import timestamp_text
 
 Kind: Any = Literal[REVISED]

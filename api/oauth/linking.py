@@ -22,9 +22,9 @@ from api.oauth.id_token import Identity, IdentityRefused, domain_of, same_addres
 from api.security import users
 from api.security.users import OAuthLink, User
 from api.store import Store
-from config.model.user_names import new_name
+from config.model.fields import new_name
 from config.passwords import hash_password
-from config.settings.oauth import MappedRole, OAuth2
+from config.settings.groups import MappedRole, OAuth2
 
 _NO_ADDRESS = "the provider has not verified an e-mail address for you, and no account is linked to you yet"
 _NO_ACCOUNT = "there is no account for you"

@@ -18,8 +18,8 @@ from actors.net.egress_guard import OutgoingGuard
 from api.errors import IDENTITY_PROVIDER, Invalid, PeerUnavailable
 from api.oauth.id_token import Identity, IdentityRefused, KeySet, address_of, claims_of, subject_of, verified_address
 from api.oauth.transport import TokenRequests, get_json, get_object
-from config.settings.oauth import DISCOVERY_SUFFIX, SHARED_TENANTS, OAuth2, ProviderUrl
-from config.text.validation_messages import worded
+from config.settings.groups import DISCOVERY_SUFFIX, SHARED_TENANTS, OAuth2, ProviderUrl
+from config.text.formatting import worded
 
 _GITHUB = "https://github.com/login/oauth"
 _GITHUB_USER = "https://api.github.com/user"

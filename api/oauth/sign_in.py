@@ -13,15 +13,18 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
 
 from actors.net.client_key import client_key
 from actors.net.egress_guard import OutgoingGuard
 from api.concurrency_limit import ConcurrencyLimit
 from api.errors import Invalid
 from api.oauth.id_token import Identity
-from api.oauth.provider import Provider
-from config.settings.oauth import OAuth2
+from config.settings.groups import OAuth2
+
+if TYPE_CHECKING:  # loaded when it is used first
+    from api.oauth.provider import Provider
 
 LIFETIME = 600
 """Seconds that a person may take at the provider."""
@@ -151,9 +154,16 @@ class SignIns:
 
     def __init__(self, settings: OAuth2, guard: Callable[[], OutgoingGuard]) -> None:
         self.settings = settings
-        self._provider = Provider(settings, guard)
+        self._guard = guard
         self._pending = PendingSignIns()
         self._limit = ConcurrencyLimit(AT_ONCE, OF_ONE_CLIENT, "sign-ins at the identity provider", "client")
+
+    @cached_property
+    def _provider(self) -> Provider:
+        """Loaded by the first sign-in: without a provider nothing needs it."""
+        from api.oauth.provider import Provider
+
+        return Provider(self.settings, self._guard)
 
     def begin(self, address: str, return_path: str | None = None) -> Begun:
         """A new sign-in for a client at `address`. With `return_path`, its session will be in a cookie."""

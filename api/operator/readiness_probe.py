@@ -12,13 +12,12 @@ import ssl
 import sys
 from pathlib import Path
 
-from actors.supervision.effective_settings import with_overrides
 from api.operator.offline import peek_settings
 from config.files.paths import DataDir, default_data_dir
 from config.net.names import from_this_machine
 from config.settings.env import ENV_PREFIX
 from config.settings.loading import load
-from config.settings.runtime import InvalidOverride
+from config.settings.runtime import InvalidOverride, with_overrides
 from config.settings.settings import ConfigError, Server
 
 TIMEOUT = 4.0

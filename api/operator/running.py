@@ -12,9 +12,9 @@ from typing import Any
 from actors.bus.mailbox import BusClient, NotRunningError
 from actors.bus.messages.common import API, Failed, PasswordReset, ResetPassword, Unreachable
 from actors.bus.messages.supervision import DescribeProgram, Program, Upgrade
-from actors.supervision.locks import holder
 from api.objects.users.password_reset import UnknownUser
-from config.files.paths import PathError, RunDir, default_data_dir, default_run_dir
+from config import OperatorError
+from config.files.paths import PathError, RunDir, default_data_dir, default_run_dir, holder
 from config.settings.settings import Settings
 
 SYSTEM_RUN_DIR = Path("/run/proxyfleet")
@@ -47,7 +47,7 @@ PREFLIGHT_TIMEOUT = 245.0
 POLL_INTERVAL = 0.1
 
 
-class NotUpgraded(Exception):
+class NotUpgraded(OperatorError):
     """The running program keeps serving, or the state of the new one is unknown; the text says which and why."""
 
 
@@ -88,7 +88,7 @@ API_TIMEOUT = 20.0
 AGAIN = "try again in a moment"
 
 
-class NotReset(Exception):
+class NotReset(OperatorError):
     """The password is not changed, or that is unknown; the text says which and why."""
 
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import importlib
 import shutil
+from contextlib import closing
 from pathlib import Path
 
 from actors.bus.messages.specs import FleetObject, ProxySpec
-from actors.supervision.actor_specs import ActorClasses
-from actors.supervision.effective_settings import with_overrides
+from actors.supervision.processes.actor_specs import ActorClasses
 from api.engine.commit import open_engine
+from api.objects.live_settings import read_stored
 from api.objects.named.list_contents import ListStates
 from api.objects.named.pool_sources import PoolSources
 from api.objects.named.shared_objects import SharedObjects
@@ -23,12 +24,12 @@ from api.objects.proxies.proxy_specs import read_specs
 from api.operator.offline import peek_settings
 from api.security import users
 from api.security.users import ADMINISTRATOR, check_strength, new_password
-from api.store import FleetStore, Store, StoreDamaged, StoreError, StoreWriteError, check_fleet_file
-from config.files.data_format import require_own_format
-from config.files.durable import write_synced
+from api.store import FleetStore, Store, StoreDamaged, StoreError, StoreWriteError, check_fleet_file, open_store
+from config import OperatorError
+from config.files.durable import require_own_format, write_synced
 from config.files.paths import DataDir, PathError, unwritable
 from config.files.secret_box import SecretBoxError, secret_box_of
-from config.settings.runtime import InvalidOverride
+from config.settings.runtime import InvalidOverride, Stored, with_overrides
 from config.settings.settings import ConfigError, Settings
 from config.text.formatting import size_text
 
@@ -36,7 +37,7 @@ LEAST_SPACE = 1024 * 1024
 """Free bytes that SQLite needs for its shared memory to open databases again."""
 
 
-class WouldNotStart(Exception):
+class WouldNotStart(OperatorError):
     """The program would not start; the text says why."""
 
 
@@ -98,6 +99,17 @@ def _write_private(path: Path, text: str) -> None:
         write_synced(path, f"{text}\n".encode())
     except OSError as error:
         raise StoreWriteError(f"{path}: {error.strerror or error}") from error
+
+
+def read_start(data: DataDir) -> tuple[Stored, tuple[ProxySpec, ...], tuple[FleetObject, ...], bool]:
+    """All that a start reads: the settings changed through the API, the proxies, the objects, and whether there is no
+    user yet.
+
+    The caller holds the lock of the data directory. Raises `StoreError`.
+    """
+    with closing(open_store(data)) as store:
+        proxies, objects = read_desired_proxies(store, data), read_desired_objects(store, data)
+        return read_stored(store), proxies, objects, not store.find(users.COLLECTION)
 
 
 def read_desired_proxies(store: Store, data: DataDir) -> tuple[ProxySpec, ...]:

@@ -15,7 +15,7 @@ from api.http.query import Query, choice
 from api.queries.health import UNHEALTHY
 from api.queries.overview import NOW, RANGES, Sight
 from config import VERSION
-from config.files.data_format import DATA_FORMAT
+from config.files.durable import DATA_FORMAT
 
 
 class OverviewHealth(ResponseModel):

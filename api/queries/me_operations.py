@@ -35,13 +35,12 @@ from api.queries.usage_report import days_of
 from api.security.account_sessions import LIFETIME
 from api.security.caller import AccountHolder
 from config.model.account_credentials import READ_ONLY_FIELDS, CredentialCreate
-from config.model.account_rules import RuleQuota
 from config.model.accounts import AccountLimits, Quota
 from config.model.choices import ProxyProtocol
 from config.model.fields import Body, Password, example
 from config.model.fleet_accounts import FleetAccount
-from config.model.object_names import named_in, without_names
-from config.model.plans import SelfService
+from config.model.object_fields import named_in, without_names
+from config.model.plans import RuleQuota, SelfService
 from config.text.formatting import timestamp_text
 
 RuleQuotaView: Any = group_view(RuleQuota)

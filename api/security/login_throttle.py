@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from actors.net.client_key import client_key
-from config.model.user_names import name_key
+from config.model.fields import name_key
 
 WINDOW = 5 * 60.0
 LOCK = 15 * 60.0

@@ -19,11 +19,12 @@ from typing import Any
 from waitress import wasyncore
 from waitress.adjustments import Adjustments
 from waitress.server import TcpWSGIServer
+from waitress.task import ThreadedTaskDispatcher
 
+from actors.log_lines import ThrottledLog
 from actors.net.accepting import ACCEPT_PAUSE, OUT_OF_DESCRIPTORS
 from actors.net.client_key import client_key, per_address
 from actors.supervision.listeners.bind import BACKLOG
-from actors.throttled_log import ThrottledLog
 from api.concurrency_limit import COUNTS_MAX, EXPORTS_MAX, TAILS_MAX
 from api.http.body import MAX_BODY
 from api.security.password_checker import AT_ONCE
@@ -37,11 +38,42 @@ logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # that requests wai
 THREADS = 8 + AT_ONCE + TAILS_MAX + EXPORTS_MAX + COUNTS_MAX
 """Enough for all requests that may wait for the hash of a password, for records or for a client that reads many, and
 for others at the same time."""
+THREADS_AT_START = 4
+"""The others are started when there is a request for them, and stay: each takes a third of a MB."""
 OWN_SOCKETS = 2
 """That waitress counts as connections: the listener and the trigger of its loop."""
 TURN = 1.0
 """Seconds between two turns of the loop at most: deadlines are checked in each."""
 OnRejected = Callable[[RejectedRequest], dict[str, str]]
+
+
+class _Threads(ThreadedTaskDispatcher):
+    """waitress's threads, up to `THREADS`, of which one more is started when none is idle."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._most = THREADS
+        self.set_thread_count(min(THREADS_AT_START, THREADS))
+
+    def add_task(self, task: Any) -> None:
+        super().add_task(task)
+        with self.lock:
+            idle = len(self.threads) - self.stop_count - self.active_count
+            wanted = len(self.threads) + (len(self.queue) > idle)
+        if len(self.threads) < wanted <= self._most:
+            self.set_thread_count(wanted)
+
+    def start_new_thread(self, target: Callable[[int], None], thread_no: int) -> None:
+        try:
+            super().start_new_thread(target, thread_no)
+        except RuntimeError as error:  # the task waits for those that there are
+            log.warning("no further thread for requests: %s", error)
+            self.threads.discard(thread_no)
+            self.active_count -= 1  # waitress counts it as started
+
+    def shutdown(self, cancel_pending: bool = True, timeout: float = 5) -> Any:
+        self._most = 0
+        return super().shutdown(cancel_pending, timeout)
 
 
 class _Server(TcpWSGIServer):
@@ -215,7 +247,6 @@ class ApiServer:
         self._map: dict[int, Any] = {}
         adjustments = Adjustments(
             sockets=[listener],
-            threads=THREADS,
             backlog=BACKLOG,
             connection_limit=max_connections,
             cleanup_interval=1,
@@ -237,6 +268,7 @@ class ApiServer:
             bind_socket=False,
             behind_tls=behind_tls,
             on_rejected=on_rejected,
+            dispatcher=_Threads(),
         )
         self._server.limit(max_connections)
         self._thread = threading.Thread(target=self._server.run, name="http", daemon=True)

@@ -37,13 +37,13 @@ from typing import Any
 
 from actors.bus.loop import Loop
 from actors.bus.messages.common import CERTIFICATE, SUPERVISOR, Problem, ReportProblems
+from actors.log_lines import ThrottledLog
 from actors.net.accepting import ACCEPT_PAUSE, OUT_OF_DESCRIPTORS
 from actors.net.client_key import client_key, per_address
 from actors.net.proxy_protocol import build_v2
 from actors.net.tls_stream import Certificate, TlsStream
 from actors.problems import ActiveProblems
 from actors.process import Actor, Boot
-from actors.throttled_log import ThrottledLog
 
 log = logging.getLogger(__name__)
 

@@ -23,10 +23,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from config import OperatorError
+
 Predicate = Callable[[Mapping[str, Any]], bool]
 
 
-class StoreError(Exception):
+class StoreError(OperatorError):
     """The store can't be opened, read or written; the text says what is wrong and where."""
 
 

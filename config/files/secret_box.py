@@ -26,6 +26,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from config import OperatorError
 from config.files.durable import KeyFileError, make_key, read_key
 from config.files.paths import DataDir, PathError
 
@@ -43,7 +44,7 @@ SECRETS_KEY = "secrets-key"
 """The key of sealed secrets, as hex digits."""
 
 
-class CredentialError(Exception):
+class CredentialError(OperatorError):
     """A credential can't be read; the text says which and why."""
 
 

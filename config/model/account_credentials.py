@@ -12,10 +12,10 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, Field, StrictInt, StrictStr
 
 from config.model import json_patterns
-from config.model.account_rules import DESTINATIONS_MAX, RuleDestinations
 from config.model.accounts import ClientNumber, ClientsWindow, Moment, Networks, Number
 from config.model.declaration import SECRET, Group, Instant
 from config.model.fields import Body, InvalidResource, example, name_text
+from config.model.plans import DESTINATIONS_MAX, RuleDestinations
 
 PREFIX = "pfc_"
 """The beginning of every secret."""

@@ -1,7 +1,13 @@
-"""Closed sets of words that settings, requests, records and commands have in common; light to import."""
+"""Closed sets of words that settings, requests, records and commands have in common, and small rules: how many workers
+there may be, periods of quotas. Light to import, for processes that load no models.
+
+Periods are in UTC: a day, an ISO week from Monday, a calendar month, or all of time.
+"""
 
 from __future__ import annotations
 
+import os
+from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, get_args
 
 ProxyProtocol = Literal["http", "https", "socks4", "socks5", "mixed"]
@@ -52,3 +58,45 @@ TAG_PREFIX: Final = "tag:"
 """In `accounts` of a rule: those with the tag behind it."""
 ANY_METHOD: Final = "*"
 """In `methods` of a rule: any of plain HTTP."""
+
+MASK: Final = "***"
+"""Stands for a secret wherever one is left out."""
+
+
+WORKERS_MAX = 64
+WORKERS_FORM = f"must be a whole number from 1 to {WORKERS_MAX}, or auto"
+SOCKETS_MAX = 16_384
+"""Listening sockets of one proxy in all its workers."""
+
+PROCESSES_MAX = 4_000
+"""Processes of all proxies that don't sleep: the tasks of the unit (`TasksMax=`) are enough for eight of each."""
+
+
+def resolved(workers: int) -> int:
+    """The number of workers; 0 (`auto`) is one for each core that this process may use."""
+    return workers or max(1, min(WORKERS_MAX, len(os.sched_getaffinity(0))))
+
+
+Period = Literal["day", "week", "month", "total"]
+PERIODS: tuple[Period, ...] = get_args(Period)
+
+
+def period_at(kind: str, moment: float) -> tuple[float, float | None]:
+    """When the period of this kind began that `moment` is in, and when the next begins; Unix seconds.
+
+    `total` began at 0 and has no end.
+    """
+    if kind == "total":
+        return 0.0, None
+    midnight = datetime.fromtimestamp(moment, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    if kind == "day":
+        start, end = midnight, midnight + timedelta(days=1)
+    elif kind == "week":
+        start = midnight - timedelta(days=midnight.weekday())
+        end = start + timedelta(days=7)
+    elif kind == "month":
+        start = midnight.replace(day=1)
+        end = (start + timedelta(days=32)).replace(day=1)
+    else:
+        raise ValueError(f"{kind!r} is not one of {', '.join(PERIODS)}")
+    return start.timestamp(), end.timestamp()

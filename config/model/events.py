@@ -11,8 +11,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from config.model.choices import ProxyProtocol, ProxyStatus
-from config.model.quotas import Period
+from config.model.choices import Period, ProxyProtocol, ProxyStatus
 
 
 def _without_default(schema: dict[str, Any]) -> None:

@@ -10,11 +10,11 @@ from pydantic import AfterValidator, ConfigDict, Field, StrictBool, StrictStr, m
 from config.files.certificates import ENTRY_MAX, normal_entry
 from config.model import json_patterns
 from config.model.account_credentials import refuse_secret
-from config.model.account_rules import StoredRules, refuse_no_quota
 from config.model.accounts import AccountName, Moment, Networks
 from config.model.declaration import MOMENT, SECRET, Given, Instant, Storable, Viewed, gives, update
 from config.model.fields import NULLABLE, Body, InvalidResource, Name, Password, example, plain_text, refuse_long
 from config.model.object_fields import Tags, retagged
+from config.model.plans import StoredRules, refuse_no_quota
 from config.passwords import PREHASHED, check_password, fingerprint, given_hash, hash_password, renewal
 
 READ_ONLY_FIELDS = frozenset(

@@ -57,7 +57,7 @@ _UNSEEN = (
     r"\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb"
 )
 PERSON_NAME = rf"^[^:\s{_CONTROL}{_UNSEEN}](?:[^:{_CONTROL}{_UNSEEN}]*[^:\s{_CONTROL}{_UNSEEN}])?$"
-"""`config.model.user_names` judges scripts besides, which no pattern knows."""
+"""`config.model.fields` judges scripts besides, which no pattern knows."""
 CLIENT_NAME = rf"^{_BLANKS}[^:\s{_CONTROL}{TURNS}][^:{_CONTROL}{TURNS}]*$"
 ACCOUNT_NAME = rf"^(?!\.{{1,2}}$){_BLANKS}[^:/\s{_CONTROL}{TURNS}][^:/{_CONTROL}{TURNS}]*$"
 FILE_PATH = rf"^/[^{_CONTROL}]{{0,4095}}$"

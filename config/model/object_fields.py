@@ -1,16 +1,31 @@
-"""Fields that several kinds of objects have: names, descriptions, labels and tags; and tags of many proxies at once."""
+"""Fields that several kinds of objects have: names, descriptions, labels and tags, header fields that proxies and rules
+set or remove. And which objects others name: policies and lists in entries and fields, and how such names are written.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
-from typing import Annotated, Any
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 from pydantic import AfterValidator, Field, StrictStr, model_validator
 
 from config.model import json_patterns
 from config.model.fields import Body, InvalidResource, Text, example, name_text, plain_text
-from config.model.upstream_list_parser import LABELS_MAX
+from config.net.entries import GEO, names_list
+from config.text.upstream_lines import LABELS_MAX
+
+if TYPE_CHECKING:
+    from config.model.plans import StoredRules
+    from config.model.proxies import ProxyRecord
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import WithJsonSchema
+
+from config.model.declaration import Given, Group
+from config.model.fields import InvalidProxy
+from config.net.names import OWN_FIELDS, canonical_name
 
 READ_ONLY_FIELDS = frozenset(
     {"id", "upstream_count", "entry_count", "rule_count", "status", "created_at", "updated_at"}
@@ -116,3 +131,190 @@ def retagged(present: Sequence[str], add: Sequence[str], remove: Collection[str]
     if len(kept) > TAGS_MAX:
         raise InvalidResource("add_tags", f"would make {len(kept)} tags; at most {TAGS_MAX} are allowed")
     return kept
+
+
+PREFIXES: Final = {"list:": "lists", "geo:": "lists", "pool:": "pools"}
+"""What a text begins with that names an object of a collection: `list:mirrors:443`, `geo:world:country=DE`."""
+HIDDEN: Final = "***"
+_SINGULAR: Final = {"lists": "list", "pools": "pool", "policies": "policy"}
+
+
+class Named(NamedTuple):
+    """That `field` names an object of a collection; `is_place`: a part of a database of places."""
+
+    collection: str
+    name: str
+    field: str
+    is_place: bool = False
+
+    @property
+    def kind(self) -> str:
+        """What one object of the collection is called."""
+        return _SINGULAR[self.collection]
+
+    @property
+    def key(self) -> str:
+        """The object as messages name it: `pool:paris`."""
+        return f"{self.kind}:{self.name}"
+
+    def misfit(self, kind: str) -> str:
+        """Why it can't name a list of this kind, empty if it can."""
+        if self.collection != "lists" or self.is_place == (kind == GEO):
+            return ""
+        if self.is_place:
+            return f"the list {self.name!r} has {kind}: it is named as list:{self.name}"
+        return f"the list {self.name!r} is a database: name a part of it as geo:{self.name}:country=DE or …:asn=64500"
+
+
+def named_in(texts: Iterable[str] | None, field: str) -> Iterator[Named]:
+    """The objects that the entries of a list name; `field` is that of the list."""
+    for index, text in enumerate(texts or ()):
+        found = named_by(text, f"{field}[{index}]")
+        if found is not None:
+            yield found
+
+
+def named_by(text: str, field: str) -> Named | None:
+    """The object that a text names, None if it is none."""
+    prefix, colon, rest = text.partition(":")
+    collection = PREFIXES.get(prefix + colon)
+    if collection is None or (collection == "lists" and not names_list(text)):
+        return None
+    return Named(collection, rest.partition(":")[0], field, prefix == GEO)
+
+
+def without_names(entries: Iterable[str]) -> list[str]:
+    """Entries for people who are not to know what objects are called: `list:***:443`, `geo:***:country=DE`."""
+    return [_without_name(each) if named_by(each, "") else each for each in entries]
+
+
+def _without_name(entry: str) -> str:
+    prefix, _, rest = entry.partition(":")
+    _, colon, more = rest.partition(":")
+    return f"{prefix}:{HIDDEN}{colon}{more}"
+
+
+def names_of_proxy(proxy: ProxyRecord) -> Iterator[Named]:
+    """The objects that a proxy names."""
+    if proxy.policy is not None:
+        yield Named("policies", proxy.policy, "policy")
+    if proxy.pool is not None:
+        yield Named("pools", proxy.pool, "pool")
+    for name in ("allow_destinations", "deny_destinations"):
+        yield from named_in(getattr(proxy.access, name), f"access.{name}")
+
+
+def names_of_rules(rules: StoredRules) -> Iterator[Named]:
+    """The objects that an account or a plan names."""
+    if rules.policy is not None:
+        yield Named("policies", rules.policy, "policy")
+    for name in ("allow_destinations", "deny_destinations"):
+        yield from named_in(getattr(rules, name), name)
+
+
+HEADERS_MAX = 50
+HEADER_VALUE_MAX = 4096
+HEADERS_SIZE_MAX = 8192
+"""Characters of names and values that are set: origins take heads of 8 to 16 KiB."""
+
+_TOKEN = re.compile(json_patterns.FIELD_NAME, re.ASCII)
+_VALUE = re.compile(json_patterns.FIELD_VALUE, re.ASCII)
+_PER_CONNECTION = re.compile(r"(?:ntlm|negotiate|nego2|kerberos)\b", re.IGNORECASE)
+"""Schemes that authenticate the connection (RFC 4559): the next request on it would be of that user, too."""
+
+
+def _name(text: str) -> str:
+    if _TOKEN.fullmatch(text) is None:
+        raise ValueError("must be the name of a header field")
+    if canonical_name(text) in OWN_FIELDS:
+        raise ValueError(f"must not be {text}: the proxy sets it itself")
+    return text
+
+
+def _value(text: str) -> str:
+    if _VALUE.fullmatch(text) is None:
+        raise ValueError("must be visible characters of ASCII, with blanks inside at most")
+    return text
+
+
+def _distinct(names: Any) -> Any:
+    seen: dict[str, str] = {}
+    for name in names:
+        if seen.setdefault(canonical_name(name), name) is not name:
+            raise ValueError(f"must not name {name} twice" + _as_written(name, seen[canonical_name(name)]))
+    return names
+
+
+def _as_written(name: str, before: str) -> str:
+    return "" if name == before else f": some servers take {before} for the same"
+
+
+def _bounded(given: dict[str, str]) -> dict[str, str]:
+    if sum(len(name) + len(value) for name, value in given.items()) > HEADERS_SIZE_MAX:
+        raise ValueError(f"must have at most {HEADERS_SIZE_MAX} characters in names and values")
+    for name, value in given.items():
+        if canonical_name(name) == "authorization" and _PER_CONNECTION.match(value):
+            raise ValueError(f"must not set {name} to a scheme that authenticates the whole connection")
+    return given
+
+
+def set_and_removed(to_set: Mapping[str, str], remove: Iterable[str]) -> tuple[int, str] | None:
+    """The first of `remove` that `to_set` has, too, and why that is refused; None: there is none."""
+    named = {canonical_name(name) for name in to_set}
+    twice = next(((index, name) for index, name in enumerate(remove) if canonical_name(name) in named), None)
+    return twice and (twice[0], f"is {twice[1]}, which `set` has, too: it replaces all that there are")
+
+
+def _any_case(name: str) -> str:
+    return "".join(f"[{each.upper()}{each}]" if each.isalpha() else each for each in name).replace("-", "[-_]")
+
+
+_NAME_SCHEMA = {
+    "pattern": json_patterns.FIELD_NAME,
+    "not": {"pattern": f"^(?:{'|'.join(map(_any_case, sorted(OWN_FIELDS)))})$"},
+}
+_VALUE_SCHEMA = json_patterns.text(json_patterns.FIELD_VALUE, 1, HEADER_VALUE_MAX)
+HeaderName = Annotated[StrictStr, AfterValidator(_name)]
+HeaderValue = Annotated[StrictStr, Field(min_length=1, max_length=HEADER_VALUE_MAX), AfterValidator(_value)]
+HeadersToSet = Annotated[
+    dict[HeaderName, HeaderValue],
+    Field(max_length=HEADERS_MAX),
+    AfterValidator(_distinct),
+    AfterValidator(_bounded),
+    json_patterns.mapping(_NAME_SCHEMA, _VALUE_SCHEMA, HEADERS_MAX),
+]
+HeadersToRemove = Annotated[
+    list[HeaderName],
+    Field(max_length=HEADERS_MAX),
+    AfterValidator(_distinct),
+    WithJsonSchema({"type": "array", "items": {"type": "string", **_NAME_SCHEMA}, "maxItems": HEADERS_MAX}),
+]
+
+
+Via = Literal["pseudonym", "on", "off"]
+Forwarded = Literal["off", "x-forwarded-for", "rfc7239"]
+ADDED_FIELDS: dict[str, str] = {"x-forwarded-for": "x-forwarded-for", "rfc7239": "forwarded"}
+"""The field that each mode of `forwarded` adds."""
+
+
+class ProxyHeaders(Group):
+    """Which header fields the proxy adds, sets and removes in plain HTTP.
+
+    `via` is its entry in `Via`, `forwarded` the field that tells the client's address; `set` and `remove` are of
+    requests.
+    """
+
+    via: Annotated[Via, Given(Via)] = "pseudonym"
+    forwarded: Annotated[Forwarded, Given(Forwarded)] = "off"
+    set: Annotated[dict[str, str], Given(HeadersToSet)] = Field(default_factory=dict)
+    remove: Annotated[list[str], Given(HeadersToRemove)] = Field(default_factory=list)
+
+
+def check_headers(headers: ProxyHeaders) -> None:
+    """Raises `InvalidProxy` where two of its parts contradict each other."""
+    twice = set_and_removed(headers.set, headers.remove)
+    if twice is not None:
+        raise InvalidProxy(f"headers.remove[{twice[0]}]", twice[1])
+    for name in headers.set:
+        if canonical_name(name) == ADDED_FIELDS.get(headers.forwarded):
+            raise InvalidProxy(f"headers.set.{name}", f"must not be what headers.forwarded adds: {headers.forwarded}")

@@ -20,6 +20,8 @@ from pydantic import (
 
 from config.model.accounts import Accounts, ProxyAccount, ProxyLimits, check_accounts, replace_accounts
 from config.model.choices import (
+    SOCKETS_MAX,
+    WORKERS_MAX,
     BindPolicy,
     ClientAuth,
     ProxyProtocol,
@@ -27,6 +29,7 @@ from config.model.choices import (
     TlsNameCheck,
     UpstreamPolicyName,
     UpstreamProtocol,
+    resolved,
 )
 from config.model.declaration import INTERNAL, SECRET, Given, Group, Instant, Viewed, gives, update
 from config.model.fields import (
@@ -44,8 +47,7 @@ from config.model.fields import (
     example,
     refuse_long,
 )
-from config.model.header_fields import ProxyHeaders, check_headers
-from config.model.object_fields import Description, ObjectName, Tags
+from config.model.object_fields import Description, ObjectName, ProxyHeaders, Tags, check_headers
 from config.model.proxy_parts import (
     AuthBackend,
     BackendInput,
@@ -56,12 +58,11 @@ from config.model.proxy_parts import (
     check_ttls,
     refuse_foreign,
 )
-from config.model.upstreams import ProxyUpstream, UpstreamCheck, Upstreams
+from config.model.shared_objects.upstreams import ProxyUpstream, UpstreamCheck, Upstreams
 from config.net.addresses import not_local
 from config.net.entries import is_network
-from config.net.ports import Ports, Range
+from config.net.names import Ports, Range
 from config.passwords import check_password, hash_password
-from config.workers import SOCKETS_MAX, WORKERS_MAX, resolved
 
 READ_ONLY_FIELDS = frozenset({"id", "status", "created_at", "updated_at", "stats", "runtime", "auth_enabled"})
 """Fields of responses that no request may set."""

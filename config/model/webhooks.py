@@ -18,13 +18,12 @@ from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictStr, Wi
 
 from config.files.secret_box import SecretBox
 from config.model import json_patterns
+from config.model.choices import MASK
 from config.model.declaration import INTERNAL, SECRET, Given, Instant, gives
 from config.model.events import EVENT_DATA
 from config.model.fields import Body, Name, Text, example
 from config.model.subscriptions import EVERYTHING
 
-MASK = "***"
-"""Stands for a secret wherever one is left out."""
 EVENTS = tuple(EVENT_DATA)
 PATTERNS = (*EVENTS, *dict.fromkeys(f"{name.partition('.')[0]}.*" for name in EVENTS if "." in name), EVERYTHING)
 """Everything that can be subscribed to."""

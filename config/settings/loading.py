@@ -26,13 +26,13 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, TomlConf
 from pydantic_settings.exceptions import SettingsError
 
 from config.files.secret_box import CredentialError, as_settings
+from config.model.choices import MASK
 from config.model.fields import field_path
-from config.model.webhooks import MASK
 from config.settings.env import ENV_PREFIX, OPTION_VARIABLES
 from config.settings.runtime import LIVE_KEYS, Stored
 from config.settings.settings import ConfigError, Settings
-from config.settings.toml_positions import line_of, lines_of
-from config.text.validation_messages import TOML, worded
+from config.text.formatting import TOML, worded
+from config.text.toml_positions import line_of, lines_of
 
 _EXAMPLES: dict[type, str] = {list: "list such as '[\"127.0.0.0/8\"]'", dict: 'object such as \'{"name": "value"}\''}
 

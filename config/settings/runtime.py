@@ -23,10 +23,11 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
+from config import OperatorError
 from config.model.fields import Body, example, field_path
 from config.settings.groups import OUTPUTS, History, Live, Logging, SettingsGroup
-from config.settings.settings import Auth, ProxyGroup, Server
-from config.text.validation_messages import worded
+from config.settings.settings import Auth, ProxyGroup, Server, Settings
+from config.text.formatting import worded
 
 Stored = dict[str, dict[str, Any]]
 """What was set through the API: values by group and key, nothing that was not set."""
@@ -130,7 +131,7 @@ class ReadOnlySetting(ValueError):
         self.error = error
 
 
-class InvalidOverride(ValueError):
+class InvalidOverride(OperatorError, ValueError):
     """What was set through the API is not good any more, by hand or by an older release; the text names the key."""
 
 
@@ -231,3 +232,25 @@ def _laid_over(group: str, base: Any, values: Mapping[str, Any]) -> BaseModel:
     except ValidationError as error:
         first = error.errors()[0]
         raise InvalidOverride(f"{field_path((group, *first['loc']))}: {worded(first)}") from error
+
+
+def with_overrides(base: Settings, stored: Stored) -> Settings:
+    """`base` with `stored` on top. Raises `InvalidOverride`."""
+    return base.model_copy(update=dict(overlay(base, stored)))
+
+
+def shadowed_keys(base: Settings, stored: Stored) -> list[str]:
+    """A sentence for each key whose value in the configuration differs from its override."""
+    found = []
+    for group, values in stored.items():
+        for key, value in values.items():
+            shadowed = value_of(base, f"{group}.{key}")
+            if shadowed != value:
+                found.append(f"{group}.{key} is {value!r} as set through the API; the configuration says {shadowed!r}")
+    return found
+
+
+def value_of(settings: Settings, name: str) -> Any:
+    """The value of a key, with its group before a dot."""
+    group, _, key = name.partition(".")
+    return getattr(getattr(settings, group), key) if key else getattr(settings, group)

@@ -16,14 +16,14 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
+from config import OperatorError
 from config.files.secret_box import as_settings
+from config.model.choices import WORKERS_MAX
 from config.model.fields import WORKERS, Host
 from config.net.addresses import TCP_ADDRESS
 from config.net.dns_servers import TTL_MAX, read_address, read_hosts_name, read_server
 from config.settings.env import ENV_PREFIX
-from config.settings.groups import Alerts, History, Live, Logging, SettingsGroup, Telemetry, WebhookSettings
-from config.settings.oauth import OAuth2
-from config.workers import WORKERS_MAX
+from config.settings.groups import Alerts, History, Live, Logging, OAuth2, SettingsGroup, Telemetry, WebhookSettings
 
 SERVERS_MAX = 8
 
@@ -158,7 +158,7 @@ LONGEST_SESSION = 366 * 24 * 3600
 """Seconds of `auth.session_timeout` that the API sets at the most."""
 
 
-class ConfigError(Exception):
+class ConfigError(OperatorError):
     """The configuration can't be used. `problems` holds one sentence for each bad key."""
 
     def __init__(self, problems: list[str]) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from actors.supervision.processes.fd_limit import FOR_LISTENERS
+from actors.supervision.fd_limit import FOR_LISTENERS
 from soaking.faults import WORKERS, Fault, Journal
 from soaking.installation import ACTORS, Installation
 

@@ -16,7 +16,7 @@ import schemathesis
 from schemathesis.core.failures import Failure
 
 from config.model import json_patterns
-from config.model.upstream_list_parser import BadUpstreamLine, read_text
+from config.text.upstream_lines import BadUpstreamLine, read_text
 from tests.kit.ports import free_port
 
 BASE = os.environ["CONFORMANCE_BASE"]

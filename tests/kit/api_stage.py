@@ -44,7 +44,7 @@ from actors.bus.messages.supervision import (
     ValidateSettings,
     Workers,
 )
-from actors.supervision.effective_settings import EffectiveSettings
+from actors.supervision.settings_updates import EffectiveSettings
 from api.app import create_app
 from api.container import ApiSettings, Services
 from api.engine.commit import Engine
@@ -54,7 +54,7 @@ from api.security.users import User, UserCreate
 from api.store import FleetStore
 from config.files.paths import DataDir, open_data_dir, open_run_dir
 from config.files.secret_box import secret_box_of
-from config.net.ports import Ports
+from config.net.names import Ports
 from config.settings.runtime import Stored, overlay
 from config.settings.settings import ProxyGroup, RateLimiting, Security, Settings
 from tests.kit.folders import FOLDERS

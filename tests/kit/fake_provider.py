@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, unquote_plus, urlsplit
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from config.settings.oauth import OAuth2
+from config.settings.groups import OAuth2
 from tests.kit.api_stage import Api
 
 CLIENT_ID = "proxyfleet at home"

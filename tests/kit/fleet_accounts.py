@@ -11,8 +11,7 @@ from api.store.accounts import ACCOUNTS, CREDENTIALS, PLANS
 from config.files.paths import DataDir
 from config.model.account_credentials import AccountCredential
 from config.model.fleet_accounts import FleetAccount
-from config.model.plans import Plan
-from config.model.schedules import DAYS
+from config.model.plans import DAYS, Plan
 from tests.kit.own_accounts import OwnAccounts
 
 Record = AccountRecord | PlanRecord | CredentialRecord

@@ -19,9 +19,9 @@ from typing import Any
 
 import msgpack
 
-from actors.liveness import LivenessPage
 from actors.process import Boot
-from actors.supervision.processes.zygote_packets import PACKET_MAX, packets_of
+from actors.supervision.processes.liveness import LivenessPage
+from actors.supervision.processes.zygote import PACKET_MAX, packets_of
 
 ENTRY = "actors.forwarding.actor:ForwardingActor"
 PATIENCE = 120.0

@@ -14,7 +14,7 @@ import socket
 from functools import cache
 from pathlib import Path
 
-from config.net.ports import Ports
+from config.net.names import Ports
 
 LOWEST, RANGES, LARGE_RANGES, HIGHEST = 10_240, 21_000, 24_000, 32_000
 """Single ports are below `RANGES`, blocks of `LARGE` ports and more from `LARGE_RANGES` on: with a thousand of the

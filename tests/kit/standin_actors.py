@@ -28,7 +28,7 @@ from actors.bus.messages.metrics import Counters, ProxyStats
 from actors.bus.messages.specs import ProxySpec
 from actors.counters import NAMES, ZEROS
 from actors.process import Actor, Boot, set_up_logging
-from actors.supervision.actor_specs import ActorClasses
+from actors.supervision.processes.actor_specs import ActorClasses
 
 
 class Quiet(Actor):
@@ -173,10 +173,9 @@ def main() -> None:
     """Arguments: directory, port of the `Asker`, drain time-out, and (as JSON) entries that are others."""
     # Not above: each stand-in imports this module, and would take a quarter of a second of a core for these.
     from actors.supervision.listeners.bind import listen
-    from actors.supervision.locks import lock
     from actors.supervision.processes import instance, spawner
     from actors.supervision.supervisor import RuntimeResources, SupervisorProcess
-    from config.files.paths import open_data_dir, open_run_dir
+    from config.files.paths import lock, open_data_dir, open_run_dir
     from config.settings.loading import load
 
     directory, port, drain, others = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), json.loads(sys.argv[4])

@@ -17,7 +17,7 @@ from wheels.man_page import commands, option_names
 from api.cli.application import application
 from api.cli.commands import common_options
 from api.import_export.document import ConfigDocument
-from config.model.policies import PolicyUpdate
+from config.model.shared_objects.policies import PolicyUpdate
 from config.settings.settings import Settings
 from tests.kit.folders import ROOT
 from tests.kit.tables import table

@@ -41,9 +41,9 @@ EXCEPTIONS = {
 }
 """Where the word is right, or a contract with a file, a release or another program."""
 EXCEPTED_IN = {
-    "elders": "actors/supervision/upgrade/handover.py",
+    "elders": "actors/supervision/handover.py",
     "told": "actors/(webhooks/outbox|metrics/increments).py",
-    "legacy": "actors/supervision/upgrade/handover.py",
+    "legacy": "actors/supervision/handover.py",
 }
 """Exceptions that hold in these files only."""
 STATED_IN = {"test_words.py", "test_docs.py"}

@@ -19,7 +19,7 @@ class AccountReport:
     """What one process has counted of an account: cumulative, never set back. A value, not a message by itself.
 
     `serial` is new, and everything counted from zero, each time that the process begins to hold the account. `quota` is
-    bytes in a `period` (`config.model.quotas`), 0 for none. `connections` are open now, `milliseconds` the time that
+    bytes in a `period` (`config.model.choices`), 0 for none. `connections` are open now, `milliseconds` the time that
     connections were open. `last_seen` is Unix seconds, 0 for never, and `client_ip` the client's address then.
     """
 
@@ -98,7 +98,7 @@ class CollectUsage:
 class AccountUsage:
     """What an account has used in a period. A value, not a message by itself.
 
-    `period` is `day`, `week`, `month` or `total`, `since` its start (`config.model.quotas`).
+    `period` is `day`, `week`, `month` or `total`, `since` its start (`config.model.choices`).
     """
 
     period: str

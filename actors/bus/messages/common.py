@@ -6,7 +6,7 @@ from dataclasses import field
 from typing import Any
 
 from actors.bus.codec import message
-from config.net.ports import Ports
+from config.net.names import Ports
 
 SUPERVISOR = "supervisor"
 API = "api"

@@ -10,7 +10,7 @@ from dataclasses import field
 from typing import Final
 
 from actors.bus.codec import message
-from config.net.ports import Ports
+from config.net.names import Ports
 
 
 @message
@@ -125,7 +125,7 @@ class AccountSpec:
     """One account. A value, not a message by itself.
 
     `password_hash` is as `ProxySpec.auth_hash`, None where the protocol has no passwords. `quota` is bytes in both
-    directions in a `period` (`config.model.quotas`), 0 for none. `expires_at` is 0 for never. `allow_clients` are
+    directions in a `period` (`config.model.choices`), 0 for none. `expires_at` is 0 for never. `allow_clients` are
     networks, destinations entries of access rules (`config.net.entries`). `schedule` is `actors.accounts.records`'s,
     None for always. `socks4_by_name`: on SOCKS4 the name alone lets in. `renewal` is `config.passwords.renewal`'s.
     `tags` are those of the account, `policies` the names of its own and of its plan's; `egress` are the addresses and

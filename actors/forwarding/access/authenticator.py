@@ -42,10 +42,10 @@ from actors.forwarding.protocols.commands import is_secret
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority
 from actors.forwarding.requester import Requester
+from actors.log_lines import ThrottledLog
 from actors.net.client_key import client_key, network_key, site_key
 from actors.state.counts import LiveState
 from actors.thread_pool import DROPPED, FairThreadPool
-from actors.throttled_log import ThrottledLog
 
 if TYPE_CHECKING:
     from actors.accounts.records import CredentialRecord

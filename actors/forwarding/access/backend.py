@@ -23,11 +23,11 @@ from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority
 from actors.forwarding.requester import Requester
+from actors.log_lines import ThrottledLog
 from actors.net.client_key import client_key, site_key
 from actors.net.egress_guard import OutgoingGuard
 from actors.state.counts import LiveState
 from actors.thread_pool import DROPPED, FairThreadPool
-from actors.throttled_log import ThrottledLog
 
 if TYPE_CHECKING:
     from actors.forwarding.access.backend_request import BackendVerdict

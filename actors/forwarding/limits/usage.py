@@ -28,7 +28,7 @@ from actors.usage_file import (
     REQUESTS,
     UsageSlot,
 )
-from config.model.quotas import period_at
+from config.model.choices import period_at
 
 if TYPE_CHECKING:
     from actors.forwarding.limits.usage_counters import UsageCounters

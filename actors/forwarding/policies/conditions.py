@@ -17,7 +17,7 @@ from actors.net.egress_guard import embedded_ipv4
 from config.model.choices import ANY_METHOD, TAG_PREFIX
 from config.net.addresses import Address
 from config.net.entries import Destination, ListDestination, ListHost, Network, read_egress, read_entry, read_network
-from config.net.ports import Ports
+from config.net.names import Ports
 
 SCHEDULES_KEPT = 256
 

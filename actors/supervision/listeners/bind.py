@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from actors.supervision.processes.fd_limit import FOR_LISTENERS, require
+from actors.supervision.fd_limit import FOR_LISTENERS, require
 
 PATIENCE = 1.0
 """Seconds that a name may block the loop; silent actors are killed only after ten."""

@@ -27,6 +27,9 @@ from typing import NamedTuple
 
 from actors.supervision import systemd
 
+log = logging.getLogger(__name__)
+
+
 BATCH = 250
 """Sockets of one batch; the kernel takes 253 in one message (SCM_MAX_FD)."""
 _PREFIX = "R"
@@ -129,8 +132,6 @@ class Batches:
             self.leave(name)
         return list(known.values())
 
-
-log = logging.getLogger(__name__)
 
 HANDED_OVER = "handed over"
 """In place of a name: a listening socket of the program before this one, stored under either of its names."""

@@ -2,7 +2,7 @@
 
 They have three sources: the descriptor store of systemd (`actors.supervision.listeners.descriptor_store`), where an
 older run of the service has put them; a socket unit (`proxyfleet.socket`); and a predecessor that has become this
-program (`actors.supervision.upgrade.preflight`). All of them listen meanwhile, so that the kernel queues new
+program (`actors.supervision.upgrade`). All of them listen meanwhile, so that the kernel queues new
 connections and refuses none. systemd passes them as sd_listen_fds(3) says: the descriptors from 3 on, their number in
 `$LISTEN_FDS`, their names in `$LISTEN_FDNAMES`, and in `$LISTEN_PID` the process that they are meant for.
 
@@ -20,11 +20,12 @@ from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
 
 from actors.supervision import systemd
+from actors.supervision.fd_limit import raise_limit
 from actors.supervision.listeners.bind import BACKLOG, Found, end_listening, listen, resolve
 from actors.supervision.listeners.descriptor_store import DescriptorStore, is_batch, is_own, listeners_of
-from actors.supervision.processes.fd_limit import raise_limit
 
 log = logging.getLogger(__name__)
+
 
 FIRST_DESCRIPTOR = 3
 

@@ -1,4 +1,5 @@
-"""One process of an actor, as its supervision sees it: how long it has been silent, whether it accepts, and its end."""
+"""One process of an actor, as its supervision sees it: how long it has been silent, whether it accepts, its end. The
+route of an actor's name leads to the process that serves."""
 
 from __future__ import annotations
 
@@ -9,7 +10,6 @@ from typing import Any
 from actors.bus.loop import Loop
 from actors.bus.mailbox import MailboxRouter, address_of
 from actors.bus.messages.common import Done, Stop
-from actors.process import ORPHAN_GRACE
 from actors.supervision.processes.spawner import ActorProcess
 
 SILENCE_MAX = 10.0
@@ -68,8 +68,7 @@ class Instance:
             quiet()
 
         router.ask(address_of(name, process.instance), Stop(seconds), stopped, STOP_REPLY_MAX)
-        loop.call_later(seconds + ORPHAN_GRACE, process.close_lifeline)
-        loop.call_later(seconds + 2 * ORPHAN_GRACE, process.kill)
+        process.end_after(loop, seconds)
 
     def update_liveness(self, now: float) -> None:
         """Read its deadline. Past it, the process has worked since then; before it, it waits unless it was stopped."""
@@ -91,3 +90,43 @@ class Instance:
         """Seconds that it has been silent for longer than it may; negative while it may."""
         since, allowed = (self.requested_at, self.start_max) if self.alive_at is None else (self.alive_at, SILENCE_MAX)
         return now - since - allowed
+
+
+class ActorRoute:
+    """The route of one name. Workers are known by their index."""
+
+    def __init__(self, router: MailboxRouter, name: str) -> None:
+        self._router = router
+        self._name = name
+        self._serving: dict[int, int] = {}
+        self._expected: set[int] = set()
+        self._current: int | None = None
+
+    def expect(self, index: int) -> None:
+        """A process of this worker is starting."""
+        self._expected.add(index)
+        if self._current is None:
+            self._router.expect(self._name)
+
+    def serves(self, index: int, instance: int) -> None:
+        """This process of the worker is ready for messages."""
+        self._expected.discard(index)
+        self._serving[index] = instance
+        self._lead()
+
+    def gone(self, index: int) -> None:
+        """The worker has no process at present."""
+        self._expected.discard(index)
+        self._serving.pop(index, None)
+        self._lead()
+
+    def _lead(self) -> None:
+        before, lowest = self._current, min(self._serving, default=None)
+        self._current = None if lowest is None else self._serving[lowest]
+        if self._current is not None:
+            if self._current != before:
+                self._router.set_current_instance(self._name, self._current)
+        elif before is not None or not self._expected:
+            self._router.clear_current_instance(self._name)
+            if self._expected:
+                self._router.expect(self._name)

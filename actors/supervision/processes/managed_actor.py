@@ -17,15 +17,17 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from actors.bus.loop import Timer
-from actors.bus.mailbox import MailboxRouter, Reply, address_of
+from actors.bus.mailbox import Reply, address_of
 from actors.bus.messages.common import ApplySettings, Done, Failed
 from actors.bus.messages.supervision import Runtime
 from actors.supervision.callbacks import CountdownLatch, noop
-from actors.supervision.processes.actor_spec import NO_PARAMS, ActorSpec, SupervisionContext, WorkerId
-from actors.supervision.processes.instance import START_MAX, STUCK_AFTER, Instance
-from actors.supervision.processes.lifecycle import ActorState, Backoff, Lifecycle, LifecycleEvent
+from actors.supervision.handover import Predecessor
+from actors.supervision.lifecycle import ActorState, Backoff, Lifecycle, LifecycleEvent
+from actors.supervision.processes.actor_specs import NO_PARAMS, ActorSpec, SupervisionContext, WorkerId
+from actors.supervision.processes.instance import START_MAX, STUCK_AFTER, ActorRoute, Instance
 from actors.supervision.processes.spawner import ActorProcess
-from actors.supervision.upgrade.handover import Predecessor
+
+log = logging.getLogger(__name__)
 
 
 class ActorObserver(Protocol):
@@ -49,48 +51,6 @@ class ActorObserver(Protocol):
     def actor_due(self, actor: ManagedActor) -> None:
         """Its back-off is over: start it if it is still desired."""
 
-
-class ActorRoute:
-    """The route of one name. Workers are known by their index."""
-
-    def __init__(self, router: MailboxRouter, name: str) -> None:
-        self._router = router
-        self._name = name
-        self._serving: dict[int, int] = {}
-        self._expected: set[int] = set()
-        self._current: int | None = None
-
-    def expect(self, index: int) -> None:
-        """A process of this worker is starting."""
-        self._expected.add(index)
-        if self._current is None:
-            self._router.expect(self._name)
-
-    def serves(self, index: int, instance: int) -> None:
-        """This process of the worker is ready for messages."""
-        self._expected.discard(index)
-        self._serving[index] = instance
-        self._lead()
-
-    def gone(self, index: int) -> None:
-        """The worker has no process at present."""
-        self._expected.discard(index)
-        self._serving.pop(index, None)
-        self._lead()
-
-    def _lead(self) -> None:
-        before, lowest = self._current, min(self._serving, default=None)
-        self._current = None if lowest is None else self._serving[lowest]
-        if self._current is not None:
-            if self._current != before:
-                self._router.set_current_instance(self._name, self._current)
-        elif before is not None or not self._expected:
-            self._router.clear_current_instance(self._name)
-            if self._expected:
-                self._router.expect(self._name)
-
-
-log = logging.getLogger(__name__)
 
 APPLY_MAX = 1.0
 """Seconds that an actor may take to acknowledge that it has applied settings."""

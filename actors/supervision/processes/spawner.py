@@ -20,14 +20,15 @@ from typing import Any, Protocol
 import msgpack
 
 from actors.bus.loop import Loop
-from actors.liveness import LivenessPage
-from actors.process import Boot
-from actors.supervision.processes.fd_limit import FOR_PROCESSES, require
-from actors.supervision.processes.lifecycle import Backoff
-from actors.supervision.processes.zygote_packets import PACKET_MAX, Packet, copies_of, packets_of
+from actors.process import ORPHAN_GRACE, Boot
+from actors.supervision.fd_limit import FOR_PROCESSES, require
+from actors.supervision.lifecycle import Backoff
+from actors.supervision.processes.liveness import LivenessPage
+from actors.supervision.processes.zygote import PACKET_MAX, Packet, copies_of, packets_of
 from actors.supervision.processes.zygote_process import ZygoteProcess
 
 log = logging.getLogger(__name__)
+
 
 UNDER_WAY_MAX = 16
 """Requests that the zygote has at a time; descriptors in flight are limited."""
@@ -53,20 +54,64 @@ class ProcessObserver(Protocol):
         """It has ended, or could not be made; `how` is a clause: `was killed by SIGKILL`."""
 
 
-class ActorProcess:
-    """One process of one actor, from the request for it to its end. Closing its lifeline ends it."""
+class OwnProcess:
+    """A process that is watched and signalled by its pidfd, and that lives for as long as its lifeline is open here."""
+
+    def __init__(self, lifeline: int, pid: int | None = None, pidfd: int | None = None) -> None:
+        self.lifeline = lifeline
+        self.pid = pid
+        self.pidfd = pidfd
+        self.ended = False
+
+    def kill(self) -> None:
+        """SIGKILL. Harmless when it has ended."""
+        if self.pidfd is not None and not self.ended:
+            try:
+                signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+            except ProcessLookupError:
+                return  # it has just ended, which its pidfd reports
+
+    def detach_lifeline(self) -> int:
+        """The write end of the lifeline, which is the caller's from now on: the process lives for as long as that."""
+        lifeline, self.lifeline = self.lifeline, -1
+        return lifeline
+
+    def close_lifeline(self) -> None:
+        """Close it: the process ends by itself within `actors.process.ORPHAN_GRACE`."""
+        if self.lifeline >= 0:
+            os.close(self.lifeline)
+            self.lifeline = -1
+
+    def end_after(self, loop: Loop, drain: float) -> None:
+        """End it when its time to drain is over: by its lifeline, and at last by SIGKILL."""
+        loop.call_later(drain + ORPHAN_GRACE, self.close_lifeline)
+        loop.call_later(drain + 2 * ORPHAN_GRACE, self.kill)
+
+    def unwatch(self, loop: Loop) -> None:
+        """Its end is known: its pidfd stays readable."""
+        if self.pidfd is not None:
+            loop.unwatch(self.pidfd)
+
+    def close(self) -> None:
+        """Release what this process has of it. One that still lives ends by this."""
+        self.ended = True
+        self.close_lifeline()
+        if self.pidfd is not None:
+            os.close(self.pidfd)
+            self.pidfd = None
+
+
+class ActorProcess(OwnProcess):
+    """One process of one actor, from the request for it to its end."""
 
     def __init__(self, boot: Boot, observer: ProcessObserver, page: LivenessPage) -> None:
         """Raises `OSError` when there are no descriptors for it, and none is left open then."""
+        self.far_end, lifeline = os.pipe2(os.O_CLOEXEC)  # the new process's end, and the write end
+        super().__init__(lifeline)
         self.boot = boot
         self.observer = observer
-        self.pid: int | None = None
-        self.ended = False
-        self.pidfd: int | None = None
         self._kill_at_start = False
         self._page = page
-        self.far_end, self._lifeline = os.pipe2(os.O_CLOEXEC)
-        """The read and the write end of the lifeline: the new process's, and this one's."""
         try:
             self.slot = page.acquire()
         except OSError:
@@ -102,22 +147,7 @@ class ActorProcess:
     def kill(self) -> None:
         """SIGKILL, now or as soon as it exists. Harmless when it has ended."""
         self._kill_at_start = True
-        if self.pidfd is not None and not self.ended:
-            try:
-                signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
-            except ProcessLookupError:
-                return  # it has just ended, which its pidfd reports
-
-    def detach_lifeline(self) -> int:
-        """The write end of the lifeline, which is the caller's from now on: the process lives for as long as that."""
-        lifeline, self._lifeline = self._lifeline, -1
-        return lifeline
-
-    def close_lifeline(self) -> None:
-        """Close it: the process ends by itself within `actors.process.ORPHAN_GRACE`."""
-        if self._lifeline >= 0:
-            os.close(self._lifeline)
-            self._lifeline = -1
+        super().kill()
 
     def started(self, pid: int, pidfd: int) -> None:
         """It exists."""
@@ -129,12 +159,8 @@ class ActorProcess:
         """Release what the supervisor has of it. A process that still lives ends by this."""
         if not self.ended:
             self._page.release(self.slot)
-        self.ended = True
         self.close_far_end()
-        self.close_lifeline()
-        if self.pidfd is not None:
-            os.close(self.pidfd)
-            self.pidfd = None
+        super().close()
 
     def __repr__(self) -> str:
         return f"<ActorProcess {self.boot.name}/{self.instance} pid {self.pid}{' ended' if self.ended else ''}>"
@@ -299,8 +325,7 @@ class Spawner:
 
     def _on_ended(self, process: ActorProcess) -> None:
         """Its pidfd is readable. Its exit status follows in a moment, from the process that reaps it."""
-        if process.pidfd is not None:
-            self._loop.unwatch(process.pidfd)
+        process.unwatch(self._loop)
         if process.pid in self._statuses:
             self._finish(process)
         else:

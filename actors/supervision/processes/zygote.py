@@ -6,7 +6,8 @@ tracker, and counts all children as dead when it dies itself. This one has no th
 when it dies its children live on, and the supervisor starts another.
 
 Supervisor and zygote share a SEQPACKET socket; a packet is one msgpack map. A request with more descriptors than one
-packet can carry has further ones behind it (`actors.supervision.processes.zygote_packets`).
+packet can carry has further ones behind it: a packet carries at most `DESCRIPTORS_MAX`; the kernel's own limit is 253
+(unix(7), SCM_RIGHTS). The first packet says in `more` how many follow it, and these are maps with nothing but that.
 
 =========  ==================================================  ======================================
 direction  packet                                              descriptors with it
@@ -18,8 +19,8 @@ from it    `{failed: why, token}`: there is no such process    none
 from it    `{ended: pid, status}`: exit code or -signal        none
 =========  ==================================================  ======================================
 
-The socket's end is the zygote's end. `slot` is the actor's slot on the liveness page (`actors.liveness`), which the
-zygote has mapped and every fork of it shares.
+The socket's end is the zygote's end. `slot` is the actor's slot on the liveness page (`liveness.py`), which the zygote
+has mapped and every fork of it shares.
 """
 
 from __future__ import annotations
@@ -34,16 +35,18 @@ import signal
 import socket
 import sys
 import traceback
-from typing import Any, NoReturn
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, NoReturn
 
 import msgpack
 from setproctitle import setproctitle, setthreadtitle
 
 from actors import signals
-from actors.liveness import deadline_writer, open_page
 from actors.process import Boot, main, set_up_logging
 from actors.signals import OF_THE_GROUP, block, ignore, unblock
-from actors.supervision.processes import zygote_packets
+from actors.supervision.processes.liveness import deadline_writer, open_page
+
+log = logging.getLogger(__name__)
 
 
 def name_process(name: str) -> None:
@@ -52,8 +55,6 @@ def name_process(name: str) -> None:
     kind, _, rest = name.partition(".")
     setthreadtitle(f"fwd-{rest[-8:]}" if rest else kind)
 
-
-log = logging.getLogger(__name__)
 
 PRELOAD = (
     "zmq",
@@ -124,7 +125,7 @@ def _report_ended(control: socket.socket) -> None:
 
 def _fork_on_request(control: socket.socket, liveness: memoryview[float]) -> bool:
     try:
-        received = zygote_packets.receive(control)
+        received = receive(control)
     except ConnectionResetError:
         return False  # the supervisor was killed with packets under way
     if received is None:
@@ -206,3 +207,65 @@ def run(descriptor: int, page: int) -> None:
     os.close(page)
     with socket.socket(fileno=descriptor) as control:
         serve(control, liveness)
+
+
+PACKET_MAX = 128 * 1024
+DESCRIPTORS_MAX = 240
+
+
+class Packet(NamedTuple):
+    """One packet with the descriptors that it carries."""
+
+    data: bytes
+    descriptors: Sequence[int]
+
+    def close(self) -> None:
+        """Close these descriptors: they are on their way, or never will be."""
+        for descriptor in self.descriptors:
+            if descriptor >= 0:
+                os.close(descriptor)
+
+
+class Received(NamedTuple):
+    """A request with its descriptors. `truncated`: not all of these could be received."""
+
+    request: dict[str, Any]
+    descriptors: list[int]
+    truncated: bool
+
+
+def packets_of(request: dict[str, Any], descriptors: Sequence[int]) -> list[Packet]:
+    """The packets of a request."""
+    parts = [descriptors[at : at + DESCRIPTORS_MAX] for at in range(0, len(descriptors), DESCRIPTORS_MAX)]
+    if len(parts) <= 1:
+        return [Packet(msgpack.packb(request), descriptors)]
+    first = Packet(msgpack.packb({**request, "more": len(parts) - 1}), parts[0])
+    return [first, *(Packet(msgpack.packb({"more": len(parts) - at}), part) for at, part in enumerate(parts[1:], 2))]
+
+
+def copies_of(sockets: Iterable[socket.socket]) -> list[int]:
+    """Copies of their descriptors: of all, or `OSError` and none."""
+    made: list[int] = []
+    try:
+        for each in sockets:
+            made.append(os.dup(each.fileno()))  # noqa: PERF401 - those that are made have to be closed when one fails
+    except OSError:
+        for descriptor in made:
+            os.close(descriptor)
+        raise
+    return made
+
+
+def receive(control: socket.socket) -> Received | None:
+    """The next request; blocks until all of it is there. None when the other end is gone."""
+    packet, descriptors, flags, _address = socket.recv_fds(control, PACKET_MAX, DESCRIPTORS_MAX)
+    if not packet:
+        return None
+    request: dict[str, Any] = msgpack.unpackb(packet)
+    for _ in range(request.pop("more", 0)):
+        packet, others, further, _address = socket.recv_fds(control, PACKET_MAX, DESCRIPTORS_MAX)
+        if not packet:
+            return None
+        descriptors += others
+        flags |= further
+    return Received(request, descriptors, bool(flags & socket.MSG_CTRUNC))

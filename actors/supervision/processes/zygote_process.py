@@ -13,9 +13,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from actors.liveness import LivenessPage
 from actors.signals import blocked
-from actors.supervision.processes.fd_limit import raise_limit
+from actors.supervision.fd_limit import raise_limit
+from actors.supervision.processes.liveness import LivenessPage
 from config.settings.env import ENV_PREFIX
 
 _PROGRAM = """

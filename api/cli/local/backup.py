@@ -13,13 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from actors.supervision.locks import holder
 from api.backup.archive import BadArchive, Manifest, check_passphrase, open_archive
 from api.backup.create import BadTarget, CollectError, create_backup, snapshot, staging
 from api.backup.restore import PreparedRestore, commit, prepare_restore
 from api.cli.commands import Given, confirm
 from api.cli.errors import CommandError, Status
-from api.cli.local.offline import (
+from api.cli.local.shared import (
     STOPPED,
     data_of,
     finish_restore,
@@ -32,9 +31,9 @@ from api.cli.quantities import decimal
 from api.cli.terminal import Column, Output, progress
 from api.cli.terminal import passphrase as ask_passphrase
 from api.store import StoreError
-from config.files.data_format import require_own_format
-from config.files.paths import DataDir
-from config.files.secret_box import CredentialError, credential
+from config.files.durable import require_own_format
+from config.files.paths import DataDir, holder
+from config.files.secret_box import credential
 from config.text.formatting import timestamp_text
 
 CREDENTIAL = "backup-passphrase"
@@ -50,7 +49,7 @@ LISTED = 10
 LOST_COLUMNS = (Column("KIND", "kind"), Column("NAME", "name"), Column("FIELD", "field"))
 
 
-@translated(CredentialError)
+@translated()
 def backup(out: Output, target: Path, keep: int | None, passphrase_file: Path | None, fields: Given) -> None:
     """Write an archive, and remove older ones."""
     data = _own_data(fields["config"], fields["data_dir"])
@@ -131,7 +130,7 @@ def _remove_older(made: Path, keep: int) -> list[str]:
 # --- restore ---
 
 
-@translated(CollectError)
+@translated()
 def restore(out: Output, file: Path, passphrase_file: Path | None, without_secrets: bool, fields: Given) -> None:
     """Read and check the archive, list the differences, ask, and replace the data."""
     if file.exists() and not file.is_file():

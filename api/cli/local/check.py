@@ -19,21 +19,21 @@ from typing import Any, Literal
 
 from cryptography import x509
 
-from actors.supervision.effective_settings import shadowed_keys
+from actors.supervision import fd_limit
 from actors.supervision.listeners.bind import ListenError, listen
-from actors.supervision.locks import holder
-from actors.supervision.processes import fd_limit
 from api.cli.errors import CommandError
-from api.cli.local.offline import peek, translated
+from api.cli.local.shared import settings_of, translated
 from api.cli.terminal import Output, counted, print_sources, source_text
-from api.operator.offline import has_users, peek_proxies
+from api.operator.offline import has_users, peek_proxies, peek_settings
 from api.security.users import WeakPassword, check_strength
 from api.store import StoreError, check_fleet_file
 from config.files.certificates import CertificateError, ClientFiles, ask_clients, server_context, unusable_file
-from config.files.paths import DataDir, unwritable
+from config.files.durable import require_own_format
+from config.files.paths import DataDir, default_data_dir, holder, unwritable
 from config.model.proxies import ProxyRecord
-from config.net.ports import Ports
+from config.net.names import Ports
 from config.settings.loading import Origins, Places, Reading, described
+from config.settings.runtime import Stored, shadowed_keys, with_overrides
 from config.settings.settings import Settings
 from config.text.formatting import timestamp_text
 
@@ -58,10 +58,24 @@ class Finding:
         return self.error is not None and self.grade == "error"
 
 
+def _peek(config: Path | None, data_dir: Path | None) -> tuple[Settings, DataDir, Stored, Settings]:
+    """The configuration, its data directory, what the API overrides, and the effective settings. Only reads.
+
+    Raises `CommandError`, and what is for people. Other users, who can't read the data, get the configuration alone.
+    """
+    settings = settings_of(config, data_dir=data_dir)
+    data = DataDir(settings.data_dir or default_data_dir())
+    if os.access(data.path, os.R_OK | os.X_OK):
+        require_own_format(data.path)
+    with translated(ValueError):
+        stored = peek_settings(data)
+    return settings, data, stored, with_overrides(settings, stored)
+
+
 @translated()
 def check_config(out: Output, config: Path | None, data_dir: Path | None, probe: bool) -> None:
     """All errors, or what was checked."""
-    settings, data, stored, effective = peek(config, data_dir)
+    settings, data, stored, effective = _peek(config, data_dir)
     with translated(ValueError):
         proxies = peek_proxies(data)
     findings = list(_findings(effective, proxies, data, probe))
@@ -112,7 +126,7 @@ def _placed(where: str, places: Places, stored: Mapping[str, Any]) -> str:
 @translated()
 def show_config(out: Output, config: Path | None, data_dir: Path | None, changed: bool) -> None:
     """Every key with the source of its value."""
-    settings, _data, stored, effective = peek(config, data_dir)
+    settings, _data, stored, effective = _peek(config, data_dir)
     origins = Origins.read(config, {"data_dir": data_dir} if data_dir else {})
     found = [each.plain() for each in described(Reading(settings, origins), stored, effective)]
     print_sources(out, "config", [{**each, "source": source_text(each)} for each in found], changed)

@@ -1,56 +1,29 @@
-"""Changes to the data directory of a stopped product and to the running one, and what local commands share.
+"""Changes to the data directory of a stopped product and to the running one.
 
 The user that runs the product runs them on its machine. `api/operator` changes the data.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import pwd
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import typer
-
-from actors.supervision.effective_settings import with_overrides
-from actors.supervision.locks import LockedError, holder, lock
 from api.audit.trail import Broken, Head, verify
-from api.backup.atomic_swap import RESTORING, finish
 from api.cli.commands import Given
 from api.cli.errors import CommandError, Status
+from api.cli.local.shared import data_of, locked_data, require_own_directory, settings_of, translated
 from api.cli.terminal import Output
 from api.cli.terminal import password as ask_password
 from api.objects.users.password_reset import UnknownUser
 from api.operator import offline
-from api.operator.running import NotReset, NotUpgraded, ask_reset, run_dir_of
+from api.operator.running import ask_reset, run_dir_of
 from api.operator.running import upgrade as upgrade_running
 from api.security.users import WeakPassword
-from api.store import StoreError
-from config.files.data_format import NAME, DataFormatError, mark_new, require_own_format
-from config.files.paths import DataDir, PathError, RunDir, default_data_dir, open_data_dir
+from config.files.durable import require_own_format
+from config.files.paths import RunDir, holder
 from config.settings.env import ENV_PREFIX
-from config.settings.loading import load
-from config.settings.runtime import InvalidOverride, Stored
-from config.settings.settings import ConfigError, Settings
 from config.text.formatting import timestamp_text
-
-STOPPED = "Stop the product first: systemctl stop proxyfleet, or Ctrl-C where it runs, or SIGTERM to that process"
-
-_FOR_PEOPLE = (ConfigError, DataFormatError, InvalidOverride, LockedError, NotReset, NotUpgraded, PathError, StoreError)
-"""Exceptions whose texts are written for the user."""
-
-
-@contextlib.contextmanager
-def translated(*kinds: type[Exception]) -> Iterator[None]:
-    """Make a `CommandError` of the same text of an exception that is for people, or of one of these kinds."""
-    wanted: tuple[type[Exception], ...] = (*_FOR_PEOPLE, *kinds)
-    try:
-        yield
-    except wanted as error:
-        raise CommandError(str(error)) from error
 
 
 @translated()
@@ -145,85 +118,3 @@ def _running(config: Path | None, data_dir: Path | None, run_dir: Path | None) -
             "If that is the product, name its run directory with --run-dir; if it is a command, wait until it ends",
         )
     return found
-
-
-# --- shared by local commands ---
-
-
-def settings_of(config: Path | None, **overrides: Any) -> Settings:
-    """The configuration of file, environment and `overrides` that are given. Raises `ConfigError` with all errors."""
-    return load(config, {name: value for name, value in overrides.items() if value is not None})
-
-
-def data_of(config: Path | None, data_dir: Path | None) -> DataDir:
-    """The data directory by configuration; it need not exist. Raises `ConfigError`."""
-    return DataDir(settings_of(config, data_dir=data_dir).data_dir or default_data_dir())
-
-
-def peek(config: Path | None, data_dir: Path | None) -> tuple[Settings, DataDir, Stored, Settings]:
-    """The configuration, its data directory, what the API overrides, and the effective settings. Only reads.
-
-    Raises `CommandError`, and what is for people. Other users, who can't read the data, get the configuration alone.
-    """
-    settings = settings_of(config, data_dir=data_dir)
-    data = DataDir(settings.data_dir or default_data_dir())
-    if os.access(data.path, os.R_OK | os.X_OK):
-        require_own_format(data.path)
-    with translated(ValueError):
-        stored = offline.peek_settings(data)
-    return settings, data, stored, with_overrides(settings, stored)
-
-
-@contextlib.contextmanager
-def locked_data(config: Path | None, data_dir: Path | None) -> Iterator[DataDir]:
-    """The data directory of a stopped product, locked until the end of the block. Raises `CommandError`."""
-    found = data_of(config, data_dir)
-    require_own_format(found.path)
-    if not (found.fleet.is_file() or (found.path / NAME).is_file() or (found.path / RESTORING).is_dir()):
-        raise CommandError(f"{found.path}: there is no configuration here", "Name its directory with --data-dir")
-    data = open_own(found.path)
-    held = take_lock(data.lock, "data directory", STOPPED)
-    try:
-        finish_restore(data)
-        mark_new(data.path)
-        yield data
-    finally:
-        os.close(held)
-
-
-def open_own(folder: Path) -> DataDir:
-    """The data directory, made if it is missing. Raises `PathError`, and `CommandError` if another user owns it."""
-    require_own_directory(folder)
-    return open_data_dir(folder)
-
-
-def require_own_directory(folder: Path) -> None:
-    """Raise `CommandError` if another user owns it, also for root: new files would belong to the wrong user."""
-    owner = folder.stat().st_uid if folder.is_dir() else os.geteuid()
-    if owner == os.geteuid():
-        return
-    try:
-        name = pwd.getpwuid(owner).pw_name
-    except KeyError:
-        name = f"'#{owner}'"
-    command = f"runuser -u {name} -- proxyfleet …" if os.geteuid() == 0 else f"sudo -u {name} proxyfleet …"
-    raise CommandError(f"{folder}: belongs to user {name}", f"Run the command as the user of the product: {command}")
-
-
-def finish_restore(data: DataDir) -> None:
-    """Complete a restore that was killed after its decision. The caller holds the lock. Raises `CommandError`."""
-    try:
-        done = finish(data)
-    except OSError as error:
-        raise CommandError(f"{data.path}: an interrupted restore can't be completed: {error}") from error
-    if done is not None:
-        earlier = f"; the earlier data are in {done.kept}" if done.kept else ""
-        typer.echo(f"note: an interrupted restore has been completed{earlier}", err=True)
-
-
-def take_lock(file: Path, what: str, hint: str | None = None) -> int:
-    """Lock a file until this process ends. Raises `CommandError` with the process that holds it."""
-    try:
-        return lock(file, what)
-    except (LockedError, OSError) as error:
-        raise CommandError(str(error), hint) from error

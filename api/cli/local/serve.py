@@ -2,55 +2,54 @@
 
 It reads the settings, acquires the locks, ensures that there is an administrator, reads the desired state once, binds
 the API's socket and starts `actors.supervision.supervisor`. The zygote was started before (`supervisor.py`).
+
+This process becomes the supervisor. What needs the store and its models is done by children of it (`_in_child`), since
+they take 17 MB, which it would have for as long as it lives.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import pickle
 import shutil
 import socket
 import sys
+import traceback
 from collections.abc import Callable
-from contextlib import closing, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, TypeVar
 
 import typer
 
 from actors.bus.messages.specs import FleetObject, ProxySpec
 from actors.garbage import without_collections
-from actors.lab import PORT, RANGES, listening_address
 from actors.process import set_up_logging
-from actors.supervision.effective_settings import with_overrides
+from actors.supervision.handover import Handover, receive_handover
 from actors.supervision.listeners.bind import ListenError
 from actors.supervision.listeners.descriptor_store import HANDED_OVER
 from actors.supervision.listeners.socket_activation import InheritedListeners, from_manager
 from actors.supervision.processes.zygote_process import ZygoteProcess, first_zygote
 from actors.supervision.supervisor import RuntimeResources, SupervisorProcess
-from actors.supervision.upgrade.handover import Handover, receive_handover
-from actors.supervision.upgrade.preflight import WOULD_START
+from actors.supervision.upgrade import WOULD_START
 from api.cli.errors import CommandError
-from api.cli.local.offline import finish_restore, take_lock, translated
+from api.cli.local.shared import finish_restore, take_lock, translated
 from api.cli.terminal import Output
-from api.objects.live_settings import read_stored
 from api.operator.start import (
-    WouldNotStart,
     check_start,
     ensure_administrator,
-    read_desired_objects,
-    read_desired_proxies,
 )
-from api.security import users
-from api.store import open_store
 from config import VERSION
-from config.files.data_format import mark_new, require_own_format
+from config.files.durable import mark_new, require_own_format
 from config.files.paths import DataDir, default_data_dir, default_run_dir, open_data_dir, open_run_dir
 from config.net.names import from_this_machine
 from config.settings.env import ENV_PREFIX, wipe
 from config.settings.loading import Origins, load
-from config.settings.runtime import InvalidOverride, Stored
+from config.settings.runtime import InvalidOverride, Stored, with_overrides
 from config.settings.settings import Settings
+
+T = TypeVar("T")
 
 
 def check_or_serve(
@@ -80,6 +79,8 @@ def _open_for(lab: bool, settings: Settings) -> Settings:
     """In a lab the egress guard is open for loopback, beside what the configuration allows; nothing of it is stored."""
     if not lab:
         return settings
+    from actors.lab import RANGES  # and a server of HTTP
+
     proxy = settings.proxy
     return settings.model_copy(
         update={"proxy": proxy.model_copy(update={"egress_allow": (*proxy.egress_allow, *RANGES)})}
@@ -101,13 +102,14 @@ def run(
         handover.release_locks(but=locks)
         finish_restore(data)
         mark_new(data.path)
-        stored, desired, objects, is_first = _read_stored(data)
+        with without_collections():
+            stored, desired, objects, is_first = _in_child(lambda: _read_stored(data))
         base, settings = settings, _effective(settings, stored)
         set_up_logging(settings.logging.level, settings.logging.format, settings.logging.output)
         settings.server.tls.check_certificate()
     api_socket = _listen(settings, inherited)
     given = settings.admin_password.get_secret_value() if settings.admin_password else None
-    password = _make_administrator(data, given) if is_first else None
+    password = _in_child(lambda: _make_administrator(data, given)) if is_first else None
     _show_password(data, password)
     origin = _lab_socket(inherited) if lab else None
     resources = RuntimeResources(data, run_dir, locks, api_socket, inherited, handover.predecessors, origin)
@@ -119,15 +121,57 @@ def run(
     return process.run(desired, objects)
 
 
+def _in_child(work: Callable[[], T]) -> T:
+    """What `work` returns in a fork of this process, which ends. Raises its `CommandError`.
+
+    Objects that are one in the child are one here: proxies share what they say nothing about.
+    """
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        _work_and_end(work, reading, writing)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        packed = pipe.read()
+    os.waitpid(child, 0)
+    if not packed:
+        raise CommandError("The start has failed; what is above says why")
+    result = pickle.loads(packed)  # noqa: S301 - written by our own fork
+    if isinstance(result, CommandError):
+        raise result
+    made: T = result
+    return made
+
+
+def _work_and_end(work: Callable[[], Any], reading: int, writing: int) -> NoReturn:
+    status = 1
+    try:
+        os.close(reading)
+        result: Any
+        try:
+            result = work()
+        except CommandError as error:
+            result = error
+        with os.fdopen(writing, "wb") as pipe:
+            pickle.dump(result, pipe, pickle.HIGHEST_PROTOCOL)
+        status = 0
+    except Exception:  # noqa: BLE001 - nothing may escape into the code of the supervisor
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
 def _read_stored(data: DataDir) -> tuple[Stored, tuple[ProxySpec, ...], tuple[FleetObject, ...], bool]:
     """The settings changed through the API, the desired state, and whether there is no user yet: the first start."""
-    with without_collections(), closing(open_store(data)) as store:
-        desired, objects = read_desired_proxies(store, data), read_desired_objects(store, data)
-        return read_stored(store), desired, objects, not store.find(users.COLLECTION)
+    from api.operator.start import read_start  # in the child alone
+
+    with translated():
+        return read_start(data)
 
 
 def _make_administrator(data: DataDir, given: str | None) -> str | None:
     """Make the first user; the password, if it was made up."""
+
     try:
         with translated():
             return ensure_administrator(data, given)
@@ -147,6 +191,8 @@ def _show_password(data: DataDir, password: str | None) -> None:
 
 def _lab_socket(inherited: InheritedListeners) -> socket.socket:
     """Where the origin of the lab listens: at its usual port, also after an upgrade, or at any if that is in use."""
+    from actors.lab import PORT, listening_address
+
     try:
         found = inherited.listen("127.0.0.1", PORT)
     except ListenError:
@@ -180,6 +226,8 @@ Proxyfleet {VERSION} is running.
 
 
 def _lab_line(origin: socket.socket) -> str:
+    from actors.lab import listening_address
+
     return f"{listening_address(origin)} is an origin to try proxies with; the egress guard is open for loopback"
 
 
@@ -207,8 +255,9 @@ def _listen(settings: Settings, inherited: InheritedListeners) -> socket.socket:
         raise CommandError(f"server.{error.field}: {error.error}", otherwise) from error
 
 
-@translated(WouldNotStart)
+@translated()
 def _preflight(config: Path | None, given: dict[str, Any]) -> None:
+
     settings = load(config, given)
     check_start(settings, DataDir(settings.data_dir or default_data_dir()))
     Output().message(WOULD_START)

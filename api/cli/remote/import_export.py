@@ -11,17 +11,21 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from api.cli.commands import CONFIGURE, TOP, YES, Given, Session, command, confirm, either, local_command
 from api.cli.documents import as_toml, display_name, is_stream, mapping_of, read_text, with_lines, write_private
 from api.cli.errors import CommandError, Status
-from api.cli.options import argument, choice, file_option, flag, option, texts
+from api.cli.options import argument, choice, file_option, flag, texts
 from api.cli.quantities import with_unit
-from api.cli.terminal import BAD, DIM, GOOD, MANY, PASSPHRASE_FILE, WARN, cell_text, counted, one_of, safe
+from api.cli.terminal import BAD, DIM, GOOD, MANY, PASSPHRASE_FILE, WARN, Output, cell_text, counted, one_of, safe
 from api.cli.terminal import passphrase as ask_passphrase
+
+if TYPE_CHECKING:  # loaded by `convert` alone
+    from api.import_export.convert import Converted, Format
+    from api.import_export.convert.statements import Report
 
 KIND = {"kind": "proxyfleet.config", "version": 1}
 TIMEOUT = 300.0
@@ -59,12 +63,6 @@ _CONVERT = {
         "--accept",
         "Leave out what can't be carried over of this line (N, or FILE:N), though more is allowed then.",
         metavar="LINE",
-    ),
-    "logs": option(
-        list[Path] | None,
-        "--compare",
-        "Replay an access.log of squid (.gz, too), and list what is decided in another way.",
-        metavar="LOG",
     ),
     "strict": flag("--strict", "Write no document, and end with 1, unless all was carried over as it is."),
 }
@@ -126,14 +124,67 @@ def apply_config(session: Session, file: Path | None, file_: Path | None, check:
         raise typer.Exit(int(Status.DIFFERENT))
 
 
-@local_command(TOP, "convert", _CONVERT, module="convert", rich_help_panel=CONFIGURE)
-def convert() -> None:
+@local_command(TOP, "convert", _CONVERT, rich_help_panel=CONFIGURE)
+def convert(out: Output, file: Path, fields: Given) -> None:
     """Convert the configuration of squid or 3proxy to a document for apply. Needs no running product, changes nothing.
 
     The report names each line that was not carried over as it is, and what to do instead. What can't be expressed
     is refused by the converted rules, never allowed. Ends with 1 if there is no document, with 2 if a file can't
-    be read, with 6 if --compare finds requests that are decided in another way.
+    be read.
     """
+    found = _converted(file, fields["format_"], fields["root"], tuple(fields["accept"] or ()))
+    _write_report(out, found.report, fields["report"])
+    if found.problems:
+        hint = "Change these lines of the file, and convert again"
+        raise CommandError("An import would refuse the document", hint, problems=tuple(found.problems))
+    if fields["strict"] and not found.report.complete:
+        raise CommandError("Not all of it was carried over as it is", "The report has each line and what to do instead")
+    _write_document(out, found, fields["to"])
+
+
+def _converted(file: Path, format_: Format | None, root: Path | None, accept: tuple[str, ...]) -> Converted:
+    from api.import_export.convert import UnknownFormat, converted, guessed_format
+    from api.import_export.convert.statements import UnreadableFile
+
+    try:
+        found = converted(file, format_ or guessed_format(file), root, accept)
+    except UnreadableFile as error:
+        raise CommandError(str(error), status=Status.USAGE) from error
+    except UnknownFormat as error:
+        raise CommandError(f"{file}: {error}", status=Status.USAGE) from error
+    if found.needless:
+        hint = "The report offers --accept for the lines that it is for"
+        raise CommandError(f"--accept {found.needless[0]}: there is nothing to accept", hint, Status.USAGE)
+    return found
+
+
+def _write_report(out: Output, report: Report, file: Path | None) -> None:
+    if file is not None:
+        as_json = file.suffix == ".json"
+        text = json.dumps(report.data(), indent=2, ensure_ascii=False) if as_json else "\n".join(report.lines())
+        write_private(file, f"{text}\n")
+    elif out.format != "json":
+        for line in report.lines():
+            out.note(line)
+
+
+def _write_document(out: Output, found: Converted, file: Path | None) -> None:
+    if out.format == "json":
+        out.data({"document": found.document, "report": found.report.data()}, lambda: None)
+    elif file is None or is_stream(file):
+        out.document(_document_text(found.document, as_json=False))
+    if file is None or is_stream(file):
+        return
+    write_private(file, _document_text(found.document, as_json=file.suffix == ".json"))
+    sections = [counted(len(found.document.get(MANY.get(each, f"{each}s"), [])), each) for each in _SECTIONS]
+    out.message(f"{file}: {', '.join(sections)}. To compare it with a product: proxyfleet apply {file} --dry-run")
+
+
+_SECTIONS = ("proxy", "account", "policy")
+
+
+def _document_text(document: dict[str, Any], as_json: bool) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n" if as_json else as_toml(document)
 
 
 @contextlib.contextmanager

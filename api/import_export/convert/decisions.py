@@ -12,7 +12,7 @@ from typing import Any, Self
 from api.import_export.convert.draft import Draft
 from api.import_export.convert.regions import EVERYTHING, TUNNEL, Addresses, Names, Region, Regions, is_within, meet
 from api.import_export.convert.statements import Effect, Statement, named
-from config.model.policies import MATCHES_MAX, RULES_MAX
+from config.model.shared_objects.policies import MATCHES_MAX, RULES_MAX
 
 DENY: dict[str, Any] = {"use": "deny"}
 LISTED = 100

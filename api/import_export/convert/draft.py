@@ -24,10 +24,10 @@ from api.import_export.convert.statements import (
 )
 from config.model.accounts import AccountName
 from config.model.fields import InvalidResource, field_path
-from config.model.lists import LIST_ENTRIES_MAX
 from config.model.object_fields import list_name
-from config.model.policies import PolicyCreate, new_policy
 from config.model.proxy_parts import SERVERS_MAX
+from config.model.shared_objects.lists import LIST_ENTRIES_MAX
+from config.model.shared_objects.policies import PolicyCreate, new_policy
 
 DEPTH_MAX = 16
 """Includes in one another; squid has the same limit."""

@@ -26,7 +26,7 @@ from api.import_export.convert.statements import (
     plain,
     printable,
 )
-from config.model.header_fields import HeaderName
+from config.model.object_fields import HeaderName
 from config.net.names import canonical_name
 
 LINE_MAX = 1024 * 1024

@@ -27,10 +27,10 @@ from api.objects.accounts.account_kind import StoredInline, status_of
 from api.objects.accounts.plan_kind import Plans
 from api.objects.proxies.proxy_cache import COLLECTION as PROXIES
 from api.store.accounts import ACCOUNTS, CREDENTIALS
-from config.model.account_rules import RuleLimits
 from config.model.accounts import CLIENTS_WINDOW, Quota
+from config.model.choices import period_at
 from config.model.fleet_accounts import FleetAccount
-from config.model.quotas import period_at
+from config.model.plans import RuleLimits
 from config.text.formatting import timestamp_text
 
 log = logging.getLogger(__name__)

@@ -34,7 +34,7 @@ from config.model.fleet_accounts import (
     FleetAccountChange,
     FleetAccountCreate,
 )
-from config.model.object_names import Named
+from config.model.object_fields import Named
 
 
 class ImportCount(NamedTuple):

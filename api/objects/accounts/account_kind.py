@@ -35,10 +35,10 @@ from config.model.fleet_accounts import (
     change_fleet_account,
     new_fleet_account,
 )
-from config.model.object_names import Named, names_of_rules
+from config.model.object_fields import Named, names_of_rules
 from config.model.proxies import ProxyRecord
-from config.model.proxy_checks import Warned
-from config.weak_passwords import weakness_of_account
+from config.model.proxy_parts import Warned
+from config.passwords import weakness_of_account
 
 
 class EntryAccountProxies(Body):

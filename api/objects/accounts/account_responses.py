@@ -9,8 +9,8 @@ from typing import Literal
 
 from api.engine.responses import Moment, ResponseModel, ScheduleView, Warned, shows
 from config.model.accounts import ProxyAccount
+from config.model.choices import Period
 from config.model.fleet_accounts import AccountProxies, FleetAccount
-from config.model.quotas import Period
 
 
 @shows(ProxyAccount)

@@ -20,7 +20,7 @@ from api.engine.responses import Moment, ResponseModel, Revoked, shows
 from api.errors import Denied, NotFound
 from api.http.query import EXAMPLE, PATTERN, ListCursor, Query, checksum, cursor, integer, moment
 from config.model.account_credentials import READ_ONLY_FIELDS, AccountCredential, CredentialCreate
-from config.model.object_names import named_in
+from config.model.object_fields import named_in
 
 HOUR = 3600.0
 RECORDS_READ = 1000

@@ -23,7 +23,7 @@ from api.store import NotStored, Write
 from api.store.accounts import ACCOUNTS, CREDENTIALS, AccountEnd, AccountStore, Position
 from config.model.account_credentials import AccountCredential, CredentialCreate, new_credential
 from config.model.fleet_accounts import FleetAccount
-from config.model.object_names import Named, named_in
+from config.model.object_fields import Named, named_in
 from config.model.subscriptions import checked
 from config.text.formatting import timestamp_text
 

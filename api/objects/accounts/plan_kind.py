@@ -20,7 +20,7 @@ from api.store import Store
 from api.store.accounts import AccountStore
 from api.store.loaded import Loaded
 from config.model.fields import Name
-from config.model.object_names import Named, names_of_rules
+from config.model.object_fields import Named, names_of_rules
 from config.model.plans import READ_ONLY_FIELDS, Plan, PlanCreate, PlanUpdate, change_plan, new_plan
 
 MAX_PLANS = 1_000

@@ -28,9 +28,8 @@ from api.security.login_throttle import LoginThrottle
 from api.security.password_checker import PasswordChecker
 from api.store import RevisionConflict, StoreError
 from api.store.accounts import AccountStore
-from config.model.account_rules import RuleLimits, StoredRules
 from config.model.fleet_accounts import FleetAccount, FleetAccountUpdate
-from config.model.plans import Plan
+from config.model.plans import Plan, RuleLimits, StoredRules
 from config.model.plans import SelfService as Permitted
 from config.passwords import hash_password, is_foreign, is_whole
 from config.text.formatting import timestamp_text

@@ -40,9 +40,9 @@ from actors.lists.reading import DOMAINS
 from api.errors import Invalid
 from api.store import StoreWriteError
 from config.files.durable import replace_file
-from config.model.lists import DestinationList
-from config.model.pools import Pool
-from config.model.proxy_checks import Warned
+from config.model.proxy_parts import Warned
+from config.model.shared_objects.lists import DestinationList
+from config.model.shared_objects.pools import Pool
 from config.net.addresses import unmapped
 from config.net.entries import GEO
 from config.text.formatting import timestamp_text

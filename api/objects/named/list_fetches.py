@@ -21,15 +21,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from typing import Any, Final
 
-from actors.lists.fetching import CPU_MAX, Fetched, FetchJob
-from actors.lists.files import is_whole, remove_outdated, version_of
-from actors.throttled_log import ThrottledLog
+from actors.lists.files import CPU_MAX, Fetched, FetchJob, is_whole, remove_outdated, version_of
+from actors.log_lines import ThrottledLog
 from api.objects.named.list_contents import ListState, ListStates, Sourced, asked, fetched_kind
 from config.files.secret_box import SecretBoxError
-from config.model.lists import ListSource
-from config.model.pools import Pool
-from config.model.sources import Source
-from config.net.ports import Range
+from config.model.shared_objects.lists import ListSource, Source
+from config.model.shared_objects.pools import Pool
+from config.net.names import Range
 
 log = logging.getLogger(__name__)
 

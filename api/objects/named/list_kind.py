@@ -21,8 +21,8 @@ from api.objects.named.named_kind import (
 from api.objects.proxies.proxy_specs import spec
 from config.files.secret_box import SecretBox
 from config.model.fields import InvalidResource
-from config.model.lists import DestinationList, ListCreate, ListSource, ListUpdate, change_list, new_list
 from config.model.object_fields import ObjectName
+from config.model.shared_objects.lists import DestinationList, ListCreate, ListSource, ListUpdate, change_list, new_list
 from config.net.entries import GEO
 
 

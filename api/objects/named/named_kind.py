@@ -15,12 +15,11 @@ from api.engine.transfer import SecretValue, entry_of, password, without
 from api.objects.proxies.proxy_responses import UpstreamAuthView, UpstreamView
 from config.files.secret_box import SecretBox
 from config.model.fields import NULLABLE, InvalidResource
-from config.model.lists import DestinationList
 from config.model.object_fields import READ_ONLY_FIELDS
-from config.model.pools import Pool
 from config.model.proxies import ProxyRecord
-from config.model.sources import S, Source
-from config.model.upstreams import PURPOSE, Password, ProxyUpstream, U, UpstreamAuth, UpstreamInput
+from config.model.shared_objects.lists import DestinationList, S, Source
+from config.model.shared_objects.pools import Pool
+from config.model.shared_objects.upstreams import PURPOSE, Password, ProxyUpstream, U, UpstreamAuth, UpstreamInput
 from config.model.webhooks import HEADER_PURPOSE
 
 MOST = 1_000

@@ -19,7 +19,7 @@ from api.objects.named.list_kind import LISTS
 from api.objects.named.named_kind import Refreshing
 from api.objects.named.pool_kind import POOLS, PoolUpstreamStatus
 from config.model.choices import ListKind
-from config.model.pools import UpstreamReport
+from config.model.shared_objects.pools import UpstreamReport
 from config.net.entries import GEO
 
 

@@ -24,9 +24,9 @@ from api.store import Document
 from api.store.accounts import ACCOUNTS, CREDENTIALS, PLANS, AccountStore
 from config.model.account_credentials import AccountCredential
 from config.model.fleet_accounts import FleetAccount
-from config.model.object_names import PREFIXES, Named, named_in, names_of_proxy, names_of_rules
+from config.model.object_fields import PREFIXES, Named, named_in, names_of_proxy, names_of_rules
 from config.model.plans import Plan
-from config.model.proxy_checks import Warned
+from config.model.proxy_parts import Warned
 from config.model.webhooks import masked_url
 from config.net.entries import GEO
 

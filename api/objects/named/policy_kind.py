@@ -13,9 +13,10 @@ from api.engine.transfer import Transfer, entry_of
 from api.objects.named.named_kind import NamedKind, NamedResource
 from api.objects.proxies.proxy_specs import spec
 from config.model.choices import TlsNameCheck
-from config.model.object_fields import ObjectName
-from config.model.object_names import Named, named_by, named_in
-from config.model.policies import (
+from config.model.object_fields import Named, ObjectName, named_by, named_in
+from config.model.plans import schedule_data
+from config.model.proxy_parts import Mode, Warned
+from config.model.shared_objects.policies import (
     ActionHeaders,
     ActionLimits,
     Policy,
@@ -28,11 +29,8 @@ from config.model.policies import (
     new_policy,
     policy_warnings,
 )
-from config.model.proxy_checks import Warned
-from config.model.proxy_parts import Mode
-from config.model.schedules import schedule_data
 from config.net.entries import is_network, read_egress, usable
-from config.net.ports import Ports
+from config.net.names import Ports
 
 
 @shows(RuleMatch, sparse=True)

@@ -26,10 +26,18 @@ from api.objects.named.named_kind import (
 from api.objects.proxies.proxy_responses import UpstreamView
 from api.objects.proxies.proxy_specs import spec, upstreams_spec
 from config.files.secret_box import SecretBox
-from config.model import proxy_checks
+from config.model import proxy_parts as proxy_checks
 from config.model.object_fields import ObjectName
-from config.model.pools import Pool, PoolCreate, PoolSource, PoolUpdate, PoolUpstreamInput, change_pool, new_pool
-from config.model.upstreams import (
+from config.model.shared_objects.pools import (
+    Pool,
+    PoolCreate,
+    PoolSource,
+    PoolUpdate,
+    PoolUpstreamInput,
+    change_pool,
+    new_pool,
+)
+from config.model.shared_objects.upstreams import (
     ALL_UPSTREAMS,
     ONE_UPSTREAM,
 )

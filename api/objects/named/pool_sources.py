@@ -14,9 +14,9 @@ from pydantic import BaseModel
 from api.engine.record_cache import RecordCache
 from api.store import Document, Store
 from config.files.secret_box import SecretBox
-from config.model.pools import Pool, PoolUpstream, PoolUpstreamInput
 from config.model.proxies import ProxyRecord
-from config.model.upstreams import is_listener, replace_upstreams
+from config.model.shared_objects.pools import Pool, PoolUpstream, PoolUpstreamInput
+from config.model.shared_objects.upstreams import is_listener, replace_upstreams
 
 COLLECTION = "fetched_upstreams"
 R = TypeVar("R", bound=BaseModel)

@@ -21,7 +21,7 @@ from api.errors import NotFound
 from api.objects.named.pool_kind import POOLS
 from api.objects.named.shared_objects import SharedObjects
 from api.store import StoreWriteError
-from config.model.pools import BAN_DEFAULT, Pool, PoolUpstream, UpstreamReport
+from config.model.shared_objects.pools import BAN_DEFAULT, Pool, PoolUpstream, UpstreamReport
 from config.text.formatting import timestamp_text
 
 log = logging.getLogger(__name__)

@@ -25,8 +25,8 @@ from api.objects.named.policy_kind import POLICIES
 from api.objects.named.pool_sources import PoolSources
 from api.store import Store, StoreDamaged
 from config.files.secret_box import SecretBox, SecretBoxError
-from config.model.object_names import Named
-from config.model.upstreams import ProxyUpstream
+from config.model.object_fields import Named
+from config.model.shared_objects.upstreams import ProxyUpstream
 
 
 class SharedObjects:

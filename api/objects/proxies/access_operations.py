@@ -37,10 +37,9 @@ from api.security.caller import Caller
 from config.model import json_patterns
 from config.model.choices import BindPolicy
 from config.model.fields import Body, InvalidResource, Port, Text, example
-from config.model.object_fields import ObjectName
-from config.model.object_names import Named
-from config.model.policies import Policy, PolicyCreate, Rules, new_policy
+from config.model.object_fields import Named, ObjectName
 from config.model.proxies import ProxyRecord
+from config.model.shared_objects.policies import Policy, PolicyCreate, Rules, new_policy
 from config.net.addresses import is_address, plain
 from config.net.entries import one_address
 from config.net.names import is_host_name

@@ -207,6 +207,7 @@ def is_private(cert_file: Path) -> bool:
 
     A file that can't be read counts as private, as certificates made by hand are.
     """
+
     try:
         chain = x509.load_pem_x509_certificates(cert_file.read_bytes())
         return chain[-1].issuer.public_bytes() not in _public()
@@ -217,6 +218,7 @@ def is_private(cert_file: Path) -> bool:
 @cache
 def _public() -> bytes:
     """The public authorities as DER, which holds their names as they stand in what they have issued."""
+
     context = ssl.create_default_context(cafile=DEFAULT_CA_BUNDLE_PATH)
     return b"".join(context.get_ca_certs(binary_form=True))
 

@@ -24,11 +24,11 @@ from api.errors import Denied
 from api.security.api_keys import Scope
 from config.files.secret_box import SecretBox
 from config.model.fields import InvalidProxy
-from config.model.object_names import Named, names_of_proxy
-from config.model.pools import Pool
+from config.model.object_fields import Named, names_of_proxy
 from config.model.proxies import ProxyRecord, ProxyTls, ProxyUpdate
 from config.model.proxy_parts import change_backend
-from config.model.upstreams import ProxyUpstream, refuse_circle, refuse_itself, replace_upstreams
+from config.model.shared_objects.pools import Pool
+from config.model.shared_objects.upstreams import ProxyUpstream, refuse_circle, refuse_itself, replace_upstreams
 from config.net.addresses import tcp_parts
 from config.net.dns_servers import read_server
 from config.settings.settings import ProxyGroup, Server

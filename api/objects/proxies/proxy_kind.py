@@ -27,10 +27,10 @@ from config.files.secret_box import SecretBox
 from config.model.accounts import AccountInput, ProxyAccount, refuse_weak
 from config.model.choices import ProxyStatus
 from config.model.fields import NULLABLE, InvalidProxy, Name, Password, Username
-from config.model.object_names import names_of_proxy
+from config.model.object_fields import names_of_proxy
 from config.model.proxies import AuthInput, ProxyAuth, ProxyRecord, ProxyTls, ProxyUpdate, apply, blank_record
 from config.model.proxy_parts import BACKEND_PURPOSE, AuthBackend, BackendInput, change_backend
-from config.model.upstreams import ALL_UPSTREAMS, ONE_UPSTREAM
+from config.model.shared_objects.upstreams import ALL_UPSTREAMS, ONE_UPSTREAM
 from config.model.webhooks import Secret, new_secret
 
 

@@ -34,14 +34,13 @@ from api.objects.named.pool_kind import POOLS
 from api.objects.proxies import proxy_views
 from api.objects.proxies.proxy_cache import StoredProxy
 from api.objects.proxies.proxy_responses import ActedProxy, NewProxy, OneProxy, Proxies, TaggedProxies, Tested
-from api.objects.proxies.proxy_test import test_target
 from api.objects.proxies.proxy_views import exit_view, upstream_states
 from config.model import json_patterns
 from config.model.choices import PROTOCOLS
 from config.model.fields import Body, Text, example
 from config.model.object_fields import ProxyTagging
 from config.model.proxies import READ_ONLY_FIELDS, ProxyCreate, ProxyUpdate
-from config.model.proxy_checks import Warned, warnings
+from config.model.proxy_parts import Warned, warnings
 
 SORTS: Mapping[str, Callable[[StoredProxy], str | float]] = MappingProxyType(
     {
@@ -54,6 +53,15 @@ SORTS: Mapping[str, Callable[[StoredProxy], str | float]] = MappingProxyType(
 _OLDEST_FIRST = "created_at"
 """The order in which the store has them."""
 _PORT = re.compile("[0-9]{1,5}", re.ASCII)
+
+_WEB_URL = re.compile(json_patterns.WEB_URL)
+
+
+def test_target(url: str) -> str:
+    """`url`, if a test can ask for it; else `ValueError`."""
+    if not _WEB_URL.fullmatch(url):
+        raise ValueError("must be an absolute http or https URL in ASCII, without user information")
+    return url
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,16 +40,13 @@ from api.store import NotStored, RevisionConflict, Store, StoreWriteError, Write
 from api.store.loaded import is_same
 from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.accounts import ProxyAccount, refuse_weak
-from config.model.choices import ProxyStatus
+from config.model.choices import PROCESSES_MAX, ProxyStatus
 from config.model.fields import InvalidResource
-from config.model.object_fields import ProxyTagging, retagged
-from config.model.object_names import names_of_proxy
-from config.model.pools import Pool
+from config.model.object_fields import ProxyTagging, names_of_proxy, retagged
 from config.model.proxies import ProxyCreate, ProxyRecord, ProxyUpdate, apply, new_record
-from config.model.proxy_checks import check_certificate, refuse_ended_certificate, warnings
-from config.model.proxy_parts import AuthBackend, set_secret
+from config.model.proxy_parts import AuthBackend, check_certificate, refuse_ended_certificate, set_secret, warnings
+from config.model.shared_objects.pools import Pool
 from config.settings.settings import ProxyGroup, Server, ServerTls
-from config.workers import PROCESSES_MAX
 
 log = logging.getLogger(__name__)
 

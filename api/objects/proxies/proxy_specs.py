@@ -29,11 +29,11 @@ from api.objects.proxies.proxy_cache import COLLECTION, StoredProxy, load
 from api.store import Store, StoreDamaged
 from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.accounts import ProxyAccount
-from config.model.object_names import names_of_proxy
-from config.model.pools import PoolUpstream
+from config.model.object_fields import names_of_proxy
 from config.model.proxies import ProxyRecord, ProxyTls
 from config.model.proxy_parts import BACKEND_PURPOSE, AuthBackend, entries_of
-from config.model.upstreams import PURPOSE, ProxyUpstream, UpstreamCheck
+from config.model.shared_objects.pools import PoolUpstream
+from config.model.shared_objects.upstreams import PURPOSE, ProxyUpstream, UpstreamCheck
 
 T = TypeVar("T")
 

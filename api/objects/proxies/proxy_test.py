@@ -37,10 +37,8 @@ from actors.net.proxy_protocol import LOCAL_V2
 from api.bus_bridge import Bridge, ask_workers, is_asleep
 from api.errors import NotReady, TooBusy
 from api.objects.proxies.proxy_cache import StoredProxy
-from config.model import json_patterns
 from config.model.proxies import ProxyRecord
 from config.model.proxy_parts import entries_of
-from config.settings.settings import ProxyGroup
 from config.text.formatting import timestamp_text
 
 BODY_READ = 64 * 1024
@@ -53,17 +51,9 @@ ADMIT_TIMEOUT = 3.0
 TRIES = 5
 """How often a proxy is woken for a test: it may go to sleep in the same moment."""
 REPORT_TIMEOUT = 2.0
-_WEB_URL = re.compile(json_patterns.WEB_URL)
 _REPLY = re.compile(r"(?:Tunnel connection failed:|it replies) (\d+)", re.ASCII)
 """How urllib3 and the handshakes of SOCKS say what the proxy has replied to CONNECT."""
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # these are compared, not bound
-
-
-def test_target(url: str) -> str:
-    """`url`, if a test can ask for it; else `ValueError`."""
-    if not _WEB_URL.fullmatch(url):
-        raise ValueError("must be an absolute http or https URL in ASCII, without user information")
-    return url
 
 
 @dataclass(slots=True)
@@ -82,9 +72,10 @@ class _Outcome:
 class ProxyTester:
     """Runs tests. Thread-safe."""
 
-    def __init__(self, bridge: Bridge, default_url: str = ProxyGroup().test_url) -> None:
+    def __init__(self, bridge: Bridge, default_url: Callable[[], str]) -> None:
+        """`default_url` returns what a test without a URL asks for."""
         self._bridge = bridge
-        self.default_url = default_url
+        self._default_url = default_url
         self._places = threading.BoundedSemaphore(AT_ONCE)
 
     def run(self, proxy: StoredProxy, url: str | None, timeout: float, request_id: str) -> dict[str, Any]:
@@ -101,7 +92,7 @@ class ProxyTester:
 
         def attempt() -> None:
             try:
-                outcome.set_result(self._attempt(proxy, url or self.default_url, timeout, request_id))
+                outcome.set_result(self._attempt(proxy, url or self._default_url(), timeout, request_id))
             except BaseException as error:  # noqa: BLE001  # the thread that waits raises it
                 outcome.set_exception(error)
             finally:

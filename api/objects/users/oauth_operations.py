@@ -33,7 +33,7 @@ from api.objects.users.user_kind import USERS
 from api.security import users
 from api.security.tokens import COOKIE
 from config.model.fields import Body, example
-from config.settings.oauth import OAuth2
+from config.settings.groups import OAuth2
 
 log = logging.getLogger(__name__)
 

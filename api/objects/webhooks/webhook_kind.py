@@ -26,12 +26,12 @@ from api.errors import MissingPermission, NotFound
 from api.security.caller import Caller
 from api.store import StoreWriteError
 from config.files.secret_box import SecretBox, SecretBoxError
+from config.model.choices import MASK
 from config.model.declaration import update
 from config.model.fields import NULLABLE, Body, Name
 from config.model.subscriptions import is_about_people
 from config.model.webhooks import (
     HEADER_PURPOSE,
-    MASK,
     READ_ONLY_FIELDS,
     SECRET_PURPOSE,
     Events,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from actors.accounts.records import AccountRecord, CredentialRecord, InheritedRules, PlanRecord, packed
-from config.model.schedules import schedule_data
+from config.model.plans import schedule_data
 from config.passwords import COST, rounds_of
 
 ACCOUNTS, PLANS, CREDENTIALS = "accounts", "plans", "credentials"

@@ -17,7 +17,7 @@ from typing import Any
 
 from actors.sqlite import open_for_reading
 from api.store.accounts.pages import AccountSelection, Position, Sort
-from config.model.quotas import PERIODS, period_at
+from config.model.choices import PERIODS, period_at
 
 FEW = 2000
 """Accounts that are sorted by themselves: filters that only so many match would make a walk along an index long."""

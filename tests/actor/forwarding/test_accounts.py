@@ -13,7 +13,7 @@ import pytest
 
 from actors.bus.messages.forwarding import Explain
 from actors.bus.messages.specs import AccountSpec, LimitsSpec
-from config.model.quotas import period_at
+from config.model.choices import period_at
 from tests.actor.forwarding.account_client import (
     OTHER_HASH,
     WORD,

@@ -11,7 +11,7 @@ import pytest
 from actors.bus.messages.forwarding import ConnectionFilter, Explain
 from actors.bus.messages.specs import AccessSpec, PolicySpec, RuleSpec
 from actors.forwarding.fleet_objects import FleetObjects
-from actors.supervision.processes.zygote_packets import DESCRIPTORS_MAX
+from actors.supervision.processes.zygote import DESCRIPTORS_MAX
 from tests.actor.forwarding.connection_pages import is_cut, page
 from tests.actor.forwarding.http_client import get, read_response
 from tests.kit.forwarding_rig import Rig

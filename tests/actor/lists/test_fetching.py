@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from actors.lists.compiled import CompiledList
-from actors.lists.fetching import REDIRECTS_MAX, UNUSABLE_FILE, USER_AGENT, Fetched, FetchJob, fetch
+from actors.lists.fetching import REDIRECTS_MAX, UNUSABLE_FILE, USER_AGENT, fetch
+from actors.lists.files import Fetched, FetchJob
 from tests.kit.folders import ROOT
 from tests.kit.list_sources import Content, Source, content
 from tests.kit.place_databases import country, database

@@ -17,8 +17,8 @@ from api.objects.named import list_fetches
 from api.objects.named.list_contents import ListState, ListStates
 from api.objects.named.list_fetches import ListFetches
 from config.files.secret_box import SecretBox
-from config.model.lists import DestinationList, ListSource
-from config.model.pools import Pool, PoolSource
+from config.model.shared_objects.lists import DestinationList, ListSource
+from config.model.shared_objects.pools import Pool, PoolSource
 from config.model.webhooks import HEADER_PURPOSE, opened_headers, sealed_headers
 from tests.kit.list_sources import Content, Source, content
 from tests.kit.place_databases import country, database

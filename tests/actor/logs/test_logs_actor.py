@@ -18,7 +18,7 @@ from actors.bus import records
 from actors.bus.mailbox import MailboxRouter
 from actors.bus.messages.common import ApplySettings, Done, Failed, Hello
 from actors.bus.messages.records import LogPage, LogTailPage, QueryLogs, TailLogs
-from actors.log_format import JournalHandler
+from actors.log_lines import JournalHandler
 from actors.logs import sinks
 from config.text.access_fields import ACCESS_FIELDS
 from tests.actor.logs.log_processes import Indexer, Load, targets

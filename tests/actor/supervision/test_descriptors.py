@@ -9,7 +9,7 @@ import pytest
 
 PROGRAM = """
 import os, resource, sys
-from actors.supervision.processes.fd_limit import require
+from actors.supervision.fd_limit import require
 _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 used = len(os.listdir("/proc/self/fd")) - 1
 opened = [os.dup(2) for _ in range(20)]

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from actors.supervision.upgrade.handover import Handover, Predecessor, last_signals, predecessors_of, unblock_signals
+from actors.supervision.handover import Handover, Predecessor, last_signals, predecessors_of, unblock_signals
 
 
 @pytest.fixture

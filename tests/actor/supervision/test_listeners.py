@@ -11,7 +11,7 @@ import pytest
 
 from actors.supervision.listeners.bind import ListenError, listen, refusal
 from actors.supervision.listeners.registry import RESERVED_FOR, ListenerRegistry
-from config.net.ports import Ports
+from config.net.names import Ports
 from tests.kit.clocks import Clock
 from tests.kit.ports import free_port, free_ports
 from tests.kit.tables import table

@@ -13,8 +13,7 @@ import pytest
 from actors.bus.loop import Loop
 from actors.bus.messages.common import Done, Stop, Unreachable
 from actors.bus.messages.forwarding import ConnectionGroups, GroupConnections
-from actors.supervision.upgrade.handover import Predecessor
-from actors.supervision.upgrade.predecessors import UPGRADES_MAX, Predecessors
+from actors.supervision.handover import UPGRADES_MAX, Predecessor, Predecessors
 from tests.kit.wait import wait_until
 
 LONG = 60.0
@@ -127,7 +126,7 @@ def test_the_connections_that_are_open_in_them_are_counted_and_in_the_log_now_an
     predecessor: Predecessor, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     for period in ("COUNT_FIRST", "COUNT_PERIOD"):
-        monkeypatch.setattr(f"actors.supervision.upgrade.predecessors.{period}", 0.01)
+        monkeypatch.setattr(f"actors.supervision.handover.{period}", 0.01)
     caplog.set_level("INFO")
     predecessors, loop, bus = draining(replace(predecessor, lifeline=os.dup(predecessor.lifeline)))
     for bus.connections in (3, 2):

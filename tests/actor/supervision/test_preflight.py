@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from actors.bus.loop import Loop
-from actors.supervision.upgrade.preflight import OUTPUT_MAX, WOULD_START, Preflight
+from actors.supervision.upgrade import OUTPUT_MAX, WOULD_START, Preflight
 from tests.kit.clocks import Clock
 from tests.kit.wait import wait_until
 
@@ -76,7 +76,7 @@ def test_a_program_that_kills_itself_would_not_start(program: Callable[[str], st
 def test_a_program_that_hangs_is_killed_with_all_that_it_has_started(
     program: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("actors.supervision.upgrade.preflight.TIMEOUT", 0.5)
+    monkeypatch.setattr("actors.supervision.upgrade.TIMEOUT", 0.5)
     grandchildren: list[psutil.Process] = []
     clock = Clock(1_000.0)
 

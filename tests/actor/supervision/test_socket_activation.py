@@ -27,7 +27,7 @@ from actors.supervision.listeners.descriptor_store import (
 )
 from actors.supervision.listeners.registry import ListenerRegistry
 from actors.supervision.listeners.socket_activation import InheritedListeners, from_manager
-from config.net.ports import Ports
+from config.net.names import Ports
 from tests.actor.supervision.manager import Manager
 from tests.kit.ports import free_port, free_ports
 from tests.kit.wait import wait_until

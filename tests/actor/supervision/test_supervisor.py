@@ -29,7 +29,7 @@ from actors.bus.messages.supervision import (
     Runtime,
 )
 from actors.supervision.listeners.descriptor_store import name_of
-from actors.supervision.reconciler import SLICE
+from actors.supervision.proxies.reconcile import SLICE
 from actors.supervision.supervisor import SAME_SIGNAL
 from tests.actor.supervision.manager import Manager
 from tests.actor.supervision.supervised import Caller, Supervised, greeting, refuses

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from api.store import open_store
-from config.files.data_format import DATA_FORMAT
+from config.files.durable import DATA_FORMAT
 from config.files.paths import DataDir
 from tests.product.cli.shell import Ran, Shell
 

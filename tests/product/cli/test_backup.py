@@ -23,7 +23,7 @@ from api.backup import atomic_swap, create, restore
 from api.backup.archive import BadArchive, open_archive
 from api.backup.create import create_backup
 from api.store import open_store
-from config.files.data_format import DATA_FORMAT, Mark, read_mark, write_mark
+from config.files.durable import DATA_FORMAT, Mark, read_mark, write_mark
 from config.files.paths import DataDir
 from tests.kit.folders import FOLDERS
 from tests.kit.ports import free_port
@@ -339,7 +339,7 @@ def test_while_the_product_runs_nothing_is_restored(site: Site) -> None:
 LOCKER = """
 import sys
 from pathlib import Path
-from actors.supervision.locks import lock
+from config.files.paths import lock
 lock(Path(sys.argv[1]), "x")
 print("held", flush=True)
 sys.stdin.readline()

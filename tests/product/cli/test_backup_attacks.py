@@ -30,7 +30,7 @@ from api.security import tokens, users
 from api.security.users import ADMINISTRATOR
 from api.store import open_store
 from api.store.rows import sum_of
-from config.files.data_format import Mark, write_mark
+from config.files.durable import Mark, write_mark
 from config.files.paths import DataDir
 from config.passwords import hash_password
 from tests.product.cli.sites import PASSPHRASE, Site, crafted, forget, header, rebuilt

@@ -13,7 +13,7 @@ from api.cli.commands import converted
 from api.cli.errors import CommandError, combined
 from api.cli.local import backup
 from api.cli.remote.history import AUDIT_COLUMNS as AUDIT
-from api.cli.remote.webhooks import DELIVERIES, sent_again
+from api.cli.remote.objects import DELIVERIES, sent_again
 from api.cli.terminal import Output
 from config import VERSION
 from tests.kit.product import Product

@@ -16,9 +16,8 @@ import zmq
 from actors.bus.loop import Loop
 from actors.bus.mailbox import Mailbox, address_of, refuse
 from actors.bus.messages.common import API, Failed, ResetPassword
-from actors.supervision.locks import lock
 from api.operator import running
-from config.files.paths import RunDir
+from config.files.paths import RunDir, lock
 from tests.kit.product import PASSWORD, Product
 from tests.kit.wait import wait_until
 from tests.product.cli.shell import Shell

@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from api.cli.remote.history import AUDIT_COLUMNS as AUDIT
-from api.cli.remote.webhooks import COLUMNS as WEBHOOKS
-from api.cli.remote.webhooks import DELIVERIES
+from api.cli.remote.objects import DELIVERIES, WEBHOOKS
 from api.cli.terminal import Column, Output, fitting_columns, safe, wrapped_widths
 from tests.kit.product import PASSWORD, Product
 from tests.kit.wait import wait_until

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from config.net.ports import Ports
+from config.net.names import Ports
 from tests.kit.curl import curl, needs_curl
 from tests.kit.http_origins import Origin
 from tests.kit.ports import free_ports

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import psutil
 import pytest
 
-from actors.supervision.processes.fd_limit import FOR_LISTENERS
+from actors.supervision.fd_limit import FOR_LISTENERS
 from tests.kit.http_origins import Origin
 from tests.kit.product import Product
 from tests.kit.wait import wait_until

@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 
-from actors.log_format import JsonFormatter, TextFormatter, set_subject
+from actors.log_lines import JsonFormatter, TextFormatter, set_subject
 from tests.kit.tables import table
 
 

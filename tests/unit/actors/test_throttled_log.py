@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from actors.throttled_log import PERIOD, LogThrottle, ThrottledLog
+from actors.log_lines import PERIOD, LogThrottle, ThrottledLog
 
 
 def test_an_error_is_logged_when_it_begins_when_it_changes_once_per_period_and_when_it_is_over(

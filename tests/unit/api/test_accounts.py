@@ -18,7 +18,7 @@ from actors.bus.messages.accounts import (
     UsageOfAccounts,
 )
 from actors.bus.messages.common import Done, forwarding_name
-from config.model.quotas import period_at
+from config.model.choices import period_at
 from tests.kit.api_stage import Api
 from tests.kit.clocks import room_in_the_day
 

@@ -11,7 +11,7 @@ import pytest
 from actors.lists.compiled import CompiledList
 from api.errors import Invalid
 from api.objects.named.list_contents import ListContents, ListState, ListStates
-from config.model.lists import DestinationList, ListSource
+from config.model.shared_objects.lists import DestinationList, ListSource
 from tests.kit.tables import table
 
 

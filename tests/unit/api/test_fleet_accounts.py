@@ -20,7 +20,7 @@ from actors.bus.messages.accounts import (
     UsageOfAccounts,
 )
 from actors.bus.messages.common import METRICS, Done
-from config.model.quotas import period_at
+from config.model.choices import period_at
 from config.passwords import COST, check_password, hash_password
 from tests.kit.api_stage import Api, error_of
 from tests.kit.clocks import room_in_the_day

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from actors.log_format import JsonFormatter
+from actors.log_lines import JsonFormatter
 from api.container import ApiSettings
 from config.settings.settings import RateLimiting, Security, Server
 from tests.kit.api_stage import PASSWORD, PROXY, QUIET, Api, error_of

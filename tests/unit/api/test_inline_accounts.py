@@ -14,7 +14,7 @@ from actors.metrics.account_usage import SCHEMA
 from actors.sqlite import open_database
 from api.container import ApiSettings
 from api.http.query import ListCursor, checksum
-from config.model.quotas import period_at
+from config.model.choices import period_at
 from config.settings.settings import AccountSettings
 from tests.kit.api_stage import INTRANET, QUIET, Api, error_of
 from tests.unit.api.creating import create

@@ -15,7 +15,7 @@ from api.backup.restore import remove_lost_secrets
 from api.objects.named.list_contents import ListContents, ListState
 from api.objects.named.list_kind import LISTS
 from config.files.secret_box import SecretBox
-from config.model.lists import DestinationList
+from config.model.shared_objects.lists import DestinationList
 from config.model.webhooks import opened_headers
 from tests.kit.api_stage import Api, error_of
 from tests.kit.place_databases import country, database, system

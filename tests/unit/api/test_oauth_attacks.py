@@ -24,7 +24,7 @@ from api.oauth import transport
 from api.oauth.id_token import KEYS_TTL, REFETCH_PAUSE, IdentityRefused, KeySet, verified_address
 from api.oauth.provider import Endpoints, find_endpoints
 from api.oauth.sign_in import _UNKNOWN, LIFETIME, PER_ADDRESS, PendingSignIns, cookie_name
-from config.settings.oauth import OAuth2
+from config.settings.groups import OAuth2
 from tests.kit.api_stage import error_of
 from tests.kit.certificates import make_pair
 from tests.kit.endless_peer import EndlessPeer

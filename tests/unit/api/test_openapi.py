@@ -18,10 +18,10 @@ from api.operations import Operation
 from config.files.secret_box import SecretBox
 from config.model import fields
 from config.model.fields import InvalidResource
-from config.model.lists import ListCreate, new_list
 from config.model.object_fields import ProxyTagging
-from config.model.policies import PolicyUpdate
 from config.model.proxies import ProxyUpdate
+from config.model.shared_objects.lists import ListCreate, new_list
+from config.model.shared_objects.policies import PolicyUpdate
 from tests.kit.api_stage import Api
 from tests.kit.openapi_document import document
 from tests.kit.tables import table

@@ -27,7 +27,7 @@ from actors.logs.record_schema import HOST
 from api.objects.webhooks.webhook_kind import disable
 from api.queries import attention
 from api.queries.overview import NOW
-from config.model.quotas import period_at
+from config.model.choices import period_at
 from config.text.formatting import timestamp_text
 from tests.kit.api_stage import PROXY, Api
 

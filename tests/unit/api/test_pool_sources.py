@@ -14,7 +14,7 @@ from api.backup.restore import remove_lost_secrets
 from api.objects.named import pool_sources
 from api.objects.named.pool_kind import POOLS
 from config.files.secret_box import SecretBox
-from config.model.upstreams import PURPOSE
+from config.model.shared_objects.upstreams import PURPOSE
 from config.model.webhooks import opened_headers
 from tests.kit.api_stage import Api, error_of
 from tests.unit.api.importing import PASSPHRASE, SEALED, Importing

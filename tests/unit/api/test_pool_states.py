@@ -15,7 +15,7 @@ from actors.pools.slot import UpstreamSlot
 from actors.pools.state import pool_state
 from api.objects.named.pool_kind import POOLS
 from api.queries.prometheus import Parts, PoolSummary, expose
-from config.model.pools import BAN_MAX
+from config.model.shared_objects.pools import BAN_MAX
 from tests.kit.api_stage import Api, error_of
 from tests.kit.tables import table
 from tests.unit.api.audit_reader import rows

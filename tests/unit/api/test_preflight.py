@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.supervision.actor_specs import ActorClasses
+from actors.supervision.processes.actor_specs import ActorClasses
 from api.operator.start import WouldNotStart, check_start
 from config.files.paths import DataDir
 from config.settings.loading import load

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from actors.log_format import JsonFormatter
+from actors.log_lines import JsonFormatter
 from api.container import ApiSettings
 from api.server.http_server import ApiServer
 from api.server.tasks import MAX_HEAD, RejectedRequestLog

@@ -11,8 +11,8 @@ from config.files.certificates import LARGEST, CertificateError, server_context
 from config.files.secret_box import SecretBox
 from config.model.fields import InvalidProxy
 from config.model.proxies import ProxyTls, blank_record
-from config.model.proxy_checks import check_certificate
-from config.model.upstreams import ProxyUpstream, UpstreamInput, replace_upstreams
+from config.model.proxy_parts import check_certificate
+from config.model.shared_objects.upstreams import ProxyUpstream, UpstreamInput, replace_upstreams
 from config.settings.settings import ServerTls
 from tests.kit.certificates import make_pair
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from config import VERSION
-from config.files.data_format import DATA_FORMAT, DataFormatError, Mark, mark_new, read_mark, write_mark
+from config.files.durable import DATA_FORMAT, DataFormatError, Mark, mark_new, read_mark, write_mark
 from tests.kit.tables import table
 
 UNCLEAR = ("", "1", "{}", "[]", '{"format": "1", "version": "1"}', '{"format": 0, "version": "1"}')

@@ -15,8 +15,16 @@ from config.model.fleet_accounts import (
     change_fleet_account,
     new_fleet_account,
 )
-from config.model.plans import Plan, PlanCreate, PlanUpdate, change_plan, new_plan
-from config.model.schedules import Schedule, ScheduleInput, schedule_data
+from config.model.plans import (
+    Plan,
+    PlanCreate,
+    PlanUpdate,
+    Schedule,
+    ScheduleInput,
+    change_plan,
+    new_plan,
+    schedule_data,
+)
 from config.passwords import check_password
 from tests.kit.tables import table
 

@@ -14,18 +14,17 @@ from pydantic import TypeAdapter, ValidationError
 
 from api.http.query import network
 from api.objects.proxies.access_operations import ExplainBody
-from api.objects.proxies.proxy_test import test_target as read_web_url
+from api.objects.proxies.proxy_operations import test_target as read_web_url
 from api.security.users import Username as PersonName
 from config.model import json_patterns, webhooks
 from config.model.accounts import AccountName, Bandwidth
 from config.model.fields import FilePath, Host, Name, Username
 from config.model.fleet_accounts import Certificate
-from config.model.header_fields import HeaderValue
-from config.model.object_fields import LabelName, ListName, ObjectName, Tag
-from config.model.policies import MatchAccounts, MatchMethods, MatchPaths, Use
+from config.model.object_fields import HeaderValue, LabelName, ListName, ObjectName, Tag
+from config.model.plans import EndOfWindow, TimeOfDay
 from config.model.proxies import BindAddress
-from config.model.schedules import EndOfWindow, TimeOfDay
-from config.model.upstreams import Host as UpstreamHost
+from config.model.shared_objects.policies import MatchAccounts, MatchMethods, MatchPaths, Use
+from config.model.shared_objects.upstreams import Host as UpstreamHost
 from config.net.dns_servers import read_hosts_name, read_server
 from config.net.entries import read_entry, read_network
 from config.net.names import read_domain

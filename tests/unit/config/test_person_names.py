@@ -7,7 +7,7 @@ import re
 import pytest
 
 from config.model import json_patterns
-from config.model.user_names import name_key, new_name
+from config.model.fields import name_key, new_name
 from tests.kit.tables import table
 
 GOOD = ("admin", "Ada Lovelace", "o'neil-2", "josé", "Ωμέγα", "иван", "山田太郎", "山田 taro", "김철수")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.net.ports import Ports, merged
+from config.net.names import Ports, merged
 from tests.kit.tables import table
 
 PORTS = st.integers(1, 65535)

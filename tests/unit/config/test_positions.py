@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as some
 
-from config.settings.toml_positions import line_of, lines_of
+from config.text.toml_positions import line_of, lines_of
 from tests.kit.tables import table
 
 FILE = '''# [server] is no table here

@@ -16,8 +16,8 @@ from api.objects.named.policy_kind import policy_spec
 from api.objects.named.pool_kind import pool_spec
 from config.files.secret_box import SecretBox
 from config.model.fields import InvalidResource, example_of
-from config.model.lists import DestinationList, ListCreate, ListUpdate, change_list, new_list
-from config.model.policies import (
+from config.model.shared_objects.lists import DestinationList, ListCreate, ListUpdate, change_list, new_list
+from config.model.shared_objects.policies import (
     Policy,
     PolicyCreate,
     PolicyUpdate,
@@ -25,7 +25,7 @@ from config.model.policies import (
     new_policy,
     policy_warnings,
 )
-from config.model.pools import Pool, PoolCreate, PoolUpdate, change_pool, new_pool
+from config.model.shared_objects.pools import Pool, PoolCreate, PoolUpdate, change_pool, new_pool
 from tests.kit.tables import table
 
 UNUSED = SecretBox(Path("unused"))

@@ -16,8 +16,8 @@ from pydantic import TypeAdapter, ValidationError
 from config.files.secret_box import SecretBox
 from config.model.fields import InvalidProxy
 from config.model.proxies import ProxyUpdate
-from config.model.upstream_list_parser import BadUpstreamLine, read_line, read_text
-from config.model.upstreams import ProxyUpstream, Upstreams, replace_upstreams
+from config.model.shared_objects.upstreams import ProxyUpstream, Upstreams, replace_upstreams
+from config.text.upstream_lines import BadUpstreamLine, read_line, read_text
 from tests.kit.tables import table
 
 READER: TypeAdapter[Any] = TypeAdapter(Upstreams)

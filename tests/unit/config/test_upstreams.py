@@ -10,8 +10,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from config.files.secret_box import SecretBox
 from config.model.fields import InvalidProxy
-from config.model.upstreams import PURPOSE, ProxyUpstream, Upstreams, refuse_itself, replace_upstreams
-from config.net.ports import Ports
+from config.model.shared_objects.upstreams import PURPOSE, ProxyUpstream, Upstreams, refuse_itself, replace_upstreams
+from config.net.names import Ports
 from tests.kit.tables import table
 
 UPSTREAM = {"protocol": "http", "host": "upstream.example", "port": 3128}

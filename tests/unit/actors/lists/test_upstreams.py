@@ -7,7 +7,7 @@ import pytest
 from actors.lists.compiled import ListError
 from actors.lists.reading import Skipped
 from actors.lists.upstreams import read_upstreams
-from config.model.upstreams import UPSTREAMS_MAX
+from config.model.shared_objects.upstreams import UPSTREAMS_MAX
 from tests.kit.tables import table
 
 SECRET = "s3cret-of-a-provider"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from actors.bus.messages.accounts import AccountReport, AccountTotal, ReportUsage
 from actors.metrics.account_usage import KEPT_DAYS, UsageLedger
 from actors.usage_file import FileRecord
-from config.model.quotas import PERIODS, period_at
+from config.model.choices import PERIODS, period_at
 from config.model.subscriptions import checked
 from tests.kit.clocks import Clock
 from tests.kit.tables import table

@@ -9,7 +9,7 @@ from typing import Any
 
 from actors.bus.messages.common import Done, Failed
 from actors.bus.messages.forwarding import Resume, Sleep
-from actors.supervision.sleepers import SleepWatch, any_readable
+from actors.supervision.proxies.sleepers import SleepWatch, any_readable
 from tests.kit.tables import table
 from tests.kit.wait import wait_until
 

@@ -9,7 +9,7 @@ import pytest
 
 from actors.bus.messages.common import forwarding_name
 from actors.bus.messages.specs import FleetObject
-from actors.supervision.desired_proxies import DesiredObjects, DesiredProxies
+from actors.supervision.proxies.desired_proxies import DesiredObjects, DesiredProxies
 from tests.kit.standin_actors import spec
 
 

@@ -7,12 +7,11 @@ import json
 import pytest
 from pydantic import SecretStr
 
-from actors.supervision.effective_settings import EffectiveSettings, shadowed_keys
+from actors.supervision.settings_updates import EffectiveSettings
 from config.settings import loading
-from config.settings.groups import Logging, Otlp, Telemetry
+from config.settings.groups import Logging, OAuth2, Otlp, Telemetry
 from config.settings.loading import Configured, EffectiveValue, Origins, SettingOrigin
-from config.settings.oauth import OAuth2
-from config.settings.runtime import InvalidOverride
+from config.settings.runtime import InvalidOverride, shadowed_keys
 from config.settings.settings import Auth, Jwt, MetricsSettings, ProxyGroup, Server, Settings
 
 PORT, TTL = ("server", "port"), ("auth", "jwt", "access_token_ttl")

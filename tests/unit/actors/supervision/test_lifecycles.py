@@ -7,14 +7,21 @@ from typing import Any
 
 import pytest
 
-from actors.supervision import program_lifecycle
-from actors.supervision.listeners import listener
-from actors.supervision.listeners.listener import ListenerEvent, ListenerGroup, ListenerState
-from actors.supervision.processes import lifecycle
-from actors.supervision.processes.lifecycle import RESET_AFTER, ActorState, Backoff, Lifecycle, LifecycleEvent
-from actors.supervision.program_lifecycle import ProgramEvent, ProgramLifecycle, ProgramState
-from actors.supervision.transitions import IllegalTransitionError
-from config.net.ports import Ports
+from actors.supervision import lifecycle
+from actors.supervision.lifecycle import (
+    RESET_AFTER,
+    ActorState,
+    Backoff,
+    IllegalTransitionError,
+    Lifecycle,
+    LifecycleEvent,
+    ProgramEvent,
+    ProgramLifecycle,
+    ProgramState,
+)
+from actors.supervision.listeners import registry
+from actors.supervision.listeners.registry import ListenerEvent, ListenerGroup, ListenerState
+from config.net.names import Ports
 from tests.kit.tables import table
 
 
@@ -35,9 +42,9 @@ def listener_in(state: ListenerState) -> ListenerGroup:
 
 
 TABLES = {
-    "an actor": (lifecycle.TRANSITIONS, life_in, ActorState, LifecycleEvent),
-    "a program": (program_lifecycle.TRANSITIONS, program_in, ProgramState, ProgramEvent),
-    "a listener": (listener.TRANSITIONS, listener_in, ListenerState, ListenerEvent),
+    "an actor": (lifecycle.ACTOR_TRANSITIONS, life_in, ActorState, LifecycleEvent),
+    "a program": (lifecycle.PROGRAM_TRANSITIONS, program_in, ProgramState, ProgramEvent),
+    "a listener": (registry.TRANSITIONS, listener_in, ListenerState, ListenerEvent),
 }
 PRODUCT = [
     (subject, state, event)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from actors import liveness
-from actors.liveness import LivenessPage, deadline_writer, open_page
+from actors.supervision.processes import liveness
+from actors.supervision.processes.liveness import LivenessPage, deadline_writer, open_page
 
 
 @pytest.fixture

@@ -11,8 +11,7 @@ import pytest
 from actors.bus.messages.common import Problem, ReportProblems
 from actors.bus.messages.events import Event
 from actors.bus.messages.supervision import Runtime
-from actors.supervision.problems import ProblemBook
-from actors.supervision.proxy_events import SUBJECTS_MAX, SUBJECTS_WITHIN, ProxyEventPublisher
+from actors.supervision.proxies.proxy_events import SUBJECTS_MAX, SUBJECTS_WITHIN, ProblemBook, ProxyEventPublisher
 from tests.kit.clocks import Clock
 from tests.kit.standin_actors import spec
 

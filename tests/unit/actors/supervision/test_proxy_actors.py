@@ -17,13 +17,13 @@ from actors.bus.messages.forwarding import Configure
 from actors.bus.messages.specs import EgressSpec
 from actors.process import Boot
 from actors.supervision.callbacks import CountdownLatch
+from actors.supervision.lifecycle import ActorState
 from actors.supervision.listeners.registry import ListenerRegistry
-from actors.supervision.processes.actor_spec import SupervisionContext, WorkerId
-from actors.supervision.processes.lifecycle import ActorState
+from actors.supervision.processes.actor_specs import SupervisionContext, WorkerId
 from actors.supervision.processes.live_state import LiveStateFiles
-from actors.supervision.processes.proxy_actors import APPLIED_WITHIN, CONFIGURED_WITHIN, ProxyActors
-from actors.supervision.reconcile import Bind, Start, Watch
-from config.net.ports import Ports
+from actors.supervision.proxies.proxy_actors import APPLIED_WITHIN, CONFIGURED_WITHIN, ProxyActors
+from actors.supervision.proxies.reconcile import Bind, Start, Watch
+from config.net.names import Ports
 from tests.kit.clocks import Clock
 from tests.kit.ports import free_port
 from tests.kit.standin_actors import spec
@@ -34,8 +34,8 @@ LOCAL = "127.0.0.1"
 def test_a_proxy_that_was_just_made_is_left_with_its_socket_and_one_that_was_removed_is_not() -> None:
     listeners = ListenerRegistry(lambda: 0.0)
     noop: Any = SimpleNamespace()
-    actors = ProxyActors(noop, noop, "a:B", noop, listeners, noop, lambda _proxy_id: None)
-    actors.attach(SimpleNamespace(by_id={}), lambda _proxy_id: None)  # type: ignore[arg-type]
+    asleep: Any = SimpleNamespace(by_id={})
+    actors = ProxyActors(noop, noop, "a:B", noop, listeners, noop, asleep, noop, noop)
     made, gone = free_port(), free_port()
     listeners.keep("gone", LOCAL, Ports.of(gone))
     actors.by_id["gone"] = {}
@@ -66,7 +66,7 @@ def test_a_change_waits_a_while_for_a_slow_process_which_gets_it_once(reply: Any
     loop = Loop(clock)
     context: Any = SimpleNamespace(loop=loop, router=router)
     noop: Any = SimpleNamespace()
-    actors = ProxyActors(context, noop, "a:B", noop, noop, noop, lambda _proxy_id: None)
+    actors = ProxyActors(context, noop, "a:B", noop, noop, noop, noop, noop, noop)
     actor: Any = SimpleNamespace(
         name="forwarding.a", worker=WorkerId("a"), life=SimpleNamespace(state=ActorState.RUNNING)
     )
@@ -97,7 +97,7 @@ def test_a_process_gets_the_objects_that_have_changed_and_all_of_them_after_a_fa
     loop = Loop(Clock(100.0))
     context: Any = SimpleNamespace(loop=loop, router=router)
     noop: Any = SimpleNamespace()
-    actors = ProxyActors(context, noop, "a:B", noop, noop, noop, lambda _proxy_id: None)
+    actors = ProxyActors(context, noop, "a:B", noop, noop, noop, noop, noop, noop)
     actor: Any = SimpleNamespace(
         name="forwarding.a", worker=WorkerId("a"), life=SimpleNamespace(state=ActorState.RUNNING)
     )
@@ -154,12 +154,14 @@ def with_one_asleep(folder: Path, zygote: Zygote, listeners: Any) -> ProxyActors
     context.settings.put({"logging": {}, "proxy": {}, "server": {"tls": {}}})
     observer: Any = SimpleNamespace(label=lambda name, _index=None: name)
     config: Any = SimpleNamespace(drain_timeout=1.0, upgrade_drain=1.0)
-    actors = ProxyActors(context, observer, "a:B", config, listeners, SimpleNamespace(), lambda _id: None)  # type: ignore[arg-type]
-    observer.actor_down = observer.actor_up = actors.has_taken_over
-    observer.actor_ready = lambda _actor, _instance: None
     sleepers: Any = OneAsleep()
     configure = Configure(spec("a", 1, workers=2, sleep_after=60), EgressSpec("all", (), ()))
-    actors.attach(sleepers, lambda _proxy_id: configure)
+    older: Any = SimpleNamespace()
+    actors = ProxyActors(
+        context, observer, "a:B", config, listeners, older, sleepers, lambda _id: configure, lambda _id: None
+    )
+    observer.actor_down = observer.actor_up = actors.has_taken_over
+    observer.actor_ready = lambda _actor, _instance: None
     return actors
 
 

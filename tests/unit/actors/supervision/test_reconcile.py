@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from actors.bus.messages.forwarding import Configure
 from actors.bus.messages.specs import EgressSpec, ProxySpec
-from actors.supervision.processes.actor_spec import WorkerId
-from actors.supervision.processes.lifecycle import ActorState
-from actors.supervision.reconcile import (
+from actors.supervision.lifecycle import ActorState
+from actors.supervision.processes.actor_specs import WorkerId
+from actors.supervision.proxies.reconcile import (
     ActualProxy,
     ActualState,
     Bind,
@@ -24,9 +24,8 @@ from actors.supervision.reconcile import (
     StopWorker,
     Watch,
     reconcile,
-    reconcile_one,
 )
-from config.net.ports import Ports
+from config.net.names import Ports
 from tests.kit.standin_actors import spec
 from tests.kit.tables import table
 
@@ -164,9 +163,14 @@ THREE: list[tuple[str, ActualProxy, list[Step]]] = [
 ]
 
 
+def steps_of(proxy_id: str, spec: ProxySpec | None, actual: ActualProxy, count: int = 1) -> list[Step]:
+    desired = {} if spec is None else {proxy_id: spec}
+    return reconcile(desired, {proxy_id: actual}, EGRESS, count=lambda _spec: count)
+
+
 @table(("actual", "steps"), [row[1:] for row in THREE], ids=[row[0] for row in THREE])
 def test_steps_for_a_proxy_with_three_workers(actual: ActualProxy, steps: list[Step]) -> None:
-    assert reconcile_one("a", ON, actual, EGRESS, count=lambda _spec: 3) == steps
+    assert steps_of("a", ON, actual, 3) == steps
 
 
 def test_of_a_proxy_that_wakes_the_first_worker_starts_alone_and_then_the_others() -> None:
@@ -176,19 +180,19 @@ def test_of_a_proxy_that_wakes_the_first_worker_starts_alone_and_then_the_others
         (ActualProxy(HERE, {0: ActualState(ActorState.STARTING)}, takes_over=True), []),
         (ActualProxy(HERE, {0: ActualState(ActorState.STARTING)}), others),
     ):
-        assert reconcile_one("a", ON, actual, EGRESS, count=lambda _spec: 3) == steps
+        assert steps_of("a", ON, actual, 3) == steps
 
 
 def test_a_proxy_with_several_workers_stops_and_moves_as_one() -> None:
     actual = several(w0=RUNS, w1=RUNS)
-    assert reconcile_one("a", OFF, actual, EGRESS, count=lambda _spec: 2) == [StopProxy("a")]
-    assert reconcile_one("a", None, actual, EGRESS, count=lambda _spec: 2) == [StopProxy("a")]
+    assert steps_of("a", OFF, actual, 2) == [StopProxy("a")]
+    assert steps_of("a", None, actual, 2) == [StopProxy("a")]
     bound = ("127.0.0.1", Ports.of(3129))
     moved = [StopProxy("a"), Bind("a", bound), Start(A), Start(WorkerId("a", 1))]
-    assert reconcile_one("a", MOVED, actual, EGRESS, count=lambda _spec: 2) == moved
+    assert steps_of("a", MOVED, actual, 2) == moved
     ended = ActualState(ActorState.STOPPED)
     gone = ActualProxy(None, {0: ended, 1: ended})
-    assert reconcile_one("a", None, gone, EGRESS) == [Forget(A), Forget(WorkerId("a", 1))]
+    assert steps_of("a", None, gone) == [Forget(A), Forget(WorkerId("a", 1))]
 
 
 SPECS = st.builds(
@@ -223,13 +227,7 @@ def test_it_is_pure_and_starts_only_what_is_desired(
             assert desired[step.worker.proxy_id].active
             assert step.worker.index < count
     for identifier in desired.keys() | actual.keys():
-        alone = reconcile_one(
-            identifier,
-            desired.get(identifier),
-            actual.get(identifier, ActualProxy()),
-            EGRESS,
-            count=lambda _spec: count,
-        )
+        alone = steps_of(identifier, desired.get(identifier), actual.get(identifier, ActualProxy()), count)
         assert alone == [step for step in steps if _proxy_of(step) == identifier]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from actors.supervision.processes.managed_actor import ActorRoute
+from actors.supervision.processes.instance import ActorRoute
 
 
 class Router:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from actors.supervision import sleepers
-from actors.supervision.sleepers import SleepLog
+from actors.supervision.proxies import sleepers
+from actors.supervision.proxies.sleepers import SleepLog
 
 
 def test_what_has_changed_since_a_step() -> None:

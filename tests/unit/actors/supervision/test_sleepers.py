@@ -12,8 +12,8 @@ import pytest
 from actors.bus.loop import Loop
 from actors.bus.messages.common import Done
 from actors.bus.messages.forwarding import Idle, Resume, Sleep
-from actors.supervision.desired_proxies import DesiredProxies
-from actors.supervision.sleepers import Sleepers
+from actors.supervision.proxies.desired_proxies import DesiredProxies
+from actors.supervision.proxies.sleepers import Sleepers
 from tests.kit.standin_actors import spec
 
 NAME = "forwarding.a"

@@ -8,7 +8,7 @@ import pytest
 
 from actors.bus.messages.common import PROCESS
 from actors.bus.messages.supervision import Runtime
-from actors.supervision.desired_proxies import worker_count
+from actors.supervision.proxies.desired_proxies import worker_count
 from actors.supervision.runtime_report import combined
 from tests.kit.standin_actors import spec
 from tests.kit.tables import table

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from actors.supervision.processes.zygote_packets import DESCRIPTORS_MAX, Received, copies_of, packets_of, receive
+from actors.supervision.processes.zygote import DESCRIPTORS_MAX, Received, copies_of, packets_of, receive
 
 REQUEST = {"token": 7, "entry": "a:B"}
 

@@ -17,7 +17,7 @@ from actors.forwarding.policies.facts import Facts
 from api.import_export.convert import Converted, converted
 from api.import_export.convert.statements import Effect
 from api.objects.named.policy_kind import policy_spec
-from config.model.policies import PolicyCreate, new_policy
+from config.model.shared_objects.policies import PolicyCreate, new_policy
 from tests.unit.api.convert.plain_squid import Acl, Request, Rule, Ways, allows, way
 
 MONDAY = datetime(2026, 6, 1, tzinfo=UTC)

@@ -15,8 +15,8 @@ from actors.sqlite import open_database
 from api.store.accounts import AccountSelection, Position
 from api.store.accounts.usage_order import NeverUsed
 from config.files.paths import DataDir
+from config.model.choices import PERIODS, period_at
 from config.model.fleet_accounts import FleetAccountCreate, new_fleet_account
-from config.model.quotas import PERIODS, period_at
 from tests.kit.clocks import Clock, room_in_the_day
 from tests.kit.own_accounts import OwnAccounts
 

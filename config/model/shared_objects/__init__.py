@@ -1,0 +1,1 @@
+"""What any number of proxies, accounts and plans name: lists, pools with their upstreams, policies."""
