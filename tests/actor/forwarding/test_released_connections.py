@@ -181,9 +181,9 @@ def test_nor_are_those_that_a_balancer_announces_or_does_not() -> None:
 
 def test_nor_are_those_that_are_counted_and_wait_for_bandwidth_when_they_end() -> None:
     limits = LimitsSpec(connections=1000, requests_per_minute=100, bandwidth_out=1000)
-    body = counted(b"x" * 100_000)
+    body, ada = counted(b"x" * 100_000), account("ada", limits=LimitsSpec(clients=2))
     with (
-        Inside(proxy=NO_POOL, limits=limits, accounts=(account("ada"),), auth_required=True) as rig,
+        Inside(proxy=NO_POOL, limits=limits, accounts=(ada,), auth_required=True) as rig,
         ExitStack() as stack,
     ):
         for _ in range(MANY):
