@@ -153,10 +153,10 @@ def test_an_upgrade_of_a_proxy_with_two_workers_at_many_ports_refuses_and_fails_
 def test_proxies_that_sleep_through_an_upgrade_know_then_what_they_knew_before(
     installed: Upgraded, origin: Origin
 ) -> None:
-    """That a pack is used is tested elsewhere: what is in it counts for a minute, and an upgrade may take longer."""
-    made = {"sleep_after": 1, "limits": {"requests_per_minute": 1000}}
-    proxies = [installed.proxy(workers=workers, **made) for workers in (1, 2)]
-    assert [status_of(each, origin) for each in proxies] == [200, 200]
+    """That their upstream is down. What is made of a pack is tested elsewhere."""
+    down = {"protocol": "http", "host": "127.0.0.1", "port": free_ports(1).last, "name": "down"}
+    proxies = [installed.proxy(workers=workers, sleep_after=1, upstreams=[down]) for workers in (1, 2)]
+    assert [status_of(each, origin) for each in proxies] == [502, 502]
     wait_until(lambda: all(state_of(installed, each) == "sleeping" for each in proxies), "they sleep")
     before = [packs_of(installed, each) for each in proxies]
     assert all(before)
@@ -167,7 +167,7 @@ def test_proxies_that_sleep_through_an_upgrade_know_then_what_they_knew_before(
     assert [packs_of(installed, each) for each in proxies] == before
     for each in proxies:
         installed.data("PATCH", f"/proxies/{each['id']}", {"sleep_after": 10_000})
-        assert status_of(each, origin) == 200
+        assert status_of(each, origin) in (502, 503)
         assert packs_of(installed, each) == {}
 
 
