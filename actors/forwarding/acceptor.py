@@ -1,17 +1,30 @@
-"""Accepts the clients of one proxy: who may connect gets a `ClientConnection`, the others are rejected."""
+"""Accepts the clients of one proxy: who may connect gets a `ClientConnection`, the others are rejected.
+
+Several workers of a proxy share one listening socket evenly, without a message (`AcceptTurns`).
+
+The kernel wakes one idle process for a new connection (`EPOLLEXCLUSIVE`): the one that has watched the socket for
+longest, again and again. So a worker that has accepted
+
+- watches the socket anew, which makes it the last in the kernel's order;
+- leaves it to the others for a moment while it has many more connections than they. It has accepted first: the
+  wake-up that it got was no other's.
+
+If it still finds clients waiting after that moment, the others are busy or stopped: it accepts more of them each time.
+"""
 
 from __future__ import annotations
 
 import logging
+import select
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from actors.bus.loop import Loop
 from actors.bus.messages.common import NO_DESCRIPTORS
 from actors.bus.messages.specs import ProxySpec
 from actors.counters import ERRORS
-from actors.forwarding.accept_turns import AcceptTurns
 from actors.forwarding.connections.client_connection import ClientConnection
 from actors.forwarding.connections.command_handlers import HANDLERS
 from actors.forwarding.connections.first_bytes import ProxyHeaderReader, TlsDetector
@@ -20,7 +33,7 @@ from actors.forwarding.net.dialer import EDGE
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.error_body import Asker
-from actors.forwarding.protocols.registry import rejection_reply
+from actors.forwarding.protocols.mixed import rejection_reply
 from actors.forwarding.reporting import trace
 from actors.net.accepting import ACCEPT_PAUSE, OUT_OF_DESCRIPTORS, accept
 from actors.net.proxy_protocol import Ends, ProxyHeader
@@ -33,6 +46,66 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ACCEPTED_AT_ONCE: Final = 64
+
+
+AT_ONCE: Final = 4
+"""Connections that one worker accepts before it is another's turn."""
+LEAVE: Final = 0.001
+"""Seconds for which a worker leaves new clients to the others: less than it takes to serve those that it has more. With
+short connections it is the other one that has more by then, and both would leave."""
+ABOVE_MEAN: Final = 1.25
+ABOVE_BY: Final = 4
+"""A worker leaves clients to the others while it has so many times the mean of connections and so many more."""
+
+ALONE: Final = select.EPOLLIN
+SHARED: Final = select.EPOLLIN | select.EPOLLEXCLUSIVE
+
+
+class AcceptTurns:
+    """`most` is how many connections are accepted at once when there is no other worker.
+
+    `mask` is what the listening socket is watched with.
+    """
+
+    def __init__(self, loop: Loop, most: int) -> None:
+        self._loop = loop
+        self._most = most
+        self.shared = False
+        """Whether there are other workers."""
+        self.at_once = most
+        """Connections to accept before the other workers have their turn."""
+
+    @property
+    def mask(self) -> int:
+        """What the listening socket is watched with."""
+        return SHARED if self.shared else ALONE
+
+    def share(self, shared: bool) -> None:
+        """There are other workers from now on, or none."""
+        self.shared = shared
+        self.at_once = AT_ONCE if shared else self._most
+
+    def accepted(
+        self, fd: int, watch: Callable[[], None], emptied: bool, own: int, everywhere: tuple[int, int]
+    ) -> None:
+        """Give the others their turn at the socket `fd`, which `watch` watches again.
+
+        `emptied`: no client waits there any more. `own` connections are open here, `everywhere` the connections of all
+        workers and the number of these.
+        """
+        self._loop.unwatch(fd)
+        connections, workers = everywhere
+        if emptied:
+            self.at_once = AT_ONCE
+        if workers > 1 and own > ABOVE_MEAN * connections / workers + ABOVE_BY:
+            self._loop.call_later(LEAVE, lambda: self._return(watch))
+        else:
+            self.at_once = AT_ONCE
+            watch()
+
+    def _return(self, watch: Callable[[], None]) -> None:
+        self.at_once = min(2 * self.at_once, self._most)
+        watch()
 
 
 class Acceptor:

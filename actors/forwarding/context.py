@@ -17,14 +17,12 @@ from actors.bus.loop import Loop
 from actors.bus.messages.common import NO_DESCRIPTORS, WORKERS
 from actors.bus.messages.specs import AccessSpec, AccountSpec, ClientTlsSpec, EgressSpec, ProxySpec, UpstreamsSpec
 from actors.bus.records import Row
-from actors.forwarding.access.authenticator import ClientAuthenticator
+from actors.forwarding.access.authenticator import ClientAuthenticator, Testers
 from actors.forwarding.access.directory import Directory
 from actors.forwarding.access.named_lists import NamedListFiles
 from actors.forwarding.access.policy import AccessPolicy
 from actors.forwarding.access.rules import AccessRules, OwnRules, own_rules
-from actors.forwarding.access.test_clients import Testers
 from actors.forwarding.access.username_parameters import ParameterNames, SessionSuffix, UsernameReader
-from actors.forwarding.connection import OpenConnection
 from actors.forwarding.fleet_objects import FleetObjects
 from actors.forwarding.limits.accounts import PASSWORD_CHANGED, REMOVED
 from actors.forwarding.limits.held_accounts import UnreadableError
@@ -37,9 +35,9 @@ from actors.forwarding.net.lingering_close import LingeringClose
 from actors.forwarding.net.resolver import Resolver, new_threads
 from actors.forwarding.net.resolver_link import ResolverLink
 from actors.forwarding.net.splice import AnyFlow, CopyFlow, Flow, PipePool
-from actors.forwarding.open_connections import OpenConnections
+from actors.forwarding.open_connections import OpenConnection, OpenConnections
 from actors.forwarding.protocols.http.header_changes import pseudonym_of
-from actors.forwarding.protocols.registry import new_session
+from actors.forwarding.protocols.mixed import new_session
 from actors.forwarding.protocols.session import HANDSHAKE_TIMEOUT, Session, SessionConfig
 from actors.forwarding.proxy_policy import ProxyPolicy, policy_of, via_entry
 from actors.forwarding.upstreams.upstream_sets import UpstreamSets
@@ -324,10 +322,6 @@ class ForwardingContext(OpenConnections):
     def _configure_sessions(self, config: SessionConfig) -> None:
         self.policy.session.become(config)
         self._with_testers.become(replace(config, accepts_optional_user=not config.wants_credentials))
-
-    def is_known_user(self, user: str) -> bool:
-        """Whether a client may authenticate as `user`; any may where no credentials are wanted."""
-        return not self.policy.session.wants_credentials or self.authenticator.knows(user)
 
     def is_shared_account(self, user: str) -> bool:
         """Whether this authenticated user can only be an account of the shared table."""

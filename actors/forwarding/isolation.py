@@ -1,4 +1,6 @@
-"""One unforeseen exception in one connection ends that connection, and no other of the proxy.
+"""What a connection is to all that works for it: it may stop waiting, and it ends alone.
+
+One unforeseen exception in one connection ends that connection, and no other of the proxy.
 
 Everything that the loop calls for a connection (handlers, timers, results) catches exceptions and passes them to
 `crashed`: by `isolated`, or in the hottest places by a `try` of its own. All else is crash-only:
@@ -11,7 +13,7 @@ import logging
 import traceback
 from collections.abc import Callable
 from functools import wraps
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from actors.bounded import keep
 
@@ -29,6 +31,27 @@ class Isolated(Protocol):
 
     def crashed(self, error: Exception) -> None:
         """End it because of an unforeseen exception."""
+
+
+class Requester(Protocol):
+    """A client connection, in most cases: work off the loop is done for it, and billed for its share of threads."""
+
+    @property
+    def client_ip(self) -> str:
+        """The client's address; empty for the proxy itself."""
+
+    @property
+    def waits(self) -> bool:
+        """True while the result is wanted. A client that has ended its side before its turn is taken to be gone."""
+
+
+class _ProxyItself(NamedTuple):
+    client_ip: str = ""
+    waits: bool = True
+
+
+OURSELVES: Requester = _ProxyItself()
+"""The proxy itself: for an upstream's address, or for an explanation."""
 
 
 C = TypeVar("C", bound=Isolated)

@@ -78,7 +78,11 @@ def test_slow_patterns_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_patterns_are_found_wherever_they_are() -> None:
     places = {place for place, _ in patterns()[0].values()}
-    assert {"actors.forwarding.explain._URL", "actors.lists.reading._TTL", "config.passwords._HASH"} <= places
+    assert {
+        "actors.forwarding.protocols.http.targets._URL",
+        "actors.lists.reading._TTL",
+        "config.passwords._HASH",
+    } <= places
     assert len(places) > 150
 
 

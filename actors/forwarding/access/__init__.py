@@ -1,4 +1,4 @@
 """Who may use the proxy, and where to: `rules` (of the configuration, and those of an account or credential),
-`policy` (rules and egress guard in one decision), `directory` (who is known: the proxy's own accounts, and through
-`fleet` those that all proxies share), `authenticator` (user names, passwords and secrets), `backend` (users
-known elsewhere), `guess_limit` (clients that guess passwords) and `test_clients` (the API's own tests)."""
+`policy` (guard, rules and policies in one decision), `directory` (who is known: the proxy's own accounts, and those
+that all proxies share), `authenticator` (user names, passwords and secrets, and the API's own tests), `backend` (users
+that the operator's own service knows) and `guess_limit` (clients that guess passwords)."""

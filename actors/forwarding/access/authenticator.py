@@ -16,6 +16,8 @@ name is known, or what kind of hash it has. All that is cheaper than a hash of o
 rounds. What is dearer is a hash from elsewhere, whose cost others have chosen: while the table of accounts has such
 hashes, refusals of all other names wait for as long as the dearest would take. That costs no processor, but it follows
 the load less closely than rounds do.
+
+Tests of a proxy by the API connect as clients with credentials of their own, which are valid once (`Testers`).
 """
 
 from __future__ import annotations
@@ -32,16 +34,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from actors.bounded import keep
 from actors.bus.loop import Loop
+from actors.bus.messages.forwarding import ReportOfTest
 from actors.bus.messages.specs import ProxySpec
 from actors.forwarding.access.backend import Backend, Question
 from actors.forwarding.access.directory import Directory
 from actors.forwarding.access.guess_limit import PAUSE, GuessLimit
+from actors.forwarding.isolation import Requester
 from actors.forwarding.limits.held_accounts import UnreadableError
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.commands import is_secret
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority
-from actors.forwarding.requester import Requester
 from actors.log_lines import ThrottledLog
 from actors.net.client_key import client_key, network_key, site_key
 from actors.state.counts import LiveState
@@ -380,3 +383,65 @@ class ClientAuthenticator:
 
 def _on_decided(done: OnChecked, user: str | None, failure: Failure | None = None, /) -> None:
     done(user, None, failure)
+
+
+TESTERS_MAX = 64
+
+
+class Tester:
+    """One test. `request_id` is the id that its record gets; empty for one of its own."""
+
+    __slots__ = ("detail", "reason", "request_id", "until", "upstream", "user")
+
+    def __init__(self, user: str, request_id: str, until: float) -> None:
+        self.user = user
+        self.request_id = request_id
+        self.until = until
+        self.upstream = ""
+        """The upstream that it went through."""
+        self.reason = ""
+        self.detail = ""
+        """Why it was refused or failed, as in its access record."""
+
+    def __repr__(self) -> str:
+        return f"<Tester {self.user}>"
+
+
+class Testers:
+    """The tests that are expected, and the last ones that came."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._awaited: dict[tuple[str, bytes], Tester] = {}
+        self._known: dict[str, Tester] = {}
+
+    def expect(self, user: str, token: str, request_id: str, ttl: float) -> None:
+        """Accept these credentials once within `ttl` seconds; the token is empty where the protocol has no
+        passwords."""
+        tester, key = Tester(user, request_id, self._loop.now + ttl), (user, token.encode())
+        keep(self._awaited, key, tester, TESTERS_MAX)
+        keep(self._known, user, tester, TESTERS_MAX)
+
+        def expire() -> None:
+            if self._awaited.get(key) is tester:
+                del self._awaited[key]
+
+        self._loop.call_later(ttl, expire)
+
+    def redeem(self, user: str | None, password: bytes | None) -> Tester | None:
+        """The test with these credentials, which are invalid from now on; None without one."""
+        if user is None or not self._awaited:
+            return None
+        tester = self._awaited.pop((user, password or b""), None)
+        return tester if tester is not None and tester.until > self._loop.now else None
+
+    def report_of(self, user: str) -> ReportOfTest:
+        """The result of the test with this user, as far as known. The test is over, so its credentials are invalid."""
+        for key in [key for key in self._awaited if key[0] == user]:
+            del self._awaited[key]
+        tester = self._known.get(user)
+        return ReportOfTest() if tester is None else ReportOfTest(tester.upstream or None, tester.reason, tester.detail)
+
+    def __len__(self) -> int:
+        """Tests that are expected."""
+        return len(self._awaited)

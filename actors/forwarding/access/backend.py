@@ -19,10 +19,10 @@ from actors.bounded import keep
 from actors.bus.loop import Loop, Timer
 from actors.bus.messages.specs import BackendSpec, EgressSpec, LimitsSpec
 from actors.forwarding.access.guess_limit import GuessLimit
+from actors.forwarding.isolation import Requester
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority
-from actors.forwarding.requester import Requester
 from actors.log_lines import ThrottledLog
 from actors.net.client_key import client_key, site_key
 from actors.net.egress_guard import OutgoingGuard

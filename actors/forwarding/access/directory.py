@@ -7,26 +7,198 @@ that was acknowledged holds for every request that comes later.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Final, NamedTuple, TypeVar
 
+from actors.accounts.records import AccountRecord, CredentialRecord, effective
+from actors.accounts.table import AccountTable, Changed, TableError, digest_of
 from actors.bounded import keep
 from actors.bus.loop import Loop
+from actors.bus.messages.common import ACCOUNTS_TABLE
 from actors.bus.messages.specs import ProxySpec
 from actors.forwarding.limits.held_accounts import FoundAccount, UnreadableError, is_same_password
+from actors.forwarding.protocols import failures
+from actors.forwarding.protocols.failures import Failure
+from actors.net.transport import Transport
 from actors.problems import ActiveProblems
-
-if TYPE_CHECKING:
-    from actors.accounts.records import CredentialRecord
-    from actors.accounts.table import Changed
-    from actors.forwarding.access.fleet import Fleet
-    from actors.forwarding.access.peer_certificate import PeerCertificate
 
 NAMES_KEPT = 1024
 
-OnChanged = Callable[["set[Changed] | None"], None]
+OnChanged = Callable[[set[Changed] | None], None]
 """Called with what has changed in the table; None: anything may have."""
+
+
+CERTIFIED_NAMES_MAX = 100
+"""Names of one certificate that accounts are found by."""
+
+_NAME_KINDS: Final = {"DNS": "DNS:", "URI": "URI:"}
+
+
+class PeerCertificate(NamedTuple):
+    """The certificate that a client has sent in its TLS handshake, as accounts know it.
+
+    `entries` are normal (`config.files.certificates`), the fingerprint first. `ends` is Unix seconds."""
+
+    entries: tuple[str, ...]
+    ends: float
+
+
+def read_peer(transport: Transport) -> PeerCertificate | None:
+    """The certificate of the client at the other end, which was verified; None when it has shown none."""
+    import hashlib  # only where clients are asked for a certificate
+    import ssl
+
+    from actors.net.tls_stream import TlsStream
+
+    found = transport.peer_certificate() if isinstance(transport, TlsStream) else None
+    if found is None:
+        return None
+    fields, der = found
+    names = dict.fromkeys(_names(fields))
+    fingerprint = f"SHA256:{hashlib.sha256(der).hexdigest()}"
+    return PeerCertificate(
+        (fingerprint, *tuple(names)[:CERTIFIED_NAMES_MAX]), float(ssl.cert_time_to_seconds(fields["notAfter"]))
+    )
+
+
+def _names(fields: dict[str, Any]) -> Iterator[str]:
+    """The common names of the subject, and the alternative names (RFC 5280 4.1.2.6 and 4.2.1.6)."""
+    from config.files.certificates import normal_entry
+
+    common = (value for part in fields.get("subject", ()) for name, value in part if name == "commonName")
+    other = (_NAME_KINDS[kind] + value for kind, value in fields.get("subjectAltName", ()) if kind in _NAME_KINDS)
+    for text in (*(f"CN={value}" for value in common), *other):
+        try:
+            yield normal_entry(text)
+        except ValueError:
+            continue  # no account can have such an entry
+
+
+RETRY = 0.5
+"""Seconds."""
+REPLACED_CHECKED = 0.2
+"""Seconds between two checks whether another file has taken the place: so few that each poll of the accounts that are
+held makes one."""
+
+T = TypeVar("T")
+
+_FAULTS = (TableError, ValueError, TypeError)
+"""The last two: what is in it is no record of this release."""
+
+
+class Fleet:
+    """The table of accounts. Everything that reads raises `UnreadableError` while it can't be read.
+
+    What can't be opened or read, or not at once, is a problem of the proxy, and is opened again every `RETRY` seconds.
+    Meanwhile accounts of the fleet can't authenticate; connections that are open go on.
+    """
+
+    def __init__(self, loop: Loop, problems: ActiveProblems, path: Path) -> None:
+        self._loop = loop
+        self._problems = problems
+        self._path = path
+        self._table: AccountTable | None = None
+        self._failed = False
+        self._checked = 0.0
+        self.opened = 0
+        """How many times a file was opened: the revisions of two have nothing to do with each other."""
+        self._open()
+
+    # --- look-ups ---
+
+    def state(self) -> tuple[int, int]:
+        """Which file it is and its last revision; another value means that something may have changed."""
+        if self._loop.now - self._checked >= REPLACED_CHECKED:
+            self._checked = self._loop.now
+            if self._table is not None and self._table.replaced:
+                self._close()
+                self._open()
+        return self.opened, self._read(lambda table: table.revision)
+
+    def changes(self, since: int) -> set[Changed] | None:
+        """As `AccountTable.changes`."""
+        return self._read(lambda table: table.changes(since))
+
+    def named(self, username: str, proxy_id: str, tags: Collection[str]) -> FoundAccount | None:
+        """The account with this user name that may use the proxy."""
+
+        def find(table: AccountTable) -> FoundAccount | None:
+            accounts = table.accounts_named(username)
+            return next((_found(table, each) for each in accounts if each.may_use(proxy_id, tags)), None)
+
+        return self._read(find)
+
+    def certified(self, entries: Collection[str], proxy_id: str, tags: Collection[str]) -> list[FoundAccount]:
+        """The accounts with any of these entries for certificates that may use the proxy."""
+
+        def find(table: AccountTable) -> list[FoundAccount]:
+            accounts = {each.id: each for entry in entries for each in table.accounts_certified(entry)}
+            return [_found(table, each) for each in accounts.values() if each.may_use(proxy_id, tags)]
+
+        return self._read(find)
+
+    def most_rounds(self) -> int:
+        """As `AccountTable.most_rounds`."""
+        return self._read(AccountTable.most_rounds)
+
+    def account(self, identifier: str, proxy_id: str, tags: Collection[str]) -> FoundAccount | None:
+        """The account with this id, if it may use the proxy."""
+
+        def find(table: AccountTable) -> FoundAccount | None:
+            account = table.account(identifier)
+            return _found(table, account) if account is not None and account.may_use(proxy_id, tags) else None
+
+        return self._read(find)
+
+    def credential(self, secret: str) -> CredentialRecord | None:
+        """The credential with this secret."""
+        return self._read(lambda table: table.credential(digest_of(secret)))
+
+    def credential_by_id(self, identifier: str) -> CredentialRecord | None:
+        """The credential with this id."""
+        return self._read(lambda table: table.credential_by_id(identifier))
+
+    # --- faults ---
+
+    def _read(self, look_up: Callable[[AccountTable], T]) -> T:
+        if self._table is None:
+            raise UnreadableError(f"{self._path} can't be read")
+        try:
+            return look_up(self._table)
+        except _FAULTS as error:
+            self._close()
+            self._fail(error)
+            raise UnreadableError(f"{self._path}: {error}") from error
+
+    def _open(self) -> None:
+        try:
+            self._table = AccountTable(self._path)
+        except TableError as error:
+            self._fail(error)
+            return
+        self.opened += 1
+        if self._failed:
+            self._failed = False
+            self._problems.ends(ACCOUNTS_TABLE, "the table of accounts can be read again")
+
+    def _close(self) -> None:
+        table, self._table = self._table, None
+        if table is not None:
+            table.close()
+
+    def _fail(self, error: Exception) -> None:
+        self._failed = True
+        self._problems.begins(ACCOUNTS_TABLE, f"the table of accounts can't be read: {error}")
+        self._loop.call_later(RETRY, self._open)
+
+    def __repr__(self) -> str:
+        return f"<Fleet {self._path}, {'open' if self._table is not None else 'unreadable'}>"
+
+
+def _found(table: AccountTable, account: AccountRecord) -> FoundAccount:
+    plan = table.plan(account.plan) if account.plan else None
+    return FoundAccount(effective(account, plan), account.plan)
 
 
 class Directory:
@@ -211,6 +383,18 @@ class Directory:
             keep(self._certified, key, names, NAMES_KEPT)
             return names
 
+    def certified_user(self, peer: PeerCertificate, now: float) -> str | Failure:
+        """The name of the account that this certificate is one of, or why it is none's; `now` is Unix seconds."""
+        if peer.ends <= now:
+            return failures.certificate_unmatched("has expired")
+        try:
+            names = self.certified(peer)
+        except UnreadableError:
+            return failures.ACCOUNTS_UNAVAILABLE
+        if len(names) > 1:
+            return failures.certificate_unmatched("matches several accounts", ", ".join(names))
+        return names[0] if names else failures.certificate_unmatched("matches no account", " ".join(peer.entries))
+
     # --- changes ---
 
     def _forget(self) -> None:
@@ -235,8 +419,6 @@ class Directory:
     def _open(self) -> Fleet | None:
         """The table, if there is one and the proxy wants credentials."""
         if self._fleet is None and self._wanted and self.path is not None and self.path.exists():
-            from actors.forwarding.access.fleet import Fleet
-
             self._fleet = Fleet(self._loop, self._problems, self.path)
         return self._fleet if self._wanted else None
 

@@ -1,8 +1,9 @@
-"""Egress guard and access rules together: the one decision about a client or a target, for connections and `explain`.
+"""Egress guard, rules and policies together: what they say about a client, a name and each address.
 
 The guard comes first, since rules can't except what it forbids; then the rules of the account and the credential, if
-there are any, then those of the proxy. In report mode a rule of the proxy refuses nothing, and `Decision.reason` has
-what it would have refused behind `reported:`.
+there are any, the policies of the request, and the rules of the proxy. Where a rule of a policy says which way a
+request goes, or refuses it, the proxy's are passed over. In report mode a rule of the proxy refuses nothing, and
+`Decision.reason` has what it would have refused behind `reported:`.
 """
 
 from __future__ import annotations
@@ -11,18 +12,21 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from actors.forwarding.access.rules import REPORTED, AccessRules, EntryMatch, OwnRules
 from actors.forwarding.protocols import failures
-from actors.forwarding.protocols.failures import Failure
+from actors.forwarding.protocols.failures import Failure, goes_another_way
 from actors.forwarding.protocols.http.targets import Authority
 from actors.net.egress_guard import LOOPBACK, EgressGuard, UpstreamGuard, is_localhost
 
 if TYPE_CHECKING:
-    from actors.forwarding.policies.judge import Judge
+    from actors.forwarding.policies.judge import Judge, PolicyVerdict
+
+POLICY: Final = "policy"
+"""The stage of a decision by a rule of a policy."""
 
 
 class Decision(NamedTuple):
-    """One decision. `failure` None allows it; `reason` is that of the record, empty when nothing denies
-    it; `rule` names the entry or the guard's sentence; `stage` is `client`, `name`, `address` or
-    `egress_guard`. `reported` is what a rule in report mode would have refused it with.
+    """What a stage has decided (`actors.forwarding.decision`). `failure` None allows it; `reason` is that of the
+    record, empty when nothing denies it; `rule` names the entry or the guard's sentence. `reported` is what a rule in
+    report mode would have refused it with.
     """
 
     failure: Failure | None
@@ -30,6 +34,11 @@ class Decision(NamedTuple):
     rule: str
     stage: str
     reported: Failure | None = None
+
+
+def refused(failure: Failure, rule: str, stage: str) -> Decision:
+    """The decision of a stage that refuses; `rule` is as in `Decision`."""
+    return Decision(failure, failure.reason, rule, stage)
 
 
 _CLIENT_ALLOWED: Final = Decision(None, "", "", "client")
@@ -73,6 +82,10 @@ class AccessPolicy:
             return None
         return self._by_rules(match, "name")
 
+    def own_by_name(self, _target: Authority) -> Decision | None:
+        """What the account's own rules refuse whatever the name resolves to."""
+        return None
+
     def address(self, target: Authority, address: str) -> Decision:
         """Whether `target` may be connected to at `address`."""
         return self.guarded(target, address) or self.by_address(target, address)
@@ -83,7 +96,7 @@ class AccessPolicy:
         if sentence is None:
             return None
         failure = failures.prohibited(sentence if target.literal else without_address(target.host))
-        return Decision(failure, failure.reason, sentence, "egress_guard")
+        return refused(failure, sentence, "egress_guard")
 
     def by_address(self, target: Authority, address: str) -> Decision:
         """What the rules say about `target` at `address`."""
@@ -106,11 +119,7 @@ class AccessPolicy:
 
     def narrowed(self, own: OwnRules, judge: Judge | None = None) -> AccessPolicy:
         """The same with the rules of an account and a credential in front, and the policies of a request, if any."""
-        if judge is not None:
-            from actors.forwarding.access.judged import Judged  # only proxies with policies pay for it
-
-            return Judged(self._guard, self._rules, own, judge)
-        return Narrowed(self._guard, self._rules, own) if own else self
+        return RequestPolicy(self._guard, self._rules, own, judge) if own or judge is not None else self
 
     def _by_rules(self, match: EntryMatch, stage: str) -> Decision:
         if not match.denied:
@@ -124,19 +133,31 @@ class AccessPolicy:
         return Decision(denied, match.reason, match.rule, stage)
 
 
-class Narrowed(AccessPolicy):
-    """The policy for one account: its own rules are judged behind the guard and before the proxy's."""
+class RequestPolicy(AccessPolicy):
+    """The policy for one request: own rules of its account, and policies, are judged behind the guard and before the
+    proxy's rules."""
 
-    def __init__(self, guard: EgressGuard | UpstreamGuard, rules: AccessRules, own: OwnRules) -> None:
+    def __init__(
+        self, guard: EgressGuard | UpstreamGuard, rules: AccessRules, own: OwnRules, judge: Judge | None
+    ) -> None:
         super().__init__(guard, rules)
         self._own = own
+        self._judge = judge
 
     def name(self, target: Authority) -> Decision | None:
-        """See `AccessPolicy`."""
-        return self.own_by_name(target) or super().name(target)
+        """See `AccessPolicy`. While a policy needs the addresses, nothing behind it may decide."""
+        own, judge = self.own_by_name(target), self._judge
+        if own is not None or judge is None:
+            return own or super().name(target)
+        verdict = judge.by_name()
+        if verdict is None:
+            return None
+        if not verdict.decided:
+            return super().name(target)
+        return None if verdict.failure is None else decided(verdict)
 
     def own_by_name(self, target: Authority) -> Decision | None:
-        """What the account's own rules refuse whatever the name resolves to."""
+        """See `AccessPolicy`."""
         for rules in self._own:
             match = rules.match_name(target.host, target.port)
             if match is not None and match.denied:
@@ -145,11 +166,21 @@ class Narrowed(AccessPolicy):
 
     def by_address(self, target: Authority, address: str) -> Decision:
         """See `AccessPolicy`."""
-        return refused_by_own(self._own, target, address) or super().by_address(target, address)
+        own, judge = refused_by_own(self._own, target, address), self._judge
+        if own is not None or judge is None:
+            return own or super().by_address(target, address)
+        verdict = judge.by_address(address)
+        if not judge.goes_the_way(verdict):
+            return refused(goes_another_way(target.host), "", POLICY)
+        return decided(verdict) if verdict.decided else _with_report(super().by_address(target, address), verdict)
 
     def by_name_alone(self, target: Authority) -> Decision:
         """See `AccessPolicy`."""
-        return refused_by_own(self._own, target, None) or super().by_name_alone(target)
+        own, judge = refused_by_own(self._own, target, None), self._judge
+        if own is not None or judge is None:
+            return own or super().by_name_alone(target)
+        verdict = judge.verdict
+        return decided(verdict) if verdict.decided else _with_report(super().by_name_alone(target), verdict)
 
 
 def refused_by_own(own: OwnRules, target: Authority, address: str | None) -> Decision | None:
@@ -166,4 +197,20 @@ def refused_by_own(own: OwnRules, target: Authority, address: str | None) -> Dec
 
 def _refused_by(rules: AccessRules, match: EntryMatch, stage: str) -> Decision:
     failure = failures.destination_denied(rules.owner, match.reason, match.rule, match.decider)
-    return Decision(failure, failure.reason, match.rule, stage)
+    return refused(failure, match.rule, stage)
+
+
+def decided(verdict: PolicyVerdict) -> Decision:
+    """The decision of a rule that says which way a request goes, or refuses it."""
+    failure, entry = verdict.failure, verdict.applied[-1].entry
+    if failure is not None:
+        return refused(failure, entry, POLICY)
+    return _with_report(Decision(None, "", entry, POLICY), verdict)
+
+
+def _with_report(decision: Decision, verdict: PolicyVerdict) -> Decision:
+    """With what a rule in report mode would have refused, where nothing else is to be recorded."""
+    if verdict.reported is None or decision.reason:
+        return decision
+    denied = verdict.reported.failure
+    return decision._replace(reason=REPORTED + denied.reason, rule=denied.entry, reported=denied)

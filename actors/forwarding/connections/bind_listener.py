@@ -13,13 +13,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from actors.forwarding.access.rules import OwnRules
+from actors.forwarding.isolation import OURSELVES, Requester
 from actors.forwarding.net.dialer import EDGE, Dialer
 from actors.forwarding.net.resolver import Resolution
 from actors.forwarding.net.source_address import SourceAddress
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority
-from actors.forwarding.requester import OURSELVES, Requester
 from actors.net.socks_wire import Endpoint, endpoint_of
 
 if TYPE_CHECKING:

@@ -1,27 +1,38 @@
-"""One client connection: it executes what its session commands, and reports to the session what happens."""
+"""One client connection: it executes what its session commands, and reports to the session what happens.
+
+Origin connections that are authenticated themselves (NTLM, Negotiate: RFC 4559) belong to one client connection.
+Between two requests such a connection is parked here and not in the pool. It serves the next request of the same user
+to the same target; for any other it is closed. When it ends, the client's connection ends, too (RFC 4559 section 6),
+since what the client sends after that would go over a connection that is not authenticated.
+"""
 
 from __future__ import annotations
 
+import select
 import socket
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+from actors.bus.loop import Loop
 from actors.forwarding.access.username_parameters import NO_PARAMETERS
-from actors.forwarding.connection import ConnectionInfo
 from actors.forwarding.connections.client_io import ClientIO
-from actors.forwarding.connections.request_context import BoundOrigin, RequestContext
 from actors.forwarding.context import ForwardingContext
+from actors.forwarding.decision import ANONYMOUS, Subject
 from actors.forwarding.isolation import isolated
 from actors.forwarding.limits.meter import Meter, account_of
-from actors.forwarding.net.connection_pool import OriginConnection
+from actors.forwarding.net.connection_pool import ConnectionPool, OriginConnection
 from actors.forwarding.net.timer_wheel import NEVER, QUANTUM
+from actors.forwarding.open_connections import ConnectionInfo
 from actors.forwarding.protocols.commands import Command
 from actors.forwarding.protocols.failures import Failure
+from actors.forwarding.protocols.http.targets import Authority
 from actors.net.proxy_protocol import Ends
 from actors.net.transport import Transport, reset_on_close, unsent
+from actors.pools.upstream import AnyUpstream
 
 if TYPE_CHECKING:
-    from actors.forwarding.access.peer_certificate import PeerCertificate
+    from actors.forwarding.access.directory import PeerCertificate
+    from actors.forwarding.policies.judge import Judge
 
 Handlers = Mapping[type[Any], Callable[["ClientConnection", Any], list[Command] | None]]
 """What executes each kind of command; it returns the commands that follow from an outcome that is known at once."""
@@ -43,6 +54,116 @@ class PendingAuth(Protocol):
 
     def cancel(self) -> None:
         """Ignore its result."""
+
+
+Served = tuple[str, int, str]
+"""What a request is for: host, port, and the user of this proxy."""
+
+
+class BoundOrigin:
+    """The place of one client connection for such a connection, from its first one on; none of the pool's serves it.
+
+    `on_lost` is called when the parked connection has ended.
+    """
+
+    __slots__ = ("_loop", "_on_lost", "_origin", "_pool", "_served")
+
+    def __init__(self, loop: Loop, pool: ConnectionPool, on_lost: Callable[[], None]) -> None:
+        self._loop = loop
+        self._pool = pool
+        self._on_lost = on_lost
+        self._origin: OriginConnection | None = None
+        self._served: Served | None = None
+
+    def park(self, origin: OriginConnection, served: Served | None) -> None:
+        """Keep a connection whose last exchange ended well, and was for `served`."""
+        self._origin = origin
+        self._served = served
+        origin.readable = False
+        self._loop.set_handler(origin.fd, self._on_idle_event)
+
+    def acquire(self, wanted: Served | None, forward: bool) -> OriginConnection | None:
+        """The parked connection for the client's next request; closed, and None, when it doesn't serve that one."""
+        origin = self._origin
+        if origin is not None and origin.epoch == self._pool.epoch and forward and wanted == self._served:
+            self._origin = None
+            return origin
+        self.close()
+        return None
+
+    def _on_idle_event(self, mask: int) -> None:
+        """It has ended, or sends bytes that respond to no request. An edge of being writable means nothing."""
+        origin = self._origin
+        if origin is not None and mask & ~select.EPOLLOUT and (origin.plain or not origin.is_reusable):
+            self.close()
+            self._on_lost()
+
+    def close(self) -> None:
+        """Close the parked connection."""
+        origin, self._origin = self._origin, None
+        if origin is not None:
+            self._pool.close(origin)
+
+    def __repr__(self) -> str:
+        return f"<BoundOrigin for {self._served}: {'in use or closed' if self._origin is None else 'parked'}>"
+
+
+Suspects = tuple[tuple[AnyUpstream, int, str], ...]
+
+
+class Tries(NamedTuple):
+    """The upstreams of a pool that a request was sent to in vain.
+
+    `suspects` have failed in a way that may be the target's fault: each with the status, 0 without one, and the cause.
+    """
+
+    tried: tuple[AnyUpstream, ...] = ()
+    suspects: Suspects = ()
+
+
+NO_TRIES: Final = Tries()
+
+
+class RequestContext:
+    """What belongs to one request, and to none before or after it: made new as soon as the one before is reported."""
+
+    __slots__ = ("admitted", "asked_at", "failures", "identity", "judge", "pool", "target", "tries", "upstream")
+
+    def __init__(self) -> None:
+        self.identity = ANONYMOUS
+        """Who sends it."""
+        self.target: Authority | None = None
+        self.admitted = False
+        """Whether credentials, account and limits have admitted it already: it may be sent twice."""
+        self.judge: Judge | None = None
+        """What judges it, where the proxy has policies."""
+        self.pool = ""
+        """The pool whose upstreams a policy has chosen for it; empty: those of the proxy."""
+        self.upstream: AnyUpstream | None = None
+        """The upstream that it goes through, if any."""
+        self.asked_at = 0.0
+        """When that began to be connected to for it, or a kept connection got it."""
+        self.failures: Sequence[tuple[AnyUpstream, str]] = ()
+        """The upstreams that it was sent to in vain, whatever is tried again, and what each did."""
+        self.tries = NO_TRIES
+        """What upstreams of a pool have made of it."""
+
+    @property
+    def target_text(self) -> str:
+        """`host:port`, with an IPv6 address in brackets; empty without a target."""
+        target = self.target
+        if target is None:
+            return ""
+        return f"[{target.host}]:{target.port}" if ":" in target.host else f"{target.host}:{target.port}"
+
+    @property
+    def served(self) -> Served | None:
+        """What an origin connection of its own would be kept for."""
+        target = self.target
+        return None if target is None else (target.host, target.port, self.identity.user)
+
+    def __repr__(self) -> str:
+        return f"<RequestContext of {self.identity} for {self.target and self.target.text!r}>"
 
 
 class ClientConnection(ClientIO):
@@ -98,6 +219,13 @@ class ClientConnection(ClientIO):
     def id(self) -> str:
         """Its id in the log and in lists of connections."""
         return self.context.connection_id(self.number)
+
+    @property
+    def subject(self) -> Subject:
+        """What policies may want to know of the one that sends its request."""
+        identity = self.request.identity
+        account, asked = account_of(self.meter), identity.parameters.asked
+        return Subject(self.client_ip, self.listen_port, identity.user, account, asked)
 
     @property
     def fileno(self) -> int:
@@ -193,20 +321,20 @@ class ClientConnection(ClientIO):
         """What it is doing now; its target is that of the last request."""
         request = self.last if self.request.target is None else self.request
         upstream = "" if request.upstream is None else request.upstream.name
-        user, target, state, origin = request.user, request.target_text, self._state(), self.origin
+        identity, target, state, origin = request.identity, request.target_text, self._state(), self.origin
         info = ConnectionInfo(
             self.client_ip,
-            user,
+            identity.user,
             target,
             state,
             self.bytes_in,
             self.bytes_out,
             upstream,
-            request.credential_id,
+            identity.credential_id,
             listen_port=self.listen_port,
         )
-        if request.parameters is not NO_PARAMETERS:
-            info = info._replace(parameters=request.parameters.recorded)
+        if identity.parameters is not NO_PARAMETERS:
+            info = info._replace(parameters=identity.parameters.recorded)
         if request.upstream is not None and request.upstream.pool:
             info = info._replace(pool=request.upstream.pool)
         if origin is None or not origin.left_from:

@@ -1,16 +1,17 @@
-"""What each command of a session does to its client connection. Outcomes that come later are in `deferred_handlers`."""
+"""What each command of a session does to its client connection: who asks (`authorizing`), what is opened (`opening`),
+what becomes of it, and what is reported."""
 
 from __future__ import annotations
 
 from actors.forwarding.access.rules import REPORTED
 from actors.forwarding.access.username_parameters import NO_PARAMETERS
-from actors.forwarding.connections.client_connection import ClientConnection, Handlers
-from actors.forwarding.connections.deferred_handlers import associate, authorize, listen, open_origin
-from actors.forwarding.connections.request_context import RequestContext
+from actors.forwarding.connections.authorizing import authorize
+from actors.forwarding.connections.client_connection import ClientConnection, Handlers, RequestContext
+from actors.forwarding.connections.opening import associate, listen, open_origin
 from actors.forwarding.connections.tls_name_gate import gate_of
 from actors.forwarding.connections.tunnel import TunnelConnection
 from actors.forwarding.connections.udp_association import UdpAssociation
-from actors.forwarding.connections.upstream_handlers import requested
+from actors.forwarding.decision import ANONYMOUS, ClientIdentity
 from actors.forwarding.protocols.commands import (
     Associate,
     Authorize,
@@ -94,8 +95,8 @@ def _relay_datagrams(client: ClientConnection, command: RelayDatagrams) -> None:
     relay = client.datagrams
     assert relay is not None
     buffered = bytes(client.send_buffer)
-    command.report.credential = client.request.credential_id
-    _add_parameters(client.request, command.report)
+    identity = client.request.identity
+    _add_identity(identity, command.report)
     association = UdpAssociation(
         client.context,
         client.sock,
@@ -105,7 +106,7 @@ def _relay_datagrams(client: ClientConnection, command: RelayDatagrams) -> None:
         buffered,
         command,
         client.number,
-        requested(client),
+        identity.requested(client.client_ip),
         client.meter,
     )
     client.datagrams = None
@@ -154,12 +155,13 @@ def _complete(client: ClientConnection, request: RequestContext, report: Report)
         report.upstream, report.pool = upstream.name, upstream.pool
     if failures and (report.reason or report.status >= 400):
         report.detail = with_tried(report.detail, [(each.name, cause) for each, cause in failures])
-    if request.credential is not None:
-        report.credential = request.credential.id
-    _add_parameters(request, report)
-    if request.tester is not None:
-        request.tester.reason, request.tester.detail = report.reason, report.detail
-        report.request_id = request.tester.request_id or report.request_id
+    identity = request.identity
+    if identity is not ANONYMOUS:
+        _add_identity(identity, report)
+    tester = identity.tester
+    if tester is not None:
+        tester.reason, tester.detail = report.reason, report.detail
+        report.request_id = tester.request_id or report.request_id
     origin, reported = client.origin, client.reported
     if origin is not None:
         reported = reported or origin.reported
@@ -169,8 +171,9 @@ def _complete(client: ClientConnection, request: RequestContext, report: Report)
         report.because(reported).reason = REPORTED + reported.reason
 
 
-def _add_parameters(request: RequestContext, report: Report) -> None:
-    parameters = request.parameters
+def _add_identity(identity: ClientIdentity, report: Report) -> None:
+    report.credential = identity.credential_id
+    parameters = identity.parameters
     if parameters is not NO_PARAMETERS:
         report.parameters, report.params = parameters.recorded, parameters.asked
 

@@ -16,12 +16,12 @@ import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-from actors.forwarding.connection import ConnectionInfo
 from actors.forwarding.context import ForwardingContext
 from actors.forwarding.isolation import isolated
 from actors.forwarding.limits.meter import Meter
 from actors.forwarding.net.dialer import EDGE
 from actors.forwarding.net.timer_wheel import NEVER
+from actors.forwarding.open_connections import ConnectionInfo
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
 from actors.net.proxy_protocol import HEADER_MAX, BadHeader, ProxyHeader, read_header

@@ -29,8 +29,7 @@ from actors.bus.messages.forwarding import (
     GroupConnections,
     QueryConnections,
 )
-from actors.forwarding.connection import ConnectionInfo, OpenConnection
-from actors.forwarding.open_connections import in_slices
+from actors.forwarding.open_connections import ConnectionInfo, OpenConnection, in_slices
 from config.net.addresses import plain
 from config.net.entries import Network, read_network
 

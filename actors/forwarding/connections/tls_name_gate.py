@@ -36,8 +36,8 @@ from actors.forwarding.access.tls_names import (
     check_in_force,
     refusal,
 )
-from actors.forwarding.connections.allowed_now import name_decision
 from actors.forwarding.context import ForwardingContext
+from actors.forwarding.decision import decide_other_name
 from actors.forwarding.isolation import isolated
 from actors.forwarding.net.timer_wheel import NEVER
 from actors.forwarding.protocols.commands import Tunnel as TunnelCommand
@@ -223,15 +223,10 @@ class TlsNameGate:
 
     def _decide_name(self, named: Authority) -> Decision:
         """What all that judged the request says about another name."""
-        tunnel, judge = self._tunnel, self._judge
+        tunnel = self._tunnel
         assert tunnel is not None
-        address = tunnel.peer
-        upstream = address is None
-        if judge is not None and judge.addresses and upstream:
-            address = judge.addresses[0]
-        subject = tunnel.client_ip, tunnel.listen_port, tunnel.report, tunnel.meter
-        verdict = None if judge is None else judge.verdict
-        decision = name_decision(self._context, named, *subject, address, upstream, verdict)
+        own = self._context.own_rules(tunnel.meter)
+        decision = decide_other_name(self._context, tunnel.subject, named, tunnel.peer, own, self._judge)
         if decision.failure is None and self.enforced:
             tunnel.accepted = named
         return decision

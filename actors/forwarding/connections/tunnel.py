@@ -7,17 +7,18 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from actors.forwarding.connection import ConnectionInfo
-from actors.forwarding.connections.allowed_now import peer_of, tunnel_refusal
 from actors.forwarding.context import ForwardingContext
+from actors.forwarding.decision import Subject, refused_by_own_now, refused_by_policies_now
 from actors.forwarding.isolation import isolated
-from actors.forwarding.limits.meter import Meter
+from actors.forwarding.limits.meter import Meter, account_of
 from actors.forwarding.net.connection_pool import OriginConnection
 from actors.forwarding.net.splice import EMPTY, ENDED, FULL, PAUSED, THROTTLED, YIELDED, AnyFlow, PipesExhausted
 from actors.forwarding.net.timer_wheel import NEVER
+from actors.forwarding.open_connections import ConnectionInfo
 from actors.forwarding.protocols.commands import Report
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority
+from actors.net.socks_wire import UNSPECIFIED, endpoint_of
 from actors.net.transport import Transport, unsent
 
 if TYPE_CHECKING:
@@ -27,6 +28,14 @@ _READ: Final = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLHUP | select.EPO
 _WRITABLE: Final = select.EPOLLOUT
 _BROKEN: Final = select.EPOLLERR
 _UP, _DOWN, _END = 1, 2, 4
+
+
+def peer_of(origin: Transport, target: Authority) -> str:
+    """The address that a connection goes to; where it has broken meanwhile, any will do to find that out."""
+    try:
+        return endpoint_of(origin.getpeername())[0]
+    except OSError:
+        return target.host if target.literal else UNSPECIFIED[0]
 
 
 class TunnelConnection:
@@ -245,6 +254,12 @@ class TunnelConnection:
         self.end(failure.reason)
 
     @property
+    def subject(self) -> Subject:
+        """What policies may want to know of the one that has asked for it."""
+        report = self.report
+        return Subject(self.client_ip, self.listen_port, report.user, account_of(self.meter), report.params)
+
+    @property
     def peer(self) -> str | None:
         """The origin's address; None behind an upstream."""
         return None if self._upstream is not None or self.target is None else peer_of(self._origin, self.target)
@@ -261,16 +276,13 @@ class TunnelConnection:
         """See `MeteredConnection`."""
         own = self._context.own_rules(self.meter)
         for named in self._named() if own else ():
-            self._end_because(tunnel_refusal(own, named, self._origin, self._upstream is not None))
+            self._end_because(refused_by_own_now(own, named, self.peer))
 
     @isolated
     def policies_changed(self) -> None:
         """See `OpenConnection`."""
-        from actors.forwarding.connections.policy_handlers import tunnel_refused  # only with policies
-
         for named in self._named():
-            subject = self.client_ip, self.listen_port, self.report, self.meter
-            self._end_because(tunnel_refused(self._context, named, *subject, self.peer))
+            self._end_because(refused_by_policies_now(self._context, self.subject, named, self.report, self.peer))
 
     def _named(self) -> tuple[Authority, ...]:
         """What it is open for: the target, and another name in its handshake."""

@@ -18,11 +18,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from actors.counters import BYTES_IN, BYTES_OUT
-from actors.forwarding.access.policy import refused_by_own
-from actors.forwarding.connection import ConnectionInfo
 from actors.forwarding.connections.tls_name_gate import unchecked_datagram
 from actors.forwarding.connections.udp_targets import DatagramSockets, Share, Targets, WaitingDatagram, WaitingDatagrams
 from actors.forwarding.context import ForwardingContext
+from actors.forwarding.decision import Subject, refused_by_own_now, refused_by_policies_now
 from actors.forwarding.isolation import isolated
 from actors.forwarding.limits.meter import Meter, account_of
 from actors.forwarding.limits.token_bucket import Throttle
@@ -30,6 +29,7 @@ from actors.forwarding.net.egress import Requested
 from actors.forwarding.net.resolver import Resolution, Resolved
 from actors.forwarding.net.source_address import SourceAddress
 from actors.forwarding.net.timer_wheel import NEVER
+from actors.forwarding.open_connections import ConnectionInfo
 from actors.forwarding.protocols.commands import RelayDatagrams
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority
@@ -219,12 +219,11 @@ class UdpAssociation:
 
     def _send(self, addresses: tuple[str, ...], target: Authority, payload: bytes, share: Share) -> None:
         """To the first address that may be sent to."""
-        own, judge = self._context.own_rules(self.meter), None
-        if self._context.judges(account_of(self.meter)):
-            from actors.forwarding.connections.policy_handlers import judge_datagram
-
-            judge = judge_datagram(self._context, target, self.client_ip, self.listen_port, self._report, self.meter)
-        access = self._context.policy.access.narrowed(own, judge)
+        context, judge = self._context, None
+        if context.judges(account_of(self.meter)):
+            judge = self._subject.judge_directly(context, target)
+        own = context.own_rules(self.meter)
+        access = context.policy.access.narrowed(own, judge)
         by_name = access.name(target)
         refused = by_name.failure if by_name is not None else None
         for address in () if refused else addresses:
@@ -236,6 +235,11 @@ class UdpAssociation:
                 self._send_to((address, target.port), target, payload, share, source)
                 return
         share.failure = refused or share.failure
+
+    @property
+    def _subject(self) -> Subject:
+        report = self._report
+        return Subject(self.client_ip, self.listen_port, report.user, account_of(self.meter), report.params)
 
     def _source(self, address: str, judge: Judge | None) -> SourceAddress:
         """Where datagrams to an address leave from: chosen once for all that one entry of the configuration decides."""
@@ -320,25 +324,24 @@ class UdpAssociation:
         """See `MeteredConnection`: all of it ends, since a peer that it has may no longer be one."""
         own = self._context.own_rules(self.meter)
         for (address, _port), (_share, target) in self._peers.items() if own and not self._closed else ():
-            decision = refused_by_own(own, target, address)
-            if decision is not None and decision.failure is not None:
-                self._report.because(decision.failure)
-                self.end(decision.reason)
+            if self._ended_because(refused_by_own_now(own, target, address)):
                 return
 
     @isolated
     def policies_changed(self) -> None:
         """See `OpenConnection`: as when the account's destinations have changed."""
-        from actors.forwarding.connections.policy_handlers import tunnel_refused  # only with policies
-
+        subject = self._subject
         for (address, _port), (_share, target) in () if self._closed else tuple(self._peers.items()):
-            failure = tunnel_refused(
-                self._context, target, self.client_ip, self.listen_port, self._report, self.meter, address
-            )
-            if failure is not None:
-                self._report.because(failure)
-                self.end(failure.reason)
+            failure = refused_by_policies_now(self._context, subject, target, self._report, address)
+            if self._ended_because(failure):
                 return
+
+    def _ended_because(self, failure: Failure | None) -> bool:
+        if failure is None:
+            return False
+        self._report.because(failure)
+        self.end(failure.reason)
+        return True
 
     # --- ends ---
 

@@ -1,5 +1,5 @@
-"""The way out of a client connection: from which address, and with upstreams through which one. A connection of an
-upstream is requested, used, and it is reported how it went.
+"""The way out of a client connection through upstreams: a connection of one is requested and used, and it is reported
+how it went.
 """
 
 from __future__ import annotations
@@ -8,56 +8,24 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from actors.counters import ORIGIN_CONNECTIONS_REUSED
-from actors.forwarding.access.username_parameters import NO_PARAMETERS, Parameters
-from actors.forwarding.connections.client_connection import ClientConnection
-from actors.forwarding.connections.request_context import RequestContext, Suspects
+from actors.forwarding.connections.client_connection import ClientConnection, RequestContext, Suspects
+from actors.forwarding.decision import chosen_by
 from actors.forwarding.isolation import isolated
-from actors.forwarding.limits.meter import account_of
-from actors.forwarding.net.connection_pool import Key, OriginConnection
-from actors.forwarding.net.egress import Requested
-from actors.forwarding.net.source_address import SourceAddress, may_serve
+from actors.forwarding.net.connection_pool import OriginConnection
+from actors.forwarding.net.source_address import SourceAddress
 from actors.forwarding.protocols.commands import Again, Command, Open, Report, UpstreamResponded
 from actors.forwarding.protocols.failures import Failure
-from actors.forwarding.protocols.http.targets import Authority
 from actors.forwarding.reporting import trace
 from actors.forwarding.upstreams.route import UpstreamRoute, Wanted
 from actors.net.socks_wire import endpoint_of
 from actors.pools.upstream import AnyUpstream
 
 if TYPE_CHECKING:
-    from actors.forwarding.policies.judge import Judge, PolicyVerdict
+    from actors.forwarding.policies.judge import Judge
     from actors.forwarding.upstreams.upstream_set import UpstreamSet
 
 _DOUBTFUL = frozenset(("connection_terminated", "http_response_timeout", "http_protocol_error"))
 """How a request ends to which an upstream did not respond, or not in HTTP."""
-
-
-def source_of(client: ClientConnection, verdict: PolicyVerdict | None) -> SourceAddress | None:
-    """Where the request of a client leaves from by what policies say; None: from where all of the proxy do."""
-    sources, account = client.context.sources, account_of(client.meter)
-    stated = sources.stated(verdict, account)
-    return sources.source(stated, requested(client), account) if stated.entries else None
-
-
-def requested(client: ClientConnection) -> Requested:
-    """Who sends the request that a client connection serves."""
-    request = client.request
-    parameters = request.parameters
-    session, rotate, ttl = parameters.session or "", parameters.rotate, parameters.ttl
-    return Requested(client.client_ip, request.user, session, rotate, ttl)
-
-
-def bound_from(client: ClientConnection, origin: OriginConnection, source: SourceAddress | None) -> bool:
-    """Whether the client's own kept connection left from where the request is to leave from; else it is closed."""
-    if may_serve(origin.source, source):
-        return True
-    client.context.pool.release(origin)
-    return False
-
-
-def key_of(target: Authority, source: SourceAddress | None) -> Key:
-    """By what an idle connection to the target is found again."""
-    return (target.host if source is None else source.key(target.host), target.port)
 
 
 def open_through_upstream(
@@ -141,23 +109,13 @@ def _judge_suspects(request: RequestContext, upstreams: UpstreamSet, suspects: S
 def _wanted(
     client: ClientConnection, command: Open, upstreams: UpstreamSet, judge: Judge | None, source: SourceAddress | None
 ) -> Wanted:
-    parameters, key = _chosen_by(client)
-    ends = None
+    identity, ends = client.request.identity, None
     if upstreams.announces:
         ends = client.proxy_addresses or ((client.client_ip, _port(client)), endpoint_of(client.sock.getsockname()))
     own = client.context.own_rules(client.meter)
+    key, parameters = identity.balanced_by(client.client_ip), chosen_by(client.context, identity.parameters)
     base = Wanted(command.target, command.forward, command.fresh, key, command.via, ends, own, judge)
     return base._replace(parameters=parameters, source=source, tried=client.request.tries.tried)
-
-
-def _chosen_by(client: ClientConnection) -> tuple[Parameters, str]:
-    """The parameters by which an upstream is chosen, and the key of session or account; without them the client's."""
-    request, names = client.request, client.context.names
-    parameters = request.parameters if names is not None and names.binds else NO_PARAMETERS
-    key = request.session_key
-    if key is None:
-        key = f"{request.named or request.user}\0" if parameters.rotate else client.client_ip
-    return parameters, key
 
 
 def _port(client: ClientConnection) -> int:
@@ -195,5 +153,6 @@ def _use_origin(client: ClientConnection, origin: OriginConnection, waited: floa
     if client.context.debug and upstreams is not None:
         trace.note(client.id, "through upstream %s by %s", upstream.name, upstreams.spec.policy)
         trace.note_peer(client.id, origin.sock)
-    if client.request.tester is not None:
-        client.request.tester.upstream = upstream.name
+    tester = client.request.identity.tester
+    if tester is not None:
+        tester.upstream = upstream.name

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Final
 
 from actors.bus.loop import Loop, Timer
 from actors.bus.messages.common import BIND_ADDRESS, NO_DESCRIPTORS
-from actors.forwarding.access.policy import AccessPolicy
+from actors.forwarding.access.policy import AccessPolicy, Decision, refused
 from actors.forwarding.access.rules import OwnRules
+from actors.forwarding.isolation import OURSELVES, Requester
 from actors.forwarding.net.resolver import AddressOrder, OnResolved, Resolution, Resolved, Resolver
 from actors.forwarding.net.source_address import ANY, SourceAddress, SourceAddressUnavailable
 from actors.forwarding.net.timer_wheel import TimerWheel
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority
-from actors.forwarding.requester import OURSELVES, Requester
 from config.text.access_fields import name_and_address
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ Connect = Callable[[str, int], socket.socket]
 
 _FAILED: Final = select.EPOLLERR | select.EPOLLHUP
 """What epoll reports of an attempt that has failed; `SO_ERROR` says why. Without them it is connected."""
+NO_ADDRESS: Final = failures.unroutable("no address to connect to")
 _OUT_OF_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)
 _NO_ROUTE = (errno.ENETUNREACH, errno.EADDRNOTAVAIL)
 
@@ -80,6 +81,40 @@ def connect(address: str, port: int, source: SourceAddress = ANY) -> socket.sock
 def _reraise(error: Exception) -> None:
     """End the process, where connections are not isolated from each other."""
     raise error
+
+
+class AddressDecisions:
+    """What is decided about some addresses of a target. A refusal of one comes before it that no connection can leave
+    from an address of ours to the others."""
+
+    __slots__ = ("decisions", "refused", "unreachable", "usable")
+
+    def __init__(self, decisions: list[tuple[str, Decision]], source: SourceAddress) -> None:
+        allowed = [address for address, decision in decisions if decision.failure is None]
+        self.decisions = decisions
+        self.usable = [address for address in allowed if source.refuses(address) is None]
+        """Those that may be connected to."""
+        self.refused = next((decision for _address, decision in decisions if decision.failure is not None), None)
+        """The first refusal."""
+        self.unreachable = source.refuses(allowed[0]) if allowed and not self.usable else None
+        """Why none of those that are allowed can be connected to."""
+
+    def outcome(self, source: SourceAddress) -> Decision:
+        """That of a request for these addresses alone, before anything is connected."""
+        if self.usable:
+            return dict(self.decisions)[self.usable[0]]
+        if self.refused is not None:
+            return self.refused
+        if self.unreachable is not None:
+            return refused(self.unreachable, source.rule or BIND_ADDRESS, "source")
+        return refused(NO_ADDRESS, "", "resolve")
+
+
+def decide_addresses(
+    access: AccessPolicy, target: Authority, addresses: tuple[str, ...], source: SourceAddress
+) -> AddressDecisions:
+    """Decide about each: guard, rules, policies, and whether a connection can leave from `source`."""
+    return AddressDecisions([(address, access.address(target, address)) for address in addresses], source)
 
 
 class Dialer:
@@ -185,7 +220,7 @@ class Dial:
         self._seen: tuple[str, ...] = ()
         self._more_to_come = False
         self._stagger: Timer | None = None
-        self._failure = failures.unroutable("no address to connect to")
+        self._failure = NO_ADDRESS
         self._refused: Failure | None = None
         """Why an address may not be connected to; the result when none of the others connects."""
         self._reported: dict[str, Failure] = {}
@@ -237,16 +272,14 @@ class Dial:
         if self._done is None:
             return
         access, source = self._dialer.access.narrowed(self._own, self._judge), self.source or self._dialer.source
-        decisions = [(address, access.address(self._target, address)) for address in addresses]
-        allowed = [address for address, decision in decisions if decision.failure is None]
-        usable = [*self._untried, *(address for address in allowed if source.refuses(address) is None)]
+        found = decide_addresses(access, self._target, addresses, source)
+        usable = [*self._untried, *found.usable]
         self._untried = self._dialer.addresses.order(usable, self._loop.now)[:ADDRESSES_MAX]
-        self._reported |= {address: decision.reported for address, decision in decisions if decision.reported}
-        refused = [decision.failure for _address, decision in decisions if decision.failure is not None]
-        if refused and self._refused is None:
-            self._refused = refused[0]
-        if allowed and not self._untried:
-            self._failure = source.refuses(allowed[0]) or self._failure
+        self._reported |= {address: decision.reported for address, decision in found.decisions if decision.reported}
+        if self._refused is None and found.refused is not None:
+            self._refused = found.refused.failure
+        if not self._untried:
+            self._failure = found.unreachable or self._failure
         if late and self._trying:
             self._resume()
         else:

@@ -22,9 +22,9 @@ from itertools import chain, zip_longest
 
 from actors.bounded import keep
 from actors.bus.loop import Loop
+from actors.forwarding.isolation import OURSELVES, Requester
 from actors.forwarding.net.resolver_link import DnsSettings, ResolverLink, ResolverReply
 from actors.forwarding.protocols.failures import Failure, dns_failed, dns_unanswered
-from actors.forwarding.requester import OURSELVES, Requester
 from actors.net.client_key import site_key
 from actors.net.egress_guard import is_localhost
 from actors.net.resolver_protocol import BUSY, FOUND, NEGATIVE, SOME, SYSTEM, TIMED_OUT

@@ -9,6 +9,7 @@ A set has all policies of one proxy in one configuration: its own, and those tha
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -21,6 +22,7 @@ from actors.forwarding.policies.facts import Facts
 from actors.forwarding.policies.masks import Portions, at_once
 from actors.forwarding.protocols.failures import Decider, Failure, denied_by_policy
 from actors.forwarding.protocols.http.header_changes import HeaderChanges, merged
+from actors.forwarding.protocols.http.targets import Authority
 from config.net.addresses import Address, plain
 
 if TYPE_CHECKING:
@@ -128,6 +130,15 @@ class Judge:
         self.addresses: tuple[str, ...] = ()
         """The addresses by which it was chosen, if they had to be known; no other one may be connected to."""
         self._verdicts: dict[str, PolicyVerdict | None] = {}
+
+    def settle(self, verdict: PolicyVerdict, addresses: tuple[str, ...] = ()) -> None:
+        """The request goes by this verdict, and to no other address than these where they had to be known."""
+        self.settled = verdict
+        self.addresses = addresses
+
+    def settle_directly(self) -> None:
+        """No upstream can serve the request: whatever is to go through one is refused."""
+        self.settle(UNTOUCHED)
 
     def by_name(self) -> PolicyVerdict | None:
         """The verdict whatever the target resolves to; None when its addresses decide."""
@@ -268,6 +279,21 @@ class _NoLists:
 
 
 _NO_LISTS: Final = _NoLists()
+
+
+def new_facts(
+    target: Authority,
+    client_ip: str,
+    listen_port: int,
+    user: str,
+    tags: tuple[str, ...],
+    method: str,
+    path: str,
+    params: Mapping[str, str],
+) -> Facts:
+    """What rules may ask about a request of now."""
+    host, port, literal = target.host, target.port, target.literal
+    return Facts(host, port, literal, client_ip, time.time(), user, tags, method, path, params, listen_port)
 
 
 NO_POLICIES: Final = PolicySet({}, "")

@@ -1,4 +1,4 @@
-"""`mixed`: a client whose first byte says which protocol it speaks, without sockets.
+"""The sessions by the words of `protocol`, `mixed` among them: a client whose first byte says which one it speaks.
 
 No byte begins two of them: 4 is SOCKS4 (VN), 5 is SOCKS5 (VER, RFC 1928 section 3), and a request of HTTP begins with a
 letter or another character of a token (RFC 9112 section 3), before which empty lines may come (section 2.2). Any other
@@ -8,12 +8,16 @@ that a single parser sees all of a client's bytes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum, auto
 from typing import Final
 
 from actors.forwarding.protocols.commands import Again, CloseClient, Command, Speak
 from actors.forwarding.protocols.failures import Failure
-from actors.forwarding.protocols.session import PhasedSession, SessionConfig
+from actors.forwarding.protocols.http.error_body import UNKNOWN, Asker, dated, error_response
+from actors.forwarding.protocols.http.session import HttpSession
+from actors.forwarding.protocols.session import PhasedSession, Session, SessionConfig
+from actors.forwarding.protocols.socks import v4, v5
 from actors.forwarding.protocols.state_machine import transitions
 
 _BY_FIRST_BYTE: Final = {4: "socks4", 5: "socks5"}
@@ -172,3 +176,27 @@ class MixedSession(PhasedSession[MixedPhase]):
 
     def __repr__(self) -> str:
         return f"<MixedSession {self.phase.value}>"
+
+
+_SESSIONS: dict[str, Callable[[SessionConfig, float], Session]] = {
+    "http": HttpSession,
+    "https": HttpSession,
+    "socks4": v4.Socks4Session,
+    "socks5": v5.Socks5Session,
+    "mixed": MixedSession,
+}
+_REJECTIONS = {"socks4": v4.REJECTION, "socks5": v5.REJECTION}
+
+
+def new_session(protocol: str, config: SessionConfig, now: float) -> Session:
+    """The session of a new client connection."""
+    return _SESSIONS[protocol](config, now)
+
+
+def rejection_reply(protocol: str, failure: Failure, date: bytes, asker: Asker = UNKNOWN) -> bytes:
+    """The reply to a client that is rejected before anything of it is read; `date` is the line for HTTP, and `asker`
+    what there is to say in its body.
+
+    On `mixed` it is that of HTTP: SOCKS clients end at its first byte, which is no version of theirs.
+    """
+    return _REJECTIONS.get(protocol) or dated(error_response(failure, asker, keep_alive=False), date)

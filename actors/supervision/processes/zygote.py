@@ -64,13 +64,12 @@ PRELOAD = (
     "actors.forwarding.explain",
     "config.passwords",
     "actors.forwarding.actor",
-    "actors.forwarding.access.fleet",
     "actors.forwarding.upstreams.pool_upstream_set",
     "actors.forwarding.warming:prepare",
 )
 """What forwarding actors import; the others import their own extras after the fork. Preloading pydantic, which most of
 the others need, would save them 4 MB and 0.1 s of processor time each, and cost 0.9 MB in every forwarding actor.
-SQLite, which `fleet` imports, would take 1.4 MB in each forwarding actor that reads accounts, bcrypt (of
+SQLite, which the table of accounts imports, would take 1.4 MB in each forwarding actor that reads accounts, bcrypt (of
 `config.passwords`) 0.3 MB in each one that checks passwords. Upstreams (with `ssl`) cost 0.2 MB in each forwarding
 actor, and save 3.6 MB in each that has some. The function behind a colon is called: it saves 2.5 MB in each forwarding
 actor."""

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from actors.bounded import keep
-from actors.forwarding.explain import read_target
 from actors.forwarding.protocols.failures import Refused
+from actors.forwarding.protocols.http.targets import read_target
 from actors.lists.compiled import CompiledList, ListDamaged
 from actors.lists.compiler import domain_of
 from actors.lists.files import (

@@ -24,8 +24,8 @@ from actors.bus.messages.forwarding import (
 from actors.bus.messages.specs import ListRef, PolicySpec
 from actors.bus.messages.supervision import StartExplainer
 from actors.forwarding.access.policy import without_address
-from actors.forwarding.explain import read_target
 from actors.forwarding.protocols.failures import Refused
+from actors.forwarding.protocols.http.targets import read_target
 from api.bus_bridge import Bridge, checked, is_asleep, request
 from api.call import Call, Reply
 from api.engine.operation import PROXY, post, resource

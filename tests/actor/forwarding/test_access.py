@@ -39,13 +39,6 @@ def test_a_denied_target_is_403_with_one_word_everywhere(rig: Rig) -> None:
     assert rig.counters.values["denied"] == 1
 
 
-def test_where_there_is_an_allow_list_the_rest_is_refused(rig: Rig) -> None:
-    with Origin(responds(counted(b"yes"))) as origin, Origin(responds(counted(b"no"))) as other:
-        rig.configure(access=AccessSpec(allow_destinations=(f"127.0.0.1:{origin.port}",)))
-        assert status_of(rig, origin).startswith(b"HTTP/1.1 200 ")
-        assert b"rule=destination_not_allowed" in status_of(rig, other)
-
-
 def test_a_name_is_denied_without_asking_the_resolver(rig: Rig) -> None:
     rig.configure(access=AccessSpec(deny_destinations=("*.invalid",)))
     with connect(rig) as client:

@@ -22,9 +22,8 @@ from actors.bus.messages.forwarding import (
     GroupConnections,
     QueryConnections,
 )
-from actors.forwarding.connection import ConnectionInfo
 from actors.forwarding.connections.table import PAGE_MAX, SORTS, ConnectionTable
-from actors.forwarding.open_connections import SLICE
+from actors.forwarding.open_connections import SLICE, ConnectionInfo
 from tests.actor.forwarding.connection_pages import ALL, is_cut, page
 from tests.actor.forwarding.http_client import BIG, connect, get, read_response, tunnel
 from tests.kit.forwarding_rig import Rig, until

@@ -65,17 +65,6 @@ def test_a_refusal_names_policy_and_rule_everywhere(rig: Rig) -> None:
     assert rig.counters.refusals["policy_denied"] >= 1
 
 
-def test_a_rule_that_says_the_way_passes_over_the_access_rules_and_no_other_does(rig: Rig) -> None:
-    access = AccessSpec(deny_destinations=("127.0.0.0/8",))
-    with Origin(responds(*[counted(b"yes")] * 9)) as origin:
-        apply(rig, RuleSpec("way", destinations=(f"*:{origin.port}",), use="direct"), access=access)
-        assert answer(rig, get(origin))[1] == b"yes"
-        apply(rig, RuleSpec("mark", set_headers=(("X-A", "1"),)), access=access)
-        assert b"rule=destination_denied" in answer(rig, get(origin))[0]
-        apply(rig, RuleSpec("other", destinations=("other.example",), use="direct"), access=access)
-        assert b"rule=destination_denied" in answer(rig, get(origin))[0]
-
-
 def test_no_rule_lifts_the_guard_or_what_an_account_may_not(rig: Rig) -> None:
     account = AccountSpec("acc_1", "alice", hash_password("secret"), deny_destinations=(":1-65535",))
     login = "Proxy-Authorization: Basic YWxpY2U6c2VjcmV0"
@@ -119,49 +108,6 @@ def test_the_plan_of_an_account_is_asked_before_the_proxy(rig: Rig) -> None:
         rig.configure(accounts=(replace(account, tags=()),))
         head = answer(rig, get(origin, "/", "Proxy-Authorization: Basic YWxpY2U6c2VjcmV0"))[0]
         assert rb"policy office, rule \"nothing\"" in head
-
-
-def test_the_policy_of_an_account_is_asked_before_that_of_its_plan(rig: Rig) -> None:
-    account = AccountSpec("acc_1", "alice", hash_password("secret"), policies=("own", "of-plan"))
-    own = policy(RuleSpec("no", destinations=(":1",), use="deny"), name="own")
-    with Origin(responds(*[counted(b"in")] * 9)) as origin:
-        objects = FleetObjects(policies=(own, policy(DENY, name="of-plan")))
-        rig.configure(objects, policy="", accounts=(account,), auth_required=True)
-        asked = get(origin, "/", "Proxy-Authorization: Basic YWxpY2U6c2VjcmV0")
-        assert rb"policy of-plan, rule" in answer(rig, asked)[0], "what the own one leaves open the other decides"
-        open_to_all = policy(RuleSpec("all", use="direct"), name="own")
-        rig.configure(FleetObjects(policies=(open_to_all, policy(DENY, name="of-plan"))))
-        assert answer(rig, asked)[1] == b"in"
-
-
-def test_paths_and_methods_are_of_plain_http_alone(rig: Rig) -> None:
-    with Origin(responds(*[counted(b"in")] * 9)) as origin:
-        apply(rig, RuleSpec("read", methods=("GET",), paths=("/docs/*",), use="direct"), DENY)
-        assert answer(rig, get(origin, "/docs/a?b"))[1] == b"in"
-        for path in ("/docs", "/docs/../x", "/docs/%2e%2e/x", "/docs%2fx", "/docs/..%2fx", "//docs/x", "/x?/docs/"):
-            assert b"rule=policy_denied" in answer(rig, get(origin, path))[0], path
-        post = get(origin, "/docs/a").replace(b"GET", b"POST").replace(b"\r\n\r\n", b"\r\nContent-Length: 0\r\n\r\n")
-        assert b"rule=policy_denied" in answer(rig, post)[0]
-        with connect(rig) as client:
-            client.sendall(f"CONNECT {origin.authority} HTTP/1.1\r\nHost: {origin.authority}\r\n\r\n".encode())
-            assert b"rule=policy_denied" in read_head(client)
-
-
-def test_the_target_is_judged_and_not_the_host_field(rig: Rig) -> None:
-    seen: list[bytes] = []
-
-    def record(sock: Any) -> None:
-        seen.append(read_head(sock))
-        sock.sendall(counted(b"in"))
-
-    with Origin(record) as origin:
-        apply(rig, RuleSpec("by name", destinations=("good.example",), use="direct"), DENY)
-        request = f"GET http://{origin.authority}/ HTTP/1.1\r\nHost: good.example\r\n\r\n".encode()
-        assert b"rule=policy_denied" in answer(rig, request)[0]
-        apply(rig, RuleSpec("bad", destinations=("bad.example",), use="deny"))
-        request = f"GET http://{origin.authority}/ HTTP/1.1\r\nHost: bad.example\r\n\r\n".encode()
-        assert answer(rig, request)[1] == b"in"
-        assert f"\r\nHost: {origin.authority}\r\n".encode() in seen[0]
 
 
 def test_fields_of_a_request_are_set_and_removed_and_nothing_else(rig: Rig) -> None:

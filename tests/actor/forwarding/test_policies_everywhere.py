@@ -185,24 +185,6 @@ def test_an_explanation_by_the_address_of_a_name(five: Rig) -> None:
     five.configure(access=AccessSpec())
 
 
-def test_an_explanation_judges_another_name_by_the_same_policies(five: Rig) -> None:
-    def found(name: str | None, *rules: RuleSpec) -> tuple[str, str, str]:
-        apply(five, *rules)
-        said = explained(five, "localhost:443", tls_name=name)
-        return said.tls_name.check, said.tls_name.rule, f"{said.decision} {said.reason}".rstrip()
-
-    names = RuleSpec("names", destinations=("localhost", "b.test"), use="direct")
-    assert found(None, names, DENY) == ("match", "policy office[0] names", "allow")
-    assert found("b.test", names, DENY) == ("match", "policy office[0] names", "deny tls_name_denied")
-    allowed = RuleSpec("names", destinations=("localhost", "b.test"), use="direct", tls_name="allowed")
-    assert found("b.test", allowed, DENY) == ("allowed", "policy office[0] names", "allow")
-    assert found("c.test", allowed, DENY) == ("allowed", "policy office[0] names", "deny tls_name_denied")
-    assert found("c.test", RuleSpec("quiet", tls_name="off")) == ("off", "policy office[0] quiet", "allow")
-    draft = PolicySpec("", "office", (RuleSpec("says", tls_name="match"),))
-    said = explained(five, "localhost:443", tls_name="c.test", draft=draft)
-    assert (said.rule, said.stage) == ("policy office[0] says", "tls_name")
-
-
 def test_an_explanation_behind_upstreams(behind: tuple[Rig, Rig]) -> None:
     rig, _upstream = behind
     access = AccessSpec(deny_destinations=("*.example",))

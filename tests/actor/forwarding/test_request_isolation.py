@@ -13,7 +13,7 @@ from actors.bus.loop import Loop
 from actors.bus.messages.common import Done
 from actors.bus.messages.forwarding import AllowTestClient, QueryTester, ReportOfTest
 from actors.bus.messages.specs import QueryUpstreams, Upstreams
-from actors.forwarding.access import test_clients as testers_of
+from actors.forwarding.access.authenticator import TESTERS_MAX, Testers
 from tests.actor.forwarding.account_client import HASH, OTHER_HASH, WORD, account, credentials, echo, give
 from tests.actor.forwarding.connection_pages import is_cut
 from tests.actor.forwarding.connection_pages import page as connections_of
@@ -222,12 +222,12 @@ def test_a_test_that_was_refused_is_known_with_its_reason_and_one_that_went_well
 
 def test_many_testers_cost_the_oldest_and_each_comes_once() -> None:
     loop = Loop()
-    testers = testers_of.Testers(loop)
-    for number in range(testers_of.TESTERS_MAX + 1):
+    testers = Testers(loop)
+    for number in range(TESTERS_MAX + 1):
         testers.expect(f"test-{number}", "token", "", 60.0)
     assert testers.redeem("test-0", b"token") is None
     assert testers.redeem("test-2", b"other") is None
     assert testers.redeem("test-2", b"token") is not None
     assert testers.redeem("test-2", b"token") is None
-    assert testers.redeem(f"test-{testers_of.TESTERS_MAX}", b"token") is not None
+    assert testers.redeem(f"test-{TESTERS_MAX}", b"token") is not None
     loop.close()

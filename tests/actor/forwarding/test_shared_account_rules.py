@@ -9,7 +9,7 @@ import pytest
 
 from actors.accounts.records import DAY, InheritedRules, ScheduleData
 from actors.bus.messages.specs import AccessSpec, LimitsSpec, UpstreamsSpec
-from tests.actor.forwarding.account_client import WORD, account, credentials, echo
+from tests.actor.forwarding.account_client import WORD, credentials, echo
 from tests.actor.forwarding.connection_pages import is_cut
 from tests.actor.forwarding.http_client import connect, read_response
 from tests.actor.forwarding.shared_accounts import AccountsTable, bearer, fetch, password_tunnel, tunnel
@@ -140,13 +140,6 @@ def test_destinations_hold_for_datagrams(rig: Rig, table: AccountsTable) -> None
             assert own.recv(100)[-3:] == b"YES"
         record = rig.record(reason="account_destination_not_allowed", method="UDP")
         assert (record["target_url"], record["user"]) == (f"127.0.0.1:{denied}", "ada")
-
-
-def test_an_account_of_the_proxy_itself_may_have_destinations_too(
-    rig: Rig, table: AccountsTable, origin: Origin
-) -> None:
-    rig.configure(accounts=(account("own", deny_destinations=("127.0.0.1",)),))
-    assert refused(rig, origin, credentials("own")) == "account_destination_denied"
 
 
 # --- schedules ---

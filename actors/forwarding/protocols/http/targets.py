@@ -72,6 +72,45 @@ def parse_absolute(target: bytes) -> tuple[Authority, bytes]:
     return parse_authority(authority, 80), path
 
 
+_URL: Final = re.compile(r"(https?)://([^/?#]*)([/?][^#]*)?(?:#.*)?", re.IGNORECASE | re.DOTALL | re.ASCII)
+_V6_MAX: Final = 45
+"""Characters of an IPv6 address."""
+WRITTEN_PORT: Final = 443
+"""Of a target that people write without one."""
+
+
+def read_target(text: str) -> Authority:
+    """The authority in an http or https URL, in `host:port`, or in a host alone, whose port is 443 then.
+
+    Raises `Refused` for what a proxy would not take as a target either.
+    """
+    port = WRITTEN_PORT
+    if match := _URL.fullmatch(text):
+        port, text = (80 if match[1].lower() == "http" else 443), match[2]
+    elif _is_bare_v6(text):
+        text = f"[{text}]"
+    try:
+        return parse_authority(text.encode("ascii"), port)
+    except UnicodeEncodeError:
+        raise malformed("the target is not ASCII; write the name as it is in the DNS (xn--…)") from None
+
+
+def _is_bare_v6(text: str) -> bool:
+    try:
+        return ":" in text and len(text) <= _V6_MAX and IPv6Address(text).version == 6
+    except ValueError:
+        return False
+
+
+def plain_path(text: str) -> str:
+    """Path and query of an http URL; empty for any other target."""
+    match = _URL.fullmatch(text)
+    if match is None or match[1].lower() != "http":
+        return ""
+    path = match[3] or "/"
+    return path if path.startswith("/") else "/" + path
+
+
 @lru_cache(maxsize=256)
 def authority_of_name(name: bytes, port: int) -> Authority:
     """The authority of a host and a port that stand apart (SOCKS); an address may be written as a name, unbracketed.

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from actors.bus.loop import Loop
-from actors.forwarding.accept_turns import ABOVE_BY, AT_ONCE, LEAVE, AcceptTurns
+from actors.forwarding.acceptor import ABOVE_BY, AT_ONCE, LEAVE, AcceptTurns
 from tests.kit.clocks import Clock
 
 MOST = 64

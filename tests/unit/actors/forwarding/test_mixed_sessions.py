@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.forwarding.protocols.commands import CloseClient, Command, Report, Speak
-from actors.forwarding.protocols.mixed import MixedSession, protocol_of
-from actors.forwarding.protocols.registry import new_session
+from actors.forwarding.protocols.mixed import MixedSession, new_session, protocol_of
 from tests.kit.http_conversation import POLICY
 from tests.kit.tables import table
 

@@ -10,12 +10,11 @@ import pytest
 
 from actors.bus.loop import Loop
 from actors.bus.messages.specs import EgressSpec, LimitsSpec, PolicySpec, ProxySpec, RuleSpec
-from actors.forwarding.connection import ConnectionInfo, OpenConnection
-from actors.forwarding.connections.policy_handlers import judge_of_account
 from actors.forwarding.context import ForwardingContext
+from actors.forwarding.decision import Subject
 from actors.forwarding.fleet_objects import FleetObjects
 from actors.forwarding.limits.meter import Meter
-from actors.forwarding.open_connections import SLICE
+from actors.forwarding.open_connections import SLICE, ConnectionInfo, OpenConnection
 from actors.forwarding.policies import conditions
 from actors.forwarding.policies.masks import PORTION, SORTED
 from actors.forwarding.protocols.http.targets import parse_authority
@@ -248,7 +247,9 @@ def test_asking_whether_policies_judge_an_account_changes_nothing(world: World) 
     of_plan: Any = SimpleNamespace(policies=("later",), tags=())
     assert [world.context.judges(each) for each in (None, of_plan, None)] == [False, True, False]
     target = parse_authority(b"a.example:443", 443)
-    verdict = judge_of_account(world.context, target, "192.0.2.7", 3128, "ann", of_plan).by_name()
+    judge = Subject("192.0.2.7", 3128, "ann", of_plan).judge(world.context, target)
+    assert judge is not None
+    verdict = judge.by_name()
     assert verdict is not None
     assert verdict.failure is not None
     assert world.context.policies is None

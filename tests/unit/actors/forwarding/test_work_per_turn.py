@@ -13,12 +13,11 @@ import pytest
 
 from actors.bus.loop import TURN_MAX, Loop
 from actors.bus.messages.forwarding import ConnectionFilter, ConnectionPage, QueryConnections
-from actors.forwarding.connection import ConnectionInfo, OpenConnection
 from actors.forwarding.connections.table import PAGE_MAX, RUN, SKIPPED, ConnectionTable, Ranking, Row
 from actors.forwarding.limits.token_bucket import CHECKED_EACH, TICK, TokenBucket
 from actors.forwarding.net.connection_pool import ConnectionPool, OriginConnection
 from actors.forwarding.net.timer_wheel import TimerWheel
-from actors.forwarding.open_connections import SLICE, in_slices
+from actors.forwarding.open_connections import SLICE, ConnectionInfo, OpenConnection, in_slices
 from tests.kit.clocks import Clock
 from tests.kit.tables import table
 

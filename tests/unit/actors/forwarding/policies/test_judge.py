@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from actors.bus.messages.specs import PolicySpec, RuleSpec
-from actors.forwarding.explained_parts import explained
+from actors.forwarding.explain import explained_rules
 from actors.forwarding.policies.compiled import CompiledPolicy, compile_policy
 from actors.forwarding.policies.facts import Facts
-from actors.forwarding.policies.judge import Judge
+from actors.forwarding.policies.judge import Judge, PolicySet
 from actors.forwarding.protocols.http.error_body import error_response
 from tests.kit.tables import table
 from tests.unit.actors.forwarding.policies.plain_model import NO_LISTS
@@ -35,6 +35,11 @@ def test_the_plan_is_asked_before_the_proxy() -> None:
     verdict = judge(policy("plan", POOL), policy("proxy", DENY)).by_name()
     assert verdict is not None
     assert (verdict.use, verdict.pool, verdict.failure, verdict.decided) == ("pool:paris", "paris", None, True)
+
+
+def test_those_of_an_account_come_before_that_of_the_proxy_each_once() -> None:
+    policies = PolicySet({name: (PolicySpec(name, name), policy(name)) for name in ("own", "plan", "proxy")}, "proxy")
+    assert [each.name for each in policies.applying(("own", "plan", "own"))] == ["own", "plan", "proxy"]
 
 
 def test_a_rule_without_a_way_leaves_the_decision_to_the_next_policy() -> None:
@@ -156,7 +161,7 @@ def test_every_rule_is_explained() -> None:
         RuleSpec("nets", destinations=("10.0.0.0/8",), use="deny", report=True),
         RuleSpec("all", use="deny"),
     )
-    each = explained([policy("proxy", *rules)], facts(), None)
+    each = explained_rules([policy("proxy", *rules)], facts(), None)
     assert [(rule.name, rule.matches, rule.why) for rule in each] == [
         ("person", "no", "accounts: the request is of no account; clients: 192.0.2.1 is in none of them"),
         ("docs", "no", "the rule is about plain HTTP, and this is a tunnel"),
