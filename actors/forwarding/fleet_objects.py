@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from actors.bus.codec import unpack
 from actors.bus.messages.specs import ListRef, PolicySpec, PoolSpec
@@ -44,6 +44,18 @@ class NamedLists(Protocol):
 
     def judges_addresses(self, host: ListHost) -> bool:
         """Whether its entries match addresses, not names."""
+
+
+class _NoLists:
+    def find(self, _host: ListHost) -> FoundList | None:
+        return None
+
+    def judges_addresses(self, _host: ListHost) -> bool:
+        return False
+
+
+NO_LISTS: Final = _NoLists()
+"""Of those who have none: every list that is named can't be read."""
 
 
 class ObjectReader:

@@ -29,21 +29,16 @@ from actors.state.counts import LiveState
 
 
 class ConnectionInfo(NamedTuple):
-    """What a connection is doing at one moment. `target` and `user` are empty as long as there is none.
+    """What a connection is doing at one moment: the fields of `ConnectionReport` that are its own. `target` and `user`
+    are empty as long as there is none."""
 
-    `credential` is the id of the one that was used in place of the password. `source_address` is where it leaves from,
-    where the configuration gives an address, and `source_rule` what of the configuration does. `parameters` are
-    those of the user name, `pool` is that of the upstream. `listen_port` is the port of the proxy that the client has
-    come to. `tls_name`, `alpn` and `tls_version` are those of the client's handshake in a tunnel, as in `Report`.
-    """
-
-    client_ip: str
+    client: str
     user: str
     target: str
     state: str
     bytes_in: int
     bytes_out: int
-    upstream: str = ""
+    parent: str = ""
     credential: str = ""
     source_address: str = ""
     source_rule: str = ""

@@ -17,7 +17,7 @@ import msgpack
 from actors.bus.messages.records import QueryLogs
 from actors.bus.messages.specs import PolicySpec, RuleSpec
 from actors.bus.records import RecordBatch
-from actors.forwarding.access.rules import NO_LISTS
+from actors.forwarding.fleet_objects import NO_LISTS
 from actors.forwarding.policies.compiled import CompiledPolicy, compile_policy
 from actors.forwarding.policies.facts import Facts
 from actors.forwarding.policies.judge import Judge

@@ -22,14 +22,13 @@ import heapq
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv6Address
 from typing import Final, NamedTuple
 
 from actors.bus.messages.specs import AccessSpec, AccountSpec
-from actors.forwarding.fleet_objects import FoundList, NamedLists
+from actors.forwarding.fleet_objects import NO_LISTS, FoundList, NamedLists
 from actors.forwarding.protocols.failures import NOTHING_DECIDED, Decider
 from actors.net.egress_guard import embedded_ipv4
-from config.net.addresses import plain
+from config.net.addresses import Address, plain
 from config.net.entries import ALL_PORTS, ListHost, Network, Ports, read_entry, read_network
 
 CLIENT_DENIED: Final = "client_denied"
@@ -49,26 +48,8 @@ REPORTED: Final = "reported:"
 UNREADABLE: Final = "which can't be read"
 """Of a list in the name of an entry."""
 
-Address = IPv4Address | IPv6Address
-
-
 Found = tuple[int, str]
 """The index of an entry that matches, and what of it does, where the entry is a list; else empty."""
-
-
-class NoLists:
-    """For those who have none: every list that is named can't be read."""
-
-    def find(self, _host: ListHost) -> FoundList | None:
-        """See `NamedLists`."""
-        return None
-
-    def judges_addresses(self, _host: ListHost) -> bool:
-        """See `NamedLists`."""
-        return False
-
-
-NO_LISTS: Final = NoLists()
 
 
 class EntryMatch(NamedTuple):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from actors.forwarding.access.rules import OwnRules
 from actors.forwarding.isolation import OURSELVES, Requester
-from actors.forwarding.net.dialer import EDGE, Dialer
+from actors.forwarding.net.dialer import EDGE, Dialer, decide_addresses
 from actors.forwarding.net.resolver import Resolution
 from actors.forwarding.net.source_address import SourceAddress
 from actors.forwarding.protocols import failures
@@ -90,16 +90,18 @@ class BindListener:
         if addresses[0] in _UNSPECIFIED:
             self._listen(addresses[0])
             return
-        refusals = {address: self._refusal(address) or self._source.refuses(address) for address in addresses}
-        allowed = [address for address, refusal in refusals.items() if refusal is None]
-        if not allowed:
-            self._end(refusals[addresses[0]] or failures.unroutable("no address of the peer is known"))
+        access = self._dialer.access.narrowed(self._own, self._judge)
+        found = decide_addresses(access, self._peer, addresses, self._source)
+        failure = found.outcome(self._source).failure
+        if failure is not None:
+            self._end(failure)
             return
-        self._expected = frozenset(allowed)
-        self._listen(allowed[0])
+        self._expected = frozenset(found.usable)
+        self._listen(found.usable[0])
 
-    def _refusal(self, address: str) -> Failure | None:
-        return self._dialer.access.narrowed(self._own, self._judge).address(self._peer, address).failure
+    def _may_connect(self, address: str) -> bool:
+        access = self._dialer.access.narrowed(self._own, self._judge)
+        return access.address(self._peer, address).failure is None
 
     def _listen(self, towards: str) -> None:
         family = socket.AF_INET6 if ":" in towards else socket.AF_INET
@@ -143,7 +145,7 @@ class BindListener:
 
     def _accept_peer(self, sock: socket.socket, peer: Endpoint) -> None:
         """Accept the named peer, and close the connection of any other."""
-        right = peer[0] in self._expected if self._expected is not None else self._refusal(peer[0]) is None
+        right = peer[0] in self._expected if self._expected is not None else self._may_connect(peer[0])
         if not right:
             sock.close()
             return

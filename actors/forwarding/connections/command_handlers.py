@@ -11,6 +11,7 @@ from actors.forwarding.connections.opening import associate, listen, open_origin
 from actors.forwarding.connections.tls_name_gate import gate_of
 from actors.forwarding.connections.tunnel import TunnelConnection
 from actors.forwarding.connections.udp_association import UdpAssociation
+from actors.forwarding.connections.upstream_handlers import reported, upstream_refused, upstream_responded
 from actors.forwarding.decision import ANONYMOUS, ClientIdentity
 from actors.forwarding.protocols.commands import (
     Associate,
@@ -62,22 +63,7 @@ def _tunnel(client: ClientConnection, command: Tunnel) -> None:
     if gate is None and command.early:
         client.send_origin(command.early)
     _complete(client, client.request, command.report)
-    buffered = bytes(client.send_buffer)
-    readable = client.client_readable or client.client_ended
-    tunnel = TunnelConnection(
-        client.context,
-        client.sock,
-        client.client_ip,
-        client.listen_port,
-        origin,
-        buffered,
-        command.report,
-        client.number,
-        client.meter,
-        readable,
-        client.request.target,
-        gate,
-    )
+    tunnel = TunnelConnection(client, origin, command.report, gate)
     client.origin = None
     client.closed = True
     client.context.pool.detach(origin)
@@ -94,21 +80,8 @@ def _judge_again(client: ClientConnection, successor: TunnelConnection | UdpAsso
 def _relay_datagrams(client: ClientConnection, command: RelayDatagrams) -> None:
     relay = client.datagrams
     assert relay is not None
-    buffered = bytes(client.send_buffer)
-    identity = client.request.identity
-    _add_identity(identity, command.report)
-    association = UdpAssociation(
-        client.context,
-        client.sock,
-        client.client_ip,
-        client.listen_port,
-        relay,
-        buffered,
-        command,
-        client.number,
-        identity.requested(client.client_ip),
-        client.meter,
-    )
+    _add_identity(client.request.identity, command.report)
+    association = UdpAssociation(client, relay, command)
     client.datagrams = None
     client.closed = True
     client.context.replace(client, association)
@@ -118,8 +91,6 @@ def _report(client: ClientConnection, command: Report) -> None:
     request = client.request
     upstream = request.upstream
     if upstream is not None:
-        from actors.forwarding.connections.upstream_handlers import reported  # only proxies with upstreams pay for it
-
         reported(client, upstream, command)
     if client.context.debug:
         trace.note_report(client.id, command, request.target)
@@ -128,22 +99,6 @@ def _report(client: ClientConnection, command: Report) -> None:
     client.last, client.request = request, RequestContext()  # nothing of this request is taken over by the next
     if client.meter is not None:
         client.meter.exchange_over()
-
-
-def _upstream_refused(client: ClientConnection, _command: UpstreamRefused) -> None:
-    from actors.forwarding.connections.upstream_handlers import (
-        upstream_refused,  # only proxies with upstreams pay for it
-    )
-
-    upstream_refused(client)
-
-
-def _upstream_responded(client: ClientConnection, command: UpstreamResponded) -> None:
-    from actors.forwarding.connections.upstream_handlers import (
-        upstream_responded,  # only proxies with pools pay for it
-    )
-
-    upstream_responded(client, command)
 
 
 def _complete(client: ClientConnection, request: RequestContext, report: Report) -> None:
@@ -197,8 +152,8 @@ HANDLERS: Handlers = {
     ToOrigin: _to_origin,
     Authorize: authorize,
     Open: open_origin,
-    UpstreamRefused: _upstream_refused,
-    UpstreamResponded: _upstream_responded,
+    UpstreamRefused: upstream_refused,
+    UpstreamResponded: upstream_responded,
     Listen: listen,
     Associate: associate,
     LeaveOrigin: _leave_origin,

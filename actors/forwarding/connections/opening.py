@@ -17,6 +17,7 @@ from actors.forwarding.connections.bind_listener import BindListener
 from actors.forwarding.connections.client_connection import ClientConnection
 from actors.forwarding.connections.tunnel import peer_of
 from actors.forwarding.connections.udp_targets import relay_socket
+from actors.forwarding.connections.upstream_handlers import open_through_upstream
 from actors.forwarding.decision import decide_by_addresses, decide_by_name, refused_before_target
 from actors.forwarding.isolation import isolated
 from actors.forwarding.limits.meter import account_of
@@ -206,10 +207,6 @@ def _open_way(
             return _reuse_bound(client, bound)
         command = Open(target, True, command.with_address, command.forward, command.via)
     if upstreams is not None:
-        from actors.forwarding.connections.upstream_handlers import (
-            open_through_upstream,  # only proxies with upstreams pay for it
-        )
-
         return open_through_upstream(client, command, upstreams, judge, source)
     key = (target.host, target.port) if source is None else _key_of(target, source)
     origin = None if command.fresh else context.pool.acquire(key)

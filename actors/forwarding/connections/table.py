@@ -143,7 +143,7 @@ class ConnectionTable:
         """Call `done`, later, with a page of the counts."""
         groups: dict[str, _Counts] = {}
         matches = _matcher(query.only, self._clock)
-        field = None if query.by is None else _field(query.by)
+        field = None if query.by is None else ConnectionInfo._fields.index(query.by)
         values = frozenset(query.values)
 
         def visit(connection: OpenConnection) -> None:
@@ -270,7 +270,7 @@ def _matcher(only: ConnectionFilter, clock: Callable[[], float]) -> Callable[[in
             number <= youngest
             and (only.user is None or info.user == only.user)
             and (not part or part in info.target.lower())
-            and (network is None or _is_in(info.client_ip, network))
+            and (network is None or _is_in(info.client, network))
             and only.listen_port in (None, info.listen_port)
             and (not name or name in info.tls_name)
             and (only.alpn is None or only.alpn in info.alpn.split(","))
@@ -291,13 +291,8 @@ def _key(sort: str, base: Sample) -> _Key:
         return lambda number, info: info.bytes_in - base.bytes_in.get(number, 0)
     if sort == "rate_out":
         return lambda number, info: info.bytes_out - base.bytes_out.get(number, 0)
-    field = _field(sort)
+    field = ConnectionInfo._fields.index(sort)
     return lambda _number, info: info[field]
-
-
-def _field(name: str) -> int:
-    """The index in `ConnectionInfo` of a field by its name in the API."""
-    return ConnectionInfo._fields.index("client_ip" if name == "client" else name)
 
 
 def _report(connection: OpenConnection, connection_id: str, base: Sample, span: float, now: float) -> ConnectionReport:
@@ -308,24 +303,9 @@ def _report(connection: OpenConnection, connection_id: str, base: Sample, span: 
         span = max(min(span, age), FRESH)  # it came after the first sample
     return ConnectionReport(
         id=connection_id,
-        client=info.client_ip,
-        user=info.user,
-        target=info.target,
-        state=info.state,
         started_at=started,
         age=age,
-        bytes_in=info.bytes_in,
-        bytes_out=info.bytes_out,
         rate_in=(info.bytes_in - base.bytes_in.get(number, 0)) / span,
         rate_out=(info.bytes_out - base.bytes_out.get(number, 0)) / span,
-        parent=info.upstream,
-        credential=info.credential,
-        source_address=info.source_address,
-        source_rule=info.source_rule,
-        parameters=info.parameters,
-        pool=info.pool,
-        listen_port=info.listen_port,
-        tls_name=info.tls_name,
-        alpn=info.alpn,
-        tls_version=info.tls_version,
+        **info._asdict(),
     )

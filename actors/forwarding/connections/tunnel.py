@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from actors.forwarding.context import ForwardingContext
+from actors.forwarding.connections.client_connection import ClientConnection
 from actors.forwarding.decision import Subject, refused_by_own_now, refused_by_policies_now
 from actors.forwarding.isolation import isolated
 from actors.forwarding.limits.meter import Meter, account_of
@@ -67,41 +67,29 @@ class TunnelConnection:
     )
 
     def __init__(
-        self,
-        context: ForwardingContext,
-        client: Transport,
-        client_ip: str,
-        listen_port: int,
-        origin: OriginConnection,
-        pending_down: bytes,
-        report: Report,
-        number: int,
-        meter: Meter | None = None,
-        client_readable: bool = True,
-        target: Authority | None = None,
-        gate: TlsNameGate | None = None,
+        self, client: ClientConnection, origin: OriginConnection, report: Report, gate: TlsNameGate | None
     ) -> None:
-        """`client_readable`, as `origin.readable`: whether bytes may have come whose event is over. With a `gate` the
-        client's octets, and the origin's where it may refuse the tunnel, pass when that lets them."""
-        self._context = context
-        self._client = client
+        """With a `gate` the client's octets, and the origin's where it may refuse the tunnel, pass when that lets
+        them."""
+        context = self._context = client.context
+        near_side = self._client = client.sock
         self._origin = origin.sock
         self._upstream = origin.upstream
         self._source_rule = origin.source_rule
-        self.client_ip = client_ip
-        self.listen_port = listen_port
+        self.client_ip = client.client_ip
+        self.listen_port = client.listen_port
         self._unsent = 0
         self._unread = 0
         """Of sides that are paused: `_UP`, `_DOWN` where there may be bytes whose event is over, `_END` with an end."""
         self.report = report
-        self.target = target
-        self.number = number
-        self._pending_down = pending_down
+        self.target = client.request.target
+        self.number = client.number
+        self._pending_down = bytes(client.send_buffer)
         self._pending_up = bytes(origin.out)
-        client_fd = client.fileno()
-        self.meter = meter
+        client_fd = near_side.fileno()
+        meter = self.meter = client.meter
         inward, outward = (None, None) if meter is None else (meter.inward, meter.outward)
-        near, far = (client, client_fd), (origin.sock, origin.fd)
+        near, far = (near_side, client_fd), (origin.sock, origin.fd)
         self._up: AnyFlow | None = context.flow(near, far, throttle=inward)
         self._down: AnyFlow | None = context.flow(far, near, throttle=outward)
         self.deadline = context.loop.now + context.policy.session.timeout
@@ -119,7 +107,8 @@ class TunnelConnection:
         context.loop.set_handler(client_fd, self._on_client)
         context.loop.set_handler(origin.fd, self._on_origin)
         context.timers.schedule(self)
-        if waiting or client_readable or origin.readable or self._pending_up or pending_down:
+        readable = client.client_readable or client.client_ended or origin.readable
+        if waiting or readable or self._pending_up or self._pending_down:
             context.loop.call_soon(self.pump_both)  # the events of what came before are over
 
     @isolated

@@ -18,14 +18,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from actors.counters import BYTES_IN, BYTES_OUT
+from actors.forwarding.connections.client_connection import ClientConnection
 from actors.forwarding.connections.tls_name_gate import unchecked_datagram
 from actors.forwarding.connections.udp_targets import DatagramSockets, Share, Targets, WaitingDatagram, WaitingDatagrams
-from actors.forwarding.context import ForwardingContext
 from actors.forwarding.decision import Subject, refused_by_own_now, refused_by_policies_now
 from actors.forwarding.isolation import isolated
 from actors.forwarding.limits.meter import Meter, account_of
 from actors.forwarding.limits.token_bucket import Throttle
-from actors.forwarding.net.egress import Requested
 from actors.forwarding.net.resolver import Resolution, Resolved
 from actors.forwarding.net.source_address import SourceAddress
 from actors.forwarding.net.timer_wheel import NEVER
@@ -74,29 +73,19 @@ class UdpAssociation:
         "scheduled_for",
     )
 
-    def __init__(
-        self,
-        context: ForwardingContext,
-        control: Transport,
-        client_ip: str,
-        listen_port: int,
-        relay: socket.socket,
-        out: bytes,
-        command: RelayDatagrams,
-        number: int,
-        requested: Requested,
-        meter: Meter | None = None,
-    ) -> None:
+    def __init__(self, client: ClientConnection, relay: socket.socket, command: RelayDatagrams) -> None:
+        context, client_ip = client.context, client.client_ip
+        control: Transport = client.sock
         self._context = context
         self._control = control
         self._relay = relay
-        self._out = out
+        self._out = bytes(client.send_buffer)
         self._report = command.report
-        self._requested = requested
+        self._requested = client.request.identity.requested(client_ip)
         self.client_ip = client_ip
-        self.listen_port = listen_port
-        self.number = number
-        self.meter = meter
+        self.listen_port = client.listen_port
+        self.number = client.number
+        self.meter: Meter | None = client.meter
         self._paused: list[socket.socket] = []
         self._client = endpoint_of((client_ip, 0))[0]
         self._client_port = _named_port(command.client, self._client)

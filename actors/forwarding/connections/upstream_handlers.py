@@ -13,7 +13,7 @@ from actors.forwarding.decision import chosen_by
 from actors.forwarding.isolation import isolated
 from actors.forwarding.net.connection_pool import OriginConnection
 from actors.forwarding.net.source_address import SourceAddress
-from actors.forwarding.protocols.commands import Again, Command, Open, Report, UpstreamResponded
+from actors.forwarding.protocols.commands import Again, Command, Open, Report, UpstreamRefused, UpstreamResponded
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.reporting import trace
 from actors.forwarding.upstreams.route import UpstreamRoute, Wanted
@@ -49,7 +49,7 @@ def open_through_upstream(
     return client.session.opened(True, client.loop.now, None, route.origin.hop, again)
 
 
-def upstream_refused(client: ClientConnection) -> None:
+def upstream_refused(client: ClientConnection, _command: UpstreamRefused) -> None:
     """The response to a request in absolute-form is 407."""
     upstreams, upstream = client.context.upstreams_of(client.request.pool), client.request.upstream
     if upstreams is not None and upstream is not None:

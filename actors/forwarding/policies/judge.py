@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from actors.bus.messages.specs import DENY, DIRECT, POOL, PolicySpec, RuleSpec
-from actors.forwarding.fleet_objects import NamedLists
+from actors.forwarding.fleet_objects import NO_LISTS, NamedLists
 from actors.forwarding.policies.compiled import CompiledPolicy, compile_policy, compiling
 from actors.forwarding.policies.conditions import Rule
 from actors.forwarding.policies.facts import Facts
@@ -267,18 +267,7 @@ def _compiling(spec: PolicySpec, lists: NamedLists) -> Portions[CompiledPolicy]:
 
 
 def _refusing(spec: PolicySpec) -> CompiledPolicy:
-    return compile_policy(PolicySpec(spec.id, spec.name, (_UNUSABLE,)), _NO_LISTS)
-
-
-class _NoLists:
-    def find(self, _host: object) -> None:
-        return None
-
-    def judges_addresses(self, _host: object) -> bool:
-        return False
-
-
-_NO_LISTS: Final = _NoLists()
+    return compile_policy(PolicySpec(spec.id, spec.name, (_UNUSABLE,)), NO_LISTS)
 
 
 def new_facts(

@@ -287,7 +287,7 @@ class OfClient(Silent):
     """One of a client of its own."""
 
     def info(self) -> ConnectionInfo:
-        return super().info()._replace(client_ip=f"192.0.2.{self.number}")
+        return super().info()._replace(client=f"192.0.2.{self.number}")
 
 
 def test_of_ten_thousand_groups_no_more_are_sent_than_a_page_has_and_each_turn_is_short() -> None:

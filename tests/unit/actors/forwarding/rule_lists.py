@@ -5,8 +5,8 @@ from __future__ import annotations
 from ipaddress import ip_network
 from typing import NamedTuple
 
-from actors.forwarding.access.rules import Address
 from actors.forwarding.fleet_objects import FoundList
+from config.net.addresses import Address
 from config.net.entries import ListHost
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from actors.forwarding.access.rules import NO_LISTS
+from actors.forwarding.fleet_objects import NO_LISTS
 from actors.forwarding.policies.compiled import CompiledPolicy, compile_policy
 from actors.forwarding.policies.facts import Facts
 from api.import_export.convert import Converted, converted
