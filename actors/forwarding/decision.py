@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from actors.forwarding.access.directory import PeerCertificate
     from actors.forwarding.context import ForwardingContext
     from actors.forwarding.policies.judge import Judge, PolicySet, PolicyVerdict
+    from actors.forwarding.upstreams.upstream_set import UpstreamSet
 
 
 class ClientIdentity:
@@ -289,7 +290,7 @@ def decide_by_name(
     None: its addresses are wanted, to choose the way (`decide_by_addresses`) or, where `judge` has settled that or is
     None, because it goes directly and each of them is to be judged.
     """
-    access = context.policy.access.narrowed(own, judge)
+    access = context.policy.access.for_request(own, judge)
     if judge is None:
         return access.name(target) if context.upstreams is None else access.unresolved(target)
     verdict = judge.by_name()
@@ -313,7 +314,7 @@ def decide_by_addresses(
         first = next(verdicts[each] for each in free if verdicts[each].use == DENY)
     way = judge.way(first), first.egress
     same = tuple(each for each in allowed if (judge.way(verdicts[each]), verdicts[each].egress) == way)
-    return _settled(access.narrowed(own, judge), target, judge, first, same)
+    return _settled(access.for_request(own, judge), target, judge, first, same)
 
 
 def _settled(
@@ -326,6 +327,14 @@ def _settled(
     if verdict.failure is not None:
         return decided(verdict)
     return access.name(target) if judge.way(verdict) == DIRECT else access.unresolved(target)
+
+
+def way_out(context: ForwardingContext, judge: Judge | None) -> UpstreamSet | None:
+    """The upstreams that a request goes through; None: it goes directly, or a policy names a pool that is not there."""
+    if judge is None:
+        return context.upstreams
+    verdict = judge.verdict
+    return None if judge.way(verdict) == DIRECT else context.upstreams_of(verdict.pool)
 
 
 # --- what is open already ---

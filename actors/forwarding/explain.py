@@ -25,7 +25,7 @@ from actors.bus.messages.forwarding import (
     UpstreamExplanation,
     UpstreamsExplanation,
 )
-from actors.bus.messages.specs import DIRECT, AccountSpec, ListRef
+from actors.bus.messages.specs import AccountSpec, ListRef
 from actors.forwarding.access.named_lists import Content, NamedListFiles
 from actors.forwarding.access.policy import Decision, refused
 from actors.forwarding.access.rules import REPORTED, own_rules
@@ -41,6 +41,7 @@ from actors.forwarding.decision import (
     decide_other_name,
     refused_before_target,
     understood,
+    way_out,
 )
 from actors.forwarding.fleet_objects import FoundList
 from actors.forwarding.limits.accounts import spec_of
@@ -165,7 +166,7 @@ class _Asked:
         asked = identity.parameters.asked
         self._subject = Subject(query.client_ip, query.listen_port, identity.user, account, asked, draft)
         self._judge = self._subject.judge(context, target, query.method if path else "", path)
-        self._access = context.policy.access.narrowed(self._own, self._judge)
+        self._access = context.policy.access.for_request(self._own, self._judge)
         self._is_plain = bool(path) and context.policy.speaks_http
         """Whether it is a request of plain HTTP."""
         self._address: str | None = None
@@ -229,7 +230,7 @@ class _Asked:
         supposed, identity = self._supposed, self._identity
         if decision.failure is None and identity.user and context.authenticator.asks_backend(identity.user):
             decision = Decision(None, decision.reason, BY_BACKEND, "user")
-        passed = None if decision.failure is not None else self._upstreams()
+        passed = None if decision.failure is not None else way_out(context, self._judge)
         parameters = chosen_by(context, identity.parameters)
         if passed is not None and passed.none_matches(parameters):
             decision = refused(failures.NO_UPSTREAM_MATCHES, "username_params: labels", "upstreams")
@@ -261,13 +262,6 @@ class _Asked:
             headers=headers,
             rules=() if judge is None else explained_rules(judge.policies, judge.facts, self._address),
         )
-
-    def _upstreams(self) -> UpstreamSet | None:
-        """Those that an allowed request would go through; None where it goes directly."""
-        verdict = self._verdict
-        if verdict is not None and verdict.use == DIRECT:
-            return None
-        return self._context.upstreams_of("" if verdict is None else verdict.pool)
 
     def _explained_source(self) -> SourceExplanation | None:
         """Where it leaves from; None: the kernel chooses."""

@@ -117,8 +117,8 @@ class AccessPolicy:
         """What the rules say about a name that an upstream is to resolve."""
         return self._by_rules(self._rules.match_unresolved(target.host, target.port), "name")
 
-    def narrowed(self, own: OwnRules, judge: Judge | None = None) -> AccessPolicy:
-        """The same with the rules of an account and a credential in front, and the policies of a request, if any."""
+    def for_request(self, own: OwnRules, judge: Judge | None = None) -> AccessPolicy:
+        """The same with the rules of an account and a credential, and the policies of a request, if there are any."""
         return RequestPolicy(self._guard, self._rules, own, judge) if own or judge is not None else self
 
     def _by_rules(self, match: EntryMatch, stage: str) -> Decision:

@@ -185,7 +185,7 @@ def decide_name(
     `through_upstream`, one by which policies have judged the request, if they needed any: None without one.
     `verdict` is that about the request: the name must be let through by the same way.
     """
-    policy = access.narrowed(own, judge)
+    policy = access.for_request(own, judge)
     if judge is not None:
         refused = _by_another_way(judge, named, address, through_upstream, verdict)
         if refused is not None:

@@ -90,7 +90,7 @@ class BindListener:
         if addresses[0] in _UNSPECIFIED:
             self._listen(addresses[0])
             return
-        access = self._dialer.access.narrowed(self._own, self._judge)
+        access = self._dialer.access.for_request(self._own, self._judge)
         found = decide_addresses(access, self._peer, addresses, self._source)
         failure = found.outcome(self._source).failure
         if failure is not None:
@@ -100,7 +100,7 @@ class BindListener:
         self._listen(found.usable[0])
 
     def _may_connect(self, address: str) -> bool:
-        access = self._dialer.access.narrowed(self._own, self._judge)
+        access = self._dialer.access.for_request(self._own, self._judge)
         return access.address(self._peer, address).failure is None
 
     def _listen(self, towards: str) -> None:

@@ -10,7 +10,6 @@ import socket
 from functools import partial
 from typing import TYPE_CHECKING
 
-from actors.bus.messages.specs import DIRECT
 from actors.counters import ORIGIN_CONNECTIONS_REUSED
 from actors.forwarding.access.rules import OwnRules
 from actors.forwarding.connections.bind_listener import BindListener
@@ -18,7 +17,7 @@ from actors.forwarding.connections.client_connection import ClientConnection
 from actors.forwarding.connections.tunnel import peer_of
 from actors.forwarding.connections.udp_targets import relay_socket
 from actors.forwarding.connections.upstream_handlers import open_through_upstream
-from actors.forwarding.decision import decide_by_addresses, decide_by_name, refused_before_target
+from actors.forwarding.decision import decide_by_addresses, decide_by_name, refused_before_target, way_out
 from actors.forwarding.isolation import isolated
 from actors.forwarding.limits.meter import account_of
 from actors.forwarding.limits.rule_limits import Limited
@@ -169,10 +168,7 @@ def _limited(applied: Applied) -> Limited:
 
 def _go(client: ClientConnection, command: Open, judge: Judge) -> list[Command] | None:
     """Open a connection by the way of the settled verdict."""
-    verdict, context = judge.verdict, client.context
-    if verdict.use == DIRECT:
-        return _open_way(client, command, None, judge)
-    upstreams = context.upstreams_of(verdict.pool)
+    verdict, upstreams = judge.verdict, way_out(client.context, judge)
     if verdict.pool:
         if upstreams is None:
             return client.failed(no_such_pool(verdict.pool, verdict.applied[-1].entry))
@@ -247,7 +243,7 @@ def _may_be_reused(
     target = client.request.target
     if (not own and judge is None) or target is None:
         return True
-    access = client.context.policy.access.narrowed(own, judge)
+    access = client.context.policy.access.for_request(own, judge)
     if judge is not None and not _is_by_the_way(client, origin, judge):
         client.context.pool.release(origin)
         return False
@@ -264,7 +260,7 @@ def _may_be_reused(
 
 def _is_by_the_way(client: ClientConnection, origin: OriginConnection, judge: Judge) -> bool:
     """Whether a kept connection goes the way that the policies say: directly, or through one of those upstreams."""
-    upstreams = client.context.upstreams_of(judge.verdict.pool) if judge.way(judge.verdict) != DIRECT else None
+    upstreams = way_out(client.context, judge)
     if upstreams is None:
         return origin.upstream is None
     return origin.upstream is not None and origin.upstream in upstreams.members

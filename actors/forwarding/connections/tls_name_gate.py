@@ -108,12 +108,12 @@ class TlsNameGate:
         check: TlsCheck,
         early: bytes,
         judge: Judge | None = None,
-        narrowed: bool = False,
+        others_hold: bool = False,
     ) -> None:
         """`early` is what the client has sent already; `judge` has judged the request, None without policies.
-        `narrowed`: rules of an account or a policy hold as well, which refuse in the proxy's report mode, too."""
+        `others_hold`: rules of an account or a policy hold as well, which refuse in the proxy's report mode, too."""
         self.check = check
-        self.enforced = check.check != RECORD and (narrowed or not check.reported)
+        self.enforced = check.check != RECORD and (others_hold or not check.reported)
         """Whether the tunnel may be refused."""
         self.deadline = context.loop.now + context.policy.session.handshake_timeout
         self.scheduled_for = NEVER
@@ -349,8 +349,8 @@ def gate_of(client: ClientConnection, command: TunnelCommand) -> TlsNameGate | N
     judge = request.judge
     verdict = None if judge is None else judge.verdict
     check = check_in_force(policy.tls_name, policy.access.rules, own, verdict, target)
-    narrowed = bool(own) or (verdict is not None and bool(verdict.applied))
-    return None if check.check == OFF else TlsNameGate(context, target, check, command.early, judge, narrowed)
+    others_hold = bool(own) or (verdict is not None and bool(verdict.applied))
+    return None if check.check == OFF else TlsNameGate(context, target, check, command.early, judge, others_hold)
 
 
 def unchecked_datagram(

@@ -212,7 +212,7 @@ class UdpAssociation:
         if context.judges(account_of(self.meter)):
             judge = self._subject.judge_directly(context, target)
         own = context.own_rules(self.meter)
-        access = context.policy.access.narrowed(own, judge)
+        access = context.policy.access.for_request(own, judge)
         by_name = access.name(target)
         refused = by_name.failure if by_name is not None else None
         for address in () if refused else addresses:

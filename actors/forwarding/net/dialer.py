@@ -167,7 +167,7 @@ class Dialer:
         It is called in this very call when that is known. Returns True when the resolver has to find out, which may
         take time.
         """
-        refused = self.access.narrowed(own, judge).name(target)
+        refused = self.access.for_request(own, judge).name(target)
         if refused is not None and refused.failure is not None:
             result: Resolution = refused.failure
         elif target.literal:
@@ -271,7 +271,7 @@ class Dial:
         """Try those of the addresses that may be connected to."""
         if self._done is None:
             return
-        access, source = self._dialer.access.narrowed(self._own, self._judge), self.source or self._dialer.source
+        access, source = self._dialer.access.for_request(self._own, self._judge), self.source or self._dialer.source
         found = decide_addresses(access, self._target, addresses, source)
         usable = [*self._untried, *found.usable]
         self._untried = self._dialer.addresses.order(usable, self._loop.now)[:ADDRESSES_MAX]

@@ -100,7 +100,7 @@ class UpstreamRoute:
         self.waited = 0.0
         """Seconds that its client has waited for an upstream which gets the request itself, in absolute-form."""
         self.reported: Failure | None = None
-        decision = upstreams.access().narrowed(wanted.own, wanted.judge).unresolved(wanted.target)
+        decision = upstreams.access().for_request(wanted.own, wanted.judge).unresolved(wanted.target)
         self._refused = decision.failure
         refused = decision.failure or (NO_UPSTREAM_MATCHES if upstreams.none_matches(wanted.parameters) else None)
         if refused is not None:

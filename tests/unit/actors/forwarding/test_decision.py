@@ -157,7 +157,7 @@ def test_while_the_addresses_decide_about_the_way_nothing_behind_policies_is_ask
     assert (world.by_name(judge), judge.settled) == ("", None)
     assert world.by_name(judge, own("a.example")) == "name"
     assert (world.by_addresses(judge, PUBLIC), judge.addresses) == ("", (PUBLIC,))
-    access, source = world.context.policy.access.narrowed((), judge), plain_source("")
+    access, source = world.context.policy.access.for_request((), judge), plain_source("")
     assert stage(decide_addresses(access, target(), judge.addresses, source).outcome(source)) == "address"
 
 
