@@ -168,7 +168,6 @@ def test_while_the_addresses_decide_about_the_way_nothing_behind_policies_is_ask
         ((OTHER,), "policy", ()),
         ((OTHER, PUBLIC), "", (PUBLIC,)),
         ((PRIVATE, OTHER), "policy", ()),  # what the guard refuses says nothing about the way
-        ((PRIVATE, PUBLIC), "", (PUBLIC,)),
     ],
 )
 def test_the_verdict_is_that_at_the_first_address_that_may_be_connected_to(
@@ -194,7 +193,6 @@ def test_an_upstream_gets_no_name_of_which_an_address_is_refused(world: World) -
 @table(
     ("addresses", "own_address", "decides", "usable"),
     [
-        ((PUBLIC,), "", "+address", [PUBLIC]),
         ((PRIVATE, PUBLIC), "", "+address", [PUBLIC]),
         ((PRIVATE, OTHER), "", "egress_guard", []),
         ((OTHER, PRIVATE), "", "address", []),
