@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.kit import suite
+from tests.kit.compiled import share_bytecode
 from tests.kit.folders import FOLDERS
 
 os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", FOLDERS)  # asked for by pytest after this, and handed to its workers
@@ -42,6 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
         if signal.getsignal(each) is signal.SIG_IGN:  # as `nohup` and `&` have it, which commands under test inherit
             signal.signal(each, signal.default_int_handler if each == signal.SIGINT else signal.SIG_DFL)
     if not hasattr(config, "workerinput"):
+        share_bytecode()
         config.pluginmanager.register(suite.Run(config), "run of the suite")
 
 

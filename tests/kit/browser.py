@@ -40,6 +40,8 @@ REPORT_VIOLATIONS = """
 addEventListener('securitypolicyviolation', (event) =>
   console.error(`content security policy: ${event.violatedDirective} ${event.blockedURI} ${event.sample}`))
 """
+NEVER_IDLE = "globalThis.requestIdleCallback = () => 0"
+"""A page loads the screen that it shows alone, and no others beforehand: each load of it would cost twice as much."""
 NOWHERE = "There is no such page"
 """The title of the screen of an address that has none."""
 VISIT = """async ([path, nowhere, patience]) => {

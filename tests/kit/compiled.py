@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -10,6 +11,7 @@ from types import ModuleType
 import pytest
 
 from actors.compiled import runs_compiled
+from tests.kit.folders import ROOT
 
 COUNTS_CALLS = pytest.mark.skipif(runs_compiled(), reason="counts calls of Python functions, of which there are none")
 
@@ -30,3 +32,19 @@ def attributes(thing: object) -> list[str]:
     kinds = type(thing).__mro__
     names = [name for kind in kinds for of in ("__slots__", "__mypyc_attrs__") for name in vars(kind).get(of, ())]
     return [name for name in dict.fromkeys(names) if name != "__dict__"]
+
+
+def share_bytecode() -> None:
+    """In the copy of a checkout that has compiled modules (`scripts/wheels/compiled_tree.py`): what Python and pytest
+    have compiled of the checkout, which each worker would do again. Of other sources, by time and size, it is not used.
+    """
+    cache = ROOT / ".cache"
+    if not cache.is_symlink():
+        return
+    checkout = cache.resolve().parent
+    for folder in {each.parent for each in ROOT.rglob("*.py")}:
+        for each in (checkout / folder.relative_to(ROOT) / "__pycache__").glob("*.pyc"):
+            copy = folder / "__pycache__" / each.name
+            if not copy.exists():
+                copy.parent.mkdir(exist_ok=True)
+                shutil.copy2(each, copy)

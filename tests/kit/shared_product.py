@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from tests.kit.product import Product
 
-ALERT_REQUESTS = 25
-"""An alert about errors takes that many requests in `ALERT_WINDOW` seconds."""
-ALERT_WINDOW = 10
 CONTACT = "https://help.corp.example/proxy"
 ELSEWHERE = "192.0.2.77"
 """An address for documentation (RFC 5737) that proxies may connect to; nothing is there."""
@@ -18,9 +15,6 @@ def configuration(test_url: str) -> str:
     return f"""\
 [accounts]
 self_service = true
-[alerts]
-min_requests = {ALERT_REQUESTS}
-window = {ALERT_WINDOW}
 [auth]
 max_api_keys = 1000
 [metrics]

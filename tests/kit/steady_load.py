@@ -14,7 +14,8 @@ from tests.kit.wait import wait_until
 
 PATIENCE = 60.0
 """Seconds that a caller waits: connections may queue while a service restarts, but none may be refused."""
-BREATH = 0.02
+BREATH = 0.05
+"""Seconds from one call of a caller to the next: five callers without it take a core for themselves."""
 
 Knock = Callable[[], object]
 

@@ -7,8 +7,8 @@ A part of the suite (`--part`, of `scripts/test` and `.ci/run`):
     pure       everything but what runs on compiled modules
     compiled   what runs on compiled modules: the forwarding path, and the product around it
 
-A worker gets the tests of a module one after the other, so that what they share is started once, and those of a folder
-in `WHOLE_FOLDERS` likewise. The longest come first, by the seconds of the last run here or else by `SECONDS`.
+A worker gets the tests of a module one after the other, so that what they share is started once, and those of several
+modules in `TOGETHER` likewise. The longest come first, by the seconds of the last run here or else by `SECONDS`.
 
 What each test took goes into the folder `TEST_RECORDS` if it is set, and the closing lines are of all that is in it:
 `.ci/run` runs pytest twice and has one summary.
@@ -57,20 +57,36 @@ ON_COMPILED_MODULES = (
 )
 COUNTS_CALLS = "tests/unit/actors/forwarding/test_resource_bounds.py"
 """Counts calls of Python functions, of which compiled modules have none."""
-WHOLE_FOLDERS = (
-    "tests/product/dashboard/test_every_screen.py",
-    "tests/product/dashboard/test_tables.py",
-    "tests/product/dashboard",
-    "tests/product/systemd",
-    "tests/packaging",
+TOGETHER = (
+    ("tests/product/dashboard/test_every_screen.py",),
+    ("tests/product/dashboard/test_tables.py",),
+    ("tests/product/dashboard",),
+    ("tests/product/systemd",),
+    ("tests/packaging",),
+    tuple(f"tests/product/e2e/test_{each}.py" for each in ("durability", "observers_faults", "logs")),
+    tuple(
+        f"tests/product/e2e/test_{each}.py"
+        for each in ("api_tls", "api_guard", "names", "own_listeners", "session_cookie")
+    ),
+    tuple(f"tests/product/e2e/test_{each}.py" for each in ("refusals", "live_from_elsewhere")),
 )
-"""Two with a product of their own, the page's other tests, one systemd, one wheel. The first that fits counts."""
+"""Files and folders that one worker gets, for what they share: two screens with a product of their own, the page's
+other tests, one systemd, one wheel; a disk that is full, the API behind TLS, a strict product. The first that fits
+counts."""
 SECONDS = {
-    "tests/conformance/test_conformance.py": 60.0,
-    "tests/product/systemd": 13.0,
+    "tests/conformance/test_conformance.py": 90.0,
+    "tests/conformance/test_compiled_and_pure.py": 37.0,
+    "tests/product/systemd": 12.0,
+    "tests/product/dashboard/test_every_screen.py": 6.0,
+    "tests/product/dashboard/test_tables.py": 4.0,
     "tests/product/dashboard": 2.5,
     "tests/product/cli": 0.4,
-    "tests/product/e2e/test_upgrade.py": 8.0,
+    "tests/product/e2e/test_upgrade.py": 12.0,
+    "tests/product/e2e/test_usage_exact.py": 8.0,
+    "tests/product/e2e/test_clock.py": 20.0,
+    "tests/product/e2e/test_import.py": 6.0,
+    "tests/product/e2e/test_durability.py": 6.0,
+    "tests/product/e2e/test_metrics.py": 2.3,
     "tests/product/e2e/foreign": 0.6,
     "tests/product/e2e": 1.5,
     "tests/packaging": 3.0,
@@ -107,8 +123,8 @@ def belongs(path: str, part: str) -> bool:
 
 
 def scope_of(nodeid: str) -> str:
-    """What a worker gets at once: the module of a test, or its folder."""
-    return next((folder for folder in WHOLE_FOLDERS if is_in(nodeid, [folder])), nodeid.partition("::")[0])
+    """What a worker gets at once: the module of a test, or the first of those that stay together with it."""
+    return next((group[0] for group in TOGETHER if is_in(nodeid, group)), nodeid.partition("::")[0])
 
 
 def name_of(nodeid: str) -> str:
@@ -165,6 +181,7 @@ class Run:
         self._config = config
         self._workers = int(config.getoption("numprocesses", 0) or 1)
         self._began = self._shown = time.monotonic()
+        self._processors = _processors()
         self._took: dict[str, float] = defaultdict(float)
         self._call: dict[str, float] = {}
         self._expected: Expected | None = None
@@ -258,8 +275,18 @@ class Run:
         starts = self._records / "starts"
         lines = starts.read_text().splitlines() if starts.exists() else []
         terminalreporter.write_line(f"products started: {len(lines)}")
+        busy, passed = (now - before for now, before in zip(_processors(), self._processors, strict=True))
+        terminalreporter.write_line(f"processors of the machine busy: {busy / max(passed, 1):.0%} of this run")
         for line in self.too_slow():
             terminalreporter.write_line(line)
+
+
+def _processors() -> tuple[int, int]:
+    """How long all processors were busy, and how long they were there, in ticks (proc_stat(5))."""
+    with open("/proc/stat") as file:
+        ticks = [int(each) for each in file.readline().split()[1:9]]
+    idle = ticks[3] + ticks[4]
+    return sum(ticks) - idle, sum(ticks)
 
 
 def _minutes(seconds: float) -> str:

@@ -23,4 +23,4 @@ def wait_until(condition: Callable[[], T | None], what: str, seconds: float = 12
         waited = time.monotonic() - began
         if waited > seconds:
             raise AssertionError(f"not within {seconds} s: {what} (last: {value!r})")
-        time.sleep(max(pause, min(waited / 10, 5 * pause)))
+        time.sleep(max(pause, min(waited / 10, 12 * pause)))

@@ -33,6 +33,8 @@ from tests.kit.wait import wait_until
 
 OTHERS = 6
 """The zygote, and the actors that always run."""
+BREATH = 0.005
+"""Seconds from one call of a `Caller` to the next: without it, it takes a core of the machine for itself."""
 
 
 class Supervised:
@@ -151,7 +153,7 @@ class Caller:
         self._thread.join(120)
 
     def _call(self) -> None:
-        while not self._stop.is_set():
+        while not self._stop.wait(BREATH):
             try:
                 self.pids.append(greeting(self.port)[0])
             except ConnectionRefusedError as error:

@@ -85,11 +85,13 @@ def problems(watched: kit.Problems) -> Iterator[kit.Problems]:
 
 @pytest.fixture(scope="package")
 def make_context(browser: Browser, product: Product, watched: kit.Problems) -> MakeContext:
-    """Makes contexts, which last as long as the browser."""
+    """Makes contexts, which last as long as the browser. In those that are `idle` at times, pages load all screens."""
 
-    def make(**options: Any) -> BrowserContext:
+    def make(*, idle: bool = False, **options: Any) -> BrowserContext:
         context = browser.new_context(**{**OPTIONS, "base_url": product.base_url, **options})
         context.set_default_timeout(kit.PATIENCE)
+        if not idle:
+            context.add_init_script(kit.NEVER_IDLE)
         watched.watch(context)
         return context
 

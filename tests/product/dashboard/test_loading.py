@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Page, Request, expect
+from playwright.sync_api import BrowserContext, Page, Request, expect
 
-from tests.kit.browser import Problems
+from tests.kit.browser import Problems, log_in
 
 PART = re.compile(r"/ui/assets/system-[^/]*\.js$")
 ANY = re.compile(r"/ui/")
@@ -15,9 +16,11 @@ OUTDATED = "A new version of the dashboard is installed"
 
 
 @pytest.fixture
-def page(fresh_page: Page) -> Page:
-    """Nothing is loaded yet."""
-    return fresh_page
+def page(new_context: Callable[..., BrowserContext]) -> Page:
+    """Nothing is loaded yet; all screens are, once it is idle."""
+    context = new_context(idle=True)
+    log_in(context, "admin")
+    return context.new_page()
 
 
 def is_at(page: Page, title: str) -> None:

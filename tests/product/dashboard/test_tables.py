@@ -234,18 +234,24 @@ def _made(product: Product) -> dict[str, str]:
     product.proxy(name="the-other-one")
     stopped = product.proxy(name="the-stopped-one")
     product.data("POST", f"/proxies/{stopped['id']}/stop")
-    for number in range(11):
-        name = f"named-{number}"
-        body = {"name": name, "port": product.free_port(), "protocol": "http", "sleep_after": 60}
-        if number < FEW:
-            product.data("POST", "/proxies", body)
-        product.data("POST", "/plans", {"name": name})
-        product.data("POST", "/users", {"username": name, "password": PASSWORD})
-        product.data(
-            "POST", "/pools", {"name": name, "upstreams": [{"protocol": "http", "host": "127.0.0.1", "port": 9}]}
-        )
-        product.data("POST", "/policies", {"name": name, "rules": []})
-        product.data("POST", "/webhooks", {"name": name, "url": "http://127.0.0.1:9/", "events": ["account.expired"]})
+    names = [f"named-{number}" for number in range(10)]
+    upstreams = [{"protocol": "http", "host": "127.0.0.1", "port": 9}]
+    hook = {"url": "http://127.0.0.1:9/", "events": ["account.expired"]}
+    asleep = [
+        {"name": each, "port": product.free_port(), "protocol": "http", "sleep_after": 60} for each in names[:FEW]
+    ]
+    document = {
+        "kind": "proxyfleet.config",
+        "version": 1,
+        "proxies": asleep,
+        "plans": [{"name": each} for each in names],
+        "pools": [{"name": each, "upstreams": upstreams} for each in names],
+        "policies": [{"name": each, "rules": []} for each in names],
+        "webhooks": [{"name": each, **hook} for each in names],
+    }
+    product.data("POST", "/config/import", document)
+    for each in names:
+        product.data("POST", "/users", {"username": each, "password": PASSWORD})
     for number in range(MANY):
         product.data("POST", "/lists", {"name": f"list-{number}", "kind": "domains", "entries": ["a.example"]})
     hashed = hash_password(PASSWORD)
@@ -351,11 +357,13 @@ def test_after_the_end_of_a_connection_the_focus_is_on_the_next_row_and_no_secon
         expect(keyboard.rows("Connections").filter(has_text=targets[1])).to_have_count(1)
 
 
-@pytest.mark.parametrize("path", OPENED)
+@tables.table("path", OPENED)
 def test_back_leads_to_the_place_in_the_list_and_to_its_row(path: str, fleet: Fleet, sign_in: SignIn) -> None:
     page = sign_in(base_url=fleet.product.base_url)
     page.set_viewport_size(LOW)
-    page.goto(f"/ui{path}")
+    if page.url == "about:blank":
+        page.goto("/ui/-")
+    visit(page, path)
     keyboard = Keyboard(page)
     keyboard.to_list(OPENED[path])
     wanted = MANY - 1 if path in ("/accounts", "/lists", "/history", "/logs") else FEW

@@ -40,10 +40,12 @@ def is_closed(sock: socket.socket) -> bool:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_the_test_of_a_proxy_behind_a_balancer_announces_itself(
+def test_the_test_of_a_proxy_behind_a_balancer_announces_itself_and_is_an_authorised_client(
     product: Product, origin: Origin, tls: dict[str, str], protocol: str
 ) -> None:
-    with a_proxy(product, protocol, tls, accept_proxy_protocol=True) as proxy:
+    password = {} if protocol == "socks4" else {"password": "p@ss:word"}
+    auth = {"enabled": True, "username": "ada", **password}
+    with a_proxy(product, protocol, tls, accept_proxy_protocol=True, auth=auth) as proxy:
         result = product.data("POST", f"/proxies/{proxy['id']}/test", {"url": origin.url("/hello")})["test_result"]
         assert (result["status"], result["status_code"]) == ("success", 200), result
 

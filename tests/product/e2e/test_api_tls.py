@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 
 from actors.net.proxy_protocol import build_v1, build_v2
 from tests.kit.certificates import make_pair
-from tests.kit.product import PASSWORD, Product
+from tests.kit.product import PASSWORD
 from tests.kit.secured_product import LONG, SecuredProduct
 from tests.kit.wait import wait_until
 
@@ -85,19 +86,6 @@ def test_openssl_agrees_on_http_1_1_by_alpn_and_on_no_old_protocol(secured: Secu
         context.maximum_version = ssl.TLSVersion.TLSv1_1
         with pytest.raises((ssl.SSLError, ConnectionError)):
             context.wrap_socket(plain)
-
-
-def test_a_connection_is_kept_and_a_large_answer_arrives_whole(secured: SecuredProduct) -> None:
-    with secured.connect() as stream:
-        for _ in range(3):
-            whole = answer(stream, "/api/v1/docs/swagger-ui-bundle.js").read()
-            assert len(whole) > 500_000
-        assert answer(stream, "/health").read().startswith(b'{"success":true')
-
-
-def test_a_large_body_arrives_whole(secured: SecuredProduct) -> None:
-    for size, status in ((900_000, 415), (2_000_000, 413)):
-        assert secured.api("POST", "/proxies", data=b"[" + b" " * size).status_code == status
 
 
 @pytest.mark.parametrize("build", [build_v1, build_v2])
@@ -184,13 +172,27 @@ def _health(secured: SecuredProduct) -> bool:
         return False
 
 
-def test_a_bad_certificate_is_reported_at_the_start(tmp_path: Path) -> None:
-    config = f'[server.tls]\nenabled = true\ncert_file = "{tmp_path}/none.pem"\nkey_file = "{tmp_path}/none.key"\n'
-    product = Product(config=config)
-    try:
-        product.start(wait=False)
-        assert product.process is not None
-        assert product.process.wait(LONG) == 1
-        assert "server.tls.cert_file" in product.log
-    finally:
-        product.discard()
+def test_with_tls_a_browser_keeps_its_session_through_a_restart(secured: SecuredProduct) -> None:
+    browser = requests.Session()
+    browser.verify, browser.trust_env = False, False
+    url, page = f"{secured.base_url}/api/v1/auth", {"Sec-Fetch-Site": "same-origin"}
+    body = {"username": "admin", "password": PASSWORD, "session": "cookie"}
+    response = browser.post(f"{url}/login", json=body, headers=page, timeout=LONG)
+    assert response.status_code == 200, response.text
+    header = response.headers["Set-Cookie"]
+    assert header.startswith("__Host-proxyfleet=rt_")
+    assert {"Secure", "HttpOnly", "SameSite=Strict", "Path=/"} <= {part.strip() for part in header.split(";")}
+    assert "Domain" not in header
+    assert secured.stop() == 0
+    secured.start()
+    for _ in range(3):
+        response = browser.post(f"{url}/refresh", headers={"Origin": secured.base_url}, timeout=LONG)
+        assert response.status_code == 200, response.text
+    other = {"Origin": secured.base_url.replace("https", "http")}
+    assert browser.post(f"{url}/refresh", headers=other, timeout=LONG).status_code == 403
+    bearer = {"Authorization": f"Bearer {response.json()['data']['access_token']}"}
+    sessions = browser.get(f"{url}/sessions", headers=bearer, timeout=LONG).json()["data"]["sessions"]
+    assert [each["kind"] for each in sessions if each["current"]] == ["cookie"]
+    assert browser.post(f"{url}/logout", headers=page, timeout=LONG).status_code == 200
+    assert not browser.cookies
+    assert browser.post(f"{url}/refresh", headers=page, timeout=LONG).status_code == 401

@@ -60,10 +60,3 @@ def test_a_back_end_decides_about_users_who_are_no_accounts_and_its_death_is_no_
 def _failures(product: Product) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = product.data("GET", "/logs?reason=auth_backend_failed")["logs"]
     return found
-
-
-def test_a_back_end_on_loopback_is_not_asked_unless_that_is_allowed(strict_product: Product) -> None:
-    with AuthBackend(decide) as backend, Origin(echoes) as origin:
-        proxy = strict_product.proxy(auth={"backend": {"url": backend.url}})
-        assert status(proxy, origin, "dave") == 503
-        assert backend.asked == []

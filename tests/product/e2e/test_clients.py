@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import shutil
-import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,13 +13,11 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-import requests
 
 from tests.kit.certificates import make_pair
 from tests.kit.http_origins import Origin, serving
 from tests.kit.product import Product
-from tests.kit.wait import wait_until
-from tests.product.e2e.repositories import make_repository, make_wheel, run
+from tests.product.e2e.repositories import make_repository
 
 pytestmark = pytest.mark.product
 
@@ -46,70 +41,8 @@ def files(tmp_path: Path) -> Iterator[tuple[Path, str]]:
         yield folder, f"http://127.0.0.1:{server.server_address[1]}"
 
 
-@pytest.fixture(scope="module")
-def tls_origin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Origin, str]]:
-    """An https origin and the certificate to trust."""
-    cert, key = make_pair(tmp_path_factory.mktemp("tls"))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(cert, key)
-    server = Origin(context)
-    with serving(server):
-        yield server, cert
-
-
 def through(proxy: dict[str, Any]) -> str:
     return f"http://127.0.0.1:{proxy['port']}"
-
-
-@needs("curl")
-def test_curl_fetches_http_and_the_detail_form_shows_it(
-    product: Product, proxy: dict[str, Any], origin: Origin
-) -> None:
-    for _ in range(3):
-        assert run("curl", "-sS", "-x", through(proxy), origin.url("/hello")) == "hello"
-
-    def counted() -> dict[str, Any] | None:
-        detail: dict[str, Any] = product.data("GET", f"/proxies/{proxy['id']}")["proxy"]
-        return detail if detail["stats"]["total_requests"] == 3 else None
-
-    detail = wait_until(counted, "three requests are counted")
-    assert detail["stats"]["bytes_out"] > 3 * len("hello")
-    assert detail["stats"]["bytes_in"] > 0
-    assert detail["stats"]["last_request"]
-    assert detail["runtime"]["pid"] == proxy["runtime"]["pid"]
-    assert os.path.exists(f"/proc/{detail['runtime']['pid']}")
-
-
-@needs("curl")
-def test_curl_fetches_https_through_connect(proxy: dict[str, Any], tls_origin: tuple[Origin, str]) -> None:
-    server, cert = tls_origin
-    command = ("curl", "-sS", "--cacert", cert, "-x", through(proxy))
-    assert run(*command, server.url("/hello")) == "hello"
-    assert len(run(*command, server.url("/megabyte"))) == 2**20
-
-
-@needs("curl")
-def test_curl_uploads_with_expect_and_chunked(proxy: dict[str, Any], origin: Origin, tmp_path: Path) -> None:
-    body = tmp_path / "body"
-    body.write_bytes(b"0123456789" * 200_000)
-    for extra in ("Expect: 100-continue", "Transfer-Encoding: chunked"):
-        command = ("curl", "-sS", "-x", through(proxy), "-H", extra, "--data-binary", f"@{body}")
-        assert run(*command, origin.url("/echo")) == body.read_text()
-
-
-@needs("curl")
-def test_curl_without_credentials_gets_407_and_with_them_the_page(product: Product, origin: Origin) -> None:
-    proxy = product.proxy(auth={"enabled": True, "username": "ada", "password": "p@ss:word"})
-    status = ("-o", "/dev/null", "-w", "%{http_code}")
-    assert run("curl", "-sS", *status, "-x", through(proxy), origin.url("/hello")) == "407"
-    command = ("curl", "-sS", "-x", through(proxy), "--proxy-user", "ada:p@ss:word")
-    assert run(*command, origin.url("/hello")) == "hello"
-    product.data("DELETE", f"/proxies/{proxy['id']}")
-
-
-@needs("curl")
-def test_curl_of_http_1_0_is_answered(proxy: dict[str, Any], origin: Origin) -> None:
-    assert run("curl", "-sS", "--http1.0", "-x", through(proxy), origin.url("/chunked")) == "one,two,three"
 
 
 @needs("curl")
@@ -156,40 +89,3 @@ def test_every_line_to_copy_is_a_way_through_a_proxy_that_asks_for_credentials(
     finally:
         product.data("DELETE", f"/proxies/{proxy['id']}")
         product.data("DELETE", f"/accounts/{account['id']}")
-
-
-def test_requests_fetches_http_and_https(proxy: dict[str, Any], origin: Origin, tls_origin: tuple[Origin, str]) -> None:
-    secure, cert = tls_origin
-    with requests.Session() as session:
-        session.trust_env = False
-        session.proxies = {"http": through(proxy), "https": through(proxy)}
-        for _ in range(3):
-            assert session.get(origin.url("/hello"), timeout=15).text == "hello"
-            assert session.get(secure.url("/hello"), timeout=15, verify=cert).text == "hello"
-        assert session.post(origin.url("/echo"), data=iter([b"a", b"b"]), timeout=15).content == b"ab"
-
-
-def test_pip_downloads_a_package_through_the_proxy(
-    proxy: dict[str, Any], files: tuple[Path, str], tmp_path: Path
-) -> None:
-    folder, url = files
-    wheel = make_wheel(folder / "packages")
-    index = folder / "simple" / "tiny-thing"
-    index.mkdir(parents=True)
-    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
-    index.joinpath("index.html").write_text(
-        f'<!DOCTYPE html><html><body><a href="/packages/{wheel.name}#sha256={digest}">{wheel.name}</a></body></html>'
-    )
-    pip = (sys.executable, "-m", "pip", "--isolated", "--disable-pip-version-check", "--no-cache-dir")
-    where = ("--index-url", f"{url}/simple", "--trusted-host", "127.0.0.1", "--proxy", through(proxy))
-    run(*pip, "download", "--no-deps", *where, "tiny-thing", "-d", str(tmp_path / "got"))
-    assert (tmp_path / "got" / wheel.name).read_bytes() == wheel.read_bytes()
-
-
-@needs("git")
-def test_git_clones_over_http_through_the_proxy(proxy: dict[str, Any], files: tuple[Path, str], tmp_path: Path) -> None:
-    folder, url = files
-    commit = make_repository(tmp_path / "work", folder / "project.git")
-    run("git", "-c", f"http.proxy={through(proxy)}", "clone", "-q", f"{url}/project.git", str(tmp_path / "clone"))
-    assert run("git", "rev-parse", "HEAD", cwd=tmp_path / "clone").strip() == commit
-    assert len(list((tmp_path / "clone").glob("file-*"))) == 20

@@ -96,24 +96,6 @@ def in_trail(data: DataDir) -> set[str]:
     return {row.content["request_id"] for row in rows}
 
 
-def test_a_damaged_store_file_is_refused_by_name_and_left_as_it_is() -> None:
-    with Product() as product:
-        name = product.proxy()["name"]
-        assert product.stop() == 0
-        file = product.data_dir / "fleet.sqlite"
-        damaged = file.read_bytes().replace(name.encode(), name[:-1].encode() + b"~")
-        assert damaged != file.read_bytes()
-        file.write_bytes(damaged)
-        product.start(wait=False)
-        with pytest.raises(AssertionError):
-            product.wait_healthy()
-        assert product.process is not None
-        assert product.process.poll() not in (None, 0)
-        assert file.name in product.log
-        assert "restore it" in product.log
-        assert file.read_bytes() == damaged
-
-
 def test_a_full_disk_refuses_proxies_and_accounts_and_leaves_nothing_half_done(cramped: CrampedProduct) -> None:
     product = cramped.product
     kept, before = product.proxy()["name"], names(product)

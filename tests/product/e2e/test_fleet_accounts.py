@@ -43,15 +43,3 @@ def test_an_account_works_everywhere_when_the_response_is_there(product: Product
     )
     product.data("DELETE", f"/accounts/{account['id']}")
     assert [status(each, origin, "ada", "ada's word") for each in (east, west, later)] == [407] * 3
-
-
-def test_a_plan_holds_at_once_for_all_its_accounts(product: Product, origin: Origin) -> None:
-    south = closed(product)
-    plan = product.data("POST", "/plans", {"name": "basic"})["plan"]
-    body = {"username": "pam", "password": "pam's word", "plan": "basic", "proxies": {"ids": [south["id"]]}}
-    product.data("POST", "/accounts", body)
-    assert status(south, origin, "pam", "pam's word") == 200
-    product.data("PATCH", f"/plans/{plan['id']}", {"deny_destinations": ["*"]})
-    wait_until(lambda: status(south, origin, "pam", "pam's word") == 403, "the plan's destinations")
-    product.data("PATCH", f"/plans/{plan['id']}", {"deny_destinations": None})
-    wait_until(lambda: status(south, origin, "pam", "pam's word") == 200, "the plan without them")

@@ -42,23 +42,6 @@ def curl(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_curl_goes_through_with_the_certificate_verified(
-    secure: dict[str, Any], origin: Origin, pair: tuple[str, str]
-) -> None:
-    proxy = ("-x", f"https://localhost:{secure['port']}", "--proxy-cacert", pair[0])
-    assert curl(*proxy, origin.url("/hello")).stdout == "hello"
-    assert curl(*proxy, "--proxytunnel", origin.url("/hello")).stdout == "hello"
-
-
-def test_curl_refuses_a_certificate_that_it_does_not_know(secure: dict[str, Any], origin: Origin) -> None:
-    assert curl("-x", f"https://localhost:{secure['port']}", origin.url("/hello")).returncode == 60
-
-
-def test_the_test_of_an_https_proxy_works(product: Product, secure: dict[str, Any], origin: Origin) -> None:
-    result = product.data("POST", f"/proxies/{secure['id']}/test", {"url": origin.url("/ip")})["test_result"]
-    assert (result["status"], result["error"]) == ("success", None)
-
-
 def test_a_session_of_tls_is_resumed_by_its_process_and_made_anew_behind_a_restart(
     product: Product, secure: dict[str, Any], pair: tuple[str, str]
 ) -> None:
@@ -89,25 +72,6 @@ def _session(context: ssl.SSLContext, port: int, session: ssl.SSLSession | None)
             continue
         assert client.session is not None
         return client.session, bool(client.session_reused)
-
-
-def test_https_without_a_certificate_is_refused(product: Product) -> None:
-    response = product.api("POST", "/proxies", {"name": "bare", "port": product.free_port(), "protocol": "https"})
-    assert response.status_code == 400
-    assert response.json()["error"]["details"]["field"] == "tls"
-
-
-def test_a_pair_that_does_not_fit_is_refused_by_field(product: Product, pair: tuple[str, str], tmp_path: Path) -> None:
-    other = make_pair(tmp_path)
-    for tls, field in (
-        ({"cert_file": pair[0], "key_file": other[1]}, "tls.key_file"),
-        ({"cert_file": str(tmp_path / "none"), "key_file": pair[1]}, "tls.cert_file"),
-        ({"cert_file": "relative.pem", "key_file": pair[1]}, "tls.cert_file"),
-    ):
-        body = {"name": "odd", "port": product.free_port(), "protocol": "https", "tls": tls}
-        response = product.api("POST", "/proxies", body)
-        assert response.status_code == 400
-        assert response.json()["error"]["details"]["field"] == field
 
 
 def test_a_certificate_for_each_build_machine(

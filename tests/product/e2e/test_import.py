@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import base64
-import random
-import threading
 from typing import Any
 
 import pytest
 import requests
 
 from tests.kit.http_origins import Origin
-from tests.kit.product import PASSWORD, Product
+from tests.kit.product import Product
 from tests.kit.steady_load import Knocking, through_proxy
 from tests.kit.wait import wait_until
 from tests.kit.wire import Client
@@ -168,63 +166,3 @@ def test_everything_works_elsewhere_with_its_secrets_and_after_a_restart(own_pro
 def status_as(port: int, url: str, credentials: str) -> int:
     with Client(port) as client:
         return client.get(url, f"Proxy-Authorization: Basic {base64.b64encode(credentials.encode()).decode()}").status
-
-
-def test_a_kill_of_everything_in_the_middle_of_an_import_leaves_all_of_it_or_nothing(own_product: Product) -> None:
-    dice, generation = random.Random(1), 0
-    for _ in range(2):
-        generation = survive(own_product, generation, dice)
-
-
-def survive(product: Product, generation: int, dice: random.Random) -> int:
-    """Import generation after generation until the kill; the one that is whole afterwards."""
-    answered, stopped = [generation], threading.Event()
-    token = product.token
-
-    def keep_importing() -> None:
-        with requests.Session() as session:
-            session.trust_env = False
-            session.headers["Authorization"] = f"Bearer {token}"
-            number = generation
-            while not stopped.is_set():
-                number += 1
-                try:
-                    response = session.post(
-                        f"{product.base_url}/api/v1/config/import", json={**HEAD, **of(number)}, timeout=30
-                    )
-                except requests.RequestException:
-                    return  # killed meanwhile
-                assert response.status_code == 200, response.text
-                answered[0] = number
-
-    importer = threading.Thread(target=keep_importing, daemon=True)
-    importer.start()
-    enough = generation + dice.randrange(1, 6)
-    wait_until(lambda: answered[0] >= enough, "imports are answered")
-    stopped.wait(dice.random() / 20)  # anywhere in the next one
-    product.kill_all()
-    importer.join(120)
-    product.start()
-    product.forget_token()
-    document = exported(product)
-    numbers = {int(each["tags"][0]) for each in document["proxies"]}
-    numbers |= {int(each["email"].partition("@")[0][1:]) for each in document["users"] if each["email"]}
-    numbers |= {int(each["url"].rpartition("/")[2]) for each in document["webhooks"]}
-    numbers.add(document["settings"]["proxy"]["default_timeout"])
-    assert len(numbers) == 1
-    whole = numbers.pop()
-    assert whole in (answered[0], answered[0] + 1)
-    return whole
-
-
-def of(number: int) -> dict[str, Any]:
-    """Generation `number` of a configuration with something of everything."""
-    return {
-        "proxies": [
-            {"name": f"p{each}", "port": 9, "protocol": "http", "status": "inactive", "tags": [str(number)]}
-            for each in range(3)
-        ],
-        "users": [{"username": "admin", "email": f"n{number}@example.com", "password": PASSWORD}],
-        "webhooks": [{"name": "w", "url": f"http://127.0.0.1:9/{number}", "events": ["*"], "enabled": False}],
-        "settings": {"proxy": {"default_timeout": number}},
-    }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import threading
 from typing import Any
 
 import pytest
@@ -83,50 +82,6 @@ def test_stop_closes_the_listener_and_start_opens_it_again(
     assert product.data("POST", f"/proxies/{proxy['id']}/start")["changed"] is False
 
 
-def test_restart_takes_a_new_process_and_refuses_no_one(
-    product: Product, proxy: dict[str, Any], origin: Origin
-) -> None:
-    refused: list[OSError] = []
-    over = threading.Event()
-
-    def knock() -> None:
-        while not over.is_set():
-            try:
-                with Client(proxy["port"]) as client:
-                    client.get(origin.url("/hello"))
-            except OSError as error:
-                refused.append(error)
-
-    thread = threading.Thread(target=knock)
-    thread.start()
-    try:
-        product.data("POST", f"/proxies/{proxy['id']}/restart")
-        running(product, proxy, other_than=proxy["runtime"]["pid"])
-    finally:
-        over.set()
-        thread.join(120)
-    assert refused == []
-
-
-def test_an_update_holds_for_new_connections_and_drops_none(
-    product: Product, proxy: dict[str, Any], origin: Origin
-) -> None:
-    with Client(proxy["port"]) as kept:
-        assert kept.get(origin.url("/hello")).status == 200
-        body = {"name": f"{proxy['name']}-new", "tags": ["blue"], "settings": {"max_connections": 1}}
-        changed = product.data("PATCH", f"/proxies/{proxy['id']}", body)["proxy"]
-        assert (changed["name"], changed["settings"]["max_connections"]) == (body["name"], 1)
-        assert changed["settings"]["timeout"] == proxy["settings"]["timeout"]
-
-        def refused() -> bool:
-            with Client(proxy["port"]) as second:
-                return second.get(origin.url("/hello")).status == 503
-
-        wait_until(refused, "the new limit holds")
-        assert kept.get(origin.url("/hello")).status == 200
-    assert detail(product, proxy)["runtime"]["pid"] == proxy["runtime"]["pid"]
-
-
 def test_the_test_of_a_proxy_goes_through_it_and_tells_the_outer_address(
     product: Product, proxy: dict[str, Any], origin: Origin
 ) -> None:
@@ -135,40 +90,9 @@ def test_the_test_of_a_proxy_goes_through_it_and_tells_the_outer_address(
     assert result["response_time"] >= 0
 
 
-def test_the_test_of_a_proxy_with_credentials_goes_through_as_an_authorised_client(
-    product: Product, origin: Origin
-) -> None:
-    proxy = product.proxy(auth={"enabled": True, "username": "ada", "password": "enchantress"})
-    result = product.data("POST", f"/proxies/{proxy['id']}/test", {"url": origin.url("/hello")})["test_result"]
-    assert (result["status"], result["status_code"]) == ("success", 200)
-    product.data("DELETE", f"/proxies/{proxy['id']}")
-
-
-def test_the_test_of_an_inactive_proxy_fails_without_an_http_error(
-    product: Product, proxy: dict[str, Any], origin: Origin
-) -> None:
-    product.data("POST", f"/proxies/{proxy['id']}/stop")
-    result = product.data("POST", f"/proxies/{proxy['id']}/test", {"url": origin.url("/ip")})["test_result"]
-    assert result["status"] == "failed"
-    assert result["error"]
-
-
 def test_delete_closes_the_listener_and_forgets_the_proxy(product: Product, proxy: dict[str, Any]) -> None:
     assert product.data("DELETE", f"/proxies/{proxy['id']}") == {"id": proxy["id"], "deleted": True}
     assert product.api("GET", f"/proxies/{proxy['id']}").status_code == 404
     wait_until(lambda: refuses(proxy["port"]), "the listener is closed")
     again = product.proxy(port=proxy["port"])
     product.data("DELETE", f"/proxies/{again['id']}")
-
-
-def test_a_request_is_found_in_the_logs(product: Product, proxy: dict[str, Any], origin: Origin) -> None:
-    url = origin.url(f"/hello?mark={proxy['id']}")
-    with Client(proxy["port"]) as client:
-        client.get(url)
-
-    def found() -> list[dict[str, Any]]:
-        logs: list[dict[str, Any]] = product.api("GET", "/logs", params={"limit": 100}).json()["data"]["logs"]
-        return [entry for entry in logs if entry["target_url"] == url]
-
-    entry = wait_until(found, "the record is found")[0]
-    assert (entry["status_code"], entry["proxy_id"], entry["client_ip"]) == (200, proxy["id"], "127.0.0.1")

@@ -45,15 +45,3 @@ def test_traffic_is_in_the_overview_of_who_may_see_it(product: Product, proxy: P
     everything = product.data("GET", "/overview")
     assert everything["proxies"]["total"] >= 1
     assert everything["health"]["version"]
-
-
-def test_records_of_traffic_are_counted_over_time_and_by_host(product: Product, proxy: Proxy, origin: Origin) -> None:
-    for number in range(4):
-        get(proxy, origin, f"?counted-{number}")
-    path = f"proxy_id={proxy['id']}"
-    wait_until(lambda: len(product.data("GET", f"/logs?{path}")["logs"]) == 4, "all are found")
-    failed = sum(entry["status_code"] >= 400 for entry in product.data("GET", f"/logs?{path}")["logs"])
-    histogram = product.data("GET", f"/logs/histogram?{path}&search=counted-")
-    assert (histogram["total"], sum(histogram["failed"]), histogram["exact"]) == (4, failed, True)
-    values = product.data("GET", f"/logs/values?{path}&search=counted-1")
-    assert [(each["value"], each["records"]) for each in values["values"]] == [("127.0.0.1", 1)]

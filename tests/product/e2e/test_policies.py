@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from typing import Any
 
 import pytest
-import requests
 
 from tests.kit.curl import curl, needs_curl
 from tests.kit.http_origins import Origin
@@ -121,37 +118,6 @@ def test_lists_and_policies_outlive_every_process(own_product: Product, origin: 
     product.start()
     wait_until(lambda: status(open_proxy, url) == 200, "proxies serve")
     holds()
-
-
-def test_a_change_that_is_stored_is_in_force_though_the_api_is_killed_in_the_middle_of_it(
-    own_product: Product, origin: Origin
-) -> None:
-    """Whatever moment the kill meets: what the API shows afterwards is what proxies do."""
-    product, url = own_product, origin.url("/hello")
-    denying(product, HERE, "shaken")
-    proxy = product.proxy(policy="shaken")
-    for number in range(2):
-        entries = (ELSEWHERE, HERE)[number % 2]
-        change = threading.Thread(target=_try_to_put, args=(product, "shaken", entries))
-        change.start()
-        time.sleep(0.01 * number)  # another moment each time, none of which may matter
-        api = product.actor("api")
-        api.kill()
-        change.join()
-        wait_until(lambda api=api: not api.is_running(), "the API is gone")
-        product.wait_healthy()
-        stored = product.data("GET", "/lists/shaken")["list"]["entries"]
-        wait_until(lambda stored=stored: status(proxy, url) == (403 if stored == HERE else 200), "what is stored holds")
-
-
-def _try_to_put(product: Product, name: str, entries: list[str]) -> None:
-    headers = {"Authorization": f"Bearer {product.token}"}
-    try:
-        requests.patch(
-            f"{product.base_url}/api/v1/lists/{name}", json={"entries": entries}, headers=headers, timeout=300
-        )
-    except requests.RequestException:
-        return  # it was killed before its response
 
 
 def test_the_policy_of_an_account_fences_it_on_every_proxy(product: Product, origin: Origin) -> None:

@@ -56,21 +56,6 @@ def test_curl_is_served_at_each_port_and_recorded_with_it(product: Product, orig
     assert recorded == {ports.first, ports.first + 150, ports.last}
 
 
-def test_a_port_that_is_taken_refuses_the_range_and_nothing_of_it_is_bound(product: Product) -> None:
-    ports = free_ports(10)
-    taken = ports.first + 7
-    with socket.create_server(("127.0.0.1", taken)):
-        body = {"name": "in-the-way", "port": str(ports), "protocol": "http"}
-        response = product.api("POST", "/proxies", body)
-    assert response.status_code == 400
-    details = response.json()["error"]["details"]
-    assert details == {"field": "port", "error": f"port {taken} on 127.0.0.1 is already in use"}
-    for port in ports:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(("127.0.0.1", port))
-
-
 def test_all_ports_survive_the_death_and_the_restart_of_their_process(
     product: Product, origin: Origin, made: Made
 ) -> None:
@@ -93,21 +78,6 @@ def test_a_stopped_range_is_closed_and_moves(product: Product, origin: Origin, m
     product.data("PATCH", path, {"port": f"{ports.first + 2}-{ports.last}"})
     product.data("POST", f"{path}/start")
     assert fetch(ports.last, origin.url("/hello"))[0] == 200
-
-
-def test_an_import_moves_a_running_range(product: Product, origin: Origin, made: Made) -> None:
-    ports = free_ports(6)
-    kept = ports.first + 2
-    proxy = made(Ports(ports.first, ports.first + 3))
-    document = product.data("GET", "/config/export")
-    (entry,) = [each for each in document["proxies"] if each["name"] == proxy["name"]]
-    entry["port"] = f"{kept}-{ports.last}"
-    moved = {"kind": document["kind"], "version": document["version"], "proxies": [entry]}
-    assert product.api("POST", "/config/import", moved, timeout=60).status_code == 200
-    assert fetch(kept, origin.url("/hello"))[0] == 200
-    assert fetch(ports.last, origin.url("/hello"))[0] == 200
-    with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", ports.first), 5)
 
 
 def test_no_port_of_a_range_is_a_target_of_a_proxy(product: Product, made: Made) -> None:

@@ -57,8 +57,6 @@ def test_a_holder_sees_the_tunnel_and_a_new_password_ends_it_and_the_token(
     assert me("GET", token=token).status_code == 401
     assert sign_in(FIRST).status_code == 401
     token = sign_in(SECOND).json()["data"]["access_token"]
-    product.stop()
-    product.start()
     assert me("GET", token=token).json()["data"]["account"]["proxies"][0]["name"] == proxy["name"]
     with Client(proxy["port"]) as tunnel:
         assert b" 200 " in tunnel.connect(target, authorization(SECOND))

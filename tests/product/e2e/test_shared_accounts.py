@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import socket
-import time
-from datetime import datetime
 from typing import Any
 
 import bcrypt
@@ -40,21 +38,6 @@ def status(proxy: dict[str, Any], origin: Origin, user: str = "ada") -> int:
     sock, found = tunnel(proxy, origin, user)
     sock.close()
     return found
-
-
-def test_an_account_is_good_at_once_on_the_proxies_that_it_names_now_and_later(own_product: Product) -> None:
-    product = own_product
-    with Origin(echoes) as origin:
-        tagged, other = (product.proxy(auth={"enabled": True}, tags=tags) for tags in (["eu"], []))
-        assert [status(each, origin) for each in (tagged, other)] == [407, 407]
-        account = make_account(product, proxies={"tags": ["eu"]})
-        assert [status(each, origin) for each in (tagged, other)] == [200, 407]
-        later = product.proxy(auth={"enabled": True}, tags=["eu"])
-        assert status(later, origin) == 200
-        product.data("PATCH", f"/proxies/{other['id']}", {"tags": ["eu"]})
-        wait_until(lambda: status(other, origin) == 200, "the proxy has its new tag")
-        product.data("PATCH", f"/accounts/{account['id']}", {"proxies": {"ids": [other["id"]]}})
-        assert [status(each, origin) for each in (tagged, later, other)] == [407, 407, 200]
 
 
 def test_what_the_api_has_acknowledged_holds_when_it_is_killed_right_after(own_product: Product) -> None:
@@ -95,24 +78,6 @@ def test_a_credential_is_good_on_every_protocol_until_it_is_revoked(own_product:
         product.wait_healthy()
 
 
-def test_a_credential_lapses_with_its_connections(own_product: Product) -> None:
-    product = own_product
-    with Origin(echoes) as origin:
-        proxy = product.proxy(auth={"enabled": True})
-        account = make_account(product)
-        made = product.data("POST", f"/accounts/{account['id']}/credentials", {"ttl": 5})
-        sock = through(proxy["port"], "http", origin, made["secret"])
-        assert sock is not None
-        with sock:
-            assert _ended(sock)
-        ended = time.time()
-        end = datetime.fromisoformat(made["credential"]["expires_at"]).timestamp()
-        assert ended >= end - 0.01
-        assert through(proxy["port"], "http", origin, made["secret"]) is None
-        found = wait_until(lambda: records(product, "credential_expired"), "the records")
-        assert {each["credential"] for each in found} == {made["credential"]["id"]}
-
-
 def test_an_imported_hash_is_replaced_at_the_first_right_password(own_product: Product) -> None:
     product = own_product
     hashed = bcrypt.hashpw(WORD.encode(), bcrypt.gensalt(5)).decode()
@@ -134,11 +99,6 @@ def test_an_imported_hash_is_replaced_at_the_first_right_password(own_product: P
         assert WORD not in product.log
         product.data("PATCH", path, {"password": "another long word"})
         assert [status(each, origin) for each in proxies] == [407, 407]
-
-
-def records(product: Product, reason: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = product.data("GET", f"/logs?reason={reason}")["logs"]
-    return found
 
 
 def through(port: int, protocol: str, origin: Origin, secret: str) -> socket.socket | None:

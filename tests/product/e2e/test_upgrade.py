@@ -26,7 +26,7 @@ from tests.kit.live_metrics import live_figures
 from tests.kit.ports import free_ports
 from tests.kit.product import PASSWORD, Product
 from tests.kit.scripted_origins import Origin as ScriptedOrigin
-from tests.kit.steady_load import PATIENCE, Knocking, by_tunnel, of_api, through_proxy
+from tests.kit.steady_load import PATIENCE, Knock, Knocking, by_tunnel, of_api, through_proxy
 from tests.kit.wait import wait_until
 from tests.kit.wire import Client
 from tests.kit.workers import all_run, limited
@@ -84,10 +84,14 @@ def installed(_installed: Upgraded) -> Iterator[Upgraded]:
         wait_until(lambda: older(_installed) is None, "what is older has ended")
 
 
-def knocking_at(product: Product, origin: Origin, proxy: dict[str, Any]) -> Knocking:
+def knocks_at(origin: Origin, proxy: dict[str, Any]) -> tuple[Knock, Knock]:
+    """A request, and a tunnel."""
     url = origin.url("/hello")
-    port = proxy["port"]
-    return Knocking(through_proxy(port, url), by_tunnel(port, url.split("/")[2]), of_api(product.port))
+    return through_proxy(proxy["port"], url), by_tunnel(proxy["port"], url.split("/")[2])
+
+
+def knocking_at(product: Product, origin: Origin, proxy: dict[str, Any]) -> Knocking:
+    return Knocking(*knocks_at(origin, proxy), of_api(product.port))
 
 
 def ended(pid: int) -> bool:
@@ -100,72 +104,52 @@ def ended(pid: int) -> bool:
 def test_an_upgrade_under_load_refuses_fails_and_cuts_nothing_and_leaves_nothing_behind(
     installed: Upgraded, origin: Origin
 ) -> None:
-    proxy = installed.proxy(settings=PATIENT)
+    """Of a proxy, of one with two workers at many ports, and of two that sleep: these know then that their upstream is
+    down. What is made of a pack is tested elsewhere."""
+    proxy, ports = installed.proxy(settings=PATIENT), free_ports(300)
+    wide = {**installed.proxy(workers=2, port=str(ports)), "port": ports.last}
+    both = wait_until(lambda: running_workers(installed, wide, set()), "both workers run")
+    down = {"protocol": "http", "host": "127.0.0.1", "port": free_ports(1).last, "name": "down"}
+    sleepers = [installed.proxy(workers=workers, sleep_after=1, upstreams=[down]) for workers in (1, 2)]
+    assert [status_of(each, origin) for each in sleepers] == [502, 502]
+    wait_until(lambda: all(state_of(installed, each) == "sleeping" for each in sleepers), "they sleep")
+    packs = [packs_of(installed, each) for each in sleepers]
+    assert all(packs)
     assert shown_settings(installed) == {}
     wait_until(lambda: set(installed.processes()) == set(installed.lasting()), "nothing runs for a moment only")
-    before = kept(installed.pid)
+    before, names = kept(installed.pid), sorted(each.name() for each in installed.lasting())
     first, former, old = installed.pid, installed.version, proxy["runtime"]["pid"]
     target = origin.url("/hello").split("/")[2]
     history = installed.data("GET", "/revisions")["revisions"]
     with Client(proxy["port"]) as tunnel:
         tunnel.connect(target)
-        with knocking_at(installed, origin, proxy) as knocking:
+        with Knocking(*knocks_at(origin, proxy), *knocks_at(origin, wide), of_api(installed.port)) as knocking:
             version = installed.install_next()
             done = installed.upgrade()
             text = "older connections drain for up to 3600 s, proxyfleet status counts them."
             assert (done.returncode, done.stdout) == (0, f"Upgraded from {former} to {version}; {text}\n")
+            knocking.wait_for_more()
+            wait_until(lambda: running_workers(installed, wide, both), "both run in the new program")
             knocking.wait_for_more()
             tunnel.send(f"GET /hello HTTP/1.1\r\nHost: {target}\r\n\r\n")
             assert tunnel.answer().status == 200
         assert knocking.failures == []
     assert (installed.pid, installed.version) == (first, version)
     assert installed.data("GET", "/revisions")["revisions"] == history
-    made = sum(knocking.counts[:2]) + 1  # the third calls the API; and the tunnel that stayed
-    wait_until(lambda: requests_of(installed, proxy) == made, "every request is counted once, before and after")
-    wait_until(lambda: records_of(installed, proxy) == made, "every request has its record")
+    made_requests = sum(knocking.counts[:2]) + 1  # and the tunnel that stayed
+    wait_until(lambda: requests_of(installed, proxy) == made_requests, "every request is counted once")
+    wait_until(lambda: records_of(installed, proxy) == made_requests, "every request has its record")
     new = wait_until(lambda: running_elsewhere(installed, proxy, old), "the proxy runs in a process of the new program")
     assert new["runtime"]["restarts"] == 0
-    wait_until(lambda: ended(old), "the older process has ended, since its last tunnel has")
-    names = ["api", "logs", "metrics", "resolver", "webhooks", "zygote", f"fwd-{proxy['id'][-8:]}"]
-    wait_until(lambda: sorted(each.name() for each in installed.lasting()) == sorted(names), "predecessors have ended")
+    wait_until(lambda: all(map(ended, (old, *both))), "the older processes have ended, since the last tunnel has")
+    wait_until(lambda: sorted(each.name() for each in installed.lasting()) == names, "predecessors have ended")
     wait_until(lambda: kept(installed.pid) == before, "as many descriptors as before")
     assert shown_settings(installed) == {}
     assert installed.data("GET", "/settings")["proxy"]["keep_alive_timeout"] == 77  # given, and in force all the same
     live_figures(installed, proxy, lambda figures: figures.get("name") == proxy["name"])
-
-
-def test_an_upgrade_of_a_proxy_with_two_workers_at_many_ports_refuses_and_fails_nothing(
-    installed: Upgraded, origin: Origin
-) -> None:
-    ports = free_ports(300)
-    proxy = {**installed.proxy(workers=2, port=str(ports)), "port": ports.last}
-    before = wait_until(lambda: running_workers(installed, proxy, set()), "both workers run")
-    with knocking_at(installed, origin, proxy) as knocking:
-        installed.install_next()
-        assert installed.upgrade().returncode == 0
-        knocking.wait_for_more()
-        wait_until(lambda: running_workers(installed, proxy, before), "both run in the new program")
-        knocking.wait_for_more()
-    assert knocking.failures == []
-    wait_until(lambda: all(map(ended, before)), "the older processes have ended")
-
-
-def test_proxies_that_sleep_through_an_upgrade_know_then_what_they_knew_before(
-    installed: Upgraded, origin: Origin
-) -> None:
-    """That their upstream is down. What is made of a pack is tested elsewhere."""
-    down = {"protocol": "http", "host": "127.0.0.1", "port": free_ports(1).last, "name": "down"}
-    proxies = [installed.proxy(workers=workers, sleep_after=1, upstreams=[down]) for workers in (1, 2)]
-    assert [status_of(each, origin) for each in proxies] == [502, 502]
-    wait_until(lambda: all(state_of(installed, each) == "sleeping" for each in proxies), "they sleep")
-    before = [packs_of(installed, each) for each in proxies]
-    assert all(before)
-    version = installed.install_next()
-    assert installed.upgrade().returncode == 0
-    assert installed.version == version
-    assert [state_of(installed, each) for each in proxies] == ["sleeping"] * 2
-    assert [packs_of(installed, each) for each in proxies] == before
-    for each in proxies:
+    assert [state_of(installed, each) for each in sleepers] == ["sleeping"] * 2
+    assert [packs_of(installed, each) for each in sleepers] == packs
+    for each in sleepers:
         installed.data("PATCH", f"/proxies/{each['id']}", {"sleep_after": 10_000})
         assert status_of(each, origin) in (502, 503)
         assert packs_of(installed, each) == {}
@@ -190,20 +174,6 @@ def running_workers(product: Product, proxy: dict[str, Any], but: set[int]) -> s
     runtime = product.data("GET", f"/proxies/{proxy['id']}")["proxy"]["runtime"] or {}
     pids = {each["pid"] for each in runtime.get("workers", ()) if each["state"] == "running"}
     return pids if len(pids) == 2 and not pids & but else None
-
-
-@pytest.mark.skipif(not runs_compiled(), reason="nothing is compiled here")
-def test_an_upgrade_between_compiled_and_pure_is_one_like_any_other(installed: Upgraded, origin: Origin) -> None:
-    proxy = installed.proxy()
-    with knocking_at(installed, origin, proxy) as knocking:
-        for pure in (True, False):
-            version = installed.install_next(pure=pure)
-            done = installed.upgrade()
-            assert done.returncode == 0, done.stderr
-            knocking.wait_for_more()
-            assert installed.version == version
-            assert installed.data("GET", "/status")["server"]["compiled"] is not pure
-        assert knocking.failures == []
 
 
 def requests_of(product: Product, proxy: dict[str, Any]) -> int:
@@ -276,6 +246,7 @@ def older(product: Product) -> dict[str, Any] | None:
 def test_what_is_open_at_an_upgrade_goes_on_for_its_time_is_counted_and_is_cut_with_a_reason_of_its_own(
     installed: Upgraded, origin: Origin
 ) -> None:
+    """Through two of them, to pure modules and back to compiled ones, where there are any."""
     installed.configure(installed.based("[server]\ndrain_timeout = 1\nupgrade_drain = 600\n"))
     proxy = installed.proxy(settings=PATIENT)
     target = origin.url("/hello").split("/")[2]
@@ -283,11 +254,16 @@ def test_what_is_open_at_an_upgrade_goes_on_for_its_time_is_counted_and_is_cut_w
     with Client(proxy["port"]) as tunnel, Client(proxy["port"]) as other:
         tunnel.connect(target)
         other.connect(target)
-        for _ in range(2):
-            installed.install_next()
-            assert installed.upgrade().returncode == 0
-        counted = wait_until(lambda: (found := older(installed)) and found["connections"] == 2 and found, "counted")
-        assert counted["processes"] == 1
+        with knocking_at(installed, origin, proxy) as knocking:
+            for pure in (True, False):
+                version = installed.install_next(pure=pure)
+                assert installed.upgrade().returncode == 0
+                assert installed.version == version
+                assert installed.data("GET", "/status")["server"]["compiled"] is (runs_compiled() and not pure)
+                knocking.wait_for_more()
+        assert knocking.failures == []
+        counted = {"connections": 2, "processes": 1}
+        wait_until(lambda: counted.items() <= (older(installed) or {}).items(), "what is older is counted")
         listed = installed.data("GET", f"/proxies/{proxy['id']}/connections")["connections"]
         assert len(listed) == 2
         installed.data("DELETE", f"/proxies/{proxy['id']}/connections/{listed[0]['id']}")
@@ -390,7 +366,7 @@ class Secured(Installed):
 
 @pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
 def test_the_api_behind_tls_fails_no_request_while_it_is_upgraded(tmp_path: Path) -> None:
-    with Secured(tmp_path) as installed, Knocking(*[installed.call] * 2) as knocking:
+    with Secured(tmp_path) as installed, Knocking(installed.call) as knocking:
         installed.install("2.0.0")
         os.kill(installed.pid, signal.SIGUSR2)
         wait_until(lambda: installed.version == "2.0.0", "it is the new program")

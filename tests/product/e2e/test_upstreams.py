@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import zmq
 
-from actors.bus.codec import decode
-from actors.bus.messages.events import Event
 from tests.kit.http_origins import Origin
 from tests.kit.product import Product
 from tests.kit.wait import wait_until
@@ -57,20 +53,6 @@ def test_a_chain_over_the_api_passes_requests_and_tunnels_and_is_seen_from_outsi
     product.api("DELETE", path)
 
 
-def test_a_changed_list_of_upstreams_holds_at_once_and_an_empty_one_ends_the_chain(
-    product: Product, above: dict[str, Any], proxy: dict[str, Any], origin: Origin
-) -> None:
-    path = f"/proxies/{proxy['id']}"
-    with Client(proxy["port"]) as client:
-        assert client.get(origin.url("/hello")).status == 200
-        product.data("PATCH", path, {"upstreams": [entry(above, auth={"username": "up", "password": "wrong"})]})
-        wait_until(lambda: client.get(origin.url("/hello")).status == 502, "the upstream refuses us")
-        product.data("PATCH", path, {"upstreams": [entry(above)]})
-        wait_until(lambda: client.get(origin.url("/hello")).status == 200, "the upstream takes us")
-        product.data("PATCH", path, {"upstreams": []})
-        wait_until(lambda: _direct(product, path, client, origin), "the chain is gone")
-
-
 def test_the_password_is_nowhere_in_the_data_directory_nor_in_the_log_and_survives_a_restart_with_the_key_file(
     own_product: Product, origin: Origin
 ) -> None:
@@ -93,47 +75,5 @@ def test_the_password_is_nowhere_in_the_data_directory_nor_in_the_log_and_surviv
     assert SECRET not in own_product.log
 
 
-def test_an_upstream_that_goes_down_and_comes_back_is_reported_as_events(product: Product) -> None:
-    port = product.free_port()
-    with zmq.Context() as context, context.socket(zmq.SUB) as events:
-        events.linger = 0
-        events.connect(f"ipc://{product.run_dir}/events.out")
-        for kind in ("proxy.error", "proxy.recovered"):
-            events.subscribe(f"events.{kind}")
-        proxy = product.proxy(upstreams=[{"protocol": "http", "host": "127.0.0.1", "port": port, "name": "above"}])
-        wait_until(lambda: _state(product, proxy) == "down", "the check has failed")
-        with socket.create_server(("127.0.0.1", port)):
-            wait_until(lambda: _state(product, proxy) == "up", "the check has succeeded")
-        reported = [_event(events, proxy) for _ in range(4)]
-    assert reported == [
-        ("proxy.error", "upstream_down"),
-        ("proxy.error", "upstreams_unreachable"),
-        ("proxy.recovered", "upstreams_unreachable"),
-        ("proxy.recovered", "upstream_down"),
-    ]
-    product.api("DELETE", f"/proxies/{proxy['id']}")
-
-
-def _state(product: Product, proxy: dict[str, Any]) -> str:
-    runtime = product.data("GET", f"/proxies/{proxy['id']}")["proxy"]["runtime"]
-    return str(runtime["upstreams"][0]["state"]) if runtime["upstreams"] else ""
-
-
-def _event(events: zmq.Socket[bytes], proxy: dict[str, Any]) -> tuple[str, str]:
-    """Type and error of the next event about this proxy."""
-    while True:
-        assert events.poll(10_000), "an event"
-        message = decode(events.recv_multipart()[1]).message
-        assert isinstance(message, Event)
-        if message.data["proxy_id"] == proxy["id"]:
-            return message.type, message.data["error"]
-
-
 def _users(product: Product, proxy: dict[str, Any]) -> set[str]:
     return {each["user"] for each in product.data("GET", f"/logs?proxy_id={proxy['id']}")["logs"]}
-
-
-def _direct(product: Product, path: str, client: Client, origin: Origin) -> bool:
-    assert client.get(origin.url("/hello")).status == 200
-    listed = product.data("GET", f"{path}/connections")["connections"]
-    return [each["parent"] for each in listed] == [None]

@@ -106,7 +106,7 @@ def test_every_byte_counts_once_though_forwarding_actors_the_collector_and_all_a
         product.start()
 
     with Origin(echoes) as origin:
-        for disturb in (kill_proxies, kill_collector, kill_proxies, kill_all, restart, kill_collector, kill_proxies):
+        for disturb in (kill_proxies, kill_collector, kill_all, restart, kill_proxies):
             for each in proxies:
                 client = wait_until(lambda each=each: connected(each, origin), "the proxy serves")  # type: ignore[misc]
                 client.echo(10_001)

@@ -14,7 +14,6 @@ import requests
 from config.text.formatting import parse_moment
 from tests.kit.ports import free_port
 from tests.kit.product import Product
-from tests.kit.shared_product import ALERT_REQUESTS
 from tests.kit.wait import wait_until
 from tests.kit.webhook_targets import Received, Target
 
@@ -123,19 +122,6 @@ def test_users_keys_sign_ins_and_settings_are_reported(product: Product, target:
         assert kinds(target).count("auth.login_failed") >= 5
         assert "password" not in " ".join(str(each.body) for each in target.received)
         product.data("PATCH", "/settings", {"proxy": {"default_timeout": 30}})
-
-
-def test_errors_are_reported_and_that_they_are_over(product: Product, target: Target) -> None:
-    with webhook(product, target, "high_error_rate", "error_rate.*"), proxy(product, "erring") as made:
-        through = {"http": f"http://127.0.0.1:{made['port']}"}
-        gone = f"http://127.0.0.1:{free_port()}/"
-        with requests.Session() as session:
-            session.trust_env = False
-            for _ in range(ALERT_REQUESTS):
-                assert session.get(gone, proxies=through, timeout=60).status_code == 502
-        high = event_at(target, "high_error_rate").content["data"]
-        assert (high["proxy_id"], high["error_rate"], high["requests"]) == (made["id"], 100.0, ALERT_REQUESTS)
-        assert event_at(target, "error_rate.recovered").content["data"]["proxy_id"] == made["id"]
 
 
 def test_a_test_goes_to_the_target_now(product: Product, target: Target) -> None:

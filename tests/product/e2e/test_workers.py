@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import select
-import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -16,7 +13,7 @@ from tests.kit.product import Product
 from tests.kit.steady_load import Knocking, by_tunnel, through_proxy
 from tests.kit.wait import wait_until
 from tests.kit.wire import Client
-from tests.kit.workers import all_run, detail, limited
+from tests.kit.workers import all_run, detail
 
 pytestmark = pytest.mark.product
 
@@ -41,11 +38,6 @@ def opened(proxy: dict[str, Any], origin: Origin) -> Client | None:
         return None
     client.socket.close()
     return None
-
-
-def is_open(client: Client) -> bool:
-    """Whether this quiet tunnel is: nothing can be read from it, not even its end."""
-    return not select.select([client.socket], [], [], 0)[0]
 
 
 def listed(product: Product, proxy: dict[str, Any]) -> list[dict[str, Any]]:
@@ -74,35 +66,6 @@ def test_the_connections_of_both_workers_are_listed_and_ended(
         assert product.data("DELETE", f"/proxies/{workers['id']}/connections/{one['id']}")["ended"]
         assert product.data("DELETE", f"/proxies/{workers['id']}/connections?all=true") == {"ended": count - 1}
     wait_until(lambda: not listed(product, workers), "all are gone")
-
-
-def test_a_limit_of_connections_holds_for_both_and_a_killed_worker_leaves_its_places(
-    product: Product, workers: dict[str, Any], origin: Origin
-) -> None:
-    limited(product, workers, connections_per_client=4)
-    with ExitStack() as stack:
-        held = [client for _ in range(8) if (client := opened(workers, origin)) is not None]
-        for each in held:
-            stack.enter_context(each)
-        assert len(held) == 4
-        gone = all_run(product, workers, 2)[0]
-        os.kill(gone, signal.SIGKILL)
-        wait_until(lambda: gone not in all_run(product, workers, 2), "another one is in its place")
-        left = [each for each in held if is_open(each)]
-        wait_until(lambda: len(listed(product, workers)) == len(left), "only what is left is listed")
-        more = [client for _ in range(8) if (client := opened(workers, origin)) is not None]
-        for each in more:
-            stack.enter_context(each)
-        assert sum(map(is_open, (*left, *more))) == len(left) + len(more) == 4
-
-
-def test_a_limit_of_requests_holds_for_both(product: Product, workers: dict[str, Any], origin: Origin) -> None:
-    limited(product, workers, requests_per_minute=6)
-    statuses = []
-    for _ in range(14):
-        with Client(workers["port"]) as client:
-            statuses.append(client.get(origin.url("/hello"), "Connection: close").status)
-    assert statuses == [200] * 6 + [429] * 8
 
 
 def test_every_test_and_explanation_works_whichever_worker_it_meets(

@@ -1,4 +1,4 @@
-"""HTTP libraries of Python through every protocol that each of them speaks."""
+"""HTTP libraries of Python; each protocol by two of them (urllib3 is what requests connects with)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import pytest
 import requests
 import socks
 import urllib3
-from urllib3.contrib.socks import SOCKSProxyManager
 
 from tests.product.e2e.foreign.entrances import MEGABYTES, Entrance, MakeEntrance, Record
 from tests.product.e2e.foreign.programs import Site, needs
@@ -42,17 +41,6 @@ def by_requests(entrance: Entrance, transfers: list[Transfer]) -> list[bytes]:
         session.verify = entrance.certificate
         session.proxies = {"http": entrance.url, "https": entrance.url}
         return [session.request(method, url, data=body, timeout=SECONDS).content for method, url, body in transfers]
-
-
-def by_urllib3(entrance: Entrance, transfers: list[Transfer]) -> list[bytes]:
-    context = trusting(entrance)
-    pool: urllib3.PoolManager = (
-        SOCKSProxyManager(entrance.url, ssl_context=context)
-        if entrance.scheme.startswith("socks")
-        else urllib3.ProxyManager(entrance.url, ssl_context=context, proxy_ssl_context=context)
-    )
-    with pool:
-        return [pool.request(method, url, body=body, timeout=SECONDS).data for method, url, body in transfers]
 
 
 def by_httpx(entrance: Entrance, transfers: list[Transfer]) -> list[bytes]:
@@ -110,12 +98,11 @@ def by_pysocks(entrance: Entrance, transfers: list[Transfer]) -> list[bytes]:
 
 
 SPEAKS: dict[Callable[[Entrance, list[Transfer]], list[bytes]], list[str]] = {
-    by_requests: ["http", "https", "socks4a", "socks5h"],
-    by_urllib3: ["http", "https", "socks4", "socks5"],
-    by_httpx: ["http", "https", "socks5"],
-    by_aiohttp: ["http", "https", "socks4", "socks5"],
+    by_requests: ["https", "socks4a", "socks5h"],
+    by_httpx: ["http", "https"],
+    by_aiohttp: ["https", "socks4", "socks5"],
     by_urllib: ["http"],
-    by_pysocks: ["http", "socks4a", "socks5h"],
+    by_pysocks: ["socks4a"],
 }
 
 

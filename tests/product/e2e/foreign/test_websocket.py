@@ -23,9 +23,7 @@ def random_bytes(messages: Sequence[str | bytes]) -> int:
     return sum(len(message) for message in messages if isinstance(message, bytes))
 
 
-@pytest.mark.parametrize(
-    ("scheme", "target"), [("http", "ws"), ("https", "wss"), ("socks4a", "ws"), ("socks5", "wss"), ("socks5h", "ws")]
-)
+@pytest.mark.parametrize(("scheme", "target"), [("http", "ws"), ("https", "wss"), ("socks5", "wss")])
 def test_messages_come_back_through_a_tunnel(
     entrance: MakeEntrance, echoes: dict[str, str], scheme: str, target: str
 ) -> None:

@@ -21,7 +21,7 @@ from tests.conformance.fuzzing.invariants import HELD_MAX, held
 from tests.kit.compiled import COUNTS_CALLS
 from tests.kit.tables import table
 
-SMALL, LARGE, LARGEST = 5_000, 20_000, 60_000
+SMALL, LARGE, LARGEST = 2_500, 10_000, 60_000
 CPU_MAX = 5.0
 """Seconds; a tenth of one is usual. This is for what the count of calls does not see: the work within one."""
 GET = b"GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n"

@@ -97,11 +97,11 @@ def test_few_connections_are_visited_at_once(loop: Loop) -> None:
     assert ended == [True, True]
 
 
-@pytest.mark.parametrize(("offset", "sort"), [(0, "-bytes_out"), (0, "age"), (1_500, "bytes_out"), (49_000, "-age")])
-def test_a_page_of_fifty_thousand_connections_is_found_without_sorting_all(
+@pytest.mark.parametrize(("offset", "sort"), [(0, "-bytes_out"), (0, "age"), (1_500, "bytes_out"), (19_000, "-age")])
+def test_a_page_of_twenty_thousand_connections_is_found_without_sorting_all(
     loop: Loop, clock: Clock, offset: int, sort: str
 ) -> None:
-    connections = many(50_000)
+    connections = many(20_000)
     table = ConnectionTable(loop, connections, clock, str)
     pages: list[ConnectionPage] = []
     table.query(QueryConnections(ALL, sort, PAGE_MAX, offset), pages.append)
@@ -109,7 +109,7 @@ def test_a_page_of_fifty_thousand_connections_is_found_without_sorting_all(
     assert most <= 2 * SLICE + PAGE_MAX
     rows = sorted(connections, key=lambda each: order(each, sort), reverse=sort.startswith("-"))
     assert [each.id for each in pages[0].connections] == [str(each.number) for each in rows[offset:][:PAGE_MAX]]
-    assert pages[0].total == 50_000
+    assert pages[0].total == 20_000
 
 
 @table("reverse", [False, True])
