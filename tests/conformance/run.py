@@ -54,12 +54,16 @@ def trying() -> Iterator[Product]:
         provider.close()
 
 
-def run(product: Product, options: list[str]) -> Outcome:
-    """One run. Options are those of `schemathesis run`."""
+def run(product: Product, options: list[str], more: str = "") -> Outcome:
+    """One run. Options are those of `schemathesis run`, `more` are settings beside those of `schemathesis.toml`."""
     known = populate(product)
+    description = f"{product.base_url}/api/v1/openapi.json"
+    product.session.get(description, timeout=120)  # made at the first request, for which schemathesis has ten seconds
     program = Path(sys.executable).with_name("schemathesis")
-    command = [str(program), "--config-file", str(FOLDER / "schemathesis.toml"), "run"]
-    command += [f"{product.base_url}/api/v1/openapi.json"]
+    settings = product.directory / "schemathesis.toml"
+    settings.write_text((FOLDER / "schemathesis.toml").read_text() + more)
+    command = [str(program), "--config-file", str(settings), "run"]
+    command += [description]
     environment = {
         **product.environment(),
         "SCHEMATHESIS_HOOKS": "tests.conformance.harmless",
