@@ -11,7 +11,7 @@ from tests.kit.slow_tests import CEILING, SLOW_TESTS
 CEILINGS = {
     "code lines of the product": 70_745,
     "files of the product": 529,
-    "code lines of the tests": 77_625,
+    "code lines of the tests": 75_963,
     "code lines of scripts": 3_516,
     "files under 60 lines that one module imports": 6,
     "class names that stand twice": 25,
