@@ -9,15 +9,15 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 70_745,
+    "code lines of the product": 70_743,
     "files of the product": 529,
-    "code lines of the tests": 75_963,
+    "code lines of the tests": 75_982,
     "code lines of scripts": 3_516,
     "files under 60 lines that one module imports": 6,
     "class names that stand twice": 25,
     "modules of the longest folder": 14,
-    "dependencies": 26,
-    "tests that take longer than the ceiling": 25,
+    "dependencies": 25,
+    "tests that take longer than the ceiling": 18,
     "seconds of a test": 5,
 }
 

@@ -33,6 +33,22 @@ def test_an_actor_starts_without_models_and_the_libraries_of_the_api(module: str
     assert loaded.stdout.strip() == "[]"
 
 
+def test_the_supervisor_loads_no_store_and_no_models_of_what_is_in_it() -> None:
+    code = "import sys, api.cli.local.serve; print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+
+    loaded = set(ran.stdout.split())
+    assert loaded & {"sqlite3", "falcon", "requests", "tinydb", "rich"} == set()
+    assert {each for each in loaded if each.startswith(("api.store", "api.engine", "config.model.proxies"))} == set()
+
+
+def test_the_api_starts_without_what_few_of_its_operations_need() -> None:
+    code = "import sys, api.process, api.app, api.operations; print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+
+    assert set(ran.stdout.split()) & {"requests", "urllib3", "authlib", "rich", "typer"} == set()
+
+
 def test_a_fetch_of_a_list_loads_of_the_bus_only_what_it_uses() -> None:
     code = "import sys, actors.lists.fetching; print(*(each for each in sys.modules if each.startswith('actors.bus.')))"
     loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

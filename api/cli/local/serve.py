@@ -36,10 +36,6 @@ from actors.supervision.upgrade import WOULD_START
 from api.cli.errors import CommandError
 from api.cli.local.shared import finish_restore, take_lock, translated
 from api.cli.terminal import Output
-from api.operator.start import (
-    check_start,
-    ensure_administrator,
-)
 from config import VERSION
 from config.files.durable import mark_new, require_own_format
 from config.files.paths import DataDir, default_data_dir, default_run_dir, open_data_dir, open_run_dir
@@ -171,6 +167,7 @@ def _read_stored(data: DataDir) -> tuple[Stored, tuple[ProxySpec, ...], tuple[Fl
 
 def _make_administrator(data: DataDir, given: str | None) -> str | None:
     """Make the first user; the password, if it was made up."""
+    from api.operator.start import ensure_administrator  # in the child alone
 
     try:
         with translated():
@@ -257,6 +254,7 @@ def _listen(settings: Settings, inherited: InheritedListeners) -> socket.socket:
 
 @translated()
 def _preflight(config: Path | None, given: dict[str, Any]) -> None:
+    from api.operator.start import check_start  # in a process that only checks
 
     settings = load(config, given)
     check_start(settings, DataDir(settings.data_dir or default_data_dir()))

@@ -13,9 +13,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from cryptography import x509
-from requests.utils import DEFAULT_CA_BUNDLE_PATH
-
 from api.call import Call, Document, Reply
 from api.engine.operation import PROXY, V1, get, resource
 from api.engine.responses import ResponseModel
@@ -208,6 +205,8 @@ def is_private(cert_file: Path) -> bool:
     A file that can't be read counts as private, as certificates made by hand are.
     """
 
+    from cryptography import x509  # few ask for the lines for clients
+
     try:
         chain = x509.load_pem_x509_certificates(cert_file.read_bytes())
         return chain[-1].issuer.public_bytes() not in _public()
@@ -218,6 +217,8 @@ def is_private(cert_file: Path) -> bool:
 @cache
 def _public() -> bytes:
     """The public authorities as DER, which holds their names as they stand in what they have issued."""
+
+    from requests.utils import DEFAULT_CA_BUNDLE_PATH  # as above
 
     context = ssl.create_default_context(cafile=DEFAULT_CA_BUNDLE_PATH)
     return b"".join(context.get_ca_certs(binary_form=True))

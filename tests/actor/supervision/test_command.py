@@ -160,6 +160,18 @@ def test_a_run_directory_too_long_for_sockets_and_a_password_too_short_are_refus
         serve._make_administrator(open_data_dir(short / "data"), "short")
 
 
+def test_what_a_child_of_the_start_finds_wrong_is_refused_as_here() -> None:
+    def refuse() -> None:
+        raise CommandError("the disk is full", "make room")
+
+    shared = ("a", "b")
+    first, second = serve._in_child(lambda: (shared, shared))
+    assert (first, first is second) == (shared, True)
+    with pytest.raises(CommandError, match="the disk is full") as refused:
+        serve._in_child(refuse)
+    assert refused.value.hint == "make room"
+
+
 def test_a_start_that_is_killed_leaves_no_process(short: Path) -> None:
     mark = f"MARK_{secrets.token_hex(8)}"
     places = ("--data-dir", str(short / "d"), "--run-dir", str(short / "r"))
