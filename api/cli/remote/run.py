@@ -29,23 +29,18 @@ from api.cli.isolation import (
     run_at_socket,
     run_isolated,
 )
-from api.cli.job import (
-    NOT_EXECUTABLE,
-    NOT_FOUND,
+from api.cli.job import NOT_EXECUTABLE, NOT_FOUND, hide_from_job, run_job, signals_held, was_asked_to_end
+from api.cli.options import PROXY, account_id, argument, file_option, flag, text, texts
+from api.cli.remote.accounts import ttl_of
+from api.cli.remote.job_proxies import (
     Candidate,
     JobProxy,
-    hide_from_job,
     is_forbidden,
     job_environment,
     of_account,
     of_secret,
     open_to_all,
-    run_job,
-    signals_held,
-    was_asked_to_end,
 )
-from api.cli.options import PROXY, account_id, argument, file_option, flag, text, texts
-from api.cli.remote.accounts import ttl_of
 from api.cli.terminal import counted
 from config.settings.env import ENV_PREFIX
 from config.text.formatting import parse_moment
