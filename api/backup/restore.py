@@ -61,7 +61,7 @@ Digests = Mapping[str, tuple[str, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class BackupDifference:
     """`added` is what only the backup has, `removed` what only is there now."""
 
     kind: str
@@ -127,16 +127,16 @@ def audit_head(data: DataDir) -> str | None:
     return None if isinstance(found, Broken) else f"{found.seq}:{found.hash}"
 
 
-def differences(now: CurrentState, store: FleetStore, keys: Mapping[str, bytes]) -> Iterator[Difference]:
+def differences(now: CurrentState, store: FleetStore, keys: Mapping[str, bytes]) -> Iterator[BackupDifference]:
     """From what is there now to the `store` and the `keys` of the backup. Raises `StoreError`."""
     with ExitStack() as stack:
         present = None if now.copy is None else stack.enter_context(closing(open_store(now.copy)))
         for collection in COLLECTIONS:
             yield from _of_collection(collection, now.documents.get(collection, {}), present, store)
     for change, names in _compared(now.keys, keys):
-        yield from (Difference("keys", name, change) for name in sorted(names))
+        yield from (BackupDifference("keys", name, change) for name in sorted(names))
     if now.audit_head is None:
-        yield Difference("audit", "trail", "added")
+        yield BackupDifference("audit", "trail", "added")
 
 
 def _compared(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[tuple[Change, list[str]]]:
@@ -145,14 +145,16 @@ def _compared(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[t
     yield "removed", [key for key in before if key not in after]
 
 
-def _of_collection(collection: str, before: Digests, now: FleetStore | None, then: FleetStore) -> Iterator[Difference]:
+def _of_collection(
+    collection: str, before: Digests, now: FleetStore | None, then: FleetStore
+) -> Iterator[BackupDifference]:
     after: Digests = dict(_digests(then, collection))
     for change, keys in _compared(before, after):
         if collection in TABLES and len(keys) > NAMED_MAX:
-            yield Difference(collection, f"{len(keys)} of them", change)
+            yield BackupDifference(collection, f"{len(keys)} of them", change)
             continue
         for name, key in sorted(((after if key in after else before)[key][0], key) for key in keys):
-            yield Difference(collection, name, change, _fields(now, then, collection, key))
+            yield BackupDifference(collection, name, change, _fields(now, then, collection, key))
 
 
 def _digests(store: FleetStore, collection: str) -> Iterator[tuple[str, tuple[str, bytes]]]:
@@ -192,7 +194,7 @@ class PreparedRestore:
     """A restore that could happen: what it would change, what is there now, and the secrets that it loses."""
 
     manifest: Manifest
-    differences: tuple[Difference, ...]
+    differences: tuple[BackupDifference, ...]
     current: CurrentState
     lost: tuple[LostSecret, ...] = ()
 
@@ -367,7 +369,7 @@ def _fetched(store: Store, seal: SecretBox) -> Iterator[Write]:
             yield Write(pool_sources.COLLECTION, document.id, None)
 
 
-def _differences_to(data: DataDir, now: CurrentState, fresh: DataDir, with_keys: bool) -> list[Difference]:
+def _differences_to(data: DataDir, now: CurrentState, fresh: DataDir, with_keys: bool) -> list[BackupDifference]:
     with _read_by_this_release(), closing(open_store(fresh)) as store:
         try:
             _check_documents(store, fresh)

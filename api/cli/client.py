@@ -90,19 +90,19 @@ def is_here(url: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-class Client:
+class ApiClient:
     """Calls the API at `url`. `key` wins over the tokens of a login. `timeout` is in seconds."""
 
     def __init__(
         self,
         url: str,
         key: str | None = None,
-        credentials: Credentials | None = None,
+        credentials: CallerCredentials | None = None,
         timeout: float = 30.0,
         ca_file: str | None = None,
     ) -> None:
         self.url = check_url(url)
-        self.credentials = credentials or Credentials()
+        self.credentials = credentials or CallerCredentials()
         self.rate_limits: tuple[Window, ...] = ()
         """The windows of the rate limit in the last response."""
         self.etag: str | None = None
@@ -121,7 +121,7 @@ class Client:
         return max((window.pause(wanted) for window in self.rate_limits), default=wanted)
 
     @property
-    def signed_in(self) -> Tokens | None:
+    def signed_in(self) -> SignedInTokens | None:
         """The login at this API; None with a key."""
         return None if self._key else self.credentials.tokens(self.url)
 
@@ -215,7 +215,7 @@ class Client:
             raise
         with self.credentials.locked():
             ca_file = str(Path(self._ca_file).absolute()) if self._ca_file else self._ca_file_of_login
-            self.credentials.put(self.url, Tokens.from_response(data, username, ca_file))
+            self.credentials.put(self.url, SignedInTokens.from_response(data, username, ca_file))
         user: dict[str, Any] = data["user"]
         return user
 
@@ -374,7 +374,7 @@ RENEW_BEFORE = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Tokens:
+class SignedInTokens:
     """A sign-in; `expires_at` is the end of the access token in Unix seconds, `ca_file` the authority to trust."""
 
     access_token: str
@@ -384,7 +384,7 @@ class Tokens:
     ca_file: str | None = None
 
     @classmethod
-    def from_response(cls, data: dict[str, Any], username: str, ca_file: str | None = None) -> Tokens:
+    def from_response(cls, data: dict[str, Any], username: str, ca_file: str | None = None) -> SignedInTokens:
         """From the response to a login or a refresh."""
         end = time.time() + float(data["expires_in"])
         return cls(data["access_token"], data["refresh_token"], end, username, ca_file)
@@ -394,9 +394,9 @@ class Tokens:
         """True if the access token has ended or is about to."""
         return time.time() >= self.expires_at - RENEW_BEFORE
 
-    def renewed(self, data: dict[str, Any]) -> Tokens:
+    def renewed(self, data: dict[str, Any]) -> SignedInTokens:
         """From the response to a refresh; user and authority stay."""
-        return Tokens.from_response(data, self.username, self.ca_file)
+        return SignedInTokens.from_response(data, self.username, self.ca_file)
 
 
 def directory() -> Path:
@@ -405,7 +405,7 @@ def directory() -> Path:
     return (Path(base) if base.startswith("/") else Path.home() / ".config") / "proxyfleet"
 
 
-class Credentials:
+class CallerCredentials:
     """The file of tokens, one sign-in for each address. Methods raise `CommandError` if it can't be read or written.
 
     It is `$XDG_CONFIG_HOME/proxyfleet/credentials.json`, mode 0600 in a directory of mode 0700, replaced as a whole and
@@ -417,11 +417,11 @@ class Credentials:
         self._folder = folder or directory()
         self.file = self._folder / "credentials.json"
 
-    def tokens(self, url: str) -> Tokens | None:
+    def tokens(self, url: str) -> SignedInTokens | None:
         """The sign-in at `url`; None if there is none."""
         found = self._read()["servers"].get(url)
         try:
-            return None if found is None else Tokens(**found)
+            return None if found is None else SignedInTokens(**found)
         except TypeError:
             return None  # of another version; a new login replaces it
 
@@ -431,7 +431,7 @@ class Credentials:
         url = self._read().get("last_url")
         return url if isinstance(url, str) else None
 
-    def put(self, url: str, tokens: Tokens) -> None:
+    def put(self, url: str, tokens: SignedInTokens) -> None:
         """Write a sign-in."""
         whole = self._read()
         whole["servers"][url] = asdict(tokens)

@@ -24,10 +24,10 @@ from typing import Any, Literal, TextIO, get_args, get_origin
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from api.cli.client import DEFAULT_URL, Client, Credentials, quoted
+from api.cli.client import DEFAULT_URL, ApiClient, CallerCredentials, quoted
 from api.cli.documents import body_of, require_changes, whole_body
 from api.cli.errors import CommandError, Status
-from api.cli.options import Kind, Option, argument, find, find_id, flag, option, seconds_option, sent, text
+from api.cli.options import Option, ResourceKind, argument, find, find_id, flag, option, seconds_option, sent, text
 from api.cli.terminal import Column, Detail, Format, Output, Pairs, Row, pairs_of, safe
 from config.settings.env import ENV_PREFIX
 
@@ -72,7 +72,7 @@ YES = flag("--yes -y", "Don't ask.")
 class Session:
     """The API and the output of a command."""
 
-    api: Client
+    api: ApiClient
     out: Output
 
 
@@ -183,7 +183,7 @@ def _name(field: str) -> str:
 
 
 def _given(
-    function: Command, fields: Mapping[str, Option], given: Mapping[str, Any], api: Client | None = None
+    function: Command, fields: Mapping[str, Option], given: Mapping[str, Any], api: ApiClient | None = None
 ) -> dict[str, Any]:
     """The arguments of the function. Raises `CommandError`."""
     own = inspect.signature(function).parameters
@@ -212,9 +212,9 @@ def either(name: str, positional: str | None, given: str | None) -> str | None:
 
 def connect(out: Output, url: str | None, key: str | None, ca_file: str | None, timeout: float) -> Session:
     """A session at the given address, else at that of the last login."""
-    credentials = Credentials()
+    credentials = CallerCredentials()
     where = url or (credentials.last_url if key is None else None) or DEFAULT_URL
-    api = Client(where, key or None, credentials, timeout, ca_file)
+    api = ApiClient(where, key or None, credentials, timeout, ca_file)
     api.on_wait = lambda seconds: out.note(f"Too many requests; waiting {seconds} s")
     return Session(api, out)
 
@@ -317,7 +317,7 @@ class FlagsGroup(TyperGroup):
 ALL = ("list", "show", "create", "update", "delete")
 
 
-def key_argument(kind: Kind, about: str = "Its name or id.") -> Option:
+def key_argument(kind: ResourceKind, about: str = "Its name or id.") -> Option:
     """The argument that names an object of the kind."""
     return argument(kind.title.rpartition(" ")[2].upper(), about, complete=kind)
 
@@ -346,7 +346,7 @@ class Commands:
     people of what the API lists, `afterwards` prints what only a person sees of what was created or changed.
     """
 
-    kind: Kind
+    kind: ResourceKind
     about: str
     columns: Sequence[Column]
     details: Sequence[Detail] | Callable[[Row], Pairs] = ()

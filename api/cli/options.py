@@ -21,7 +21,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from api.cli.client import DEFAULT_URL, Client, Credentials
+from api.cli.client import DEFAULT_URL, ApiClient, CallerCredentials
 from api.cli.errors import CommandError, Status
 from config.settings.env import ENV_PREFIX
 
@@ -37,7 +37,7 @@ class Option:
     default: Any
     label: str | None
     parse: Callable[[Any], Any] | None
-    of: Kind | None
+    of: ResourceKind | None
 
     def parsed(self, given: Any) -> Any:
         """The value; None for what was not given. Raises `CommandError`."""
@@ -45,7 +45,7 @@ class Option:
             return None
         return given if self.parse is None else self.parse(given)
 
-    def found(self, api: Client, value: Any) -> Any:
+    def found(self, api: ApiClient, value: Any) -> Any:
         """The value with ids in place of names; an empty option counts as not given. Raises `CommandError`."""
         kind = self.of
         if kind is None or value is None:
@@ -60,8 +60,8 @@ def option(
     names: str,
     about: str,
     parse: Callable[[Any], Any] | None = None,
-    of: Kind | None = None,
-    complete: Kind | None = None,
+    of: ResourceKind | None = None,
+    complete: ResourceKind | None = None,
     default: Any = None,
     **settings: Any,
 ) -> Option:
@@ -122,8 +122,8 @@ def argument(
     about: str,
     kind: Any = str,
     parse: Callable[[Any], Any] | None = None,
-    of: Kind | None = None,
-    complete: Kind | None = None,
+    of: ResourceKind | None = None,
+    complete: ResourceKind | None = None,
     default: Any = _REQUIRED,
     **settings: Any,
 ) -> Option:
@@ -133,7 +133,7 @@ def argument(
     return Option(Annotated[kind if default is not None else kind | None, info], default, None, parse, of)
 
 
-def _completion(kind: Kind | None) -> Callable[[str], list[str]] | None:
+def _completion(kind: ResourceKind | None) -> Callable[[str], list[str]] | None:
     """None for accounts: there may be too many to list."""
     return None if kind is None or kind is ACCOUNT else names_of(kind)
 
@@ -150,7 +150,7 @@ OF_LISTENING = {
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ResourceKind:
     """A kind of resource: its name in messages, its group of commands, the field that names one, and the API's list.
 
     The list is at `path`, by default the name of the group; `page_size` is the parameter with the length of a page,
@@ -175,7 +175,7 @@ class Kind:
         """The member of responses with all of them."""
         return self.path.rpartition("/")[2].replace("-", "_")
 
-    def listed(self, api: Client) -> dict[str, Any]:
+    def listed(self, api: ApiClient) -> dict[str, Any]:
         """All that the caller may see, in the API's response or in one of several."""
         found: dict[str, Any]
         if self.page_size is None:
@@ -184,26 +184,26 @@ class Kind:
             found = {self.member: list(api.pages(self.path, self.member, self.page_size, **self.query))}
         return found
 
-    def all(self, api: Client) -> list[dict[str, Any]]:
+    def all(self, api: ApiClient) -> list[dict[str, Any]]:
         """All that the caller may see, as the API lists them."""
         found: list[dict[str, Any]] = self.listed(api)[self.member]
         return found
 
 
-PROXY = Kind("proxy", "proxies", page_size="per_page")
-USER = Kind("user", "users", "username", page_size=None)
-KEY = Kind("API key", "keys", path="/api-keys", page_size=None)
-WEBHOOK = Kind("webhook", "webhooks", page_size=None)
-PLAN = Kind("plan", "plans", page_size=None)
-LIST = Kind("list", "lists", by_name=True)
-POOL = Kind("pool", "pools", by_name=True)
-POLICY = Kind("policy", "policies", by_name=True)
-ACCOUNT = Kind("account", "accounts", "username", query={"inline": False})
+PROXY = ResourceKind("proxy", "proxies", page_size="per_page")
+USER = ResourceKind("user", "users", "username", page_size=None)
+KEY = ResourceKind("API key", "keys", path="/api-keys", page_size=None)
+WEBHOOK = ResourceKind("webhook", "webhooks", page_size=None)
+PLAN = ResourceKind("plan", "plans", page_size=None)
+LIST = ResourceKind("list", "lists", by_name=True)
+POOL = ResourceKind("pool", "pools", by_name=True)
+POLICY = ResourceKind("policy", "policies", by_name=True)
+ACCOUNT = ResourceKind("account", "accounts", "username", query={"inline": False})
 
 ACCOUNT_ID = "acc_"
 
 
-def account_id(api: Client, name_or_id: str, inline: bool = False) -> str:
+def account_id(api: ApiClient, name_or_id: str, inline: bool = False) -> str:
     """The id of an account of the fleet. An id isn't looked up: a key with a scope of accounts may not list them.
 
     With `inline`, also of an account of one proxy alone. Raises `CommandError`.
@@ -224,12 +224,12 @@ def account_id(api: Client, name_or_id: str, inline: bool = False) -> str:
     return str(_chosen(ACCOUNT, fleet, name_or_id)["id"])
 
 
-def find(api: Client, kind: Kind, name_or_id: str) -> dict[str, Any]:
+def find(api: ApiClient, kind: ResourceKind, name_or_id: str) -> dict[str, Any]:
     """The resource as the API lists it; an id wins over a name. Raises `CommandError` for none and for several."""
     return _chosen(kind, kind.all(api), name_or_id)
 
 
-def _chosen(kind: Kind, everything: list[dict[str, Any]], name_or_id: str) -> dict[str, Any]:
+def _chosen(kind: ResourceKind, everything: list[dict[str, Any]], name_or_id: str) -> dict[str, Any]:
     by_id = [one for one in everything if one["id"] == name_or_id]
     found = by_id or [one for one in everything if one[kind.name_field] == name_or_id]
     if len(found) > 1:
@@ -245,7 +245,7 @@ def _chosen(kind: Kind, everything: list[dict[str, Any]], name_or_id: str) -> di
     return found[0]
 
 
-def sent(api: Client, kind: Kind, name_or_id: str, send: Callable[[], Any]) -> Any:
+def sent(api: ApiClient, kind: ResourceKind, name_or_id: str, send: Callable[[], Any]) -> Any:
     """What `send` returns, a request about that resource. If there is none, the error names those that there are."""
     try:
         return send()
@@ -255,12 +255,12 @@ def sent(api: Client, kind: Kind, name_or_id: str, send: Callable[[], Any]) -> A
         raise
 
 
-def find_id(api: Client, kind: Kind, name_or_id: str) -> str:
+def find_id(api: ApiClient, kind: ResourceKind, name_or_id: str) -> str:
     """The id of the resource. Raises `CommandError`."""
     return account_id(api, name_or_id) if kind is ACCOUNT else str(find(api, kind, name_or_id)["id"])
 
 
-def names(api: Client, kind: Kind) -> dict[str, str]:
+def names(api: ApiClient, kind: ResourceKind) -> dict[str, str]:
     """Names by id; empty if the caller may not list the resources."""
     try:
         return {str(one["id"]): str(one[kind.name_field]) for one in kind.all(api)}
@@ -294,7 +294,7 @@ def script_of(shell: str) -> str:
 VARIABLE = "_PROXYFLEET_COMPLETE"
 
 
-def names_of(kind: Kind) -> Callable[[str], list[str]]:
+def names_of(kind: ResourceKind) -> Callable[[str], list[str]]:
     """A completion function with the names of `kind` that the API knows, within a second; without a response none."""
 
     def complete(incomplete: str) -> list[str]:
@@ -307,7 +307,7 @@ def names_of(kind: Kind) -> Callable[[str], list[str]]:
     return complete
 
 
-def plain(one: dict[str, Any], kind: Kind) -> str:
+def plain(one: dict[str, Any], kind: ResourceKind) -> str:
     """Its name if no shell interprets it, else its id.
 
     Shells insert an offered word unquoted, and zsh evaluates it before one is chosen. A user who may name a proxy must
@@ -317,8 +317,8 @@ def plain(one: dict[str, Any], kind: Kind) -> str:
     return name if _PLAIN.fullmatch(name) else str(one["id"])
 
 
-def _client() -> Client:
+def _client() -> ApiClient:
     """From the environment and the last login: options on the command line are not read."""
-    key, credentials = os.environ.get(f"{ENV_PREFIX}API_KEY"), Credentials()
+    key, credentials = os.environ.get(f"{ENV_PREFIX}API_KEY"), CallerCredentials()
     url = os.environ.get(f"{ENV_PREFIX}URL") or (None if key else credentials.last_url) or DEFAULT_URL
-    return Client(url, key, credentials, TIMEOUT, os.environ.get(f"{ENV_PREFIX}CA_FILE"))
+    return ApiClient(url, key, credentials, TIMEOUT, os.environ.get(f"{ENV_PREFIX}CA_FILE"))

@@ -24,7 +24,7 @@ from api.engine.responses import Moment, ResponseModel, mirrors
 from api.errors import Denied, Invalid, NotFound, PeerUnavailable
 from api.http.query import Query, alpn, choice, integer, network, text
 from api.objects.accounts.account_names import may_use
-from api.queries.fleet_connections import Group, MergedConnections, Row
+from api.queries.fleet_connections import MergedConnections, MergedGroup, Row
 from config.model.fleet_accounts import FleetAccount
 from config.model.proxies import ProxyRecord
 from config.text.formatting import timestamp_text
@@ -368,7 +368,7 @@ def _groups(
     return [{by: each.value or None, **_counts(each)} for each in page], total
 
 
-def _counts(group: Group) -> dict[str, int]:
+def _counts(group: MergedGroup) -> dict[str, int]:
     return {"count": group.count, "bytes_in": group.bytes_in, "bytes_out": group.bytes_out}
 
 

@@ -33,7 +33,7 @@ Counts = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class MergedGroup:
     """The connections with one value: how many, and their bytes."""
 
     value: str
@@ -86,18 +86,18 @@ class FetchedGroups:
         values = set().union(*self._known.values())
         return max(len(values), *self._totals.values(), 0)
 
-    def merged(self) -> list[Group]:
+    def merged(self) -> list[MergedGroup]:
         """All that were fetched, the largest first."""
         return merged(each for known in self._known.values() for each in known.items())
 
 
-def merged(groups: Iterable[tuple[str, Counts]]) -> list[Group]:
+def merged(groups: Iterable[tuple[str, Counts]]) -> list[MergedGroup]:
     """Those with the same value added, the largest first."""
     sums: dict[str, Counts] = {}
     for value, counts in groups:
         count, bytes_in, bytes_out = sums.get(value, (0, 0, 0))
         sums[value] = (count + counts[0], bytes_in + counts[1], bytes_out + counts[2])
-    found = (Group(value, *counts) for value, counts in sums.items())
+    found = (MergedGroup(value, *counts) for value, counts in sums.items())
     return sorted(found, key=lambda each: (-each.count, -each.bytes_in - each.bytes_out, each.value))
 
 
@@ -141,7 +141,7 @@ class MergedConnections:
         one there.
         """
         end = query.offset + query.limit
-        fetched = _Fetched(query.sort)
+        fetched = _FetchedRows(query.sort)
         asked, share = set(self._proxies), max(FIRST_SHARE, 2 * end // max(1, len(self._proxies)))
         while asked:
             share = min(share, end, PAGE_MAX)
@@ -153,7 +153,7 @@ class MergedConnections:
         rows = _at_one_moment(fetched.sorted()[query.offset : end])
         return [Row(self._proxies[to], each) for to, each in rows], fetched.total()
 
-    def groups(self, only: ConnectionFilter, by: str, limit: int, offset: int) -> tuple[list[Group], int]:
+    def groups(self, only: ConnectionFilter, by: str, limit: int, offset: int) -> tuple[list[MergedGroup], int]:
         """A page of the groups by a field of `connections.GROUPS`, the largest first, and how many there are in all.
 
         One process sends the page itself. Each of several sends its first groups, `PAGE_MAX` or as many as the page
@@ -182,7 +182,7 @@ class MergedConnections:
     def _count(self, requests: Mapping[str, GroupConnections]) -> dict[str, ConnectionGroups]:
         return self._ask(requests, ConnectionGroups)
 
-    def groups_by_proxy(self, only: ConnectionFilter) -> list[Group]:
+    def groups_by_proxy(self, only: ConnectionFilter) -> list[MergedGroup]:
         """A group for each proxy with connections, the largest first; its value is the proxy's id."""
         replies = self._count(dict.fromkeys(self._proxies, GroupConnections(only, None, 1)))
         return merged(
@@ -212,7 +212,7 @@ class MergedConnections:
         return isinstance(reply, Unreachable) and reply.reason == NOT_ON_THE_BUS and others
 
 
-class _Fetched:
+class _FetchedRows:
     """The first connections of each actor in one order, as far as they were fetched."""
 
     def __init__(self, sort: str) -> None:

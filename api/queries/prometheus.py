@@ -73,7 +73,7 @@ def expose(
     parts: Parts = Parts(),  # noqa: B008 - it never changes
 ) -> bytes:
     """The exposition. Without `system` it has no metrics of the machine, without `sender` none of webhooks."""
-    known = [_Known(each, totals.get(each.id, NO_STATS), runtimes.get(each.id)) for each in proxies]
+    known = [_KnownTotals(each, totals.get(each.id, NO_STATS), runtimes.get(each.id)) for each in proxies]
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Exposition(known, system, sender, parts))
     return generate_latest(registry)
@@ -99,7 +99,7 @@ _Labels = tuple[str, ...]
 _Values = Mapping[str, float]
 
 
-class _Known(NamedTuple):
+class _KnownTotals(NamedTuple):
     """A proxy with what it has done, and what runs of it."""
 
     proxy: Proxy
@@ -266,7 +266,7 @@ class _Exposition(Collector):
 
     def __init__(
         self,
-        proxies: Sequence[_Known],
+        proxies: Sequence[_KnownTotals],
         system: SystemMetrics | None,
         sender: WebhookSenderState | None,
         parts: Parts,

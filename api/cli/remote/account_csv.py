@@ -46,7 +46,7 @@ class BadLine(ValueError):
         self.field = field
 
 
-class Line(NamedTuple):
+class CsvLine(NamedTuple):
     """An account of a file, as a body for the API. `number` is that of its first line in the file, from 1."""
 
     number: int
@@ -126,7 +126,7 @@ _UNKNOWN_TO_EXPORT = frozenset({"password", "password_hash"})
 """No response of the API has them."""
 
 
-def read(text: str) -> Iterator[Line]:
+def read(text: str) -> Iterator[CsvLine]:
     """The accounts of a file. Raises `BadLine`."""
     for each in entries(text):
         if isinstance(each, BadLine):
@@ -134,7 +134,7 @@ def read(text: str) -> Iterator[Line]:
         yield each
 
 
-def entries(text: str) -> Iterator[Line | BadLine]:
+def entries(text: str) -> Iterator[CsvLine | BadLine]:
     """The accounts of a file, or what is wrong with a line; what is wrong with the file itself is the last entry."""
     reader = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
     try:
@@ -151,9 +151,9 @@ def entries(text: str) -> Iterator[Line | BadLine]:
         yield error
 
 
-def _entry(number: int, columns: list[str], cells: list[str]) -> Line | BadLine:
+def _entry(number: int, columns: list[str], cells: list[str]) -> CsvLine | BadLine:
     try:
-        return Line(number, _body(number, columns, cells))
+        return CsvLine(number, _body(number, columns, cells))
     except BadLine as error:
         return error
 
@@ -272,7 +272,7 @@ def _checked(file: Path, text: str, weak_passwords: bool) -> int:
     """The number of passwords in a file that can be read. Raises `CommandError` that names the wrong lines."""
     passwords, wrong = 0, list[BadLine]()
     for each in entries(text) if weak_passwords else map(_judged, entries(text)):
-        if isinstance(each, Line):
+        if isinstance(each, CsvLine):
             passwords += "password" in each.body
         elif len(wrong) < ERRORS_MAX:
             wrong.append(each)
@@ -282,7 +282,7 @@ def _checked(file: Path, text: str, weak_passwords: bool) -> int:
     return passwords
 
 
-def _judged(entry: Line | BadLine) -> Line | BadLine:
+def _judged(entry: CsvLine | BadLine) -> CsvLine | BadLine:
     """The service gets hashes, in which it can't see whether a password is weak."""
     if isinstance(entry, BadLine):
         return entry

@@ -17,7 +17,7 @@ from api.cli.errors import CommandError, Status
 from api.cli.options import (
     PLAN,
     PROXY,
-    Kind,
+    ResourceKind,
     account_id,
     argument,
     choice,
@@ -393,10 +393,10 @@ CREDENTIAL_DETAILS = (
 )
 
 
-def _kind(session: Session, account: str) -> Kind:
+def _kind(session: Session, account: str) -> ResourceKind:
     """The credentials of an account."""
     path = f"/accounts/{quoted(account_id(session.api, account))}/credentials"
-    return Kind("credential", "credentials", path=path, list_command="proxyfleet credentials list ACCOUNT")
+    return ResourceKind("credential", "credentials", path=path, list_command="proxyfleet credentials list ACCOUNT")
 
 
 @command(credentials, "list", _OWNER)
@@ -442,7 +442,7 @@ def revoke_credential(session: Session, account: str, credential: str, yes: bool
     session.out.done(data, f"{found['name'] or found['id']} is revoked.")
 
 
-def _find(session: Session, kind: Kind, name_or_id: str) -> dict[str, Any]:
+def _find(session: Session, kind: ResourceKind, name_or_id: str) -> dict[str, Any]:
     """The credential as the API shows it; an id isn't looked for in the list. Raises `CommandError`."""
     if name_or_id.startswith(CREDENTIAL_ID):
         found: dict[str, Any] = session.api.get(f"{kind.path}/{quoted(name_or_id)}")["credential"]

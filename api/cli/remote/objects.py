@@ -19,8 +19,8 @@ from api.cli.options import (
     POLICY,
     POOL,
     WEBHOOK,
-    Kind,
     Option,
+    ResourceKind,
     argument,
     choice,
     find_id,
@@ -42,7 +42,7 @@ CHECK_MARGIN = 5.0
 
 
 def _commands(
-    kind: Kind,
+    kind: ResourceKind,
     about: str,
     columns: Sequence[Column],
     entries: str,
@@ -156,7 +156,7 @@ def refresh_list(session: Session, key: str) -> None:
     _refresh(session, LIST, key, f"{key} is being fetched.")
 
 
-def _refresh(session: Session, kind: Kind, key: str, text: str) -> None:
+def _refresh(session: Session, kind: ResourceKind, key: str, text: str) -> None:
     data = sent(session.api, kind, key, lambda: session.api.post(f"{kind.path}/{quoted(key)}/refresh"))
     session.out.done(data, text)
 

@@ -61,7 +61,7 @@ def top(session: Session, interval: float, sort: str, once: bool) -> None:
     """Show the live activity of all proxies, full screen; q ends it."""
     if sort not in SORTS:
         raise CommandError(f"--sort {sort!r}: must be one of {', '.join(SORTS)}", status=Status.USAGE)
-    view = View(sort=sort)
+    view = TopView(sort=sort)
     if once:
         _once(session, view, interval)
         return
@@ -73,7 +73,7 @@ def top(session: Session, interval: float, sort: str, once: bool) -> None:
 
 
 @dataclass(slots=True)
-class View:
+class TopView:
     """The displayed values, which come from two polls, and how they are sorted and scrolled."""
 
     sort: str = SORTS[0]
@@ -174,13 +174,13 @@ def totals(now: Mapping[str, Any], width: int) -> list[str]:
     return lines
 
 
-def _fetch(session: Session, view: View) -> None:
+def _fetch(session: Session, view: TopView) -> None:
     """Poll the API, by one request. Raises `CommandError`."""
     data = session.api.get("/metrics/realtime", include="proxies")
     view.update(data["metrics"], data["proxies"], time.monotonic())
 
 
-def _once(session: Session, view: View, interval: float) -> None:
+def _once(session: Session, view: TopView, interval: float) -> None:
     _fetch(session, view)
     time.sleep(interval)
     _fetch(session, view)
@@ -191,7 +191,7 @@ def _once(session: Session, view: View, interval: float) -> None:
     session.out.data({"metrics": view.now, "proxies": rows}, lambda: session.out.lines(lines))
 
 
-def _live(session: Session, view: View, interval: float) -> None:
+def _live(session: Session, view: TopView, interval: float) -> None:
     """Draw until a key or signal ends it. A suspended command restores the terminal, and draws again afterwards."""
     session.api.waits = False  # the screen stays, and shows the error of a 429
     _poll(session, view, interval)  # an error of the first poll ends the command without a screen
@@ -201,7 +201,7 @@ def _live(session: Session, view: View, interval: float) -> None:
         os.kill(os.getpid(), signal.SIGSTOP)
 
 
-def _suspended(session: Session, view: View, interval: float) -> bool:
+def _suspended(session: Session, view: TopView, interval: float) -> bool:
     """Draw until a key ends it; True if that key suspends. The terminal's mode is restored."""
     from rich.console import Console
     from rich.live import Live
@@ -221,7 +221,7 @@ def _suspended(session: Session, view: View, interval: float) -> bool:
             _poll(session, view, interval)
 
 
-def _poll(session: Session, view: View, interval: float) -> None:
+def _poll(session: Session, view: TopView, interval: float) -> None:
     """Poll, and set the pause until the next poll; keep an error to show above the last values."""
     try:
         _fetch(session, view)
@@ -232,7 +232,7 @@ def _poll(session: Session, view: View, interval: float) -> None:
     view.pause = session.api.pause(interval)
 
 
-def drawn(view: View, url: str, width: int, height: int, unicode: bool = True) -> RenderableType:
+def drawn(view: TopView, url: str, width: int, height: int, unicode: bool = True) -> RenderableType:
     """The whole screen."""
     from rich.console import Group
 
@@ -253,7 +253,7 @@ def _one_line(text: str, style: str = "") -> Text:
     return Text(text, style=style, no_wrap=True, overflow="ellipsis")
 
 
-def _head(view: View, url: str, width: int, unicode: bool) -> list[Text]:
+def _head(view: TopView, url: str, width: int, unicode: bool) -> list[Text]:
     head = _one_line(f"Proxyfleet at {safe(url)}   {time.strftime('%H:%M:%S')}   ", "bold")
     head.append(counted(len(view.rows), "proxy"), style="not bold")
     lines = [head]
@@ -266,7 +266,7 @@ def _head(view: View, url: str, width: int, unicode: bool) -> list[Text]:
     return lines
 
 
-def _table(view: View, rows: Sequence[Mapping[str, Any]], width: int, unicode: bool) -> RenderableType:
+def _table(view: TopView, rows: Sequence[Mapping[str, Any]], width: int, unicode: bool) -> RenderableType:
     """The table; in a narrow terminal names, then reasons of states, are shortened rather than numbers."""
     up, down, cut = ("▲", "▼", "…") if unicode else ("^", "v", "~")
     sorted_, arrow = _SORTED_TITLES[view.sort], up if view.reverse else down

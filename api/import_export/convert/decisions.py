@@ -37,7 +37,7 @@ ALWAYS = Condition((EVERYTHING,))
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class DecisionLine:
     """A line of a list. `closed`: it may match more than it says, as one that denies; else only less."""
 
     statement: Statement
@@ -65,7 +65,7 @@ class TooManyRules(Exception):
     """A policy can't hold them, or the list has too many negations, one within the other."""
 
 
-Leaf = Callable[[Region, Line | None, bool], None]
+Leaf = Callable[[Region, DecisionLine | None, bool], None]
 """Is called with each region and the line that decides it, None if none does; and whether it does for certain: if
 not, the region has requests outside of the one that is walked through, and must be refused."""
 
@@ -78,7 +78,7 @@ class Walk:
     """
 
     draft: Draft
-    lines: Sequence[Line]
+    lines: Sequence[DecisionLine]
     leaf: Leaf
     decided: list[Region]
     steps: int = 0
@@ -95,14 +95,14 @@ class Walk:
                 return
         self._decide(region, None)
 
-    def _decide(self, region: Region, line: Line | None, exact: bool = True) -> None:
+    def _decide(self, region: Region, line: DecisionLine | None, exact: bool = True) -> None:
         self.leaf(region, line, exact)
         self.decided.append(region)
 
     def _is_decided(self, region: Region) -> bool:
         return any(is_within(region, each) for each in self.decided)
 
-    def _visit(self, line: Line, index: int, region: Region) -> bool:
+    def _visit(self, line: DecisionLine, index: int, region: Region) -> bool:
         """Emit what the line decides of `region`; whether that is all of it."""
         found, holes = [region], list[Region]()
         for condition in line.parts:
@@ -120,7 +120,7 @@ class Walk:
                 return True
         return False
 
-    def _wanted(self, line: Line, condition: Condition) -> Regions | None:
+    def _wanted(self, line: DecisionLine, condition: Condition) -> Regions | None:
         """The regions of one condition; None for one that makes holes."""
         if condition.unclear:
             self._report(line, condition.unclear)
@@ -131,7 +131,7 @@ class Walk:
         others = condition.regions[0].others() if len(condition.regions) == 1 else None
         return None if others is None else (others,)
 
-    def _met(self, line: Line, before: Region, wanted: Sequence[Region]) -> Iterator[Region]:
+    def _met(self, line: DecisionLine, before: Region, wanted: Sequence[Region]) -> Iterator[Region]:
         for found, exact in filter(None, (meet(before, each) for each in wanted)):
             if not exact:
                 self._report(line, NAME_AND_ADDRESS)
@@ -140,7 +140,7 @@ class Walk:
                 continue
             yield found
 
-    def _decide_holes(self, line: Line, index: int, part: Region, holes: Sequence[Region]) -> bool:
+    def _decide_holes(self, line: DecisionLine, index: int, part: Region, holes: Sequence[Region]) -> bool:
         """Have the lines behind decide what the line leaves out of `part`; whether the rest of it is the line's."""
         found = [met for each in holes if (met := meet(part, each)) is not None]
         if any(exact and region == part for region, exact in found):
@@ -154,7 +154,7 @@ class Walk:
                 self.run(region, index + 1)
         return True
 
-    def _report(self, line: Line, why: str) -> None:
+    def _report(self, line: DecisionLine, why: str) -> None:
         effect = "it holds for more requests than it did" if line.closed else "it holds for fewer requests than it did"
         effect = "what it may hold for is refused" if line.closed and why == NAME_AND_ADDRESS else effect
         offered = f"; or leave out what can't be checked: {self.draft.option(line.statement.place)}"

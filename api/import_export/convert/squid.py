@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from api.import_export.convert.decisions import DENY, Line, RuleWriter, Walk
+from api.import_export.convert.decisions import DENY, DecisionLine, RuleWriter, Walk
 from api.import_export.convert.draft import COPY, UNNEEDED, Blocked, Draft, password_entries
 from api.import_export.convert.regions import EVERYTHING, Region
 from api.import_export.convert.squid_acls import Acls
@@ -85,16 +85,16 @@ class Squid:
 
         Lines with `strict` may match more than they say. Rules are named by the lines of `http_access`.
         """
-        lines, find = list[Line](), self.acls.condition
+        lines, find = list[DecisionLine](), self.acls.condition
         default = bool(listed) and listed[-1].first == "deny"
         for each in listed:
             if each.first in ("allow", "deny"):
                 parts = (replace(find(name.removeprefix("!")), negated=name.startswith("!")) for name in each.words[1:])
-                lines.append(Line.of(self.draft, each, each.first == strict, parts))
+                lines.append(DecisionLine.of(self.draft, each, each.first == strict, parts))
             else:
                 self.draft.lost(each, "says neither allow nor deny", "remove the line")
 
-        def leaf(part: Region, line: Line | None, exact: bool) -> None:
+        def leaf(part: Region, line: DecisionLine | None, exact: bool) -> None:
             if listed is self.lists["http_access"]:
                 self._label = "no line matches" if line is None else named(line.statement, self.draft.main)
             allows = default if line is None else line.statement.first == "allow"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from typing import Any
 
-from api.import_export.convert.decisions import DENY, Condition, Line, RuleWriter, Walk
+from api.import_export.convert.decisions import DENY, Condition, DecisionLine, RuleWriter, Walk
 from api.import_export.convert.draft import COPY, UNNEEDED, Blocked, Draft
 from api.import_export.convert.regions import PLAIN, TUNNEL, Addresses, Intervals, Names, Region, of_all, ports
 from api.import_export.convert.statements import FILE, Statement, UnreadableFile, is_address, is_port, named, printable
@@ -28,7 +28,7 @@ _QUOTED = re.compile(r'"((?:[^"]|"")*)"?')
 
 
 @dataclass(slots=True)
-class State:
+class ReadState:
     """What commands have set up so far, which services are started with."""
 
     draft: Draft
@@ -44,7 +44,7 @@ class State:
 
 def convert(draft: Draft) -> None:
     """Carry over the configuration. Raises `UnreadableFile`."""
-    state = State(draft)
+    state = ReadState(draft)
     statements = draft.statements(_lines, draft.main)
     draft.carry_over((replace(each, words=tuple(_expanded(draft, each))) for each in statements), TABLE, state)
     names = [each["name"] for each in draft.proxies if each.get("auth")]
@@ -88,7 +88,7 @@ def _expanded(draft: Draft, statement: Statement) -> Iterator[str]:
         yield from (each for line in text.splitlines() for each in _words(line))
 
 
-def _passwords(state: State) -> Iterator[tuple[Statement, str, str]]:
+def _passwords(state: ReadState) -> Iterator[tuple[Statement, str, str]]:
     """Names and hashes. Passwords in the clear are hashed: the document has none."""
     for statement in state.users:
         for word in statement.words:
@@ -101,7 +101,7 @@ def _passwords(state: State) -> Iterator[tuple[Statement, str, str]]:
 # --- commands -----------------------------------------------------------------------------------------------------
 
 
-def _auth(state: State, statement: Statement) -> None:
+def _auth(state: ReadState, statement: Statement) -> None:
     state.auth = tuple(each.lower() for each in statement.words) or ("none",)
     if unknown := sorted(set(state.auth) - _KNOWN_AUTH):
         why = f"{', '.join(unknown)}: passwords are checked here in each case, so some clients are refused"
@@ -109,14 +109,14 @@ def _auth(state: State, statement: Statement) -> None:
         state.draft.refuses(statement, why, instead)
 
 
-def _upstream_line(state: State, statement: Statement) -> None:
+def _upstream_line(state: ReadState, statement: Statement) -> None:
     if state.entries and state.entries[-1][0].name == "allow":
         state.entries[-1][1].append(statement)
     else:
         state.draft.lost(statement, "stands behind no allow", "put it behind the allow that it extends")
 
 
-def _address(state: State, statement: Statement) -> None:
+def _address(state: ReadState, statement: Statement) -> None:
     """`internal` and `external`, which may have an address of each family; the last line counts."""
     word = statement.first
     if not is_address(word):
@@ -128,14 +128,14 @@ def _address(state: State, statement: Statement) -> None:
         state.external = [] if ip_address(word).is_unspecified else [*others, word]
 
 
-def _maxconn(state: State, statement: Statement) -> None:
+def _maxconn(state: ReadState, statement: Statement) -> None:
     if statement.first.isdecimal() and 1 <= int(statement.first) <= 100_000:
         state.fields["settings"] = {"max_connections": int(statement.first)}
     else:
         state.draft.lost(statement, "is no number of connections", "set settings.max_connections of the proxies")
 
 
-def _service(state: State, statement: Statement) -> None:
+def _service(state: ReadState, statement: Statement) -> None:
     """A proxy with the state so far."""
     draft = state.draft
     protocol, port = PROTOCOLS[statement.name]
@@ -162,7 +162,7 @@ def _service(state: State, statement: Statement) -> None:
     draft.proxies.append(proxy)
 
 
-def _option(state: State, statement: Statement, proxy: dict[str, Any], word: str) -> None:
+def _option(state: ReadState, statement: Statement, proxy: dict[str, Any], word: str) -> None:
     flag, value = word[:2], word[2:]
     if flag == "-p" and is_port(value):
         proxy["port"] = int(value)
@@ -187,7 +187,7 @@ archiver authcache chroot config counter daemon log logformat monitor nscache ns
 setuid stacksize timeouts
 """
 
-TABLE: dict[str, Callable[[State, Statement], None] | str] = {
+TABLE: dict[str, Callable[[ReadState, Statement], None] | str] = {
     "auth": _auth,
     "users": lambda state, statement: state.users.append(statement),
     **dict.fromkeys(("allow", "deny"), lambda state, statement: state.entries.append((statement, []))),
@@ -212,13 +212,13 @@ TABLE: dict[str, Callable[[State, Statement], None] | str] = {
 # --- policies -----------------------------------------------------------------------------------------------------
 
 
-def _rules(state: State, service: Statement, asks: bool) -> list[dict[str, Any]]:
+def _rules(state: ReadState, service: Statement, asks: bool) -> list[dict[str, Any]]:
     """The rules of a service; `asks`: clients need a password."""
     draft, writer = state.draft, RuleWriter(state.draft)
     lines = [_line(draft, each, service.name, asks) for each, _behind in state.entries]
     parents = {id(each): found for each, found in state.entries}
 
-    def leaf(region: Region, line: Line | None, _exact: bool) -> None:
+    def leaf(region: Region, line: DecisionLine | None, _exact: bool) -> None:
         if line is None:
             writer.add("no entry matches", region, DENY)
         else:
@@ -261,7 +261,7 @@ def _upstream(words: Sequence[str]) -> dict[str, Any] | None:
     return upstream
 
 
-def _line(draft: Draft, statement: Statement, service: str, asks: bool) -> Line:
+def _line(draft: Draft, statement: Statement, service: str, asks: bool) -> DecisionLine:
     """`allow USERS SOURCES TARGETS PORTS OPERATIONS DAYS TIMES`. Unless it `asks`, entries with users never match."""
     makers: tuple[Callable[[list[str]], tuple[Region, ...]], ...] = (
         Region.of_users if asks else lambda _words: (),
@@ -279,7 +279,7 @@ def _line(draft: Draft, statement: Statement, service: str, asks: bool) -> Line:
             found.append(Condition(makers[min(index, len(makers) - 1)](words)))
         except ValueError as error:
             found.append(Condition(unclear=f"{text} {error}"))
-    return Line.of(draft, statement, statement.name == "deny", found)
+    return DecisionLine.of(draft, statement, statement.name == "deny", found)
 
 
 def _targets(words: list[str]) -> tuple[Region, ...]:

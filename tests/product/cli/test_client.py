@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from api.cli import client
-from api.cli.client import Client, Credentials, Window
+from api.cli.client import ApiClient, CallerCredentials, Window
 from api.cli.errors import CommandError
 
 
@@ -70,8 +70,8 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return pauses
 
 
-def new_client(server: Crowded, folder: Path, timeout: float = 30.0) -> Client:
-    return Client(server.url, "pf_key", Credentials(folder), timeout)
+def new_client(server: Crowded, folder: Path, timeout: float = 30.0) -> ApiClient:
+    return ApiClient(server.url, "pf_key", CallerCredentials(folder), timeout)
 
 
 def test_a_request_too_many_waits_as_the_api_asks_says_so_and_is_made_again(

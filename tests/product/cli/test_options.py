@@ -10,7 +10,7 @@ import typer.main
 from api.cli import options
 from api.cli.application import run
 from api.cli.commands import Given, Session, command
-from api.cli.options import PROXY, Kind, Option, argument, number, text, texts
+from api.cli.options import PROXY, Option, ResourceKind, argument, number, text, texts
 from tests.product.cli.commands import all_commands
 
 
@@ -34,7 +34,7 @@ def test_values_come_by_the_dotted_field_and_what_was_not_given_is_none() -> Non
 
 
 def test_names_become_ids_and_an_empty_option_counts_as_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Kind, "all", lambda _kind, _api: [{"id": "prx_1", "name": "office"}])
+    monkeypatch.setattr(ResourceKind, "all", lambda _kind, _api: [{"id": "prx_1", "name": "office"}])
     table = {"one": text("--one", ".", of=PROXY), "more": texts("--more", ".", of=PROXY)}
     assert typed(table, "--one", "office", "--more", "prx_1") == {"one": "prx_1", "more": ["prx_1"]}
     assert typed(table, "--one", "") == {"one": None, "more": None}
@@ -44,5 +44,5 @@ def test_names_become_ids_and_an_empty_option_counts_as_not_given(monkeypatch: p
 
 def test_each_kind_that_is_found_by_name_has_the_command_that_errors_point_to() -> None:
     known = {f"proxyfleet {name}" for name, _ in all_commands()}
-    kinds = [each for each in vars(options).values() if isinstance(each, Kind)]
+    kinds = [each for each in vars(options).values() if isinstance(each, ResourceKind)]
     assert {each.list_command for each in kinds} <= known

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from api.cli.client import Client
+from api.cli.client import ApiClient
 from api.cli.errors import CommandError, Status
 from api.cli.remote import run as remote_run
 from tests.kit.certificates import make_pair
@@ -128,10 +128,10 @@ def test_a_credential_that_can_not_be_revoked_is_said_with_its_end(
 ) -> None:
     proxy = product.proxy(auth={"enabled": True})
 
-    def unreachable(self: Client, path: str, **query: Any) -> Any:
+    def unreachable(self: ApiClient, path: str, **query: Any) -> Any:
         raise CommandError("The API is away", status=Status.UNREACHABLE)
 
-    monkeypatch.setattr(Client, "delete", unreachable)
+    monkeypatch.setattr(ApiClient, "delete", unreachable)
     ran = shell("run", "--account", account, "--proxy", proxy["name"], "--quiet", "--", "sh", "-c", "exit 3")
     (left,) = product.data("GET", f"/accounts/{account}/credentials")["credentials"]
     said = f"proxyfleet: {left['id']} could not be revoked; it lapses at {left['expires_at']}: The API is away\n"

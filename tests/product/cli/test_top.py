@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from api.cli.client import Window
-from api.cli.remote.top import View, drawn, sparkline, totals
+from api.cli.remote.top import TopView, drawn, sparkline, totals
 from api.cli.terminal import split
 from tests.kit.http_origins import Origin, serving
 from tests.kit.product import Product
@@ -35,7 +35,7 @@ def proxy(name: str, requests: int, bytes_out: int = 0) -> dict[str, Any]:
 
 
 def test_rates_are_what_counters_grew_by_between_two_polls() -> None:
-    view = View()
+    view = TopView()
     view.update(NOW, [proxy("a", 100), proxy("b", 5)], 10.0)
     assert [row["requests"] for row in view.rows] == [0, 0]
     view.update(NOW, [proxy("a", 104, 4096), proxy("b", 3), proxy("new", 7)], 12.0)
@@ -47,7 +47,7 @@ def test_rates_are_what_counters_grew_by_between_two_polls() -> None:
 
 
 def test_keys_sort_turn_round_scroll_and_end() -> None:
-    view = View()
+    view = TopView()
     view.update(NOW, [proxy("a", 0), proxy("b", 0)], 1.0)
     view.update(NOW, [proxy("a", 1), proxy("b", 9)], 2.0)
     assert [row["name"] for row in view.sorted_rows()] == ["b", "a"]
@@ -92,7 +92,7 @@ def test_totals_are_never_broken_and_take_no_line_that_is_too_long(width: int) -
     assert "12345 connections" in "   ".join(lines)
 
 
-def screen(view: View, width: int, height: int, unicode: bool = True) -> list[str]:
+def screen(view: TopView, width: int, height: int, unicode: bool = True) -> list[str]:
     console = Console(file=io.StringIO(), width=width, height=height, force_terminal=True, color_system=None)
     console.print(drawn(view, "http://127.0.0.1:8080", width, height, unicode), end="")
     assert isinstance(console.file, io.StringIO)
@@ -101,7 +101,7 @@ def screen(view: View, width: int, height: int, unicode: bool = True) -> list[st
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (200, 50), (40, 12), (120, 8)])
 def test_the_screen_fits_its_terminal_however_many_proxies_there_are(width: int, height: int) -> None:
-    view = View()
+    view = TopView()
     view.update(NOW, [proxy(f"proxy-{number}", number) for number in range(100)], 1.0)
     lines = screen(view, width, height)
     assert len(lines) <= height
@@ -112,13 +112,13 @@ def test_the_screen_fits_its_terminal_however_many_proxies_there_are(width: int,
 
 
 def test_a_screen_of_80_columns_says_whole_how_far_apart_the_polls_are() -> None:
-    view = View(pause=2797.0)
+    view = TopView(pause=2797.0)
     view.update(NOW, [proxy("a", 1)], 1.0)
     assert "One poll in 2797 s: the rate limit allows no more" in "\n".join(screen(view, 80, 24))
 
 
 def test_a_long_name_takes_the_place_of_no_figure() -> None:
-    view = View()
+    view = TopView()
     view.update(NOW, [proxy("n" * 100, 1), proxy("世" * 60, 1), proxy("evil\x1b[2J", 1)], 1.0)
     text = "\n".join(screen(view, 80, 24))
     assert text.count("unknown") == 3
@@ -127,7 +127,7 @@ def test_a_long_name_takes_the_place_of_no_figure() -> None:
 
 
 def test_the_reasons_of_a_state_take_the_place_of_no_figure() -> None:
-    view = View()
+    view = TopView()
     runtime = {"state": "degraded", "problems": [{"reason": "certificate"}, {"reason": "upstreams"}]}
     view.update(NOW, [{**proxy("secure", 1), "runtime": runtime}], 1.0)
     lines = screen(view, 80, 24)
@@ -139,7 +139,7 @@ def test_the_reasons_of_a_state_take_the_place_of_no_figure() -> None:
 
 
 def test_a_terminal_of_ascii_gets_ascii() -> None:
-    view = View()
+    view = TopView()
     view.update(NOW, [proxy("n" * 100, 1)], 1.0)
     assert "\n".join(screen(view, 80, 24, unicode=False)).isascii()
 
@@ -148,7 +148,7 @@ def test_keys_that_come_at_once_are_distinguished_and_a_gone_terminal_is_the_end
     assert split(b"sr\x1b[A\x1bOBq") == [b"s", b"r", b"\x1b[A", b"\x1bOB", b"q"]
     assert split(b"\x1b[5~j") == [b"\x1b[5~", b"j"]
     assert split(b"\x1b") == [b"\x1b"]
-    assert not View().pressed(split(b"")[0])
+    assert not TopView().pressed(split(b"")[0])
 
 
 @pytest.mark.product
