@@ -63,6 +63,7 @@ _UNTIL = _COOLDOWNS[0]
 _LENGTH = _COOLDOWNS[len(KINDS)]
 _TEXT = 24
 LATENCY_AT, OTHER_TARGET = _TEXT - 2, _TEXT - 1
+assert _LENGTH < LATENCY_AT, "there is no room for so many kinds of failures"
 _TEXT_SIZE = 8 * (SLOT - _TEXT)
 
 Spans = tuple[tuple[float, float], ...]

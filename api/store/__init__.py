@@ -1,6 +1,6 @@
 """The file of the fleet: its documents with revisions behind a small protocol.
 
-`interface` is what other packages see, `fleet` all documents of the file, `tiny` most of them, on TinyDB, `rows`
+`interface` is what other packages see, `fleet_store` all documents of the file, `tiny` most of them, on TinyDB, `rows`
 TinyDB's tables in SQLite, `accounts` those of hundreds of thousands, `schema` the tables, `fleet_file` the file as a
 whole.
 """
