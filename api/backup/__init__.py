@@ -1,8 +1,8 @@
 """Backups: one archive with everything that must outlive the product, and the way back.
 
 A backup is made while the product runs, by reading what it has on the disk. Each database is copied by SQLite in one
-step, the fleet's file between two readings of the keys that are alike, so that they open what it has sealed. Left out are
-the responses that are kept for `Idempotency-Key`, and access records unless they are asked for.
+step, the fleet's file between two readings of the keys that are alike, so that they open what it has sealed. Left out
+are the responses that are kept for `Idempotency-Key`, and access records unless they are asked for.
 
 The archive (made by `create`, read by `archive`) is a gzipped tar: `manifest.json` first, with the SHA-256 of each
 file, then the files. The key files are sealed under a passphrase, and the seal covers the manifest, so

@@ -10,8 +10,9 @@ themselves (`recorder`): so none is missing, and none is there that was not made
 are pruned, by age, number and size.
 
 **How a state is reconstructed.** Each change has the whole document before and after it, so nothing is derived from a
-chain (`document_changes`). The state after revision N is the present one with, for each document that was changed later, its
-body before the first of these changes (`Reader.between`). So 10,000 revisions hold 10,000 changes, not 10,000 copies.
+chain (`document_changes`). The state after revision N is the present one with, for each document that was changed
+later, its body before the first of these changes (`Reader.between`). So 10,000 revisions hold 10,000 changes, not
+10,000 copies.
 
 **Secrets** that the store has sealed are sealed here, too; hashes of passwords and keys are sealed in addition, since
 they outlive the documents that had them. Without the key of the installation they are `LOST`. Every view masks secrets,

@@ -12,13 +12,14 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from limits import RateLimitItem, RateLimitItemPerHour, RateLimitItemPerMinute
+from limits.storage import MemoryStorage
+from limits.strategies import FixedWindowRateLimiter
 
 from config.settings.settings import RateLimiting
 
-SWEEP = 60.0
-"""Seconds after which windows that are over are forgotten."""
 KEYS_TOGETHER = 2
 """All keys of one owner may do so many times what one key may."""
 
@@ -31,41 +32,18 @@ class Verdict:
     headers: dict[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class _FixedWindow:
-    """So many requests in so many seconds, for each of those that it is for."""
-
-    name: str
-    amount: int
-    seconds: int
-
-
-@dataclass(slots=True)
-class _BegunWindow:
-    """The requests in a window that has begun, and when it ends (Unix seconds)."""
-
-    ends: float
-    requests: int = 0
-
-
-_Counted = list[tuple[_FixedWindow, str]]
-"""The windows in which a request counts, each with whose it is."""
-
-
 class RateLimits:
     """The limits of all callers, in memory. Thread-safe."""
 
-    def __init__(self, settings: RateLimiting, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, settings: RateLimiting) -> None:
         self.settings = settings
         self.enabled = settings.enabled
         self._plain = _windows(settings.requests_per_minute, settings.requests_per_hour)
         self._sessions = _windows(settings.session_per_minute, settings.session_per_hour)
         self._owners = tuple(
-            replace(each, name=f"owner-{each.name}", amount=each.amount * KEYS_TOGETHER) for each in self._plain
+            (f"owner-{name}", item.__class__(item.amount * KEYS_TOGETHER)) for name, item in self._plain
         )
-        self._clock = clock
-        self._counts: dict[tuple[str, str], _BegunWindow] = {}
-        self._swept_at = clock()
+        self._limiter = FixedWindowRateLimiter(MemoryStorage())
         self._lock = threading.Lock()
 
     def hit(self, caller: str, interactive: bool = False, owner: str | None = None) -> Verdict:
@@ -75,58 +53,44 @@ class RateLimits:
         """
         counted = self._counted(caller, interactive, owner)
         with self._lock:
-            now = self._clock()
-            self._sweep(now)
-            found = [self._count(window, whose, now) for window, whose in counted]
-            is_full = any(count.requests >= window.amount for (window, _), count in zip(counted, found, strict=True))
-            if not is_full:
-                for (window, whose), count in zip(counted, found, strict=True):
-                    count.requests += 1
-                    self._counts[window.name, whose] = count
-            return _verdict([window for window, _ in counted], found, is_full, now)
+            full = [item for _, item, whose in counted if not self._limiter.test(item, whose)]
+            if not full:
+                for _, item, whose in counted:
+                    self._limiter.hit(item, whose)
+        return self._verdict(counted, bool(full))
 
     def exhausted(self, caller: str) -> bool:
         """Whether the next request of `caller`, which no session made, would be refused."""
-        with self._lock:
-            now = self._clock()
-            return self.enabled and any(self._count(each, caller, now).requests >= each.amount for each in self._plain)
+        return self.enabled and not all(self._limiter.test(item, caller) for _, item in self._plain)
 
-    def _counted(self, caller: str, interactive: bool, owner: str | None) -> _Counted:
+    def _counted(self, caller: str, interactive: bool, owner: str | None) -> list[tuple[str, RateLimitItem, str]]:
+        """The windows in which a request counts, each with whose it is."""
         if interactive:
-            return [(each, f"sessions of {caller}") for each in self._sessions]
-        behind = [] if owner is None else [(each, f"keys of {owner}") for each in self._owners]
-        return [*((each, caller) for each in self._plain), *behind]
+            return [(name, item, f"sessions of {caller}") for name, item in self._sessions]
+        behind = [] if owner is None else [(name, item, f"keys of {owner}") for name, item in self._owners]
+        return [*((name, item, caller) for name, item in self._plain), *behind]
 
-    def _count(self, window: _FixedWindow, whose: str, now: float) -> _BegunWindow:
-        """That of the present window, or of one that would begin now."""
-        known = self._counts.get((window.name, whose))
-        return _BegunWindow(now + window.seconds) if known is None or known.ends <= now else known
-
-    def _sweep(self, now: float) -> None:
-        if now - self._swept_at > SWEEP:
-            self._swept_at = now
-            self._counts = {key: count for key, count in self._counts.items() if count.ends > now}
-
-
-def _verdict(windows: list[_FixedWindow], counts: list[_BegunWindow], refused: bool, now: float) -> Verdict:
-    policy, state, nearest = [], [], (math.inf, 0, 0.0)
-    wait = 1
-    for window, count in zip(windows, counts, strict=True):
-        remaining, left = max(0, window.amount - count.requests), max(0, math.ceil(count.ends - now))
-        policy.append(f'"{window.name}";q={window.amount};w={window.seconds}')
-        state.append(f'"{window.name}";r={remaining};t={left}')
-        nearest = min(nearest, (remaining, window.amount, count.ends))
-        if remaining == 0:
-            wait = max(wait, left)
-    headers = {
-        "X-RateLimit-Limit": str(nearest[1]),
-        "X-RateLimit-Remaining": str(nearest[0]),
-        "X-RateLimit-Reset": str(math.ceil(nearest[2])),
-        "RateLimit-Policy": ", ".join(policy),
-        "RateLimit": ", ".join(state),
-    }
-    return Verdict(wait if refused else 0, headers)
+    def _verdict(self, counted: list[tuple[str, RateLimitItem, str]], refused: bool) -> Verdict:
+        now = time.time()
+        policy, state, nearest = [], [], (math.inf, 0, 0.0)
+        wait = 0
+        for name, item, whose in counted:
+            stats = self._limiter.get_window_stats(item, whose)
+            left = max(0, math.ceil(stats.reset_time - now))
+            policy.append(f'"{name}";q={item.amount};w={item.get_expiry()}')
+            state.append(f'"{name}";r={stats.remaining};t={left}')
+            nearest = min(nearest, (stats.remaining, item.amount, stats.reset_time))
+            if stats.remaining == 0:
+                wait = max(wait, left, 1)
+        headers = {
+            "X-RateLimit-Limit": str(nearest[1]),
+            "X-RateLimit-Remaining": str(nearest[0]),
+            "X-RateLimit-Reset": str(math.ceil(nearest[2])),
+            "RateLimit-Policy": ", ".join(policy),
+            "RateLimit": ", ".join(state),
+        }
+        return Verdict(max(wait, 1) if refused else 0, headers)
 
 
-def _windows(per_minute: int, per_hour: int) -> tuple[_FixedWindow, ...]:
-    return _FixedWindow("burst", per_minute, 60), _FixedWindow("hourly", per_hour, 3600)
+def _windows(per_minute: int, per_hour: int) -> tuple[tuple[str, RateLimitItem], ...]:
+    return ("burst", RateLimitItemPerMinute(per_minute)), ("hourly", RateLimitItemPerHour(per_hour))

@@ -9,14 +9,14 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 70_742,
+    "code lines of the product": 70_723,
     "files of the product": 530,
     "code lines of the tests": 75_982,
     "code lines of scripts": 3_516,
     "files under 60 lines that one module imports": 6,
-    "class names that stand twice": 25,
+    "class names that stand twice": 14,
     "modules of the longest folder": 14,
-    "dependencies": 25,
+    "dependencies": 26,
     "tests that take longer than the ceiling": 18,
     "seconds of a test": 5,
 }

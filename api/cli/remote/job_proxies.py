@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
-from api.cli.client import Client, quoted
+from api.cli.client import ApiClient, quoted
 from api.cli.errors import CommandError, Status
 from api.cli.options import PROXY, find
 from config.settings.env import ENV_PREFIX
@@ -84,7 +84,7 @@ class Candidate:
     private_ca: bool = False
 
 
-def of_account(api: Client, account: str, named: str | None, called: str) -> Candidate:
+def of_account(api: ApiClient, account: str, named: str | None, called: str) -> Candidate:
     """A proxy that the account with this id may use, the first that speaks HTTP unless it is `named`.
 
     `called` is what the user calls the account. A URL says where the job reaches it. Raises `CommandError`.
@@ -109,7 +109,7 @@ def is_forbidden(error: CommandError) -> bool:
     return (error.error or {}).get("code") in _FORBIDDEN
 
 
-def _inactive(api: Client, account: str) -> list[str]:
+def _inactive(api: ApiClient, account: str) -> list[str]:
     """Names of the proxies that the account may use and that don't run; none where the caller may not see them."""
     try:
         proxies = api.get("/proxies", account=account, per_page=_LISTED)["proxies"]
@@ -118,7 +118,7 @@ def _inactive(api: Client, account: str) -> list[str]:
     return [each["name"] for each in proxies if each["status"] != "active"]
 
 
-def of_secret(api: Client, username: str, named: str | None) -> Candidate:
+def of_secret(api: ApiClient, username: str, named: str | None) -> Candidate:
     """The proxy for a secret that is given; a URL needs no API. Raises `CommandError`."""
     given = _given(named)
     if given is not None:
@@ -130,7 +130,7 @@ def of_secret(api: Client, username: str, named: str | None) -> Candidate:
     return replace(best, proxy=replace(best.proxy, username=username))
 
 
-def open_to_all(api: Client, named: str | None) -> Candidate:
+def open_to_all(api: ApiClient, named: str | None) -> Candidate:
     """A proxy that wants no credentials. Raises `CommandError`."""
     given = _given(named)
     if given is not None:
@@ -142,7 +142,7 @@ def open_to_all(api: Client, named: str | None) -> Candidate:
     return _first(found)
 
 
-def _seen(api: Client, named: str | None) -> list[Candidate]:
+def _seen(api: ApiClient, named: str | None) -> list[Candidate]:
     """The named proxy, or the first active ones that the caller may see. Raises `CommandError`."""
     try:
         proxies = _named_or_active(api, named)
@@ -154,7 +154,7 @@ def _seen(api: Client, named: str | None) -> list[Candidate]:
     return _candidates(views)
 
 
-def _named_or_active(api: Client, named: str | None) -> list[dict[str, Any]]:
+def _named_or_active(api: ApiClient, named: str | None) -> list[dict[str, Any]]:
     proxies: list[dict[str, Any]]
     if named is not None:
         proxies = [find(api, PROXY, named)]
