@@ -25,7 +25,7 @@ from api.store import Document
 from api.store.accounts import ACCOUNTS, AccountStore
 from config.model.fields import InvalidResource
 from config.model.fleet_accounts import AccountProxies, FleetAccount, FleetAccountUpdate, change_fleet_account
-from config.passwords import weakness_of_account
+from config.weak_passwords import weakness_of_account
 
 MOST_PRUNED = 10_000
 

@@ -17,7 +17,8 @@ from api.store.loaded import REMEMBERED, Loaded
 from config.model import json_patterns
 from config.model.declaration import INTERNAL, MOMENT, SECRET, Instant
 from config.model.fields import Body, example, name_key, new_name, user_name
-from config.passwords import LONGEST, SHORTEST, hash_password, weakness
+from config.passwords import hash_password
+from config.weak_passwords import LONGEST, SHORTEST, weakness
 
 COLLECTION = "users"
 ADMINISTRATOR = "admin"

@@ -26,8 +26,9 @@ from config.model.choices import Period
 from config.model.declaration import INTERNAL, MOMENT, SECRET, Given, Group, Instant, gives, update
 from config.model.fields import NULLABLE, Body, InvalidProxy, Password, Username, example, refuse_long
 from config.net.entries import read_network
-from config.passwords import check_password, hash_password, weakness_of_account
+from config.passwords import check_password, hash_password
 from config.text.formatting import parse_moment
+from config.weak_passwords import weakness_of_account
 
 NEW_PASSWORDS_MAX = 100
 """New passwords in one request; each takes a good part of a tenth of a second to hash."""

@@ -9,9 +9,9 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 70_723,
-    "files of the product": 530,
-    "code lines of the tests": 75_982,
+    "code lines of the product": 70_727,
+    "files of the product": 531,
+    "code lines of the tests": 75_983,
     "code lines of scripts": 3_516,
     "files under 60 lines that one module imports": 6,
     "class names that stand twice": 14,

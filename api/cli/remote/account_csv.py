@@ -28,8 +28,8 @@ from api.cli.errors import CommandError, Status
 from api.cli.options import argument, flag
 from api.cli.remote.accounts import group
 from api.cli.terminal import counted, inside
-from config.passwords import weakness_of_account
 from config.text.formatting import with_apostrophe, without_apostrophe
+from config.weak_passwords import weakness_of_account
 
 PASSWORD_MAX = 128
 """Characters; checked here, since the API gets a hash."""

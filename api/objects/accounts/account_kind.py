@@ -38,7 +38,7 @@ from config.model.fleet_accounts import (
 from config.model.object_fields import Named, names_of_rules
 from config.model.proxies import ProxyRecord
 from config.model.proxy_parts import Warned
-from config.passwords import weakness_of_account
+from config.weak_passwords import weakness_of_account
 
 
 class EntryAccountProxies(Body):

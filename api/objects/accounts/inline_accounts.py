@@ -30,7 +30,7 @@ from config.model.accounts import AccountInput, AccountUpdate, ProxyAccount, cha
 from config.model.fields import InvalidProxy
 from config.model.fleet_accounts import AccountProxies, FleetAccount
 from config.model.proxies import ProxyRecord, apply_auth
-from config.passwords import weakness_of_account
+from config.weak_passwords import weakness_of_account
 
 
 class InlineAccount(NamedTuple):

@@ -8,8 +8,9 @@ import pytest
 from falcon.testing import Result
 
 from api.container import ApiSettings
-from config.passwords import hash_password, weakness_of_account
+from config.passwords import hash_password
 from config.settings.settings import AccountSettings
+from config.weak_passwords import weakness_of_account
 from tests.kit.api_stage import QUIET, Api, error_of
 from tests.kit.tables import table
 from tests.unit.api.creating import create
