@@ -32,7 +32,8 @@ MEANINGS = {
     Status.UNREACHABLE: "the management API can't be reached, or another server responds at its address",
     Status.NOT_AUTHORISED: "not signed in, or without the permission that is needed",
     Status.NOT_FOUND: "there is no such proxy, user, key, webhook or connection",
-    Status.DIFFERENT: "`apply --check`: what is configured differs from the file",
+    Status.DIFFERENT: "`apply --check`: what is configured differs from the file; `convert --compare`: "
+    "requests are decided in another way",
     Status.INTERRUPTED: "Ctrl-C",
 }
 
@@ -45,7 +46,7 @@ OF_RUN = {
 
 EXIT_STATUSES = (
     "0 done, 1 refused or failed, 2 a wrong command line, 3 the API can't be reached, 4 not signed in or not "
-    "permitted, 5 no such thing, 6 apply --check found differences, 130 Ctrl-C"
+    "permitted, 5 no such thing, 6 apply --check or convert --compare found differences, 130 Ctrl-C"
 )
 """A short form for the help."""
 

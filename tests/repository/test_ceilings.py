@@ -9,12 +9,12 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 70_727,
-    "files of the product": 531,
-    "code lines of the tests": 75_983,
+    "code lines of the product": 70_934,
+    "files of the product": 532,
+    "code lines of the tests": 76_160,
     "code lines of scripts": 3_516,
     "files under 60 lines that one module imports": 6,
-    "class names that stand twice": 14,
+    "class names that stand twice": 15,
     "modules of the longest folder": 14,
     "dependencies": 26,
     "tests that take longer than the ceiling": 18,

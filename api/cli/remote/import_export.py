@@ -7,24 +7,27 @@ import to the configuration that was compared, so the approved changes are the o
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import typer
 
 from api.cli.commands import CONFIGURE, TOP, YES, Given, Session, command, confirm, either, local_command
 from api.cli.documents import as_toml, display_name, is_stream, mapping_of, read_text, with_lines, write_private
 from api.cli.errors import CommandError, Status
-from api.cli.options import argument, choice, file_option, flag, texts
+from api.cli.options import argument, choice, file_option, flag, option, texts
 from api.cli.quantities import with_unit
 from api.cli.terminal import BAD, DIM, GOOD, MANY, PASSPHRASE_FILE, WARN, Output, cell_text, counted, one_of, safe
 from api.cli.terminal import passphrase as ask_passphrase
 
 if TYPE_CHECKING:  # loaded by `convert` alone
     from api.import_export.convert import Converted, Format
+    from api.import_export.convert.comparison import Comparison
     from api.import_export.convert.statements import Report
 
 KIND = {"kind": "proxyfleet.config", "version": 1}
@@ -63,6 +66,12 @@ _CONVERT = {
         "--accept",
         "Leave out what can't be carried over of this line (N, or FILE:N), though more is allowed then.",
         metavar="LINE",
+    ),
+    "logs": option(
+        list[Path] | None,
+        "--compare",
+        "Replay an access.log of squid (.gz, too), and list what is decided in another way.",
+        metavar="LOG",
     ),
     "strict": flag("--strict", "Write no document, and end with 1, unless all was carried over as it is."),
 }
@@ -130,7 +139,7 @@ def convert(out: Output, file: Path, fields: Given) -> None:
 
     The report names each line that was not carried over as it is, and what to do instead. What can't be expressed
     is refused by the converted rules, never allowed. Ends with 1 if there is no document, with 2 if a file can't
-    be read.
+    be read, with 6 if --compare finds requests that are decided in another way.
     """
     found = _converted(file, fields["format_"], fields["root"], tuple(fields["accept"] or ()))
     _write_report(out, found.report, fields["report"])
@@ -139,7 +148,30 @@ def convert(out: Output, file: Path, fields: Given) -> None:
         raise CommandError("An import would refuse the document", hint, problems=tuple(found.problems))
     if fields["strict"] and not found.report.complete:
         raise CommandError("Not all of it was carried over as it is", "The report has each line and what to do instead")
-    _write_document(out, found, fields["to"])
+    compared = _compared(found, fields["logs"] or [])
+    _write_document(out, found, fields["to"], compared)
+    if compared is not None and compared.different:
+        raise typer.Exit(int(Status.DIFFERENT))
+
+
+def _compared(found: Converted, logs: list[Path]) -> Comparison | None:
+    if not logs:
+        return None
+    from api.import_export.convert.comparison import compare
+
+    try:
+        return compare(found.document, logs, _opened)
+    except (OSError, EOFError, zlib.error) as error:
+        raise CommandError(
+            f"{getattr(error, 'filename', None) or logs[0]}: {getattr(error, 'strerror', None) or error}",
+            status=Status.USAGE,
+        ) from error
+
+
+def _opened(log: Path) -> BinaryIO:
+    if log.suffix != ".gz":
+        return log.open("rb")
+    return cast("BinaryIO", gzip.open(log, "rb"))
 
 
 def _converted(file: Path, format_: Format | None, root: Path | None, accept: tuple[str, ...]) -> Converted:
@@ -168,9 +200,13 @@ def _write_report(out: Output, report: Report, file: Path | None) -> None:
             out.note(line)
 
 
-def _write_document(out: Output, found: Converted, file: Path | None) -> None:
+def _write_document(out: Output, found: Converted, file: Path | None, compared: Comparison | None) -> None:
+    """With a comparison the document is written to a file alone."""
     if out.format == "json":
-        out.data({"document": found.document, "report": found.report.data()}, lambda: None)
+        more = {} if compared is None else {"comparison": compared.data()}
+        out.data({"document": found.document, "report": found.report.data(), **more}, lambda: None)
+    elif compared is not None:
+        out.lines(map(safe, compared.texts()))
     elif file is None or is_stream(file):
         out.document(_document_text(found.document, as_json=False))
     if file is None or is_stream(file):

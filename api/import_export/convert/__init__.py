@@ -10,7 +10,8 @@ of requests (`regions.py`) that is still to be decided, and emits rules in order
   never allows what the line denied, and the report (`statements.py`) names the line.
 
 `squid.py` and `threeproxy.py` have a table each with a row for a directive: what carries it over to the `Draft`
-(`draft.py`), which is the document in the making, or why it isn't. `decisions.py` also writes the regions as rules.
+(`draft.py`), which is the document in the making, or why it isn't. `decisions.py` also writes the regions as rules, and
+`comparison.py` replays a log of squid against them.
 """
 
 from __future__ import annotations

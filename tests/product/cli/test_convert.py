@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import tomllib
 from pathlib import Path
@@ -84,6 +85,39 @@ def test_files_are_found_below_root(stranger: Shell, tmp_path: Path) -> None:
         "destinations": ["bad.example", "*.bad.example"]
     }
     assert found.data["report"]["summary"]["refuses"] == 0
+
+
+LOGGED = """1717401600.123  45 10.0.0.1 TCP_MISS/200 12 GET http://a.example/ - HIER_DIRECT/198.51.100.1 text/html
+1717401600.123  45 10.0.0.1 TCP_DENIED/403 12 GET http://bad.example/ - HIER_NONE/- text/html
+"""
+
+
+def test_a_log_is_replayed(stranger: Shell, tmp_path: Path) -> None:
+    file, log, zipped = tmp_path / "squid.conf", tmp_path / "access.log", tmp_path / "access.log.1.gz"
+    lines = "acl bad dstdomain -n .bad.example\nhttp_access deny bad\nhttp_access allow all\nhttp_port 127.0.0.1:3128\n"
+    file.write_text(lines)
+    log.write_text(LOGGED)
+    zipped.write_bytes(gzip.compress(LOGGED.encode()))
+    alike = stranger("convert", str(file), "--compare", str(log), "--compare", str(zipped))
+    assert (alike.status, alike.out) == (0, "4 lines: 4 decided alike, 0 in another way, 0 left out\n")
+    file.write_text(lines.replace("deny bad", "deny all", 1))
+    different = stranger("convert", str(file), "--compare", str(log), "-o", "json")
+    assert different.status == 6
+    [group] = different.data["comparison"]["groups"]
+    assert (group["squid"], group["here"], group["rule"], group["count"]) == (
+        "direct",
+        "refused",
+        "line 2: deny all",
+        1,
+    )
+    missing = stranger("convert", str(file), "--compare", str(tmp_path / "none"))
+    assert (missing.status, missing.err.splitlines()[-1]) == (
+        2,
+        f"proxyfleet: {tmp_path / 'none'}: No such file or directory",
+    )
+    for damaged in (b"no gzip", gzip.compress(b"")[:10] + b"\xff" * 50):
+        zipped.write_bytes(damaged)
+        assert stranger("convert", str(file), "--compare", str(zipped)).status == 2
 
 
 def test_lines_are_accepted_that_the_report_offers(stranger: Shell, tmp_path: Path) -> None:

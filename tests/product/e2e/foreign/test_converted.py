@@ -18,6 +18,7 @@ import bcrypt
 import pytest
 
 from api.import_export.convert import converted
+from api.import_export.convert.comparison import compare
 from tests.kit.folders import FOLDERS
 from tests.kit.ports import free_port
 from tests.kit.product import Product
@@ -26,6 +27,7 @@ from tests.product.e2e.foreign.squid_configurations import (
     CONFIGURATIONS,
     HOSTS,
     PEERS,
+    REQUESTS,
     USERS,
     Configuration,
     Request,
@@ -142,14 +144,17 @@ def test_squid_and_the_product_decide_alike(name: str, folder: Path, upstreams: 
     assert found.report.counts()["refuses"] == 0, "\n".join(found.report.lines())
     ours = imported(found.document)
     differences, outcomes = [], Counter[str]()
-    with squid_with(file, folder / "hosts", theirs[-1]):
+    with squid_with(file, folder / "hosts", theirs[-1]) as log:
         for request in configuration.requests():
             wanted = outcome(theirs[request.listener], request)
             got = outcome(ours[request.listener], request)
             outcomes[wanted] += 1
             if wanted != got:
                 differences.append((request, f"squid {wanted}, product {got}"))
+        compared = compare(found.document, [log], lambda file: file.open("rb"))
     assert differences == []
+    assert compared.alike > REQUESTS / 2
+    assert not compared.different, "\n".join(compared.texts())
     assert outcomes["refused"] > 10
     assert outcomes["directly"] > 10
     assert outcomes["by the first, or in a tunnel"] > 5 or not configuration.upstreams
