@@ -280,13 +280,11 @@ class SharedKey:
     # --- requests ---
 
     def try_acquire(self, limit: int) -> int:
-        """Count one request and return 0; when `limit` is reached, count nothing and return the seconds to wait, of a
-        minute at most: what is missing from the last second is waited for next time.
-        """
+        """Count one request and return 0; when `limit` is reached, count nothing and return the seconds to wait."""
         now = self._live.clock()
         second = int(now)
         if self._requests(second) >= limit:
-            return min(COUNTED - 1, max(1, math.ceil(self._wait(limit, now))))
+            return max(1, math.ceil(self._wait(limit, now)))
         self._add(second, 1)
         return 0
 
