@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
@@ -68,6 +68,19 @@ class AccountClients:
         wait = self._wait(self._uses(key), client, limit, window)
         return wait or self._take_place(key, client, limit, window)
 
+    def include(self, owner: str, addresses: Iterable[str], window: int) -> None:
+        """Clients at these addresses use it, however many do then."""
+        key, clients = _digest(owner), {_digest(client_key(each)) for each in addresses}
+        with self._table.exclusive(key) as alone:
+            if alone:
+                own = {each.client: each.line for each in self._uses(key) if each.client in clients}
+                for line in own.values():  # first, lest one is taken as spent
+                    self._write(line, window)
+                new = clients - own.keys()
+                for client, line in zip(new, self._table.take_all(key, RELEASED, len(new)), strict=False):
+                    self._table.words[line + CLIENT] = client
+                    self._write(line, window)
+
     def wait(self, owner: str, address: str, limit: int, window: int) -> int:
         """What `admit` would return; nothing is counted."""
         key, client = _digest(owner), _digest(client_key(address))
@@ -91,7 +104,11 @@ class AccountClients:
     def _uses(self, key: int) -> list[_Use]:
         words = self._table.words
         found = [_Use(line, words[line + CLIENT], words[line + SEEN]) for line in self._table.all_lines(key)]
-        return [each for each in found if words[each.line + OWNER] == RELEASED and words[each.line + KEY] == key]
+        return [
+            each
+            for each in found
+            if each.seen and words[each.line + OWNER] == RELEASED and words[each.line + KEY] == key
+        ]
 
     def _counted(self, uses: list[_Use], window: int) -> dict[int, int]:
         """When each address was in use last, of those that count."""

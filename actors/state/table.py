@@ -38,6 +38,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -183,6 +184,18 @@ class Table:
                 return line
             if not spent and self._is_spent(line, now):
                 spent = line
+        return self._use(key, owner, spent)
+
+    def take_all(self, key: int, owner: int, count: int) -> list[int]:
+        """As `take`, so many lines of their own for an owner that is `RELEASED`; as many as there are."""
+        now = self._now()
+        spent = list(islice((each for each in self._chain(key) if self._is_spent(each, now)), count))
+        taken = (self._use(key, owner, spent[number] if number < len(spent) else NO_LINE) for number in range(count))
+        return list(takewhile(bool, taken))
+
+    def _use(self, key: int, owner: int, spent: int) -> int:
+        """Let it be a line of this key: one that is `spent`, else a new one."""
+        words = self.words
         bucket = self.bucket(key)
         first = words[bucket] & _FIRST_LINE
         line = spent or self._new_line()

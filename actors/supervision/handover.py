@@ -312,6 +312,8 @@ class Predecessors:
             pidfd = os.pidfd_open(predecessor.pid)
         except ProcessLookupError:
             os.close(predecessor.lifeline)
+            name, instance = actor_proxy(predecessor.name), predecessor.instance
+            self._loop.call_soon(lambda: self.on_process_end(name, instance))  # which is set by then
             return
         tracked = _Tracked(predecessor, pidfd)
         self._tracked.append(tracked)

@@ -48,6 +48,8 @@ class Proposal(Generic[R]):
     before: Stored[R] | None
     after: R | None
     path: str = ""
+    caller: Caller | None = None
+    """Who asks for it, as of when the request was authenticated."""
 
     @property
     def record(self) -> R:
@@ -198,20 +200,20 @@ class Objects(Generic[R]):
 
     def prepare_create(self, body: Any, caller: Caller | None = None, path: str = "") -> Proposal[R]:
         """A new one, not stored yet. It may hash a password."""
-        return self._permitted(caller, Proposal(None, self._record(caller, None, body, path), path))
+        return self._permitted(caller, Proposal(None, self._record(caller, None, body, path), path, caller))
 
     def prepare_update(
         self, key: str, body: Any, if_match: int | None = None, caller: Caller | None = None, path: str = ""
     ) -> Proposal[R]:
         """A changed one, not stored yet. It may hash a password."""
         before = self.matching(key, if_match)
-        return self._permitted(caller, Proposal(before, self._record(caller, before.record, body, path), path))
+        return self._permitted(caller, Proposal(before, self._record(caller, before.record, body, path), path, caller))
 
     def prepare_delete(
         self, key: str, if_match: int | None = None, caller: Caller | None = None, path: str = ""
     ) -> Proposal[R]:
         """A deletion, not made yet."""
-        return self._permitted(caller, Proposal(self.matching(key, if_match), None, path))
+        return self._permitted(caller, Proposal(self.matching(key, if_match), None, path, caller))
 
     def commit(self, proposals: Proposals[R]) -> list[Stored[R] | None]:
         """Make all of the changes or none; the objects after it, None for a deleted one. Publishes their events.

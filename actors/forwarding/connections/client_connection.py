@@ -188,6 +188,7 @@ class ClientConnection(ClientIO):
         "pending_auth",
         "pending_origin",
         "proxy_addresses",
+        "rejudged",
         "reported",
         "request",
         "scheduled_for",
@@ -212,6 +213,8 @@ class ClientConnection(ClientIO):
         """The policy that has allowed this client last."""
         self.reported: Failure | None = None
         """What rules in report mode would have refused this client with."""
+        self.rejudged = False
+        """Whether policies have changed so that tunnels are to end: one that begins now is judged once more."""
         self.scheduled_for = NEVER
         context.timers.schedule(self)
 
@@ -315,7 +318,8 @@ class ClientConnection(ClientIO):
         """See `MeteredConnection`: requests are judged as they come, and tunnels once more when they begin."""
 
     def policies_changed(self) -> None:
-        """See `OpenConnection`: requests are judged as they come."""
+        """See `OpenConnection`: requests are judged as they come, and tunnels once more when they begin."""
+        self.rejudged = True
 
     def info(self) -> ConnectionInfo:
         """What it is doing now; its target is that of the last request."""

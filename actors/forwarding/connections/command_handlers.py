@@ -75,6 +75,8 @@ def _judge_again(client: ClientConnection, successor: TunnelConnection | UdpAsso
     """The account's destinations may have changed while the connection was made."""
     if client.meter is not None and client.context.own_rules(client.meter):
         client.loop.call_soon(successor.destinations_changed)
+    if client.rejudged:
+        client.loop.call_soon(successor.policies_changed)
 
 
 def _relay_datagrams(client: ClientConnection, command: RelayDatagrams) -> None:

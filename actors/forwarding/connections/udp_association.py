@@ -209,9 +209,9 @@ class UdpAssociation:
     def _send(self, addresses: tuple[str, ...], target: Authority, payload: bytes, share: Share) -> None:
         """To the first address that may be sent to."""
         context, judge = self._context, None
+        own = context.own_rules(self.meter)  # first, since it brings the account up to date
         if context.judges(account_of(self.meter)):
             judge = self._subject.judge_directly(context, target)
-        own = context.own_rules(self.meter)
         access = context.policy.access.for_request(own, judge)
         by_name = access.name(target)
         refused = by_name.failure if by_name is not None else None

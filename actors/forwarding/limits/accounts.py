@@ -160,6 +160,7 @@ class Account:
         if self.usage.on_reached == self._on_quota_reached:
             self.usage.on_reached = do_nothing
         self._shared.release()
+        self._counted = False  # connections that end after this claim no line anew
         if self._inward.sharing is not None:
             self._inward.sharing.end()
 
@@ -225,7 +226,7 @@ class Account:
         if meter in self.meters:
             del self.meters[meter]
             self.usage.connected(-1)
-            if self.spec.limits.connections:
+            if self._counted:
                 self._publish()
 
     def count(self, inward: bool, bytes_moved: int) -> None:

@@ -7,12 +7,14 @@ then.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from actors.bus.loop import Loop
 from actors.forwarding.protocols import failures
+from actors.state.counts import RETRY
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,8 +24,7 @@ if TYPE_CHECKING:
     from actors.forwarding.protocols.failures import Failure
     from actors.state.account_clients import AccountClients
 
-ANY_NUMBER: Final = 2**63
-"""A limit that is none."""
+_PAUSE_MAX: Final = 10.0
 _PART: Final = 0.1
 """Of a window, after which bytes say again that an address is in use."""
 
@@ -47,6 +48,10 @@ def _limited(account: MeteredAccount, credential: MeteredAccount | None) -> Iter
         yield _Limited("account", account.spec.id, limits.clients, limits.clients_window)
 
 
+def _limited_of(meter: Meter) -> tuple[_Limited, ...]:
+    return () if meter.account is None or meter.holder is None else tuple(_limited(meter.account, meter.credential))
+
+
 class ClientLimits:
     """Those of the accounts and credentials of one proxy. Nothing is opened before one is limited."""
 
@@ -56,6 +61,7 @@ class ClientLimits:
         """The file that all processes of the machine have; None: the limits don't hold."""
         self.on_failure: Callable[[str], None] = lambda _detail: None
         self._opened: AccountClients | None = None
+        self._retry_at = -math.inf
 
     def refusal(self, account: Account, credential: Account | None, address: str) -> Failure | None:
         """Why a client at this address may not use them now; nothing is counted."""
@@ -67,27 +73,38 @@ class ClientLimits:
 
     def follow(self, meter: Meter) -> None:
         """From now on the bytes of this connection say that its address is in use, if that is limited."""
-        account, holder = meter.account, meter.holder
-        limited = () if account is None or holder is None else tuple(_limited(account, meter.credential))
+        limited = _limited_of(meter)
         window = min((each.window for each in limited), default=0)
         meter.follow(_Moved(self._loop, meter, window, self._use).moved if window else None)
+        meter.followed = tuple(each.identifier for each in limited)
 
     def include(self, account: Account) -> None:
         """Its limits have changed. With the first one open connections count, however many addresses they are from."""
-        limits = account.spec.limits
+        new: dict[tuple[str, int], dict[str, None]] = {}
         for meter in tuple(account.meters):
-            clients = self._store() if limits.clients and not meter.followed else None
-            if clients is not None and meter.holder is not None:
-                clients.admit(account.spec.id, meter.holder.client_ip, ANY_NUMBER, limits.clients_window)
+            for each in _limited_of(meter):
+                if each.identifier not in meter.followed and meter.holder is not None:
+                    new.setdefault((each.identifier, each.window), {})[meter.holder.client_ip] = None
             self.follow(meter)
+        clients = self._store() if new else None
+        if clients is not None:
+            for (identifier, window), addresses in new.items():
+                clients.include(identifier, addresses, window)
 
     def _first_refusal(
         self, account: MeteredAccount, credential: MeteredAccount | None, address: str, *, counts: bool
     ) -> Failure | None:
-        for owner, identifier, limit, window in _limited(account, credential):
-            clients = self._store()
-            if clients is not None:
-                ask = clients.admit if counts else clients.wait
+        limited = tuple(_limited(account, credential))
+        clients = self._store() if limited else None
+        if clients is None:
+            return None
+        asks = (
+            (clients.wait, clients.admit)
+            if counts and len(limited) > 1
+            else (clients.admit if counts else clients.wait,)
+        )
+        for ask in asks:  # what one of both refuses is no use of the other
+            for owner, identifier, limit, window in limited:
                 wait = ask(identifier, address, limit, window)
                 if wait:
                     return failures.account_clients(limit, wait, owner)
@@ -102,12 +119,13 @@ class ClientLimits:
                 self._loop.call_soon(partial(holder.end, failure.reason))
 
     def _store(self) -> AccountClients | None:
-        if self._opened is None and self.path is not None:
+        if self._opened is None and self.path is not None and self._loop.now >= self._retry_at:
             from actors.state.account_clients import open_clients  # only proxies with such limits pay for it
 
             try:
                 self._opened = open_clients(self.path, lambda: self._loop.now)
             except OSError as error:
+                self._retry_at = self._loop.now + RETRY
                 self.on_failure(f"limits.clients of accounts does not hold: {error}")
         return self._opened
 
@@ -120,7 +138,7 @@ class _Moved:
     def __init__(self, loop: Loop, meter: Meter, window: int, use: Callable[[Meter], None]) -> None:
         self._loop = loop
         self._meter = meter
-        self._pause = _PART * window
+        self._pause = min(_PART * window, _PAUSE_MAX)
         self._due = loop.now + self._pause
         self._use = use
 

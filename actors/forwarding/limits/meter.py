@@ -100,6 +100,7 @@ class Meter:
         "by_name",
         "certificate",
         "credential",
+        "followed",
         "holder",
         "inward",
         "outward",
@@ -119,6 +120,8 @@ class Meter:
         self.by_name = False
         """Whether the user name alone has authenticated the last request, as on SOCKS4."""
         self.holder: MeteredConnection | None = None
+        self.followed: tuple[str, ...] = ()
+        """The accounts and credentials of which it says that its address is in use."""
         self.admitted = False
         """Whether the current request is counted already: it may be sent twice."""
         self.refusal: Failure | None = None
@@ -176,11 +179,6 @@ class Meter:
         """Call this whenever bytes of the connection have moved; None: call nothing."""
         self.inward.follow(moved)
         self.outward.follow(moved)
-
-    @property
-    def followed(self) -> bool:
-        """Whether something is called when bytes have moved."""
-        return self.inward.followed
 
     def close(self) -> None:
         """Hold the ended connection no longer, though a throttle may still stand in the queue of a bucket."""

@@ -186,6 +186,8 @@ class ProxyActors:
         self._listeners.defer_close(proxy_id)
         self._on_stop(proxy_id)
         self._predecessors.drain(forwarding_name(proxy_id), self._config.drain_timeout)
+        if not self._context.state.has_living(proxy_id):
+            self._context.state.remove(proxy_id)
 
         def close_listener() -> None:
             self._listeners.close_deferred(proxy_id)

@@ -13,6 +13,7 @@ import logging
 import os
 import pickle
 import shutil
+import signal
 import socket
 import sys
 import traceback
@@ -122,16 +123,23 @@ def _in_child(work: Callable[[], T]) -> T:
 
     Objects that are one in the child are one here: proxies share what they say nothing about.
     """
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, as it may be inherited, there were no status to wait for
     reading, writing = os.pipe()
-    child = os.fork()
+    try:
+        child = os.fork()
+    except OSError as error:
+        os.close(reading)
+        os.close(writing)
+        raise CommandError(f"The start can't begin another process: {error.strerror}") from error
     if child == 0:
         _work_and_end(work, reading, writing)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
         packed = pipe.read()
-    os.waitpid(child, 0)
-    if not packed:
-        raise CommandError("The start has failed; what is above says why")
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if status:  # then it has sent nothing, or not all of it
+        why = "what is above says why" if status > 0 else f"a process of it was ended by signal {-status}"
+        raise CommandError(f"The start has failed: {why}")
     result = pickle.loads(packed)  # noqa: S301 - written by our own fork
     if isinstance(result, CommandError):
         raise result

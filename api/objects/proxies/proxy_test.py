@@ -226,13 +226,14 @@ def _get(url: str, record: ProxyRecord, user: str, token: str, timeout: float) -
             return None  # one of several addresses, which the access record names
         return str(record.bind_address) or _source_address(url)
 
+    client = _client_of(record, user, token, timeout)
     try:
-        with _client_of(record, user, token, timeout).request(
-            "GET", url, {"User-Agent": "proxyfleet-test"}
-        ) as response:
+        with client.request("GET", url, {"User-Agent": "proxyfleet-test"}) as response:
             outcome.status_code = response.status
             _set_result(outcome, response, response.beginning(BODY_READ), source)
     except _Refused as refused:
+        if client.aborted:  # the end of the handshake is ours
+            return _late(timeout)
         _set_refused(outcome, refused.status, str(refused))
     except RequestFailed as failure:
         reply = _REPLY.search(str(failure))

@@ -7,6 +7,7 @@ from __future__ import annotations
 import secrets as random
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, StrictBool, StrictStr
@@ -18,7 +19,7 @@ from api.engine.objects import Hooks, Proposal, Proposals
 from api.engine.records import Stored
 from api.engine.responses import ResponseModel, all_of, one_of, shows
 from api.engine.transfer import PlannedRecord, Planning, Transfer, password
-from api.errors import Denied, Invalid, MissingPermission, TooBusy
+from api.errors import Denied, Invalid, MissingPermission, TooBusy, Unauthenticated
 from api.security import api_keys, tokens
 from api.security.api_keys import ApiKey
 from api.security.caller import Caller
@@ -37,6 +38,7 @@ from api.security.users import (
     Username,
     UserUpdate,
     apply,
+    by_id,
     by_name,
     load,
     new_user,
@@ -322,6 +324,11 @@ def hooks_of_users(
 
     def check(proposals: Proposals[User]) -> None:
         for each in proposals:
+            if each.caller is not None:
+                now = by_id(engine, each.caller.user.id)
+                if now is None or now.status != "active":
+                    raise Unauthenticated  # deleted or disabled since the request was authenticated
+                permit(replace(each.caller, user=now), each)
             if each.before is not None:
                 keep_an_administrator(each.before.record, each.after)
             elif by_name(engine, each.record.username) is not None:

@@ -52,6 +52,17 @@ def test_so_many_addresses_use_an_account_over_all_processes_and_one_more_waits(
     assert admit(one, "192.0.2.3", owner="acc_2") == 0, "another account has places of its own"
 
 
+def test_those_that_are_there_when_a_limit_comes_count_together_however_many_they_are(machine: Machine) -> None:
+    one, other = machine.process(), machine.process()
+    there = [f"192.0.2.{number}" for number in range(5)]
+    admit(other, there[0])
+    one.include("acc_1", there, WINDOW)
+    assert one.in_use("acc_1", WINDOW) == 5
+    assert [admit(other, each) for each in there] == [0] * 5
+    machine.now += 1
+    assert admit(other, "192.0.2.9") == WINDOW - 1
+
+
 def test_an_address_that_was_silent_for_the_window_makes_room(machine: Machine, clients: AccountClients) -> None:
     admit(clients, "192.0.2.1")
     machine.now += 100
