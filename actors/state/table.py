@@ -125,7 +125,7 @@ class Table:
             raise
 
     def close(self) -> None:
-        """Let go of the file. Lines that aren't released count for as long as the process lives."""
+        """Close the file. Lines that aren't released count for as long as the process lives."""
         os.close(self._descriptor)
         self._descriptor = -1
 

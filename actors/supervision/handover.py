@@ -69,7 +69,7 @@ class Predecessor:
 
 
 _SINCE_FORMAT_1 = ("until", "upgrades")
-"""Fields that are handed over apart: an older program knows a predecessor without them."""
+"""Fields that are handed over separately: an older program knows a predecessor without them."""
 
 
 @dataclass(slots=True)

@@ -78,8 +78,8 @@ def _names(fields: dict[str, Any]) -> Iterator[str]:
 RETRY = 0.5
 """Seconds."""
 REPLACED_CHECKED = 0.2
-"""Seconds between two checks whether another file has taken the place: so few that each poll of the accounts that are
-held makes one."""
+"""Seconds between two checks whether another file has taken the place: so few that each poll of accounts in use makes
+one."""
 
 T = TypeVar("T")
 
