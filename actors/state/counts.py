@@ -1,4 +1,4 @@
-"""What is counted of one key: open connections, the requests of the last minute, what moves, and what was chosen.
+"""What is counted of one key: open connections, the requests of the last minute, and what moves.
 
 Requests are counted by seconds: a request counts for the rest of its second and 60 more, so there are never more than
 the limit in any minute, and a place is free at most a second late. The word WINDOW has the last second and the sum of
@@ -36,8 +36,6 @@ from actors.state.table import (
 
 CONNECTIONS: Final = NUMBERS
 WINDOW: Final = NUMBERS + 1
-VALUE: Final = NUMBERS + 2
-"""What stands for a choice."""
 SERIAL: Final = NUMBERS + 2
 BYTES: Final = NUMBERS + 3
 """Of a quota: what a process has used, and under which serial it reports that."""
@@ -71,8 +69,6 @@ USAGE_KEPT: Final = 600.0
 RETRY: Final = 1.0
 """Seconds until a line that could not be had, or a file, is tried again."""
 DIGESTS_KEPT: Final = 4096
-CHOICES_ALONE: Final = 10_000
-"""Choices that hold in one process; the oldest makes room."""
 
 
 class Digests:
@@ -446,71 +442,6 @@ def _advance(numbers: _Numbers, line: int, second: int) -> None:
             halves[first + each % _RING] = 0
 
 
-_SAFE: Final = 1.0
-"""Seconds before its end from which on a choice is written under the lock alone: its line may be used again."""
-
-
-class SharedChoices:
-    """What is chosen for keys of one kind until a moment, by all processes: one line for each key, which all write.
-
-    A choice that can't have one holds in this process alone.
-    """
-
-    __slots__ = ("_alone", "_digests", "_kind", "_live")
-
-    def __init__(self, live: LiveTable, digests: Digests, kind: tuple[str, ...]) -> None:
-        self._live = live
-        self._digests = digests
-        self._kind = kind
-        self._alone: dict[bytes, tuple[int, float]] = {}
-
-    def choice(self, digest: bytes) -> tuple[int, float]:
-        """What stands for the choice, and until when by the clock, which may be over; 0 and 0 for none."""
-        table, value, end = self._live.present(), 0, 0
-        alone = self._alone.get(digest, (0, 0.0)) if self._alone else (0, 0.0)
-        if table is not None:
-            key, words = self._key(digest), table.words
-            for line in table.all_lines(key):
-                read, until = words[line + VALUE], words[line + UNTIL]
-                if until > end and words[line] == key and words[line + OWNER]:
-                    value, end = read, until
-        return max((value, end / 1000), alone, key=_until)
-
-    def keep(self, digest: bytes, value: int, until: float) -> None:
-        """This is the choice from now on. `value` has 64 bits and isn't 0."""
-        table = self._live.made()
-        if table is None or not self._write(table, digest, value, until):
-            keep(self._alone, digest, (value, until), CHOICES_ALONE)
-        elif self._alone:
-            self._alone.pop(digest, None)
-
-    def _write(self, table: Table, digest: bytes, value: int, until: float) -> bool:
-        key, words, end = self._key(digest), table.words, math.ceil(1000 * until)
-        line = self._line(table, key, _SAFE)
-        if line:
-            words[line + VALUE] = value
-            words[line + UNTIL] = end
-            return True
-        with table.exclusive(key) as alone:
-            line = (self._line(table, key, 0.0) or table.take(key, RELEASED)) if alone else NO_LINE
-            if line:
-                words[line + VALUE] = value
-                words[line + UNTIL] = end
-        return line != NO_LINE
-
-    def _key(self, digest: bytes) -> int:
-        return self._digests.of("choice", *self._kind, digest.hex())
-
-    def _line(self, table: Table, key: int, seconds: float) -> int:
-        """The line of a choice that holds for so long still."""
-        words, until = table.words, 1000 * (self._live.clock() + seconds)
-        return next((line for line in table.all_lines(key) if words[line + UNTIL] > until), NO_LINE)
-
-
-def _until(choice: tuple[int, float]) -> float:
-    return choice[1]
-
-
 class LiveState:
     """What one process shares: of its proxy with all processes of that, of accounts with all of the machine.
 
@@ -538,22 +469,19 @@ class LiveState:
             folder, processes = None, NO_PROCESSES
         of_proxy = None if folder is None else folder / proxy_id
         of_machine = None if folder is None else folder / ACCOUNTS
-        self._proxy = LiveTable(of_proxy, PROXY_TABLE, processes, number, clock, on_failure)
+        self.proxy = LiveTable(of_proxy, PROXY_TABLE, processes, number, clock, on_failure)
         self._accounts = LiveTable(of_machine, ACCOUNTS_TABLE, processes, number, clock, on_failure)
-        self._digests = Digests(proxy_id)
+        self.digests = Digests(proxy_id)
+        """Of the proxy's keys."""
         self._account_digests = Digests(ACCOUNTS)
 
     def key(self, *parts: str) -> SharedKey:
         """A client, user of a back end or rule of this proxy, or what else is counted of it."""
-        return SharedKey(self._proxy, self._digests.of(*parts))
+        return SharedKey(self.proxy, self.digests.of(*parts))
 
     def account(self, *parts: str) -> SharedKey:
         """An account or a credential, on all proxies."""
         return SharedKey(self._accounts, self._account_digests.of(*parts))
 
-    def choices(self, *kind: str) -> SharedChoices:
-        """The choices of this kind."""
-        return SharedChoices(self._proxy, self._digests, kind)
-
     def __repr__(self) -> str:
-        return f"<LiveState: process {self.number}, {self._proxy}, {self._accounts}>"
+        return f"<LiveState: process {self.number}, {self.proxy}, {self._accounts}>"

@@ -13,7 +13,7 @@ CEILINGS = {
     "files of the product": 532,
     "code lines of the tests": 76_202,
     "code lines of scripts": 3_516,
-    "files under 60 lines that one module imports": 6,
+    "files under 60 lines that one module imports": 5,
     "class names that stand twice": 15,
     "modules of the longest folder": 14,
     "dependencies": 26,

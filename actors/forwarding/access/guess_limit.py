@@ -12,6 +12,7 @@ number of the last one.
 from __future__ import annotations
 
 from actors.bounded import keep
+from actors.state.choices import SharedChoices
 from actors.state.counts import LiveState, SharedKey
 
 PAUSE = 30.0
@@ -31,7 +32,7 @@ class Failures:
         self._state = state
         self._most = most
         self._kind = kind
-        self._pauses = state.choices("pause", kind)
+        self._pauses = SharedChoices(state, "pause", kind)
         """Number and end of the last pause of each key."""
         self._counts: dict[tuple[str, ...], tuple[int, SharedKey]] = {}
         """After which pause, and how many."""

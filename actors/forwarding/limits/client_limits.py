@@ -1,4 +1,6 @@
-"""How many client addresses use an account or a credential, over all proxies (`actors.state.account_clients`).
+"""What clients are limited to by their address: requests per minute, and which accounts and credentials they may use.
+
+How many addresses use an account or a credential is counted over all proxies (`actors.state.account_clients`).
 
 A request says that its address is in use, and so do the bytes that a connection moves, a few times in each window. An
 address that has been silent for so long that others have its place is refused, which ends a connection that moves bytes
@@ -8,13 +10,15 @@ then.
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from actors.bus.loop import Loop
 from actors.forwarding.protocols import failures
-from actors.state.counts import RETRY
+from actors.net.client_key import client_key
+from actors.state.counts import COUNTED, RETRY, LiveState, SharedKey
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,6 +27,15 @@ if TYPE_CHECKING:
     from actors.forwarding.limits.meter import Meter, MeteredAccount
     from actors.forwarding.protocols.failures import Failure
     from actors.state.account_clients import AccountClients
+
+CLIENT: Final = "client"
+"""Begins the key of a client's requests."""
+CLIENTS_MAX = 131_072
+"""Beyond that, the client whose last request is the longest ago is forgotten though its requests still count."""
+FORGOTTEN_AT_ONCE = 512
+"""By the timer, in one turn."""
+SOON = 0.05
+PERIOD = 10.0
 
 _PAUSE_MAX: Final = 10.0
 _PART: Final = 0.1
@@ -146,3 +159,62 @@ class _Moved:
         if self._loop.now >= self._due:
             self._due = self._loop.now + self._pause
             self._use(self._meter)
+
+
+class ClientWindows:
+    """The requests per minute of each client, by `client_key`. What no longer counts is forgotten a little at a time.
+
+    Clients are in the order of their last request, so those that are idle are at the front. Each new one makes room for
+    itself by forgetting up to two of those, and a timer forgets the rest when no new ones come: no turn of the loop
+    walks over all of them. There is a timer only while there are clients.
+    """
+
+    def __init__(self, loop: Loop, state: LiveState) -> None:
+        self._loop = loop
+        self._state = state
+        self._windows: OrderedDict[str, SharedKey] = OrderedDict()  # a dict is slow to find its oldest key
+        self._timed = False
+
+    def __len__(self) -> int:
+        return len(self._windows)
+
+    def window(self, client_ip: str) -> SharedKey:
+        """Where to count a request of the client at this address."""
+        key = client_key(client_ip)
+        window = self._windows.get(key)
+        if window is None:
+            return self._add(key)
+        self._windows.move_to_end(key)
+        return window
+
+    def _add(self, key: str) -> SharedKey:
+        self._forget_idle(2)
+        if len(self._windows) >= CLIENTS_MAX:
+            self._forget_oldest()
+        window = self._windows[key] = self._state.key(CLIENT, key)
+        if not self._timed:
+            self._timed = True
+            self._loop.call_later(COUNTED + PERIOD, self._on_timer)
+        return window
+
+    def _on_timer(self) -> None:
+        more = self._forget_idle(FORGOTTEN_AT_ONCE)
+        self._timed = bool(self._windows)
+        if self._timed:
+            self._loop.call_later(SOON if more else PERIOD, self._on_timer)
+
+    def _forget_idle(self, most: int) -> bool:
+        """Forget up to `most` clients; True when that many were idle, so there may be more."""
+        windows = self._windows
+        for _ in range(most):
+            if not windows or windows[next(iter(windows))].own_requests:
+                return False
+            self._forget_oldest()
+        return True
+
+    def _forget_oldest(self) -> None:
+        _key, window = self._windows.popitem(last=False)
+        window.release()
+
+    def __repr__(self) -> str:
+        return f"<ClientWindows: {len(self._windows)}>"

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from actors.bus.loop import Loop, Timer
 from actors.bus.messages.specs import AccountSpec, LimitsSpec, ProxySpec
 from actors.forwarding.limits.accounts import REMOVED, Account, Guests
-from actors.forwarding.limits.client_limits import ClientLimits
-from actors.forwarding.limits.client_windows import ClientWindows
+from actors.forwarding.limits.client_limits import ClientLimits, ClientWindows
 from actors.forwarding.limits.held_accounts import HeldAccounts, UnreadableError
 from actors.forwarding.limits.meter import Meter, MeteredConnection
 from actors.forwarding.limits.rule_limits import MatchedRuleLimits

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from actors.bus.messages.accounts import Counted
-from actors.state.counts import LiveState, SharedChoices, SharedKey, Used
+from actors.state.choices import SharedChoices
+from actors.state.counts import LiveState, SharedKey, Used
 from actors.state.processes import PLACES
 
 _GOLDEN = (5**0.5 - 1) / 2
@@ -85,7 +86,7 @@ class ProxyWorkers:
 
     def choices(self, *kind: str) -> SharedChoices:
         """What all of them choose of this kind."""
-        return self._state.choices(*kind)
+        return SharedChoices(self._state, *kind)
 
     def used(self, account_id: str, serial: int) -> UsedByOthers:
         """What the others use of an account that this worker holds under this serial from now on."""

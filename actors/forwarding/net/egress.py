@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from actors.bus.loop import Loop
 from actors.forwarding.net.source_address import SourceAddress, choice_of, plain_source
+from actors.state.choices import SharedChoices
 from actors.state.counts import LiveState
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Sources:
         self.entries: tuple[str, ...] = ()
         """The addresses and networks of the proxy, where there is a choice."""
         self.policy = "random"
-        self._turns = (state or LiveState(lambda: loop.now)).choices("egress")
+        self._turns = SharedChoices(state or LiveState(lambda: loop.now), "egress")
         """That a session has left its own address: what stands for the one that it has, and until when."""
 
     def configure(self, spec: ProxySpec) -> bool:

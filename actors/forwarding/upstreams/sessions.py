@@ -33,7 +33,7 @@ from actors.pools.upstream import AnyUpstream
 
 if TYPE_CHECKING:
     from actors.forwarding.limits.workers import ProxyWorkers
-    from actors.state.counts import SharedChoices
+    from actors.state.choices import SharedChoices
 
 GROUPS: Final = 64
 

@@ -21,7 +21,7 @@ from actors.forwarding.connections.first_bytes import ProxyHeaderReader
 from actors.forwarding.connections.tunnel import TunnelConnection
 from actors.forwarding.connections.udp_association import UdpAssociation
 from actors.forwarding.context import ForwardingContext
-from actors.forwarding.limits.client_windows import PERIOD
+from actors.forwarding.limits.client_limits import PERIOD
 from actors.forwarding.limits.meter import Meter
 from actors.forwarding.limits.token_bucket import Throttle
 from actors.forwarding.net.connection_pool import OriginConnection

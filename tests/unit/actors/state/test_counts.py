@@ -1,4 +1,4 @@
-"""What processes count of a key together: requests, connections, choices; and what remains of those that end."""
+"""What processes count of a key together: requests and connections; and what remains of those that end."""
 
 from __future__ import annotations
 
@@ -15,16 +15,6 @@ from tests.kit.clocks import Clock
 from tests.kit.live_state import PROXY, Killed, Machine, dies_after
 
 LIMIT = 3
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock(1000.0)
-
-
-@pytest.fixture
-def machine(tmp_path: Path, clock: Clock) -> Machine:
-    return Machine(tmp_path / "state", clock)
 
 
 def keys(machine: Machine, number: int, *key: str) -> list[SharedKey]:
@@ -205,43 +195,3 @@ def test_without_a_place_among_the_processes_it_counts_alone(machine: Machine, c
     alone = LiveState(clock, machine.folder, PROXY, 0).key("a")
     machine.state().key("a").add_requests(LIMIT)
     assert alone.try_acquire(LIMIT) == 0
-
-
-# --- choices ---
-
-
-def choices(machine: Machine, number: int) -> list[counts.SharedChoices]:
-    return [machine.state().choices("sessions") for _ in range(number)]
-
-
-def test_the_last_choice_is_that_of_all_until_its_end(machine: Machine, clock: Clock) -> None:
-    one, other = choices(machine, 2)
-    assert one.choice(b"7") == (0, 0.0)
-    one.keep(b"7", 11, clock.now + 60)
-    assert other.choice(b"7") == (11, clock.now + 60)
-    other.keep(b"7", 12, clock.now + 30)
-    assert one.choice(b"7") == (12, clock.now + 30)
-    assert one.choice(b"8") == (0, 0.0)
-    assert machine.state().choices("pauses").choice(b"7") == (0, 0.0)
-    clock.now += 31
-    assert one.choice(b"7")[1] < clock.now
-    one.keep(b"7", 13, clock.now + 1)
-    assert other.choice(b"7") == (13, clock.now + 1)
-
-
-def test_choices_outlive_the_process_and_need_one_line_each(machine: Machine, clock: Clock) -> None:
-    state = machine.state()
-    for value in range(1, 9):
-        state.choices("sessions").keep(b"7", value, clock.now + 60)
-    machine.end(state)
-    after = machine.state()
-    assert after.choices("sessions").choice(b"7")[0] == 8
-    table = after._proxy.present()
-    assert table is not None
-    assert repr(table) == "<Table: 1 lines>"
-
-
-def test_a_choice_that_cannot_be_shared_holds_alone(clock: Clock) -> None:
-    alone = LiveState(clock).choices("sessions")
-    alone.keep(b"7", 11, clock.now + 60)
-    assert alone.choice(b"7") == (11, clock.now + 60)

@@ -1,0 +1,77 @@
+"""What the processes of a proxy choose together for a key, until a moment: where a session is, whose turn is next.
+
+A choice has one line of the proxy's table, which belongs to no process: all write it, and the last one holds.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from actors.bounded import keep
+from actors.state.counts import LiveState
+from actors.state.table import NO_LINE, NUMBERS, OWNER, RELEASED, UNTIL, Table
+
+VALUE: Final = NUMBERS + 2
+"""The word with what stands for a choice."""
+CHOICES_ALONE: Final = 10_000
+"""Choices that hold in one process; the oldest makes room."""
+_SAFE: Final = 1.0
+"""Seconds before its end from which on a choice is written under the lock alone: its line may be used again."""
+
+
+class SharedChoices:
+    """What is chosen for keys of one kind, by all processes of a proxy.
+
+    A choice that can't have one holds in this process alone.
+    """
+
+    __slots__ = ("_alone", "_digests", "_kind", "_live")
+
+    def __init__(self, state: LiveState, *kind: str) -> None:
+        self._live = state.proxy
+        self._digests = state.digests
+        self._kind = kind
+        self._alone: dict[bytes, tuple[int, float]] = {}
+
+    def choice(self, digest: bytes) -> tuple[int, float]:
+        """What stands for the choice, and until when by the clock, which may be over; 0 and 0 for none."""
+        table, value, end = self._live.present(), 0, 0
+        alone = self._alone.get(digest, (0, 0.0)) if self._alone else (0, 0.0)
+        if table is not None:
+            key, words = self._key(digest), table.words
+            for line in table.all_lines(key):
+                read, until = words[line + VALUE], words[line + UNTIL]
+                if until > end and words[line] == key and words[line + OWNER]:
+                    value, end = read, until
+        return max((value, end / 1000), alone, key=lambda each: each[1])
+
+    def keep(self, digest: bytes, value: int, until: float) -> None:
+        """This is the choice from now on. `value` has 64 bits and isn't 0."""
+        table = self._live.made()
+        if table is None or not self._write(table, digest, value, until):
+            keep(self._alone, digest, (value, until), CHOICES_ALONE)
+        elif self._alone:
+            self._alone.pop(digest, None)
+
+    def _write(self, table: Table, digest: bytes, value: int, until: float) -> bool:
+        key, words, end = self._key(digest), table.words, math.ceil(1000 * until)
+        line = self._line(table, key, _SAFE)
+        if line:
+            words[line + VALUE] = value
+            words[line + UNTIL] = end
+            return True
+        with table.exclusive(key) as alone:
+            line = (self._line(table, key, 0.0) or table.take(key, RELEASED)) if alone else NO_LINE
+            if line:
+                words[line + VALUE] = value
+                words[line + UNTIL] = end
+        return line != NO_LINE
+
+    def _key(self, digest: bytes) -> int:
+        return self._digests.of("choice", *self._kind, digest.hex())
+
+    def _line(self, table: Table, key: int, seconds: float) -> int:
+        """The line of a choice that holds for so long still."""
+        words, until = table.words, 1000 * (self._live.clock() + seconds)
+        return next((line for line in table.all_lines(key) if words[line + UNTIL] > until), NO_LINE)
