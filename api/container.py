@@ -224,8 +224,9 @@ class Services:
         self.sessions = Sessions(store, self.tokens)
         self.login_throttle = LoginThrottle(lambda: self.settings.auth.max_login_attempts)
         self.password_checker = PasswordChecker()
+        self.last_used = LastUsed(store)
         self.authenticator = Authenticator(
-            store, self.tokens, self.login_throttle, LastUsed(store), self.publish, self._record, self.password_checker
+            store, self.tokens, self.login_throttle, self.last_used, self.publish, self._record, self.password_checker
         )
 
     def _make_shared_objects(self, store: Engine, data: DataDir) -> None:

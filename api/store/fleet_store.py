@@ -81,6 +81,19 @@ class FleetStore:
         """See `Store.changed`."""
         return self.documents.changed(since)
 
+    def last_used(self, collection: str) -> dict[str, float]:
+        """When documents were used last (Unix seconds), by id; without those that never were."""
+        with self.file.reading() as database:
+            return dict(database.execute("SELECT id, at FROM last_used WHERE collection = ?", [collection]))
+
+    def note_use(self, collection: str, identifier: str, at: float) -> None:
+        """A document was used: that is no change of it, and has no number. Raises `StoreWriteError`."""
+        with self.file.transaction() as database:
+            database.execute(
+                "REPLACE INTO last_used SELECT collection, id, ? FROM documents WHERE collection = ? AND id = ?",
+                [at, collection, identifier],
+            )
+
     def check(self) -> None:
         """See `Store.check`."""
         self.file.check()

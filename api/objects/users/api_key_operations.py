@@ -77,7 +77,7 @@ def list_keys(call: Call) -> Reply:
     keys = [api_keys.load(document) for document in found]
     own = [key for key in keys if _may_manage(call.caller, key)]
     own.sort(key=lambda key: (key.created_at, key.id))
-    return Reply({"api_keys": [key.view() for key in own], "total": len(own)})
+    return Reply({"api_keys": [call.services.last_used.noted(key).view() for key in own], "total": len(own)})
 
 
 def create_key(call: Call) -> Reply:
@@ -122,7 +122,7 @@ def rotate_key(call: Call) -> Reply:
                 record, text, ends = _replaced(call, key, document.revision, grace)
                 break
             except (RevisionConflict, NotStored):
-                continue  # it was used or revoked at this moment
+                continue  # it was revoked at this moment
     call.services.publish("api_key.created", api_keys.about(record))
     if ends is None:
         call.services.publish("api_key.revoked", api_keys.about(key))

@@ -298,6 +298,22 @@ def test_a_key_is_returned_once_and_listed_by_its_prefix(api: Api) -> None:
     assert who == {"authenticated": True, "key_id": made["api_key"]["id"], "permissions": ["proxy.read"]}
 
 
+def test_the_use_of_a_key_is_no_change_of_it_and_survives_a_restart(api: Api) -> None:
+    key, made = api.key(), api.store.find("api_keys")
+    before = api.engine.file.last_number
+    api.get("/auth/test", key)
+    (found,) = api.get("/api-keys", api.token()).json["data"]["api_keys"]
+    assert found["last_used"] is not None
+    api.start()
+    assert api.get("/api-keys", api.token()).json["data"]["api_keys"] == [found]
+    assert api.store.find("api_keys") == made
+    assert {each.collection for commit in api.engine.changes(before) for each in commit.documents} == {
+        "refresh_families"
+    }, "tokens were issued, and nothing else"
+    api.request("DELETE", f"/api-keys/{found['id']}", api.token())
+    assert api.engine.last_used("api_keys") == {}
+
+
 def test_a_revoked_key_is_dead_at_once(api: Api) -> None:
     key = api.key()
     key_id = api.get("/auth/test", key).json["data"]["key_id"]

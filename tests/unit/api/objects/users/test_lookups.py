@@ -26,14 +26,19 @@ def test_a_user_who_is_deleted_or_made_anew_is_not_the_one_that_was_found_before
     assert users.by_name(api.store, "other") == second != first
 
 
-def test_uses_of_keys_are_forgotten_when_they_would_be_written_anew(api: Api) -> None:
+def test_uses_are_written_now_and_then_and_those_of_revoked_keys_are_forgotten(api: Api) -> None:
     for _ in range(3):
         api.key()
     noted = LastUsed(api.store)
     keys = [load(document) for document in api.store.find("api_keys")]
-    for number, key in enumerate(keys):
-        noted.touch(key, 1e9 + number * LAST_USED_STEP)
-    assert list(noted._written) == [keys[-1].id]
+    for key in keys:
+        for moment in (1e9, 1e9 + LAST_USED_STEP - 1):
+            noted.touch(key, moment)
+    assert api.store.last_used("api_keys") == {each.id: 1e9 for each in keys}
+    for each in keys[:2]:
+        api.store.delete("api_keys", each.id)
+    noted.touch(keys[2], 2e9)
+    assert noted._known == api.store.last_used("api_keys") == {keys[2].id: 2e9}
 
 
 def test_a_name_that_is_taken_is_quoted_as_it_was_written(api: Api) -> None:
