@@ -1,0 +1,238 @@
+"""The database as a process uses it: a few connections, whether it responds, and what time it is there. Thread-safe."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import TransactionStatus
+
+from actors.cluster.connection import CONNECT, TimedConnection
+from actors.cluster.errors import DatabaseBusy, DatabaseError, DatabaseUnavailable, DatabaseUnusable, translated
+
+CHANGE, REPORT, SIGN_IN = 5.0, 3.0, 1.0
+"""Seconds that a call has: of a change; of a report, a heartbeat or a poll; of a sign-in."""
+FAILURES = 2
+"""After so many in a row calls fail at once."""
+PROBE = 1.0
+"""Seconds between two probes, in the mean."""
+CONNECTIONS = 4
+OLDEST_VERSION = 130_000
+
+_CHECK = (
+    "SELECT extract(epoch FROM clock_timestamp())::float8, current_setting('server_version_num')::int,"
+    " current_setting('server_encoding'), pg_is_in_recovery()"
+)
+_BEGIN = (
+    "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = {:.0f}; SET LOCAL statement_timeout = {:.0f};"
+    " SET LOCAL idle_in_transaction_session_timeout = {:.0f}; "
+)
+_OF_DEADLINE = 800, 900, 500
+"""Milliseconds of each second of a deadline, in this order: who hangs within a transaction is ended before those give
+up that wait for its lock."""
+
+
+class DatabaseSession:
+    """One connection, for one transaction after the other. Each statement may be several, and has one round trip.
+
+    All methods return the rows of the last statement that has any. They raise `DatabaseError`.
+    """
+
+    def __init__(self, connection: TimedConnection, noted: Callable[[], Any]) -> None:
+        self.connection = connection
+        self._noted = noted
+
+    def transaction(self, statements: str, parameters: Sequence[Any] = (), within: float = REPORT) -> list[Any]:
+        """Do it in a transaction of its own."""
+        return self._run(f"{_beginning(within)}{statements}; COMMIT", parameters, within)
+
+    def begin(self, statements: str, parameters: Sequence[Any] = (), within: float = CHANGE) -> list[Any]:
+        """Begin a transaction with it. One that nothing continues in time is ended by the server."""
+        return self._run(f"{_beginning(within)}{statements}", parameters, within)
+
+    def go_on(self, statements: str, parameters: Sequence[Any] | None = (), within: float = CHANGE) -> list[Any]:
+        """Do it in the transaction that has begun. Without parameters (None) a `%` is one."""
+        return self._run(statements, parameters, within)
+
+    def finish(self, statements: str, parameters: Sequence[Any] = (), within: float = CHANGE) -> list[Any]:
+        """Do it, and commit. After `DatabaseUnavailable` it may have been committed, or be so in a moment."""
+        return self._run(f"{statements}; COMMIT", parameters, within)
+
+    def _run(self, statements: str, parameters: Sequence[Any] | None, within: float) -> list[Any]:
+        with self._noted():
+            try:
+                return self.connection.run(statements, parameters, within)
+            except psycopg.Error:
+                roll_back(self.connection)
+                raise
+
+
+class Database:
+    """The database of a DSN. Nothing is connected until it is needed."""
+
+    def __init__(self, dsn: str) -> None:
+        """Raises `DatabaseUnusable` for a DSN that can't be read."""
+        try:
+            parts = conninfo_to_dict(dsn)
+        except psycopg.Error:
+            raise DatabaseUnusable("the DSN of the database can't be read") from None  # libpq's text may have it whole
+        self.place = f"{parts.get('host') or 'localhost'}/{parts.get('dbname') or parts.get('user') or ''}"
+        self._dsn = dsn
+        self._lock = threading.Lock()
+        self._idle: list[TimedConnection] = []
+        self._places = threading.BoundedSemaphore(CONNECTIONS)
+        self._failures = 0
+        self._is_probing = False
+        self._last_error: DatabaseError = DatabaseUnavailable(f"{self.place}: closed")
+        self._closed = threading.Event()
+        self._ahead_of_monotonic = time.time() - time.monotonic()
+        self.round_trip: float | None = None
+        """Seconds of the last check."""
+
+    @property
+    def is_available(self) -> bool:
+        """Whether calls are tried, or fail at once."""
+        return self._failures < FAILURES
+
+    def time(self) -> float:
+        """The database's time in seconds since 1970, whatever this machine's clock does; until it is known, ours."""
+        return time.monotonic() + self._ahead_of_monotonic
+
+    @property
+    def clock_offset(self) -> float:
+        """Seconds by which the database's clock is ahead of this machine's."""
+        return self.time() - time.time()
+
+    @contextmanager
+    def session(self, even_if_unavailable: bool = False) -> Iterator[DatabaseSession]:
+        """A connection for the block; what it has begun and not committed is taken back. Raises `DatabaseError`."""
+        if self._closed.is_set() or not (self.is_available or even_if_unavailable):
+            raise type(self._last_error)(str(self._last_error)) from self._last_error
+        if not self._places.acquire(timeout=CONNECT):
+            raise DatabaseBusy(f"{self.place}: all {CONNECTIONS} connections are in use")
+        try:
+            connection = self._taken()
+            try:
+                yield DatabaseSession(connection, self._noted)
+            finally:
+                self._give_back(connection)
+        finally:
+            self._places.release()
+
+    def check(self) -> None:
+        """Ask for its time, and whether it can be used. Raises `DatabaseError`."""
+        with self.session(even_if_unavailable=True) as session, self._noted():
+            self._check(session.connection)
+
+    def close(self) -> None:
+        """End all connections. Later calls raise `DatabaseUnavailable`."""
+        self._closed.set()
+        self._last_error = DatabaseUnavailable(f"{self.place}: closed")
+        self._close_idle()
+
+    # --- connections ---
+
+    def _taken(self) -> TimedConnection:
+        while True:
+            with self._lock:
+                connection = self._idle.pop() if self._idle else None
+            if connection is None:
+                return self._connected()
+            if connection.is_at_rest:
+                return connection
+            connection.close()
+
+    def _connected(self) -> TimedConnection:
+        try:
+            with self._noted():
+                connection = TimedConnection.opened(self._dsn)
+                try:
+                    self._check(connection)
+                except BaseException:
+                    connection.close()
+                    raise
+                return connection
+        except DatabaseUnusable as error:
+            self._note_failure(error)
+            raise
+
+    def _give_back(self, connection: TimedConnection) -> None:
+        roll_back(connection)
+        with self._lock:
+            if connection.is_at_rest and not self._closed.is_set():
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def _close_idle(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for each in idle:
+            each.close()
+
+    def _check(self, connection: TimedConnection) -> None:
+        began = time.monotonic()
+        ((now, version, encoding, is_standby),) = connection.run(_CHECK, None, CONNECT)
+        ended = time.monotonic()
+        self.round_trip = ended - began
+        self._ahead_of_monotonic = now - (began + ended) / 2
+        if version < OLDEST_VERSION:
+            raise DatabaseUnusable(f"{self.place}: is PostgreSQL {version // 10_000}, and 13 or newer is needed")
+        if encoding != "UTF8":
+            raise DatabaseUnusable(f"{self.place}: has the encoding {encoding}, and UTF8 is needed")
+        if is_standby:
+            raise DatabaseUnavailable(f"{self.place}: is a standby, which takes no changes")
+
+    # --- whether it responds ---
+
+    @contextmanager
+    def _noted(self) -> Iterator[None]:
+        """Also one that refuses responds; a lock that isn't free says nothing."""
+        try:
+            with translated(self.place):
+                yield
+        except DatabaseBusy:
+            raise
+        except DatabaseUnavailable as error:
+            self._note_failure(error)
+            raise
+        self._failures = 0
+
+    def _note_failure(self, error: DatabaseError) -> None:
+        self._close_idle()  # those of a server that was restarted
+        with self._lock:
+            if self._closed.is_set():
+                return
+            self._last_error = error
+            self._failures += 1
+            if self.is_available or self._is_probing:
+                return
+            self._is_probing = True
+        threading.Thread(target=self._probe, name="database probe", daemon=True).start()
+
+    def _probe(self) -> None:
+        """Look whether it is back, until it is."""
+        while not self._closed.wait(PROBE * random.uniform(0.5, 1.5)):  # noqa: S311 - no secret
+            with suppress(DatabaseError):
+                self.check()
+            with self._lock:
+                if self.is_available:
+                    self._is_probing = False
+                    return
+
+
+def roll_back(connection: TimedConnection) -> None:
+    """Take back what it has begun, if it can; else its end does so."""
+    if connection.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
+        with suppress(psycopg.Error):
+            connection.run("ROLLBACK", None, SIGN_IN)
+
+
+def _beginning(within: float) -> str:
+    return _BEGIN.format(*(within * each for each in _OF_DEADLINE))

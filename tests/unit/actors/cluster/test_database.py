@@ -1,0 +1,236 @@
+"""The database of a fleet as a process uses it: nothing waits for it longer than it may, whatever becomes of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+import pytest
+
+from actors.cluster import database as module
+from actors.cluster.database import FAILURES, Database
+from actors.cluster.errors import (
+    DatabaseBusy,
+    DatabaseUnavailable,
+    DatabaseUnusable,
+    StatementRefused,
+)
+from tests.kit.ports import free_port
+from tests.kit.postgresql import Server, database, needs_postgresql, shared_server
+from tests.kit.tables import table
+from tests.kit.wait import wait_until
+
+pytestmark = needs_postgresql
+SOON = 1.0
+"""Seconds that a machine under load may take for what takes none."""
+
+
+@pytest.fixture
+def ours() -> Iterator[Database]:
+    with database() as dsn, closing(Database(dsn)) as found:
+        yield found
+
+
+@contextmanager
+def at_least(seconds: float, at_most: float) -> Iterator[None]:
+    began = time.monotonic()
+    yield
+    took = time.monotonic() - began
+    assert seconds <= took <= at_most, f"took {took:.2f} s"
+
+
+def one(database: Database, within: float = 3.0) -> list[tuple[int]]:
+    with database.session() as session:
+        return session.transaction("SELECT 1", within=within)
+
+
+def test_a_transaction_is_committed_or_taken_back_and_its_connection_serves_the_next(ours: Database) -> None:
+    with ours.session() as session:
+        session.transaction("CREATE TABLE t (n int)")
+        pid = session.begin("INSERT INTO t VALUES (1); SELECT pg_backend_pid()")
+        assert session.finish("SELECT count(*) FROM t WHERE n = %s", [1]) == [(1,)]
+        session.begin("INSERT INTO t VALUES (2)")
+    with ours.session() as session:
+        assert session.transaction("SELECT n, pg_backend_pid() FROM t") == [(1, pid[0][0])]
+        session.begin("INSERT INTO t VALUES (3)")
+        session.go_on("INSERT INTO t VALUES (4); SELECT '%'", None)
+        with pytest.raises(StatementRefused) as caught:
+            session.go_on("SELECT 1 / 0")
+        assert caught.value.code == "22012"
+    assert one(ours) == [(1,)]
+    with ours.session() as session:
+        assert session.transaction("SELECT n FROM t") == [(1,)]
+
+
+def test_a_refused_port_and_one_that_never_responds_end_in_time_and_at_once_after_two_failures() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        for port, least, most in ((free_port(), 0, SOON), (silent.getsockname()[1], 1.9, 2 + SOON)):
+            with closing(Database(f"host=127.0.0.1 port={port} dbname=x user=x password=secret")) as database:
+                for _ in range(FAILURES):
+                    with at_least(least, most), pytest.raises(DatabaseUnavailable) as caught:
+                        one(database)
+                assert not database.is_available
+                assert "secret" not in str(caught.value)
+                for _ in range(10):
+                    with at_least(0, 0.1), pytest.raises(DatabaseUnavailable, match=r"127\.0\.0\.1/x"):
+                        one(database)
+
+
+def test_a_stopped_backend_ends_the_call_in_time_and_the_next_one_gets_another(ours: Database) -> None:
+    with ours.session() as session:
+        ((pid,),) = session.transaction("SELECT pg_backend_pid()")
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            with at_least(0.5, 0.5 + SOON), pytest.raises(DatabaseUnavailable, match="no response in time"):
+                session.transaction("SELECT 1", within=0.5)
+            assert one(ours) == [(1,)]
+            with pytest.raises(DatabaseUnavailable):
+                session.transaction("SELECT 1")
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+
+def test_a_long_text_to_a_stopped_backend_ends_in_time(ours: Database) -> None:
+    with ours.session() as session:
+        ((pid,),) = session.transaction("SELECT pg_backend_pid()")
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            with at_least(0.5, 0.5 + SOON), pytest.raises(DatabaseUnavailable, match="no response in time"):
+                session.transaction("SELECT length(%s)", ["x" * 50_000_000], within=0.5)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+
+def test_a_database_that_comes_back_is_noticed_by_probes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PROBE", 0.1)
+    with Server(durable=True) as server, closing(Database(server.dsn())) as database:
+        assert one(database) == [(1,)]
+        with database.session() as session:
+            ended = threading.Thread(target=server.stop, args=[signal.SIGKILL])
+            ended.start()
+            with at_least(0, 2 + SOON), pytest.raises(DatabaseUnavailable):
+                session.transaction("SELECT pg_sleep(60)", within=60)
+            ended.join()
+        with pytest.raises(DatabaseUnavailable):
+            one(database)
+        assert not database.is_available
+        server.start()
+        wait_until(lambda: database.is_available, "it is noticed", 5)
+        assert one(database) == [(1,)]
+        assert [each.name for each in threading.enumerate() if each.name == "database probe"] == []
+
+
+def test_connections_of_a_server_that_was_restarted_cost_no_call() -> None:
+    with Server() as server, closing(Database(server.dsn())) as database:
+        for _ in range(3):
+            assert one(database) == [(1,)]
+            server.stop()
+            server.start()
+        assert one(database) == [(1,)]
+
+
+def test_a_lock_that_another_has_is_not_taken_for_an_outage(ours: Database) -> None:
+    with ours.session() as holder:
+        holder.begin("SELECT pg_advisory_xact_lock(1)")
+        for _ in range(FAILURES + 1):
+            with ours.session() as session, at_least(0.75, 1 + SOON), pytest.raises(DatabaseBusy):
+                session.transaction("SELECT pg_advisory_xact_lock(1)", within=1)
+        assert ours.is_available
+
+
+def test_who_hangs_with_a_lock_loses_it_before_those_give_up_that_wait_for_it(ours: Database) -> None:
+    with ours.session() as holder, ours.session() as session:
+        holder.begin("SELECT pg_advisory_xact_lock(1)", within=1)
+        with at_least(0.4, 1 + SOON):
+            session.transaction("SELECT pg_advisory_xact_lock(1)", within=1)
+        with pytest.raises(DatabaseUnavailable):
+            holder.finish("SELECT 1")
+
+
+def test_more_calls_than_connections_wait_for_one_another_and_for_no_longer_than_a_connect(
+    ours: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CONNECT", 0.2)
+    with (
+        ours.session(),
+        ours.session(),
+        ours.session(),
+        ours.session(),
+        at_least(0.2, 0.2 + SOON),
+        pytest.raises(DatabaseBusy, match="all 4 connections are in use"),
+        ours.session(),
+    ):
+        pass
+    assert one(ours) == [(1,)]
+
+
+def dsns() -> Iterator[tuple[str, str]]:
+    server = shared_server()
+    yield server.dsn(password="wrong"), "password authentication failed"
+    yield server.dsn("nowhere"), '"nowhere" does not exist'
+    yield server.dsn("latin"), "has the encoding LATIN1, and UTF8 is needed"
+    yield server.dsn("closed", user="limited"), 'permission denied for database "closed"'
+    yield server.dsn(sslmode="require"), "does not support SSL"
+    yield "postgresql://pf:secret@[", "the DSN of the database can't be read"
+    yield "secret nonsense", "the DSN of the database can't be read"
+
+
+@pytest.fixture(scope="module")
+def _unusable_databases() -> Iterator[None]:
+    server = shared_server()
+    names = ("latin", "closed")
+    server.execute("CREATE DATABASE latin ENCODING LATIN1 LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
+    server.execute("CREATE DATABASE closed")
+    server.execute("REVOKE CONNECT ON DATABASE closed FROM PUBLIC")
+    server.execute("CREATE ROLE limited LOGIN PASSWORD 'sesame'")
+    yield
+    for name in names:
+        server.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    server.execute("DROP ROLE limited")
+
+
+@pytest.mark.usefixtures("_unusable_databases")
+@table("dsn, error", dsns)
+def test_a_database_that_can_not_be_used_says_why_and_shows_no_password(dsn: str, error: str) -> None:
+    with pytest.raises(DatabaseUnusable) as caught, closing(Database(dsn)) as database:
+        one(database)
+    text = str(caught.value)
+    assert error in text
+    assert "\n" not in text
+    assert "secret" not in text
+    assert "wrong" not in text
+
+
+def test_a_right_that_is_missing_is_no_outage(ours: Database) -> None:
+    with ours.session() as session:
+        for _ in range(FAILURES + 1):
+            with pytest.raises(DatabaseUnusable, match="permission denied"):
+                session.transaction("SET LOCAL ROLE pg_monitor; SELECT * FROM pg_authid")
+    assert ours.is_available
+
+
+def test_its_time_is_the_databases_whatever_the_clock_here_does(
+    ours: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = time.time()
+    one(ours)
+    monkeypatch.setattr(module.time, "time", lambda: before - 3600)
+    ours.check()
+    assert abs(ours.time() - before) < SOON
+    assert abs(ours.clock_offset - 3600) < SOON
+    assert ours.round_trip is not None
+    assert 0 < ours.round_trip < SOON
+
+
+def test_a_closed_one_does_nothing_more(ours: Database) -> None:
+    one(ours)
+    ours.close()
+    with pytest.raises(DatabaseUnavailable, match="closed"):
+        one(ours)
+    with pytest.raises(DatabaseUnavailable, match="closed"):
+        ours.check()
