@@ -74,6 +74,10 @@ _MAKING: Final = 2000
 """Attempts to get the lock of those that make files, which takes longer."""
 
 
+_SEARCHED: Final = 64
+"""Lines of a bucket among which one is found that says nothing any more, for an owner that is `RELEASED`."""
+
+
 class TableKind(NamedTuple):
     """What a table is: its name, pages of the header and the buckets, lines at most, and words of a line."""
 
@@ -179,7 +183,7 @@ class Table:
     def take(self, key: int, owner: int) -> int:
         """As `claim`, within `exclusive`, for any owner. One that is `RELEASED` gets a line of its own each time."""
         words, now, spent = self.words, self._now(), NO_LINE
-        for line in self._chain(key):
+        for line in islice(self._chain(key), _SEARCHED if owner == RELEASED else None):
             if words[line + OWNER] == owner != RELEASED and words[line] == key:
                 return line
             if not spent and self._is_spent(line, now):
@@ -208,8 +212,17 @@ class Table:
             words[line + NEXT] = first
             first = line
         words[line + OWNER] = owner
-        words[bucket] = ((words[bucket] >> 32) + 1 & _FIRST_LINE) << 32 | first
+        self._set_bucket(bucket, first)
         return line
+
+    def changed(self, key: int) -> int:
+        """Let all that remember something of this bucket look again, within `exclusive`. Returns its new word."""
+        bucket = self.bucket(key)
+        return self._set_bucket(bucket, self.words[bucket] & _FIRST_LINE)
+
+    def _set_bucket(self, bucket: int, first: int) -> int:
+        word = self.words[bucket] = ((self.words[bucket] >> 32) + 1 & _FIRST_LINE) << 32 | first
+        return word
 
     def _chain(self, key: int) -> Iterator[int]:
         """The lines of a bucket. What isn't a line ends it: another program has written there."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 import itertools
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from actors.state.account_clients import AccountClients, open_clients
+from actors.mapped_file import Words
+from actors.state import account_clients
+from actors.state.account_clients import AccountClients, _digest, open_clients
 from tests.kit.wait import wait_until
 
 WINDOW = 600
@@ -139,6 +142,56 @@ def test_addresses_that_come_and_go_take_no_more_room(machine: Machine, clients:
     assert repr(clients) in ("<AccountClients in <Table: 2 lines>>", "<AccountClients in <Table: 3 lines>>")
 
 
+class Reads:
+    """The words of a table, which counts how often one is read."""
+
+    def __init__(self, clients: AccountClients) -> None:
+        self._words, self.count = clients._table.words, 0
+        clients._table.words = cast("Words", self)
+
+    def __getitem__(self, at: int) -> int:
+        self.count += 1
+        return self._words[at]
+
+    def __setitem__(self, at: int | slice, value: Any) -> None:
+        self._words[at] = value
+
+    def __len__(self) -> int:
+        return len(self._words)
+
+    def of(self, admits: Callable[[], int]) -> int:
+        self.count = 0
+        admits()
+        return self.count
+
+
+def test_neither_who_is_refused_nor_who_is_new_costs_a_look_at_all_addresses(machine: Machine) -> None:
+    one, other = machine.process(), machine.process()
+    there = [f"10.0.{number // 250}.{number % 250}" for number in range(500)]
+    for each in there:
+        assert admit(one, each, 500) == 0
+    assert admit(other, "192.0.2.1", 500) == WINDOW
+    reads = Reads(other)
+    assert reads.of(lambda: admit(other, "192.0.2.2", 500)) < 20, "refused"
+    assert reads.of(lambda: admit(other, there[7], 500)) < 20, "known to another process"
+    assert reads.of(lambda: other.wait("acc_1", there[8], 500, WINDOW)) < 20, "only asked"
+    assert reads.of(lambda: admit(other, there[8], 500)) < 20
+    machine.now += 1
+    assert admit(other, "192.0.2.2", 500) == WINDOW - 1
+    assert reads.of(lambda: admit(other, "192.0.2.3", 900)) > 500, "another limit"
+    assert reads.of(lambda: admit(other, "192.0.2.4", 900)) < 500, "and one more"
+    assert admit(one, "192.0.2.4", 502) == 0
+    assert admit(one, "192.0.2.5", 502) == WINDOW - 1
+
+
+def test_the_oldest_addresses_are_forgotten_first(clients: AccountClients, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(account_clients, "REMEMBERED", 64)
+    for number in range(65):
+        admit(clients, f"192.0.2.{number}", 100)
+    assert len(clients._places) > 60
+    assert (_digest("acc_1"), _digest("192.0.2.64")) in clients._places
+
+
 def started(path: Path, gate: int, opens: int, addresses: Iterable[str], limit: int) -> int:
     """A process that admits clients at these addresses once `opens` is closed, and then ends with their number."""
     pid = os.fork()
@@ -178,13 +231,7 @@ def test_a_process_that_is_killed_leaves_places_that_others_count_on_with(tmp_pa
 
 def test_while_a_process_hangs_in_a_bucket_clients_are_admitted_without_being_counted(machine: Machine) -> None:
     hanging, clients = machine.process(), machine.process()
-    with hanging._table.exclusive(_key("acc_1")):
+    with hanging._table.exclusive(_digest("acc_1")):
         assert [clients.admit("acc_1", f"192.0.2.{each}", 1, WINDOW) for each in range(3)] == [0, 0, 0]
         assert clients.in_use("acc_1", WINDOW) == 0
     assert [clients.admit("acc_1", f"192.0.2.{each}", 1, WINDOW) for each in range(2)] == [0, WINDOW]
-
-
-def _key(owner: str) -> int:
-    from actors.state.account_clients import _digest
-
-    return _digest(owner)
