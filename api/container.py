@@ -146,7 +146,6 @@ class Services:
         store: Engine,
         bridge: Bridge,
         settings: ApiSettings,
-        keys: SigningKeys,
         data: DataDir,
         run_dir: RunDir,
         supervisor_pid: int | None = None,
@@ -163,7 +162,7 @@ class Services:
         self.seal = secret_box_of(data)
         self.bridge = bridge
         self.data = data
-        self._make_authentication(store, keys)
+        self._make_authentication(store)
         self.runtime = RuntimeView(bridge)
         self.idempotency = Idempotency(data, self.seal)
         self.account_store = store.accounts
@@ -218,9 +217,9 @@ class Services:
         except OSError as error:
             log.error("cannot remove the file with the first password: %s", error)
 
-    def _make_authentication(self, store: Engine, keys: SigningKeys) -> None:
+    def _make_authentication(self, store: Engine) -> None:
         """What finds out who sends a request."""
-        self.tokens = Tokens(store, keys, lambda: Lifetimes.of(self.settings.auth))
+        self.tokens = Tokens(store, SigningKeys(store, self.seal), lambda: Lifetimes.of(self.settings.auth))
         self.sessions = Sessions(store, self.tokens)
         self.login_throttle = LoginThrottle(lambda: self.settings.auth.max_login_attempts)
         self.password_checker = PasswordChecker()

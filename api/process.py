@@ -27,7 +27,6 @@ from api.objects.proxies.supervisor_link import REPLACE_TIMEOUT
 from api.objects.users.password_reset import PasswordResetHandler
 from api.objects.webhooks.webhook_sender import WebhookLink
 from api.rounds import HistoryPruning
-from api.security.signing import SigningKeys
 from api.server.http_server import ApiServer
 from api.server.tasks import RejectedRequestLog
 from api.store import StoreError
@@ -63,12 +62,11 @@ class ApiActor(Actor):
         self._bridge = LoopBridge(self.loop, self.mailbox, self.events)
         try:
             keep_temporary_files_in(self.data_dir)
-            keys = SigningKeys(self.data_dir)
             pid = boot.params.get("supervisor_pid")
             with without_collections():
                 require_store(self.data_dir)
                 self._store = Engine(self.data_dir, secret_box_of(self.data_dir))
-                self._services = Services(self._store, self._bridge, settings, keys, self.data_dir, self.run_dir, pid)
+                self._services = Services(self._store, self._bridge, settings, self.data_dir, self.run_dir, pid)
                 self._services.proxies.all()  # read now
             self._services.pool_states.forget_deleted()
         except (StoreError, PathError) as error:

@@ -35,7 +35,7 @@ from api.objects.named import pool_sources
 from api.objects.named.named_kind import without_lost_password
 from api.objects.named.shared_objects import SharedObjects
 from api.objects.proxies.proxy_specs import read_specs
-from api.security import tokens, users
+from api.security import signing, tokens, users
 from api.security.api_keys import ApiKey
 from api.security.users import ADMINISTRATOR
 from api.store import RECOVERY_STEP, FleetStore, Store, StoreError, Write, check_fleet_file, open_store, start_over
@@ -243,11 +243,12 @@ def commit(data: DataDir, prepared: PreparedRestore, digest: str) -> CompletedRe
 
     It is a revision of the configuration, too, with a number above those before it, here and in the archive.
 
-    Sign-ins aren't restored: some of them were ended after the backup. Revisions continue above those that were given
-    out since, so that no client's `If-Match` matches a document that it never saw.
+    Sign-ins and the keys of their tokens aren't restored: some of them were ended after the backup. Revisions continue
+    above those that were given out since, so that no client's `If-Match` matches a document that it never saw.
     """
     fresh = DataDir(data.path / atomic_swap.RESTORING / "new")
-    start_over(fresh, tokens.COLLECTION, max(newest_number(fresh.fleet), prepared.current.number) + RECOVERY_STEP)
+    above = max(newest_number(fresh.fleet), prepared.current.number) + RECOVERY_STEP
+    start_over(fresh, [tokens.COLLECTION, signing.COLLECTION], above)
     _audit_restore(fresh, prepared, digest)
     fresh.idempotency.mkdir(mode=0o700)  # responses after the backup would be repeated for what was undone
     fresh.account_sessions.parent.mkdir(mode=0o700)  # holders who signed in with a password that is back

@@ -45,8 +45,8 @@ from api.store.rows import text_of
 from config.files.paths import DataDir
 from config.files.secret_box import SecretBox, SecretBoxError, secret_box_of
 
-UNAUDITED = frozenset({"refresh_families", "fetched_upstreams"})
-"""Collections of sign-ins, which have entries of their own, written by their handlers; and of what is fetched."""
+UNAUDITED = frozenset({"refresh_families", "fetched_upstreams", "secrets"})
+"""Collections of sign-ins and their keys, which have entries of their own; and of what is fetched."""
 
 CREDENTIALS = "credentials"
 OF_HOLDERS = ("id", "prefix", "expires_at")

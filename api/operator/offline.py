@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from api.engine.commit import open_engine
@@ -10,12 +9,14 @@ from api.objects import live_settings
 from api.objects.users.password_reset import OPERATION, reset
 from api.security import users
 from api.security.signing import SigningKeys
-from api.security.tokens import last_token_end
+from api.security.tokens import Lifetimes, Tokens
 from api.security.users import ADMINISTRATOR
 from api.store import StoreError, open_store, peek
 from config.files.paths import DataDir, forget_initial_password
+from config.files.secret_box import secret_box_of
 from config.model.proxies import ProxyRecord
 from config.settings.runtime import Stored
+from config.settings.settings import Auth
 
 
 def reset_password(data: DataDir, username: str, password: str | None) -> str:
@@ -50,15 +51,18 @@ def reset_settings(data: DataDir) -> list[str]:
         return [f"{group}.{key}" for group, values in stored.items() for key in values]
 
 
-def rotate_signing_key(data: DataDir) -> tuple[str, float]:
+def rotate_signing_key(data: DataDir, revoke_previous: bool = False) -> tuple[str, float]:
     """Sign access tokens with a new key: its id, and until when those of the older one are taken.
 
-    The caller holds the lock. Raises `StoreError`.
+    The caller holds the lock. Raises `StoreError`, `SecretBoxError`.
     """
-    with open_engine(data, "command_line", "rotate-signing-key") as engine:
-        engine.trail.append("signing_key.rotated", {"type": "signing_key", "id": None, "name": None})
-        until = last_token_end(engine, time.time())
-        return SigningKeys(data).rotate(until).id, until
+    seal, resource = secret_box_of(data), {"type": "signing_key", "id": None, "name": None}
+    if not seal.is_made:
+        raise StoreError(f"{data.keys}: the key that seals secrets is not here; rotate while the product runs")
+    with open_engine(data, "command_line", "rotate-signing-key") as engine, engine.exclusive():
+        engine.trail.append("signing_key.rotated", resource, details={"revoke_previous": revoke_previous})
+        keys = SigningKeys(engine, seal)
+        return Tokens(engine, keys, lambda: Lifetimes.of(Auth())).rotate_key(revoke_previous)
 
 
 def peek_proxies(data: DataDir) -> list[ProxyRecord]:

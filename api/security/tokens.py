@@ -183,12 +183,15 @@ class Tokens:
         """Sign with a new key: its id, and until when tokens of the previous one are accepted (Unix seconds).
 
         With `revoke_previous` all access tokens end now; refresh tokens, which are not signed, stay good. Raises
-        `StoreWriteError`.
+        `StoreError`. The caller is within `Engine.exclusive`, so that no sign-in comes between.
         """
-        with self._lock:
-            now = self._clock()
-            until = now if revoke_previous else last_token_end(self._store, now)
-            return self._keys.rotate(None if revoke_previous else until).id, until
+        now = self._clock()
+        until = (
+            now
+            if revoke_previous
+            else max((each.body["access_until"] for each in self._store.find(COLLECTION)), default=now)
+        )
+        return self._keys.rotate(None if revoke_previous else until).id, until
 
     def revoke(self, family: str) -> None:
         """End a family, with its access tokens, for good. Raises `StoreWriteError`."""
@@ -311,11 +314,6 @@ def _decode_by(secret: bytes, token: str) -> dict[str, Any]:
         options={"require": required, "verify_exp": False},
     )
     return claims
-
-
-def last_token_end(store: Store, now: float) -> float:
-    """When the last access token that was issued ends, at the latest."""
-    return max((document.body["access_until"] for document in store.find(COLLECTION)), default=now)
 
 
 def _parts(token: str) -> tuple[str, str]:

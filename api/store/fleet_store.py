@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -119,15 +119,15 @@ def require_store(data: DataDir) -> None:
         raise StoreDamaged(f"{data.fleet}: is gone, but {data.keys} shows that there was one; restore it")
 
 
-def start_over(data: DataDir, collection: str, above: int) -> None:
-    """Empty a collection of a closed store; the next commit has a number above `above`. Needs hardly any space.
+def start_over(data: DataDir, collections: Collection[str], above: int) -> None:
+    """Empty collections of a closed store; the next commit has a number above `above`. Needs hardly any space.
 
     Followers of an earlier one get `HistoryPruned`. Raises `StoreError`.
     """
     file = FleetFile(data.fleet)
     try:
         with file.transaction() as database:
-            database.execute("DELETE FROM documents WHERE collection = ?", [collection])
+            database.executemany("DELETE FROM documents WHERE collection = ?", [[each] for each in collections])
             database.execute("DELETE FROM deleted")
             database.execute("DELETE FROM gone")
             database.execute("UPDATE steps SET revision = max(revision, ?), horizon = max(revision, ?)", [above] * 2)

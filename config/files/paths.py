@@ -125,7 +125,7 @@ class DataDir:
     fleet = _Below("fleet.sqlite")
     """The file of the configuration, the accounts, their history and the audit trail (`api.store`)."""
     keys = _Below("keys")
-    """The folder of key files: signing and sealing."""
+    """The folder of key files: of sealed secrets and of live metrics."""
     curve_key = _Below("keys/metrics-curve.key")
     """The secret key of the public socket, the metrics collector's."""
     logs = _Below("logs")

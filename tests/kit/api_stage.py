@@ -49,7 +49,6 @@ from api.app import create_app
 from api.container import ApiSettings, Services
 from api.engine.commit import Engine
 from api.security import users
-from api.security.signing import SigningKeys
 from api.security.users import User, UserCreate
 from api.store import FleetStore
 from config.files.paths import DataDir, open_data_dir, open_run_dir
@@ -232,12 +231,11 @@ class FakeFleet:
 
 @cache
 def empty_stores() -> tempfile.TemporaryDirectory[str]:
-    """What a first start makes, without its keys, which are another installation's each time."""
+    """What a first start makes but keys, which are made at their first use."""
     made = tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS)
     data, run = open_data_dir(Path(made.name) / "d"), open_run_dir(Path(made.name) / "r")
     with closing(Engine(data, secret_box_of(data))) as engine:
-        Services(engine, FakeFleet(), ApiSettings(), SigningKeys(data), data, run).close()
-    shutil.rmtree(data.keys)
+        Services(engine, FakeFleet(), ApiSettings(), data, run).close()
     return made
 
 
@@ -317,7 +315,7 @@ class Api:
             self.services.close()
         self.fleet.removed.clear()  # the supervisor gets the whole state at each start
         self.fleet.within_a_commit = self.engine.file._lock._is_owned  # type: ignore[attr-defined]
-        self.services = Services(self.engine, self.fleet, self.settings, SigningKeys(self.data), self.data, self.run)
+        self.services = Services(self.engine, self.fleet, self.settings, self.data, self.run)
         self.services.runtime.remembered = 0.0
         self.client = StagedClient(self.services)
 

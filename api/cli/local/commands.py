@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from api.cli.commands import RECOVER, RUN, TOP, YES, FlagsCommand, guarded, local_command, new_group
+from api.cli.commands import RECOVER, RUN, TOP, YES, FlagsCommand, Session, command, guarded, local_command, new_group
 from api.cli.options import argument, flag, number, option, seconds_option
 from api.cli.terminal import CHANGED, PASSPHRASE_FILE, PASSWORD_STDIN, Output
 from config.settings.env import ENV_PREFIX
@@ -52,6 +52,10 @@ _RESET_PASSWORD = {
     "ask": flag("--ask", "Ask for the new password instead of a random one."),
     "password_stdin": PASSWORD_STDIN,
 }
+_ROTATE_KEY = {
+    **DATA_OPTIONS,
+    "revoke_previous": flag("--revoke-previous", "End all access tokens at once, as for a key that may be known."),
+}
 
 
 @local_command(TOP, "backup", _BACKUP, module="backup", rich_help_panel=RECOVER)
@@ -78,9 +82,12 @@ def reset_settings() -> None:
     """Remove all settings that the API has changed, while the product is stopped; the configuration applies again."""
 
 
-@local_command(TOP, "rotate-signing-key", DATA_OPTIONS, module="offline", rich_help_panel=RECOVER)
-def rotate_signing_key() -> None:
-    """Sign access tokens with a new key, while the product is stopped; every sign-in stays valid."""
+@command(TOP, "rotate-signing-key", _ROTATE_KEY, rich_help_panel=RECOVER)
+def rotate_signing_key(session: Session, config: Path | None, data_dir: Path | None, revoke_previous: bool) -> None:
+    """Sign access tokens with a new key, over the API or in the data of a stopped product; sign-ins stay valid."""
+    from api.cli.local import offline
+
+    offline.rotate_signing_key(session, config, data_dir, revoke_previous)
 
 
 @local_command(TOP, "reset-password", _RESET_PASSWORD, module="offline", rich_help_panel=RECOVER)

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from api.audit.trail import Broken, Head, verify
-from api.cli.commands import Given
+from api.cli.commands import Given, Session
 from api.cli.errors import CommandError, Status
 from api.cli.local.shared import data_of, locked_data, require_own_directory, settings_of, translated
 from api.cli.terminal import Output
@@ -22,6 +22,7 @@ from api.operator.running import upgrade as upgrade_running
 from api.security.users import WeakPassword
 from config.files.durable import require_own_format
 from config.files.paths import RunDir, holder
+from config.files.secret_box import SecretBoxError
 from config.settings.env import ENV_PREFIX
 from config.text.formatting import timestamp_text
 
@@ -35,14 +36,19 @@ def reset_settings(out: Output, config: Path | None, data_dir: Path | None) -> N
     out.done({"forgotten": removed}, text)
 
 
-@translated()
-def rotate_signing_key(out: Output, config: Path | None, data_dir: Path | None) -> None:
-    """Sign access tokens with a new key."""
-    with locked_data(config, data_dir) as data:
-        key_id, end = offline.rotate_signing_key(data)
-    until = timestamp_text(end)
-    text = f"Tokens are signed with the key {key_id}; those of the older key are valid until {until}."
-    out.done({"key_id": key_id, "previous_accepted_until": until}, text)
+@translated(SecretBoxError)
+def rotate_signing_key(session: Session, config: Path | None, data_dir: Path | None, revoke_previous: bool) -> None:
+    """Sign access tokens with a new key: of the stopped product that has its data here, else over the API."""
+    data = data_of(config, data_dir)
+    require_own_directory(data.path)
+    if data.path.is_dir() and holder(data.lock) is None:
+        with locked_data(config, data_dir) as data:
+            key_id, end = offline.rotate_signing_key(data, revoke_previous)
+        done = {"key_id": key_id, "previous_accepted_until": timestamp_text(end)}
+    else:
+        done = session.api.post("/auth/signing-key/rotate", {"revoke_previous": revoke_previous})
+    former = "have ended" if revoke_previous else f"are valid until {done['previous_accepted_until']}"
+    session.out.done(done, f"Tokens are signed with the key {done['key_id']}; those of the older key {former}.")
 
 
 @translated()

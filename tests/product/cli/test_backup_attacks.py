@@ -273,14 +273,15 @@ def test_without_a_difference_nothing_is_restored_unless_it_is_forced(site: Site
 
 
 def test_other_keys_and_a_broken_audit_trail_are_differences(site: Site) -> None:
+    (site.data.keys / "metrics-curve.key").write_text("1" * 64)
     file = site.backup()
-    (site.data.keys / "access-tokens.key").write_text("0" * 64)
+    (site.data.keys / "metrics-curve.key").write_text("0" * 64)
     with closing(sqlite3.connect(site.data.fleet)) as database, database:
         database.execute("DROP TRIGGER audit_is_not_cut")
         database.execute("DELETE FROM audit WHERE seq = 1")
     printed = site.restore(file, "--dry-run")
     assert [row[:3] for row in printed.rows[1:3]] == [
-        ["changed", "keys", "access-tokens.key"],
+        ["changed", "keys", "metrics-curve.key"],
         ["added", "audit", "trail"],
     ]
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jwt
 import pytest
 import requests
 import zmq
@@ -16,6 +17,7 @@ import zmq
 from actors.bus.loop import Loop
 from actors.bus.mailbox import Mailbox, address_of, refuse
 from actors.bus.messages.common import API, Failed, ResetPassword
+from api.cli.errors import Status
 from api.operator import running
 from config.files.paths import RunDir, lock
 from tests.kit.product import PASSWORD, Product
@@ -63,6 +65,19 @@ def test_a_running_product_gives_the_new_password_and_no_one_is_signed_in_by_the
     row = product.data("GET", f"/audit?action=user.updated&resource_id={ada}")["audit"][0]
     assert (row["actor"]["type"], row["operation"]) == ("command_line", "reset-password")
     assert given["password"] not in product.log
+
+
+def test_a_running_product_rotates_its_signing_key_and_takes_it_at_once(
+    product: Product, stranger: Shell, shell: Shell
+) -> None:
+    where = "--data-dir", str(product.data_dir), "-o", "json"
+    assert stranger("rotate-signing-key", *where).status == Status.NOT_AUTHORISED
+    done = shell.good("rotate-signing-key", *where).data
+    token = product.session.post(
+        f"{product.base_url}/api/v1/auth/login", json={"username": "admin", "password": PASSWORD}, timeout=60
+    ).json()["data"]["access_token"]
+    assert jwt.get_unverified_header(token)["kid"] == done["key_id"]
+    assert product.data("GET", "/audit?action=signing_key.rotated")["audit"][0]["actor"]["username"] == "admin"
 
 
 def test_a_chosen_password_is_taken_and_a_weak_one_and_an_unknown_user_are_refused_as_ever(

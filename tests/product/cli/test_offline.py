@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from api.security import users
+from api.security.signing import SigningKeys
 from api.store import open_store
+from config.files.secret_box import secret_box_of
 from config.passwords import check_password
 from tests.product.cli.sites import Site
 
@@ -42,3 +46,11 @@ def test_who_is_disabled_gets_a_password_and_a_warning_that_it_is_not_enough(sit
     store.close()
     done = site.shell.good("reset-password", "admin")
     assert "admin is disabled, and can't sign in" in done.err
+
+
+def test_the_signing_key_of_a_stopped_product_is_rotated_in_its_data(site: Site) -> None:
+    done = [site.shell.good("rotate-signing-key", *more, "-o", "json").data for more in ((), ("--revoke-previous",))]
+    keys = [each["key_id"] for each in done]
+    with closing(open_store(site.data)) as store:
+        assert [each.id for each in SigningKeys(store, secret_box_of(site.data)).believed(None)] == keys[1:]
+    assert keys[0] != keys[1]

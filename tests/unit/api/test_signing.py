@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import jwt
 import pytest
 
+from api.audit.trail import Selection
+from api.engine.commit import Engine
 from api.operator.offline import rotate_signing_key
-from api.security.signing import SigningKeys
+from api.security.signing import COLLECTION, SigningKeys
 from api.security.tokens import BadToken, Lifetimes, Tokens
-from api.store import StoreDamaged
+from api.store import StoreError
+from config.files.paths import open_data_dir
+from config.files.secret_box import secret_box_of
 from tests.kit.api_stage import PASSWORD, Api
+from tests.kit.folders import FOLDERS
 
 
 def header(token: dict[str, str]) -> dict[str, Any]:
@@ -28,7 +36,11 @@ def test_tokens_of_the_older_key_stay_good_and_new_ones_name_the_new_key(api: Ap
     for token in (older, newer):
         assert api.get("/auth/test", token).status_code == 200
     assert api.get("/audit", newer).json["data"]["audit"][0]["action"] == "signing_key.rotated"
-    assert {file.stat().st_mode & 0o777 for file in api.data.keys.iterdir()} == {0o600}
+    (row,), _ = api.engine.trail.find(Selection({"action": "signing_key.rotated"}), 10, 0)
+    (commit,) = [each for each in api.engine.changes(0) if any(seq == row.seq for seq, _, _ in each.audit)]
+    assert {each.collection for each in commit.documents} == {COLLECTION}, "the entry is of the same commit"
+    secret = api.services.tokens._keys.current.secret
+    assert not any(secret.hex().encode() in file.read_bytes() for file in api.data.path.glob("fleet.sqlite*"))
 
 
 def test_with_revoke_previous_all_older_tokens_end_at_once_and_refresh_tokens_get_new_ones(api: Api) -> None:
@@ -48,7 +60,7 @@ def test_with_revoke_previous_all_older_tokens_end_at_once_and_refresh_tokens_ge
 def test_the_older_key_is_believed_until_its_last_token_has_ended(api: Api) -> None:
     now = time.time()
     clock = [now]
-    keys = SigningKeys(api.data, lambda: clock[0])
+    keys = SigningKeys(api.store, secret_box_of(api.data), lambda: clock[0])
     lifetimes = [Lifetimes(100, 1000)]
     tokens = Tokens(api.store, keys, lambda: lifetimes[0], lambda: clock[0])
     pair = tokens.issue(api.admin.id)
@@ -93,15 +105,48 @@ def test_only_an_administrator_rotates(api: Api) -> None:
 
 def test_without_the_api_it_is_rotated_from_the_command_line(api: Api) -> None:
     pair = api.post("/auth/login", {"username": "admin", "password": PASSWORD}).json["data"]
-    api.services.close()
-    before = SigningKeys(api.data).current
+    before = api.services.tokens._keys.current
+    api.end()
     key_id, _ = rotate_signing_key(api.data)
     assert key_id != before.id
+    api.open()
     api.start()
     assert api.get("/auth/test", {"Authorization": f"Bearer {pair['access_token']}"}).status_code == 200
 
 
-def test_a_damaged_list_of_older_keys_is_named(api: Api) -> None:
-    (api.data.keys / "access-tokens.older").write_text("{")
-    with pytest.raises(StoreDamaged, match=r"access-tokens\.older"):
-        SigningKeys(api.data)
+def test_keys_that_cannot_be_opened_any_more_give_way_to_a_new_one(api: Api, caplog: pytest.LogCaptureFixture) -> None:
+    older = api.token()
+    (api.data.keys / "secrets.key").write_text("00" * 32)
+    api.end()
+    api.open()
+    api.start()
+    assert api.get("/auth/test", older).status_code == 401
+    assert api.get("/auth/test", api.token()).status_code == 200
+    assert "the keys of access tokens can't be opened" in caplog.text
+
+
+def test_without_the_key_that_seals_them_none_is_rotated_from_the_command_line(api: Api) -> None:
+    api.token()
+    api.end()
+    (api.data.keys / "secrets.key").unlink()
+    with pytest.raises(StoreError, match="rotate while the product runs"):
+        rotate_signing_key(api.data)
+    assert not (api.data.keys / "secrets.key").exists()
+    api.open()
+    api.start()
+
+
+def test_an_engine_that_takes_the_commit_of_a_rotation_has_the_new_key_and_believes_the_older_one(api: Api) -> None:
+    with (
+        tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS) as folder,
+        closing(Engine(open_data_dir(Path(folder)), None)) as follower,
+    ):
+        keys = SigningKeys(follower, secret_box_of(api.data))
+        api.token()
+        for _ in range(2):
+            for commit in api.engine.changes(follower.file.last_number):
+                follower.adopt(commit)
+            ours = api.services.tokens._keys
+            assert keys.believed(None) == ours.believed(None) != []
+            with api.engine.exclusive():
+                api.services.tokens.rotate_key()

@@ -252,7 +252,7 @@ def test_the_number_of_the_last_change_is_kept_over_starts_and_a_restore_forgets
     assert store.revision == 0
     number = store.put("accounts", account("acc_1")).revision
     store.close()
-    start_over(data, "refresh_families", 500)
+    start_over(data, ["refresh_families"], 500)
     store = OwnAccounts(data)
     assert store.revision == store.horizon >= 500 > number
     horizon = store.horizon

@@ -217,7 +217,7 @@ def write_until_killed(folder: Path, writes: int) -> int:
 def test_a_collection_that_is_emptied_leaves_nothing_in_the_file(store: FleetStore, folder: Path) -> None:
     store.put("refresh_families", {"id": "r", "text": "of a sign-in"})
     store.close()
-    start_over(DataDir(folder), "refresh_families", 500)
+    start_over(DataDir(folder), ["refresh_families"], 500)
     assert b"of a sign-in" not in (folder / "fleet.sqlite").read_bytes()
 
 

@@ -39,7 +39,7 @@ def data(folder: Path) -> DataDir:
     store.put("proxies", {"id": "b", "text": "other text"})
     store.close()
     data.keys.mkdir()
-    (data.keys / "access-tokens.key").write_text("00")
+    (data.keys / "secrets.key").write_text("00")
     return data
 
 

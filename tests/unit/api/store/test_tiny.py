@@ -195,6 +195,6 @@ def test_a_store_that_vanished_is_no_first_start() -> None:
     with tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS) as made:
         data = open_data_dir(Path(made))
         data.keys.mkdir()
-        (data.keys / "access-tokens.key").write_text("00")
+        (data.keys / "secrets.key").write_text("00")
         with pytest.raises(StoreDamaged, match=r"is gone, but .*keys shows"):
             open_store(data)

@@ -178,8 +178,8 @@ FORGERIES = {
 @pytest.mark.filterwarnings("ignore:The HMAC key")
 @table("forgery", FORGERIES.values(), ids=FORGERIES)
 def test_a_forged_token_is_401(api: Api, forgery: dict[str, Any]) -> None:
-    key = bytes.fromhex((api.data.keys / "access-tokens.key").read_text())
     good = login(api).json["data"]["access_token"]
+    key = api.services.tokens._keys.current.secret
     claims = jwt.decode(good, key, [tokens.ALGORITHM], audience=tokens.AUDIENCE) | forgery.get("claims", {})
     claims = {name: value for name, value in claims.items() if value is not None}
     signed = jwt.encode(claims, forgery.get("key", key), forgery.get("algorithm", tokens.ALGORITHM))
