@@ -13,11 +13,12 @@ from typing import Any, Literal
 from api.audit.masking import BOOKKEEPING, HIDING, STORED_AS, mask
 from api.call import Call, Reply
 from api.engine.operation import V1, get, post, resource
-from api.engine.responses import Moment, ResponseModel
+from api.engine.responses import Moment, ResponseModel, mirrors
 from api.errors import NotFound
 from api.history.document_changes import DocumentChange, collection_of, is_renewed, kind_of
 from api.history.reader import Key, Revision, RevisionSelection, Summary
 from api.http.query import Query, choice, cursor, integer, moment, text, texts
+from api.import_export import restoring
 from api.import_export.diff import differences
 from api.import_export.restoring import RestoreRequest, restore
 from api.import_export.transfer_operations import FieldChange, Planned, import_view
@@ -118,14 +119,11 @@ class ObjectThen(ResponseModel):
     document: dict[str, Any] | None
 
 
+@mirrors(restoring.NotRestored)
 class NotRestored(ResponseModel):
     """Something that is not as it was; `field` is null for a whole object."""
 
     kind: Kind
-    id: str
-    name: str
-    field: str | None
-    reason: str
 
 
 class RestoredConfig(Planned):

@@ -13,10 +13,11 @@ from pydantic import create_model
 
 from api.call import Call, Reply
 from api.engine.operation import V1, get, post, resource
-from api.engine.responses import F, ResponseModel
+from api.engine.responses import F, ResponseModel, mirrors
 from api.errors import Invalid
 from api.http.body import IMPORT_PATH, MAX_IMPORT
 from api.http.query import Query, choice
+from api.import_export import plan
 from api.import_export.diff import Difference
 from api.import_export.document import ConfigDocument, Secrets, VaultError, check_passphrase, unseal_secrets
 from api.import_export.export import export, export_with_secrets, read_accounts
@@ -62,12 +63,9 @@ class ExportedConfig(ResponseModel):
     secrets: Vault | None = None
 
 
+@mirrors(Difference)
 class FieldChange(ResponseModel):
     """A field that differs; a secret is `***`, an absent value null."""
-
-    field: str
-    before: Any
-    after: Any
 
 
 class ResourceChange(ResponseModel):
@@ -99,16 +97,13 @@ class Planned(ResponseModel):
     changes: list[ResourceChange]
 
 
+@mirrors(plan.NotCompared)
 class NotCompared(ResponseModel):
     """What is unchanged because the document says nothing about it.
 
     `fields`: whether fields that its entries leave out are not compared, as in a document that is not minimal;
     `objects`: by section the number of those without an entry; `sections`: those that it lacks.
     """
-
-    fields: bool
-    objects: dict[str, int]
-    sections: list[str]
 
 
 class Imported(Planned):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from api.call import Call, Reply
 from api.engine.operation import V1, delete, get, resource, update
-from api.engine.responses import ResponseModel
+from api.engine.responses import ResponseModel, mirrors
 from api.objects.live_settings import SettingsView
 from config.settings.groups import History, Logging
-from config.settings.loading import Source
+from config.settings.loading import Configured, EffectiveValue
 from config.settings.runtime import SettingsUpdate, shows
 from config.settings.settings import Auth, ProxyGroup, Server
 
@@ -53,14 +53,12 @@ class SystemSettings(ResponseModel):
     history: HistoryRetention
 
 
+@mirrors(Configured)
 class ConfiguredValue(ResponseModel):
     """What the configuration says of a key; `source` and `place` as in the setting."""
 
-    value: Any
-    source: Source
-    place: str | None
 
-
+@mirrors(EffectiveValue)
 class SettingSource(ResponseModel):
     """A key of the configuration. `place` is the line of the file, or the variable.
 
@@ -69,12 +67,7 @@ class SettingSource(ResponseModel):
     which an override hides, or which waits for a restart (`waits`).
     """
 
-    key: str
-    value: Any
-    source: Source
-    place: str | None
     change: Literal["at_once", "reload", "restart"]
-    waits: bool
     configured: ConfiguredValue | None
 
 

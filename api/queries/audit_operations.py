@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from typing import Any, Literal
 
-from api.audit.trail import Broken, Entry, Selection, verify
+from api.audit.trail import Broken, Entry, Head, Selection, verify
 from api.call import Call, Reply
 from api.concurrency_limit import ConcurrencyLimit
 from api.engine.operation import V1, get, resource
-from api.engine.responses import Moment, ResponseModel
+from api.engine.responses import Moment, ResponseModel, mirrors
 from api.http.query import Query, address, choice, cursor, integer, moment, text
 from api.security.permissions import ADMIN, AUDITOR
 from config.text.formatting import timestamp_text
@@ -100,18 +101,14 @@ class AuditEntry(ResponseModel):
     hash: str
 
 
+@mirrors(Head)
 class AuditHead(ResponseModel):
     """The last entry of the trail."""
 
-    seq: int
-    hash: str
 
-
+@mirrors(Broken)
 class BrokenEntry(ResponseModel):
     """The first entry that is not what was written, and why."""
-
-    seq: int
-    error: str
 
 
 class AuditVerification(ResponseModel):
@@ -141,13 +138,12 @@ def query_audit(call: Call) -> Reply:
     query: QueryAudit = call.query
     entries, total = call.services.audit.find(_selection(query), query.limit + 1, query.offset)
     page, more = entries[: query.limit], len(entries) > query.limit
-    head = call.services.audit.head
     data = {
         "audit": [_view(entry) for entry in page],
         "total": total,
         "has_more": more,
         "next_cursor": str(page[-1].seq) if more else None,
-        "head": {"seq": head.seq, "hash": head.hash},
+        "head": asdict(call.services.audit.head),
     }
     return Reply(data)
 
@@ -161,11 +157,8 @@ def verify_audit(call: Call) -> Reply:
     with _VERIFICATIONS.acquire(call.caller.user.id):
         found = verify(call.services.data)
     if isinstance(found, Broken):
-        return Reply(
-            {"intact": False, "entries": None, "head": None, "broken": {"seq": found.seq, "error": found.error}}
-        )
-    head = {"seq": found.seq, "hash": found.hash}
-    return Reply({"intact": True, "entries": found.seq, "head": head, "broken": None})
+        return Reply({"intact": False, "entries": None, "head": None, "broken": asdict(found)})
+    return Reply({"intact": True, "entries": found.seq, "head": asdict(found), "broken": None})
 
 
 def _selection(query: QueryAudit) -> Selection:

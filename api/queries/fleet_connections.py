@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from actors.bus.mailbox import NOT_ON_THE_BUS
 from actors.bus.messages.common import Unreachable
@@ -42,29 +42,27 @@ class MergedGroup:
     bytes_out: int
 
 
-class FetchedGroups:
-    """The largest groups of each process, as far as they were fetched."""
+V = TypeVar("V")
+
+
+class _Results(Generic[V]):
+    """The first of each process in one order, as far as they were fetched, by what identifies one."""
 
     def __init__(self) -> None:
-        self._known: dict[str, dict[str, Counts]] = {}
+        self._known: dict[str, dict[str, V]] = {}
         self._totals: dict[str, int] = {}
 
     def count(self, actor: str) -> int:
         """How many were fetched of this process."""
         return len(self._known.get(actor, ()))
 
-    def add(self, pages: Mapping[str, ConnectionGroups]) -> None:
+    def add(self, pages: Mapping[str, Any]) -> None:
         """Further pages. One without anything new is the last of its process: what was beyond it has gone."""
         for actor, page in pages.items():
             known = self._known.setdefault(actor, {})
             before = len(known)
-            known.update(page.groups)
+            known.update(self._items(page))
             self._totals[actor] = page.total if len(known) > before else before
-
-    def complete(self, pages: Mapping[str, ConnectionGroups]) -> None:
-        """The counts of values that were `missing`."""
-        for actor, page in pages.items():
-            self._known[actor].update(page.groups)
 
     def drop(self, actor: str) -> None:
         """Forget a process."""
@@ -72,13 +70,32 @@ class FetchedGroups:
         self._totals.pop(actor, None)
 
     def unfinished(self, end: int) -> set[str]:
+        """The processes of which another one may be among the first `end`."""
+        raise NotImplementedError
+
+    def _items(self, page: Any) -> Mapping[str, V]:
+        raise NotImplementedError
+
+    def _partial(self) -> dict[str, dict[str, V]]:
+        """Those of processes that have more."""
+        return {actor: known for actor, known in self._known.items() if len(known) < self._totals[actor]}
+
+
+class FetchedGroups(_Results[Counts]):
+    """The largest groups of each process."""
+
+    def complete(self, pages: Mapping[str, ConnectionGroups]) -> None:
+        """The counts of values that were `missing`."""
+        for actor, page in pages.items():
+            self._known[actor].update(page.groups)
+
+    def unfinished(self, end: int) -> set[str]:
         """The processes with more groups, of which fewer than `end` were fetched."""
-        return {actor for actor, known in self._known.items() if len(known) < min(end, self._totals[actor])}
+        return {actor for actor, known in self._partial().items() if len(known) < end}
 
     def missing(self, values: Collection[str]) -> dict[str, tuple[str, ...]]:
         """By process with more groups than were fetched, those of these values that are not among them."""
-        more = {actor: known for actor, known in self._known.items() if len(known) < self._totals[actor]}
-        found = {actor: tuple(each for each in values if each not in known) for actor, known in more.items()}
+        found = {actor: tuple(each for each in values if each not in known) for actor, known in self._partial().items()}
         return {actor: absent for actor, absent in found.items() if absent}
 
     def total(self) -> int:
@@ -89,6 +106,9 @@ class FetchedGroups:
     def merged(self) -> list[MergedGroup]:
         """All that were fetched, the largest first."""
         return merged(each for known in self._known.values() for each in known.items())
+
+    def _items(self, page: ConnectionGroups) -> Mapping[str, Counts]:
+        return page.groups
 
 
 def merged(groups: Iterable[tuple[str, Counts]]) -> list[MergedGroup]:
@@ -109,6 +129,7 @@ FIRST_SHARE = 20
 """Connections that each actor is asked for at least."""
 
 R = TypeVar("R")
+F = TypeVar("F", bound=_Results[Any])
 _Key = Callable[[ConnectionReport], tuple[Any, float]]
 
 
@@ -141,15 +162,12 @@ class MergedConnections:
         one there.
         """
         end = query.offset + query.limit
-        fetched = _FetchedRows(query.sort)
-        asked, share = set(self._proxies), max(FIRST_SHARE, 2 * end // max(1, len(self._proxies)))
-        while asked:
-            share = min(share, end, PAGE_MAX)
-            requests = {to: QueryConnections(query.only, query.sort, share, fetched.count(to)) for to in asked}
-            fetched.add(self._ask(requests, ConnectionPage))
-            for to in asked & self._silent:
-                fetched.drop(to)
-            asked, share = fetched.unfinished(end), PAGE_MAX
+        share = max(FIRST_SHARE, 2 * end // max(1, len(self._proxies)))
+
+        def request(known: int) -> QueryConnections:
+            return QueryConnections(query.only, query.sort, min(PAGE_MAX if known else share, end, PAGE_MAX), known)
+
+        fetched = self._fetch(_FetchedRows(query.sort), end, request, ConnectionPage)
         rows = _at_one_moment(fetched.sorted()[query.offset : end])
         return [Row(self._proxies[to], each) for to, each in rows], fetched.total()
 
@@ -163,17 +181,22 @@ class MergedConnections:
             replies = self._count(dict.fromkeys(self._proxies, GroupConnections(only, by, limit, offset)))
             found = merged(each for reply in replies.values() for each in reply.groups.items())
             return found, sum(reply.total for reply in replies.values())
-        fetched = self._largest(only, by, offset + limit)
+        fetched = self._fetch(
+            FetchedGroups(),
+            offset + limit,
+            lambda known: GroupConnections(only, by, PAGE_MAX, known),
+            ConnectionGroups,
+        )
         values = {each.value for each in fetched.merged()[offset : offset + limit]}
         missing = fetched.missing(values).items()
         fetched.complete(self._count({to: GroupConnections(only, by, len(of), values=of) for to, of in missing}))
         return [each for each in fetched.merged() if each.value in values], fetched.total()
 
-    def _largest(self, only: ConnectionFilter, by: str, end: int) -> FetchedGroups:
-        """At least the first `end` of each process."""
-        fetched, asked = FetchedGroups(), set(self._proxies)
+    def _fetch(self, fetched: F, end: int, request: Callable[[int], Any], kind: type[Any]) -> F:
+        """At least the first `end` of all processes; `request` is the one to a process of which so many are known."""
+        asked = set(self._proxies)
         while asked:
-            fetched.add(self._count({to: GroupConnections(only, by, PAGE_MAX, fetched.count(to)) for to in asked}))
+            fetched.add(self._ask({to: request(fetched.count(to)) for to in asked}, kind))
             for to in asked & self._silent:
                 fetched.drop(to)
             asked = fetched.unfinished(end)
@@ -212,50 +235,34 @@ class MergedConnections:
         return isinstance(reply, Unreachable) and reply.reason == NOT_ON_THE_BUS and others
 
 
-class _FetchedRows:
-    """The first connections of each actor in one order, as far as they were fetched."""
+class _FetchedRows(_Results[ConnectionReport]):
+    """The first connections of each process in the order `sort`."""
 
     def __init__(self, sort: str) -> None:
+        super().__init__()
         self._key = _key(sort.removeprefix("-"))
         self._reverse = sort.startswith("-")
-        self._lists: dict[str, dict[str, ConnectionReport]] = {}
-        self._totals: dict[str, int] = {}
-
-    def count(self, actor: str) -> int:
-        """How many were fetched of this actor."""
-        return len(self._lists.get(actor, ()))
-
-    def add(self, pages: Mapping[str, ConnectionPage]) -> None:
-        """Further pages. One without anything new is the last of its actor: what was beyond it has gone."""
-        for actor, page in pages.items():
-            known = self._lists.setdefault(actor, {})
-            before = len(known)
-            known.update((each.id, each) for each in page.connections)
-            self._totals[actor] = page.total if len(known) > before else before
-
-    def drop(self, actor: str) -> None:
-        """Forget an actor."""
-        self._lists.pop(actor, None)
-        self._totals.pop(actor, None)
 
     def total(self) -> int:
         """How many there are in all."""
         return sum(self._totals.values())
 
     def sorted(self) -> list[tuple[str, ConnectionReport]]:
-        """Those that were fetched, each with its actor."""
-        rows = [(actor, each) for actor, known in self._lists.items() for each in known.values()]
+        """Those that were fetched, each with its process."""
+        rows = [(actor, each) for actor, known in self._known.items() for each in known.values()]
         return sorted(rows, key=lambda row: self._key(row[1]), reverse=self._reverse)
 
     def unfinished(self, end: int) -> set[str]:
-        """The actors of which another connection may be among the first `end`."""
+        """The processes of which another connection may be among the first `end`."""
         rows = self.sorted()
         last = self._key(rows[end - 1][1]) if len(rows) >= end else None
-        more = {actor for actor, known in self._lists.items() if len(known) < self._totals[actor]}
-        return {actor for actor in more if last is None or self._is_before(self._farthest(actor), last)}
+        return {actor for actor in self._partial() if last is None or self._is_before(self._farthest(actor), last)}
+
+    def _items(self, page: ConnectionPage) -> Mapping[str, ConnectionReport]:
+        return {each.id: each for each in page.connections}
 
     def _farthest(self, actor: str) -> tuple[Any, float]:
-        keys = map(self._key, self._lists[actor].values())
+        keys = map(self._key, self._known[actor].values())
         return min(keys) if self._reverse else max(keys)
 
     def _is_before(self, one: tuple[Any, float], other: tuple[Any, float]) -> bool:

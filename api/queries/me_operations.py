@@ -16,7 +16,7 @@ from actors.forwarding.connections.table import SORTS
 from api.audit.audit_context import origin
 from api.call import Call, Reply
 from api.engine.operation import HOLDER, NONE, V1, Operation, create, delete, get, post, resource
-from api.engine.responses import Message, Moment, ResponseModel, Revoked, ScheduleView, group_view
+from api.engine.responses import Message, Moment, ResponseModel, Revoked, ScheduleView, group_view, shows
 from api.errors import Denied, Invalid, PeerUnavailable, Unauthenticated
 from api.http import session_cookie
 from api.http.query import Query, choice, integer
@@ -69,15 +69,9 @@ class OwnProxy(ResponseModel):
     port: int
 
 
+@shows(AccountLimits)
 class OwnLimits(ResponseModel):
     """The limits that hold, 0 for none: `clients` client addresses within `clients_window` seconds."""
-
-    bandwidth_in: int
-    bandwidth_out: int
-    connections: int
-    requests_per_minute: int
-    clients: int
-    clients_window: int
 
 
 class OwnAccount(ResponseModel):

@@ -14,7 +14,6 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from ipaddress import ip_address
 from pathlib import PurePosixPath
 from typing import Annotated, Any
 
@@ -40,6 +39,7 @@ from pydantic_core import CoreSchema, PydanticCustomError
 
 from config.model import json_patterns
 from config.model.choices import WORKERS_FORM
+from config.net.addresses import is_plain_address
 from config.net.names import FORM, PORTS_MAX, Ports, is_host_name
 
 SOCKS5_TEXT_MAX = 255
@@ -158,16 +158,9 @@ def _absolute_path(text: str) -> str:
 
 
 def _host(text: str) -> str:
-    if _is_address(text) or is_host_name(text):
+    if is_plain_address(text) or is_host_name(text):
         return text
     raise ValueError("must be an IP address or a host name of this machine")
-
-
-def _is_address(text: str) -> bool:
-    try:
-        return "%" not in text and bool(ip_address(text))
-    except ValueError:
-        return False
 
 
 Host = Annotated[StrictStr, Text(1, 253, _host, pattern=json_patterns.HOST, lengths=False)]

@@ -35,6 +35,11 @@ def is_address(text: str) -> bool:
     return True
 
 
+def is_plain_address(text: str) -> bool:
+    """Whether it is an IP address without a zone."""
+    return "%" not in text and is_address(text)
+
+
 _FORM = "must be an IPv4 or IPv6 address of this machine without a port, or empty for any"
 
 

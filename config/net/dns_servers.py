@@ -6,6 +6,7 @@ import re
 from ipaddress import ip_address
 from typing import NamedTuple
 
+from config.net.addresses import is_plain_address
 from config.net.names import is_host_name
 
 FORMS = (
@@ -44,14 +45,14 @@ class DnsServer(NamedTuple):
 
 def read_server(text: str) -> DnsServer:
     """The server that `text` names. Raises `ValueError` with what is allowed."""
-    if _is_address(text):
+    if is_plain_address(text):
         return DnsServer("udp", str(ip_address(text)), _PORTS["udp"])
     match = _SERVER.fullmatch(text)
     if match is None:
         raise ValueError(FORMS)
     transport, (v6, other, number, path, name) = match[1] or "udp", match.groups()[1:]
     port = int(number or _PORTS[transport])
-    good_host = ":" in v6 and _is_address(v6) if v6 else _is_host(other, transport)
+    good_host = ":" in v6 and is_plain_address(v6) if v6 else _is_host(other, transport)
     if not good_host or port > 65535 or (path and transport != "https") or (name and transport == "udp"):
         raise ValueError(FORMS)
     if name and not is_host_name(name):
@@ -67,12 +68,12 @@ def _parts(transport: str, host: str, name: str | None, path: str | None) -> tup
 
 
 def _is_host(text: str, transport: str) -> bool:
-    return _is_address(text) or (transport != "udp" and is_host_name(text))
+    return is_plain_address(text) or (transport != "udp" and is_host_name(text))
 
 
 def read_address(text: str) -> str:
     """An IP address in its usual form. Raises `ValueError`."""
-    if not _is_address(text):
+    if not is_plain_address(text):
         raise ValueError("must be an IPv4 or IPv6 address")
     return str(ip_address(text))
 
@@ -82,10 +83,3 @@ def read_hosts_name(text: str) -> str:
     if not is_host_name(text):
         raise ValueError("must be a host name in ASCII, without a dot at its end")
     return text.lower()
-
-
-def _is_address(text: str) -> bool:
-    try:
-        return "%" not in text and bool(ip_address(text))
-    except ValueError:
-        return False

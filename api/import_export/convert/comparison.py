@@ -20,10 +20,9 @@ from actors.forwarding.policies.facts import Facts
 from actors.forwarding.protocols.failures import Refused
 from actors.forwarding.protocols.http.targets import read_target
 from api.import_export.convert.regions import superiors
-from api.import_export.convert.statements import is_address
 from api.objects.named.policy_kind import policy_spec
 from config.model.shared_objects.policies import PolicyCreate, new_policy
-from config.net.addresses import Address, plain
+from config.net.addresses import Address, is_plain_address, plain
 from config.net.entries import ListHost
 
 REFUSED, ASKED, DIRECT, UPSTREAM, ALLOWED = "refused", "asked", "direct", "upstream", "allowed"
@@ -59,13 +58,13 @@ def entry_of(line: bytes) -> LogEntry:
     try:
         time, _elapsed, client, outcome, _size, method, url, user, way, *_type = line.decode("utf-8", "replace").split()
         (result, _, status), (name, _, server) = outcome.partition("/"), way.partition("/")
-        user, server = "" if user == "-" else unquote(user), server if is_address(server) else ""
+        user, server = "" if user == "-" else unquote(user), server if is_plain_address(server) else ""
         found = LogEntry(float(time), client, result, int(status), method, url, user, name, server)
     except ValueError:
         raise Unreadable("is not in squid's own format") from None
     if not 0 <= found.time <= TIME_MAX:
         raise Unreadable("has no time of a request")
-    if not is_address(found.client):
+    if not is_plain_address(found.client):
         raise Unreadable("has no address of a client")
     return found
 

@@ -18,7 +18,6 @@ from api.import_export.convert.statements import (
     Report,
     Statement,
     UnreadableFile,
-    is_address,
     passes,
     plain,
 )
@@ -28,6 +27,7 @@ from config.model.object_fields import list_name
 from config.model.proxy_parts import SERVERS_MAX
 from config.model.shared_objects.lists import LIST_ENTRIES_MAX
 from config.model.shared_objects.policies import PolicyCreate, new_policy
+from config.net.addresses import is_plain_address
 
 DEPTH_MAX = 16
 """Includes in one another; squid has the same limit."""
@@ -151,7 +151,7 @@ class Draft:
 
     def add_server(self, statement: Statement, word: str, servers: list[str]) -> None:
         """Add the address of a name server, unless there are as many as can be."""
-        if not is_address(word):
+        if not is_plain_address(word):
             self.lost(statement, f"{word} is no address alone", "write the address of the name server")
         elif len(servers) < SERVERS_MAX and word not in servers:
             servers.append(word)

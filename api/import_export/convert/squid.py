@@ -19,7 +19,6 @@ from api.import_export.convert.statements import (
     FILE,
     Statement,
     UnreadableFile,
-    is_address,
     is_port,
     named,
     passes,
@@ -27,6 +26,7 @@ from api.import_export.convert.statements import (
     printable,
 )
 from config.model.object_fields import HeaderName
+from config.net.addresses import is_plain_address
 from config.net.names import canonical_name
 
 LINE_MAX = 1024 * 1024
@@ -269,7 +269,7 @@ def _port(squid: Squid, statement: Statement) -> None:
         return
     host, colon, number = address.rpartition(":")
     host = {"": "0.0.0.0", "localhost": "127.0.0.1"}.get(host, host.strip("[]"))  # noqa: S104 - as squid does
-    if not is_port(number) or not is_address(host):
+    if not is_port(number) or not is_plain_address(host):
         draft.lost(statement, f"{address} has no port, or a name", "name an address and a port")
         return
     if not colon:
@@ -322,7 +322,7 @@ def _source(squid: Squid, statement: Statement) -> None:
     families = {ip_address(each).version for each in squid.sources}
     if set(acls) - {"all"}:
         squid.draft.lost(statement, "holds for some access lists", "set egress in the rules of a policy for them")
-    elif not is_address(address) or ip_address(address).is_unspecified or ip_address(address).version in families:
+    elif not is_plain_address(address) or ip_address(address).is_unspecified or ip_address(address).version in families:
         squid.draft.lost(statement, "names no address, or another one", "write an address of this machine")
     else:
         squid.sources.append(address)

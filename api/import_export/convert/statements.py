@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from glob import escape, has_magic, iglob
-from ipaddress import ip_address
 from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any
@@ -95,11 +94,6 @@ def passes(check: Callable[[str], object], word: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def is_address(word: str) -> bool:
-    """Whether it is an IP address, without a zone."""
-    return passes(ip_address, word) and "%" not in word
 
 
 def is_port(word: str) -> bool:

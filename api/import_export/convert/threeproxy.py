@@ -11,7 +11,8 @@ from typing import Any
 from api.import_export.convert.decisions import DENY, Condition, DecisionLine, RuleWriter, Walk
 from api.import_export.convert.draft import COPY, UNNEEDED, Blocked, Draft
 from api.import_export.convert.regions import PLAIN, TUNNEL, Addresses, Intervals, Names, Region, of_all, ports
-from api.import_export.convert.statements import FILE, Statement, UnreadableFile, is_address, is_port, named, printable
+from api.import_export.convert.statements import FILE, Statement, UnreadableFile, is_port, named, printable
+from config.net.addresses import is_plain_address
 from config.net.names import is_host_name
 from config.passwords import hash_password
 
@@ -119,7 +120,7 @@ def _upstream_line(state: ReadState, statement: Statement) -> None:
 def _address(state: ReadState, statement: Statement) -> None:
     """`internal` and `external`, which may have an address of each family; the last line counts."""
     word = statement.first
-    if not is_address(word):
+    if not is_plain_address(word):
         state.draft.lost(statement, f"{word} is no address", "set host and bind_address of the proxies")
     elif statement.name == "internal":
         state.fields["host"] = word
@@ -166,7 +167,7 @@ def _option(state: ReadState, statement: Statement, proxy: dict[str, Any], word:
     flag, value = word[:2], word[2:]
     if flag == "-p" and is_port(value):
         proxy["port"] = int(value)
-    elif flag in ("-i", "-e") and is_address(value):
+    elif flag in ("-i", "-e") and is_plain_address(value):
         proxy["host" if flag == "-i" else "bind_address"] = value
     elif flag == "-a":
         if "headers" in proxy:
@@ -252,7 +253,7 @@ def _upstream(words: Sequence[str]) -> dict[str, Any] | None:
     share, kind, host, port, user, password = (*words, *[""] * 6)[:6]
     if kind not in _UPSTREAMS or not share.isdecimal() or not is_port(port):
         return None
-    if user == "*" or not (is_host_name(host) or (is_address(host) and not ip_address(host).is_unspecified)):
+    if user == "*" or not (is_host_name(host) or (is_plain_address(host) and not ip_address(host).is_unspecified)):
         return None
     upstream: dict[str, Any] = {"protocol": _UPSTREAMS[kind], "host": host.lower(), "port": int(port)}
     upstream["weight"] = min(max(round(int(share) / 10), 1), 100)

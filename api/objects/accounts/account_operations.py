@@ -10,11 +10,11 @@ from actors.bus.messages.common import METRICS
 from api.call import Call, Reply
 from api.engine.operation import V1, create, delete, get, post, resource, update
 from api.engine.records import Stored
-from api.engine.responses import Deleted, ResponseModel
+from api.engine.responses import Deleted, ResponseModel, mirrors
 from api.errors import Invalid, MissingPermission, PeerUnavailable
 from api.http.body import Lines
 from api.http.query import EXAMPLE, PATTERN, ListCursor, Query, checksum, choice, cursor, integer, text
-from api.objects.accounts.account_batches import BatchResult
+from api.objects.accounts.account_batches import BatchResult, ImportCount
 from api.objects.accounts.account_responses import FleetAccountPage, OneFleetAccount
 from api.objects.accounts.inline_accounts import Kinds
 from api.store.accounts import SORTS, AccountSelection, Position
@@ -215,12 +215,9 @@ class NamedAccount(ResponseModel):
     username: str
 
 
+@mirrors(ImportCount)
 class BatchCount(ResponseModel):
     """The number of accounts; `updated` without those that were so before."""
-
-    created: int
-    updated: int
-    deleted: int
 
 
 class BatchedAccounts(ResponseModel):

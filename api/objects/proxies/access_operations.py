@@ -40,7 +40,7 @@ from config.model.fields import Body, InvalidResource, Port, Text, example
 from config.model.object_fields import Named, ObjectName
 from config.model.proxies import ProxyRecord
 from config.model.shared_objects.policies import Policy, PolicyCreate, Rules, new_policy
-from config.net.addresses import is_address, plain
+from config.net.addresses import is_plain_address, plain
 from config.net.entries import one_address
 from config.net.names import is_host_name
 
@@ -155,7 +155,7 @@ def _target(text: str) -> str:
 def _tls_name(text: str) -> str:
     """Empty for a handshake without a name. A final dot is ignored, as in tunnels."""
     name = text.removesuffix(".")
-    if text and not (is_host_name(name) or (is_address(name) and "%" not in name)):
+    if text and not (is_host_name(name) or (is_plain_address(name))):
         raise ValueError(
             "must be a host as it stands in handshakes (xn--… for other letters than ASCII), or empty for none"
         )

@@ -6,8 +6,9 @@ from typing import Any, Literal
 
 from pydantic import Field, create_model
 
+from actors.bus.messages.supervision import WorkerRuntime
 from actors.counters import COUNTERS
-from api.engine.responses import Moment, Reason, ResponseModel, Warned, shows
+from api.engine.responses import Moment, Reason, ResponseModel, Warned, mirrors, shows
 from api.objects.accounts.account_responses import AccountView
 from config.model.choices import ProxyProtocol, ProxyStatus, UpstreamProtocol
 from config.model.proxies import ProxyRecord, ProxyTls
@@ -85,15 +86,12 @@ class ProblemView(ResponseModel):
     since: Moment
 
 
+@mirrors(WorkerRuntime)
 class WorkerView(ResponseModel):
     """The actual state of one worker; `index` counts from 0. `state` is as of the proxy, but never `degraded`."""
 
-    index: int
-    pid: int | None
     state: Literal["starting", "running", "draining", "failed", "stopped"]
     since: Moment
-    restarts: int
-    error: str | None
 
 
 class ExitView(ResponseModel):

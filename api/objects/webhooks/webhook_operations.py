@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any, Literal
 
-from actors.bus.messages.events import Delivery, DeliveryAttempt, QueryDeliveries
+from actors.bus.messages.events import Delivery, DeliveryAttempt, Event, QueryDeliveries, WebhookTried
 from api.call import Call, Reply
 from api.engine.objects import Objects
 from api.engine.operation import V1, Operation, get, post, resource
 from api.engine.records import Stored, moment
-from api.engine.responses import Moment, ResponseModel
+from api.engine.responses import Moment, ResponseModel, mirrors
 from api.http.query import Query, choice, integer
 from api.objects.webhooks.webhook_kind import WEBHOOKS, NewWebhook, rotated, view_of_webhook
 from config.model.subscriptions import is_about_people
@@ -23,35 +23,23 @@ from config.model.webhooks import SECRET_PURPOSE, WebhookRecord, masked_url
 from config.text.formatting import timestamp_text
 
 
+@mirrors(WebhookTried)
 class WebhookTested(ResponseModel):
     """The outcome of a test; `response_time` in milliseconds."""
 
-    delivered: bool
-    status_code: int | None
-    response_time: int | None
-    error: str | None
 
-
+@mirrors(DeliveryAttempt)
 class AttemptView(ResponseModel):
     """One request and its response; `response_time` in milliseconds, `response_body` only its beginning."""
 
-    number: int
     timestamp: Moment
-    url: str
-    request_headers: dict[str, str]
-    status_code: int | None
-    response_time: int
-    response_body: str
-    error: str | None
 
 
+@mirrors(Event)
 class PayloadView(ResponseModel):
     """The body of the request."""
 
-    id: str
-    type: str
     timestamp: Moment
-    data: dict[str, Any]
 
 
 class DeliveryView(ResponseModel):
@@ -113,14 +101,7 @@ def test_webhook(call: Call) -> Reply:
     """
     webhook = _webhooks(call).get(_id(call))
     probed = call.services.webhooks.probe(webhook.record.id, call.services.settings.webhooks.timeout, call.request_id)
-    return Reply(
-        {
-            "delivered": probed.delivered,
-            "status_code": probed.status_code,
-            "response_time": probed.response_time,
-            "error": probed.error,
-        }
-    )
+    return Reply(asdict(probed))
 
 
 def list_deliveries(call: Call) -> Reply:
@@ -179,8 +160,7 @@ def _delivery(call: Call, delivery: Delivery) -> dict[str, Any]:
         "created_at": timestamp_text(delivery.created_at),
         "next_attempt_at": moment(delivery.next_attempt_at),
         "payload": {
-            "id": event.id,
-            "type": event.type,
+            **asdict(event),
             "timestamp": timestamp_text(event.timestamp),
             "data": {} if hidden else event.data,
         },

@@ -12,7 +12,7 @@ from falcon.testing import Result
 
 from api.container import ApiSettings
 from api.http.representation import preferred
-from api.ui.files import all_files, files_in
+from api.ui.page import all_files, files_in
 from config.settings.settings import RateLimiting, Security
 from tests.kit.api_stage import Api, error_of
 from tests.kit.tables import table
