@@ -248,7 +248,8 @@ class ForwardingActor(Actor):
 
     def _live_state(self, number: int) -> LiveState:
         """What it counts together with other processes."""
-        return LiveState(lambda: self.loop.now, self.run_dir.state, actor_proxy(self.boot.name), number, self._alone)
+        folder, proxy_id, loop = self.run_dir.state, actor_proxy(self.boot.name), self.loop
+        return LiveState(lambda: loop.now, folder, proxy_id, number, self._alone, loop.call_later)
 
     def _alone(self, detail: str) -> None:
         def report() -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -68,6 +69,8 @@ PERIODS_KEPT: Final = 3
 USAGE_KEPT: Final = 600.0
 RETRY: Final = 1.0
 """Seconds until a line that could not be had, or a file, is tried again."""
+_CLAIMED_AT_ONCE: Final = 256
+"""Lines in one turn of the loop, of those that could not be had before."""
 DIGESTS_KEPT: Final = 4096
 
 
@@ -119,7 +122,15 @@ class _Numbers:
         self.halves: Words = words.cast("B").cast("H")
 
 
+Later = Callable[[float, Callable[[], None]], object]
+"""Calls a function in so many seconds, as `Loop.call_later` does."""
+
+
 def _ignore(_detail: str) -> None:
+    """A process that counts alone in any case."""
+
+
+def _never(_seconds: float, _call: Callable[[], None]) -> None:
     """A process that counts alone in any case."""
 
 
@@ -138,6 +149,7 @@ class LiveTable:
         number: int,
         clock: Callable[[], float],
         on_failure: Callable[[str], None],
+        later: Later,
     ) -> None:
         self._path = None if number == UNOWNED else path
         self._kind = kind
@@ -145,6 +157,10 @@ class LiveTable:
         self._number = number
         self.clock = clock
         self._on_failure = on_failure
+        self._later = later
+        self._alone: dict[SharedKey, None] = {}
+        """What is counted without a line, since none could be had."""
+        self._timed = False
         self._table: Table | None = None
         self.numbers = _Numbers(memoryview(b"").cast("B").cast("Q"))
         """Those of the table, once there is one."""
@@ -157,6 +173,35 @@ class LiveTable:
     def made(self) -> Table | None:
         """The table; None when it can't be made now."""
         return self._table or self._open(make_table)
+
+    def claim(self, key: int) -> int:
+        """A line of this process for a key; `NO_LINE` when it can't have one now."""
+        table = self.made()
+        return NO_LINE if table is None else table.claim(key)
+
+    def claim_later(self, counted: SharedKey) -> None:
+        """It has no line: try again and again, until it has one or is released."""
+        if self._path is not None:
+            self._alone[counted] = None
+            self._set_timer()
+
+    def release(self, counted: SharedKey) -> None:
+        """It needs no line any more."""
+        self._alone.pop(counted, None)
+
+    def _claim_again(self) -> None:
+        """What fails costs a millisecond, so that the others wait then for the next time."""
+        self._timed = False
+        for counted in tuple(islice(self._alone, _CLAIMED_AT_ONCE)):
+            del self._alone[counted]
+            if not counted.claim():
+                break
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._alone and not self._timed:
+            self._timed = True
+            self._later(RETRY, self._claim_again)
 
     def _open(self, opens: Callable[..., Table | None]) -> Table | None:
         now = self.clock()
@@ -183,7 +228,7 @@ class SharedKey:
     A process has one of these for a key: another one would take what it counts for that of another process.
     """
 
-    __slots__ = ("_bucket", "_bucket_at", "_key", "_line", "_live", "_others", "_own", "_retry_at")
+    __slots__ = ("_bucket", "_bucket_at", "_key", "_line", "_live", "_others", "_own")
 
     def __init__(self, live: LiveTable, key: int) -> None:
         self._live = live
@@ -192,7 +237,6 @@ class SharedKey:
         """Where this process counts: in the table, or alone; None: nowhere so far."""
         self._line = NO_LINE
         """Its line of the table."""
-        self._retry_at = -math.inf
         self._bucket_at = -1
         self._bucket = -1
         self._others: tuple[int, ...] = ()
@@ -202,22 +246,23 @@ class SharedKey:
 
     def _place(self) -> _Numbers:
         """Where this process counts, from now on."""
-        own = self._own
-        if own is None or (not self._line and self._live.clock() >= self._retry_at):
-            own = self._own = self._claim(own)
-        return own
+        if self._own is None:
+            self.claim()
+        assert self._own is not None
+        return self._own
 
-    def _claim(self, alone: _Numbers | None) -> _Numbers:
-        table = self._live.made()
-        line = NO_LINE if table is None else table.claim(self._key)
+    def claim(self) -> bool:
+        """Count in a line of the table, also what was counted without one. Returns whether there is one."""
+        alone, live = self._own, self._live
+        line = live.claim(self._key)
         if line == NO_LINE:
-            self._retry_at = self._live.clock() + RETRY
-            return alone or _Numbers(memoryview(bytearray(8 * LINE)).cast("Q"))
-        self._line, self._bucket = line, -1
-        numbers = self._live.numbers
+            self._own = alone or _Numbers(memoryview(bytearray(8 * LINE)).cast("Q"))
+            live.claim_later(self)
+            return False
+        self._own, self._line, self._bucket = live.numbers, line, -1
         if alone is not None:
-            numbers.words[line + UNTIL : line + LINE] = alone.words[UNTIL:]
-        return numbers
+            live.numbers.words[line + UNTIL : line + LINE] = alone.words[UNTIL:]
+        return True
 
     def release(self) -> None:
         """This process counts nothing of the key any more. Its requests count on."""
@@ -225,7 +270,8 @@ class SharedKey:
         if self._line and table is not None:
             table.words[self._line + CONNECTIONS] = 0
             table.release(self._line)
-        self._own, self._line, self._bucket, self._retry_at = None, NO_LINE, -1, -math.inf
+        self._live.release(self)
+        self._own, self._line, self._bucket = None, NO_LINE, -1
 
     def _of_others(self) -> tuple[int, ...]:
         """The lines of other processes, also of those that have ended."""
@@ -317,7 +363,7 @@ class SharedKey:
         return total
 
     def _add(self, second: int, count: int) -> None:
-        numbers = self._own if self._line and self._own is not None else self._place()
+        numbers = self._own or self._place()
         words, halves, line = numbers.words, numbers.halves, self._line
         word = words[line + WINDOW]
         if word >> 32 < second:
@@ -445,7 +491,8 @@ def _advance(numbers: _Numbers, line: int, second: int) -> None:
 class LiveState:
     """What one process shares: of its proxy with all processes of that, of accounts with all of the machine.
 
-    `folder` is `RunDir.state`; without it, or a number, the process counts for itself alone.
+    `folder` is `RunDir.state`; without it, or a number, the process counts for itself alone. What counts alone since a
+    line could not be had gets one by a timer, which `later` sets.
     """
 
     def __init__(
@@ -455,6 +502,7 @@ class LiveState:
         proxy_id: str = "",
         number: int = UNOWNED,
         on_failure: Callable[[str], None] = _ignore,
+        later: Later = _never,
     ) -> None:
         self.number = number
         processes = None
@@ -469,8 +517,8 @@ class LiveState:
             folder, processes = None, NO_PROCESSES
         of_proxy = None if folder is None else folder / proxy_id
         of_machine = None if folder is None else folder / ACCOUNTS
-        self.proxy = LiveTable(of_proxy, PROXY_TABLE, processes, number, clock, on_failure)
-        self._accounts = LiveTable(of_machine, ACCOUNTS_TABLE, processes, number, clock, on_failure)
+        self.proxy = LiveTable(of_proxy, PROXY_TABLE, processes, number, clock, on_failure, later)
+        self._accounts = LiveTable(of_machine, ACCOUNTS_TABLE, processes, number, clock, on_failure, later)
         self.digests = Digests(proxy_id)
         """Of the proxy's keys."""
         self._account_digests = Digests(ACCOUNTS)

@@ -27,12 +27,23 @@ class Machine:
         self.files = LiveStateFiles(folder)
         self._clock = clock
         self._instances = 0
+        self._timers: list[tuple[float, Callable[[], None]]] = []
 
     def state(self, proxy_id: str = PROXY, on_failure: Callable[[str], None] = no_failure) -> LiveState:
         """What a new process of a proxy has."""
         self._instances += 1
         number = self.files.begin(proxy_id, self._instances)
-        return LiveState(self._clock, self.folder, proxy_id, number, on_failure)
+        return LiveState(self._clock, self.folder, proxy_id, number, on_failure, self._later)
+
+    def _later(self, seconds: float, call: Callable[[], None]) -> None:
+        self._timers.append((self._clock() + seconds, call))
+
+    def run_timers(self) -> None:
+        """Those of all processes that are due."""
+        due = [call for moment, call in self._timers if moment <= self._clock()]
+        self._timers = [each for each in self._timers if each[0] > self._clock()]
+        for call in due:
+            call()
 
     def end(self, state: LiveState, proxy_id: str = PROXY) -> None:
         """The process has died."""

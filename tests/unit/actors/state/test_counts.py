@@ -187,8 +187,29 @@ def test_a_process_without_a_file_counts_alone_and_together_once_there_is_one(
     monkeypatch.undo()
     assert other.try_acquire(2) == 0, "not before its time"
     clock.now += RETRY
-    one.set_connections(1)
+    machine.run_timers()
     assert (other.requests(), other.connections()) == (4, 1)
+
+
+def test_what_could_have_no_line_gets_one_though_nothing_more_is_counted(machine: Machine, clock: Clock) -> None:
+    state, hanging, other = machine.state(), machine.state(), machine.state().key("a")
+    hanging.key("b").set_connections(1)
+    table, key = hanging.proxy.present(), state.key("a")
+    assert table is not None
+    with table.exclusive(key._key):
+        key.set_connections(2)
+        clock.now += RETRY
+        machine.run_timers()
+        assert other.connections() == 0
+    released = state.key("c")
+    with table.exclusive(released._key):
+        released.set_connections(1)
+    released.release()
+    clock.now += RETRY
+    machine.run_timers()
+    assert other.connections() == 2
+    assert machine.state().key("c").connections() == 0
+    assert not machine._timers
 
 
 def test_without_a_place_among_the_processes_it_counts_alone(machine: Machine, clock: Clock) -> None:
