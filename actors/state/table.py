@@ -70,8 +70,8 @@ _LOCK: Final = struct.Struct("@hhqqi4x")
 _ATTEMPTS: Final = 20
 _PAUSE: Final = 50e-6
 """Seconds between two attempts to get a lock."""
-_MAKING: Final = 2000
-"""Attempts to get the lock of those that make files, which takes longer."""
+_MAKING: Final = 40
+"""Attempts to get the lock of those that make files: a few milliseconds, since a proxy's clients wait meanwhile."""
 
 
 _SEARCHED: Final = 64
@@ -306,18 +306,25 @@ def make_table(
 
 
 def _open_or_make(path: Path, kind: TableKind) -> int:
-    """A descriptor of the valid file. One process at a time makes any in a folder. Raises `OSError`."""
+    """A descriptor of the valid file. One process at a time makes any in a folder. Raises `OSError`.
+
+    `TimeoutError` is one of those: another process is at it, for long. To be tried again later.
+    """
     found = _open_valid(path, kind)
-    if found < 0:
-        folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            _lock_folder(folder)
+    if found >= 0:
+        return found
+    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        for attempt in range(_MAKING):
+            if attempt:
+                time.sleep(_PAUSE)
+            alone = _lock_folder(folder)
             found = _open_valid(path, kind)
-            if found < 0:
-                found = _make(path, kind)
-        finally:
-            os.close(folder)
-    return found
+            if found >= 0 or alone:
+                return found if found >= 0 else _make(path, kind)
+    finally:
+        os.close(folder)
+    raise TimeoutError("another process makes a file of live state, and doesn't end that")
 
 
 def _open_valid(path: Path, kind: TableKind) -> int:
@@ -351,12 +358,9 @@ def _make(path: Path, kind: TableKind) -> int:
     return descriptor
 
 
-def _lock_folder(folder: int) -> None:
-    for attempt in range(_MAKING):
-        if attempt:
-            time.sleep(_PAUSE)
-        try:
-            return fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            continue
-    raise TimeoutError("another process makes a file of live state, and doesn't end that")
+def _lock_folder(folder: int) -> bool:
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -189,6 +191,24 @@ def test_a_process_without_a_file_counts_alone_and_together_once_there_is_one(
     clock.now += RETRY
     machine.run_timers()
     assert (other.requests(), other.connections()) == (4, 1)
+
+
+def test_a_process_that_hangs_while_it_makes_a_file_costs_others_milliseconds_and_no_count(
+    machine: Machine, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures: list[str] = []
+    pauses: list[float] = []
+    key, other = machine.state(PROXY, failures.append).key("a"), machine.state().key("a")
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    folder = os.open(machine.folder, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)
+    key.set_connections(2)
+    assert sum(pauses) < 0.005
+    assert failures == ["another process makes a file of live state, and doesn't end that"]
+    os.close(folder)
+    clock.now += RETRY
+    machine.run_timers()
+    assert other.connections() == 2
 
 
 def test_what_could_have_no_line_gets_one_though_nothing_more_is_counted(machine: Machine, clock: Clock) -> None:

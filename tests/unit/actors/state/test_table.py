@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import random
 import signal
@@ -202,6 +203,17 @@ def test_processes_that_begin_at_once_have_one_file(machine: Machine) -> None:
     assert [_status(child) for child in children] == [0] * 8
     table = machine.start()
     assert sum(table.words[line + NUMBERS] for line in table.all_lines(7)) == 8
+
+
+def test_a_file_that_another_process_has_made_is_opened_though_the_folder_is_locked(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, folder = machine.path.with_name("made"), os.open(machine.path.parent, os.O_RDONLY)
+    make_table(made, KIND, machine.processes, 0).close()
+    monkeypatch.setattr(time, "sleep", lambda _seconds: made.exists() and made.rename(machine.path))
+    fcntl.flock(folder, fcntl.LOCK_EX)
+    assert machine.start().claim(1)
+    os.close(folder)
 
 
 def test_a_full_file_system_costs_no_process_its_life(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
