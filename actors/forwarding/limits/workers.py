@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from actors.bus.messages.accounts import Counted
 from actors.state.choices import SharedChoices
 from actors.state.counts import LiveState, SharedKey, Used
-from actors.state.processes import PLACES
+from actors.state.processes import PLACES, short
 
 _GOLDEN = (5**0.5 - 1) / 2
 """Multiples of it modulo 1 lie far apart, however many there are."""
@@ -43,7 +43,7 @@ class UsedByOthers:
 
     def include(self, counted: Iterable[Counted]) -> None:
         """A total includes so much of the other processes, and nothing of those that aren't named."""
-        self._included = {(instance, serial): included for instance, serial, included in counted}
+        self._included = {(short(instance), serial): included for instance, serial, included in counted}
         self._key.keep_usage()
 
     def bytes(self) -> int:

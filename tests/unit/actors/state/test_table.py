@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors import mapped_file
-from actors.state.processes import NO_PROCESSES, PLACES, UNOWNED, instance_of, make_places, open_processes
+from actors.state.processes import NO_PROCESSES, PLACES, UNOWNED, instance_of, make_places, open_processes, short
 from actors.state.table import NEXT, NO_LINE, NUMBERS, RELEASED, UNTIL, Table, TableKind, make_table, open_table
 from tests.kit.live_state import Killed, dies_after
 
@@ -455,6 +456,18 @@ def test_a_process_lives_from_its_start_to_its_end(tmp_path: Path) -> None:
     assert seen.lives(third), "the place of one that ended long ago is another's"
 
 
+def test_numbers_have_64_bits_whatever_the_year(tmp_path: Path) -> None:
+    places = make_places(tmp_path / "processes")
+    instance = int(datetime(2200, 1, 1, tzinfo=UTC).timestamp() * 1e6)
+    number = places.begin(instance)
+    assert places.lives(number)
+    assert instance_of(number) == short(instance)
+    make_places(tmp_path / "processes").adopt([instance])
+    assert places.lives(number)
+    places.end(instance)
+    assert not places.lives(number)
+
+
 def test_a_program_takes_over_the_places_of_those_that_live(tmp_path: Path) -> None:
     before = make_places(tmp_path / "processes")
     one, other = before.begin(11), before.begin(12)
@@ -465,10 +478,12 @@ def test_a_program_takes_over_the_places_of_those_that_live(tmp_path: Path) -> N
     assert not before.lives(other)
 
 
-def test_with_all_places_taken_a_process_counts_alone(tmp_path: Path) -> None:
+def test_with_all_places_taken_a_process_counts_alone_which_is_beyond_10_000_proxies_at_an_upgrade(
+    tmp_path: Path,
+) -> None:
     places = make_places(tmp_path / "processes")
     numbers = [places.begin(instance) for instance in range(1, PLACES)]
-    assert len(set(numbers)) == PLACES - 1
+    assert len(set(numbers)) == PLACES - 1 > 3 * 10_000
     assert places.begin(PLACES) == UNOWNED
     places.end(7)
     assert places.begin(PLACES + 1) != UNOWNED
