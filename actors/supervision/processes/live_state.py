@@ -32,13 +32,10 @@ class LiveStateFiles:
     def adopt(self, living: Mapping[str, Collection[int]]) -> None:
         """Take over what the program before has left; `living` are the instances that it has started and that live."""
         self._living = {proxy_id: set(instances) for proxy_id, instances in living.items() if instances}
-        places = self._made()
-        if places is None:
-            return
-        places.adopt({instance for instances in living.values() for instance in instances})
-        for name in os.listdir(self._folder):
-            if name not in (ACCOUNTS, PROCESSES):
-                self.remove_spent(name)
+        if self._made() is not None:
+            for name in os.listdir(self._folder):
+                if name not in (ACCOUNTS, PROCESSES):
+                    self.remove_spent(name)
 
     def begin(self, proxy_id: str, instance: int) -> int:
         """The number of a process that is started now; `UNOWNED`: it counts for itself alone, which is logged."""
@@ -88,6 +85,7 @@ class LiveStateFiles:
             try:
                 self._folder.mkdir(mode=0o700, exist_ok=True)
                 self._places = make_places(self._folder / PROCESSES)
+                self._places.adopt(set().union(*self._living.values()))
             except OSError as error:
                 log.error("processes can't count together: %s", error)
         return self._places

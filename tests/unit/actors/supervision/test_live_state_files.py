@@ -8,6 +8,7 @@ import pytest
 
 from actors.state.counts import COUNTED
 from actors.state.processes import UNOWNED, open_processes
+from actors.supervision.processes import live_state
 from actors.supervision.processes.live_state import LiveStateFiles
 from tests.kit.clocks import Clock
 from tests.kit.live_state import PROXY, Machine
@@ -57,6 +58,28 @@ def test_a_program_ends_the_processes_of_the_one_before_but_those_that_it_takes_
     assert names(tmp_path) == ["processes", PROXY]
     after.remove(PROXY)
     assert names(tmp_path) == ["processes"]
+
+
+def test_what_a_program_takes_over_is_not_lost_when_there_is_no_room_at_its_start(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = Machine(tmp_path, clock)
+    for _ in range(2):
+        before.state()
+
+    def fail(_path: Path) -> None:
+        raise OSError(28, "no space")
+
+    after = LiveStateFiles(tmp_path, clock)
+    monkeypatch.setattr(live_state, "make_places", fail)
+    after.adopt({PROXY: [2]})
+    monkeypatch.undo()
+    after.begin("px2", 3)
+    living = open_processes(tmp_path / "processes")
+    assert living is not None
+    assert living.instances() == {2, 3}
+    after.end(PROXY, 2)
+    assert living.instances() == {3}
 
 
 def test_without_room_for_its_files_every_process_counts_alone() -> None:
