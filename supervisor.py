@@ -1,7 +1,8 @@
 """The command `proxyfleet`: `main` is the console script. All commands are in `api/cli`.
 
-For `serve` the zygote comes first, before anything is known of the configuration and before the modules of the command
-line are loaded: by far the longest part of a start begins with it. When nothing becomes of the start, it is ended.
+For `serve` the zygote and the API's process come first, before anything is known of the configuration and before the
+modules of the command line are loaded: by far the longest part of a start begins with them. When nothing becomes of the
+start, they are ended.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ def open_missing_streams() -> None:
 def main() -> None:
     """Run the command line of this process."""
     open_missing_streams()
-    zygote = None
+    started = None
     with ExitStack() as stack:
         if _starts_product(sys.argv[1:]):
-            from actors.supervision.processes.zygote_process import first_zygote
+            from actors.supervision.processes.zygote_process import first_processes
 
             with suppress(OSError):  # `serve` tries it again, and says what is wrong
-                zygote = stack.enter_context(first_zygote())
+                started = stack.enter_context(first_processes())
         from api.cli.application import application, run
 
-        sys.exit(run(application(sys.argv[1:]), obj=zygote))
+        sys.exit(run(application(sys.argv[1:]), obj=started))
 
 
 def _starts_product(arguments: Sequence[str]) -> bool:

@@ -43,19 +43,21 @@ class ShortCollections:
 def without_collections() -> Iterator[None]:
     """While very much is made that stays: each collection in between would walk over what is there already.
 
-    What is there at the end is taken out of later ones.
+    There is one at the end, and what it leaves is taken out of later ones.
     """
     gc.disable()
     try:
         yield
     finally:
-        gc.freeze()
+        end_start()
         gc.enable()
 
 
 def end_start() -> None:
-    """Collect garbage once, and take what is left out of later collections: what a start leaves lives long."""
-    gc.unfreeze()  # what was read without collections may have garbage in it
+    """Collect garbage once, and take what is left out of later collections: what a start leaves lives long.
+
+    What was taken out before isn't touched: the API and the supervisor share the memory of much of it.
+    """
     gc.collect()
     gc.freeze()
 

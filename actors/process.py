@@ -152,21 +152,24 @@ class Actor:
             self.mailbox.ask(SUPERVISOR, Terminated(self.boot.instance), decided, TERMINATED_WAIT)
 
 
+MakeActor = Callable[[Boot, list[socket.socket]], Actor]
+
+
 def main(
-    entry: str,
+    entry: str | MakeActor,
     boot: Boot,
     sockets: list[socket.socket],
     lifeline: int,
     on_wake_deadline: Callable[[float], None] = ignore_deadline,
 ) -> int:
-    """Run the actor class `entry` (`package.module:Class`) until it ends; the exit status of its process.
+    """Run the actor of the class `entry` (`package.module:Class`) until it ends; the exit status of its process.
 
     `on_wake_deadline` is called with the time until which the actor may be silent
     (`actors.supervision.processes.liveness`).
     """
     _apply_logging(boot.settings)
-    module, _, name = entry.partition(":")
-    actor: Actor = getattr(importlib.import_module(module), name)(boot, sockets)
+    make: MakeActor = loaded(entry) if isinstance(entry, str) else entry
+    actor = make(boot, sockets)
     actor.loop.on_wake_deadline = on_wake_deadline
     _end_with_the_supervisor(actor, lifeline)
     _listen_to_signals(actor)
@@ -177,6 +180,12 @@ def main(
     finally:
         actor.close()
     return 0
+
+
+def loaded(entry: str) -> Any:
+    """The class that this names: `package.module:Class`."""
+    module, _, name = entry.partition(":")
+    return getattr(importlib.import_module(module), name)
 
 
 _log_set_up: tuple[str, str, str] | None = None

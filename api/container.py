@@ -149,7 +149,9 @@ class Services:
         data: DataDir,
         run_dir: RunDir,
         supervisor_pid: int | None = None,
+        proxies: ProxyCache | None = None,
     ) -> None:
+        """`proxies` are those of the store, if they were read already."""
         self.settings = settings
         self.ending = threading.Event()
         """Set when the API ends: requests that wait for something return."""
@@ -168,7 +170,7 @@ class Services:
         self.account_store = store.accounts
         self.revisions = Reader(data.fleet, self.seal)
         self._begin_history()
-        cache = ProxyCache(store)
+        cache = ProxyCache(store) if proxies is None else proxies
         self.account_names = names = AccountNames(self.account_store, cache.all, store.effects.settled)
         self._make_shared_objects(store, data)
         objects = self.shared_objects

@@ -8,11 +8,13 @@ import socket
 import tempfile
 import time
 from collections.abc import Collection
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from actors.bus.loop import THREADED_WAIT
 from actors.bus.mailbox import ASK_TIMEOUT, Reply, refuse
 from actors.bus.messages.common import SUPERVISOR, Done
+from actors.bus.messages.specs import FleetObject, ProxySpec
 from actors.bus.messages.supervision import DesiredRevisions, DrainConnections, QueryDesired
 from actors.garbage import end_start, without_collections
 from actors.process import Actor, Boot
@@ -23,16 +25,22 @@ from api.cpu_affinity import pin_to_one_core
 from api.engine.commit import Engine
 from api.objects.accounts.credential_service import ExpiredAccounts, LapsedCredentials
 from api.objects.accounts.password_renewal import PasswordRenewalHandler
+from api.objects.live_settings import read_stored
+from api.objects.proxies.proxy_cache import ProxyCache
 from api.objects.proxies.supervisor_link import REPLACE_TIMEOUT
 from api.objects.users.password_reset import PasswordResetHandler
 from api.objects.webhooks.webhook_sender import WebhookLink
+from api.operator.start import ensure_administrator, read_desired_objects, read_desired_proxies
 from api.rounds import HistoryPruning
+from api.security import users
 from api.server.http_server import ApiServer
 from api.server.tasks import RejectedRequestLog
 from api.store import StoreError
 from api.store.fleet_store import require_store
+from config import OperatorError
 from config.files.paths import DataDir, PathError, private_directory
 from config.files.secret_box import secret_box_of
+from config.settings.runtime import Stored
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +48,57 @@ DRAIN_CHECK_PERIOD = 0.02
 """Seconds between two checks whether the last request is finished, while the actor or the TLS terminator drains."""
 REPORT_RETRY = 0.5
 """Seconds after which a rejected report of the desired state is sent again."""
+
+
+class OpenedStore(NamedTuple):
+    """The store, and its proxies, which are read."""
+
+    engine: Engine
+    proxies: ProxyCache
+
+
+def open_store(data: DataDir) -> OpenedStore:
+    """Open it for the API. Raises `StoreError`."""
+    with without_collections():
+        require_store(data)
+        engine = Engine(data, secret_box_of(data))
+        proxies = ProxyCache(engine)
+        proxies.all()
+        return OpenedStore(engine, proxies)
+
+
+class ApiStart:
+    """What a start has the process do that becomes the API (`actors.supervision.processes.api_process`): first `read`.
+
+    The supervisor holds the lock of the data directory.
+    """
+
+    def __init__(self) -> None:
+        self._data = DataDir(Path())
+        self._opened: OpenedStore | None = None
+
+    def read(self, folder: str) -> tuple[Stored, tuple[ProxySpec, ...], tuple[FleetObject, ...], bool]:
+        """Open the store, and read for both: the settings changed through the API, the proxies, the objects, and
+        whether there is no user yet. Raises `StoreError`.
+
+        The supervisor gets no class of the API: it would load that.
+        """
+        self._data = data = DataDir(Path(folder))
+        self._opened = engine, proxies = open_store(data)
+        desired = read_desired_proxies(proxies, data), read_desired_objects(engine, data)
+        return read_stored(engine), *desired, not engine.find(users.COLLECTION)
+
+    def make_administrator(self, given: str | None) -> str | None:
+        """Make the first user; the password, if it was made up. Raises `OperatorError`."""
+        assert self._opened is not None
+        try:
+            return ensure_administrator(self._opened.engine, self._data, given)
+        except ValueError as error:  # the password is their only input
+            raise OperatorError(f"admin_password: {error}") from error
+
+    def actor(self, boot: Boot, sockets: list[socket.socket]) -> ApiActor:
+        """The API, with the store that is open."""
+        return ApiActor(boot, sockets, self._opened)
 
 
 class ApiActor(Actor):
@@ -51,8 +110,8 @@ class ApiActor(Actor):
 
     longest_wait = THREADED_WAIT
 
-    def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
-        """Open the store, report the desired state to the supervisor, and serve.
+    def __init__(self, boot: Boot, sockets: list[socket.socket], opened: OpenedStore | None = None) -> None:
+        """Open the store unless it is, report the desired state to the supervisor, and serve.
 
         Ends the process when there is no usable store.
         """
@@ -63,11 +122,8 @@ class ApiActor(Actor):
         try:
             keep_temporary_files_in(self.data_dir)
             pid = boot.params.get("supervisor_pid")
-            with without_collections():
-                require_store(self.data_dir)
-                self._store = Engine(self.data_dir, secret_box_of(self.data_dir))
-                self._services = Services(self._store, self._bridge, settings, self.data_dir, self.run_dir, pid)
-                self._services.proxies.all()  # read now
+            self._store, proxies = opened or open_store(self.data_dir)
+            self._services = Services(self._store, self._bridge, settings, self.data_dir, self.run_dir, pid, proxies)
             self._services.pool_states.forget_deleted()
         except (StoreError, PathError) as error:
             log.critical("the API can't start: %s", error)

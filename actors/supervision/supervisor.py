@@ -61,7 +61,7 @@ from actors.supervision.processes.actor_specs import (
 )
 from actors.supervision.processes.live_state import LiveStateFiles
 from actors.supervision.processes.spawner import Spawner
-from actors.supervision.processes.zygote_process import ZygoteProcess
+from actors.supervision.processes.zygote_process import FirstProcesses
 from actors.supervision.settings_updates import EffectiveSettings, SettingsUpdates, SupervisionConfig
 from actors.supervision.systemd import notify, notify_reloading, watchdog_period
 from actors.supervision.upgrade import ProgramUpgrade, own_command
@@ -103,7 +103,8 @@ class SupervisorProcess:
     """The supervisor's process. `reload` returns the configuration, read again, or raises `ConfigError`.
 
     `settings` are those of the configuration, which `origins` reads the sources of; `stored` are the overrides made
-    through the API. `on_ready` is called once, when the fixed actors run. `zygote` was started already, if any.
+    through the API. `on_ready` is called once, when the fixed actors run. `first` are processes that were started
+    already, if any.
     """
 
     def __init__(
@@ -115,7 +116,7 @@ class SupervisorProcess:
         classes: ActorClasses | None = None,
         stored: Stored | None = None,
         origins: Callable[[], Origins] = Origins,
-        zygote: ZygoteProcess | None = None,
+        first: FirstProcesses | None = None,
     ) -> None:
         self._life = ProgramLifecycle()
         self._effective = EffectiveSettings.of(settings, stored or {}, origins())
@@ -141,7 +142,7 @@ class SupervisorProcess:
         self._context: zmq.Context[Any] = zmq.Context()
         self._router = MailboxRouter(self._loop, self._context, run.mailbox, self._receive)
         self._events = Forwarder(self._loop, self._context, run.events_in, run.events_out)
-        self._spawner = Spawner(self._loop, settings.logging.level, settings.logging.format, resources.locks, zygote)
+        self._spawner = Spawner(self._loop, settings.logging.level, settings.logging.format, resources.locks, first)
         bound = bound_address(self._api)
         self._actors = self._new_actors(classes or ActorClasses(), SupervisionConfig.of(settings, bound))
         self._settings = SettingsUpdates(

@@ -34,7 +34,8 @@ from api.objects.live_settings import read_stored
 from api.objects.named import pool_sources
 from api.objects.named.named_kind import without_lost_password
 from api.objects.named.shared_objects import SharedObjects
-from api.objects.proxies.proxy_specs import read_specs
+from api.objects.proxies.proxy_cache import ProxyCache
+from api.objects.proxies.proxy_specs import specs_of
 from api.security import signing, tokens, users
 from api.security.api_keys import ApiKey
 from api.security.users import ADMINISTRATOR
@@ -387,7 +388,7 @@ def _differences_to(data: DataDir, now: CurrentState, fresh: DataDir, with_keys:
 def _check_documents(store: FleetStore, fresh: DataDir) -> None:
     """Read every document and open every secret. Raises `StoreError`, `SecretBoxError`, `ValidationError`."""
     seal = secret_box_of(fresh)
-    read_specs(store, seal)
+    specs_of(ProxyCache(store).all(), seal)
     SettingsUpdate.model_validate(read_stored(store))
     for document in store.find("api_keys"):
         ApiKey.model_validate(document.body)

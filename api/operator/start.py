@@ -1,5 +1,4 @@
-"""What a start needs: its checks, the administrator of the first one, and the desired state, read once by the
-supervisor before the API's process.
+"""What a start needs: its checks, the administrator of the first one, and the desired state.
 
 `proxyfleet serve --check` is whether this program would start, beside the one that runs now. Nothing is written, bound
 or locked. The modules of all actors are loaded, which finds a broken installation; the settings with what was set
@@ -10,26 +9,26 @@ from __future__ import annotations
 
 import importlib
 import shutil
-from contextlib import closing
 from pathlib import Path
 
 from actors.bus.messages.specs import FleetObject, ProxySpec
 from actors.supervision.processes.actor_specs import ActorClasses
-from api.engine.commit import open_engine
-from api.objects.live_settings import read_stored
+from api.audit.audit_context import on_behalf_of
+from api.engine.commit import Engine
 from api.objects.named.list_contents import ListStates
 from api.objects.named.pool_sources import PoolSources
 from api.objects.named.shared_objects import SharedObjects
-from api.objects.proxies.proxy_specs import read_specs
+from api.objects.proxies.proxy_cache import ProxyCache
+from api.objects.proxies.proxy_specs import specs_of
 from api.operator.offline import peek_settings
 from api.security import users
 from api.security.users import ADMINISTRATOR, check_strength, new_password
-from api.store import FleetStore, Store, StoreDamaged, StoreError, StoreWriteError, check_fleet_file, open_store
+from api.store import FleetStore, StoreDamaged, StoreError, StoreWriteError, check_fleet_file
 from config import OperatorError
 from config.files.durable import require_own_format, write_synced
 from config.files.paths import DataDir, PathError, unwritable
 from config.files.secret_box import SecretBoxError, secret_box_of
-from config.settings.runtime import InvalidOverride, Stored, with_overrides
+from config.settings.runtime import InvalidOverride, with_overrides
 from config.settings.settings import ConfigError, Settings
 from config.text.formatting import size_text
 
@@ -75,22 +74,21 @@ def _load(entry: str) -> None:
         raise WouldNotStart(f"{entry} can't be loaded: {type(error).__name__}: {error}") from error
 
 
-def ensure_administrator(data: DataDir, password: str | None) -> str | None:
+def ensure_administrator(engine: Engine, data: DataDir, password: str | None) -> str | None:
     """Create `admin` when there are no users.
 
     Returns the random password that was made up and written to `data.initial_password`, or None when nothing was made
-    up: there are users already, or `password` was taken. The caller holds the lock of the data directory.
-    Raises `StoreError`, `WeakPassword`.
+    up: there are users already, or `password` was taken. Raises `StoreError`, `WeakPassword`.
     """
-    with open_engine(data, "system", "first-start") as engine:
-        if engine.find(users.COLLECTION):
-            return None
-        chosen = new_password() if password is None else check_strength(password)
-        if password is None:
-            _write_private(data.initial_password, chosen)
-        body = users.UserCreate(username=ADMINISTRATOR, password=chosen, role="administrator")
+    if engine.find(users.COLLECTION):
+        return None
+    chosen = new_password() if password is None else check_strength(password)
+    if password is None:
+        _write_private(data.initial_password, chosen)
+    body = users.UserCreate(username=ADMINISTRATOR, password=chosen, role="administrator")
+    with on_behalf_of("system", "first-start"):
         engine.put(users.COLLECTION, users.new_user(body).model_dump(mode="json"), expect=0)
-        return chosen if password is None else None
+    return chosen if password is None else None
 
 
 def _write_private(path: Path, text: str) -> None:
@@ -101,25 +99,14 @@ def _write_private(path: Path, text: str) -> None:
         raise StoreWriteError(f"{path}: {error.strerror or error}") from error
 
 
-def read_start(data: DataDir) -> tuple[Stored, tuple[ProxySpec, ...], tuple[FleetObject, ...], bool]:
-    """All that a start reads: the settings changed through the API, the proxies, the objects, and whether there is no
-    user yet.
-
-    The caller holds the lock of the data directory. Raises `StoreError`.
-    """
-    with closing(open_store(data)) as store:
-        proxies, objects = read_desired_proxies(store, data), read_desired_objects(store, data)
-        return read_stored(store), proxies, objects, not store.find(users.COLLECTION)
-
-
-def read_desired_proxies(store: Store, data: DataDir) -> tuple[ProxySpec, ...]:
+def read_desired_proxies(proxies: ProxyCache, data: DataDir) -> tuple[ProxySpec, ...]:
     """All proxies, active or not. The caller holds the lock of the data directory. Raises `StoreError`.
 
     The key file of sealed secrets is made here at the first start; without it no secret that is there could be read.
     """
     try:
         seal = secret_box_of(data)
-        specs = read_specs(store, seal)
+        specs = specs_of(proxies.all(), seal)
         seal.ensure()
         return specs
     except SecretBoxError as error:

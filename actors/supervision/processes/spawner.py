@@ -15,7 +15,7 @@ import signal
 import socket
 from collections import deque
 from dataclasses import asdict
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgpack
 
@@ -25,7 +25,10 @@ from actors.supervision.fd_limit import FOR_PROCESSES, require
 from actors.supervision.lifecycle import Backoff
 from actors.supervision.processes.liveness import LivenessPage
 from actors.supervision.processes.zygote import PACKET_MAX, Packet, copies_of, packets_of
-from actors.supervision.processes.zygote_process import ZygoteProcess
+from actors.supervision.processes.zygote_process import FirstProcesses, ZygoteProcess
+
+if TYPE_CHECKING:  # it loads more than tests of this need
+    from actors.supervision.processes.api_process import ApiProcess
 
 log = logging.getLogger(__name__)
 
@@ -175,11 +178,11 @@ class Spawner:
         log_level: str,
         log_format: str,
         inherited: tuple[int, ...] = (),
-        zygote: ZygoteProcess | None = None,
+        first: FirstProcesses | None = None,
     ) -> None:
         """`inherited` are descriptors that zygote and actors inherit: the locks of the product.
 
-        `zygote` is the first one, if it was started before.
+        `first` are the zygote and the API's process, if they were started before.
         """
         self._loop = loop
         self._logging = (log_level, log_format)
@@ -197,8 +200,9 @@ class Spawner:
         self._control: socket.socket | None = None
         self._closed = False
         self._replied_at = loop.now
-        self._page = LivenessPage() if zygote is None else zygote.page
-        self._use(ZygoteProcess(self._page) if zygote is None else zygote)
+        self._page = LivenessPage() if first is None else first.zygote.page
+        self._api = None if first is None else first.api
+        self._use(ZygoteProcess(self._page) if first is None else first.zygote)
 
     @property
     def zygote_pid(self) -> int | None:
@@ -218,8 +222,12 @@ class Spawner:
         except OSError:
             process.close()
             raise
-        self._waiting.append((process, entry, copies))
-        self._loop.call_soon(self._send_waiting)
+        if self._api is not None and self._api.entry == entry:
+            api, self._api = self._api, None
+            self._loop.call_soon(lambda: self._request_of_api(api, process, copies))
+        else:
+            self._waiting.append((process, entry, copies))
+            self._loop.call_soon(self._send_waiting)
         return process
 
     def check(self, held_up: bool = False) -> None:
@@ -252,6 +260,20 @@ class Spawner:
         self._page.close()
 
     # --- requests ---
+
+    def _request_of_api(self, api: ApiProcess, process: ActorProcess, sockets: list[int]) -> None:
+        """The process that waits to be the first API gets its boot."""
+        descriptors, process.far_end = [process.far_end, *sockets], -1
+        try:
+            pid, pidfd = api.request({"boot": asdict(process.boot), "slot": process.slot}, descriptors)
+        except OSError as error:
+            process.close()
+            process.observer.process_ended(process, f"was not made: {error.strerror}")
+        else:
+            self._made(process, pid, pidfd)
+        finally:
+            for each in descriptors:
+                os.close(each)
 
     def _send_waiting(self) -> None:
         while self._control is not None and (self._unsent or self._may_request()):
@@ -317,10 +339,13 @@ class Spawner:
             why = f"was not made: {report['failed']}" if failed else "could not be watched: out of descriptors"
             process.observer.process_ended(process, why)
             return
-        process.started(report["started"], descriptors[0])
-        self._living[report["started"]] = process
-        self._loop.watch(descriptors[0], select.EPOLLIN, lambda _mask: self._on_ended(process))
         self._send_waiting()
+        self._made(process, report["started"], descriptors[0])
+
+    def _made(self, process: ActorProcess, pid: int, pidfd: int) -> None:
+        process.started(pid, pidfd)
+        self._living[pid] = process
+        self._loop.watch(pidfd, select.EPOLLIN, lambda _mask: self._on_ended(process))
         process.observer.process_started(process)
 
     def _on_ended(self, process: ActorProcess) -> None:

@@ -42,7 +42,7 @@ import msgpack
 from setproctitle import setproctitle, setthreadtitle
 
 from actors import signals
-from actors.process import Boot, main, set_up_logging
+from actors.process import Boot, MakeActor, main, set_up_logging
 from actors.signals import OF_THE_GROUP, block, ignore, unblock
 from actors.supervision.processes.liveness import deadline_writer, open_page
 
@@ -180,17 +180,22 @@ def _become(request: dict[str, Any], descriptors: list[int], liveness: memoryvie
     status = 1
     try:
         _leave_zygote()
-        boot = Boot(**request["boot"])
-        name_process(boot.name)
-        lifeline, *others = descriptors
-        sockets = [socket.socket(fileno=fd) for fd in others]
-        status = main(request["entry"], boot, sockets, lifeline, deadline_writer(liveness, request["slot"]))
+        status = become(request["entry"], request, descriptors, liveness)
     except BaseException:  # noqa: BLE001 - nothing may escape into the zygote's own code; it ends this process
         traceback.print_exc()
     finally:
         logging.shutdown()
         sys.stderr.flush()
         os._exit(status)
+
+
+def become(entry: str | MakeActor, request: dict[str, Any], descriptors: list[int], liveness: memoryview[float]) -> int:
+    """Be the requested actor until it ends; the exit status of this process."""
+    boot = Boot(**request["boot"])
+    name_process(boot.name)
+    lifeline, *others = descriptors
+    sockets = [socket.socket(fileno=fd) for fd in others]
+    return main(entry, boot, sockets, lifeline, deadline_writer(liveness, request["slot"]))
 
 
 def _leave_zygote() -> None:

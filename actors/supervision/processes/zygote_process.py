@@ -1,4 +1,5 @@
-"""The zygote as a process of the supervisor. `supervisor.py` starts the first one before it loads anything else.
+"""The zygote as a process of the supervisor. `supervisor.py` starts the first one before it loads anything else, and
+then the process that becomes the API.
 
 It loads its modules while the supervisor loads its own; what it needs of the configuration comes by `configure`. This
 module itself imports little, for the same reason.
@@ -11,12 +12,16 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, NamedTuple
 
 from actors.signals import blocked
 from actors.supervision.fd_limit import raise_limit
 from actors.supervision.processes.liveness import LivenessPage
-from config.settings.env import ENV_PREFIX
+from config.settings.env import ENV_PREFIX, wipe
+
+if TYPE_CHECKING:
+    from actors.supervision.processes.api_process import ApiProcess
 
 _PROGRAM = """
 import sys
@@ -82,16 +87,32 @@ class ZygoteProcess:
 
 def _environment() -> dict[str, str]:
     """This process's, without what is for the supervisor alone."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(_OWN)}
+    return {name: value for name, value in os.environ.items() if not for_supervisor(name)}
+
+
+def for_supervisor(variable: str) -> bool:
+    """Whether a variable is for the supervisor alone."""
+    return variable.startswith(_OWN)
+
+
+class FirstProcesses(NamedTuple):
+    """Those that a start begins with."""
+
+    zygote: ZygoteProcess
+    api: ApiProcess
 
 
 @contextmanager
-def first_zygote() -> Iterator[ZygoteProcess]:
-    """At the end it has ended. Raises `OSError`."""
+def first_processes() -> Iterator[FirstProcesses]:
+    """Start them; at the end they have ended. Raises `OSError`."""
     os.umask(0o077)
     raise_limit()
-    zygote = ZygoteProcess()
-    try:
-        yield zygote
-    finally:
-        zygote.end()
+    wipe(ENV_PREFIX)
+    with ExitStack() as stack:
+        zygote = ZygoteProcess()
+        stack.callback(zygote.end)
+        from actors.supervision.processes.api_process import ApiProcess  # not before the zygote is started
+
+        api = ApiProcess(zygote.page)
+        stack.callback(api.end)
+        yield FirstProcesses(zygote, api)

@@ -1,37 +1,33 @@
 """`proxyfleet serve`: from the command line to a running product.
 
 It reads the settings, acquires the locks, ensures that there is an administrator, reads the desired state once, binds
-the API's socket and starts `actors.supervision.supervisor`. The zygote was started before (`supervisor.py`).
+the API's socket and starts `actors.supervision.supervisor`. The zygote and the API's process were started before
+(`supervisor.py`).
 
-This process becomes the supervisor. What needs the store and its models is done by children of it (`_in_child`), since
-they take 17 MB, which it would have for as long as it lives.
+This process becomes the supervisor. What needs the store and its models is done by the API's process.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import pickle
 import shutil
-import signal
 import socket
 import sys
-import traceback
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any
 
 import typer
 
-from actors.bus.messages.specs import FleetObject, ProxySpec
 from actors.garbage import without_collections
 from actors.process import set_up_logging
 from actors.supervision.handover import Handover, receive_handover
 from actors.supervision.listeners.bind import ListenError
 from actors.supervision.listeners.descriptor_store import HANDED_OVER
 from actors.supervision.listeners.socket_activation import InheritedListeners, from_manager
-from actors.supervision.processes.zygote_process import ZygoteProcess, first_zygote
+from actors.supervision.processes.zygote_process import FirstProcesses, first_processes
 from actors.supervision.supervisor import RuntimeResources, SupervisorProcess
 from actors.supervision.upgrade import WOULD_START
 from api.cli.errors import CommandError
@@ -46,21 +42,19 @@ from config.settings.loading import Origins, load
 from config.settings.runtime import InvalidOverride, Stored, with_overrides
 from config.settings.settings import Settings
 
-T = TypeVar("T")
-
 
 def check_or_serve(
-    config: Path | None, given: dict[str, Any], started: ZygoteProcess | None, lab: bool, check: bool
+    config: Path | None, given: dict[str, Any], started: FirstProcesses | None, lab: bool, check: bool
 ) -> None:
     """Run the product, or only say whether it would start. `given` are the settings of the command line.
 
-    `started` is the zygote, which `supervisor.py` ends; if that failed, another one is tried.
+    `started` are processes that `supervisor.py` ends; if that failed, others are tried.
     """
-    wipe(ENV_PREFIX)
     if check:
+        wipe(ENV_PREFIX)
         _preflight(config, given)
         return
-    with first_zygote() if started is None else nullcontext(started) as zygote:
+    with first_processes() if started is None else nullcontext(started) as first:
         with translated():
             settings = _open_for(lab, load(config, given))
         for secret in ("ADMIN_PASSWORD", "API_KEY"):
@@ -69,7 +63,7 @@ def check_or_serve(
         def reload() -> Settings:
             return _open_for(lab, load(config, given))
 
-        raise typer.Exit(run(settings, reload, lambda: Origins.read(config, given), zygote, lab))
+        raise typer.Exit(run(settings, reload, lambda: Origins.read(config, given), first, lab))
 
 
 def _open_for(lab: bool, settings: Settings) -> Settings:
@@ -85,7 +79,7 @@ def _open_for(lab: bool, settings: Settings) -> Settings:
 
 
 def run(
-    settings: Settings, reload: Callable[[], Settings], origins: Callable[[], Origins], zygote: ZygoteProcess, lab: bool
+    settings: Settings, reload: Callable[[], Settings], origins: Callable[[], Origins], first: FirstProcesses, lab: bool
 ) -> int:
     """Everything from the settings to the end of the product; returns its exit status."""
     handover = receive_handover(os.environ)
@@ -99,89 +93,25 @@ def run(
         handover.release_locks(but=locks)
         finish_restore(data)
         mark_new(data.path)
+        first.api.configure(settings.logging.level, settings.logging.format, locks)
         with without_collections():
-            stored, desired, objects, is_first = _in_child(lambda: _read_stored(data))
+            stored, desired, objects, is_first = first.api.call("read", str(data.path))
         base, settings = settings, _effective(settings, stored)
         set_up_logging(settings.logging.level, settings.logging.format, settings.logging.output)
         settings.server.tls.check_certificate()
     api_socket = _listen(settings, inherited)
     given = settings.admin_password.get_secret_value() if settings.admin_password else None
-    password = _in_child(lambda: _make_administrator(data, given)) if is_first else None
-    _show_password(data, password)
+    if is_first:
+        with translated():
+            _show_password(data, first.api.call("make_administrator", given))
     origin = _lab_socket(inherited) if lab else None
     resources = RuntimeResources(data, run_dir, locks, api_socket, inherited, handover.predecessors, origin)
 
     def greet() -> None:
         _greet(settings, data, api_socket, origin)
 
-    process = SupervisorProcess(base, resources, reload, greet, stored=stored, origins=origins, zygote=zygote)
+    process = SupervisorProcess(base, resources, reload, greet, stored=stored, origins=origins, first=first)
     return process.run(desired, objects)
-
-
-def _in_child(work: Callable[[], T]) -> T:
-    """What `work` returns in a fork of this process, which ends. Raises its `CommandError`.
-
-    Objects that are one in the child are one here: proxies share what they say nothing about.
-    """
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, as it may be inherited, there were no status to wait for
-    reading, writing = os.pipe()
-    try:
-        child = os.fork()
-    except OSError as error:
-        os.close(reading)
-        os.close(writing)
-        raise CommandError(f"The start can't begin another process: {error.strerror}") from error
-    if child == 0:
-        _work_and_end(work, reading, writing)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        packed = pipe.read()
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if status:  # then it has sent nothing, or not all of it
-        why = "what is above says why" if status > 0 else f"a process of it was ended by signal {-status}"
-        raise CommandError(f"The start has failed: {why}")
-    result = pickle.loads(packed)  # noqa: S301 - written by our own fork
-    if isinstance(result, CommandError):
-        raise result
-    made: T = result
-    return made
-
-
-def _work_and_end(work: Callable[[], Any], reading: int, writing: int) -> NoReturn:
-    status = 1
-    try:
-        os.close(reading)
-        result: Any
-        try:
-            result = work()
-        except CommandError as error:
-            result = error
-        with os.fdopen(writing, "wb") as pipe:
-            pickle.dump(result, pipe, pickle.HIGHEST_PROTOCOL)
-        status = 0
-    except Exception:  # noqa: BLE001 - nothing may escape into the code of the supervisor
-        traceback.print_exc()
-    finally:
-        os._exit(status)
-
-
-def _read_stored(data: DataDir) -> tuple[Stored, tuple[ProxySpec, ...], tuple[FleetObject, ...], bool]:
-    """The settings changed through the API, the desired state, and whether there is no user yet: the first start."""
-    from api.operator.start import read_start  # in the child alone
-
-    with translated():
-        return read_start(data)
-
-
-def _make_administrator(data: DataDir, given: str | None) -> str | None:
-    """Make the first user; the password, if it was made up."""
-    from api.operator.start import ensure_administrator  # in the child alone
-
-    try:
-        with translated():
-            return ensure_administrator(data, given)
-    except ValueError as error:  # the password is their only input
-        raise CommandError(f"admin_password: {error}") from error
 
 
 def _show_password(data: DataDir, password: str | None) -> None:

@@ -1,6 +1,6 @@
 """What local commands share: the configuration, the directories and their locks, errors that are for people.
 
-`serve` becomes the supervisor, so nothing here loads models or the store (`first_read.py` does, for a moment).
+`serve` becomes the supervisor, so nothing here loads models or the store.
 """
 
 from __future__ import annotations

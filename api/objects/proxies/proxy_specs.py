@@ -25,8 +25,8 @@ from actors.bus.messages.specs import (
     UpstreamsSpec,
     UsernameParamsSpec,
 )
-from api.objects.proxies.proxy_cache import COLLECTION, StoredProxy, load
-from api.store import Store, StoreDamaged
+from api.objects.proxies.proxy_cache import StoredProxy
+from api.store import StoreDamaged
 from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.accounts import ProxyAccount
 from config.model.object_fields import names_of_proxy
@@ -151,14 +151,8 @@ def _sources(kind: type[Any], models: tuple[type[BaseModel], ...]) -> tuple[tupl
     return tuple(found)
 
 
-def read_specs(store: Store, seal: SecretBox) -> tuple[ProxySpec, ...]:
-    """The whole desired state. Raises `StoreDamaged` when a secret in it can't be opened."""
-    documents = sorted(store.find(COLLECTION), key=lambda each: (each.body["created_at"], each.id))
-    return specs_of(map(load, documents), seal)  # one record at a time: thousands take much memory
-
-
 def specs_of(proxies: Iterable[StoredProxy], seal: SecretBox) -> tuple[ProxySpec, ...]:
-    """As `read_specs`, of these proxies."""
+    """The messages about these proxies. Raises `StoreDamaged` when a secret of one can't be opened."""
     try:
         return tuple(spec_of(proxy, seal) for proxy in proxies)
     except SecretBoxError as error:

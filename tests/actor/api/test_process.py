@@ -26,6 +26,8 @@ from actors.bus.mailbox import MailboxRouter, Reply
 from actors.bus.messages.common import Done, Hello, Stop
 from actors.bus.messages.supervision import ApplyObjects, ReplaceProxies
 from actors.process import Boot
+from api.engine.commit import open_engine
+from api.objects.proxies.proxy_cache import ProxyCache
 from api.operator.offline import reset_password
 from api.operator.start import ensure_administrator, read_desired_objects, read_desired_proxies
 from api.server.channel import HEAD_TIMEOUT
@@ -168,9 +170,14 @@ def stored(data: DataDir, read: Callable[[FleetStore, DataDir], Sequence[Any]]) 
         return read(store, data)
 
 
+def desired_proxies(store: FleetStore, data: DataDir) -> Sequence[Any]:
+    return read_desired_proxies(ProxyCache(store), data)
+
+
 def first_start(data: DataDir, password: str | None) -> str | None:
     """The password that was made up."""
-    return ensure_administrator(data, password)
+    with open_engine(data, "system", "first-start") as engine:
+        return ensure_administrator(engine, data, password)
 
 
 def sign_in(supervisor: Supervisor, password: str) -> requests.Session:
@@ -272,7 +279,7 @@ def test_with_a_store_that_can_not_be_read_the_process_ends_and_says_why(supervi
     file = supervisor.data.fleet
     file.write_bytes(file.read_bytes()[:-5000])
     with pytest.raises(StoreError, match=r"fleet\.sqlite"):
-        stored(supervisor.data, read_desired_proxies)
+        stored(supervisor.data, desired_proxies)
     process = supervisor.spawn(stderr=subprocess.PIPE)
     _, output = process.communicate(timeout=LONG)
     assert process.returncode == 1
@@ -303,7 +310,7 @@ def test_many_clients_at_once_all_get_responses(supervisor: Supervisor, password
     supervisor.tell_stop(5.0)
     assert supervisor.process is not None
     assert supervisor.process.wait(LONG) == 0
-    assert len(stored(supervisor.data, read_desired_proxies)) == 30
+    assert len(stored(supervisor.data, desired_proxies)) == 30
 
 
 def test_a_stop_lets_a_request_under_way_finish(supervisor: Supervisor, password: str) -> None:

@@ -21,8 +21,9 @@ import pytest
 import supervisor
 from actors.supervision.systemd import notify, watchdog_period
 from api.cli.application import application, run
-from api.cli.errors import CommandError
 from api.cli.local import serve
+from api.process import ApiStart
+from config import OperatorError
 from config.files import paths
 from config.files.paths import PathError, default_run_dir, open_data_dir, open_run_dir, private_directory
 from tests.kit.folders import FOLDERS
@@ -156,20 +157,10 @@ def test_a_bad_start_is_refused_with_the_key_and_leaves_no_process(
 def test_a_run_directory_too_long_for_sockets_and_a_password_too_short_are_refused(short: Path) -> None:
     with pytest.raises(PathError, match="too long"):
         open_run_dir(short / ("x" * 100))
-    with pytest.raises(CommandError, match="admin_password: "):
-        serve._make_administrator(open_data_dir(short / "data"), "short")
-
-
-def test_what_a_child_of_the_start_finds_wrong_is_refused_as_here() -> None:
-    def refuse() -> None:
-        raise CommandError("the disk is full", "make room")
-
-    shared = ("a", "b")
-    first, second = serve._in_child(lambda: (shared, shared))
-    assert (first, first is second) == (shared, True)
-    with pytest.raises(CommandError, match="the disk is full") as refused:
-        serve._in_child(refuse)
-    assert refused.value.hint == "make room"
+    start = ApiStart()
+    start.read(str(open_data_dir(short / "data").path))
+    with pytest.raises(OperatorError, match="admin_password: "):
+        start.make_administrator("short")
 
 
 def test_a_start_that_is_killed_leaves_no_process(short: Path) -> None:

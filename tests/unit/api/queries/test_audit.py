@@ -18,6 +18,7 @@ from api.audit import refused
 from api.audit.masking import difference
 from api.audit.refused import BoundedEntries
 from api.audit.trail import Broken, Head, verify
+from api.engine.commit import open_engine
 from api.operator.offline import peek_settings, reset_password, reset_settings
 from api.operator.start import ensure_administrator
 from api.store import StoreWriteError, open_store
@@ -415,7 +416,8 @@ def test_rows_of_many_threads_make_one_chain(data: DataDir) -> None:
 
 
 def test_the_first_start_and_the_command_line_are_on_record(data: DataDir) -> None:
-    ensure_administrator(data, PASSWORD)
+    with open_engine(data, "system", "first-start") as engine:
+        ensure_administrator(engine, data, PASSWORD)
     reset_password(data, "admin", "another password")
     store = open_store(data)
     store.put("settings", {"id": "settings", "server": {"port": 81}})

@@ -11,6 +11,7 @@ import pytest
 from actors.bus.messages.common import forwarding_name
 from actors.bus.messages.specs import Upstreams, UpstreamSpec, UpstreamState
 from api.container import ApiSettings
+from api.objects.proxies.proxy_cache import ProxyCache
 from api.operator.start import read_desired_proxies
 from api.store import StoreDamaged
 from config.settings.settings import ProxyGroup
@@ -116,11 +117,11 @@ def test_the_detail_form_shows_how_the_upstreams_are(api: Api, headers: dict[str
 def test_the_desired_state_of_a_restart_has_the_passwords_and_a_missing_key_is_an_error_naming_the_file(
     api: Api, made: dict[str, Any]
 ) -> None:
-    assert read_desired_proxies(api.store, api.data)[0].upstreams.entries[0].password == SECRET
+    assert read_desired_proxies(ProxyCache(api.store), api.data)[0].upstreams.entries[0].password == SECRET
     key = api.data.keys / "secrets.key"
     key.unlink()
     with pytest.raises(StoreDamaged, match=r"secrets\.key: missing"):
-        read_desired_proxies(api.store, api.data)
+        read_desired_proxies(ProxyCache(api.store), api.data)
     assert not key.exists()
 
 
@@ -147,7 +148,7 @@ def test_a_chain_in_a_circle_of_own_listeners_is_refused(api: Api, headers: dict
 
 def test_the_key_file_is_made_at_the_first_start(api: Api) -> None:
     assert not (api.data.keys / "secrets.key").exists()
-    read_desired_proxies(api.store, api.data)
+    read_desired_proxies(ProxyCache(api.store), api.data)
     assert (api.data.keys / "secrets.key").stat().st_mode & 0o777 == 0o600
 
 
