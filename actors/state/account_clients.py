@@ -8,6 +8,10 @@ exact, however many processes admit clients at the same moment; what is only ask
 A process remembers which lines an account has while the word of their bucket is the same. So it walks over them once
 for each address that comes to count, wherever, and not for one that is refused.
 
+Where an address can't be counted, since no line is left or a process hangs within its bucket, it is admitted, as all
+are without the file: a limit that does not hold for a while, which is a problem of the proxy, does less harm than
+clients that are locked out of all accounts, which a customer who uses up the lines could reach otherwise.
+
 A line counts for as long after its last use as the window says that is asked with. The window may be another each time.
 """
 
@@ -42,6 +46,8 @@ _FRESH: Final = 1000
 """Milliseconds for which an account that refuses addresses does so without looking when the others were in use."""
 _ATTEMPTS: Final = 100
 """To get the lock of a bucket, each for about a millisecond; one in the second after these have failed."""
+_FULL: Final = "no room is left for more client addresses"
+_HANGS: Final = "another process that counts client addresses hangs"
 
 
 class _Lines:
@@ -82,11 +88,13 @@ class _Lines:
 
 
 class AccountClients:
-    """`clock` is the monotonic one, in seconds. Windows are seconds, too."""
+    """`clock` is the monotonic one, in seconds. Windows are seconds, too. `on_failure` is called with why an address
+    is not counted."""
 
-    def __init__(self, table: Table, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, table: Table, clock: Callable[[], float], on_failure: Callable[[str], None]) -> None:
         self._table = table
         self._clock = clock
+        self._on_failure = on_failure
         self._places: dict[tuple[int, int], int] = {}
         self._accounts: dict[int, _Lines] = {}
         self._patient_from = 0
@@ -95,7 +103,7 @@ class AccountClients:
         """A client at this address uses the account or credential with the id `owner`, if at most `limit` do then.
 
         Returns 0; or that it can't be, as the seconds until one of the others will have been silent for the window.
-        Where the lock of the bucket can't be had, or there is no line left, the address is not counted.
+        An address that can't be counted is admitted.
         """
         key, client = _digest(owner), _digest(client_key(address))
         line = self._line(key, client)
@@ -108,13 +116,18 @@ class AccountClients:
         """Clients at these addresses use it, however many do then."""
         key, clients = _digest(owner), {_digest(client_key(each)) for each in addresses}
         with self._table.exclusive(key) as alone:
-            if alone:
+            if not alone:
+                self._on_failure(_HANGS)
+            else:
                 known = self._lines(key)
                 own = {client: line for client in clients if (line := known.of(client))}
                 for line in own.values():  # first, lest one is taken as spent
                     self._write(line, window)
                 new = clients - own.keys()
-                for client, line in zip(new, self._table.take_all(key, RELEASED, len(new)), strict=False):
+                lines = self._table.take_all(key, RELEASED, len(new))
+                if len(lines) < len(new):
+                    self._on_failure(_FULL)
+                for client, line in zip(new, lines, strict=False):
                     self._table.words[line + CLIENT] = client
                     self._write(line, window)
                 self._table.changed(key)
@@ -202,6 +215,7 @@ class AccountClients:
                         self._place(key, client, window)
                     return wait
         self._patient_from = self._now() + 1000
+        self._on_failure(_HANGS)
         return 0
 
     def _place(self, key: int, client: int, window: int) -> None:
@@ -216,6 +230,8 @@ class AccountClients:
             known.put(line, client)
             known.word = self._table.changed(key)
             keep(self._places, (key, client), line, REMEMBERED)
+        else:
+            self._on_failure(_FULL)
 
     def _now(self) -> int:
         return int(1000 * self._clock())
@@ -224,9 +240,15 @@ class AccountClients:
         return f"<AccountClients in {self._table!r}>"
 
 
-def open_clients(path: Path, clock: Callable[[], float] = time.monotonic) -> AccountClients:
+def _ignore(_detail: str) -> None:
+    """Of one that only reads."""
+
+
+def open_clients(
+    path: Path, clock: Callable[[], float] = time.monotonic, on_failure: Callable[[str], None] = _ignore
+) -> AccountClients:
     """Those in this file, which is made if it isn't there. Raises `OSError`."""
-    return AccountClients(make_table(path, KIND, NO_PROCESSES, UNOWNED, clock), clock)
+    return AccountClients(make_table(path, KIND, NO_PROCESSES, UNOWNED, clock), clock, on_failure)
 
 
 @lru_cache(maxsize=2 * REMEMBERED)

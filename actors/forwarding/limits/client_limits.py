@@ -136,11 +136,14 @@ class ClientLimits:
             from actors.state.account_clients import open_clients  # only proxies with such limits pay for it
 
             try:
-                self._opened = open_clients(self.path, lambda: self._loop.now)
+                self._opened = open_clients(self.path, lambda: self._loop.now, self._failed)
             except OSError as error:
                 self._retry_at = self._loop.now + RETRY
-                self.on_failure(f"limits.clients of accounts does not hold: {error}")
+                self._failed(str(error))
         return self._opened
+
+    def _failed(self, detail: str) -> None:
+        self.on_failure(f"limits.clients of accounts does not hold: {detail}")
 
 
 class _Moved:

@@ -26,9 +26,10 @@ class Machine:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "clients"
         self.now = 1000.0
+        self.failures: list[str] = []
 
     def process(self) -> AccountClients:
-        return open_clients(self.path, lambda: self.now)
+        return open_clients(self.path, lambda: self.now, self.failures.append)
 
 
 @pytest.fixture
@@ -135,6 +136,19 @@ def test_with_a_lower_limit_those_that_are_there_stay(machine: Machine, clients:
     assert [admit(clients, f"192.0.2.{number}", 2) for number in range(5)] == [0, 0, 0, 0, WINDOW]
 
 
+def test_without_room_for_it_an_address_is_admitted_which_is_said(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(account_clients, "KIND", account_clients.KIND._replace(lines=4))
+    clients = machine.process()
+    assert [admit(clients, f"192.0.2.{number}", 5) for number in range(4)] == [0] * 4
+    assert not machine.failures
+    assert [admit(clients, "192.0.2.4", each) for each in (5, 4)] == [0, WINDOW], "what is known is refused"
+    assert machine.failures == ["no room is left for more client addresses"]
+    clients.include("acc_2", ["192.0.2.1"], WINDOW)
+    assert machine.failures == ["no room is left for more client addresses"] * 2
+
+
 def test_addresses_that_come_and_go_take_no_more_room(machine: Machine, clients: AccountClients) -> None:
     for number in range(50):
         assert admit(clients, f"192.0.2.{number}", 2, window=10) == 0
@@ -233,5 +247,7 @@ def test_while_a_process_hangs_in_a_bucket_clients_are_admitted_without_being_co
     hanging, clients = machine.process(), machine.process()
     with hanging._table.exclusive(_digest("acc_1")):
         assert [clients.admit("acc_1", f"192.0.2.{each}", 1, WINDOW) for each in range(3)] == [0, 0, 0]
+        clients.include("acc_1", ["192.0.2.7"], WINDOW)
         assert clients.in_use("acc_1", WINDOW) == 0
+    assert machine.failures == ["another process that counts client addresses hangs"] * 4
     assert [clients.admit("acc_1", f"192.0.2.{each}", 1, WINDOW) for each in range(2)] == [0, WINDOW]
