@@ -300,7 +300,9 @@ class SharedKey:
     @property
     def unchanged(self) -> bool:
         """Whether the others are those that were asked for last: no other process has begun since."""
-        return self._bucket_at >= 0 and self._live.numbers.words[self._bucket_at] == self._bucket
+        if self._bucket_at < 0:
+            return self._live.present() is None
+        return self._live.numbers.words[self._bucket_at] == self._bucket
 
     # --- connections ---
 

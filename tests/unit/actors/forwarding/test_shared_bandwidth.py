@@ -230,3 +230,12 @@ def test_one_that_is_alone_has_one_timer_a_second_and_gives_its_place_back_when_
     world.pass_time(2.5)
     assert bandwidth._bandwidth.resting
     assert world.machine.state().account("acc_1", "bandwidth").connections_of_each() == []
+
+
+def test_one_that_shares_with_none_divides_nothing_at_each_piece(world: World) -> None:
+    bucket = Worker(world, LiveState(world.clock), RATE).bucket
+    bandwidth = bucket.sharing._bandwidth  # type: ignore[union-attr, attr-defined]
+    bucket.consume(1)
+    timer = bandwidth._timer
+    bucket.consume(1)
+    assert bandwidth._timer is timer
