@@ -336,8 +336,11 @@ class Directory:
             return found
 
     def account(self, identifier: str) -> FoundAccount | None:
-        """The account of the table with this id, unless its name is another's here. Raises `UnreadableError`."""
-        fleet = self._open()
+        """The account of the table with this id, unless its name is another's here. Raises `UnreadableError`.
+
+        Also while the proxy wants no credentials, when tunnels of accounts go on; so has `credential_by_id`.
+        """
+        fleet = self._fleet or self._open()
         found = None if fleet is None else fleet.account(identifier, self._proxy_id, self._tags)
         return None if found is None or found.spec.username in self._own else found
 
@@ -360,7 +363,7 @@ class Directory:
 
     def credential_by_id(self, identifier: str) -> CredentialRecord | None:
         """The credential with this id. Raises `UnreadableError`."""
-        fleet = self._open()
+        fleet = self._fleet or self._open()
         return None if fleet is None else fleet.credential_by_id(identifier)
 
     # --- certificates ---
@@ -404,7 +407,7 @@ class Directory:
     def refresh(self) -> None:
         """Take what has changed in the table. Once a turn is enough. Raises `UnreadableError`."""
         fleet = self._fleet
-        if fleet is None or not self._wanted or self._refreshed == self._loop.now:
+        if fleet is None or self._refreshed == self._loop.now:
             return
         state, before = fleet.state(), self._state
         if state != before:

@@ -152,6 +152,17 @@ def test_an_inline_account_takes_over_a_name_and_other_changes_of_the_proxy_end_
     rig.configure(auth_username=None, auth_hash=None)
 
 
+def test_accounts_are_brought_up_to_date_while_the_proxy_wants_no_credentials(
+    rig: Rig, table: AccountsTable, origin: Origin
+) -> None:
+    ada = table.account("ada")
+    with password_tunnel(rig, origin, "ada") as sock:
+        rig.configure(auth_required=False)
+        echo(sock, b"no account is needed any more")
+        table.change(ada, enabled=False)
+        assert is_cut(sock)
+
+
 def test_an_account_is_held_while_it_is_in_use_and_then_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(held_accounts, "IDLE", 0.5)
     monkeypatch.setattr(held_accounts, "SWEEP", 0.1)
