@@ -55,8 +55,10 @@ class ActiveProblems:
             self.report_soon()
 
     def occurred(self, reason: str, detail: str) -> None:
-        """It had an effect once more."""
+        """It had an effect once more. One that has begun, and has an end of its own, goes on until then."""
         if reason not in self._occurred:
+            if (reason, "") in self._active:
+                return
             self._loop.call_later(QUIET, lambda: self._check_quiet(reason))
             self.begins(reason, detail)
         self._occurred[reason] = self._loop.now

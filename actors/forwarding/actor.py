@@ -253,7 +253,10 @@ class ForwardingActor(Actor):
 
     def _alone(self, detail: str) -> None:
         def report() -> None:
-            self.forwarding.problems.begins(WORKERS, f"limits hold for a process alone: {detail}")
+            tell = (
+                self.forwarding.problems.occurred if self.forwarding.state.shares else self.forwarding.problems.begins
+            )
+            tell(WORKERS, f"limits hold for a process alone: {detail}")
 
         self.loop.call_soon(report)  # it may be in the middle of being made
 

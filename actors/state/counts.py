@@ -517,6 +517,8 @@ class LiveState:
                 on_failure("the list of processes is not there, or of another release")
         if folder is None or processes is None:
             folder, processes = None, NO_PROCESSES
+        self.shares = folder is not None
+        """Whether it counts together with others, but for what fails for a while."""
         of_proxy = None if folder is None else folder / proxy_id
         of_machine = None if folder is None else folder / ACCOUNTS
         self.proxy = LiveTable(of_proxy, PROXY_TABLE, processes, number, clock, on_failure, later)

@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from actors import problems
 from actors.bus.messages.common import WORKERS
 from actors.bus.messages.specs import AccountSpec, LimitsSpec
 from actors.forwarding.access.guess_limit import FAILURES_OF_USER
+from actors.supervision.processes.live_state import LiveStateFiles
 from tests.actor.forwarding.account_client import account, ask, credentials
 from tests.actor.forwarding.http_client import connect, get, read_response
+from tests.actor.forwarding.in_process_actor import Inside
 from tests.actor.forwarding.workers import WorkerRig, two_workers
 from tests.kit.forwarding_rig import PROXY_ID, Rig, until
 from tests.kit.scripted_origins import Origin, counted, echoes, read_all, read_head_alone, responds
@@ -179,3 +182,18 @@ def test_a_process_that_cannot_share_serves_and_says_that_it_counts_alone() -> N
         with Origin(responds(*[counted(b"yes")] * 3)) as origin:
             assert [status(rig, origin)[0] for _ in range(2)] == [200, 429]
         until(lambda: (WORKERS, "") in rig.problems, "it is a problem of the proxy")
+
+
+class Worker(WorkerRig, Inside):
+    """In a thread of the test."""
+
+
+def test_what_cannot_be_shared_for_a_while_is_a_problem_that_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(problems, "QUIET", 0.1)
+    (tmp_path / PROXY_ID).mkdir()
+    with Worker(tmp_path, LiveStateFiles(tmp_path), 1) as rig:
+        until(lambda: (WORKERS, "") in rig.problems, "its file is a folder")
+        (tmp_path / PROXY_ID).rmdir()
+        until(lambda: (WORKERS, "") not in rig.problems, "it could be made")
