@@ -312,10 +312,10 @@ def create_credential(call: Call) -> Reply:
     only; clients send it as the password of the account.
     """
     call.services.self_service.require_credentials(call.holder)
-    call.services.self_service.require_place(call.holder)
     for named in named_in(call.body.allow_destinations, "allow_destinations"):  # else errors would say which exist
         raise Invalid(named.field, "must be a host or a network: lists are the operator's own")
-    return credentials.create_credential(_of_account(call))
+    with call.services.self_service.place(call.holder):
+        return credentials.create_credential(_of_account(call))
 
 
 def revoke_credential(call: Call) -> Reply:

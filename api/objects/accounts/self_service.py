@@ -4,8 +4,10 @@ permits (`self_service` of a plan)."""
 from __future__ import annotations
 
 import logging
+import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,6 +108,7 @@ class SelfService:
         self._record = record
         self._renewal = renewal
         self._clock = clock
+        self._placing = threading.Lock()
 
     # --- signing in and out ---
 
@@ -195,11 +198,14 @@ class SelfService:
         if not self.account(holder).permitted.credentials:
             raise Denied("the plan of the account does not permit making or revoking credentials")
 
-    def require_place(self, holder: AccountHolder) -> None:
-        """Raise `Invalid` when the account has as many credentials as holders may make."""
-        if self._store.credential_count(holder.account_id) >= CREDENTIALS_MAX:
-            text = f"the account has {CREDENTIALS_MAX} credentials, those of the last hour included: revoke some"
-            raise Invalid(None, text)
+    @contextmanager
+    def place(self, holder: AccountHolder) -> Iterator[None]:
+        """For making one credential. Raises `Invalid` when the account has as many as holders may make."""
+        with self._placing:
+            if self._store.credential_count(holder.account_id) >= CREDENTIALS_MAX:
+                text = f"the account has {CREDENTIALS_MAX} credentials, those of the last hour included: revoke some"
+                raise Invalid(None, text)
+            yield
 
     def close(self) -> None:
         """Close the file of the sign-ins."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -446,6 +449,27 @@ def test_sign_ins_and_outs_of_one_holder_are_bounded_in_the_trail(api: Api, monk
         api.post("/me/logout", None, sign_in(api))
     found = [row["action"] for row in rows(api) if row["action"].startswith("account.log")]
     assert found == ["account.login", "account.logout", "account.login"]
+
+
+def test_credentials_that_are_made_at_once_are_counted_one_after_the_other(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(self_service, "CREDENTIALS_MAX", 1)
+    plan(api, self_service={"credentials": True})
+    account(api, plan="basic")
+    holder, both, store = sign_in(api), threading.Barrier(2), api.services.account_store
+    count = store.credential_count
+
+    def counted(account_id: str) -> int:
+        found = count(account_id)
+        with suppress(threading.BrokenBarrierError):
+            both.wait(0.2)
+        return found
+
+    monkeypatch.setattr(store, "credential_count", counted)
+    with ThreadPoolExecutor(2) as threads:
+        made = list(threads.map(lambda _: api.post("/me/credentials", {"ttl": 60}, holder).status_code, range(2)))
+    assert sorted(made) == [201, 400]
 
 
 def test_a_holder_makes_so_many_credentials_and_an_operator_more(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
