@@ -262,7 +262,7 @@ class Services:
             "policies": (records["policies"], hooks(POLICIES, views.policies)),
             "users": (
                 _cache(store, USERS),
-                hooks_of_users(store, self.publish, self.login_throttle, self.authenticator.refused),
+                hooks_of_users(store, self.publish, self.authenticator.confirm),
             ),
             "webhooks": (webhooks, hooks_of_webhooks(self.webhooks.statuses, self.seal)),
             "plans": (self.plans, hooks_of_plans(self.account_store, self._announced, refuse)),

@@ -76,21 +76,35 @@ class Authenticator:
 
         Raises `Unauthenticated`, or `TooBusy` while the pair is locked or too many passwords are being checked.
         """
-        locked = self._attempts.locked_for(username, address)
         user = users.by_name(self._store, username)
+        right = self._is_right(user, username, password, address)
+        if user is None or not right or user.status != "active":
+            self._refused(user, username, address)
+            raise Unauthenticated("The user name or the password is wrong")
+        self._attempts.succeeded(username, address)
+        return user
+
+    def confirm(self, user: User, password: str, address: str) -> bool:
+        """Whether a user who has signed in knows the password. Failures count as those of a sign-in.
+
+        Raises `TooBusy` as `sign_in`.
+        """
+        right = self._is_right(user, user.username, password, address)
+        if not right:
+            self._refused(user, user.username, address)
+        return right
+
+    def _is_right(self, user: User | None, username: str, password: str, address: str) -> bool:
+        locked = self._attempts.locked_for(username, address)
         stored = user.password_hash if user else UNKNOWN_USER_HASH
         right = self._hashing.check_password(password, stored, client_key(address))
         locked = locked or self._attempts.locked_for(username, address)  # guesses at the same time count too
         if locked:
             self._record("auth.login_failed", user, username, "locked out")
             raise TooBusy(locked, "Too many failed sign-ins")
-        if user is None or not right or user.status != "active":
-            self.refused(user, username, address)
-            raise Unauthenticated("The user name or the password is wrong")
-        self._attempts.succeeded(username, address)
-        return user
+        return right
 
-    def refused(self, user: User | None, username: str, address: str) -> None:
+    def _refused(self, user: User | None, username: str, address: str) -> None:
         """A password was wrong: audit, publish and count that."""
         data = {"username": username[:64], "client_ip": address}
         self._record("auth.login_failed", user, username, "wrong credentials")

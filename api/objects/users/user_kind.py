@@ -19,11 +19,10 @@ from api.engine.objects import Hooks, Proposal, Proposals
 from api.engine.records import Stored
 from api.engine.responses import ResponseModel, all_of, one_of, shows
 from api.engine.transfer import PlannedRecord, Planning, Transfer, password
-from api.errors import Denied, Invalid, MissingPermission, TooBusy, Unauthenticated
+from api.errors import Denied, Invalid, MissingPermission, Unauthenticated
 from api.security import api_keys, tokens
 from api.security.api_keys import ApiKey
 from api.security.caller import Caller
-from api.security.login_throttle import LoginThrottle
 from api.security.permissions import ADMIN, AUDITOR, first_not_held, holds
 from api.security.users import (
     COLLECTION,
@@ -281,13 +280,11 @@ USERS = ObjectKind(
 
 # --- changes through the API --------------------------------------------------------------------------------------
 
-Refused = Callable[[User, str, str], None]
-"""Called with a user, the name and the address of a caller who did not know the user's password."""
+Confirm = Callable[[User, str, str], bool]
+"""Whether this is the password of a user, for a caller with this address. Raises `TooBusy`."""
 
 
-def hooks_of_users(
-    engine: Engine, publish: Callable[[str, dict[str, Any]], None], attempts: LoginThrottle, refused: Refused
-) -> Hooks[User]:
+def hooks_of_users(engine: Engine, publish: Callable[[str, dict[str, Any]], None], confirm: Confirm) -> Hooks[User]:
     """A caller can't grant permissions beyond their own, nor change the password, role or permissions of a user with
     more. The last active administrator can't be deleted, disabled or demoted.
     """
@@ -308,12 +305,7 @@ def hooks_of_users(
         """Who finds a browser unlocked, or steals a token, must not take the account over, whatever its role."""
         if given is None:
             raise Invalid("current_password", "is required")
-        address = origin().address or ""
-        locked = attempts.locked_for(user.username, address)
-        if locked:
-            raise TooBusy(locked, "Too many failed sign-ins")
-        if not check_password(given, user.password_hash):
-            refused(user, user.username, address)
+        if not confirm(user, given, origin().address or ""):
             raise Invalid("current_password", "is wrong")
 
     def permit(caller: Caller, proposal: Proposal[User]) -> None:
@@ -342,9 +334,21 @@ def hooks_of_users(
             field = "status" if after is not None and after.status != "active" else "role"
             raise Invalid(None if after is None else field, "the last active administrator has to stay one")
 
+    def beside_sign_ins(proposal: Proposal[User], write: Write) -> Write:
+        """The same of the user as they are now, if nothing but sign-ins has come meanwhile: a hash takes longer."""
+        now = engine.get(COLLECTION, write.id)
+        if now is None or proposal.before is None or now.revision == proposal.before.revision:
+            return write
+        seen = proposal.before.record
+        signed_in = {"last_login": now.body["last_login"]}
+        if load(now).model_copy(update={"last_login": seen.last_login}) != seen:
+            return write
+        return replace(write, body=write.body and {**write.body, **signed_in}, expect=now.revision)
+
     def commit(proposals: Proposals[User], writes: Sequence[Write]) -> int:
         changed = [(each.before.record, each.after) for each in proposals if each.before is not None]
-        number, revoked = commit_and_revoke(engine, writes, changed)
+        present = [beside_sign_ins(*each) for each in zip(proposals, writes, strict=True)]
+        number, revoked = commit_and_revoke(engine, present, changed)
         for key in revoked:
             publish("api_key.revoked", api_keys.about(key))
         return number

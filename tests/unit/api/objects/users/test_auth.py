@@ -653,6 +653,42 @@ def test_users_of_every_role_change_their_own_password_with_the_current_one_and_
     assert login(api, "ann", "new password").status_code == 200
 
 
+def test_a_user_who_signs_in_meanwhile_changes_the_password(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    eva = api.add_user("eva")
+    hashes = 0
+
+    def hashed(password: str) -> str:
+        nonlocal hashes
+        hashes += 1
+        assert login(api, "eva", PASSWORD).status_code == 200
+        return hash_password(password)
+
+    monkeypatch.setattr("api.security.users.hash_password", hashed)
+    assert api.patch(f"/users/{eva.id}", {"password": "new password"}, api.token()).status_code == 200
+    assert hashes == 1
+    stored = users.by_name(api.store, "eva")
+    assert stored is not None
+    assert stored.last_login is not None
+    assert login(api, "eva", "new password").status_code == 200
+
+
+def test_guesses_at_the_current_password_count_together_with_those_at_the_same_time(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ann = api.add_user("ann")
+    token, attempts = api.token("ann"), api.services.login_throttle
+    check = api.services.password_checker.check_password
+
+    def checked(password: str, stored: str, client: str) -> bool:
+        for _ in range(5):
+            attempts.failed("ann", client)
+        return check(password, stored, client)
+
+    monkeypatch.setattr(api.services.password_checker, "check_password", checked)
+    body = {"password": "new password", "current_password": PASSWORD}
+    assert api.patch(f"/users/{ann.id}", body, token).status_code == 429
+
+
 def test_a_user_gives_themself_no_role(api: Api) -> None:
     ann = api.add_user("ann")
     promoted = api.patch(f"/users/{ann.id}", {"role": "administrator", "current_password": PASSWORD}, api.token("ann"))
