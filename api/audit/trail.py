@@ -102,18 +102,27 @@ class Trail:
 
     def append_all(self, rows: Sequence[Mapping[str, Any]]) -> list[Entry]:
         """Append several entries, all of them or none; each has what `append` takes. Raises `StoreWriteError`."""
+        with self._file.transaction(sum(len(str(each)) for each in rows)):
+            made = self.rows_of(rows)
+            self.insert(made)
+        origin().rows += len(made)
+        return [Entry(seq, json.loads(content), digest) for seq, content, digest in made]
+
+    def rows_of(self, rows: Sequence[Mapping[str, Any]]) -> list[Row]:
+        """Entries as they are stored, for `insert` in the same transaction; each has what `append` takes."""
         contents = [self._content(row) for row in rows]
-        with self._file.transaction(sum(len(str(each)) for each in contents)) as database:
-            stamp = {"timestamp": self._moment()}
-            head, entries = self._last(database), []
-            for content in contents:
-                numbered = {"seq": head.seq + 1, **content, **stamp}
-                head = Head(head.seq + 1, chain_hash(head.hash, canonical_json(numbered)))
-                entries.append(Entry(head.seq, numbered, head.hash))
-            made = ((each.seq, canonical_json(each.content), each.hash) for each in entries)
-            _insert(database, made, self._file.upcoming(), lambda: head)
-        origin().rows += len(entries)
-        return entries
+        stamp, made, head = {"timestamp": self._moment()}, [], self.head
+        for each in contents:
+            content = canonical_json({**each, "seq": head.seq + 1, **stamp})
+            head = Head(head.seq + 1, chain_hash(head.hash, content))
+            made.append((head.seq, content, head.hash))
+        return made
+
+    def insert(self, rows: Sequence[Row]) -> None:
+        """Append entries that follow the last one, within a transaction."""
+        if rows:
+            with self._file.transaction() as database:
+                _insert(database, rows, self._file.upcoming(), lambda: Head(rows[-1][0], rows[-1][2]))
 
     def parts(self, row: Mapping[str, Any]) -> tuple[str, str]:
         """An entry for `append_staged`: its content before and behind `seq` and `timestamp`, which it gets there."""
@@ -139,21 +148,21 @@ class Trail:
             _insert(database, rows(staged), self._file.upcoming(), lambda: head)
         origin().rows += head.seq - first
 
-    def adopt(self, rows: Sequence[Row]) -> None:
-        """Append entries of another file, within the transaction that adopts their commit. Raises `CommitRefused`.
+    def new_of(self, rows: Sequence[Row]) -> tuple[Row, ...]:
+        """The entries of another file that are to be inserted here, within a transaction. Raises `CommitRefused`.
 
         Those that are there already, since one file is a copy of the other, are left alone.
         """
-        with self._file.transaction() as database:
+        with self._file.reading() as database:
             known = "SELECT 1 FROM audit WHERE seq = ? AND content = ? AND hash = ?"
-            rows = [each for each in rows if database.execute(known, each).fetchone() is None]
+            fresh = tuple(each for each in rows if database.execute(known, each).fetchone() is None)
             head = self._last(database)
-            for seq, content, digest in rows:
-                error = _error_of(seq, content, digest, head)
-                if error is not None:
-                    raise CommitRefused(f"the row {seq} of the audit trail {error}")
-                head = Head(seq, digest)
-            _insert(database, rows, self._file.upcoming(), lambda: head)
+        for seq, content, digest in fresh:
+            error = _error_of(seq, content, digest, head)
+            if error is not None:
+                raise CommitRefused(f"the row {seq} of the audit trail {error}")
+            head = Head(seq, digest)
+        return fresh
 
     def stamp(self) -> dict[str, Any]:
         """The time, and whose request is served, as in an entry of this moment."""

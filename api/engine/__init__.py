@@ -9,7 +9,8 @@ From the declaration follow:
 
 | module | what |
 |---|---|
-| `commit` | the one way to change documents: with audit trail and history, in one transaction; commits as things |
+| `commit` | the one way to change documents: with audit trail and history, in one transaction |
+| `ledger` | commits as things, and the seam by which many nodes have one order of them |
 | `effects` | what follows from commits, in their order |
 | `objects` | reads and changes: names that are unique, `If-Match`, a change of nothing, the most there may be, events |
 | `records`, `responses` | a record as responses have it, and the models of these for the description of the API |

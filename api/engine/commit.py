@@ -9,28 +9,25 @@ and what is no change of the configuration has no revision (`api.history`).
 
 from __future__ import annotations
 
-import json
 import sqlite3
+import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from actors.sqlite import open_for_reading
 from api.audit.audit_context import on_behalf_of, origin
 from api.audit.masking import difference, field_names
 from api.audit.refused import Budget
 from api.audit.trail import Row, Trail
 from api.engine.effects import Effects
+from api.engine.ledger import Commit, Ledger, commit_of, commits_of
 from api.history.document_changes import UNREVISED, DocumentChange, collection_of, is_renewed, kind_of
-from api.history.recorder import STORED, RecordedRevision, Recorder
+from api.history.recorder import RecordedRevision, Recorder
 from api.store import (
-    Change,
     CommitRefused,
     Document,
     FleetStore,
-    HistoryPruned,
     NotStored,
     RevisionConflict,
     Store,
@@ -38,9 +35,7 @@ from api.store import (
     Write,
 )
 from api.store.accounts import Staging
-from api.store.accounts.columns import TABLES
-from api.store.fleet_file import last_number, translated
-from api.store.fleet_store import require_store
+from api.store.fleet_store import Key, require_store
 from api.store.rows import text_of
 from config.files.paths import DataDir
 from config.files.secret_box import SecretBox, SecretBoxError, secret_box_of
@@ -61,39 +56,6 @@ _REVOKED = frozenset({"api_keys", CREDENTIALS})
 """Collections whose documents are revoked, not deleted."""
 
 
-_DOCUMENTS = " UNION ALL ".join(
-    (
-        "SELECT collection, id, NULL FROM deleted WHERE revision = :number",
-        "SELECT collection, id, NULL FROM gone WHERE revision = :number",
-        *(f"SELECT '{name}', id, body FROM {name} WHERE revision = :number" for name in TABLES),  # noqa: S608 - ours
-        "SELECT * FROM (SELECT collection, id, body FROM documents WHERE revision = :number ORDER BY place)",
-    )
-)
-_CHANGES = "SELECT collection, id, name, fields, before, after FROM revision_changes WHERE number = ? ORDER BY place"
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """A commit as a thing, that another file can take (`Engine.adopt`).
-
-    It has the documents that it wrote or deleted (which then have no body), in no order, but those that a later commit
-    has changed again; and the revisions and the entries of the audit trail that go with it. Those that were made alone
-    go with the next commit.
-    """
-
-    number: int
-    documents: tuple[Change, ...]
-    revisions: tuple[RecordedRevision, ...]
-    audit: tuple[Row, ...]
-
-    @property
-    def size(self) -> int:
-        """How many bytes it writes, about."""
-        parts = (part for revision in self.revisions for row in revision.changes for part in row)
-        texts = (*parts, *(content for _, content, _ in self.audit))
-        return sum(len(each or "") for each in texts) + sum(len(str(each.body)) for each in self.documents)
-
-
 @dataclass(frozen=True, slots=True)
 class _Recorded:
     """What is recorded of a change: its audit entry, and what it is of a revision, if it is of one."""
@@ -105,9 +67,12 @@ class _Recorded:
 class Engine(FleetStore):
     """The `Store` whose changes are recorded. `accounts` and `documents`, its parts, record nothing themselves."""
 
-    def __init__(self, data: DataDir, seal: SecretBox | None) -> None:
+    def __init__(self, data: DataDir, seal: SecretBox | None, ledger: Ledger | None = None) -> None:
         """As `FleetStore`. Without a seal hashes of passwords and keys are not in the history."""
-        super().__init__(data)
+        super().__init__(data, None if ledger is None else self._confirm)
+        self._ledger = ledger
+        self._changing = threading.RLock()
+        self._is_alone = self._adopts = False
         self.history = Recorder(self.file, seal)
         try:
             self.trail = Trail(self.file)
@@ -128,12 +93,14 @@ class Engine(FleetStore):
     def _commit(self, writes: Sequence[Write], recorded: bool) -> int:
         found: list[_Recorded] = []
         try:
-            with self.exclusive(size_of(writes)):
-                known = self._known(writes)
-                found += self._recorded(writes, known) if recorded else ()
-                self._note(writes, known)
-                number = super().commit(writes)
-                self._record(found)
+            with self.exclusive(size_of(writes)) as database:
+                before, changes = self.changes_of(database, writes)
+                if recorded:
+                    known = [before[each.collection, each.id] for each in writes]
+                    found += self._recorded(writes, known)
+                number = self.file.number()
+                self._write(Commit(number, tuple(changes), *self._records_of(found)), before)
+                origin().rows += len(found)
                 return number
         except (RevisionConflict, NotStored):
             raise
@@ -144,7 +111,7 @@ class Engine(FleetStore):
     def stage_records(self, staged: Staging) -> None:
         """Before `commit_staged`: make what is recorded of it, which takes long and holds up no other change."""
         for part in staged.writes():
-            found = self._recorded(part, self._known(part))
+            found = self._recorded(part, [self.get(each.collection, each.id) for each in part])
             changes = [each.change for each in found if each.change is not None]
             staged.add_records([self.trail.parts(each.row) for each in found], self.history.rows_of(changes))
 
@@ -156,7 +123,8 @@ class Engine(FleetStore):
             self.history.add_staged(database, origin().purpose, self.trail.stamp())
 
         try:
-            return self.accounts.commit_staged(staged, record)
+            with self.alone():
+                return self.accounts.commit_staged(staged, record)
         except RevisionConflict:
             raise
         except StoreError as error:
@@ -168,24 +136,33 @@ class Engine(FleetStore):
 
         Raises `HistoryPruned` when deletions since then are forgotten, and `StoreError`.
         """
-        return _commits(self.file.path, after)
+        return commits_of(self.file.path, after)
 
     def adopt(self, commit: Commit) -> None:
         """Take a commit that was made elsewhere: the same documents, history and audit trail, with its number.
 
         Raises `CommitRefused` unless it is the one that follows the last of this file, and `StoreError`.
         """
-        with self.exclusive(commit.size):
+        with self.effects.settled(), self._changing, self._adopting(), self.file.transaction(commit.size) as database:
             following = self.file.number()
             if commit.number != following:
                 raise CommitRefused(f"the commit {commit.number} does not follow the last one, {following - 1}")
-            self._note(commit.documents, self._known(commit.documents))
-            for store, is_its in ((self.documents, False), (self.accounts, True)):
-                part = [each for each in commit.documents if (each.collection in TABLES) is is_its]
-                if part:
-                    store.adopt(part)
-            self.trail.adopt(commit.audit)
-            self.history.adopt(commit.revisions)
+            keys = [(each.collection, each.id) for each in commit.documents]
+            before = {each: self.present(database, *each) for each in keys}
+            fresh = self.history.new_of(commit.revisions), self.trail.new_of(commit.audit)
+            self._write(Commit(commit.number, commit.documents, *fresh), before)
+
+    def _write(self, commit: Commit, before: Mapping[Key, Document | None]) -> None:
+        """The one way into the file, within the transaction that has the number. `before` is what is there now."""
+        self.take(commit.documents)
+        self.trail.insert(commit.audit)
+        self.history.insert(commit.revisions)
+        known = [before[each.collection, each.id] for each in commit.documents]
+        noted = [
+            DocumentChange(each.collection, each.id, None if was is None else was.body, each.body)
+            for each, was in zip(commit.documents, known, strict=True)
+        ]
+        self.file.after(lambda: self.effects.note(noted))
 
     def close(self) -> None:
         """See `Store.close`."""
@@ -202,35 +179,52 @@ class Engine(FleetStore):
         return _resource(collection, found.id if found else identifier, found.body if found else {})
 
     @contextmanager
-    def exclusive(self, size: int = 0) -> Iterator[Any]:
-        """Within the block there is no other change; what is committed in it is one commit of about `size` bytes.
+    def alone(self) -> Iterator[None]:
+        """Within the block no other thread and no other node commits, and this file has all that they have committed.
 
-        Its effects follow behind the block.
+        Effects of what is committed in it follow behind the block. What waits for something else is done before it.
         """
-        with self.effects.settled(), self.file.transaction(size) as database:
+        with self.effects.settled(), self._changing:
+            if self._is_alone or self._ledger is None:
+                yield
+                return
+            with self._ledger.alone(self.file.last_number) as missing:
+                for each in missing:
+                    self.adopt(each)
+                self._is_alone = True
+                try:
+                    yield
+                finally:
+                    self._is_alone = False
+
+    @contextmanager
+    def exclusive(self, size: int = 0) -> Iterator[Any]:
+        """As `alone`; and what is committed in the block is one commit, of about `size` bytes."""
+        with self.alone(), self.file.transaction(size) as database:
             yield database
 
-    def _known(self, changes: Sequence[Write | Change]) -> list[Document | None]:
-        """What is there before these changes; nothing in collections of which no one asks for it."""
-        return [None if each.collection in UNAUDITED else self.get(each.collection, each.id) for each in changes]
+    @contextmanager
+    def _adopting(self) -> Iterator[None]:
+        self._adopts = True
+        try:
+            yield
+        finally:
+            self._adopts = False
 
-    def _note(self, changes: Sequence[Write | Change], known: Sequence[Document | None]) -> None:
-        """Have the effects of these changes follow, which this transaction makes."""
-        noted = [
-            DocumentChange(each.collection, each.id, None if before is None else before.body, each.body)
-            for each, before in zip(changes, known, strict=True)
-        ]
-        self.file.after(lambda: self.effects.note(noted))
+    def _confirm(self, database: sqlite3.Connection, number: int) -> None:
+        """See `FleetFile`: what has been written is appended to the ledger, unless it is from there."""
+        if self._ledger is not None and not self._adopts:
+            self._ledger.append(commit_of(database, number))
 
     # --- what is recorded ---
 
-    def _record(self, found: Sequence[_Recorded]) -> None:
-        """Within the transaction of the changes."""
-        if found:
-            self.trail.append_all([each.row for each in found])
+    def _records_of(self, found: Sequence[_Recorded]) -> tuple[tuple[RecordedRevision, ...], tuple[Row, ...]]:
+        """The revision and the entries of the audit trail, for `_write` in the same transaction."""
         changes = [each.change for each in found if each.change is not None]
-        if changes:
-            self.history.add(self.history.rows_of(changes), origin().purpose, self.trail.stamp())
+        audit = tuple(self.trail.rows_of([each.row for each in found]))
+        if not changes:
+            return (), audit
+        return (self.history.revision_of(changes, origin().purpose, self.trail.stamp()),), audit
 
     def _record_failure(self, rows: Sequence[Mapping[str, Any]], error: StoreError) -> None:
         """That changes were not made. If that can't be written either, the caller's error says enough."""
@@ -248,8 +242,6 @@ class Engine(FleetStore):
         """What is recorded of a change that is about to be made; None when that is nothing."""
         if write.collection in UNAUDITED:
             return None
-        if write.expect is not None and write.expect != (document.revision if document else 0):
-            return None  # the store will refuse this
         before = document.body if document else None
         if before is None and write.body is None:
             return None
@@ -343,28 +335,3 @@ _BY_NAME = frozenset({"lists", "pools", "policies"})
 def _named(store: Store, collection: str, name: str) -> Document | None:
     """The object with this name, of a kind that paths also name by it."""
     return next(iter(store.find(collection, name=name)), None) if collection in _BY_NAME else None
-
-
-def _commits(file: Path, after: int) -> Iterator[Commit]:
-    with translated(file), closing(open_for_reading(file)) as database:
-        database.execute("BEGIN")
-        (horizon,) = database.execute("SELECT max(steps.horizon, h.horizon) FROM steps, accounts_store AS h").fetchone()
-        if after < horizon:
-            raise HistoryPruned(horizon)
-        for number in range(after + 1, last_number(database) + 1):
-            yield _commit(database, number)
-
-
-def _commit(database: sqlite3.Connection, number: int) -> Commit:
-    documents = database.execute(_DOCUMENTS, {"number": number}).fetchall()
-    revisions = database.execute(
-        f"SELECT {STORED} FROM revisions WHERE commit_number = ? ORDER BY number",  # noqa: S608 - names are ours
-        [number],
-    ).fetchall()
-    audit = database.execute("SELECT seq, content, hash FROM audit WHERE commit_number = ? ORDER BY seq", [number])
-    return Commit(
-        number,
-        tuple(Change(name, key, number, None if body is None else json.loads(body)) for name, key, body in documents),
-        tuple(RecordedRevision(row, tuple(database.execute(_CHANGES, [row[0]]))) for row in revisions),
-        tuple(audit),
-    )

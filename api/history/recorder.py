@@ -68,15 +68,38 @@ class Recorder:
             for each in changes
         ]
 
-    def add(self, rows: Sequence[ChangeRow], purpose: Purpose, origin: Mapping[str, Any]) -> int:
-        """Make these changes a revision, within the transaction that makes them; its number.
+    def revision_of(
+        self, changes: Iterable[DocumentChange], purpose: Purpose, origin: Mapping[str, Any]
+    ) -> RecordedRevision:
+        """These changes as the next revision, for `insert` in the same transaction.
 
         `origin` has `timestamp`, and what is known of the author.
         """
+        rows = self.rows_of(changes)
+        parts = [row[-2:] for row in rows]
+        counts = (
+            sum(before is None for before, _ in parts),
+            sum(before is not None and after is not None for before, after in parts),
+            sum(after is None for _, after in parts),
+        )
+        with self._file.reading() as database:
+            number = newest_revision(database) + 1
+        size = sum(len(each or b"") for part in parts for each in part)
+        said = origin["timestamp"], _author(origin), purpose.restored, purpose.undone or 0
+        return RecordedRevision(
+            (number, *said, *counts, _kinds(dict.fromkeys(row[0] for row in rows)), size), tuple(rows)
+        )
+
+    def insert(self, revisions: Iterable[RecordedRevision]) -> None:
+        """Add revisions, within the transaction of their commit."""
         with self._file.transaction() as database:
-            number = self._insert(database, newest_revision(database) + 1, purpose, origin)
-            self._insert_changes(database, number, rows)
-            return _summed_up(database, number)
+            for row, changes in revisions:
+                sql = f"INSERT INTO revisions ({STORED}, commit_number) VALUES (?{', ?' * len(row)})"  # noqa: S608 - names of ours
+                database.execute(sql, [*row, self._file.upcoming()])
+                database.executemany(
+                    "INSERT INTO revision_changes VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                    ((row[0], place, *change) for place, change in enumerate(changes)),
+                )
 
     def add_staged(self, database: sqlite3.Connection, purpose: Purpose, origin: Mapping[str, Any]) -> None:
         """The same with the changes of `api.store.accounts.staging.Staging`, while that is attached; none is none."""
@@ -88,7 +111,7 @@ class Recorder:
             " SELECT ?, place, collection, id, name, fields, before, after FROM staged.changes",
             [number],
         )
-        _summed_up(database, number)
+        _sum_up(database, number)
 
     def add_empty(self, origin: Mapping[str, Any], above: int = 0) -> None:
         """Add a revision without changes, with a number above `above`: the history begins, or continues elsewhere."""
@@ -105,38 +128,38 @@ class Recorder:
             removed += 1
         return removed
 
-    def adopt(self, revisions: Sequence[RecordedRevision]) -> None:
-        """Add revisions of another file, within the transaction that adopts their commit. Raises `CommitRefused`.
+    def new_of(self, revisions: Sequence[RecordedRevision]) -> tuple[RecordedRevision, ...]:
+        """The revisions of another file that are to be inserted here, within a transaction. Raises `CommitRefused`.
 
         Those that are there already, since one file is a copy of the other, are left alone.
         """
-        with self._file.transaction() as database:
-            for row, changes in revisions:
-                number, newest = row[0], newest_revision(database)
-                known = database.execute(f"SELECT {STORED} FROM revisions WHERE number = ?", [number])  # noqa: S608 - as below
-                if known.fetchone() == row:
+        fresh = []
+        with self._file.reading() as database:
+            newest = newest_revision(database)
+            for each in revisions:
+                number = each.row[0]
+                known = database.execute(f"SELECT {STORED} FROM revisions WHERE number = ?", [number])  # noqa: S608 - as above
+                if known.fetchone() == each.row:
                     continue
                 if number <= newest:
                     raise CommitRefused(f"the revision {number} is there already: the last one is {newest}")
-                sql = f"INSERT INTO revisions ({STORED}, commit_number) VALUES (?{', ?' * len(row)})"  # noqa: S608 - names of ours
-                database.execute(sql, [*row, self._file.upcoming()])
-                self._insert_changes(database, number, changes)
+                fresh.append(each)
+        return tuple(fresh)
 
     def _insert(self, database: sqlite3.Connection, number: int, purpose: Purpose, origin: Mapping[str, Any]) -> int:
-        author = json.dumps({name: value for name, value in origin.items() if name != "timestamp"})
         database.execute(
             "INSERT INTO revisions (number, timestamp, author, restored, undone, commit_number)"
             " VALUES (?, ?, ?, ?, ?, ?)",
-            [number, origin["timestamp"], author, purpose.restored, purpose.undone or 0, self._file.upcoming()],
+            [
+                number,
+                origin["timestamp"],
+                _author(origin),
+                purpose.restored,
+                purpose.undone or 0,
+                self._file.upcoming(),
+            ],
         )
         return number
-
-    @staticmethod
-    def _insert_changes(database: sqlite3.Connection, number: int, rows: Iterable[ChangeRow]) -> None:
-        database.executemany(
-            "INSERT INTO revision_changes VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            ((number, place, *row) for place, row in enumerate(rows)),
-        )
 
     def _beyond(self, oldest: datetime, limits: Limits) -> int | None:
         """The first revision, if it is too old, or there are too many, or too many bytes, and it is not the last."""
@@ -169,7 +192,15 @@ def newest_revision(database: sqlite3.Connection) -> int:
     return 0
 
 
-def _summed_up(database: sqlite3.Connection, number: int) -> int:
+def _author(origin: Mapping[str, Any]) -> str:
+    return json.dumps({name: value for name, value in origin.items() if name != "timestamp"})
+
+
+def _kinds(collections: Iterable[str]) -> str:
+    return f",{''.join(f'{kind_of(each)},' for each in collections)}"
+
+
+def _sum_up(database: sqlite3.Connection, number: int) -> None:
     """Bring the columns that sum up the changes up to date."""
     *counts, found = database.execute(
         "SELECT total(before IS NULL), total(before IS NOT NULL AND after IS NOT NULL), total(after IS NULL),"
@@ -177,9 +208,7 @@ def _summed_up(database: sqlite3.Connection, number: int) -> int:
         " FROM revision_changes WHERE number = ?",
         [number],
     ).fetchone()
-    kinds = "".join(f"{kind_of(each)}," for each in found.split(","))
     database.execute(
         "UPDATE revisions SET created = ?, updated = ?, deleted = ?, size = ?, kinds = ? WHERE number = ?",
-        [*map(int, counts), f",{kinds}", number],
+        [*map(int, counts), _kinds(found.split(",")), number],
     )
-    return number

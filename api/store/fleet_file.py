@@ -26,6 +26,9 @@ log = logging.getLogger(__name__)
 SPARE = 2**20
 """Bytes that a change leaves free on the disk: SQLite needs them to bring its log into the file."""
 
+Confirm = Callable[[sqlite3.Connection, int], None]
+"""Called within a transaction with its number, when all is written; raises `StoreError` to have it rolled back."""
+
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
@@ -35,9 +38,13 @@ class FleetFile:
     What is done `after` a transaction follows its commit, before another thread can begin one.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Open the file, or make it. Raises `StoreError`."""
+    def __init__(self, path: Path, confirm: Confirm | None = None) -> None:
+        """Open the file, or make it. `confirm` is called before each commit that has a number, and may refuse it.
+
+        Raises `StoreError`.
+        """
         self.path = path
+        self._confirm = confirm
         self._lock = threading.RLock()
         self._depth = 0
         self._after: list[Callable[[], None]] = []
@@ -92,6 +99,8 @@ class FleetFile:
         try:
             yield self.database
             self._require_begun()
+            if self._number and self._confirm is not None:
+                self._confirm(self.database, self._number)
             self._commit()
         except BaseException as error:
             if self.database.in_transaction:  # SQLite has rolled back by itself after some errors

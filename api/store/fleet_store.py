@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
 from actors.sqlite import open_for_reading
-from api.store.accounts.columns import TABLES
+from api.store.accounts.columns import ACCOUNTS, CREDENTIALS, TABLES
 from api.store.accounts.store import AccountStore
-from api.store.fleet_file import FleetFile, is_blank, translated
-from api.store.interface import Change, Document, Predicate, StoreDamaged, Write
-from api.store.rows import RowStorage
-from api.store.tiny import TinyStore
+from api.store.fleet_file import Confirm, FleetFile, is_blank, translated
+from api.store.interface import Change, Document, NotStored, Predicate, RevisionConflict, StoreDamaged, Write
+from api.store.rows import RowStorage, text_of
+from api.store.tiny import TinyStore, copied
 from config.files.paths import DataDir
 
 RECOVERY_STEP = 1_000
 """How far the numbers of commits jump at a restore: those that were given out are not given out again."""
+
+
+Key = tuple[str, str]
+"""Collection and id of a document."""
 
 
 class FleetStore:
@@ -26,9 +31,9 @@ class FleetStore:
     `revision` and `changed` are those of `documents`.
     """
 
-    def __init__(self, data: DataDir) -> None:
-        """Open the file, or make it. Raises `StoreError`."""
-        self.file = FleetFile(data.fleet)
+    def __init__(self, data: DataDir, confirm: Confirm | None = None) -> None:
+        """Open the file, or make it; `confirm` as in `FleetFile`. Raises `StoreError`."""
+        self.file = FleetFile(data.fleet, confirm)
         try:
             self.documents = TinyStore(self.file)
             self.accounts = AccountStore(self.file, data)
@@ -68,14 +73,52 @@ class FleetStore:
 
     def commit(self, writes: Sequence[Write]) -> int:
         """See `Store.commit`."""
-        of_accounts = [each for each in writes if each.collection in TABLES]
-        of_documents = [each for each in writes if each.collection not in TABLES]
-        with self.file.transaction():
-            return max(
-                store.commit(part)
-                for store, part in ((self.documents, of_documents), (self.accounts, of_accounts))
-                if part or not writes
-            )
+        size = sum(len(text_of(each.body)) for each in writes if each.body is not None)
+        with self.file.transaction(size) as database:
+            number = self.file.number()
+            self.take(self.changes_of(database, writes)[1])
+            return number
+
+    def changes_of(self, database: Any, writes: Sequence[Write]) -> tuple[dict[Key, Document | None], list[Change]]:
+        """What these writes change, within the transaction that has their number, and what is there before it.
+
+        The deletion of an account ends its credentials, too. Raises `RevisionConflict`, `NotStored`.
+        """
+        before: dict[Key, Document | None] = {}
+        changes: dict[Key, Change] = {}
+        number = self.file.number()
+        for each in writes:
+            key = each.collection, each.id
+            known = before[key] = self.present(database, *key)
+            actual = 0 if known is None else known.revision
+            if each.expect is not None and each.expect != actual:
+                raise RevisionConflict(*key, each.expect, actual)
+            is_there = changes[key].body is not None if key in changes else known is not None
+            if each.body is None and not is_there:
+                raise NotStored(*key)
+            if each.body is None and each.collection == ACCOUNTS:
+                ended = self.accounts.ended_with(database, each.id)
+                ended |= {one.id: None for one in changes.values() if _is_credential_of(each.id, one)}
+                for identifier, document in ended.items():
+                    before.setdefault((CREDENTIALS, identifier), document)
+                    changes[CREDENTIALS, identifier] = Change(CREDENTIALS, identifier, number, None)
+            changes[key] = Change(*key, number, None if each.body is None else copied(dict(each.body)))
+        return before, list(changes.values())
+
+    def take(self, changes: Sequence[Change]) -> None:
+        """Make these changes, within the transaction that has their number."""
+        for store, is_its in ((self.documents, False), (self.accounts, True)):
+            part = [each for each in changes if (each.collection in TABLES) is is_its]
+            if part:
+                store.take(part)
+
+    @staticmethod
+    def present(database: Any, collection: str, identifier: str) -> Document | None:
+        """A document as the writer sees it within its transaction."""
+        table, rest = (collection, "") if collection in TABLES else ("documents", " AND collection = ?")
+        values = [identifier, collection] if rest else [identifier]
+        row = database.execute(f"SELECT revision, body FROM {table} WHERE id = ?{rest}", values).fetchone()  # noqa: S608 - the name is ours
+        return None if row is None else Document(identifier, row[0], json.loads(row[1]))
 
     def changed(self, since: int) -> list[Change]:
         """See `Store.changed`."""
@@ -105,6 +148,10 @@ class FleetStore:
 
     def _of(self, collection: str) -> TinyStore | AccountStore:
         return self.accounts if collection in TABLES else self.documents
+
+
+def _is_credential_of(account_id: str, change: Change) -> bool:
+    return change.collection == CREDENTIALS and change.body is not None and change.body["account_id"] == account_id
 
 
 def open_store(data: DataDir) -> FleetStore:

@@ -1,6 +1,6 @@
 """The documents of most collections: TinyDB on rows of the file (`api.store.rows`), one writer.
 
-Writers go through TinyDB's tables within a transaction of the file; readers use a `View` of what is durable, and never
+Writers go through TinyDB's storage within a transaction of the file; readers use a `View` of what is durable, and never
 wait for a writer. The oldest deletions are forgotten when there are too many of them.
 """
 
@@ -19,13 +19,10 @@ from api.store.interface import (
     Change,
     Document,
     HistoryPruned,
-    NotStored,
     Predicate,
-    RevisionConflict,
     StoreDamaged,
-    Write,
 )
-from api.store.rows import RowDatabase, RowStorage, RowTable, shared_parts, text_of
+from api.store.rows import RowDatabase, RowStorage, shared_parts, text_of
 
 Body = Mapping[str, Any]
 TOMBSTONES_KEPT = 1_000
@@ -50,7 +47,7 @@ class TinyStore:
     def get(self, collection: str, identifier: str) -> Document | None:
         """See `Store.get`."""
         found = self._view.get(collection, identifier)
-        return None if found is None else Document(identifier, found[0], _copy(found[1]))
+        return None if found is None else Document(identifier, found[0], copied(found[1]))
 
     def revision_of(self, collection: str, identifier: str) -> int:
         """See `Store.revision_of`."""
@@ -64,7 +61,7 @@ class TinyStore:
             return all(body.get(name) == value for name, value in fields.items()) and (where is None or where(body))
 
         found = [each for each in self._view.all(collection) if matches(each[1][1])]
-        documents = [Document(identifier, revision, _copy(body)) for identifier, (revision, body) in found]
+        documents = [Document(identifier, revision, copied(body)) for identifier, (revision, body) in found]
         return sorted(documents, key=lambda document: document.revision)
 
     def every(self, collection: str) -> list[Document]:
@@ -72,63 +69,23 @@ class TinyStore:
         found = self._view.all(collection)
         return [Document(identifier, revision, dict(body)) for identifier, (revision, body) in found]
 
-    def commit(self, writes: Sequence[Write]) -> int:
-        """See `Store.commit`."""
-        copies = [None if each.body is None else _copy(dict(each.body)) for each in writes]
-        size = sum(len(text_of(each)) for each in copies if each is not None)
-        with self.file.transaction(size) as database:
-            first = not _steps(database)[0]
-            self._refuse(database, writes)
-            number = self.file.number()
-            for each in zip(writes, copies, strict=True):
-                self._write(*each)
-            changes = [
-                Change(each.collection, each.id, number, cast("Any", body))
-                for each, body in zip(writes, copies, strict=True)
-            ]
-            self._finish(database, changes)
-            if first:
-                self.file.after(self.file.bring_in)  # without its log the file is no new one any more
-        return number
-
-    def adopt(self, changes: Sequence[Change]) -> None:
-        """Make the changes of a commit that was made elsewhere, within the transaction that has its number."""
+    def take(self, changes: Sequence[Change]) -> None:
+        """Make these changes, within the transaction with their number. Their bodies are the store's from now on."""
         storage = cast("RowStorage", self.database.storage)
         with self.file.transaction() as database:
+            first = changes[0].revision == 1
             for each in changes:
                 texts = [] if each.body is None else [(each.id, text_of(each.body))]
                 storage.change(each.collection, texts, [] if texts else [each.id])
-            self._finish(database, changes)
-
-    def _finish(self, database: sqlite3.Connection, changes: Sequence[Change]) -> None:
-        gone = _prune(database) if any(each.body is None for each in changes) else []
-        (_, horizon) = _steps(database)
-        self.file.after(lambda: self._show(changes, gone, horizon))
-
-    @staticmethod
-    def _refuse(database: sqlite3.Connection, writes: Sequence[Write]) -> None:
-        """Raise what stands against these writes, one after the other."""
-        there: dict[tuple[str, str], bool] = {}
-        for each in writes:
-            key = each.collection, each.id
-            row = database.execute("SELECT revision FROM documents WHERE collection = ? AND id = ?", key).fetchone()
-            known = row[0] if row else 0
-            if each.expect is not None and known != each.expect:
-                raise RevisionConflict(*key, each.expect, known)
-            if each.body is None and not there.get(key, bool(known)):
-                raise NotStored(*key)
-            there[key] = each.body is not None
+            gone = _prune(database) if any(each.body is None for each in changes) else []
+            (_, horizon) = _steps(database)
+            self.file.after(lambda: self._show(changes, gone, horizon))
+            if first:
+                self.file.after(self.file.bring_in)  # without its log the file is no new one any more
 
     def changed(self, since: int) -> list[Change]:
         """See `Store.changed`."""
-        return [replace(change, body=_copy(change.body)) for change in self._view.changes(since)]
-
-    def _write(self, write: Write, body: Body | None) -> None:
-        table = cast("RowTable", self.database.table(write.collection))
-        if body is None:
-            table.remove(doc_ids=[write.id])  # type: ignore[list-item]  # ids are texts here
-        else:
-            table.put(write.id, body)
+        return [replace(change, body=copied(change.body)) for change in self._view.changes(since)]
 
     def _show(self, changes: Sequence[Change], gone: Sequence[tuple[str, str]], horizon: int) -> None:
         self._view.step(*changes)
@@ -247,10 +204,10 @@ def _prune(database: sqlite3.Connection) -> list[tuple[str, str]]:
     return rows
 
 
-def _copy(value: Any) -> Any:
+def copied(value: Any) -> Any:
     """A copy of a JSON-like value that shares nothing that can be altered."""
     if isinstance(value, dict):
-        return {key: _copy(item) for key, item in value.items()}
+        return {key: copied(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_copy(item) for item in value]
+        return [copied(item) for item in value]
     return value

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from api.store import Document, Write
+from api.store import Document, FleetStore, Write, open_store
 from api.store.accounts import AccountStore
-from api.store.fleet_file import FleetFile
-from api.store.fleet_store import require_store
 from config.files.paths import DataDir
 
 
@@ -16,17 +14,22 @@ class OwnAccounts(AccountStore):
     """Opens and closes the file by itself."""
 
     def __init__(self, data: DataDir) -> None:
-        require_store(data)
-        super().__init__(FleetFile(data.fleet), data)
+        self._fleet: FleetStore = open_store(data)
+        self._fleet.accounts.close()
+        super().__init__(self._fleet.file, data)
+        self._fleet.accounts = self
+
+    def commit(self, writes: Sequence[Write]) -> int:
+        """See `Store.commit`."""
+        return self._fleet.commit(writes)
 
     def put(self, collection: str, document: Mapping[str, Any], expect: int | None = None) -> Document:
         """See `Store.put`."""
-        revision = self.commit([Write(collection, document["id"], document, expect)])
-        return Document(document["id"], revision, dict(document))
+        return self._fleet.put(collection, document, expect)
 
     def delete(self, collection: str, identifier: str, expect: int | None = None) -> int:
         """See `Store.delete`."""
-        return self.commit([Write(collection, identifier, None, expect)])
+        return self._fleet.delete(collection, identifier, expect)
 
     def close(self) -> None:
         super().close()

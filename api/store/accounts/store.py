@@ -11,12 +11,12 @@ import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from api.store.accounts.columns import ACCOUNTS, CREDENTIALS, NAMED_POLICIES, PLANS, columns, known
+from api.store.accounts.columns import ACCOUNTS, NAMED_POLICIES, PLANS, columns, known
 from api.store.accounts.pages import BY_FIGURE, AccountSelection, Clash, Position, Sort, clash_sql
 from api.store.accounts.staging import Staging
 from api.store.accounts.usage_order import NeverUsed, figures_of, positions_by_figure
 from api.store.fleet_file import FleetFile, ReadingConnection
-from api.store.interface import Change, Document, NotStored, Predicate, RevisionConflict, Write
+from api.store.interface import Change, Document, Predicate
 from config.files.paths import DataDir
 
 
@@ -211,22 +211,20 @@ class AccountStore:
 
     # --- writing ---
 
-    def commit(self, writes: Sequence[Write]) -> int:
-        """See `Store.commit`."""
-        bodies = [None if each.body is None else text_of(each.body) for each in writes]
-        with self._file.transaction(sum(len(body) for body in bodies if body is not None)) as database:
-            batch = _Writes(database, self._file.number())
-            for each in zip(writes, bodies, strict=True):
-                batch.write(*each)
-            return self._finish(batch)
-
-    def adopt(self, changes: Sequence[Change]) -> None:
-        """Make the changes of a commit that was made elsewhere, within the transaction that has its number."""
+    def take(self, changes: Sequence[Change]) -> None:
+        """Make these changes, within the transaction that has their number."""
         with self._file.transaction() as database:
             batch = _Writes(database, self._file.number())
             for each in changes:
-                batch.adopt(each)
-            self._finish(batch)
+                batch.take(each)
+            batch.finish()
+            self._file.after(lambda: self._committed(batch.number))
+
+    @staticmethod
+    def ended_with(database: sqlite3.Connection, account_id: str) -> dict[str, Document | None]:
+        """The credentials that end with an account, as the writer sees them."""
+        rows = database.execute("SELECT id, revision, body FROM credentials WHERE account_id = ?", [account_id])
+        return {identifier: Document(identifier, revision, json.loads(body)) for identifier, revision, body in rows}
 
     def staging(self) -> Staging:
         """For accounts that are to be stored in one commit and are too many for memory; to be closed by the caller."""
@@ -254,11 +252,6 @@ class AccountStore:
             )
 
     # --- inside ---
-
-    def _finish(self, batch: _Writes) -> int:
-        batch.finish()
-        self._file.after(lambda: self._committed(batch.number))
-        return batch.number
 
     def _committed(self, number: int) -> None:
         self._revision = number
@@ -298,32 +291,17 @@ class _Writes:
         self._deleted = False
         self.number = number
 
-    def write(self, write: Write, body: str | None) -> None:
-        """Raises `RevisionConflict`, `NotStored`."""
-        collection = known(write.collection)
-        row = self._database.execute(f"SELECT revision FROM {collection} WHERE id = ?", [write.id]).fetchone()  # noqa: S608 - the name is ours
-        actual = int(row[0]) if row else 0
-        if write.expect is not None and actual != write.expect:
-            raise RevisionConflict(collection, write.id, write.expect, actual)
-        if write.body is not None:
-            self._put(collection, write.id, write.body, body)
-            return
-        if not actual:
-            raise NotStored(collection, write.id)
-        if collection == ACCOUNTS:
-            self._end_credentials(write.id)
-            self._put_certificates(write.id, ())
-        self._delete(collection, write.id)
-
-    def adopt(self, change: Change) -> None:
-        """Without a question; credentials that ended with their account are changes of their own."""
+    def take(self, change: Change) -> None:
+        """Credentials that end with their account are changes of their own."""
         collection = known(change.collection)
         if change.body is not None:
-            self._put(collection, change.id, change.body, text_of(change.body))
+            self._put(collection, change.id, change.body)
             return
         if collection == ACCOUNTS:
             self._put_certificates(change.id, ())
-        self._delete(collection, change.id)
+        self._deleted = True
+        self._database.execute(f"DELETE FROM {collection} WHERE id = ?", [change.id])  # noqa: S608 - the name is ours
+        self._database.execute("REPLACE INTO gone VALUES (?, ?, ?)", [collection, change.id, self.number])
 
     def finish(self) -> None:
         """Forget the oldest deletions if there are too many."""
@@ -335,8 +313,8 @@ class _Writes:
             self._database.execute("DELETE FROM gone WHERE revision <= ?", [horizon])
             self._database.execute("UPDATE accounts_store SET horizon = ?", [horizon])
 
-    def _put(self, collection: str, identifier: str, body: Mapping[str, Any], text: str | None) -> None:
-        values = {"id": identifier, "revision": self.number, **columns(collection, body), "body": text}
+    def _put(self, collection: str, identifier: str, body: Mapping[str, Any]) -> None:
+        values = {"id": identifier, "revision": self.number, **columns(collection, body), "body": text_of(body)}
         self._database.execute(
             f"INSERT INTO {collection} ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})"  # noqa: S608 - names are ours
             f" ON CONFLICT (id) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in values)}",
@@ -350,16 +328,6 @@ class _Writes:
         self._database.execute("DELETE FROM certificates WHERE account_id = ?", [account_id])
         for entry in entries:
             self._database.execute("INSERT OR IGNORE INTO certificates VALUES (?, ?)", [entry, account_id])
-
-    def _delete(self, collection: str, identifier: str) -> None:
-        self._deleted = True
-        self._database.execute(f"DELETE FROM {collection} WHERE id = ?", [identifier])  # noqa: S608 - the name is ours
-        self._database.execute("REPLACE INTO gone VALUES (?, ?, ?)", [collection, identifier, self.number])
-
-    def _end_credentials(self, account_id: str) -> None:
-        rows = self._database.execute("SELECT id FROM credentials WHERE account_id = ?", [account_id]).fetchall()
-        for (identifier,) in rows:
-            self._delete(CREDENTIALS, identifier)
 
 
 def text_of(body: Mapping[str, Any]) -> str:

@@ -165,7 +165,7 @@ def test_a_disk_that_refuses_is_500_and_nothing_changes(api: Api, monkeypatch: p
     def full(*_: Any) -> Any:
         raise StoreWriteError("No space left on device")
 
-    monkeypatch.setattr(api.engine.documents, "commit", full)
+    monkeypatch.setattr(api.engine.documents, "take", full)
     response = api.post("/proxies", PROXY, headers)
     assert error_of(response)[:2] == (500, "INTERNAL_ERROR")
     assert "nothing was changed" in response.json["error"]["message"]

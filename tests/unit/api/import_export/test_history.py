@@ -152,7 +152,7 @@ def test_a_change_that_the_disk_refuses_leaves_none(
         raise StoreWriteError("full")
 
     with monkeypatch.context() as patched:
-        patched.setattr(api.engine.documents, "commit", full)
+        patched.setattr(api.engine.documents, "take", full)
         assert api.patch(f"/proxies/{proxy['id']}", {"tags": ["x"]}, token).status_code == 500
     assert newest(api) == before
     api.patch(f"/proxies/{proxy['id']}", {"tags": ["y"]}, token)

@@ -411,7 +411,7 @@ def test_an_address_that_can_not_be_had_leaves_everything_as_it_was(filled: Impo
 def test_a_store_that_fails_leaves_everything_as_it_was(filled: Importing, monkeypatch: pytest.MonkeyPatch) -> None:
     before = filled.content()
 
-    commit = filled.api.engine.documents.commit
+    commit = filled.api.engine.documents.take
 
     def full(writes: Any) -> Any:
         if any(each.collection == "proxies" for each in writes):
@@ -419,7 +419,7 @@ def test_a_store_that_fails_leaves_everything_as_it_was(filled: Importing, monke
         return commit(writes)
 
     with monkeypatch.context() as patched:
-        patched.setattr(filled.api.engine.documents, "commit", full)
+        patched.setattr(filled.api.engine.documents, "take", full)
         assert filled.post({**HEAD, "proxies": [{"name": "new", "port": 9, "protocol": "http"}]}).status_code == 500
     assert filled.content() == before
     assert filled.api.fleet.reserved == {}

@@ -136,7 +136,7 @@ def test_a_disk_that_refuses_leaves_everything_as_it_was(api: Api, monkeypatch: 
         raise StoreWriteError("the disk is full")
 
     token = api.token()
-    monkeypatch.setattr(api.engine.documents, "commit", refuse)
+    monkeypatch.setattr(api.engine.documents, "take", refuse)
     assert api.patch("/settings", {"logging": {"level": "debug"}}, token).status_code == 500
     assert (shown_by(api, token), api.fleet.stored) == (SAMPLE, {})
 

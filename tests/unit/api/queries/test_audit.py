@@ -236,7 +236,7 @@ def test_a_change_that_the_disk_refused_is_on_record_as_failed(api: Api, monkeyp
 
     token = api.token()
     with monkeypatch.context() as patch:
-        patch.setattr(api.engine.documents, "commit", refuse)
+        patch.setattr(api.engine.documents, "take", refuse)
         assert api.post("/proxies", PROXY, token).status_code == 500
     (failed,) = rows(api)
     assert (failed["action"], failed["outcome"], failed["after"]) == ("proxy.created", "failed", None)
@@ -248,7 +248,7 @@ def test_what_can_not_be_put_on_record_is_not_done(api: Api, monkeypatch: pytest
         raise StoreWriteError("the disk is full")
 
     token = api.token()
-    monkeypatch.setattr(api.services.audit, "append_all", refuse)
+    monkeypatch.setattr(api.services.audit, "insert", refuse)
     assert api.post("/proxies", PROXY, token).status_code == 500
     assert api.store.find("proxies") == []
     assert api.post("/auth/login", {"username": "admin", "password": "wrong one"}).status_code == 401

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import tempfile
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from api.audit.trail import Selection, verify
-from api.engine.commit import Commit, Engine
+from api.engine.commit import Engine
+from api.engine.ledger import Commit
 from api.history.reader import Reader, RevisionSelection
-from api.store import CommitRefused, HistoryPruned, NotStored, Write
+from api.store import CommitRefused, HistoryPruned, NotStored, RevisionConflict, StoreWriteError, Write
 from api.store import tiny as documents
 from api.store.accounts import SORTS, AccountSelection
 from api.store.accounts import store as accounts
@@ -173,3 +176,84 @@ def test_commits_before_a_deletion_that_is_forgotten_are_not_given(monkeypatch: 
                 list(source.changes(0))
             later: list[Commit] = list(source.changes(caught.value.horizon))
             assert [each.number for each in later] == [*range(caught.value.horizon + 1, 7)] != []
+
+
+class SharedLedger:
+    """A ledger in memory, as the engines of several nodes have one."""
+
+    def __init__(self) -> None:
+        self.commits: list[Commit] = []
+        self.refuses = False
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def alone(self, after: int) -> Iterator[list[Commit]]:
+        with self._lock:
+            yield self.commits[after:]
+
+    def append(self, commit: Commit) -> None:
+        assert self._lock.locked()
+        if self.refuses:
+            raise StoreWriteError("the ledger is away")
+        assert commit.number == len(self.commits) + 1
+        self.commits.append(commit)
+
+
+@contextmanager
+def nodes(ledger: SharedLedger) -> Iterator[tuple[Engine, Engine]]:
+    with tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS) as folder, ExitStack() as stack:
+        first, second = (open_data_dir(Path(folder) / name) for name in ("a", "b"))
+        seal = secret_box_of(first)
+        one, other = (stack.enter_context(closing(Engine(each, seal, ledger))) for each in (first, second))
+        yield one, other
+
+
+def test_engines_with_one_ledger_check_each_change_against_all_that_any_of_them_has_made() -> None:
+    ledger = SharedLedger()
+    with nodes(ledger) as (one, other):
+        made = one.put("proxies", {"id": "p", "name": "a"}, 0)
+        with pytest.raises(RevisionConflict):
+            other.put("proxies", {"id": "p", "name": "b"}, 0)
+        other.put("proxies", {"id": "p", "name": "b"}, made.revision)
+        with pytest.raises(RevisionConflict):
+            one.delete("proxies", "p", made.revision)
+        found = one.get("proxies", "p")
+        assert found is not None
+        assert found.body["name"] == "b", "what other nodes have made stays, whatever becomes of the change"
+        assert [each.number for each in ledger.commits] == [1, 2]
+        with one.exclusive():
+            assert other.file.last_number == one.file.last_number == 2
+
+
+def test_what_the_ledger_refuses_is_changed_nowhere_and_the_next_change_has_its_number() -> None:
+    ledger = SharedLedger()
+    with nodes(ledger) as (one, other):
+        ledger.refuses = True
+        with pytest.raises(StoreWriteError, match="the ledger is away"):
+            one.put("proxies", {"id": "p", "name": "a"})
+        assert (one.every("proxies"), one.file.last_number, ledger.commits) == ([], 0, [])
+        ledger.refuses = False
+        assert other.put("proxies", {"id": "q", "name": "a"}).revision == 1
+
+
+def test_staged_accounts_and_threads_of_two_nodes_get_numbers_without_gaps() -> None:
+    ledger = SharedLedger()
+    with nodes(ledger) as both:
+        with closing(both[0].accounts.staging()) as staged:
+            staged.add(1, Write("accounts", "acc", account("acc", "staged"), 0))
+            staged.finish()
+            both[0].stage_records(staged)
+            both[0].commit_staged(staged)
+
+        def change(which: int) -> None:
+            for number in range(5):
+                both[which % 2].put("proxies", {"id": f"p{which}", "name": f"{number}"})
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(change, range(4)))
+        assert [each.number for each in ledger.commits] == [*range(1, 22)]
+        for each in both:
+            with each.exclusive():
+                assert {one.id for one in each.every("proxies")} == {f"p{number}" for number in range(4)}
+            assert each.get("accounts", "acc") is not None
+            assert verify(DataDir(each.file.path.parent)) == each.trail.head

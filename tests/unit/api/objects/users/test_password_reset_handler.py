@@ -108,7 +108,7 @@ def test_a_store_that_can_not_write_is_reported_and_the_password_stays(
         raise StoreWriteError("the disk is full")
 
     with monkeypatch.context() as patched:
-        patched.setattr(api.engine.documents, "commit", full)
+        patched.setattr(api.engine.documents, "take", full)
         assert ask(api, ResetPassword("ada", FRESH)) == Failed("the disk is full")
     assert sign_in(api, PASSWORD) == 200
     assert api.fleet.published("user.updated") == []

@@ -47,14 +47,14 @@ def test_the_user_and_their_sign_ins_are_changed_by_one_step_of_the_store(
     api: Api, ada: User, monkeypatch: pytest.MonkeyPatch, change: Callable[[Api, User], Any]
 ) -> None:
     made: list[list[tuple[str, str]]] = []
-    commit = api.engine.documents.commit
+    commit = api.engine.documents.take
 
     def noted(writes: list[Write]) -> int:
         if is_of_users(writes):
             made.append([(each.collection, each.id) for each in writes])
         return commit(writes)
 
-    monkeypatch.setattr(api.engine.documents, "commit", noted)
+    monkeypatch.setattr(api.engine.documents, "take", noted)
     before = families(api.store, ada)
     assert len(before) == 3
     response = change(api, ada)
@@ -71,7 +71,7 @@ def test_a_disk_that_refuses_leaves_the_user_and_their_sign_ins_as_they_were(
     stored, before = api.store.get("users", ada.id), families(api.store, ada)
     token = api.token("ada")
 
-    commit = api.engine.documents.commit
+    commit = api.engine.documents.take
 
     def refuse(writes: list[Write]) -> int:
         if is_of_users(writes):
@@ -79,7 +79,7 @@ def test_a_disk_that_refuses_leaves_the_user_and_their_sign_ins_as_they_were(
         return commit(writes)
 
     with monkeypatch.context() as full:
-        full.setattr(api.engine.documents, "commit", refuse)
+        full.setattr(api.engine.documents, "take", refuse)
         assert change(api, ada).status_code == 500
     assert api.store.get("users", ada.id) == stored
     assert set(before) <= set(families(api.store, ada))
