@@ -34,6 +34,11 @@ def hash_password(password: str, cost: int = COST) -> str:
     return bcrypt.hashpw(prehashed(password), bcrypt.gensalt(cost)).decode("ascii")
 
 
+def hash_to_store(password: str, known: str | None) -> str:
+    """`known`, if it is a hash of this password, else a new one: the present password, given again, is no change."""
+    return known if known is not None and check_password(password, known) else hash_password(password)
+
+
 def check_password(password: str, stored: str) -> bool:
     """Whether `stored` was made from `password`; False when `stored` is no hash."""
     return any(check_hash(given, hashed) for given, hashed in attempts(password, stored))

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_t
 from pydantic import BaseModel, ConfigDict, Field, create_model
 from pydantic.fields import FieldInfo
 
-from config.model.declaration import MOMENT, Group, entries_of, group_in, visible
+from config.model.declaration import MOMENT, Group, entries_of, extended, group_in, visible
 from config.model.plans import Day
 
 Moment = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
@@ -94,10 +94,7 @@ def having(fields: Mapping[str, Any]) -> Callable[[type[F]], type[F]]:
 
     def derive(cls: type[F]) -> type[F]:
         added = {name: kind for name, kind in fields.items() if name not in cls.model_fields}
-        more: Any = {name: kind if isinstance(kind, tuple) else (kind, ...) for name, kind in added.items()}
-        derived = create_model(cls.__name__, __base__=cls, __module__=cls.__module__, __doc__=cls.__doc__, **more)
-        derived.__qualname__ = cls.__qualname__
-        return derived
+        return extended(cls, {name: kind if isinstance(kind, tuple) else (kind, ...) for name, kind in added.items()})
 
     return derive
 

@@ -21,12 +21,12 @@ from typing import Annotated, Any, Literal
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, ValidationError, create_model, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, ValidationError, model_validator
 
 from api.objects.kinds import KINDS
 from config.model import json_patterns
 from config.model.choices import UpstreamProtocol
-from config.model.declaration import M
+from config.model.declaration import M, extended
 from config.model.fields import Body, Input, Port, example, example_of, refuse_long
 from config.model.proxies import ProxyCreate
 from config.model.shared_objects.upstreams import Host, Password, Username
@@ -58,7 +58,7 @@ def _with_sections(cls: type[M]) -> type[M]:
     for name, kind in KINDS.items():
         entries = Annotated[list[kind.transfer.model], Field(max_length=kind.in_document or kind.most)]  # type: ignore[name-defined]
         sections[name] = (entries | None, None)
-    return create_model(cls.__name__, __base__=cls, __module__=cls.__module__, __doc__=cls.__doc__, **sections)
+    return extended(cls, sections)
 
 
 @_with_sections

@@ -9,11 +9,10 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any, Literal
 
-from pydantic import create_model
-
 from api.call import Call, Reply
+from api.engine.kind import Kind
 from api.engine.operation import V1, get, post, resource
-from api.engine.responses import F, ResponseModel, mirrors
+from api.engine.responses import ResponseModel, having, mirrors
 from api.errors import Invalid
 from api.http.body import IMPORT_PATH, MAX_IMPORT
 from api.http.query import Query, choice
@@ -44,16 +43,13 @@ class Vault(ResponseModel):
     data: str
 
 
-def _with_sections(cls: type[F]) -> type[F]:
-    """Decorates the model of an export: with the entries of each kind. Those of accounts may be omitted."""
-    sections: dict[str, Any] = {}
-    for name, kind in KINDS.items():
-        entries: Any = list[kind.transfer.exported]  # type: ignore[name-defined]
-        sections[name] = (entries | None, None) if kind is ACCOUNTS else (entries, ...)
-    return create_model(cls.__name__, __base__=cls, __module__=cls.__module__, __doc__=cls.__doc__, **sections)
+def _entries(kind: Kind[Any]) -> Any:
+    """The section of a kind; that of accounts may be omitted."""
+    entries: Any = list[kind.transfer.exported]  # type: ignore[name-defined]
+    return (entries | None, None) if kind is ACCOUNTS else entries
 
 
-@_with_sections
+@having({name: _entries(kind) for name, kind in KINDS.items()})
 class ExportedConfig(ResponseModel):
     """The configuration as one document, which can be imported."""
 

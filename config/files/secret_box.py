@@ -111,6 +111,13 @@ class SecretBox:
         data = nonce + _cipher(key).encrypt(nonce, secret.encode(), purpose.encode())
         return f"{_PREFIX}{_mark(key)}:{base64.urlsafe_b64encode(data).decode('ascii')}"
 
+    def reseal(self, before: str | None, secret: str, purpose: str) -> str:
+        """The text to store in place of `before`, which stays if it holds this secret: no change is seen then.
+
+        Raises `SecretBoxError`.
+        """
+        return before if before and self.open(before, purpose) == secret else self.seal(secret, purpose)
+
     def open(self, sealed: str, purpose: str) -> str:
         """The secret that was sealed for the same purpose. Raises `SecretBoxError`."""
         from cryptography.exceptions import InvalidTag  # loaded only by processes that open secrets

@@ -26,7 +26,7 @@ from config.model.choices import Period
 from config.model.declaration import INTERNAL, MOMENT, SECRET, Given, Group, Instant, gives, update
 from config.model.fields import NULLABLE, Body, InvalidProxy, Password, Username, example, refuse_long
 from config.net.entries import read_network
-from config.passwords import check_password, hash_password
+from config.passwords import hash_to_store
 from config.text.formatting import parse_moment
 from config.weak_passwords import weakness_of_account
 
@@ -211,8 +211,7 @@ def change_account(
             raise InvalidProxy(f"{path}password", "socks4 has no passwords: clients send the username as their USERID")
         if protocol in ("socks5", "mixed"):
             refuse_long(f"{path}password", body.password)
-        if not check_password(body.password, account.password_hash or ""):  # the one it has is no change
-            changed["password_hash"] = hash_password(body.password)
+        changed["password_hash"] = hash_to_store(body.password, account.password_hash)
     return account.model_copy(update=changed)
 
 

@@ -109,14 +109,19 @@ def partial(model: type[BaseModel], name: str) -> type[Input]:
     return create_model(name, __base__=Body, __doc__=model.__doc__, **_given(model))
 
 
+def extended(cls: type[M], fields: Mapping[str, Any]) -> type[M]:
+    """The model `cls` with further fields: by name a pair of type and default, `...` for one without."""
+    more: Any = dict(fields)
+    derived = create_model(cls.__name__, __base__=cls, __module__=cls.__module__, __doc__=cls.__doc__, **more)
+    derived.__qualname__ = cls.__qualname__
+    return derived
+
+
 def gives(model: type[BaseModel]) -> Callable[[type[M]], type[M]]:
     """Decorates the model of a request: it takes what can be given of `model`, beside the fields of its own."""
 
     def derive(cls: type[M]) -> type[M]:
-        fields = {name: field for name, field in _given(model).items() if name not in cls.model_fields}
-        derived = create_model(cls.__name__, __base__=cls, __module__=cls.__module__, __doc__=cls.__doc__, **fields)
-        derived.__qualname__ = cls.__qualname__
-        return derived
+        return extended(cls, {name: field for name, field in _given(model).items() if name not in cls.model_fields})
 
     return derive
 

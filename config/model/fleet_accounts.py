@@ -13,9 +13,9 @@ from config.model.account_credentials import refuse_secret
 from config.model.accounts import AccountName, Moment, Networks
 from config.model.declaration import MOMENT, SECRET, Given, Instant, Storable, Viewed, gives, update
 from config.model.fields import NULLABLE, Body, InvalidResource, Name, Password, example, plain_text, refuse_long
-from config.model.object_fields import Tags, retagged
+from config.model.object_fields import Tags, plain_or_empty, retagged
 from config.model.plans import StoredRules, refuse_no_quota
-from config.passwords import PREHASHED, check_password, fingerprint, given_hash, hash_password, renewal
+from config.passwords import PREHASHED, fingerprint, given_hash, hash_to_store, renewal
 
 READ_ONLY_FIELDS = frozenset(
     {"id", "status", "usage", "last_seen_at", "last_client_ip", "active_connections", "created_at", "updated_at"}
@@ -26,10 +26,6 @@ CERTIFICATES_MAX = 32
 """Entries for certificates."""
 METADATA_MAX = 32
 METADATA_TEXT_MAX = 500
-
-
-def _text(text: str) -> str:
-    return text and plain_text(text)
 
 
 PasswordHash = Annotated[
@@ -49,7 +45,7 @@ ProxyTags = Annotated[Tags, Field(min_length=1)]
 Metadata = Annotated[
     dict[
         Annotated[StrictStr, Field(min_length=1, max_length=64), AfterValidator(plain_text)],
-        Annotated[StrictStr, Field(max_length=METADATA_TEXT_MAX), AfterValidator(_text)],
+        Annotated[StrictStr, Field(max_length=METADATA_TEXT_MAX), AfterValidator(plain_or_empty)],
     ],
     Field(max_length=METADATA_MAX),
     json_patterns.mapping(
@@ -216,9 +212,7 @@ def _hash(known: str | None, body: FleetAccountUpdate) -> str | None:
         return None
     refuse_long("password", body.password)
     refuse_secret("password", body.password)
-    if known is not None and check_password(body.password, known):
-        return known
-    return hash_password(body.password)
+    return hash_to_store(body.password, known)
 
 
 def _end(moment: float | None, unchanged: float | None, now: float) -> float | None:

@@ -79,7 +79,8 @@ SomeLabels = Annotated[
 """What parameters of user names ask for."""
 
 
-def _description(text: str) -> str:
+def plain_or_empty(text: str) -> str:
+    """`text`, empty or a plain one. Raises `ValueError`."""
     return text and plain_text(text)
 
 
@@ -87,7 +88,7 @@ Tag = Annotated[StrictStr, Text(0, 64, name_text, pattern=json_patterns.NAME, mi
 Description = Annotated[
     StrictStr,
     Field(max_length=500),
-    AfterValidator(_description),
+    AfterValidator(plain_or_empty),
     json_patterns.text_or_none(json_patterns.PLAIN, 500),
 ]
 TAGS_MAX = 50

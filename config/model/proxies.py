@@ -62,7 +62,7 @@ from config.model.shared_objects.upstreams import ProxyUpstream, UpstreamCheck, 
 from config.net.addresses import not_local
 from config.net.entries import is_network
 from config.net.names import Ports, Range
-from config.passwords import check_password, hash_password
+from config.passwords import hash_to_store
 
 READ_ONLY_FIELDS = frozenset({"id", "status", "created_at", "updated_at", "stats", "runtime", "auth_enabled"})
 """Fields of responses that no request may set."""
@@ -370,15 +370,9 @@ def apply_auth(
     if protocol in ("socks5", "mixed"):
         refuse_long("auth.username", username)
         refuse_long("auth.password", given.password)
-    hashed = _hashed(auth.password_hash, given.password)
+    known = auth.password_hash
+    hashed = known if given.password is None else hash_to_store(given.password, known)
     return ProxyAuth(enabled=enabled, username=username, password_hash=hashed, backend=auth.backend)
-
-
-def _hashed(known: str | None, password: str | None) -> str | None:
-    """The hash to store; the present password, given again, is no change."""
-    if password is None or (known is not None and check_password(password, known)):
-        return known
-    return hash_password(password)
 
 
 def _refuse_foreign(bind_address: str | list[str]) -> None:

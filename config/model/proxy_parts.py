@@ -228,10 +228,9 @@ def change_backend(before: AuthBackend | None, given: BackendInput, seal: Secret
         if not makes:
             raise InvalidProxy("auth.backend.secret", "is required: no such secret is known here")
         secret = new_secret()
-    known = after.secret_sealed
-    if secret is None or (known and seal.open(known, BACKEND_PURPOSE) == secret):
+    if secret is None:
         return after
-    return after.model_copy(update={"secret_sealed": seal.seal(secret, BACKEND_PURPOSE)})
+    return after.model_copy(update={"secret_sealed": seal.reseal(after.secret_sealed, secret, BACKEND_PURPOSE)})
 
 
 def set_secret(before: AuthBackend | None, after: AuthBackend | None, seal: SecretBox) -> str | None:

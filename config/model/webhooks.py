@@ -1,7 +1,6 @@
 """Webhooks: what is accepted as one, what is stored of it.
 
-The signing secret is one of
-Standard Webhooks: `whsec_` and base64 of random bytes.
+The signing secret is one of Standard Webhooks: `whsec_` and base64 of random bytes.
 """
 
 from __future__ import annotations
@@ -108,14 +107,6 @@ def _sparse_headers(headers: dict[str, str | None]) -> dict[str, str | None]:
     return {name: None if value in ("", MASK) else value for name, value in headers.items()}
 
 
-def kept_seal(before: str | None, value: str, seal: SecretBox, purpose: str) -> str:
-    """`value` sealed; one that stays the same keeps its seal `before`, so that no change is seen where there is none.
-
-    Raises `SecretBoxError`.
-    """
-    return before if before is not None and seal.open(before, purpose) == value else seal.seal(value, purpose)
-
-
 def sealed_headers(
     given: Mapping[str, str | None], known: Mapping[str, str], seal: SecretBox
 ) -> tuple[dict[str, str], list[str]]:
@@ -127,7 +118,7 @@ def sealed_headers(
     for name, value in given.items():
         before = known.get(name)
         if value is not None:
-            headers[name] = kept_seal(before, value, seal, HEADER_PURPOSE)
+            headers[name] = seal.reseal(before, value, HEADER_PURPOSE)
         elif before is not None:
             headers[name] = before
         else:

@@ -19,11 +19,11 @@ from pydantic import (
     StrictInt,
     StrictStr,
     ValidationError,
-    create_model,
 )
 from pydantic.fields import FieldInfo
 
 from config import OperatorError
+from config.model.declaration import extended
 from config.model.fields import Body, example, field_path
 from config.settings.groups import OUTPUTS, History, Live, Logging, SettingsGroup
 from config.settings.settings import Auth, ProxyGroup, Server, Settings
@@ -50,15 +50,14 @@ def live_fields(group: type[SettingsGroup]) -> dict[str, tuple[FieldInfo, Live]]
 
 def shows(group: type[SettingsGroup]) -> Callable[[type[M]], type[M]]:
     """A decorator: the model has the live settings of `group`, too, as the API shows them."""
-    return lambda model: _extended(
-        model, {key: field.annotation for key, (field, _) in live_fields(group).items()}, ...
-    )
+    fields = {key: (field.annotation, ...) for key, (field, _) in live_fields(group).items()}
+    return lambda model: extended(model, fields)
 
 
 def _changes_of(group: type[SettingsGroup]) -> Callable[[type[M]], type[M]]:
     """A decorator: the model has the live settings of `group`, too, as a request may set them; all are optional."""
-    types = {key: _request_type(field, marker) | None for key, (field, marker) in live_fields(group).items()}
-    return lambda model: _extended(model, types, None)
+    fields = {key: (_request_type(field, marker) | None, None) for key, (field, marker) in live_fields(group).items()}
+    return lambda model: extended(model, fields)
 
 
 def _request_type(field: FieldInfo, marker: Live) -> Any:
@@ -67,11 +66,6 @@ def _request_type(field: FieldInfo, marker: Live) -> Any:
     strict = _STRICT.get(field.annotation, field.annotation)
     limits = [each for each in field.metadata if each is not marker]
     return Annotated[(strict, *limits)] if limits else strict
-
-
-def _extended(model: type[M], types: Mapping[str, Any], default: Any) -> type[M]:
-    fields: dict[str, Any] = {key: (kind, default) for key, kind in types.items()}
-    return create_model(model.__name__, __base__=model, __module__=model.__module__, __doc__=model.__doc__, **fields)
 
 
 @_changes_of(Server)

@@ -176,8 +176,9 @@ def with_sealed_passwords(record: W, given: Sequence[EntryUpstream], sealed: Seq
     upstreams = list(record.upstreams)
     for index, (entry, upstream) in enumerate(zip(given, record.upstreams, strict=True)):
         password = None if entry.auth is not None and entry.auth.password else passwords.get(upstream.identity)
-        if password is not None and (upstream.password is None or seal.open(upstream.password, PURPOSE) != password):
-            upstreams[index] = upstream.model_copy(update={"password": seal.seal(password, PURPOSE)})
+        if password is not None:
+            sealed_one = seal.reseal(upstream.password, password, PURPOSE)
+            upstreams[index] = upstream.model_copy(update={"password": sealed_one})
         if entry.hides_password and upstreams[index].password is None:
             raise InvalidResource(f"upstreams[{index}].auth.password", "is null, and no such password is known here")
     return record.model_copy(update={"upstreams": upstreams})

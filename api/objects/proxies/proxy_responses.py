@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import Field, create_model
+from pydantic import Field
 
 from actors.bus.messages.supervision import WorkerRuntime
 from actors.counters import COUNTERS
-from api.engine.responses import Moment, Reason, ResponseModel, Warned, mirrors, shows
+from api.engine.responses import Moment, Reason, ResponseModel, Warned, having, mirrors, shows
 from api.objects.accounts.account_responses import AccountView
 from config.model.choices import ProxyProtocol, ProxyStatus, UpstreamProtocol
 from config.model.proxies import ProxyRecord, ProxyTls
@@ -129,11 +129,8 @@ class RuntimeView(ResponseModel):
     exit: ExitView | None = None
 
 
-_COUNTED: dict[str, Any] = {row.view: (int, Field(description=row.help)) for row in COUNTERS if row.view}
-_Counted: Any = create_model("Counted", __base__=ResponseModel, **_COUNTED)
-
-
-class StatsView(_Counted):
+@having({row.view: (int, Field(description=row.help)) for row in COUNTERS if row.view})
+class StatsView(ResponseModel):
     """Statistics since the proxy was created; `uptime` since its process was started.
 
     `refusals` and `reported` are counted by the reason of the rule.

@@ -45,7 +45,7 @@ from api.security.users import (
 )
 from api.store import Write
 from config.model.fields import NULLABLE, Body, Input, name_key, new_name
-from config.passwords import check_password, hash_password
+from config.passwords import check_password, hash_password, hash_to_store
 from config.weak_passwords import weakness
 
 _Text = Annotated[StrictStr, Field(min_length=1, max_length=1024)]
@@ -176,8 +176,7 @@ def _check_new(before: User | None, entry: UserEntry, planning: Planning) -> Non
 def _hash(before: User | None, entry: UserEntry, sealed: str | None) -> str | None:
     """The hash to store; None when there is no password at all. The password that the user has already is no change."""
     if entry.password is not None:
-        same = before is not None and check_password(entry.password, before.password_hash)
-        return before.password_hash if before is not None and same else hash_password(entry.password)
+        return hash_to_store(entry.password, before.password_hash if before is not None else None)
     if sealed is not None:
         return sealed
     if before is not None:

@@ -7,7 +7,6 @@ Their names need not be unique: where several have the same, the URL distinguish
 from __future__ import annotations
 
 import secrets
-import secrets as random
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -42,7 +41,6 @@ from config.model.webhooks import (
     WebhookCreate,
     WebhookRecord,
     WebhookUpdate,
-    kept_seal,
     masked_url,
     new_secret,
     opened_headers,
@@ -56,18 +54,23 @@ MAX_PREVIOUS_SECRETS = 3
 
 def new_webhook(body: WebhookCreate, now: float, seal: SecretBox) -> WebhookRecord:
     """The webhook that `body` describes, with a new secret. Raises `SecretBoxError`."""
-    blank = WebhookRecord(
+    blank = _blank(body.name, body.url, now)
+    changed = {"secret_sealed": seal.seal(new_secret(), SECRET_PURPOSE)}
+    return change_webhook(blank.model_copy(update=changed), body, now, seal)
+
+
+def _blank(name: str, url: str, now: float) -> WebhookRecord:
+    return WebhookRecord(
         id="wh_" + secrets.token_hex(8),
-        name=body.name,
-        url=body.url,
-        events=body.events,
+        name=name,
+        url=url,
+        events=[],
         headers={},
-        enabled=body.enabled,
-        secret_sealed=seal.seal(new_secret(), SECRET_PURPOSE),
+        enabled=True,
+        secret_sealed="",
         created_at=now,
         updated_at=now,
     )
-    return change_webhook(blank, body, now, seal)
 
 
 def change_webhook(before: WebhookRecord, body: WebhookUpdate, now: float, seal: SecretBox) -> WebhookRecord:
@@ -185,31 +188,18 @@ def _wanted(stored: Stored[WebhookRecord] | None, entry: Any, planning: Planning
     if before is None and entry.events is None:
         planning.refuse("events", "is required for a new webhook")
         return None
-    headers = _headers(before, entry, sealed, planning)
+    fresh = before or _blank(entry.name, entry.url, planning.now)
     secret, made_up = _secret(before, entry, sealed, seal)
-    fresh = before or WebhookRecord(
-        id="wh_" + random.token_hex(8),
-        name=entry.name,
-        url=entry.url,
-        events=[],
-        headers={},
-        enabled=True,
-        secret_sealed=secret,
-        created_at=planning.now,
-        updated_at=planning.now,
-    )
-    return PlannedRecord(_changed(fresh, entry, headers, secret, planning.now), made_up)
-
-
-def _changed(
-    before: WebhookRecord, entry: WebhookEntry, headers: dict[str, str], secret: str, now: float
-) -> WebhookRecord:
-    changed: dict[str, Any] = {"url": entry.url, "headers": headers, "secret_sealed": secret, "updated_at": now}
-    if entry.events is not None:
-        changed["events"] = entry.events
-    if entry.enabled is not None and entry.enabled != before.enabled:
-        changed |= {"enabled": entry.enabled, "disabled_reason": None}
-    return with_previous_secret(before.model_copy(update=changed), before, now)
+    changed: dict[str, Any] = {
+        **update(fresh, entry),
+        "headers": _headers(before, entry, sealed, planning),
+        "secret_sealed": secret,
+        "updated_at": planning.now,
+    }
+    if changed.get("enabled", fresh.enabled) != fresh.enabled:
+        changed["disabled_reason"] = None
+    after = fresh.model_copy(update=changed)
+    return PlannedRecord(with_previous_secret(after, before or after, planning.now), made_up)
 
 
 def _headers(before: WebhookRecord | None, entry: WebhookEntry, sealed: Any, planning: Planning) -> dict[str, str]:
@@ -229,7 +219,7 @@ def _secret(before: WebhookRecord | None, entry: WebhookEntry, sealed: Any, seal
     """Sealed, as it is to be stored; and in the clear if it was made up. Raises `SecretBoxError`."""
     given = entry.secret or (sealed.secret if sealed else None)
     if given is not None:
-        return kept_seal(before.secret_sealed if before else None, given, seal, SECRET_PURPOSE), None
+        return seal.reseal(before.secret_sealed if before else None, given, SECRET_PURPOSE), None
     if before is not None:
         return before.secret_sealed, None
     fresh = new_secret()

@@ -9,7 +9,8 @@ Lists and pools have the same fields of a source.
 from __future__ import annotations
 
 import secrets
-from typing import Annotated, Any, TypeVar
+from collections.abc import Callable
+from typing import Annotated, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, StrictInt
@@ -73,6 +74,7 @@ class SourceGiven(Body):
 
 
 S = TypeVar("S", bound=Source)
+T = TypeVar("T")
 
 
 def changed_source(before: S | None, blank: S, given: SourceGiven, seal: SecretBox) -> S:
@@ -123,7 +125,7 @@ ENTRY_MAX = 254
 MMDB: ListFormat = "mmdb"
 PLAIN: ListFormat = "plain"
 DOMAINS: ListKind = "domains"
-_READERS = {DOMAINS: read_domain, "networks": read_network}
+_READERS: Final[dict[ListKind, Callable[[str], object]]] = {DOMAINS: read_domain, "networks": read_network}
 
 
 def _short(text: str) -> str:
@@ -244,13 +246,15 @@ def change_list(before: DestinationList, body: ListUpdate, now: float, seal: Sec
         raise InvalidResource("source", "must be left out where entries are given")
     changed: dict[str, Any] = {**update(before, body), "updated_at": now}
     if body.entries is not None:
-        changed |= {"entries": _written(changed.get("kind", before.kind), body.entries), "source": None}
+        written = in_a_labels if changed.get("kind", before.kind) == DOMAINS else str
+        changed |= {"entries": _each(written, body.entries), "source": None}
     if body.source is not None:
         changed |= {"entries": [], "source": _source(before.source, body.source, seal)}
     after = before.model_copy(update=changed)
     given = None if body.source is None else body.source.format
     after = after.model_copy(update={"source": _formatted(after, given)})
-    _check_entries(after)
+    if after.kind in _READERS:
+        _each(_READERS[after.kind], after.entries)
     return after
 
 
@@ -278,24 +282,12 @@ def _formatted(whole: DestinationList, given: ListFormat | None) -> ListSource |
     return source.model_copy(update={"format": PLAIN}) if source.format == MMDB else source
 
 
-def _written(kind: ListKind, entries: list[str]) -> list[str]:
-    """Domains in A-labels."""
-    made = list(entries)
-    for index, entry in enumerate(entries if kind == DOMAINS else ()):
+def _each(read: Callable[[str], T], entries: list[str]) -> list[T]:
+    """What `read` makes of each entry. Raises `InvalidResource` for the first that it refuses."""
+    made = []
+    for index, entry in enumerate(entries):
         try:
-            made[index] = in_a_labels(entry)
+            made.append(read(entry))
         except ValueError as error:
             raise InvalidResource(f"entries[{index}]", str(error)) from error
     return made
-
-
-def _check_entries(whole: DestinationList) -> None:
-    """Each entry is of the kind of the list."""
-    read = _READERS.get(whole.kind)
-    if read is None:
-        return
-    for index, entry in enumerate(whole.entries):
-        try:
-            read(entry)
-        except ValueError as error:
-            raise InvalidResource(f"entries[{index}]", str(error)) from error

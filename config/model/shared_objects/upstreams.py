@@ -260,8 +260,8 @@ def replace_upstreams(before: Iterable[U], given: Sequence[UpstreamInput], seal:
         if upstream.identity in seen:
             raise _twice(given, seen[upstream.identity], index)
         seen[upstream.identity] = index
-        password = entry.auth.password if entry.auth else None
-        sealed = _sealed(passwords.get(upstream.identity), password, seal)
+        password, known = entry.auth.password if entry.auth else None, passwords.get(upstream.identity)
+        sealed = known if password is None else seal.reseal(known, password, PURPOSE)
         after.append(upstream.model_copy(update={"password": sealed}))
     return after
 
@@ -279,13 +279,6 @@ def _twice(given: Sequence[UpstreamInput], first: int, index: int) -> InvalidPro
     if line is not None:
         return InvalidProxy(f"upstreams[{index}]", f"line {line}: is the same upstream as line {other}")
     return InvalidProxy(f"upstreams[{index}]", f"is the same upstream as upstreams[{first}]")
-
-
-def _sealed(known: str | None, password: str | None, seal: SecretBox) -> str | None:
-    """A password that stays the same keeps its seal, so that no change is seen where there is none."""
-    if password is None or (known is not None and seal.open(known, PURPOSE) == password):
-        return known
-    return seal.seal(password, PURPOSE)
 
 
 def refuse_itself(upstreams: Iterable[ProxyUpstream], host: str, ports: Ports) -> None:
