@@ -24,11 +24,12 @@ from typing import Any, Literal, TextIO, get_args, get_origin
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from api.cli.client import DEFAULT_URL, ApiClient, CallerCredentials, quoted
+from api.cli.client import DEFAULT_URL, ApiClient, quoted
 from api.cli.documents import body_of, require_changes, whole_body
 from api.cli.errors import CommandError, Status
 from api.cli.options import Option, ResourceKind, argument, find, find_id, flag, option, seconds_option, sent, text
 from api.cli.terminal import Column, Detail, Format, Output, Pairs, Row, pairs_of, safe
+from api.cli.tokens import CallerCredentials
 from config.settings.env import ENV_PREFIX
 
 Command = Callable[..., None]

@@ -21,8 +21,9 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from api.cli.client import DEFAULT_URL, ApiClient, CallerCredentials
+from api.cli.client import DEFAULT_URL, ApiClient
 from api.cli.errors import CommandError, Status
+from api.cli.tokens import CallerCredentials
 from config.settings.env import ENV_PREFIX
 
 

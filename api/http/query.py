@@ -118,6 +118,15 @@ def choice(description: str, allowed: Collection[str], default: str | None = Non
     return Parameter(description, schema, read, default or next(iter(allowed)), default)
 
 
+def order(
+    fields: Collection[str],
+    default: str | None = None,
+    description: str = "The field to sort by; `-` reverses the order",
+) -> Any:
+    """One of several fields, with `-` before it for the reversed order."""
+    return choice(description, (*fields, *(f"-{name}" for name in fields)), default)
+
+
 def text(
     description: str,
     example: str,
@@ -168,6 +177,17 @@ def cursor(description: str, example: str, pattern: str, read: Callable[[str], A
     return Parameter(description, {"type": "string", "pattern": pattern}, read, example)
 
 
+def place(example: str, pattern: str, read: Callable[[str], Any] = int) -> Any:
+    """The cursor of a list whose pages end at a number, or at another text of this pattern."""
+
+    def checked(value: str) -> Any:
+        if not re.search(pattern, value, re.ASCII):
+            raise ValueError("must be a next_cursor of an earlier response")
+        return read(value)
+
+    return cursor("The `next_cursor` of the previous page", example, pattern, checked)
+
+
 def moment(description: str) -> Any:
     """A date and time, ISO 8601, as Unix seconds. A `+` that was decoded as a space is accepted."""
 
@@ -200,7 +220,7 @@ PATTERN = "^[A-Za-z0-9_-]{1,1000}$"
 _MOST = 2.0**53
 """Numbers below it are exact, and fit into a database."""
 LIST = 3
-"""The kind of `ListCursor`; 1 and 2 are those of access records (`api.queries.log_operations`)."""
+"""The kind of `ListCursor`; 1 and 2 are those of access records (`api.queries.log_search`)."""
 
 
 def cursor_text(content: list[Any]) -> str:

@@ -1,18 +1,25 @@
-"""The differences between two entries, field by field, with secrets masked."""
+"""The differences between two entries, or two states of a stored object, field by field, with secrets masked as in the
+audit trail."""
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from api.audit.masking import LONGEST_LIST
+from api.audit.masking import BOOKKEEPING, HIDING, LONGEST_LIST, STORED_AS, mask
 from api.engine.transfer import SecretValue
+from api.history.document_changes import DocumentChange, is_renewed, kind_of
 from config.model.choices import MASK
 
 KNOWN_BY = {"accounts": "username", "upstreams": "name", "rules": "name"}
 """Lists whose entries are compared one by one, and the field that identifies an entry."""
+_INTERNAL = frozenset({"renewal_hash"})
+"""What says nothing to people beside the other fields."""
+_OMITTED = frozenset({"id", *BOOKKEEPING, *_INTERNAL})
+_ELEMENT = re.compile(r"\[[^\]]*+\]?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,3 +103,66 @@ def masked(value: Any) -> Any:
     if isinstance(value, list):
         return {"entries": len(value)} if len(value) > LONGEST_LIST else [masked(item) for item in value]
     return value
+
+
+# --- of stored objects, with the names of the API -----------------------------------------------------------------
+
+
+def change_view(change: DocumentChange) -> dict[str, Any]:
+    """An object with each field that differs, as `{field, before, after}`."""
+    hiding = _hiding(change.collection)
+    before, after = map(_compared, (change.before, change.after))
+    if before and after and is_renewed(change.before or {}, change.after or {}):
+        before["password_hash"] = after["password_hash"]
+    found = differences(before, after)
+    return {
+        "kind": kind_of(change.collection),
+        "id": change.id,
+        "name": change.name,
+        "action": change.action,
+        "fields": [
+            {
+                "field": STORED_AS.sub("", each.field),
+                "before": _masked(each.field, each.before, hiding),
+                "after": _masked(each.field, each.after, hiding),
+            }
+            for each in found
+        ],
+    }
+
+
+def object_view(revision: int, collection: str, identifier: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
+    """An object as it was after a revision, without secrets; None if there was none."""
+    hiding = _hiding(collection)
+    document = None if body is None else _named({name: mask(name, each, hiding) for name, each in body.items()})
+    name = None if body is None else body.get("name") or body.get("username")
+    return {
+        "revision": revision,
+        "kind": kind_of(collection),
+        "id": identifier,
+        "name": name,
+        "document": document,
+    }
+
+
+def _compared(body: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    return None if body is None else {name: value for name, value in body.items() if name not in _OMITTED}
+
+
+def _hiding(collection: str) -> frozenset[str]:
+    """In proxies `headers` are settings, and no secret."""
+    return frozenset() if collection == "proxies" else HIDING
+
+
+def _masked(path: str, value: Any, hiding: frozenset[str]) -> Any:
+    names = _ELEMENT.sub("", path).split(".")
+    if value is not None and hiding.intersection(names[:-1]):
+        return MASK
+    return _named(mask(names[-1], value, hiding))
+
+
+def _named(value: Any) -> Any:
+    """Masked documents with the names of the API: `password` for `password_hash`."""
+    if isinstance(value, Mapping):
+        return {STORED_AS.sub("", name): _named(item) for name, item in value.items() if name not in _INTERNAL}
+    return [_named(item) for item in value] if isinstance(value, list) else value

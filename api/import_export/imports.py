@@ -20,10 +20,10 @@ from actors.bus.messages.supervision import (
     ListenerReserved,
     ReserveListener,
 )
-from api.bus_bridge import reason_of
+from api.bus_bridge import request
 from api.container import Services
 from api.engine.transfer import Planning
-from api.errors import Invalid, PeerUnavailable, StaleRevision
+from api.errors import Invalid, StaleRevision
 from api.import_export.account_entries import names_of, plan_accounts
 from api.import_export.checks import refuse_invalid
 from api.import_export.document import ConfigDocument
@@ -172,11 +172,9 @@ def _reserve(services: Services, wanted: Sequence[Step[Any]], leaving: tuple[str
     for step in wanted:
         record = step.record
         message = ReserveListener(step.id, record.host, record.port, leaving, record.last_port)
-        reply = services.bridge.ask(SUPERVISOR, message)
+        reply: Any = request(services.bridge, SUPERVISOR, message, ListenerReserved, ListenerRefused)
         if isinstance(reply, ListenerRefused):
             problems.add(f"{step.path}.{reply.field}", services.proxies.refusal(reply, step.id))
-        elif not isinstance(reply, ListenerReserved):
-            raise PeerUnavailable(SUPERVISOR, reason_of(reply))
     problems.refuse()
 
 

@@ -1,32 +1,28 @@
-"""Views of revisions, and their models. Values are masked as in the audit trail, fields have the names of the API.
-
-Revisions of the configuration: their list, one of them, the difference of two, and restoring a state.
-"""
+"""The operations on revisions of the configuration: their list, one of them, the difference of two, and restoring a
+state. Values are masked as in the audit trail, fields have the names of the API (`api.import_export.diff`)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Literal
 
-from api.audit.masking import BOOKKEEPING, HIDING, STORED_AS, mask
 from api.call import Call, Reply
+from api.engine import records
 from api.engine.operation import V1, get, post, resource
 from api.engine.responses import Moment, ResponseModel, mirrors
 from api.errors import NotFound
-from api.history.document_changes import DocumentChange, collection_of, is_renewed, kind_of
+from api.history.document_changes import collection_of, kind_of
 from api.history.reader import Key, Revision, RevisionSelection, Summary
-from api.http.query import Query, choice, cursor, integer, moment, text, texts
+from api.http.query import Query, choice, integer, moment, place, text, texts
 from api.import_export import restoring
-from api.import_export.diff import differences
+from api.import_export.diff import change_view, object_view
 from api.import_export.restoring import RestoreRequest, restore
 from api.import_export.transfer_operations import FieldChange, Planned, import_view
 from api.objects.kinds import REVISED
 from api.queries.audit_operations import AuditActor, AuditCredential
 from api.security.permissions import ADMIN, AUDITOR
-from config.model.choices import MASK
-from config.text.formatting import timestamp_text
 
 Kind: Any = Literal[REVISED]
 Action = Literal["create", "update", "delete"]
@@ -138,12 +134,6 @@ class RestoredConfig(Planned):
     not_restored: list[NotRestored]
 
 
-_INTERNAL = frozenset({"renewal_hash"})
-"""What says nothing to people beside the other fields."""
-_OMITTED = frozenset({"id", *BOOKKEEPING, *_INTERNAL})
-_ELEMENT = re.compile(r"\[[^\]]*+\]?")
-
-
 def revision_view(revision: Revision, objects: Sequence[Summary]) -> dict[str, Any]:
     """A revision with its first objects."""
     created, updated, deleted = revision.counts
@@ -168,66 +158,6 @@ def revision_view(revision: Revision, objects: Sequence[Summary]) -> dict[str, A
     }
 
 
-def change_view(change: DocumentChange) -> dict[str, Any]:
-    """An object with each field that differs, as `{field, before, after}`."""
-    hiding = _hiding(change.collection)
-    before, after = map(_compared, (change.before, change.after))
-    if before and after and is_renewed(change.before or {}, change.after or {}):
-        before["password_hash"] = after["password_hash"]
-    found = differences(before, after)
-    return {
-        "kind": kind_of(change.collection),
-        "id": change.id,
-        "name": change.name,
-        "action": change.action,
-        "fields": [
-            {
-                "field": STORED_AS.sub("", each.field),
-                "before": _masked(each.field, each.before, hiding),
-                "after": _masked(each.field, each.after, hiding),
-            }
-            for each in found
-        ],
-    }
-
-
-def object_view(revision: int, collection: str, identifier: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
-    """An object as it was after a revision, without secrets; None if there was none."""
-    hiding = _hiding(collection)
-    document = None if body is None else _named({name: mask(name, each, hiding) for name, each in body.items()})
-    name = None if body is None else body.get("name") or body.get("username")
-    return {
-        "revision": revision,
-        "kind": kind_of(collection),
-        "id": identifier,
-        "name": name,
-        "document": document,
-    }
-
-
-def _compared(body: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    return None if body is None else {name: value for name, value in body.items() if name not in _OMITTED}
-
-
-def _hiding(collection: str) -> frozenset[str]:
-    """In proxies `headers` are settings, and no secret."""
-    return frozenset() if collection == "proxies" else HIDING
-
-
-def _masked(path: str, value: Any, hiding: frozenset[str]) -> Any:
-    names = _ELEMENT.sub("", path).split(".")
-    if value is not None and hiding.intersection(names[:-1]):
-        return MASK
-    return _named(mask(names[-1], value, hiding))
-
-
-def _named(value: Any) -> Any:
-    """Masked documents with the names of the API: `password` for `password_hash`."""
-    if isinstance(value, Mapping):
-        return {STORED_AS.sub("", name): _named(item) for name, item in value.items() if name not in _INTERNAL}
-    return [_named(item) for item in value] if isinstance(value, list) else value
-
-
 NAMED_MAX = 20
 """Objects of a revision that a list names."""
 
@@ -236,16 +166,8 @@ _PLACE = "^[0-9]{1,9}$"
 _KEY = f"^({'|'.join(REVISED)}):[A-Za-z0-9_-]{{1,128}}$"
 
 
-def _read_number(value: str) -> int:
-    if not re.search(_PLACE, value, re.ASCII):
-        raise ValueError("must be a next_cursor of an earlier response")
-    return int(value)
-
-
 def _read_key(value: str) -> Key:
     kind, _, identifier = value.partition(":")
-    if not re.search(_KEY, value, re.ASCII):
-        raise ValueError("must be a next_cursor of an earlier response")
     return collection_of(kind), identifier
 
 
@@ -260,21 +182,21 @@ class ListRevisions(Query):
     start_time: float | None = moment("Not before")
     end_time: float | None = moment("Not after")
     limit: int = integer("The size of the page", 1, 1000, 100)
-    cursor: int | None = cursor("The `next_cursor` of the previous page", "100", _PLACE, _read_number)
+    cursor: int | None = place("100", _PLACE)
 
 
 class ReadRevision(Query):
     """The page of the changes of a revision."""
 
     limit: int = integer("The number of changed objects at most", 1, 1000, 100)
-    cursor: int | None = cursor("The `next_cursor` of the previous page", "99", _PLACE, _read_number)
+    cursor: int | None = place("99", _PLACE)
 
 
 class CompareRevisions(Query):
     """The page of the objects that differ."""
 
     limit: int = integer("The number of objects at most", 1, 1000, 100)
-    cursor: Key | None = cursor("The `next_cursor` of the previous page", "proxy:prx_0123456789abcdef", _KEY, _read_key)
+    cursor: Key | None = place("proxy:prx_0123456789abcdef", _KEY, _read_key)
 
 
 class RestoreState(Query):
@@ -303,8 +225,8 @@ def list_revisions(call: Call) -> Reply:
         query.object_name,
         query.user_id,
         query.username,
-        _timestamp(query.start_time),
-        _timestamp(query.end_time),
+        records.moment(query.start_time),
+        records.moment(query.end_time),
         query.cursor,
     )
     found, total = reader.page(selection, query.limit + 1)
@@ -312,10 +234,6 @@ def list_revisions(call: Call) -> Reply:
     views = [revision_view(each, reader.summaries(each.number, NAMED_MAX, selection)) for each in page]
     following = str(page[-1].number) if more else None
     return Reply({"revisions": views, "total": total, "has_more": more, "next_cursor": following})
-
-
-def _timestamp(moment: float | None) -> str | None:
-    return None if moment is None else timestamp_text(moment)
 
 
 def get_revision(call: Call) -> Reply:

@@ -21,8 +21,8 @@ from actors.bus.messages.supervision import (
     SettingSources,
     ValidateSettings,
 )
-from api.bus_bridge import Bridge, reason_of, request
-from api.errors import Invalid, NotFound, PeerUnavailable, StaleRevision
+from api.bus_bridge import Bridge, request
+from api.errors import Invalid, NotFound, StaleRevision
 from api.store import Store
 from config.settings.runtime import (
     LIVE_GROUPS,
@@ -138,11 +138,9 @@ class LiveSettings:
 
     def validate(self, stored: Stored) -> None:
         """Raise `Invalid` when these overrides can't be applied, and `PeerUnavailable`."""
-        reply = self._bridge.ask(SUPERVISOR, ValidateSettings(stored))
+        reply: Any = request(self._bridge, SUPERVISOR, ValidateSettings(stored), Done, Failed)
         if isinstance(reply, Failed):
             raise Invalid(None, reply.error)
-        if not isinstance(reply, Done):
-            raise PeerUnavailable(SUPERVISOR, reason_of(reply))
 
     def apply(self) -> None:
         """Make the overrides in the store effective everywhere before this returns. Raises `PeerUnavailable`."""

@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import psutil
 
 from actors.bus.messages.common import LIST_UNREADABLE, POOLS, UPSTREAM_DOWN, UPSTREAMS_UNREACHABLE
 from actors.bus.messages.events import QueryDeliveries
 from actors.bus.messages.supervision import RuntimeReport
+from api.engine.responses import Moment, Reason, ResponseModel
 from api.errors import PeerUnavailable
 from api.objects.named.list_contents import ListContents
 from api.objects.named.list_kind import LISTS
@@ -67,6 +68,59 @@ EMPTY = {
     "pool": ("it has no upstreams yet, so nothing can be reached through it", "upstreams"),
 }
 """What follows where nothing was fetched yet, and what stays where something was."""
+
+
+class AttentionEntry(ResponseModel):
+    """Something to look after, once for each cause.
+
+    `kind`, `id` and `name` are those of the resource to go to: of a certificate the proxy that serves it, and no id for
+    the API's own. `error` is a sentence in English; `reason` with the fields below is what others are made of.
+    """
+
+    severity: Literal["error", "warning"]
+    kind: Literal["proxy", "pool", "list", "account", "certificate", "actor", "webhook", "user", "disk", "memory"]
+    id: str | None
+    name: str | None
+    reason: (
+        Reason
+        | Literal[
+            "list_fetch_failed",
+            "pool_fetch_failed",
+            "quota_reached",
+            "webhook_failing",
+            "webhook_disabled",
+            "deliveries_given_up",
+            "certificate_ends",
+            "disk_full",
+            "memory_full",
+            "first_password",
+        ]
+    )
+    error: str
+    since: Moment | None
+    count: int
+    """How many parts of the resource it is about, such as upstreams; 1 for the resource itself."""
+    parts: list[str]
+    """The names of at most five of these."""
+    upstream: str | None
+    """The upstream, if it is about one alone."""
+    fix: Literal["restart", "test", "fetch", "enable", "change_password"] | None
+    """What may mend it: an operation on the resource."""
+    detail: str | None
+    """What was found, in English: a part of `error`."""
+    percent: int | None
+    """Of a full disk or memory: how much is in use."""
+    ends_at: Moment | None
+    """Of a certificate."""
+    fetched_at: Moment | None
+    """Of a list: when its content was fetched; null without content, when rules that deny it deny everything."""
+
+
+class AttentionList(ResponseModel):
+    """What needs attention, errors first; `entries` are at most 100 of `total`."""
+
+    total: int
+    entries: list[AttentionEntry]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict
 from typing import Any, Literal
 
 from api.audit.trail import Broken, Entry, Head, Selection, verify
 from api.call import Call, Reply
 from api.concurrency_limit import ConcurrencyLimit
+from api.engine import records
 from api.engine.operation import V1, get, resource
 from api.engine.responses import Moment, ResponseModel, mirrors
-from api.http.query import Query, address, choice, cursor, integer, moment, text
+from api.http.query import Query, address, choice, integer, moment, place, text
 from api.security.permissions import ADMIN, AUDITOR
-from config.text.formatting import timestamp_text
 
 EXACT = (
     "action",
@@ -28,13 +27,6 @@ EXACT = (
     "resource_name",
 )
 _VERIFICATIONS = ConcurrencyLimit(1, 1, "verifications of the audit trail")
-_CURSOR = "^[0-9]{1,18}$"
-
-
-def _read_cursor(value: str) -> int:
-    if not re.search(_CURSOR, value, re.ASCII):
-        raise ValueError("must be a next_cursor of an earlier response")
-    return int(value)
 
 
 class QueryAudit(Query):
@@ -54,7 +46,7 @@ class QueryAudit(Query):
     resource_name: str | None = text("Only of resources of this name", "office", 128)
     limit: int = integer("The size of the page", 1, 1000, 100)
     offset: int = integer("How many entries to skip", 0, 1_000_000_000, 0)
-    cursor: int | None = cursor("The `next_cursor` of the previous page", "100", _CURSOR, _read_cursor)
+    cursor: int | None = place("100", "^[0-9]{1,18}$")
 
 
 class AuditActor(ResponseModel):
@@ -163,11 +155,7 @@ def verify_audit(call: Call) -> Reply:
 
 def _selection(query: QueryAudit) -> Selection:
     equal = {name: value for name in EXACT if (value := getattr(query, name)) is not None}
-    return Selection(equal, _timestamp(query.start_time), _timestamp(query.end_time), query.cursor)
-
-
-def _timestamp(moment: float | None) -> str | None:
-    return None if moment is None else timestamp_text(moment)
+    return Selection(equal, records.moment(query.start_time), records.moment(query.end_time), query.cursor)
 
 
 def _view(entry: Entry) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from api.call import Call, Reply
 from api.engine.operation import PROXY, V1, delete, get, resource
 from api.engine.responses import Moment, ResponseModel, mirrors
 from api.errors import Denied, Invalid, NotFound, PeerUnavailable
-from api.http.query import Query, alpn, choice, integer, network, text
+from api.http.query import Query, alpn, choice, integer, network, order, text
 from api.objects.accounts.account_names import may_use
 from api.queries.fleet_connections import MergedConnections, MergedGroup, Row
 from config.model.fleet_accounts import FleetAccount
@@ -134,9 +134,7 @@ class ConnectionFilters(Query):
 class ListConnections(ConnectionFilters):
     """Filters of connections, their order and the page."""
 
-    sort: str = choice(
-        "The field to sort by; `-` reverses the order", (*SORTS, *(f"-{name}" for name in SORTS)), "-age"
-    )
+    sort: str = order(SORTS, "-age")
     limit: int = integer("The size of the page", 1, 1000, 100)
     offset: int = integer("How many to skip", 0, 1_000_000, 0)
 
@@ -264,9 +262,9 @@ class ListFleetConnections(FleetFilters):
     """Filters of connections, their order or groups, and the page."""
 
     group_by: str | None = choice("Count connections by this, the largest groups first", tuple(GROUP_BY))
-    sort: str | None = choice(
-        f"The field to sort by, `{DEFAULT_SORT}` by default; `-` reverses the order. Not with `group_by`",
-        (*SORTS, *(f"-{name}" for name in SORTS)),
+    sort: str | None = order(
+        SORTS,
+        description=f"The field to sort by, `{DEFAULT_SORT}` by default; `-` reverses the order. Not with `group_by`",
     )
     limit: int = integer("The size of the page", 1, 1000, 100)
     offset: int = integer("How many to skip", 0, OFFSET_MAX, 0)

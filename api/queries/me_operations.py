@@ -16,10 +16,11 @@ from actors.forwarding.connections.table import SORTS
 from api.audit.audit_context import origin
 from api.call import Call, Reply
 from api.engine.operation import HOLDER, NONE, V1, Operation, create, delete, get, post, resource
+from api.engine.records import moment
 from api.engine.responses import Message, Moment, ResponseModel, Revoked, ScheduleView, group_view, shows
 from api.errors import Denied, Invalid, PeerUnavailable, Unauthenticated
 from api.http import session_cookie
-from api.http.query import Query, choice, integer
+from api.http.query import Query, integer, order
 from api.objects.accounts import credential_operations as credentials
 from api.objects.accounts.account_activity import usage_view, used_bytes
 from api.objects.accounts.account_kind import status_of
@@ -174,9 +175,7 @@ class OwnPassword(Body):
 class ListOwnConnections(Query):
     """The order of connections, and the page."""
 
-    sort: str = choice(
-        "The field to sort by; `-` reverses the order", (*SORTS, *(f"-{name}" for name in SORTS)), "-age"
-    )
+    sort: str = order(SORTS, "-age")
     limit: int = integer("The size of the page", 1, 1000, 100)
     offset: int = integer("How many to skip", 0, 10_000, 0)
 
@@ -371,7 +370,7 @@ def _view(call: Call, held: HeldAccount) -> dict[str, Any]:
         "deny_destinations": without_names(rules.deny_destinations or []),
         "schedule": None if rules.schedule is None else rules.schedule.model_dump(),
         "allow_clients": record.allow_clients,
-        "expires_at": None if record.expires_at is None else timestamp_text(record.expires_at),
+        "expires_at": moment(record.expires_at),
         "created_at": timestamp_text(record.created_at),
         "self_service": held.permitted.model_dump(),
     }

@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pydantic_core import to_json
 
@@ -22,11 +22,12 @@ from actors.bus.messages.metrics import MetricSeries, QueryMetricSeries, QueryRe
 from actors.bus.messages.records import CountLogs, LogCounts, QueryLogs
 from actors.logs.record_schema import HOST
 from api.bus_bridge import Bridge
+from api.engine.responses import HealthState, Moment, ResponseModel, having
 from api.objects.proxies.condition import Flaw
 from api.objects.proxies.proxy_cache import StoredProxy
 from api.objects.proxies.proxy_service import Proxies
 from api.objects.proxies.runtime_view import RuntimeView
-from api.queries.attention import Attention, is_of_pool
+from api.queries.attention import Attention, AttentionList, is_of_pool
 from api.queries.health import HealthService
 from config import VERSION
 from config.text.formatting import timestamp_text
@@ -68,6 +69,106 @@ class Range(NamedTuple):
 
 
 RANGES = {"5m": Range(300, 10, 15.0), "1h": Range(3600, 60, 60.0), "1d": Range(86_400, 3600, 60.0)}
+
+
+class OverviewHealth(ResponseModel):
+    """The overall health, and since when the service runs. In a `lab` the egress guard is open for loopback."""
+
+    status: HealthState
+    lab: bool
+    version: str
+    started_at: Moment
+
+
+@having(dict.fromkeys(NOW, float))
+class CurrentMetrics(ResponseModel):
+    """Rates of the last 5 s; error rate (percent) and response time (ms) of the last 60 s; open connections."""
+
+
+@having(dict.fromkeys(NOW, list[float | None]))
+class MetricsSeries(ResponseModel):
+    """One value for each `step` seconds from `start` on, the last one of the bucket that ended last.
+
+    An average is null where there was no traffic.
+    """
+
+    start: Moment
+    step: int
+
+
+class ProxyStates(ResponseModel):
+    """How many proxies there are, and by state of `runtime`; one that is inactive is `stopped`."""
+
+    total: int
+    by_state: dict[str, int]
+
+
+class PoolTotals(ResponseModel):
+    """How many pools there are, and by `state` of their `status`; of all their upstreams, how many are usable."""
+
+    total: int
+    by_state: dict[str, int]
+    upstreams: int
+    usable: int
+
+
+_COUNTS = dict.fromkeys(("requests", "bytes_in", "bytes_out"), int)
+
+
+@having(_COUNTS)
+class TopProxy(ResponseModel):
+    """A proxy by its records. `name` is null of one that was deleted."""
+
+    id: str
+    name: str | None
+
+
+@having(_COUNTS)
+class TopUser(ResponseModel):
+    """An account by its user name in the records."""
+
+    username: str
+
+
+@having(_COUNTS)
+class TopTarget(ResponseModel):
+    """A host that clients asked for."""
+
+    host: str
+
+
+@having(_COUNTS)
+class TopReason(ResponseModel):
+    """The reason of refusals and failures."""
+
+    reason: str
+
+
+class MostUsed(ResponseModel):
+    """What occurs in most access records, as of the last minute.
+
+    Not `exact` are estimates from an even sample. `records` is `logging.access`: which requests have a record.
+    """
+
+    proxies: list[TopProxy]
+    accounts: list[TopUser]
+    targets: list[TopTarget]
+    refusals: list[TopReason]
+    exact: bool
+    records: Literal["all", "errors", "off"]
+
+
+class Overview(ResponseModel):
+    """The first screen. Parts are null that the caller has no permission for, or whose process does not reply."""
+
+    range: Literal["5m", "1h", "1d"]
+    health: OverviewHealth
+    now: CurrentMetrics | None
+    series: MetricsSeries | None
+    proxies: ProxyStates | None
+    pools: PoolTotals | None
+    top: MostUsed | None
+    attention: AttentionList
 
 
 @dataclass(frozen=True, slots=True)

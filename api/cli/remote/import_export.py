@@ -175,15 +175,13 @@ def _opened(log: Path) -> BinaryIO:
 
 
 def _converted(file: Path, format_: Format | None, root: Path | None, accept: tuple[str, ...]) -> Converted:
-    from api.import_export.convert import UnknownFormat, converted, guessed_format
+    from api.import_export.convert import converted, guessed_format
     from api.import_export.convert.statements import UnreadableFile
 
     try:
         found = converted(file, format_ or guessed_format(file), root, accept)
     except UnreadableFile as error:
         raise CommandError(str(error), status=Status.USAGE) from error
-    except UnknownFormat as error:
-        raise CommandError(f"{file}: {error}", status=Status.USAGE) from error
     if found.needless:
         hint = "The report offers --accept for the lines that it is for"
         raise CommandError(f"--accept {found.needless[0]}: there is nothing to accept", hint, Status.USAGE)

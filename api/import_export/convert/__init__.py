@@ -23,13 +23,9 @@ from typing import Any, Literal
 
 from api.import_export.convert import squid, threeproxy
 from api.import_export.convert.draft import Draft, problems_of
-from api.import_export.convert.statements import Files, Report
+from api.import_export.convert.statements import Files, Report, UnreadableFile
 
 Format = Literal["squid", "3proxy"]
-
-
-class UnknownFormat(ValueError):
-    """The file may be of either program, or of none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +40,11 @@ class Converted:
 
 
 def guessed_format(path: Path) -> Format:
-    """Which program a file is for, by its directives. Raises `UnknownFormat`, `UnreadableFile`."""
+    """Which program a file is for, by its directives. Raises `UnreadableFile`."""
     first = [words[0] for line in Files().read(path).splitlines() if (words := line.split(maxsplit=1))]
     of_squid, of_3proxy = (sum(word in table for word in first) for table in (squid.TABLE, threeproxy.TABLE))
     if of_squid == of_3proxy:
-        raise UnknownFormat("it is not clear whether the file is for squid or for 3proxy: say --format")
+        raise UnreadableFile(f"{path}: it is not clear whether the file is for squid or for 3proxy: say --format")
     return "squid" if of_squid > of_3proxy else "3proxy"
 
 

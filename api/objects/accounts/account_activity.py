@@ -21,7 +21,7 @@ from actors.bus.messages.accounts import (
 from actors.bus.messages.common import METRICS, Done
 from actors.state.account_clients import AccountClients, open_clients
 from api.bus_bridge import Bridge, reason_of, request
-from api.engine.records import Stored, view_of
+from api.engine.records import Stored, moment, view_of
 from api.history.document_changes import Body, DocumentChange
 from api.objects.accounts.account_kind import StoredInline, status_of
 from api.objects.accounts.plan_kind import Plans
@@ -31,7 +31,6 @@ from config.model.accounts import CLIENTS_WINDOW, Quota
 from config.model.choices import period_at
 from config.model.fleet_accounts import FleetAccount
 from config.model.plans import RuleLimits
-from config.text.formatting import timestamp_text
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +95,7 @@ class AccountActivities:
             "plan": None if plan is None else plan.name,
             "status": status_of(record, time.time(), 0 < quota.bytes <= used_bytes(activity)),
             "usage": None if activity is None else usage_view(activity, quota),
-            "last_seen_at": None if activity is None else _moment(activity.last_seen or None),
+            "last_seen_at": None if activity is None else moment(activity.last_seen or None),
             "last_client_ip": None if activity is None else activity.client_ip or None,
             "active_connections": None if activity is None else activity.connections,
         }
@@ -163,8 +162,8 @@ def usage_view(activity: AccountActivity, quota: Quota) -> dict[str, Any]:
     until = period_at(usage.period, usage.since)[1]
     return {
         "period": usage.period,
-        "period_start": None if until is None else timestamp_text(usage.since),
-        "period_end": _moment(until),
+        "period_start": moment(None if until is None else usage.since),
+        "period_end": moment(until),
         "bytes": used,
         "bytes_in": usage.bytes_in,
         "bytes_out": usage.bytes_out,
@@ -177,7 +176,3 @@ def usage_view(activity: AccountActivity, quota: Quota) -> dict[str, Any]:
 def used_bytes(activity: AccountActivity | None) -> int:
     """Bytes in both directions, 0 where it is not known."""
     return 0 if activity is None else activity.usage.bytes_in + activity.usage.bytes_out
-
-
-def _moment(seconds: float | None) -> str | None:
-    return None if seconds is None else timestamp_text(seconds)

@@ -13,7 +13,7 @@ from api.engine.records import Stored
 from api.engine.responses import Deleted, ResponseModel, mirrors
 from api.errors import Invalid, MissingPermission, PeerUnavailable
 from api.http.body import Lines
-from api.http.query import EXAMPLE, PATTERN, ListCursor, Query, checksum, choice, cursor, integer, text
+from api.http.query import EXAMPLE, PATTERN, ListCursor, Query, checksum, choice, cursor, integer, order, text
 from api.objects.accounts.account_batches import BatchResult, ImportCount
 from api.objects.accounts.account_responses import FleetAccountPage, OneFleetAccount
 from api.objects.accounts.inline_accounts import Kinds
@@ -43,11 +43,7 @@ class ListFleetAccounts(Query):
     tag: str | None = text("Only with this tag", "office", 64, lowest=1)
     status: str | None = choice("Only accounts of this status", ("active", "disabled", "expired", "quota_reached"))
     inline: str | None = choice("Only accounts of one proxy alone, or none of them", ("false", "true"))
-    sort: str = choice(
-        "The field to sort by; `-` reverses the order. Accounts never used count as 0",
-        (*SORTS, *(f"-{name}" for name in SORTS)),
-        "username",
-    )
+    sort: str = order(SORTS, "username", "The field to sort by; `-` reverses the order. Accounts never used count as 0")
     limit: int = integer("The size of the page", 1, 1000, 100)
     cursor: ListCursor | None = cursor(
         "The `next_cursor` of the previous page, with the same filters", EXAMPLE, PATTERN, ListCursor.of

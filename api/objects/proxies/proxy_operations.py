@@ -25,6 +25,7 @@ from api.http.query import (
     cursor,
     foreign_cursor,
     integer,
+    order,
     text,
     texts,
 )
@@ -101,9 +102,7 @@ class ListProxies(Query):
     )
     tag: tuple[str, ...] = texts("Only proxies with this tag; several must all be there", "office", 128)
     account: str | None = text("Only proxies that this account may use; its id", "acc_0123456789abcdef", 128, lowest=1)
-    sort: str = choice(
-        "The field to sort by; `-` reverses the order", (*SORTS, *(f"-{name}" for name in SORTS)), _OLDEST_FIRST
-    )
+    sort: str = order(SORTS, _OLDEST_FIRST)
     cursor: ListCursor | None = cursor(
         "The `next_cursor` of the previous page, with the same filters and order",
         EXAMPLE,

@@ -28,7 +28,7 @@ from actors.bus.messages.supervision import (
     RestartProxy,
     RuntimeReport,
 )
-from api.bus_bridge import Bridge, reason_of, request
+from api.bus_bridge import Bridge, request
 from api.errors import Invalid, InvalidMany, NotFound, PeerUnavailable, StaleRevision
 from api.objects.accounts.account_names import ERRORS_MAX, AccountNames
 from api.objects.named.shared_objects import SharedObjects
@@ -367,13 +367,10 @@ class Proxies:
             yield
 
     def _reserve(self, record: ProxyRecord, scope: Scope | None) -> None:
-        reply = self._bridge.ask(
-            SUPERVISOR, ReserveListener(record.id, record.host, record.port, last_port=record.last_port)
-        )
+        message = ReserveListener(record.id, record.host, record.port, last_port=record.last_port)
+        reply: Any = request(self._bridge, SUPERVISOR, message, ListenerReserved, ListenerRefused)
         if isinstance(reply, ListenerRefused):
             raise Invalid(reply.field, self.refusal(reply, record.id, scope))
-        if not isinstance(reply, ListenerReserved):
-            raise PeerUnavailable(SUPERVISOR, reason_of(reply))
 
     def _require_supervisor(self, proxy_id: str) -> RuntimeReport:
         """The runtime state of the proxy. Raises `PeerUnavailable`: without the supervisor nothing is stored."""

@@ -8,6 +8,7 @@ from typing import Any
 from api.call import Call, Reply
 from api.engine.kind import Kind
 from api.engine.operation import PERSON, V1, create, delete, get, resource
+from api.engine.records import moment
 from api.engine.responses import Moment, ResponseModel, Revoked, shows
 from api.errors import Denied, Invalid, MissingPermission, NotFound, Unauthenticated
 from api.objects.kinds import NAMED
@@ -18,7 +19,6 @@ from api.security.caller import Caller
 from api.security.permissions import ADMIN, first_not_held, holds
 from api.store import NotStored, RevisionConflict, Write
 from api.store.accounts import ACCOUNTS
-from config.text.formatting import timestamp_text
 
 
 class KeyScope(ResponseModel):
@@ -126,7 +126,7 @@ def rotate_key(call: Call) -> Reply:
     call.services.publish("api_key.created", api_keys.about(record))
     if ends is None:
         call.services.publish("api_key.revoked", api_keys.about(key))
-    previous = {"id": key.id, "revoked": ends is None, "expires_at": None if ends is None else timestamp_text(ends)}
+    previous = {"id": key.id, "revoked": ends is None, "expires_at": moment(ends)}
     data = {"api_key": record.view(), "key": text, "previous": previous}
     return Reply(data, 201, headers={"Cache-Control": "no-store"})
 

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from api.cli import client
-from api.cli.client import ApiClient, CallerCredentials, Window
+from api.cli.client import ApiClient, Window
 from api.cli.errors import CommandError
+from api.cli.tokens import CallerCredentials
 
 
 class Crowded(ThreadingHTTPServer):

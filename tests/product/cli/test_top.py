@@ -13,8 +13,7 @@ import pytest
 from rich.console import Console
 
 from api.cli.client import Window
-from api.cli.remote.top import TopView, drawn, sparkline, totals
-from api.cli.terminal import split
+from api.cli.remote.top import TopView, drawn, sparkline, split, totals
 from tests.kit.http_origins import Origin, serving
 from tests.kit.product import Product
 from tests.kit.wait import wait_until
