@@ -45,7 +45,7 @@ from api.security.users import (
 )
 from api.store import Write
 from config.model.fields import NULLABLE, Body, Input, name_key, new_name
-from config.passwords import check_password, hash_password, hash_to_store
+from config.passwords import hash_password, hash_to_store
 from config.weak_passwords import weakness
 
 _Text = Annotated[StrictStr, Field(min_length=1, max_length=1024)]
