@@ -44,7 +44,6 @@ from actors.bus.messages.metrics import Counters
 from actors.bus.messages.specs import DnsSpec, ProxySpec, QueryUpstreams, Upstreams
 from actors.bus.records import RecordSender, Row, is_error
 from actors.counters import CPU_SECONDS, NAMES, RECORDS_DROPPED, WAKES
-from actors.forwarding import sleep_pack
 from actors.forwarding.acceptor import Acceptor
 from actors.forwarding.connections.client_connection import ClientConnection
 from actors.forwarding.connections.first_bytes import ProxyHeaderReader
@@ -60,7 +59,7 @@ from actors.forwarding.reporting.counter_publisher import CounterPublisher, Loop
 from actors.forwarding.reporting.denied_names_reporter import DeniedNamesReporter
 from actors.forwarding.reporting.password_renewals import PasswordRenewals
 from actors.forwarding.reporting.usage_reporter import RETRY, LastReports, UsageReporter
-from actors.forwarding.sleep_pack import Sleeper
+from actors.forwarding.sleeper import Sleeper
 from actors.histogram import sparse
 from actors.log_lines import set_subject
 from actors.process import Actor, Boot
@@ -103,7 +102,7 @@ class ForwardingActor(Actor):
             self.data_dir.lists,
             self.run_dir,
             proxy.get("contact") or "",
-            self._live_state(params.get("number", UNOWNED)),
+            self._live_state(params.get("number", UNOWNED), params.get("worker", 0)),
         )
         self._objects = ObjectReader()
         self._reconfiguration = Reconfiguration(self.forwarding, self._configured)
@@ -127,11 +126,10 @@ class ForwardingActor(Actor):
         self._label = ""
         self._place = 0, 1
         """Its index among the workers, and how many these are."""
-        self._own_folder = self.run_dir.workers / actor_proxy(boot.name)
         self._load = LoopLoad(self.loop)
         self._publisher = CounterPublisher(self.loop, self._counters, self._publish)
         if params.get("asleep"):
-            self._wake_up()
+            self.forwarding.stats.values[WAKES] += 1
         self._join_workers(params.get("workers", 1))
         if params.get("configure"):
             self._configure(unpack(Configure, params["configure"]), lambda: None)
@@ -246,10 +244,10 @@ class ForwardingActor(Actor):
 
     # --- the beginning ---
 
-    def _live_state(self, number: int) -> LiveState:
+    def _live_state(self, number: int, worker: int) -> LiveState:
         """What it counts together with other processes."""
         folder, proxy_id, loop = self.run_dir.state, actor_proxy(self.boot.name), self.loop
-        return LiveState(lambda: loop.now, folder, proxy_id, number, self._alone, loop.call_later)
+        return LiveState(lambda: loop.now, folder, proxy_id, number, self._alone, loop.call_later, worker)
 
     def _alone(self, detail: str) -> None:
         def report() -> None:
@@ -284,15 +282,8 @@ class ForwardingActor(Actor):
         if self._sleeper is None:
             if not after:
                 return
-            self._sleeper = Sleeper(
-                self.forwarding, self._acceptor, self._report_idle, self._own_folder, self._place[0]
-            )
+            self._sleeper = Sleeper(self.forwarding, self._acceptor, self._report_idle)
         self._sleeper.configure(float(after))
-
-    def _wake_up(self) -> None:
-        """Take over what the processes before the sleep have left."""
-        sleep_pack.take(self._own_folder, self.forwarding)
-        self.forwarding.stats.values[WAKES] += 1
 
     def _report_idle(self) -> None:
         self.mailbox.tell(SUPERVISOR, Idle(self.boot.instance))

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from actors.forwarding.policies.judge import PolicySet
     from actors.forwarding.policies.masks import Portions
     from actors.forwarding.upstreams.upstream_set import UpstreamContext, UpstreamSet
+    from actors.pools.state import OwnStates
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -173,7 +174,7 @@ class ForwardingContext(OpenConnections):
         self.dialer = Dialer(self.loop, names, self.policy.access, timers=self.timers)
         self.dialer.on_problem = self.problems.occurred
         self.pool = ConnectionPool(self.loop, self.timers, pool_limit, self.policy.session.keep_alive_timeout)
-        self.upstream_sets = UpstreamSets(self._of_upstreams, _NO_FOLDER if run_dir is None else run_dir.pools)
+        self.upstream_sets = UpstreamSets(self._of_upstreams, state, _NO_FOLDER if run_dir is None else run_dir.pools)
         self.sources = Sources(self.loop, state)
         """Where connections leave from."""
 
@@ -260,11 +261,19 @@ class ForwardingContext(OpenConnections):
             via=via_entry(spec),
         )
 
-    def _of_upstreams(self) -> UpstreamContext:
+    def _of_upstreams(self, own: OwnStates) -> UpstreamContext:
         from actors.forwarding.upstreams.upstream_set import UpstreamContext  # only with upstreams
 
         return UpstreamContext(
-            self.loop, self.pool, self.dialer, self.problems, self.clock, lambda: self.policy, self.count_crash
+            self.loop,
+            self.pool,
+            self.dialer,
+            self.problems,
+            self.clock,
+            lambda: self.policy,
+            self.count_crash,
+            own,
+            self.state,
         )
 
     def compiling(self, spec: ProxySpec, objects: FleetObjects) -> Portions[PolicySet | None]:

@@ -98,7 +98,6 @@ def join_workers(context: ForwardingContext) -> None:
 
     workers = ProxyWorkers(context.state)
     context.limits.share(workers, len(context.connections))
-    context.upstream_sets.share(workers)
 
     def on_processes(count: int) -> None:
         context.pool.divide_among(count)

@@ -13,41 +13,14 @@ from actors.forwarding.upstreams.attempt import AttemptPlan, Reaching
 from actors.forwarding.upstreams.handshake import Blame, UpstreamFailed
 from actors.forwarding.upstreams.health_checks import HealthChecks
 from actors.pools.state import SharedPoolState, identity
-from actors.pools.upstream import AnyUpstream, target_mark
+from actors.pools.upstream import Upstream, target_mark
 from actors.problems import ActiveProblems
 
 
-class CheckedMember(AnyUpstream):
-    """One upstream as its checks have it: how it failed is known by its slot, whichever process had the failure."""
-
-    reached = False
-    """Whether the last check got as far as the handshake."""
-    known_down = False
-    """Whether it was down when it was observed last."""
-
-    @property
-    def reached_handshake(self) -> bool:
-        """See `AnyUpstream`."""
-        return self.slot.error not in ("", "unreachable", "no_file")
-
-    @reached_handshake.setter
-    def reached_handshake(self, reached: bool) -> None:
-        self.reached = reached
-
-    @property
-    def rejects_credentials(self) -> bool:
-        """See `AnyUpstream`."""
-        return self.slot.error == "credentials"
-
-    @rejects_credentials.setter
-    def rejects_credentials(self, _rejects: bool) -> None:
-        pass
-
-
-class _Checks(HealthChecks[CheckedMember]):
+class _Checks(HealthChecks):
     """No check of an upstream that has asked for a pause: it would be one more request."""
 
-    def _check(self, upstream: CheckedMember) -> None:
+    def _check(self, upstream: Upstream) -> None:
         pause = upstream.slot.paused_until - self._loop.now
         if pause > 0:
             if self._upstreams.spec.check_enabled:
@@ -79,7 +52,9 @@ class CheckedPool:
         self._reaching = Reaching()
         self._unreachable: bool = former is not None and former._unreachable
         pairs = enumerate(zip(self.spec.entries, state.slots, strict=True))
-        self.members = [CheckedMember(each, index, slot, loop.now, spec.name) for index, (each, slot) in pairs]
+        self.members = [Upstream(each, index, slot, loop.now, spec.name) for index, (each, slot) in pairs]
+        self._down: set[Upstream] = set()
+        """Those that were down when they were observed last."""
         if former is not None:
             self._follow(former)
         self._checks = _Checks(self)
@@ -111,26 +86,26 @@ class CheckedPool:
         """Begin and end the problems of upstreams that are down, whichever process has found it out."""
         self._state.refresh()
         for member in self.members:
-            if member.slot.is_down != member.known_down:
-                member.known_down = not member.known_down
+            if member.slot.is_down != (member in self._down):
+                self._down ^= {member}
                 self._changed(member)
-        unreachable = bool(self.members) and all(member.known_down for member in self.members)
+        unreachable = bool(self.members) and len(self._down) == len(self.members)
         if unreachable != self._unreachable:
             self._unreachable = unreachable
             self._reachability_changed()
 
     # --- for the checks ---
 
-    def reaching(self, upstream: CheckedMember) -> AttemptPlan:
+    def reaching(self, upstream: Upstream) -> AttemptPlan:
         """See `CheckedUpstreams`."""
         return self._reaching.plan(upstream.spec, self.spec.check_timeout)
 
-    def succeeded(self, upstream: CheckedMember) -> None:
+    def succeeded(self, upstream: Upstream) -> None:
         """See `CheckedUpstreams`."""
         self._state.count_check(upstream.slot, failed=False)
         upstream.slot.succeeded(self.loop.now)
 
-    def failed(self, upstream: CheckedMember, failed: UpstreamFailed) -> None:
+    def failed(self, upstream: Upstream, failed: UpstreamFailed) -> None:
         """See `CheckedUpstreams`."""
         now, slot = self.loop.now, upstream.slot
         self._state.count_check(slot, failed=True)
@@ -154,7 +129,8 @@ class CheckedPool:
             if before is None:
                 continue
             if former._subject(before) == self._subject(member):
-                member.known_down = before.known_down
+                if before in former._down:
+                    self._down.add(member)
             else:
                 known[identity(member.spec)] = before
             if before.spec != member.spec:
@@ -163,9 +139,9 @@ class CheckedPool:
             detail = f"the upstream {member.spec.name} of the pool {former.name} was removed"
             self._problems.ends(UPSTREAM_DOWN, detail, former._subject(member))
 
-    def _changed(self, member: CheckedMember) -> None:
+    def _changed(self, member: Upstream) -> None:
         name, pool, subject = member.spec.name, self.name, self._subject(member)
-        if member.known_down:
+        if member in self._down:
             detail = f"the upstream {name} of the pool {pool} is down: {member.slot.last_error}"
             self._problems.begins(UPSTREAM_DOWN, detail, subject)
         else:
@@ -179,12 +155,11 @@ class CheckedPool:
             detail = f"an upstream of the pool {self.name} can be reached again"
             self._problems.ends(UPSTREAMS_UNREACHABLE, detail, self.name)
 
-    def _subject(self, member: CheckedMember) -> str:
+    def _subject(self, member: Upstream) -> str:
         return f"{self.name}/{member.spec.name}"
 
     def __repr__(self) -> str:
-        down = sum(member.known_down for member in self.members)
-        return f"<CheckedPool {self.name}: {down} of {len(self.members)} are down>"
+        return f"<CheckedPool {self.name}: {len(self._down)} of {len(self.members)} are down>"
 
 
 def _checked(spec: PoolSpec) -> UpstreamsSpec:

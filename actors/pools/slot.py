@@ -1,4 +1,7 @@
-"""The state of one upstream. Of a pool all processes share it: what one has learned holds for all at once.
+"""The state of one upstream, in a line of a table (`actors.state.table`).
+
+Of a pool all processes share it: what one has learned holds for all at once. Of a proxy's own upstreams each of its
+workers has a line. States and transitions are the same:
 
 ========= ============================================ =====================================================
 state     what is known                                and then
@@ -14,15 +17,18 @@ A failure of each kind (`KINDS`) has a cool-down of its own, doubled each time u
 `connect` and `407`; those of `429` and `5xx` always last to their end, since the success of another request says
 nothing about them. A ban is the verdict of a client's program, and only its end or another verdict lifts it.
 
-Times are those of the loop, of the monotonic clock; 0 is none. `actors.pools.state_file` says what may be lost.
+Times are those of the loop, of the monotonic clock; 0 is none. `actors.pools.state` says what may be lost.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
-from actors.pools.state_file import SLOT, Words
+Numbers: TypeAlias = "memoryview[float]"
+"""Numbers of 64 bits, aligned: each is written at once, so no reader sees half of one."""
+SLOT: Final = 60
+"""Words of a slot."""
 
 KINDS = ("connect", "407", "429", "5xx")
 """Kinds of failures, each with a cool-down: the keys of `PoolSpec.cooldown`."""
@@ -61,9 +67,10 @@ checks are counted by the process that makes them, bans by the API. `TARGET` and
 ambiguous failures in a row."""
 _UNTIL = _COOLDOWNS[0]
 _LENGTH = _COOLDOWNS[len(KINDS)]
-_TEXT = 24
-LATENCY_AT, OTHER_TARGET = _TEXT - 2, _TEXT - 1
-assert _LENGTH < LATENCY_AT, "there is no room for so many kinds of failures"
+_TEXT = 28
+LATENCY_AT, OTHER_TARGET, FAILED_EVER, CONNECTIONS, BYTES_IN, BYTES_OUT = range(_TEXT - 6, _TEXT)
+"""`FAILED_EVER` counts all failures, and the last three what clients have used; of a proxy's own upstreams."""
+assert _LENGTH + len(KINDS) <= LATENCY_AT, "there is no room for so many kinds of failures"
 _TEXT_SIZE = 8 * (SLOT - _TEXT)
 
 Spans = tuple[tuple[float, float], ...]
@@ -96,6 +103,14 @@ def spans_of(cooldown: Mapping[str, tuple[float, float]]) -> Spans:
     return tuple(cooldown.get(kind, (0.0, 0.0)) for kind in KINDS)
 
 
+class Uses(NamedTuple):
+    """What clients have used of an upstream."""
+
+    connections: int
+    bytes_in: int
+    bytes_out: int
+
+
 class UpstreamSlot:
     """`now` is always the loop's clock."""
 
@@ -103,11 +118,11 @@ class UpstreamSlot:
 
     def __init__(self, spans: Spans) -> None:
         self.spans = spans
-        self._words: Words
+        self._words: Numbers
         self._raw: memoryview
         self._at = 0
 
-    def place(self, words: Words, raw: memoryview, at: int) -> None:
+    def place(self, words: Numbers, raw: memoryview, at: int) -> None:
         """From now on it is the slot that begins at the word `at`."""
         self._words, self._raw, self._at = words, raw, at
 
@@ -168,6 +183,16 @@ class UpstreamSlot:
         return float(self._words[self._at + ERROR_AT])
 
     @property
+    def failed_ever(self) -> int:
+        """How often it has failed."""
+        return int(self._words[self._at + FAILED_EVER])
+
+    @property
+    def uses(self) -> Uses:
+        """What clients have used, as it was counted here."""
+        return Uses(*map(int, self._words[self._at + CONNECTIONS : self._at + BYTES_OUT + 1]))
+
+    @property
     def error(self) -> str:
         """The code of the last error, one of `ERRORS`."""
         return ERRORS[int(self._words[self._at + ERROR])]
@@ -204,17 +229,26 @@ class UpstreamSlot:
         """Seconds of its last cool-down of this kind; 0 when a success came after it."""
         return float(self._words[self._at + _LENGTH + KINDS.index(kind)])
 
-    def kept(self) -> bytes:
-        """All of it, for `take`."""
-        return bytes(self._raw[8 * self._at : 8 * (self._at + SLOT)])
-
     # --- what processes learn ---
 
-    def take(self, kept: bytes) -> None:
-        """What another slot has known, but for attempts that were under way."""
-        self._raw[8 * self._at : 8 * (self._at + SLOT)] = kept
-        self._words[self._at + TRIAL_UNTIL] = self._words[self._at + DOUBTED_UNTIL] = 0.0
+    def take_over(self, now: float) -> None:
+        """From now on it is this process that knows it: attempts that were under way have ended with another one."""
+        words, at = self._words, self._at
+        words[at + TRIAL_UNTIL] = words[at + DOUBTED_UNTIL] = 0.0
+        words[at + SINCE] = words[at + SINCE] or now
         self._settle()
+
+    def part(self) -> None:
+        """From now on it is memory of this process alone, with what is known."""
+        raw = memoryview(bytearray(self._raw[8 * self._at : 8 * (self._at + SLOT)]))
+        self.place(raw.cast("d"), raw, 0)
+
+    def count_use(self, connections: int, bytes_in: int, bytes_out: int) -> None:
+        """Count what a client has used."""
+        words, at = self._words, self._at + CONNECTIONS
+        words[at] += connections
+        words[at + 1] += bytes_in
+        words[at + 2] += bytes_out
 
     def begin_trial(self, now: float, longest: float) -> None:
         """Record the beginning of an attempt. While it is down that is the trial, for `longest` seconds at most."""
@@ -308,6 +342,7 @@ class UpstreamSlot:
     def _record(self, now: float, error: str, cause: str) -> None:
         words, at = self._words, self._at
         words[at + FAILURES] += 1.0
+        words[at + FAILED_EVER] += 1.0
         words[at + ERROR], words[at + ERROR_AT] = float(ERRORS.index(error)), now
         text = cause.encode("utf-8", "replace")[:_TEXT_SIZE].ljust(_TEXT_SIZE, b"\0")
         start = 8 * (at + _TEXT)

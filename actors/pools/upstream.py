@@ -1,20 +1,20 @@
 """One upstream in the view of this actor: what is known of it (`actors.pools.slot`), and its uses by this proxy.
 
-All processes share what is known of an upstream of a pool; of one of the proxy itself it is this process that knows.
+`actors.pools.state` says who else knows it.
 """
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from typing import Final
 
 from actors.bus.messages.specs import UpstreamSpec
-from actors.pools.slot import UpstreamSlot, spans_of
-from actors.pools.state import Identity, identity, private_slots
+from actors.pools.slot import UpstreamSlot, Uses, spans_of
+from actors.pools.state import identity, number_of
 
 UNKNOWN, UP, DOWN = "unknown", "up", "down"
 BACK_OFF_MAX = 60.0
-OWN_SPANS = spans_of({"connect": (1.0, BACK_OFF_MAX)})
+OWN_SPANS: Final = spans_of({"connect": (1.0, BACK_OFF_MAX)})
 """For how long one of the proxy itself is left alone after a failure."""
 LEFT_ALONE = ("407", "429")
 """Kinds of failures after which an upstream is not tried even when there is no other."""
@@ -26,21 +26,7 @@ def target_mark(host: str) -> float:
     return float(1 + int.from_bytes(hashlib.blake2b(domain.encode(), digest_size=6).digest(), "big"))
 
 
-@dataclass(frozen=True, slots=True)
-class KeptUpstream:
-    """What is known of an upstream, for a process that comes after this one. `slot` are the bytes of its slot."""
-
-    identity: Identity
-    since: float
-    slot: bytes
-    failures: int
-    last_error: str | None
-    connections: int
-    bytes_in: int
-    bytes_out: int
-
-
-class AnyUpstream:
+class Upstream:
     """One upstream as routes and balancing use it: its configuration, its uses by this proxy, and its state.
 
     `index` is its place in the list, `pool` the name of the pool that it is in, empty for one of the proxy itself.
@@ -49,6 +35,8 @@ class AnyUpstream:
 
     def __init__(self, spec: UpstreamSpec, index: int, slot: UpstreamSlot, now: float, pool: str = "") -> None:
         self.spec = spec
+        self.number = number_of(identity(spec))
+        """Stands for it in all processes."""
         self.index = index
         self.slot = slot
         self.pool = pool
@@ -57,13 +45,10 @@ class AnyUpstream:
         self.pending = 0
         """Attempts of clients that are under way, of which a slow upstream has many; they count as uses in
         balancing."""
-        self.connections = 0
-        self.bytes_in = 0
-        self.bytes_out = 0
-        self.reached_handshake = False
-        """Whether the last attempt got as far as the handshake: a mere connection then proves nothing."""
-        self.rejects_credentials = False
-        """Whether its last failure was that it rejects our credentials."""
+        self._uses = Uses(0, 0, 0)
+        """Of one in a pool, whose slot all proxies write."""
+        self.reached = False
+        """Whether the last attempt of this process got as far as the handshake."""
 
     @property
     def name(self) -> str:
@@ -82,8 +67,13 @@ class AnyUpstream:
 
     @property
     def failures(self) -> int:
-        """How often it has failed since the last success that ended all cool-downs."""
-        return self.slot.health(0.0).failures
+        """How often it has failed: one in a pool since the last success that ended all cool-downs."""
+        return self.slot.health(0.0).failures if self.pool else self.slot.failed_ever
+
+    @property
+    def uses(self) -> Uses:
+        """What clients of this proxy have used."""
+        return self._uses if self.pool else self.slot.uses
 
     @property
     def failed_at(self) -> float:
@@ -110,6 +100,16 @@ class AnyUpstream:
         """When that was measured last."""
         return self.slot.measured_at
 
+    @property
+    def reached_handshake(self) -> bool:
+        """Whether it failed behind its connection, which then proves nothing."""
+        return self.slot.error not in ("", "unreachable", "no_file")
+
+    @property
+    def rejects_credentials(self) -> bool:
+        """Whether its last failure was that it rejects our credentials."""
+        return self.slot.error == "credentials"
+
     def eligible(self, now: float) -> bool:
         """Whether it may be used: not banned, in no cool-down, and if it is down in no trial."""
         return self.slot.eligible(now)
@@ -127,6 +127,8 @@ class AnyUpstream:
         if self.eligible(now):
             return ""
         health = self.slot.health(now)
+        if not self.pool and health.cooldown:
+            return f"down: {health.last_error}"
         if health.banned_until:
             return f"banned for {health.banned_until - now:.0f} s more"
         if health.cooldown:
@@ -157,9 +159,10 @@ class AnyUpstream:
         """Record a success. Returns True when it was down before."""
         return self.slot.succeeded(now)
 
-    def failed(self, now: float, cause: str) -> bool:
+    def failed(self, now: float, cause: str, rejects_credentials: bool = False) -> bool:
         """Record that it could not be reached, or failed behind that. Returns True when it goes down with that."""
-        return self.slot.failed(now, "connect", "handshake" if self.reached_handshake else "unreachable", cause)
+        error = "credentials" if rejects_credentials else "handshake" if self.reached else "unreachable"
+        return self.slot.failed(now, "connect", error, cause)
 
     def responded(self, now: float, kind: str, cause: str, retry_after: float) -> bool:
         """Record a status of its own that begins a cool-down: `407`, `429` or `5xx`. Returns True when it goes down."""
@@ -177,7 +180,7 @@ class AnyUpstream:
     def acquire(self) -> None:
         """Count a use by a client."""
         self.active += 1
-        self.connections += 1
+        self._count_use(1, 0, 0)
 
     def release(self) -> None:
         """End a use."""
@@ -185,78 +188,22 @@ class AnyUpstream:
 
     def count_bytes(self, bytes_in: int, bytes_out: int) -> None:
         """Add the bytes of a request or tunnel."""
-        self.bytes_in += bytes_in
-        self.bytes_out += bytes_out
+        self._count_use(0, bytes_in, bytes_out)
+
+    def _count_use(self, connections: int, bytes_in: int, bytes_out: int) -> None:
+        if self.pool:
+            before = self._uses
+            self._uses = Uses(
+                before.connections + connections, before.bytes_in + bytes_in, before.bytes_out + bytes_out
+            )
+        else:
+            self.slot.count_use(connections, bytes_in, bytes_out)
 
     def reconfigure(self, spec: UpstreamSpec, index: int) -> None:
-        """Take another configuration."""
+        """Take another configuration; one of the proxy itself that is down gets a trial at once."""
+        if spec != self.spec and not self.pool and self.state == DOWN:
+            self.slot.reset_cooldowns()
         self.spec, self.index = spec, index
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name} of {self.pool or 'the proxy'}: {self.slot!r}>"
-
-
-class Upstream(AnyUpstream):
-    """One of the proxy itself: all its failures are counted, and its last error is whole."""
-
-    def __init__(self, spec: UpstreamSpec, index: int, now: float, slot: UpstreamSlot | None = None) -> None:
-        super().__init__(spec, index, private_slots(OWN_SPANS, 1)[0] if slot is None else slot, now)
-        self._failures = 0
-        self._last_error: str | None = None
-
-    @property
-    def failures(self) -> int:
-        """How often it has failed."""
-        return self._failures
-
-    @property
-    def last_error(self) -> str | None:
-        """See `AnyUpstream`."""
-        return self._last_error
-
-    def why_not_eligible(self, now: float) -> str:
-        """See `AnyUpstream`."""
-        if self.state == DOWN and now < self.retry_at:
-            return f"down: {self.last_error}"
-        return super().why_not_eligible(now)
-
-    def succeeded(self, now: float) -> bool:
-        """See `AnyUpstream`."""
-        self._last_error = None
-        return super().succeeded(now)
-
-    def failed(self, now: float, cause: str) -> bool:
-        """See `AnyUpstream`."""
-        self._count(cause)
-        return super().failed(now, cause)
-
-    def suspect(self, now: float, cause: str, target: float) -> bool:
-        """See `AnyUpstream`."""
-        at_fault = super().suspect(now, cause, target)
-        if not at_fault:
-            self._count(cause)
-        return at_fault
-
-    def reconfigure(self, spec: UpstreamSpec, index: int) -> None:
-        """Take another configuration; a changed password or certificate gets a trial at once."""
-        if spec != self.spec and self.state == DOWN:
-            self.slot.reset_cooldowns()
-        super().reconfigure(spec, index)
-
-    def kept(self) -> KeptUpstream:
-        """What is known of it."""
-        uses = self.connections, self.bytes_in, self.bytes_out
-        return KeptUpstream(identity(self.spec), self.since, self.slot.kept(), self._failures, self._last_error, *uses)
-
-    def add(self, kept: KeptUpstream) -> None:
-        """Take over what another process has known; its uses add up."""
-        if self.state == UNKNOWN or kept.since > self.since:
-            self.slot.take(kept.slot)
-            self._made_at, self._last_error = kept.since, kept.last_error
-        self._failures += kept.failures
-        self.connections += kept.connections
-        self.count_bytes(kept.bytes_in, kept.bytes_out)
-
-    def _count(self, cause: str) -> None:
-        self._failures += 1
-        self._last_error = cause

@@ -6,7 +6,7 @@ A choice has one line of the proxy's table, which belongs to no process: all wri
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Final, NamedTuple
 
 from actors.bounded import keep
 from actors.state.counts import LiveState
@@ -18,6 +18,17 @@ CHOICES_ALONE: Final = 10_000
 """Choices that hold in one process; the oldest makes room."""
 _SAFE: Final = 1.0
 """Seconds before its end from which on a choice is written under the lock alone: its line may be used again."""
+KEYS_KEPT: Final = 4_096
+"""Choices whose lines are remembered."""
+
+
+class _KeyLines(NamedTuple):
+    """The lines of a key, as of this value of the word of its bucket."""
+
+    key: int
+    bucket: int
+    word: int
+    lines: tuple[int, ...]
 
 
 class SharedChoices:
@@ -26,21 +37,23 @@ class SharedChoices:
     A choice that can't have one holds in this process alone.
     """
 
-    __slots__ = ("_alone", "_digests", "_kind", "_live")
+    __slots__ = ("_alone", "_digests", "_kind", "_known", "_live")
 
     def __init__(self, state: LiveState, *kind: str) -> None:
         self._live = state.proxy
         self._digests = state.digests
         self._kind = kind
         self._alone: dict[bytes, tuple[int, float]] = {}
+        self._known: dict[bytes, _KeyLines] = {}
 
     def choice(self, digest: bytes) -> tuple[int, float]:
         """What stands for the choice, and until when by the clock, which may be over; 0 and 0 for none."""
         table, value, end = self._live.present(), 0, 0
         alone = self._alone.get(digest, (0, 0.0)) if self._alone else (0, 0.0)
         if table is not None:
-            key, words = self._key(digest), table.words
-            for line in table.all_lines(key):
+            found, words = self._lines_of(table, digest), table.words
+            key = found.key
+            for line in found.lines:
                 read, until = words[line + VALUE], words[line + UNTIL]
                 if until > end and words[line] == key and words[line + OWNER]:
                     value, end = read, until
@@ -55,23 +68,34 @@ class SharedChoices:
             self._alone.pop(digest, None)
 
     def _write(self, table: Table, digest: bytes, value: int, until: float) -> bool:
-        key, words, end = self._key(digest), table.words, math.ceil(1000 * until)
-        line = self._line(table, key, _SAFE)
+        words, end = table.words, math.ceil(1000 * until)
+        line = self._line(table, digest, _SAFE)
         if line:
             words[line + VALUE] = value
             words[line + UNTIL] = end
             return True
+        key = self._lines_of(table, digest).key
         with table.exclusive(key) as alone:
-            line = (self._line(table, key, 0.0) or table.take(key, RELEASED)) if alone else NO_LINE
+            line = (self._line(table, digest, 0.0) or table.take(key, RELEASED)) if alone else NO_LINE
             if line:
                 words[line + VALUE] = value
                 words[line + UNTIL] = end
         return line != NO_LINE
 
-    def _key(self, digest: bytes) -> int:
-        return self._digests.of("choice", *self._kind, digest.hex())
+    def _lines_of(self, table: Table, digest: bytes) -> _KeyLines:
+        """The bucket is walked only when a line of it has become another's."""
+        known = self._known.get(digest)
+        if known is not None and table.words[known.bucket] == known.word:
+            return known
+        key = known.key if known is not None else self._digests.of("choice", *self._kind, digest.hex())
+        bucket = table.bucket(key)
+        word = table.words[bucket]
+        found = _KeyLines(key, bucket, word, tuple(table.all_lines(key)))
+        keep(self._known, digest, found, KEYS_KEPT)
+        return found
 
-    def _line(self, table: Table, key: int, seconds: float) -> int:
+    def _line(self, table: Table, digest: bytes, seconds: float) -> int:
         """The line of a choice that holds for so long still."""
         words, until = table.words, 1000 * (self._live.clock() + seconds)
-        return next((line for line in table.all_lines(key) if words[line + UNTIL] > until), NO_LINE)
+        key, _bucket, _word, lines = self._lines_of(table, digest)
+        return next((line for line in lines if words[line + UNTIL] > until and words[line] == key), NO_LINE)

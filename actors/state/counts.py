@@ -505,8 +505,11 @@ class LiveState:
         number: int = UNOWNED,
         on_failure: Callable[[str], None] = _ignore,
         later: Later = _never,
+        worker: int = 0,
     ) -> None:
+        """`worker` is the index of this process among the workers of its proxy."""
         self.number = number
+        self.worker = worker
         processes = None
         if folder is not None and number != UNOWNED:
             try:
@@ -519,10 +522,14 @@ class LiveState:
             folder, processes = None, NO_PROCESSES
         self.shares = folder is not None
         """Whether it counts together with others, but for what fails for a while."""
-        of_proxy = None if folder is None else folder / proxy_id
-        of_machine = None if folder is None else folder / ACCOUNTS
-        self.proxy = LiveTable(of_proxy, PROXY_TABLE, processes, number, clock, on_failure, later)
-        self._accounts = LiveTable(of_machine, ACCOUNTS_TABLE, processes, number, clock, on_failure, later)
+
+        def table(name: str, kind: TableKind) -> LiveTable:
+            path = None if folder is None else folder / name
+            return LiveTable(path, kind, processes, number, clock, on_failure, later)
+
+        self.proxy, self._accounts = table(proxy_id, PROXY_TABLE), table(ACCOUNTS, ACCOUNTS_TABLE)
+        self.further: Callable[[TableKind], LiveTable] = lambda kind: table(f"{proxy_id}.{kind.name}", kind)
+        """Returns a further table of this proxy, in a file of its own."""
         self.digests = Digests(proxy_id)
         """Of the proxy's keys."""
         self._account_digests = Digests(ACCOUNTS)

@@ -63,7 +63,7 @@ _STRIPES: Final = 4
 _HEADER: Final = 8
 _PAGE: Final = 4096
 _CHUNK: Final = 4 * _PAGE
-"""Bytes that are allocated at once."""
+"""Bytes that are allocated at once, of a small table fewer."""
 _FIRST_LINE: Final = 2**32 - 1
 _LOCK: Final = struct.Struct("@hhqqi4x")
 """`struct flock`."""
@@ -119,7 +119,7 @@ class Table:
         """The word of the first line."""
         self._stripe = kind.lines // _STRIPES
         """Lines of a stripe."""
-        self._chunk = max(1, _CHUNK // (8 * kind.line))
+        self._chunk = max(1, min(_CHUNK, kind.pages * _PAGE) // (8 * kind.line))
         """Lines that are allocated at once."""
         self._no_numbers: Words = memoryview(bytes(8 * (kind.line - UNTIL))).cast("Q")
         try:
@@ -141,7 +141,7 @@ class Table:
 
     def lines(self, key: int) -> Iterator[int]:
         """The lines of a key that count: their process lives, or UNTIL isn't over."""
-        now = self._now()
+        now = self.now()
         return (line for line in self.all_lines(key) if not self._is_spent(line, now))
 
     def all_lines(self, key: int) -> Iterator[int]:
@@ -153,14 +153,16 @@ class Table:
         """The line's numbers count until UNTIL, and no longer."""
         self.words[line + OWNER] = RELEASED
 
-    def is_spent(self) -> bool:
-        """Whether no line says anything any more, where no process lives that has one."""
-        words, now = self.words, self._now()
+    def used(self) -> Iterator[range]:
+        """Where the lines are that were ever in use, a range of words for each part of the file."""
         for stripe in range(_STRIPES):
-            first, end = self._line_at(stripe, 0), self._line_at(stripe, words[_USED + stripe])
-            if max(words[first + UNTIL : end : self._line].tolist(), default=0) > now:
-                return False
-        return True
+            count = min(self.words[_USED + stripe], self._stripe)
+            yield range(self._line_at(stripe, 0), self._line_at(stripe, count), self._line)
+
+    def spent_after(self) -> float:
+        """Seconds until no line says anything any more, where no process lives that has one; 0 when none does."""
+        ends = (self.words[each.start + UNTIL : each.stop : self._line].tolist() for each in self.used())
+        return max(0, max(max(each, default=0) for each in ends) - self.now()) / 1000
 
     # --- with a lock ---
 
@@ -182,7 +184,7 @@ class Table:
 
     def take(self, key: int, owner: int) -> int:
         """As `claim`, within `exclusive`, for any owner. One that is `RELEASED` gets a line of its own each time."""
-        words, now, spent = self.words, self._now(), NO_LINE
+        words, now, spent = self.words, self.now(), NO_LINE
         for line in islice(self._chain(key), _SEARCHED if owner == RELEASED else None):
             if words[line + OWNER] == owner != RELEASED and words[line] == key:
                 return line
@@ -192,7 +194,7 @@ class Table:
 
     def take_all(self, key: int, owner: int, count: int) -> list[int]:
         """As `take`, so many lines of their own for an owner that is `RELEASED`; as many as there are."""
-        now = self._now()
+        now = self.now()
         spent = list(islice((each for each in self._chain(key) if self._is_spent(each, now)), count))
         taken = (self._use(key, owner, spent[number] if number < len(spent) else NO_LINE) for number in range(count))
         return list(takewhile(bool, taken))
@@ -283,7 +285,8 @@ class Table:
             return False
         return True
 
-    def _now(self) -> int:
+    def now(self) -> int:
+        """Milliseconds of the clock."""
         return int(1000 * self._clock())
 
     def __repr__(self) -> str:

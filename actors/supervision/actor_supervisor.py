@@ -315,11 +315,7 @@ class ActorSupervisor:
         self._proxy_events.up(actor.worker.proxy_id, actor.life)
         self._problems.publish(actor)
         self._starting.update(actor.worker.proxy_id)
-        self._start_others(actor)
-
-    def _start_others(self, actor: ManagedActor) -> None:
-        if self._actors.has_taken_over(actor):
-            self._reconciler.wake(actor.worker.proxy_id)
+        self._actors.serves(actor)
 
     def actor_down(self, actor: ManagedActor) -> None:
         """Publish that a proxy is down, or that a worker of it is; its next process has no configuration."""
@@ -330,7 +326,6 @@ class ActorSupervisor:
                 self._proxy_events.down(proxy_id, actor.life)
             self._problems.publish(actor)
             self._starting.update(proxy_id)
-            self._start_others(actor)
 
     def actor_ended(self, actor: ManagedActor) -> None:
         """Continue with what has waited for its end."""

@@ -150,11 +150,10 @@ class SupervisorProcess:
         )
 
     def _new_actors(self, classes: ActorClasses, config: SupervisionConfig) -> ActorSupervisor:
-        state = LiveStateFiles(self._resources.run.state)
+        state = LiveStateFiles(self._resources.run.state, later=self._loop.call_later)
         state.adopt(instances_of(self._resources.predecessors))
         context = SupervisionContext(self._loop, self._router, self._spawner, self._new_boot, state)
         context.settings.put(config.groups)
-        context.packs = self._resources.run.workers
         inherited, lab = self._resources.inherited, self._resources.lab
         inherited.store.later = self._loop.call_later
         actors = ActorSupervisor(

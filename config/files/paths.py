@@ -105,11 +105,9 @@ class RunDir:
     usage = _Below("usage")
     """The folder where forwarding actors count what accounts use, a file each (`actors.usage_file`)."""
     pools = _Below("pools")
-    """The folder of what is known of pools' upstreams, a file for each pool (`actors.pools.state_file`)."""
+    """The folder of what is known of pools' upstreams, a file for each pool (`actors.pools.state`)."""
     state = _Below("state")
     """The folder of what processes count together (`actors.state`)."""
-    workers = _Below("workers")
-    """The folder of what processes of a proxy that sleeps leave to those after them, with a folder for each proxy."""
     clients = _Below("clients")
     """The file of the client addresses from which accounts are in use (`actors.state.account_clients`)."""
     lock = _Below("lock")

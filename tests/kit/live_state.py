@@ -29,11 +29,13 @@ class Machine:
         self._instances = 0
         self._timers: list[tuple[float, Callable[[], None]]] = []
 
-    def state(self, proxy_id: str = PROXY, on_failure: Callable[[str], None] = no_failure) -> LiveState:
+    def state(
+        self, proxy_id: str = PROXY, on_failure: Callable[[str], None] = no_failure, worker: int = 0
+    ) -> LiveState:
         """What a new process of a proxy has."""
         self._instances += 1
         number = self.files.begin(proxy_id, self._instances)
-        return LiveState(self._clock, self.folder, proxy_id, number, on_failure, self._later)
+        return LiveState(self._clock, self.folder, proxy_id, number, on_failure, self._later, worker)
 
     def _later(self, seconds: float, call: Callable[[], None]) -> None:
         self._timers.append((self._clock() + seconds, call))
@@ -73,6 +75,10 @@ class Writes:
             raise Killed
         self._left[0] -= 1
         self._numbers[at] = value
+
+    def cast(self, form: str) -> Any:
+        """Writes into this don't count."""
+        return self._numbers.cast(cast("Any", form))
 
     def __len__(self) -> int:
         return len(self._numbers)

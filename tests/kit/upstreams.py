@@ -7,8 +7,8 @@ from typing import Any
 
 from actors.bus.messages.specs import UpstreamSpec, UpstreamsSpec
 from actors.pools.slot import UpstreamSlot, spans_of
-from actors.pools.state_file import Layout, digests_of, private_file
-from actors.pools.upstream import AnyUpstream, Upstream
+from actors.pools.state import private_slots
+from actors.pools.upstream import OWN_SPANS, Upstream
 from tests.kit.forwarding_rig import Rig
 from tests.kit.ports import free_port
 
@@ -38,23 +38,26 @@ def closed_port() -> int:
 def three(*weights: int) -> list[Upstream]:
     """Upstreams of these weights; three of weight 1 by default."""
     return [
-        Upstream(upstream_entry(index + 1, weight=weight), index, 0.0)
+        own_upstream(upstream_entry(index + 1, weight=weight), index)
         for index, weight in enumerate(weights or (1, 1, 1))
     ]
 
 
+def own_upstream(spec: UpstreamSpec, index: int = 0, now: float = 0.0) -> Upstream:
+    """One of a proxy itself, which this process alone knows."""
+    slot = private_slots(OWN_SPANS, 1)[0]
+    slot.take_over(now)
+    return Upstream(spec, index, slot, now)
+
+
 def a_slot(spans: Mapping[str, tuple[float, float]] = COOLDOWNS) -> UpstreamSlot:
     """What is known of one upstream of a pool, by this process alone."""
-    layout = Layout(digests_of(["one"]), 1)
-    file = private_file(layout)
-    slot = UpstreamSlot(spans_of(spans))
-    slot.place(file.words, file.raw, next(iter(layout.places().values())))
-    return slot
+    return private_slots(spans_of(spans), 1)[0]
 
 
-def three_of_a_pool() -> list[AnyUpstream]:
+def three_of_a_pool() -> list[Upstream]:
     """Upstreams that cool down as pools have it by default."""
-    return [AnyUpstream(each.spec, each.index, a_slot(), 0.0, "paris") for each in three()]
+    return [Upstream(each.spec, each.index, a_slot(), 0.0, "paris") for each in three()]
 
 
 def up(upstream: Upstream) -> bool:

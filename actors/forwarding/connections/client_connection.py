@@ -28,7 +28,7 @@ from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority
 from actors.net.proxy_protocol import Ends
 from actors.net.transport import Transport, reset_on_close, unsent
-from actors.pools.upstream import AnyUpstream
+from actors.pools.upstream import Upstream
 
 if TYPE_CHECKING:
     from actors.forwarding.access.directory import PeerCertificate
@@ -108,7 +108,7 @@ class BoundOrigin:
         return f"<BoundOrigin for {self._served}: {'in use or closed' if self._origin is None else 'parked'}>"
 
 
-Suspects = tuple[tuple[AnyUpstream, int, str], ...]
+Suspects = tuple[tuple[Upstream, int, str], ...]
 
 
 class Tries(NamedTuple):
@@ -117,7 +117,7 @@ class Tries(NamedTuple):
     `suspects` have failed in a way that may be the target's fault: each with the status, 0 without one, and the cause.
     """
 
-    tried: tuple[AnyUpstream, ...] = ()
+    tried: tuple[Upstream, ...] = ()
     suspects: Suspects = ()
 
 
@@ -139,11 +139,11 @@ class RequestContext:
         """What judges it, where the proxy has policies."""
         self.pool = ""
         """The pool whose upstreams a policy has chosen for it; empty: those of the proxy."""
-        self.upstream: AnyUpstream | None = None
+        self.upstream: Upstream | None = None
         """The upstream that it goes through, if any."""
         self.asked_at = 0.0
         """When that began to be connected to for it, or a kept connection got it."""
-        self.failures: Sequence[tuple[AnyUpstream, str]] = ()
+        self.failures: Sequence[tuple[Upstream, str]] = ()
         """The upstreams that it was sent to in vain, whatever is tried again, and what each did."""
         self.tries = NO_TRIES
         """What upstreams of a pool have made of it."""

@@ -18,7 +18,7 @@ from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.reporting import trace
 from actors.forwarding.upstreams.route import UpstreamRoute, Wanted
 from actors.net.socks_wire import endpoint_of
-from actors.pools.upstream import AnyUpstream
+from actors.pools.upstream import Upstream
 
 if TYPE_CHECKING:
     from actors.forwarding.policies.judge import Judge
@@ -79,7 +79,7 @@ def upstream_responded(client: ClientConnection, command: UpstreamResponded) -> 
         request.failures = [*request.failures, (request.upstream, cause)]
 
 
-def reported(client: ClientConnection, upstream: AnyUpstream, report: Report) -> None:
+def reported(client: ClientConnection, upstream: Upstream, report: Report) -> None:
     """Count a request that an upstream had. How one in absolute-form ended also says whether the upstream works."""
     upstream.count_bytes(report.bytes_in, report.bytes_out)
     upstreams = client.context.upstreams_of(client.request.pool)

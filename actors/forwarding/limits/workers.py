@@ -11,12 +11,9 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from actors.bus.messages.accounts import Counted
-from actors.state.choices import SharedChoices
 from actors.state.counts import LiveState, SharedKey, Used
-from actors.state.processes import PLACES, short
+from actors.state.processes import short
 
-_GOLDEN = (5**0.5 - 1) / 2
-"""Multiples of it modulo 1 lie far apart, however many there are."""
 OPEN: Final = "open"
 _USAGE: Final = "usage"
 
@@ -78,15 +75,6 @@ class ProxyWorkers:
         self.on_processes: Callable[[int], None] = lambda _count: None
         self._processes = 0
         self._own = 0
-
-    @property
-    def part(self) -> float:
-        """Where this worker is among the others, from 0 to below 1: all begin at different places."""
-        return self._state.number % PLACES * _GOLDEN % 1.0
-
-    def choices(self, *kind: str) -> SharedChoices:
-        """What all of them choose of this kind."""
-        return SharedChoices(self._state, *kind)
 
     def used(self, account_id: str, serial: int) -> UsedByOthers:
         """What the others use of an account that this worker holds under this serial from now on."""

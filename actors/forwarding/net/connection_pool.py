@@ -17,7 +17,7 @@ from actors.forwarding.net.timer_wheel import NEVER, TimerWheel
 from actors.forwarding.protocols.failures import Failure
 from actors.net.socks_wire import endpoint_of
 from actors.net.transport import Transport
-from actors.pools.upstream import AnyUpstream
+from actors.pools.upstream import Upstream
 
 NOWHERE: Final = ("", "")
 """No country and no autonomous system."""
@@ -67,7 +67,7 @@ class OriginConnection:
         self.key = key
         self.epoch = epoch
         self.reported = reported
-        self.upstream: AnyUpstream | None = None
+        self.upstream: Upstream | None = None
         self.source: SourceAddress | None = None
         self.left_from = ""
         self.place = NOWHERE

@@ -30,9 +30,9 @@ from typing import Final
 
 from actors.bounded import keep
 from actors.pools.state import identity
-from actors.pools.upstream import AnyUpstream
+from actors.pools.upstream import Upstream
 
-Usable = Callable[[AnyUpstream], bool]
+Usable = Callable[[Upstream], bool]
 
 STICKY: Final = "sticky"
 KEYS_KEPT = 4096
@@ -46,10 +46,10 @@ class BalancingPolicy(ABC):
     """One policy over one list of upstreams."""
 
     @abstractmethod
-    def choose(self, key: str, usable: Usable) -> AnyUpstream | None:
+    def choose(self, key: str, usable: Usable) -> Upstream | None:
         """The upstream for a request whose client has this key; None without a usable one."""
 
-    def peek(self, key: str, usable: Usable) -> AnyUpstream | None:
+    def peek(self, key: str, usable: Usable) -> Upstream | None:
         """What `choose` would return, without any effect on later choices."""
         return self.choose(key, usable)
 
@@ -57,10 +57,10 @@ class BalancingPolicy(ABC):
 class Failover(BalancingPolicy):
     """The first that is usable."""
 
-    def __init__(self, upstreams: Sequence[AnyUpstream]) -> None:
+    def __init__(self, upstreams: Sequence[Upstream]) -> None:
         self._upstreams = upstreams
 
-    def choose(self, _key: str, usable: Usable) -> AnyUpstream | None:
+    def choose(self, _key: str, usable: Usable) -> Upstream | None:
         """See the module."""
         return next((upstream for upstream in self._upstreams if usable(upstream)), None)
 
@@ -68,7 +68,7 @@ class Failover(BalancingPolicy):
 class RoundRobin(BalancingPolicy):
     """By virtual time. An upstream that comes back does not get the uses that it has missed."""
 
-    def __init__(self, upstreams: Sequence[AnyUpstream]) -> None:
+    def __init__(self, upstreams: Sequence[Upstream]) -> None:
         self._waiting = [(1 / upstream.spec.weight, upstream.index, upstream) for upstream in upstreams]
         heapq.heapify(self._waiting)
 
@@ -78,10 +78,10 @@ class RoundRobin(BalancingPolicy):
             now, index, upstream = self._waiting[0]
             heapq.heapreplace(self._waiting, (now + 1 / upstream.spec.weight, index, upstream))
 
-    def choose(self, _key: str, usable: Usable) -> AnyUpstream | None:
+    def choose(self, _key: str, usable: Usable) -> Upstream | None:
         """See the module."""
-        passed: list[tuple[float, int, AnyUpstream]] = []
-        chosen: AnyUpstream | None = None
+        passed: list[tuple[float, int, Upstream]] = []
+        chosen: Upstream | None = None
         now = 0.0
         while self._waiting and chosen is None:
             now, index, upstream = heapq.heappop(self._waiting)
@@ -94,7 +94,7 @@ class RoundRobin(BalancingPolicy):
             heapq.heappush(self._waiting, (max(time, now) if chosen else time, index, upstream))
         return chosen
 
-    def peek(self, _key: str, usable: Usable) -> AnyUpstream | None:
+    def peek(self, _key: str, usable: Usable) -> Upstream | None:
         """See `BalancingPolicy`."""
         return min((each for each in self._waiting if usable(each[2])), default=(0.0, 0, None))[2]
 
@@ -102,10 +102,10 @@ class RoundRobin(BalancingPolicy):
 class LeastConnections(BalancingPolicy):
     """The fewest uses for its weight; ties go by the order of the list."""
 
-    def __init__(self, upstreams: Sequence[AnyUpstream]) -> None:
+    def __init__(self, upstreams: Sequence[Upstream]) -> None:
         self._upstreams = upstreams
 
-    def choose(self, _key: str, usable: Usable) -> AnyUpstream | None:
+    def choose(self, _key: str, usable: Usable) -> Upstream | None:
         """See the module."""
         candidates = (upstream for upstream in self._upstreams if usable(upstream))
         return min(
@@ -118,12 +118,12 @@ class LeastConnections(BalancingPolicy):
 class Sticky(BalancingPolicy):
     """The first choice of a key is cached, so that scores are computed again only when it is not usable."""
 
-    def __init__(self, upstreams: Sequence[AnyUpstream]) -> None:
+    def __init__(self, upstreams: Sequence[Upstream]) -> None:
         self._upstreams = upstreams
         self._marks = [repr(identity(upstream.spec)).encode() for upstream in upstreams]
-        self._first: dict[str, AnyUpstream] = {}
+        self._first: dict[str, Upstream] = {}
 
-    def choose(self, key: str, usable: Usable) -> AnyUpstream | None:
+    def choose(self, key: str, usable: Usable) -> Upstream | None:
         """See the module."""
         first = self._first.get(key)
         if first is None:
@@ -133,7 +133,7 @@ class Sticky(BalancingPolicy):
             keep(self._first, key, first, KEYS_KEPT)
         return first if usable(first) else self._best(key, usable)
 
-    def _best(self, key: str, usable: Usable) -> AnyUpstream | None:
+    def _best(self, key: str, usable: Usable) -> Upstream | None:
         known = key.encode("utf-8", "surrogateescape")
         scored = (
             (score(known, mark, upstream.spec.weight), -upstream.index, upstream)
@@ -147,15 +147,15 @@ class Sticky(BalancingPolicy):
 class Latency(BalancingPolicy):
     """The better of two at random, so that no upstream gets all requests, however many processes choose."""
 
-    def __init__(self, upstreams: Sequence[AnyUpstream], clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, upstreams: Sequence[Upstream], clock: Callable[[], float] = monotonic) -> None:
         self._upstreams = upstreams
         self._clock = clock
 
-    def choose(self, _key: str, usable: Usable) -> AnyUpstream | None:
+    def choose(self, _key: str, usable: Usable) -> Upstream | None:
         """See the module."""
         return min(self._two(usable), key=partial(_cost, self._clock()), default=None)
 
-    def peek(self, _key: str, usable: Usable) -> AnyUpstream | None:
+    def peek(self, _key: str, usable: Usable) -> Upstream | None:
         """The best of all: `choose` is random."""
         return min(
             (upstream for upstream in self._upstreams if usable(upstream)),
@@ -163,10 +163,10 @@ class Latency(BalancingPolicy):
             default=None,
         )
 
-    def _two(self, usable: Usable) -> Sequence[AnyUpstream]:
+    def _two(self, usable: Usable) -> Sequence[Upstream]:
         """Up to two that are usable; all are asked only when few of them are."""
         upstreams = self._upstreams
-        found: list[AnyUpstream] = []
+        found: list[Upstream] = []
         for _ in range(DRAWS_MAX if upstreams else 0):
             upstream = random.choice(upstreams)  # noqa: S311 - nothing secret
             if upstream not in found and usable(upstream):
@@ -177,7 +177,7 @@ class Latency(BalancingPolicy):
         return random.sample(left, min(2, len(left)))
 
 
-def _cost(now: float, upstream: AnyUpstream) -> float:
+def _cost(now: float, upstream: Upstream) -> float:
     age = max(0.0, now - upstream.measured_at)
     return (upstream.latency or 0.0) * math.exp2(-age / HALVED_AFTER) / upstream.spec.weight
 
@@ -194,7 +194,7 @@ def _score_of(number: int, weight: int) -> float:
     return -weight / math.log(share)
 
 
-_POLICIES: dict[str, Callable[[Sequence[AnyUpstream]], BalancingPolicy]] = {
+_POLICIES: dict[str, Callable[[Sequence[Upstream]], BalancingPolicy]] = {
     "failover": Failover,
     "round_robin": RoundRobin,
     "least_connections": LeastConnections,
@@ -203,9 +203,13 @@ _POLICIES: dict[str, Callable[[Sequence[AnyUpstream]], BalancingPolicy]] = {
 }
 
 
-def new_policy(policy: str, upstreams: Sequence[AnyUpstream], part: float = 0.0) -> BalancingPolicy:
-    """The policy of this name. One that takes turns begins at this part of the way round."""
+_GOLDEN = (5**0.5 - 1) / 2
+"""Multiples of it modulo 1 lie far apart, however many there are."""
+
+
+def new_policy(policy: str, upstreams: Sequence[Upstream], worker: int = 0) -> BalancingPolicy:
+    """The policy of this name. One that takes turns begins at another place at each worker of a proxy."""
     made = _POLICIES[policy](upstreams)
-    if part and isinstance(made, RoundRobin):
-        made.begin_at(part)
+    if worker and isinstance(made, RoundRobin):
+        made.begin_at(worker * _GOLDEN % 1.0)
     return made

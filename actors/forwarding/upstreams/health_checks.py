@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 from functools import partial
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
 from actors.bus.loop import Loop, Timer
 from actors.bus.messages.specs import UpstreamSpec, UpstreamsSpec
@@ -23,7 +23,7 @@ from actors.forwarding.upstreams.http_connect import CredentialsProbe
 from actors.forwarding.upstreams.socks_connect import Socks5Handshake
 from actors.net.transport import Transport
 from actors.pools.state import CHECKS_APART
-from actors.pools.upstream import DOWN, AnyUpstream
+from actors.pools.upstream import DOWN, Upstream
 
 if TYPE_CHECKING:
     from actors.forwarding.upstreams.url_check import CheckUrl
@@ -31,35 +31,32 @@ if TYPE_CHECKING:
 JITTER = 0.1
 
 
-U = TypeVar("U", bound=AnyUpstream)
-
-
-class CheckedUpstreams(Protocol[U]):
+class CheckedUpstreams(Protocol):
     """The upstreams of a proxy or a pool, as far as their checks need them."""
 
     loop: Loop
     dialer: Dialer
     spec: UpstreamsSpec
-    members: list[U]
+    members: list[Upstream]
 
-    def reaching(self, upstream: U) -> AttemptPlan:
+    def reaching(self, upstream: Upstream) -> AttemptPlan:
         """The way to the upstream itself. Raises `UpstreamFailed` when its `ca_file` can't be used."""
 
-    def succeeded(self, upstream: U) -> None:
+    def succeeded(self, upstream: Upstream) -> None:
         """Record that the upstream has worked."""
 
-    def failed(self, upstream: U, failed: UpstreamFailed) -> None:
+    def failed(self, upstream: Upstream, failed: UpstreamFailed) -> None:
         """Record that it has failed."""
 
 
-class HealthChecks(Generic[U]):
+class HealthChecks:
     """The checks of one configuration. Where they are not enabled, only those that are asked for."""
 
-    def __init__(self, upstreams: CheckedUpstreams[U]) -> None:
-        self._of: CheckedUpstreams[U] | None = upstreams
+    def __init__(self, upstreams: CheckedUpstreams) -> None:
+        self._of: CheckedUpstreams | None = upstreams
         self._loop = upstreams.loop
-        self._timers: dict[U, Timer] = {}
-        self._running: dict[U, Attempt] = {}
+        self._timers: dict[Upstream, Timer] = {}
+        self._running: dict[Upstream, Attempt] = {}
         self._stopped = False
         for number, upstream in enumerate(upstreams.members if upstreams.spec.check_enabled else ()):
             self._schedule(upstream, number * CHECKS_APART)
@@ -76,12 +73,12 @@ class HealthChecks(Generic[U]):
         self._of = None  # a cycle would wait for the garbage collector
 
     @property
-    def _upstreams(self) -> CheckedUpstreams[U]:
+    def _upstreams(self) -> CheckedUpstreams:
         """Those that are checked, until `stop`."""
         assert self._of is not None
         return self._of
 
-    def ask(self, upstream: U, suspected: int) -> None:
+    def ask(self, upstream: Upstream, suspected: int) -> None:
         """Check now whether an `http` or `https` upstream itself responds with this status, 0 for none: then it has
         failed.
 
@@ -104,10 +101,10 @@ class HealthChecks(Generic[U]):
             if upstream not in self._running:
                 self._schedule(upstream, number * CHECKS_APART)
 
-    def _schedule(self, upstream: U, delay: float) -> None:
+    def _schedule(self, upstream: Upstream, delay: float) -> None:
         self._timers[upstream] = self._loop.call_later(delay, partial(self._check, upstream))
 
-    def _check(self, upstream: U) -> None:
+    def _check(self, upstream: Upstream) -> None:
         spec = upstream.spec
         if self._upstreams.spec.check_url:
             self._request(upstream)
@@ -123,7 +120,7 @@ class HealthChecks(Generic[U]):
         else:
             self._begin(upstream, None)
 
-    def _request(self, upstream: U) -> None:
+    def _request(self, upstream: Upstream) -> None:
         from actors.forwarding.upstreams.url_check import CheckUrl  # only checks with a URL pay for it
 
         spec = self._upstreams.spec
@@ -140,7 +137,7 @@ class HealthChecks(Generic[U]):
             raise unusable(f"the URL of the check is refused: {refused.recorded or refused.detail}")
         return url.handshake(spec)
 
-    def _begin(self, upstream: U, handshake: Handshake | None, must_respond: bool = False) -> None:
+    def _begin(self, upstream: Upstream, handshake: Handshake | None, must_respond: bool = False) -> None:
         try:
             plan = self._upstreams.reaching(upstream)
         except UpstreamFailed as failed:
@@ -151,10 +148,10 @@ class HealthChecks(Generic[U]):
         done = partial(self._on_result, upstream, must_respond=must_respond)
         self._running[upstream] = Attempt(self._upstreams.dialer, plan, done)
 
-    def _on_result(self, upstream: U, result: Transport | UpstreamFailed, must_respond: bool = False) -> None:
+    def _on_result(self, upstream: Upstream, result: Transport | UpstreamFailed, must_respond: bool = False) -> None:
         attempt = self._running.pop(upstream, None)
         if attempt is not None:
-            upstream.reached_handshake = attempt.began
+            upstream.reached = attempt.began
             if attempt.latency is not None and (upstream.latency is None or self._upstreams.spec.check_url):
                 upstream.record_latency(self._loop.now, attempt.latency)
         if not isinstance(result, UpstreamFailed):
@@ -169,23 +166,23 @@ class HealthChecks(Generic[U]):
         if not self._stopped and self._upstreams.spec.check_enabled:
             self._schedule(upstream, self._until_next(upstream))
 
-    def _until_next(self, upstream: U) -> float:
+    def _until_next(self, upstream: Upstream) -> float:
         interval = self._upstreams.spec.check_interval
         if upstream.state == DOWN:
             interval = min(interval, max(0.1, upstream.retry_at - self._loop.now))
         return interval * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - nothing secret
 
 
-def _sends_credentials(upstream: AnyUpstream) -> bool:
+def _sends_credentials(upstream: Upstream) -> bool:
     return upstream.spec.protocol in ("http", "https") and upstream.spec.username is not None
 
 
-def _is_conclusive(upstream: AnyUpstream) -> bool:
+def _is_conclusive(upstream: Upstream) -> bool:
     """Whether a check finds out that an upstream which failed behind its connection works again."""
     return upstream.spec.protocol == "socks5" or (upstream.rejects_credentials and _sends_credentials(upstream))
 
 
-def _is_harmless(upstream: AnyUpstream, attempt: Attempt | None, failed: UpstreamFailed) -> bool:
+def _is_harmless(upstream: Upstream, attempt: Attempt | None, failed: UpstreamFailed) -> bool:
     """An upstream that was reached and is silent to OPTIONS, or odd, may serve all else; only a refusal of us
     counts, and what confirms a suspicion."""
     probed = attempt is not None and attempt.began and upstream.spec.protocol in ("http", "https")

@@ -2,7 +2,7 @@
 
 It makes no checks of its own but after a 407 in absolute-form, which an origin may have sent.
 
-The state of each upstream is shared by all processes (`actors.pools.slot`).
+The state of each upstream is shared by all processes (`actors.pools.state`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from actors.forwarding.upstreams.handshake import Blame, UpstreamFailed
 from actors.forwarding.upstreams.route import NONE_LEFT, Wanted
 from actors.forwarding.upstreams.upstream_set import UpstreamContext, UpstreamSet
 from actors.pools.state import SharedPoolState, pool_state
-from actors.pools.upstream import AnyUpstream, target_mark
+from actors.pools.upstream import Upstream, target_mark
 
 
 class PoolUpstreamSet(UpstreamSet):
@@ -38,10 +38,10 @@ class PoolUpstreamSet(UpstreamSet):
         super().__init__(context, replace(pool.upstreams, check_enabled=False), previous, egress, pool.name)
         self.attempts = pool.attempts
 
-    def _member(self, spec: UpstreamSpec, index: int, known: AnyUpstream | None) -> AnyUpstream:
+    def _member(self, spec: UpstreamSpec, index: int, known: Upstream | None) -> Upstream:
         slot = self._state.slots[index]
         if known is None:
-            return AnyUpstream(spec, index, slot, self.loop.now, self._pool.name)
+            return Upstream(spec, index, slot, self.loop.now, self._pool.name)
         known.slot = slot
         return known
 
@@ -67,18 +67,17 @@ class PoolUpstreamSet(UpstreamSet):
         silent = failed.blame is Blame.UNCLEAR and not failed.status
         return (silent or failed.status >= 500) and not failed.retry_after and not failed.reported
 
-    def failed(self, upstream: AnyUpstream, failed: UpstreamFailed, target: str = "") -> None:
+    def failed(self, upstream: Upstream, failed: UpstreamFailed, target: str = "") -> None:
         """See `UpstreamSet`; a status of its own begins the cool-down of its kind, a 5xx behind the third target."""
         kind = _kind(failed)
         if kind is None or failed.reported:
             super().failed(upstream, failed, target)
             return
-        upstream.rejects_credentials = failed.failure.kind == CREDENTIALS_REJECTED
         counts = kind == "5xx" and failed.blame is not Blame.UPSTREAM and not failed.retry_after
         if not counts or upstream.suspect(self.loop.now, failed.cause, target_mark(target)):
             self._at_fault(upstream, failed)
 
-    def _at_fault(self, upstream: AnyUpstream, failed: UpstreamFailed) -> None:
+    def _at_fault(self, upstream: Upstream, failed: UpstreamFailed) -> None:
         """See `UpstreamSet`."""
         kind = _kind(failed)
         if kind is None:
@@ -91,7 +90,7 @@ class PoolUpstreamSet(UpstreamSet):
         """See `UpstreamSet`."""
         return True
 
-    def asks_another(self, wanted: Wanted, tried: Sequence[AnyUpstream], status: int) -> bool:
+    def asks_another(self, wanted: Wanted, tried: Sequence[Upstream], status: int) -> bool:
         """Whether a request in absolute-form is sent to another upstream after a response with this status.
 
         0: the connection has ended without a response.
@@ -99,14 +98,14 @@ class PoolUpstreamSet(UpstreamSet):
         allowed = status in self._pool.retry_statuses if status else self._pool.retry_connect
         return allowed and len(tried) < self.attempts and self._has_usable(wanted, tried)
 
-    def _has_usable(self, wanted: Wanted, tried: Sequence[AnyUpstream]) -> bool:
+    def _has_usable(self, wanted: Wanted, tried: Sequence[Upstream]) -> bool:
         self._refresh()
         if self.stays(wanted):
             return False
         now = self.loop.now
         return any(each.eligible(now) and each not in tried and wanted.matches(each) for each in self.members)
 
-    def _went_down(self, upstream: AnyUpstream) -> None:
+    def _went_down(self, upstream: Upstream) -> None:
         """An upstream of a pool is no problem of one proxy: the process that makes the checks reports it."""
 
     def __repr__(self) -> str:

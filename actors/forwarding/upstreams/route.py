@@ -22,7 +22,7 @@ from actors.forwarding.upstreams.attempt import Attempt
 from actors.forwarding.upstreams.handshake import Blame, UpstreamFailed
 from actors.net.proxy_protocol import Ends
 from actors.net.transport import Transport
-from actors.pools.upstream import AnyUpstream
+from actors.pools.upstream import Upstream
 
 if TYPE_CHECKING:
     from actors.forwarding.policies.judge import Judge
@@ -39,7 +39,7 @@ NONE_LEFT = Failure(503, "destination_unavailable", "no upstream proxy can be us
 OnRouted = Callable[[OriginConnection | Failure], None]
 
 
-def has_labels(parameters: Parameters, upstream: AnyUpstream) -> bool:
+def has_labels(parameters: Parameters, upstream: Upstream) -> bool:
     """Whether the upstream has all labels that a user name asks for."""
     labels = parameters.labels
     return not labels or labels.items() <= set(upstream.spec.labels)
@@ -64,10 +64,10 @@ class Wanted(NamedTuple):
     own: OwnRules = ()
     judge: Judge | None = None
     parameters: Parameters = NO_PARAMETERS
-    tried: tuple[AnyUpstream, ...] = ()
+    tried: tuple[Upstream, ...] = ()
     source: SourceAddress | None = None
 
-    def matches(self, upstream: AnyUpstream) -> bool:
+    def matches(self, upstream: Upstream) -> bool:
         """Whether the upstream has all labels that the user name asks for."""
         return has_labels(self.parameters, upstream)
 
@@ -88,13 +88,13 @@ class UpstreamRoute:
         self._done: OnRouted | None = done
         self._started = self._loop.now
         self._epoch = upstreams.pool.epoch
-        self._tried: list[AnyUpstream] = list(wanted.tried)
-        self._suspects: list[tuple[AnyUpstream, UpstreamFailed]] = []
-        self.failures: list[tuple[AnyUpstream, str]] = []
+        self._tried: list[Upstream] = list(wanted.tried)
+        self._suspects: list[tuple[Upstream, UpstreamFailed]] = []
+        self.failures: list[tuple[Upstream, str]] = []
         """What upstreams have done, in order."""
         self._last_resorts = 0
         self._attempt: Attempt | None = None
-        self._upstream: AnyUpstream | None = None
+        self._upstream: Upstream | None = None
         self._failure: Failure | None = None
         self.origin: OriginConnection | None = None
         self.waited = 0.0
@@ -137,7 +137,7 @@ class UpstreamRoute:
                 return
         self._try(upstream)
 
-    def _choose(self) -> AnyUpstream | None:
+    def _choose(self) -> Upstream | None:
         if len(self._tried) >= self._upstreams.attempts:
             return None
         upstream = self._upstreams.choose(self._wanted, self._tried)
@@ -146,7 +146,7 @@ class UpstreamRoute:
             upstream = self._upstreams.longest_failed(self._wanted, self._tried)
         return upstream
 
-    def _try(self, upstream: AnyUpstream | None) -> None:
+    def _try(self, upstream: Upstream | None) -> None:
         while upstream is not None:
             self._tried.append(upstream)
             try:
@@ -168,7 +168,7 @@ class UpstreamRoute:
         assert attempt is not None
         assert upstream is not None
         upstream.pending -= 1
-        upstream.reached_handshake = attempt.began
+        upstream.reached = attempt.began
         if isinstance(result, UpstreamFailed):
             self._record_failure(upstream, result)
             if self._upstreams.goes_on(result):
@@ -183,7 +183,7 @@ class UpstreamRoute:
             self.waited = attempt.latency or 0.0
         self._end(self._upstreams.connected(upstream, self._wanted, result, self._epoch, self.reported))
 
-    def _record_failure(self, upstream: AnyUpstream, failed: UpstreamFailed) -> None:
+    def _record_failure(self, upstream: Upstream, failed: UpstreamFailed) -> None:
         self._failure = failed.failure
         self.failures.append((upstream, failed.cause))
         if self._upstreams.is_suspect(failed):

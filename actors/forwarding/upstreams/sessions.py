@@ -2,15 +2,14 @@
 
 A session has its home: the first upstream of its key (`Rendezvous`), whatever the policy, so that all proxies of a pool
 choose the same one without a message; or where it began, if that one could not be used then; or what `rotate` took; or
-its stand-in, once its home is removed. All but the first are kept for its `ttl`, counted from its last request or
-tunnel on. Upstreams that are added take no session from its home.
+its stand-in, once its home is removed. That holds for its `ttl`, counted from its last request or tunnel on, at all
+workers and also through sleep, restart and crash (`actors.state.choices`). Upstreams that are added take no session
+from its home.
 
 It leaves its home only while that is down, banned or removed. Then it has a stand-in, which it leaves for the same
 reasons alone, and it is back as soon as its home may be used again. A cool-down is no reason: it fails rather than
 appear at its target with another address. Until its second request it may still have another one, since no target
 has seen it.
-
-Of what is kept the least recently used goes first; an entry is about 400 bytes, so that a full table has 4 MB.
 
 Rendezvous hashing in two steps, for lists that are too long to score each upstream for every new key. An upstream is in
 one of `GROUPS` groups by a hash of what it is. A key goes to the group with the highest score for the weights of its
@@ -22,25 +21,21 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from actors.bounded import keep
 from actors.forwarding.access.username_parameters import Parameters
 from actors.forwarding.upstreams.balancing import RoundRobin, Usable, score
-from actors.pools.state import Identity, identity
-from actors.pools.upstream import AnyUpstream
-
-if TYPE_CHECKING:
-    from actors.forwarding.limits.workers import ProxyWorkers
-    from actors.state.choices import SharedChoices
+from actors.pools.state import identity
+from actors.pools.upstream import Upstream
+from actors.state.choices import SharedChoices
 
 GROUPS: Final = 64
 
 
 class _Marked(NamedTuple):
     mark: bytes
-    upstream: AnyUpstream
+    upstream: Upstream
 
 
 class _Group(NamedTuple):
@@ -52,7 +47,7 @@ class _Group(NamedTuple):
 class Rendezvous:
     """The order in which a key has the upstreams of a list."""
 
-    def __init__(self, upstreams: Sequence[AnyUpstream]) -> None:
+    def __init__(self, upstreams: Sequence[Upstream]) -> None:
         groups: dict[int, list[_Marked]] = {}
         for each in upstreams:
             mark = repr(identity(each.spec)).encode()
@@ -63,11 +58,11 @@ class Rendezvous:
             for number, members in groups.items()
         ]
 
-    def first(self, key: bytes, usable: Usable = lambda _each: True) -> AnyUpstream | None:
+    def first(self, key: bytes, usable: Usable = lambda _each: True) -> Upstream | None:
         """The first upstream of the key that is usable."""
         return next((each for each in self._ordered(key) if usable(each)), None)
 
-    def _ordered(self, key: bytes) -> Iterator[AnyUpstream]:
+    def _ordered(self, key: bytes) -> Iterator[Upstream]:
         for group in sorted(self._groups, key=lambda each: -score(key, each.mark, each.weight)):
             for member in sorted(group.members, key=lambda each: -score(key, each.mark, each.upstream.spec.weight)):
                 yield member.upstream
@@ -76,13 +71,9 @@ class Rendezvous:
         return f"<Rendezvous over {sum(len(each.members) for each in self._groups)} upstreams>"
 
 
-SESSIONS_MAX: Final = 10_000
-ROTATIONS_MAX: Final = 4_096
-
-
 KEYS_KEPT: Final = 4_096
-LAST_KEPT: Final = 600.0
-"""Seconds for which the other workers know what `rotate` has taken last."""
+LAST_KEPT: Final = 86_400.0
+"""Seconds for which it is known what `rotate` has taken last."""
 LABELS_KEPT: Final = 128
 """Combinations of labels whose upstreams are remembered."""
 
@@ -96,46 +87,25 @@ class _Candidates(NamedTuple):
     rotation: RoundRobin
 
 
-class _Bound(NamedTuple):
-    upstream: Identity
-    until: float
-
-
-@dataclass(frozen=True, slots=True)
-class KeptSessions:
-    """What is known of sessions, for a process that comes after this one.
-
-    `bound` is where those are that have moved, each with the moment until which; `last` what `rotate` has taken last.
-    """
-
-    bound: tuple[tuple[bytes, Identity, float], ...]
-    last: tuple[tuple[bytes, Identity], ...]
-
-
 class UpstreamSessions:
     """The sessions over one list of upstreams. A changed list takes over what was kept for the one before."""
 
-    def __init__(self, upstreams: Sequence[AnyUpstream], previous: UpstreamSessions | None = None) -> None:
-        self._upstreams = {identity(each.spec): each for each in upstreams}
+    def __init__(
+        self, upstreams: Sequence[Upstream], choices: SharedChoices, previous: UpstreamSessions | None = None
+    ) -> None:
+        """`choices` has where sessions are, and what `rotate` has taken, by `Upstream.number`."""
+        self.choices = choices
+        self._upstreams = upstreams
+        self._by_number = {each.number: each for each in upstreams}
         self._by_labels: dict[Labels, _Candidates] = {}
-        self._first: dict[bytes, AnyUpstream] = {} if previous is None else self._still_there(previous._first)
+        self._first: dict[bytes, Upstream] = {} if previous is None else self._still_there(previous._first)
         """The homes of sessions that are where their key has them, or had them before other upstreams came."""
         self._new: dict[bytes, None] = {} if previous is None else previous._new
         """Those that have had no second request yet."""
-        self._bound: dict[bytes, _Bound] = {} if previous is None else previous._bound
-        self._last: dict[bytes, Identity] = {} if previous is None else previous._last
-        self._shared: SharedChoices | None = None
-        self._by_mark: dict[int, Identity] = {}
-        """By what stands for an upstream among several workers."""
 
-    def _still_there(self, homes: Mapping[bytes, AnyUpstream]) -> dict[bytes, AnyUpstream]:
-        now = ((digest, self._upstreams.get(identity(home.spec))) for digest, home in homes.items())
+    def _still_there(self, homes: Mapping[bytes, Upstream]) -> dict[bytes, Upstream]:
+        now = ((digest, self._by_number.get(home.number)) for digest, home in homes.items())
         return {digest: home for digest, home in now if home is not None}
-
-    def share(self, workers: ProxyWorkers, name: str) -> None:
-        """Keep choices together with other workers from now on. `name`: sessions of other pools are others."""
-        self._shared = workers.choices("upstreams", name)
-        self._by_mark = {_mark(each): each for each in self._upstreams}
 
     def choose(
         self,
@@ -144,8 +114,8 @@ class UpstreamSessions:
         matches: Usable,
         usable: Usable,
         now: float,
-        tried: Sequence[AnyUpstream] = (),
-    ) -> AnyUpstream | None:
+        tried: Sequence[Upstream] = (),
+    ) -> Upstream | None:
         """The upstream for a request with a session or `rotate`; None without a usable one.
 
         `key` stands for the account, and for the session if there is one; `matches` says which upstreams the parameters
@@ -166,7 +136,7 @@ class UpstreamSessions:
             chosen = candidates.order.first(digest, usable)
             return None if chosen is None else self._bind(digest, chosen, parameters, now)
 
-        def serves(upstream: AnyUpstream) -> bool:
+        def serves(upstream: Upstream) -> bool:
             stays = upstream not in tried and matches(upstream) and upstream.serves_sessions(now)
             return stays or usable(upstream)
 
@@ -178,7 +148,7 @@ class UpstreamSessions:
         chosen = candidates.order.first(digest, usable)
         return None if chosen is None else self._bind(_of_stand_in(digest), chosen, parameters, now)
 
-    def peek(self, key: str, parameters: Parameters, matches: Usable, usable: Usable, now: float) -> AnyUpstream | None:
+    def peek(self, key: str, parameters: Parameters, matches: Usable, usable: Usable, now: float) -> Upstream | None:
         """What `choose` would return for a session, without any effect."""
         digest = _digest(key, parameters)
         candidates = self._candidates(parameters, matches)
@@ -195,31 +165,17 @@ class UpstreamSessions:
         places = (self._known_home(digest, matches, now), self._present(_of_stand_in(digest), now))
         return any(each is not None and matches(each) and each.holds_sessions(now) for each in places)
 
-    def kept(self, now: float) -> KeptSessions:
-        """What still holds."""
-        bound = ((digest, each.upstream, each.until) for digest, each in self._bound.items() if each.until > now)
-        return KeptSessions(tuple(bound), tuple(self._last.items()))
-
-    def add(self, kept: KeptSessions) -> None:
-        """Take over what another process has known. The one that holds longest wins."""
-        for digest, upstream, until in kept.bound:
-            known = self._bound.get(digest)
-            if known is None or known.until < until:
-                keep(self._bound, digest, _Bound(upstream, until), SESSIONS_MAX)
-        for digest, upstream in kept.last:
-            keep(self._last, digest, upstream, ROTATIONS_MAX)
-
     def _candidates(self, parameters: Parameters, matches: Usable) -> _Candidates:
         """The upstreams that match."""
         labels = tuple(sorted(parameters.labels.items()))
         found = self._by_labels.get(labels)
         if found is None:
-            matching = [each for each in self._upstreams.values() if matches(each)]
+            matching = [each for each in self._upstreams if matches(each)]
             found = _Candidates(Rendezvous(matching), RoundRobin(matching))
             keep(self._by_labels, labels, found, LABELS_KEPT)
         return found
 
-    def _known_home(self, digest: bytes, matches: Usable, now: float) -> AnyUpstream | None:
+    def _known_home(self, digest: bytes, matches: Usable, now: float) -> Upstream | None:
         for home in (self._present(digest, now), self._first.get(digest)):
             if home is not None and matches(home):
                 return home
@@ -227,7 +183,7 @@ class UpstreamSessions:
 
     def _home(
         self, digest: bytes, parameters: Parameters, candidates: _Candidates, matches: Usable, now: float
-    ) -> AnyUpstream | None:
+    ) -> Upstream | None:
         """The upstream of a session, usable or not."""
         bound = self._present(digest, now)
         if bound is not None and matches(bound):
@@ -241,15 +197,14 @@ class UpstreamSessions:
             if home is not None:
                 keep(self._first, digest, home, KEYS_KEPT)
                 keep(self._new, digest, None, KEYS_KEPT)
-        return home if home is None or self._shared is None else self._bind(digest, home, parameters, now)
+        return home if home is None else self._bind(digest, home, parameters, now)
 
     def _rotate(
         self, digest: bytes, parameters: Parameters, candidates: _Candidates, usable: Usable, now: float
-    ) -> AnyUpstream | None:
+    ) -> Upstream | None:
         """In turn by the weights, and not the present one unless there is no other."""
         if parameters.session is None:
-            last = self._last_of(digest, now)
-            present = None if last is None else self._upstreams.get(last)
+            present = self._present(digest, now)
         else:
             present = self._present(digest, now) or candidates.order.first(digest)
         chosen = candidates.rotation.choose("", lambda each: each is not present and usable(each))
@@ -258,59 +213,27 @@ class UpstreamSessions:
             return self._keep_last(digest, chosen, now)
         return self._bind(digest, chosen, parameters, now)
 
-    def _present(self, digest: bytes, now: float) -> AnyUpstream | None:
-        """The upstream that is kept for a session."""
-        bound = self._bound.get(digest)
-        if self._shared is not None:
-            bound = self._latest(self._shared, digest, bound)
-        return None if bound is None or bound.until <= now else self._upstreams.get(bound.upstream)
+    def _present(self, digest: bytes, now: float) -> Upstream | None:
+        """The upstream that a session has, or that `rotate` has taken."""
+        number, until = self.choices.choice(digest)
+        return self._by_number.get(number) if until > now else None
 
-    def _bind(self, digest: bytes, upstream: AnyUpstream, parameters: Parameters, now: float) -> AnyUpstream:
-        chosen, until = identity(upstream.spec), now + parameters.ttl
-        keep(self._bound, digest, _Bound(chosen, until), SESSIONS_MAX)
-        if self._shared is not None:
-            self._publish(self._shared, digest, chosen, until)
+    def _bind(self, digest: bytes, upstream: Upstream, parameters: Parameters, now: float) -> Upstream:
+        self.choices.keep(digest, upstream.number, now + parameters.ttl)
         return upstream
 
-    def _keep_last(self, digest: bytes, upstream: AnyUpstream | None, now: float) -> AnyUpstream | None:
+    def _keep_last(self, digest: bytes, upstream: Upstream | None, now: float) -> Upstream | None:
         if upstream is not None:
-            chosen = identity(upstream.spec)
-            keep(self._last, digest, chosen, ROTATIONS_MAX)
-            if self._shared is not None:
-                self._publish(self._shared, digest, chosen, now + LAST_KEPT)
+            self.choices.keep(digest, upstream.number, now + LAST_KEPT)
         return upstream
-
-    # --- among several workers ---
-
-    def _last_of(self, digest: bytes, now: float) -> Identity | None:
-        """What `rotate` has taken last, at whichever worker."""
-        last = self._last.get(digest)
-        if self._shared is None:
-            return last
-        found = self._latest(self._shared, digest, None)
-        return last if found is None or found.until <= now else found.upstream
-
-    def _latest(self, shared: SharedChoices, digest: bytes, own: _Bound | None) -> _Bound | None:
-        """The choice of the worker that decided last."""
-        value, until = shared.choice(digest)
-        chosen = self._by_mark.get(value)
-        return own if chosen is None or (own is not None and own.until > until) else _Bound(chosen, until)
-
-    def _publish(self, shared: SharedChoices, digest: bytes, chosen: Identity, until: float) -> None:
-        shared.keep(digest, _mark(chosen), until)
 
     def __repr__(self) -> str:
-        return f"<UpstreamSessions over {len(self._upstreams)} upstreams: {len(self._bound)} kept>"
+        return f"<UpstreamSessions over {len(self._upstreams)} upstreams>"
 
 
 def _of_stand_in(digest: bytes) -> bytes:
     """Under which the stand-in of a session is kept."""
     return digest[::-1]
-
-
-def _mark(upstream: Identity) -> int:
-    """A number that stands for an upstream in all processes, and isn't 0."""
-    return int.from_bytes(hashlib.blake2b(repr(upstream).encode(), digest_size=8).digest(), "little") or 1
 
 
 def _digest(key: str, parameters: Parameters) -> bytes:

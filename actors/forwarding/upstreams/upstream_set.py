@@ -1,14 +1,14 @@
-"""The upstreams of one proxy in one configuration, with the state of each.
+"""The upstreams of one proxy in one configuration, with the state of each (`actors.pools.state`).
 
-A changed configuration is a new object that takes over the state of the upstreams that stay.
+A changed configuration is a new object with the same upstreams, as far as they stay.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from actors.bounded import keep
 from actors.bus.loop import Loop
@@ -35,22 +35,24 @@ from actors.forwarding.upstreams.handshake import (
 from actors.forwarding.upstreams.health_checks import HealthChecks
 from actors.forwarding.upstreams.http_connect import WANTS_OTHERS, ConnectHandshake, credentials_field
 from actors.forwarding.upstreams.route import ATTEMPTS_MAX, NONE_LEFT, OnRouted, UpstreamRoute, Wanted, has_labels
-from actors.forwarding.upstreams.sessions import KeptSessions, UpstreamSessions
+from actors.forwarding.upstreams.sessions import UpstreamSessions
 from actors.forwarding.upstreams.socks_connect import Socks4Handshake, Socks5Handshake
 from actors.net.transport import Transport
-from actors.pools.state import identity, private_slots
-from actors.pools.upstream import DOWN, OWN_SPANS, UP, AnyUpstream, KeptUpstream, Upstream, target_mark
+from actors.pools.state import OwnStates, identity
+from actors.pools.upstream import DOWN, UP, Upstream, target_mark
 from actors.problems import ActiveProblems
-
-if TYPE_CHECKING:
-    from actors.forwarding.limits.workers import ProxyWorkers
+from actors.state.choices import SharedChoices
+from actors.state.counts import LiveState
 
 LABELS_KEPT = 256
 """Combinations of labels, each with a policy over the upstreams that have them."""
 
 
 class UpstreamContext(NamedTuple):
-    """What the upstreams need of the actor. `dialer` is the one to targets, `policy` returns the one in effect."""
+    """What the upstreams need of the actor. `dialer` is the one to targets, `policy` returns the one in effect.
+
+    `own` are the states of the proxy's own upstreams, `state` is what its workers have together.
+    """
 
     loop: Loop
     pool: ConnectionPool
@@ -59,15 +61,8 @@ class UpstreamContext(NamedTuple):
     clock: Callable[[], float]
     policy: Callable[[], ProxyPolicy]
     on_crash: Callable[[str, Exception], None]
-
-
-@dataclass(frozen=True, slots=True)
-class KeptSet:
-    """What is known of a set of upstreams, for a process that comes after this one; `name` is that of its pool."""
-
-    name: str
-    upstreams: tuple[KeptUpstream, ...]
-    sessions: KeptSessions
+    own: OwnStates
+    state: LiveState
 
 
 class UpstreamSet:
@@ -89,18 +84,16 @@ class UpstreamSet:
         self._shared = context
         self._problems = context.problems
         known = {} if previous is None else {identity(upstream.spec): upstream for upstream in previous.members}
-        self.members: list[AnyUpstream] = []
-        self._slots = private_slots(OWN_SPANS, 0 if name else len(spec.entries))
+        self.members: list[Upstream] = []
         for index, each in enumerate(spec.entries):
-            upstream = self._member(each, index, known.pop(identity(each), None))
+            upstream = self._member(each, index, known.get(identity(each)))
             upstream.reconfigure(each, index)
             self.members.append(upstream)
-        self._policy = new_policy(spec.policy, self.members)
+        self._policy = new_policy(spec.policy, self.members, context.state.worker)
         self._labelled: dict[frozenset[tuple[str, str]], BalancingPolicy] = {}
-        self._workers: ProxyWorkers | None = None
-        self._sessions: UpstreamSessions = UpstreamSessions(
-            self.members, None if previous is None else previous._sessions
-        )
+        before = None if previous is None else previous._sessions
+        choices = SharedChoices(context.state, "upstreams", name) if before is None else before.choices
+        self._sessions: UpstreamSessions = UpstreamSessions(self.members, choices, before)
         self._reaching = Reaching()
         self._unreachable: bool = previous is not None and previous._unreachable
         shared = context.dialer
@@ -113,37 +106,18 @@ class UpstreamSet:
         self.dialer.on_crash = partial(context.on_crash, "a connection to an upstream")
         self.attempts = ATTEMPTS_MAX
         self._checks = HealthChecks(self)
+        for upstream in self.members:
+            if upstream.state == DOWN and identity(upstream.spec) not in known:
+                self._went_down(upstream)  # a process before this one has found that out
 
-    def _member(self, spec: UpstreamSpec, index: int, known: AnyUpstream | None) -> AnyUpstream:
+    def _member(self, spec: UpstreamSpec, index: int, known: Upstream | None) -> Upstream:
         """The upstream of this configuration: the known one, with what is known of it, or a new one."""
         if known is not None:
             return known
-        return Upstream(spec, index, self.loop.now, self._slots[index])
+        return Upstream(spec, index, self._shared.own.slot(identity(spec), self.loop.now), self.loop.now)
 
     def _refresh(self) -> None:
         """Before a choice: see what other processes have found out."""
-
-    def kept(self) -> KeptSet:
-        """What is known of its own upstreams and of sessions; the states of a pool's upstreams outlive processes."""
-        own = tuple(each.kept() for each in self.members if isinstance(each, Upstream))
-        return KeptSet(self.name, own, self._sessions.kept(self.loop.now))
-
-    def add(self, kept: KeptSet) -> None:
-        """Take over what another process has known; an upstream that is down is a problem of this one, too."""
-        known = {each.identity: each for each in kept.upstreams}
-        for upstream in self.members:
-            found = known.get(identity(upstream.spec))
-            if found is not None and isinstance(upstream, Upstream):
-                upstream.add(found)
-                if upstream.state == DOWN:
-                    self._went_down(upstream)
-        self._sessions.add(kept.sessions)
-
-    def share(self, workers: ProxyWorkers) -> None:
-        """Keep the choices of sessions together with other workers, and take turns from another place than they."""
-        self._workers = workers
-        self._sessions.share(workers, self.name)
-        self._policy = new_policy(self.spec.policy, self.members, workers.part)
 
     def guard_by(self, egress: EgressSpec) -> None:
         """Apply what `egress` says of the addresses of upstreams to new connections."""
@@ -155,9 +129,11 @@ class UpstreamSet:
 
     def succeeded_by(self, successor: UpstreamSet | None) -> None:
         """End the reported problems of upstreams that the successor, None without upstreams, no longer has."""
-        kept = [] if successor is None else successor.members
+        staying = set() if successor is None else set(successor.members)
         for upstream in self.members:
-            if upstream not in kept:
+            if upstream not in staying:
+                upstream.slot.part()  # who uses it still writes no line that may become another's
+                self._shared.own.remove(upstream.slot)
                 self._problems.ends(UPSTREAM_DOWN, f"the upstream {upstream.name} was removed", upstream.name)
         if successor is None:
             self._problems.ends(UPSTREAMS_UNREACHABLE, "there are no upstreams any more")
@@ -177,12 +153,12 @@ class UpstreamSet:
 
     # --- for routes ---
 
-    def choose(self, wanted: Wanted, tried: Sequence[AnyUpstream]) -> AnyUpstream | None:
+    def choose(self, wanted: Wanted, tried: Sequence[Upstream]) -> Upstream | None:
         """The next upstream by session or policy, among those that match, are up and not tried."""
         self._refresh()
         now = self.loop.now
 
-        def usable(upstream: AnyUpstream) -> bool:
+        def usable(upstream: Upstream) -> bool:
             is_ready = upstream.eligible(now) or (sticks and upstream.serves_sessions(now))
             return is_ready and upstream not in tried and wanted.matches(upstream)
 
@@ -207,26 +183,25 @@ class UpstreamSet:
         known = self._labelled.get(labels)
         if known is None:
             members = [upstream for upstream in self.members if has_labels(parameters, upstream)]
-            part = 0.0 if self._workers is None else self._workers.part
-            known = new_policy(self.spec.policy, members, part)
+            known = new_policy(self.spec.policy, members, self._shared.state.worker)
             if members:  # labels that no upstream has are without end
                 keep(self._labelled, labels, known, LABELS_KEPT)
         return known
 
-    def why_left_out(self, upstream: AnyUpstream, parameters: Parameters) -> str:
+    def why_left_out(self, upstream: Upstream, parameters: Parameters) -> str:
         """Why it would not be chosen for a request with these parameters, empty if it may be; for people."""
         missing = parameters.labels.items() - set(upstream.spec.labels)
         if missing:
             return "it has not " + ", ".join(f"{name}={value}" for name, value in sorted(missing))
         return upstream.why_not_eligible(self.loop.now)
 
-    def would_choose(self, parameters: Parameters, key: str) -> AnyUpstream | None:
+    def would_choose(self, parameters: Parameters, key: str) -> Upstream | None:
         """The upstream that would be chosen now, without any effect; with the policy `latency` the best of all.
 
         None without one, and where `rotate` takes another each time.
         """
 
-        def usable(upstream: AnyUpstream) -> bool:
+        def usable(upstream: Upstream) -> bool:
             return not self.why_left_out(upstream, parameters)
 
         self._refresh()
@@ -237,7 +212,7 @@ class UpstreamSet:
         matches = partial(has_labels, parameters)
         return self._sessions.peek(key, parameters, matches, usable, self.loop.now)
 
-    def longest_failed(self, wanted: Wanted, tried: Sequence[AnyUpstream]) -> AnyUpstream | None:
+    def longest_failed(self, wanted: Wanted, tried: Sequence[Upstream]) -> Upstream | None:
         """Of those that match the upstream whose failure is longest ago; none that wants to be left alone."""
         if self.stays(wanted):
             return None
@@ -268,7 +243,7 @@ class UpstreamSet:
         """Whether it decides by itself after which responses in absolute-form another upstream is asked."""
         return False
 
-    def asks_another(self, _wanted: Wanted, _tried: Sequence[AnyUpstream], _status: int) -> bool:
+    def asks_another(self, _wanted: Wanted, _tried: Sequence[Upstream], _status: int) -> bool:
         """Whether a request in absolute-form is sent to another upstream after a response with this status."""
         return False
 
@@ -276,7 +251,7 @@ class UpstreamSet:
         """Whether it is the upstream's failure only if another upstream has none: its target may be the cause."""
         return failed.blame is Blame.UNCLEAR and not failed.retry_after
 
-    def acquire(self, upstream: AnyUpstream, wanted: Wanted) -> OriginConnection | None:
+    def acquire(self, upstream: Upstream, wanted: Wanted) -> OriginConnection | None:
         """An idle connection through this upstream that will do."""
         if upstream.spec.proxy_protocol is not None:
             return None  # its header names another client
@@ -287,18 +262,18 @@ class UpstreamSet:
             upstream.acquire()
         return origin
 
-    def plan(self, upstream: AnyUpstream, wanted: Wanted) -> AttemptPlan:
+    def plan(self, upstream: Upstream, wanted: Wanted) -> AttemptPlan:
         """What a new connection through this upstream takes. Raises `UpstreamFailed` when it can't be made so."""
         base = self.reaching(upstream)
         preface = preface_for(upstream.spec.proxy_protocol, wanted.ends)
         return base._replace(handshake=self._handshake(upstream, wanted), preface=preface)
 
-    def reaching(self, upstream: AnyUpstream) -> AttemptPlan:
+    def reaching(self, upstream: Upstream) -> AttemptPlan:
         """The way to the upstream itself. Raises `UpstreamFailed` when its `ca_file` can't be used."""
         return self._reaching.plan(upstream.spec, self.spec.check_timeout)
 
     def connected(
-        self, upstream: AnyUpstream, wanted: Wanted, transport: Transport, epoch: int, reported: Failure | None
+        self, upstream: Upstream, wanted: Wanted, transport: Transport, epoch: int, reported: Failure | None
     ) -> OriginConnection:
         """The connection for the client."""
         origin = OriginConnection(transport, _pool_key(self.name, upstream, wanted), epoch, reported)
@@ -311,7 +286,7 @@ class UpstreamSet:
         upstream.acquire()
         return origin
 
-    def _handshake(self, upstream: AnyUpstream, wanted: Wanted) -> Handshake | None:
+    def _handshake(self, upstream: Upstream, wanted: Wanted) -> Handshake | None:
         spec = upstream.spec
         if _forwards(upstream, wanted):
             return None
@@ -324,7 +299,7 @@ class UpstreamSet:
 
     # --- outcomes ---
 
-    def succeeded(self, upstream: AnyUpstream) -> None:
+    def succeeded(self, upstream: Upstream) -> None:
         """Record a success, and end the problems that are over with it."""
         came_back = upstream.succeeded(self.loop.now)
         if self._unreachable:  # also when the list was replaced since, and this upstream was never down
@@ -333,9 +308,8 @@ class UpstreamSet:
         if came_back:
             self._problems.ends(UPSTREAM_DOWN, f"the upstream {upstream.name} is up again", upstream.name)
 
-    def failed(self, upstream: AnyUpstream, failed: UpstreamFailed, target: str = "") -> None:
+    def failed(self, upstream: Upstream, failed: UpstreamFailed, target: str = "") -> None:
         """Record a failure by whose fault it is; `target` is the host that it was asked for."""
-        upstream.rejects_credentials = failed.failure.kind == CREDENTIALS_REJECTED
         if failed.blame is Blame.TARGET:
             self.succeeded(upstream)
         elif failed.blame is Blame.UPSTREAM or (
@@ -343,19 +317,19 @@ class UpstreamSet:
         ):
             self._at_fault(upstream, failed)
 
-    def _at_fault(self, upstream: AnyUpstream, failed: UpstreamFailed) -> None:
+    def _at_fault(self, upstream: Upstream, failed: UpstreamFailed) -> None:
         """It is its own failure."""
-        if upstream.failed(self.loop.now, failed.cause):
+        if upstream.failed(self.loop.now, failed.cause, failed.failure.kind == CREDENTIALS_REJECTED):
             self._went_down(upstream)
 
-    def suspect(self, upstream: AnyUpstream, status: int, cause: str, target: str) -> None:
+    def suspect(self, upstream: Upstream, status: int, cause: str, target: str) -> None:
         """Record what came of a request in absolute-form: a status that seems to be the upstream's own, 0 for none.
 
         Origins can do all that, so the upstream itself is asked behind the third target in a row, and left out until
         it responds.
         """
         if not status:
-            upstream.reached_handshake = True
+            upstream.reached = True
         if not upstream.suspect(self.loop.now, cause, target_mark(target)):
             return
         if upstream.state == DOWN:
@@ -363,7 +337,7 @@ class UpstreamSet:
         else:
             self._ask(upstream, status)
 
-    def responded_407(self, upstream: AnyUpstream) -> None:
+    def responded_407(self, upstream: Upstream) -> None:
         """Record that the response to a request in absolute-form was 407.
 
         Origins can send one, too, so clients could bring down any upstream: a request that no origin gets shows whose
@@ -374,11 +348,11 @@ class UpstreamSet:
             return
         self._ask(upstream, 407)
 
-    def _ask(self, upstream: AnyUpstream, suspected: int) -> None:
+    def _ask(self, upstream: Upstream, suspected: int) -> None:
         upstream.doubt(self.loop.now, self.spec.check_timeout)
         self._checks.ask(upstream, suspected)
 
-    def _went_down(self, upstream: AnyUpstream) -> None:
+    def _went_down(self, upstream: Upstream) -> None:
         detail = f"the upstream {upstream.name} is down: {upstream.last_error}"
         self._problems.begins(UPSTREAM_DOWN, detail, upstream.name)
         if not self._unreachable and all(each.state == DOWN for each in self.members):
@@ -398,32 +372,33 @@ class UpstreamSet:
         return f"<UpstreamSet, {self.spec.policy}: {up} of {len(self.members)} are up>"
 
 
-def _failed_at(upstream: AnyUpstream) -> float:
+def _failed_at(upstream: Upstream) -> float:
     return upstream.failed_at
 
 
-def _state_of(upstream: AnyUpstream, clock: float) -> UpstreamState:
+def _state_of(upstream: Upstream, clock: float) -> UpstreamState:
     """`clock` is the offset from the loop's clock to Unix seconds."""
+    uses = upstream.uses
     return UpstreamState(
         name=upstream.name,
         state=upstream.state,
         since=upstream.since + clock,
         active=upstream.active,
-        connections=upstream.connections,
+        connections=uses.connections,
         failures=upstream.failures,
-        bytes_in=upstream.bytes_in,
-        bytes_out=upstream.bytes_out,
+        bytes_in=uses.bytes_in,
+        bytes_out=uses.bytes_out,
         latency=None if upstream.latency is None else round(upstream.latency * 1000, 3),
         last_error=upstream.last_error,
     )
 
 
-def _forwards(upstream: AnyUpstream, wanted: Wanted) -> bool:
+def _forwards(upstream: Upstream, wanted: Wanted) -> bool:
     """Whether the upstream gets the request itself, in absolute-form."""
     return wanted.forward and upstream.spec.protocol in ("http", "https")
 
 
-def _pool_key(pool: str, upstream: AnyUpstream, wanted: Wanted) -> tuple[str, int]:
+def _pool_key(pool: str, upstream: Upstream, wanted: Wanted) -> tuple[str, int]:
     """Equal for connections of which one may serve for the other. No host name and no pool's name has a space."""
     name = f"upstream {pool} {upstream.index}"
     if wanted.source is not None:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from actors.bus.messages.specs import EgressSpec, PoolSpec, ProxySpec, UpstreamsSpec
 
 if TYPE_CHECKING:
-    from actors.forwarding.limits.workers import ProxyWorkers
-    from actors.forwarding.upstreams.upstream_set import KeptSet, UpstreamContext, UpstreamSet
+    from actors.forwarding.upstreams.upstream_set import UpstreamContext, UpstreamSet
+    from actors.pools.state import OwnStates
+    from actors.state.counts import LiveState
 
 INLINE = ""
 """Stands for the upstreams of the proxy itself, where names of pools do."""
@@ -23,25 +24,19 @@ INLINE = ""
 class UpstreamSets:
     """All sets of upstreams of one proxy, by the name of the pool. `own` is the proxy's; None: it has none."""
 
-    def __init__(self, shared: Callable[[], UpstreamContext], states: Path) -> None:
+    def __init__(self, shared: Callable[[OwnStates], UpstreamContext], state: LiveState, states: Path) -> None:
         """`shared` makes what the sets need of the actor; it is called at the first use of one.
 
-        `states` is the folder with the states of pools.
+        `state` is what the workers of the proxy have together, `states` the folder with the states of pools.
         """
         self._shared = shared
+        self._state = state
+        self._own_states: OwnStates | None = None
         self._states = states
         self.own: UpstreamSet | None = None
         self._configured: Mapping[str, UpstreamsSpec | PoolSpec] = {}
         self._made: dict[str, UpstreamSet] = {}
         self._egress: EgressSpec | None = None
-        self._workers: ProxyWorkers | None = None
-        self._former: dict[str, list[KeptSet]] = {}
-
-    def share(self, workers: ProxyWorkers) -> None:
-        """Keep the choices of sessions together with other workers from now on."""
-        self._workers = workers
-        for each in self._made.values():
-            each.share(workers)
 
     def configure(self, spec: ProxySpec, pools: Iterable[PoolSpec], egress: EgressSpec, moved: bool) -> bool:
         """Apply a configuration. `moved`: connections leave from another address, so all of it is begun anew.
@@ -66,19 +61,7 @@ class UpstreamSets:
         found = self._made.get(name)
         if found is None and name in self._configured:
             found = self._made[name] = self._new(name, None)
-            for each in self._former.pop(name, ()):
-                found.add(each)
         return found
-
-    def put_former(self, kept: Iterable[KeptSet]) -> None:
-        """What was known before the proxy slept, for the sets that are made from now on."""
-        for each in kept:
-            self._former.setdefault(each.name, []).append(each)
-
-    def kept(self) -> tuple[KeptSet, ...]:
-        """What is known, for a process that comes after this one."""
-        unused = (each for kept in self._former.values() for each in kept)
-        return (*(each.kept() for each in self._made.values()), *unused)
 
     def _replace(self, name: str, before: UpstreamSet) -> None:
         before.stop()
@@ -88,17 +71,15 @@ class UpstreamSets:
         before.succeeded_by(self._made.get(name))
 
     def _new(self, name: str, previous: UpstreamSet | None) -> UpstreamSet:
-        made = self._make(name, previous)
-        if self._workers is not None:
-            made.share(self._workers)
-        return made
-
-    def _make(self, name: str, previous: UpstreamSet | None) -> UpstreamSet:
         from actors.forwarding.upstreams.upstream_set import UpstreamSet  # only with upstreams
+        from actors.pools.state import OwnStates
+        from actors.pools.upstream import OWN_SPANS
 
         spec, egress = self._configured[name], self._egress
         assert egress is not None
-        shared = self._shared()
+        if self._own_states is None:
+            self._own_states = OwnStates(self._state, OWN_SPANS)
+        shared = self._shared(self._own_states)
         if isinstance(spec, UpstreamsSpec):
             return UpstreamSet(shared, spec, previous, egress)
         from actors.forwarding.upstreams.pool_upstream_set import PoolUpstreamSet  # only with pools

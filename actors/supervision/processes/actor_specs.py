@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import getitem
-from pathlib import Path
 from socket import socket
 from typing import Any, NamedTuple
 
@@ -91,7 +90,7 @@ class ActorSpec:
 class SupervisionContext:
     """What all managed actors share. `new_boot(name, settings, params)` assigns the instance number.
 
-    `state` is what processes count together; in the folder `packs` they leave something for those after them.
+    `state` is what processes count together.
     """
 
     loop: Loop
@@ -100,7 +99,6 @@ class SupervisionContext:
     new_boot: Callable[[str, dict[str, Any], dict[str, Any]], Boot]
     state: LiveStateFiles
     settings: ActorSettings = field(default_factory=ActorSettings)
-    packs: Path = Path("/dev/null")
 
 
 class ActorClasses(NamedTuple):

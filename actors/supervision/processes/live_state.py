@@ -1,7 +1,8 @@
 """What processes count together (`actors.state`), as the supervisor sees it: which of them live, and which files stay.
 
 A process has its number from before its start until the kernel says that it has ended, so one that drains keeps it. The
-file of a proxy stays while the proxy is asleep, and goes when it is stopped.
+files of a proxy go when it is stopped. While it sleeps, that with its counters stays for as long as one of them counts;
+what is known of its own upstreams stays, eight kilobytes for a few of them.
 """
 
 from __future__ import annotations
@@ -10,21 +11,36 @@ import logging
 import os
 import time
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
 
+from actors.pools.state import OWN_TABLE
 from actors.state.counts import ACCOUNTS, PROCESSES, PROXY_TABLE
 from actors.state.processes import UNOWNED, ProcessPlaces, make_places
 from actors.state.table import open_table
 
 log = logging.getLogger(__name__)
 
+_OF_UPSTREAMS = f".{OWN_TABLE.name}"
+
 
 class LiveStateFiles:
-    """Those in `folder`, which is `RunDir.state`. `clock` is the monotonic one."""
+    """Those in `folder`, which is `RunDir.state`. `clock` is the monotonic one.
 
-    def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic) -> None:
+    `later` calls something after so many seconds.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        clock: Callable[[], float] = time.monotonic,
+        later: Callable[[float, Callable[[], None]], object] = lambda _seconds, _call: None,
+    ) -> None:
         self._folder = folder
         self._clock = clock
+        self._later = later
+        self._awaited: set[str] = set()
+        """Proxies whose file is looked at again when its time is over."""
         self._places: ProcessPlaces | None = None
         self._living: dict[str, set[int]] = {}
         """The instances of each proxy."""
@@ -34,7 +50,7 @@ class LiveStateFiles:
         self._living = {proxy_id: set(instances) for proxy_id, instances in living.items() if instances}
         if self._made() is not None:
             for name in os.listdir(self._folder):
-                if name not in (ACCOUNTS, PROCESSES):
+                if name not in (ACCOUNTS, PROCESSES) and not name.endswith(_OF_UPSTREAMS):
                     self.remove_spent(name)
 
     def begin(self, proxy_id: str, instance: int) -> int:
@@ -61,24 +77,36 @@ class LiveStateFiles:
 
     def remove(self, proxy_id: str) -> None:
         """What the processes of a proxy have counted is over."""
-        try:
-            (self._folder / proxy_id).unlink(missing_ok=True)
-        except OSError as error:
-            log.error("what the processes of %s have counted can't be removed: %s", proxy_id, error)
+        self._unlink(proxy_id)
+        self._unlink(proxy_id + _OF_UPSTREAMS)
 
     def remove_spent(self, proxy_id: str) -> None:
-        """Remove the file of a proxy without processes if it says nothing any more."""
-        if self.has_living(proxy_id) or self._places is None:
+        """Remove the file with the counters of a proxy without processes as soon as nothing of it counts any more."""
+        if self.has_living(proxy_id) or self._places is None or proxy_id in self._awaited:
             return
         try:
             table = open_table(self._folder / proxy_id, PROXY_TABLE, self._places, UNOWNED, self._clock)
         except OSError as error:
             log.error("what the processes of %s have counted can't be read: %s", proxy_id, error)
             return
-        if table is None or table.is_spent():
-            self.remove(proxy_id)
+        seconds = 0.0 if table is None else table.spent_after()
         if table is not None:
             table.close()
+        if not seconds:
+            self._unlink(proxy_id)
+        else:
+            self._awaited.add(proxy_id)
+            self._later(seconds, partial(self._time_is_over, proxy_id))
+
+    def _time_is_over(self, proxy_id: str) -> None:
+        self._awaited.discard(proxy_id)
+        self.remove_spent(proxy_id)
+
+    def _unlink(self, name: str) -> None:
+        try:
+            (self._folder / name).unlink(missing_ok=True)
+        except OSError as error:
+            log.error("what processes have counted, %s, can't be removed: %s", name, error)
 
     def _made(self) -> ProcessPlaces | None:
         if self._places is None:

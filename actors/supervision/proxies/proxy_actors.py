@@ -39,8 +39,6 @@ from config.net.names import Ports
 
 log = logging.getLogger(__name__)
 
-SPENT_AFTER = 70.0
-"""Seconds after which the requests of a proxy that has fallen asleep count no more."""
 CONFIGURED_WITHIN = 4.0
 """Seconds that a change waits until processes have applied it; then the API has its reply all the same."""
 APPLIED_WITHIN = 120.0
@@ -83,10 +81,8 @@ class ProxyActors:
         self._configured: dict[WorkerId, Configure] = {}
         self._at_starts: dict[WorkerId, Configure] = {}
         self._routes: dict[str, ActorRoute] = {}
-        self._taking_over: set[str] = set()
-        """Proxies with several workers that wake, until the first of them serves."""
-        self._packed: set[str] = set()
-        """Proxies that wake, until their first worker serves: it takes what the processes before have left."""
+        self._waking: set[str] = set()
+        """Proxies that wake, until their first worker serves: it counts that."""
         predecessors.on_process_end = self._process_ended
 
     def apply(self, config: SupervisionConfig) -> None:
@@ -111,10 +107,8 @@ class ProxyActors:
             index: ActualState(actor.life.state, self._configured.get(WorkerId(proxy_id, index)), actor.backs_off)
             for index, actor in self.by_id.get(proxy_id, {}).items()
         }
-        sleeps = proxy_id in self._sleepers
-        asleep = sleeps and proxy_id not in self._sleepers.waking
-        takes_over = sleeps or proxy_id in self._taking_over
-        return ActualProxy(self._listeners.kept(proxy_id), workers, asleep, takes_over)
+        asleep = proxy_id in self._sleepers and proxy_id not in self._sleepers.waking
+        return ActualProxy(self._listeners.kept(proxy_id), workers, asleep)
 
     def execute(self, steps: Iterable[Step], latch: CountdownLatch) -> None:
         """Carry out the steps. `latch` waits until what has to stop accepting has stopped."""
@@ -181,8 +175,7 @@ class ProxyActors:
         When it has stopped accepting, its listener is closed and `quiet` is called.
         """
         self._sleepers.forget(proxy_id)
-        self._taking_over.discard(proxy_id)
-        self._packed.discard(proxy_id)
+        self._waking.discard(proxy_id)
         self._listeners.defer_close(proxy_id)
         self._on_stop(proxy_id)
         self._predecessors.drain(forwarding_name(proxy_id), self._config.drain_timeout)
@@ -212,32 +205,24 @@ class ProxyActors:
             self._drop(actor.worker)
 
     def _start(self, worker: WorkerId) -> None:
-        """One that wakes gets what it needs to serve along with the request for its process.
+        """The first worker of one that wakes gets what it needs to serve along with the request for its process.
 
-        The first worker takes over what those before have left, and the others count from there. It is still to do so
-        when a process of it has ended before it served.
+        That it wakes is still to be counted when a process of that worker has ended before it served.
         """
         proxy_id, actor = worker.proxy_id, self._actor(worker)
         asleep = self._sleepers.by_id.get(proxy_id)
-        if asleep is not None:
+        if asleep is not None and worker.index == 0:
             actor.life.restarts = asleep.restarts
-            self._taking_over.add(proxy_id)
-            self._packed.add(proxy_id)
-        if worker.index == 0 and proxy_id in self._packed:
+            self._waking.add(proxy_id)
+        if worker.index == 0 and proxy_id in self._waking:
             actor.start({"asleep": True, **self._at_start(worker)})
         else:
             actor.start()
 
-    def has_taken_over(self, actor: ManagedActor) -> bool:
-        """True once for a proxy with several workers that wakes: its first one serves, or failed; start the rest."""
-        proxy_id = actor.worker.proxy_id
-        if actor.worker.index == 0 and actor.life.state is ActorState.RUNNING:
-            self._packed.discard(proxy_id)
-        if proxy_id not in self._taking_over:
-            return False
-        self._taking_over.discard(proxy_id)
-        configure = self._configuration(proxy_id)
-        return configure is not None and worker_count(configure.spec) > 1
+    def serves(self, actor: ManagedActor) -> None:
+        """It runs: a proxy whose first worker does so is awake."""
+        if actor.worker.index == 0:
+            self._waking.discard(actor.worker.proxy_id)
 
     def _at_start(self, worker: WorkerId) -> dict[str, bytes]:
         configure = self._configuration(worker.proxy_id)
@@ -248,11 +233,12 @@ class ProxyActors:
             self._at_starts[worker] = configure
         return params
 
-    def _numbered(self, proxy_id: str, instance: int) -> dict[str, int]:
-        """The number under which a process counts, and how many workers there are."""
-        configure = self._configuration(proxy_id)
+    def _numbered(self, worker: WorkerId, instance: int) -> dict[str, int]:
+        """The number under which a process counts, which worker it is, and how many there are."""
+        configure = self._configuration(worker.proxy_id)
         workers = 1 if configure is None else worker_count(configure.spec)
-        return {"number": self._context.state.begin(proxy_id, instance), "workers": workers}
+        number = self._context.state.begin(worker.proxy_id, instance)
+        return {"number": number, "worker": worker.index, "workers": workers}
 
     def has_at_start(self, actor: ManagedActor, configure: Configure) -> bool:
         """Whether a process that is ready has this configuration already, since it was requested with it."""
@@ -327,7 +313,7 @@ class ProxyActors:
         def sockets() -> list[socket]:
             return self._listeners.get(proxy_id)
 
-        numbered, ended = partial(self._numbered, proxy_id), partial(self._process_ended, proxy_id)
+        numbered, ended = partial(self._numbered, worker), partial(self._process_ended, proxy_id)
         spec = proxy_spec(self._class, worker, sockets, numbered, ended)
         route = self._routes.setdefault(proxy_id, ActorRoute(self._context.router, spec.name))
         return ManagedActor(spec, self._context, self._observer, route)
@@ -343,7 +329,6 @@ class ProxyActors:
             state.remove(proxy_id)
         elif proxy_id in self._sleepers:
             state.remove_spent(proxy_id)
-            self._context.loop.call_later(SPENT_AFTER, partial(state.remove_spent, proxy_id))
 
     def _forget(self, worker: WorkerId) -> None:
         self._drop(worker)

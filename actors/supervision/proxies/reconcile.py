@@ -48,14 +48,12 @@ class ActualState:
 class ActualProxy:
     """The actual state of one proxy: the address that is kept, and its workers by index.
 
-    One that is `asleep` has none but those that drain, and needs none. When one wakes its first worker takes over what
-    those before have left: the others are started when it `takes_over` no more.
+    One that is `asleep` has none but those that drain, and needs none.
     """
 
     bound: Address | None = None
     workers: Mapping[int, ActualState] = field(default_factory=dict)
     asleep: bool = False
-    takes_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +163,7 @@ def _up(spec: ProxySpec, now: ActualProxy, egress: EgressSpec, configuration: Co
         if each.state in _ALIVE and not moved:
             if each.state is ActorState.RUNNING and each.configured != configure:
                 steps.append(SendConfiguration(worker, configure))
-        elif not each.backs_off and not (index and now.takes_over):
+        elif not each.backs_off:
             starts.append(Start(worker))
     if now.bound is None and any(each.backs_off for each in now.workers.values()):
         starts = []  # the address could not be bound a moment ago

@@ -4,14 +4,14 @@ A sleeping proxy has no managed actor, so that what is done for each actor each 
 here, its listening sockets and its desired state are all there is.
 
 A client may come at any moment, so all that matters is one order, and it is in this module and in
-`actors.forwarding.sleep_pack` alone:
+`actors.forwarding.sleeper` alone:
 
 =====  ==========================================  ===========================================================
 step   process                                     supervisor
 =====  ==========================================  ===========================================================
 1      reports that it has no client (`Idle`)      when all workers of the proxy have: `Sleep` to each
 2      accepts what waits; with a client: Failed
-3      accepts no more, leaves its pack: `Done`
+3      accepts no more: `Done`
 4                                                  when all have replied `Done`: watches the sockets
 5                                                  looks at them: is one readable, has any failed, or does
                                                    something else happen to the proxy by now, or has it other
@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 
 
 SLEEP_REPLY_MAX = 5.0
-"""Seconds that a process may take to leave its pack."""
+"""Seconds that a process may take to stop accepting."""
 
 
 class Watches(Protocol):
@@ -276,7 +276,6 @@ class Sleepers:
         self._desired = desired
         self._listeners = listeners
         self._predecessors = predecessors
-        self._packs = context.packs
         self._start = start
         self._watch = SleepWatch(
             context.loop, context.router, self._sockets_of, self._are_still_idle, self._fell_asleep, self.wake
@@ -366,18 +365,9 @@ class Sleepers:
         return self.by_id.pop(proxy_id, None)
 
     def forget(self, proxy_id: str) -> None:
-        """It is not to run any more: what its processes have left is removed."""
+        """It is not to run any more."""
         self.end(proxy_id)
         self._watch.forget(proxy_id)
-        folder = self._packs / proxy_id
-        try:
-            for pack in folder.glob("asleep.*"):
-                pack.unlink(missing_ok=True)
-            folder.rmdir()
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            log.debug("the folder of what processes of %s leave stays: %s", proxy_id, error)
 
     def hand_over(self) -> None:
         """The next program has them from now on: none goes to sleep or is started here."""

@@ -15,7 +15,6 @@ from typing import Any
 
 from actors.pools.slot import Health, UpstreamSlot, spans_of
 from actors.pools.state import PoolCounts, SharedPoolState, known_state, summary_of, unknown
-from actors.pools.state_file import remove
 from api.engine.records import Stored
 from api.errors import NotFound
 from api.objects.named.pool_kind import POOLS
@@ -91,13 +90,10 @@ class PoolStates:
         with self._lock:
             state = self._state(stored)
             slot, now = state.slots[index], time.monotonic()
-            try:
-                if body.verdict == "bad":
-                    state.ban(slot, now + seconds)
-                else:
-                    state.lift(slot, now)
-            except OSError as error:
-                raise StoreWriteError(f"{self._folder}: {error.strerror or error}") from error
+            if body.verdict == "bad":
+                state.ban(slot, now + seconds)
+            else:
+                slot.lift(now)
         about = {"pool_id": stored.record.id, "pool": stored.record.name, "upstream": name}
         if body.verdict == "bad":
             self._publish("upstream.banned", {**about, "seconds": seconds})
@@ -114,7 +110,7 @@ class PoolStates:
         for path in found:
             try:
                 if path.name not in kept:
-                    remove(path)
+                    path.unlink(missing_ok=True)
             except OSError as error:
                 log.warning("the state of a deleted pool can't be removed: %s", error)
 

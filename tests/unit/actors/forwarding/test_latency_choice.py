@@ -9,13 +9,14 @@ import pytest
 
 from actors.forwarding.upstreams.balancing import HALVED_AFTER, new_policy
 from actors.pools.upstream import Upstream
+from tests.kit.upstreams import own_upstream
 from tests.kit.upstreams import upstream_entry as spec
 
 
 def measured(*latencies: float | None, weights: tuple[int, ...] = ()) -> list[Upstream]:
     found = []
     for index, latency in enumerate(latencies):
-        upstream = Upstream(spec(index + 1, weight=weights[index] if weights else 1), index, 0.0)
+        upstream = own_upstream(spec(index + 1, weight=weights[index] if weights else 1), index)
         if latency is not None:
             upstream.record_latency(monotonic(), latency)
         found.append(upstream)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import tracemalloc
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -15,14 +16,22 @@ from actors.forwarding.upstreams import sessions as module
 from actors.forwarding.upstreams.balancing import score
 from actors.forwarding.upstreams.route import has_labels
 from actors.forwarding.upstreams.sessions import Rendezvous, UpstreamSessions
-from actors.pools.upstream import AnyUpstream, Upstream
+from actors.pools.upstream import Upstream
+from actors.state.choices import CHOICES_ALONE, SharedChoices
+from actors.state.counts import LiveState
 from tests.kit.tables import table
-from tests.kit.upstreams import three, three_of_a_pool, up, upstream_entry
+from tests.kit.upstreams import own_upstream, three, three_of_a_pool, up, upstream_entry
 
 SEVEN = Parameters("7", 60.0)
 
 
-def every(_upstream: AnyUpstream) -> bool:
+def sessions_of(upstreams: Sequence[Upstream], previous: UpstreamSessions | None = None) -> UpstreamSessions:
+    """Those of a process that is alone, or after those that it had of other upstreams."""
+    choices = SharedChoices(LiveState(lambda: 0.0)) if previous is None else previous.choices
+    return UpstreamSessions(upstreams, choices, previous)
+
+
+def every(_upstream: Upstream) -> bool:
     return True
 
 
@@ -35,7 +44,7 @@ def choose(
 
 def test_a_session_is_back_at_its_own_upstream_as_soon_as_that_is_up_again() -> None:
     upstreams = three()
-    sessions = UpstreamSessions(upstreams)
+    sessions = sessions_of(upstreams)
     own = choose(sessions)
     assert choose(sessions) == own
     upstreams[own].failed(0.0, "refused")
@@ -49,9 +58,9 @@ def test_a_session_is_back_at_its_own_upstream_as_soon_as_that_is_up_again() -> 
 def test_with_other_labels_it_is_another_session() -> None:
     countries = ("fr", "de", "de", "de")
     labelled = [upstream_entry(port, labels=(("country", each),)) for port, each in enumerate(countries, 1)]
-    sessions = UpstreamSessions([Upstream(spec, index, 0.0) for index, spec in enumerate(labelled)])
+    sessions = sessions_of([own_upstream(spec, index) for index, spec in enumerate(labelled)])
 
-    def chosen(country: str, rotate: bool) -> AnyUpstream | None:
+    def chosen(country: str, rotate: bool) -> Upstream | None:
         parameters = Parameters("7", 60.0, rotate, {"country": country})
         return sessions.choose("alice\0007", parameters, partial(has_labels, parameters), up, 0.0)
 
@@ -60,7 +69,7 @@ def test_with_other_labels_it_is_another_session() -> None:
     assert chosen("de", rotate=False) is moved
 
 
-def of_pool(sessions: UpstreamSessions, now: float, *tried: AnyUpstream, key: str = "alice\0007") -> int:
+def of_pool(sessions: UpstreamSessions, now: float, *tried: Upstream, key: str = "alice\0007") -> int:
     found = sessions.choose(key, SEVEN, every, lambda each: each.eligible(now) and each not in tried, now, tried)
     return -1 if found is None else found.index
 
@@ -73,7 +82,7 @@ def of_pool(sessions: UpstreamSessions, now: float, *tried: AnyUpstream, key: st
 def test_a_session_moves_only_for_an_upstream_that_is_down_or_banned(kind: str, during: str) -> None:
     """A cool-down is no reason: the request fails where the upstream wants to be left alone, and is sent otherwise."""
     upstreams = three_of_a_pool()
-    sessions = UpstreamSessions(upstreams)
+    sessions = sessions_of(upstreams)
     own = of_pool(sessions, 0.0)
     assert of_pool(sessions, 0.0) == own
     slot = upstreams[own].slot
@@ -94,7 +103,7 @@ def test_a_session_moves_only_for_an_upstream_that_is_down_or_banned(kind: str, 
 def test_a_session_that_has_moved_stays_at_its_stand_in_while_its_own_is_down() -> None:
     """Also where the one that would be the next of its key works again."""
     upstreams = three_of_a_pool()
-    sessions = UpstreamSessions(upstreams)
+    sessions = sessions_of(upstreams)
     own = of_pool(sessions, 0.0)
     of_pool(sessions, 0.0)
     upstreams[own].slot.failed(0.0, "connect", "unreachable", "refused")
@@ -111,7 +120,7 @@ def test_a_session_that_has_moved_stays_at_its_stand_in_while_its_own_is_down() 
 def test_a_request_of_a_session_is_sent_to_its_upstream_alone_but_for_the_first_one() -> None:
     """No target has seen the session before its first request has an end, so that may begin anywhere."""
     upstreams = three_of_a_pool()
-    sessions = UpstreamSessions(upstreams)
+    sessions = sessions_of(upstreams)
     first = of_pool(sessions, 0.0)
     second = of_pool(sessions, 0.0, upstreams[first])
     assert second not in (first, -1)
@@ -125,9 +134,9 @@ def test_a_request_of_a_session_is_sent_to_its_upstream_alone_but_for_the_first_
 
 def test_a_session_begins_where_it_can_be_served() -> None:
     upstreams = three_of_a_pool()
-    own = of_pool(UpstreamSessions(upstreams), 0.0)
+    own = of_pool(sessions_of(upstreams), 0.0)
     upstreams[own].slot.failed(0.0, "429", "status", "it responds 429")
-    sessions = UpstreamSessions(upstreams)
+    sessions = sessions_of(upstreams)
     began = of_pool(sessions, 1.0)
     assert began not in (own, -1)
     upstreams[own].slot.lift(2.0)
@@ -137,7 +146,7 @@ def test_a_session_begins_where_it_can_be_served() -> None:
 
 def test_the_other_upstream_fails_as_well() -> None:
     upstreams = three()
-    sessions = UpstreamSessions(upstreams)
+    sessions = sessions_of(upstreams)
     for _ in range(3):
         upstreams[choose(sessions)].failed(0.0, "refused")
     assert choose(sessions) == -1
@@ -146,12 +155,12 @@ def test_the_other_upstream_fails_as_well() -> None:
 
 
 def test_rotation_is_in_proportion_to_the_weights_and_never_twice_the_same() -> None:
-    sessions = UpstreamSessions(three(2, 1, 1))
+    sessions = sessions_of(three(2, 1, 1))
     turns = [choose(sessions, Parameters(rotate=True), key="alice\0") for _ in range(400)]
     assert all(one != other for one, other in itertools.pairwise(turns))
     assert 180 <= Counter(turns)[0] <= 200
     alone = three()
-    sessions = UpstreamSessions(alone)
+    sessions = sessions_of(alone)
     alone[0].failed(0.0, "")
     alone[1].failed(0.0, "")
     assert {choose(sessions, Parameters(rotate=True)) for _ in range(3)} == {2}
@@ -159,7 +168,7 @@ def test_rotation_is_in_proportion_to_the_weights_and_never_twice_the_same() -> 
 
 def test_a_session_that_rotates_is_where_its_request_has_found_an_upstream() -> None:
     upstreams = three()
-    sessions = UpstreamSessions(upstreams)
+    sessions = sessions_of(upstreams)
     moving = Parameters("7", 60.0, rotate=True)
     tried = upstreams[choose(sessions, moving)]
     again = sessions.choose("alice\0007", moving, every, lambda each: each is not tried, 0.0, (tried,))
@@ -169,37 +178,37 @@ def test_a_session_that_rotates_is_where_its_request_has_found_an_upstream() -> 
 
 def test_sessions_survive_a_changed_list_where_their_upstream_stays() -> None:
     upstreams = three()
-    sessions = UpstreamSessions(upstreams)
+    sessions = sessions_of(upstreams)
     moved = choose(sessions, Parameters("7", 60.0, rotate=True))
-    successor = UpstreamSessions(upstreams[::-1], sessions)
+    successor = sessions_of(upstreams[::-1], sessions)
     assert choose(successor) == moved
     left = [each for each in upstreams if each.index != moved]
-    assert choose(UpstreamSessions(left, successor)) in {each.index for each in left}
+    assert choose(sessions_of(left, successor)) in {each.index for each in left}
 
 
 def test_upstreams_that_are_added_take_no_session_and_one_that_is_removed_leaves_it_to_its_stand_in() -> None:
     upstreams = many(20)
     keys = [f"alice\0{number}" for number in range(50)]
-    sessions = UpstreamSessions(upstreams[:2])
+    sessions = sessions_of(upstreams[:2])
     before = {key: choose(sessions, key=key) for key in keys}
-    added = UpstreamSessions(upstreams, sessions)
+    added = sessions_of(upstreams, sessions)
     assert {key: choose(added, key=key) for key in keys} == before
     upstreams[0].failed(0.0, "refused")
     stand_ins = {key: choose(added, key=key, now=1.0) for key in keys if before[key] == 0}
-    removed = UpstreamSessions(upstreams[1:], added)
+    removed = sessions_of(upstreams[1:], added)
     assert {key: choose(removed, key=key, now=2.0) for key in keys} == before | stand_ins
 
 
 def test_a_home_that_has_no_longer_the_labels_of_its_session_is_left() -> None:
     upstreams = three()
     german = Parameters("7", 60.0, labels={"country": "de"})
-    sessions = UpstreamSessions(upstreams)
+    sessions = sessions_of(upstreams)
     first = sessions.choose("alice\0007", german, every, up, 0.0)
 
-    def other(upstream: AnyUpstream) -> bool:
+    def other(upstream: Upstream) -> bool:
         return upstream is not first
 
-    successor = UpstreamSessions(upstreams, sessions)
+    successor = sessions_of(upstreams, sessions)
     second = successor.choose("alice\0007", german, other, lambda each: up(each) and other(each), 0.0)
     assert second is not None
     assert second is not first
@@ -208,7 +217,7 @@ def test_a_home_that_has_no_longer_the_labels_of_its_session_is_left() -> None:
 
 def test_labels_keep_sessions_apart_and_within_what_matches() -> None:
     upstreams = three()
-    sessions = UpstreamSessions(upstreams)
+    sessions = sessions_of(upstreams)
     german = Parameters("7", 60.0, labels={"country": "de"})
     for _ in range(3):
         found = sessions.choose("alice\0007", german, lambda each: each.index == 1, up, 0.0)
@@ -216,11 +225,11 @@ def test_labels_keep_sessions_apart_and_within_what_matches() -> None:
     assert sessions.choose("alice\0007", german, lambda _each: False, lambda _each: False, 0.0) is None
 
 
-def many(count: int, weight: int = 1) -> list[AnyUpstream]:
-    return [Upstream(upstream_entry(number + 1, weight=weight), number, 0.0) for number in range(count)]
+def many(count: int, weight: int = 1) -> list[Upstream]:
+    return [own_upstream(upstream_entry(number + 1, weight=weight), number) for number in range(count)]
 
 
-def spread(upstreams: list[AnyUpstream], keys: int) -> dict[int, AnyUpstream]:
+def spread(upstreams: list[Upstream], keys: int) -> dict[int, Upstream]:
     order = Rendezvous(upstreams)
     found = {key: order.first(b"%d" % key) for key in range(keys)}
     return {key: upstream for key, upstream in found.items() if upstream is not None}
@@ -228,7 +237,7 @@ def spread(upstreams: list[AnyUpstream], keys: int) -> dict[int, AnyUpstream]:
 
 def test_sessions_are_spread_by_weight_over_a_long_list() -> None:
     upstreams = many(300)
-    upstreams += [Upstream(upstream_entry(1000 + number, weight=4), 300 + number, 0.0) for number in range(100)]
+    upstreams += [own_upstream(upstream_entry(1000 + number, weight=4), 300 + number) for number in range(100)]
     chosen = Counter(each.spec.weight for each in spread(upstreams, 4000).values())
     assert 2100 < chosen[4] < 2480  # 400 of 700
 
@@ -265,21 +274,20 @@ def test_a_new_session_asks_few_of_many_upstreams(monkeypatch: pytest.MonkeyPatc
         return score(*given)
 
     monkeypatch.setattr(module, "score", counted)
-    sessions = UpstreamSessions(many(1000))
+    sessions = sessions_of(many(1000))
     for number in range(10):
         choose(sessions, key=f"alice\0{number}")
     assert scores < 10 * 120
 
 
-def test_what_is_kept_is_bounded() -> None:
-    sessions = UpstreamSessions(three())
+def test_what_is_remembered_is_bounded() -> None:
+    sessions = sessions_of(three())
     tracemalloc.start()
-    for number in range(module.SESSIONS_MAX + 500):
+    for number in range(CHOICES_ALONE + 500):
         key = f"{'a' * 100}{number}\0{'s' * 64}"
-        choose(sessions, Parameters("s", 60.0, rotate=True), key=key)
+        choose(sessions, key=key)
         choose(sessions, Parameters(rotate=True), key=key)
     taken = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    assert module.SESSIONS_MAX * 31 // 32 <= len(sessions._bound) <= module.SESSIONS_MAX
-    assert module.ROTATIONS_MAX * 31 // 32 <= len(sessions._last) <= module.ROTATIONS_MAX
+    assert CHOICES_ALONE * 31 // 32 <= len(sessions.choices._alone) <= CHOICES_ALONE
     assert taken < 6_000_000, taken

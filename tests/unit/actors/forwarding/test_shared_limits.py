@@ -27,11 +27,12 @@ from actors.forwarding.protocols.failures import Decider
 from actors.forwarding.upstreams.balancing import new_policy
 from actors.forwarding.upstreams.sessions import UpstreamSessions
 from actors.pools.upstream import Upstream
+from actors.state.choices import SharedChoices
 from actors.state.counts import COUNTED, LiveState
 from tests.kit.clocks import Clock
 from tests.kit.forwarding_rig import spec
 from tests.kit.live_state import Machine
-from tests.kit.upstreams import three, up, upstream_entry
+from tests.kit.upstreams import own_upstream, three, up, upstream_entry
 
 CLIENT_IP = "192.0.2.7"
 
@@ -272,8 +273,7 @@ def both_sessions(world: World, *names: str) -> list[tuple[list[Upstream], Upstr
     made = []
     for name in names:
         upstreams = three()
-        sessions = UpstreamSessions(upstreams)
-        sessions.share(world.workers(), name)
+        sessions = UpstreamSessions(upstreams, SharedChoices(world.state(), "upstreams", name))
         made.append((upstreams, sessions))
     return made
 
@@ -301,7 +301,7 @@ def test_a_session_that_begins_elsewhere_since_its_first_upstream_cools_down_is_
     world: World,
 ) -> None:
     (here, one), (_there, other) = both_sessions(world, "pool", "pool")
-    own = chosen(UpstreamSessions(three()), 0.0)
+    own = chosen(UpstreamSessions(three(), SharedChoices(LiveState(world.clock))), 0.0)
     here[own].doubt(0.0, 9.0)
     began = one.choose("alice\0007", SEVEN, lambda _each: True, lambda each: each.eligible(1.0), 1.0)
     assert began is not None
@@ -351,11 +351,11 @@ def test_the_address_of_a_rotated_session_is_the_same_at_all_workers(world: Worl
     assert [each.key(session, None) for each in both] == [first, first]
 
 
-def test_round_robin_begins_at_another_place_at_each_worker(world: World) -> None:
-    upstreams = [Upstream(upstream_entry(f"up{number}"), number, 0.0) for number in range(10)]
+def test_round_robin_begins_at_another_place_at_each_worker() -> None:
+    upstreams = [own_upstream(upstream_entry(f"up{number}"), number) for number in range(10)]
     begins = []
-    for _ in range(4):
-        policy = new_policy("round_robin", upstreams, world.workers().part)
+    for worker in range(4):
+        policy = new_policy("round_robin", upstreams, worker)
         first = policy.choose("", lambda _each: True)
         assert first is not None
         begins.append(first.index)

@@ -5,16 +5,14 @@ from __future__ import annotations
 import select
 import socket
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from actors.bus.loop import Loop
 from actors.forwarding.acceptor import Acceptor
 from actors.forwarding.context import ForwardingContext
-from actors.forwarding.sleep_pack import BUSY_AGAIN, DECIDED_WITHIN, REPORTED_AGAIN, Sleeper, path_of
+from actors.forwarding.sleeper import BUSY_AGAIN, DECIDED_WITHIN, REPORTED_AGAIN, Sleeper
 from tests.kit.forwarding_rig import LOOPBACK_ALLOWED, spec
-from tests.kit.upstreams import upstream_entry, upstream_list
 from tests.kit.wait import wait_until
 
 AFTER = 100.0
@@ -24,7 +22,7 @@ LONGEST = 120
 class World:
     """A process in the loop of the test."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self) -> None:
         self.time = 1_000.0
         self.loop = Loop(lambda: self.time)
         self.context = ForwardingContext(self.loop, lambda _row: None, 10, 60.0, handshake_timeout=1e6)
@@ -33,8 +31,7 @@ class World:
         self.acceptor = Acceptor(self.context, None)
         self.acceptor.listen([self.listener])
         self.reports = 0
-        self.folder = folder
-        self.sleeper = Sleeper(self.context, self.acceptor, self._reported, folder, 0)
+        self.sleeper = Sleeper(self.context, self.acceptor, self._reported)
         self.sleeper.configure(AFTER)
         self.clients: list[socket.socket] = []
 
@@ -66,12 +63,6 @@ class World:
 
         wait_until(turned, what)
 
-    def knows_an_upstream_that_is_down(self) -> None:
-        """So that there is something to leave."""
-        self.context.configure(spec(1, upstreams=upstream_list(upstream_entry(1001))), LOOPBACK_ALLOWED)
-        assert self.context.upstreams is not None
-        self.context.upstreams.members[0].failed(self.time, "refused")
-
     def close(self) -> None:
         """Close everything."""
         for each in (*self.clients, self.listener):
@@ -82,8 +73,8 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path / "px1")
+def world() -> Iterator[World]:
+    made = World()
     yield made
     made.close()
 
@@ -144,14 +135,11 @@ def test_a_client_in_the_queue_is_accepted_in_place_of_sleep(world: World) -> No
 
 
 def test_asleep_it_leaves_clients_in_the_queue_until_it_goes_on(world: World) -> None:
-    world.knows_an_upstream_that_is_down()
     assert world.sleeper.sleep()
-    assert path_of(world.folder, 0).exists()
     world.connect()
     world.pass_time(DECIDED_WITHIN - 1)
     assert (world.reports, len(world.context.connections)) == (0, 0)
     world.sleeper.resume()
-    assert not path_of(world.folder, 0).exists()
     world.pass_time(0)
     assert len(world.context.connections) == 1
 
@@ -160,15 +148,6 @@ def test_it_goes_on_by_itself_when_nothing_is_decided(world: World) -> None:
     assert world.sleeper.sleep()
     world.connect()
     world.pass_time(DECIDED_WITHIN)
-    assert len(world.context.connections) == 1
-
-
-def test_without_a_place_for_its_pack_it_stays_awake(world: World) -> None:
-    world.knows_an_upstream_that_is_down()
-    world.folder.write_bytes(b"in the way")
-    assert not world.sleeper.sleep()
-    world.connect()
-    world.pass_time(0)
     assert len(world.context.connections) == 1
 
 

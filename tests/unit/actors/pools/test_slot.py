@@ -186,7 +186,7 @@ def test_a_text_of_any_length_is_cut(text: str) -> None:
     slot.failed(1.0, "connect", "unreachable", text)
     shown = slot.health(1.0).last_error or ""
     assert text.startswith(shown)
-    assert len(shown.encode()) <= 128
+    assert len(shown.encode()) <= 256
     slot.failed(1.0, "connect", "unreachable", "short")
     assert slot.health(1.0).last_error == "short"
 

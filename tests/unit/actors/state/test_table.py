@@ -104,13 +104,14 @@ def test_a_released_line_counts_until_its_time_is_over(machine: Machine) -> None
 
 def test_a_table_says_nothing_when_the_time_of_its_last_line_is_over(machine: Machine) -> None:
     one = machine.start()
-    assert one.is_spent()
+    assert one.spent_after() == 0
     for key, seconds in ((7, 5), (8, 60), (9, 0)):
         count(one, key, seconds)
+    assert one.spent_after() == 60
     machine.now += 59
-    assert not one.is_spent()
+    assert one.spent_after() == 1
     machine.now += 1
-    assert one.is_spent()
+    assert one.spent_after() == 0
 
 
 def test_lines_that_say_nothing_are_used_again(machine: Machine) -> None:

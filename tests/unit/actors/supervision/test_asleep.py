@@ -18,7 +18,7 @@ SOCKET = 7
 
 
 class Process:
-    """A process of the proxy, whose steps are those of `actors.forwarding.sleep_pack`."""
+    """A process of the proxy, whose steps are those of `actors.forwarding.sleeper`."""
 
     def __init__(self, name: str) -> None:
         self.name = name

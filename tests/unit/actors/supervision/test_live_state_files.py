@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from actors.pools.state import OwnStates
+from actors.pools.upstream import OWN_SPANS
+from actors.state.choices import SharedChoices
 from actors.state.counts import COUNTED
 from actors.state.processes import UNOWNED, open_processes
 from actors.supervision.processes import live_state
@@ -27,20 +31,39 @@ def test_the_file_of_a_proxy_that_sleeps_stays_for_as_long_as_it_says_something(
     machine = Machine(tmp_path, clock)
     state = machine.state()
     state.key("client", "a").add_requests(1)
-    files = LiveStateFiles(tmp_path, clock)
+    OwnStates(state, OWN_SPANS).slot(("http", "192.0.2.1", 3128, None), clock.now)
+    of_upstreams = f"{PROXY}.upstreams"
+    due: list[tuple[float, Callable[[], None]]] = []
+    files = LiveStateFiles(tmp_path, clock, lambda seconds, call: due.append((clock.now + seconds, call)))
     files.adopt({PROXY: [1]})
     clock.now += COUNTED
     files.remove_spent(PROXY)
-    assert names(tmp_path) == ["processes", PROXY], "one of its processes lives"
-    state.key("client", "b").add_requests(1)
+    assert names(tmp_path) == ["processes", PROXY, of_upstreams], "one of its processes lives"
+    SharedChoices(state, "sessions").keep(b"7", 1, clock.now + 86_400)
     files.end(PROXY, 1)
     assert not files.has_living(PROXY)
-    files.remove_spent(PROXY)
-    assert names(tmp_path) == ["processes", PROXY]
-    clock.now += COUNTED
-    files.remove_spent(PROXY)
+    for _ in range(3):
+        files.remove_spent(PROXY)
+    assert names(tmp_path) == ["processes", PROXY, of_upstreams]
+    ((clock.now, call),) = due
+    call()
     files.remove_spent("px2")
+    assert (names(tmp_path), len(due)) == (["processes", of_upstreams], 1)
+    assert (tmp_path / of_upstreams).stat().st_blocks * 512 <= 8192
+    files.remove(PROXY)
     assert names(tmp_path) == ["processes"]
+
+
+def test_a_program_awaits_the_end_of_what_sleepers_of_the_one_before_have_counted(tmp_path: Path, clock: Clock) -> None:
+    before = Machine(tmp_path, clock).state()
+    before.key("client", "a").add_requests(1)
+    OwnStates(before, OWN_SPANS).slot(("http", "192.0.2.1", 3128, None), clock.now)
+    due: list[Callable[[], None]] = []
+    LiveStateFiles(tmp_path, clock, lambda _seconds, call: due.append(call)).adopt({})
+    clock.now += COUNTED
+    for call in due:
+        call()
+    assert names(tmp_path) == ["processes", f"{PROXY}.upstreams"]
 
 
 def test_a_program_ends_the_processes_of_the_one_before_but_those_that_it_takes_over(

@@ -160,12 +160,12 @@ def with_one_asleep(folder: Path, zygote: Zygote, listeners: Any) -> ProxyActors
     actors = ProxyActors(
         context, observer, "a:B", config, listeners, older, sleepers, lambda _id: configure, lambda _id: None
     )
-    observer.actor_down = observer.actor_up = actors.has_taken_over
+    observer.actor_down, observer.actor_up = lambda _actor: None, actors.serves
     observer.actor_ready = lambda _actor, _instance: None
     return actors
 
 
-def test_the_first_worker_of_a_proxy_that_wakes_takes_what_is_left_also_at_its_second_try(tmp_path: Path) -> None:
+def test_the_first_worker_of_a_proxy_that_wakes_counts_that_also_at_its_second_try(tmp_path: Path) -> None:
     zygote = Zygote()
     listeners = SimpleNamespace(get=lambda _proxy_id: [], kept=lambda _proxy_id: (LOCAL, Ports.of(1)))
     actors = with_one_asleep(tmp_path, zygote, listeners)

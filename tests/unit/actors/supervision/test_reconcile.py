@@ -173,16 +173,6 @@ def test_steps_for_a_proxy_with_three_workers(actual: ActualProxy, steps: list[S
     assert steps_of("a", ON, actual, 3) == steps
 
 
-def test_of_a_proxy_that_wakes_the_first_worker_starts_alone_and_then_the_others() -> None:
-    others = [Start(WorkerId("a", 1)), Start(WorkerId("a", 2))]
-    for actual, steps in (
-        (ActualProxy(HERE, takes_over=True), [Start(A)]),
-        (ActualProxy(HERE, {0: ActualState(ActorState.STARTING)}, takes_over=True), []),
-        (ActualProxy(HERE, {0: ActualState(ActorState.STARTING)}), others),
-    ):
-        assert steps_of("a", ON, actual, 3) == steps
-
-
 def test_a_proxy_with_several_workers_stops_and_moves_as_one() -> None:
     actual = several(w0=RUNS, w1=RUNS)
     assert steps_of("a", OFF, actual, 2) == [StopProxy("a")]

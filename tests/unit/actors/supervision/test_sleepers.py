@@ -58,7 +58,7 @@ def sleepers(fleet: Fleet) -> Iterator[Sleepers]:
     desired, loop = DesiredProxies(), Loop()
     desired.replace([spec("a", 1, sleep_after=60, workers=2)])
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        context: Any = SimpleNamespace(loop=loop, router=fleet, packs=None)
+        context: Any = SimpleNamespace(loop=loop, router=fleet)
         listeners: Any = SimpleNamespace(get=lambda _proxy_id: [listener])
         predecessors: Any = SimpleNamespace(has=lambda _name: False)
         made = Sleepers(context, desired, listeners, predecessors, lambda _proxy_id: None)

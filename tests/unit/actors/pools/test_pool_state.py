@@ -1,21 +1,24 @@
-"""The file of a pool's state: shared by processes, replaced with its pool, and never in the way."""
+"""The file of a pool's state: shared by processes, with lines that come and go with its upstreams, never in the way."""
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import stat
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from actors import mapped_file
-from actors.pools import state_file
 from actors.pools.slot import UpstreamSlot
-from actors.pools.state import SharedPoolState, identity, known_state, pool_state
+from actors.pools.state import POOL_TABLE, SharedPoolState, identity, known_state, number_of, pool_state, summary_of
+from actors.state.table import Table
+from tests.kit.live_state import Killed, dies_after
 from tests.unit.actors.pools.pools import pool
 from tests.unit.actors.pools.processes import ban_and_fail, ban_often, make_at_once, write_often
 
@@ -86,7 +89,7 @@ def test_a_changed_pool_keeps_what_is_known_of_those_that_stay(tmp_path: Path) -
     assert banned(before)[0] is False, "it is not in the pool any more: nothing is known of it"
 
 
-def test_a_process_that_gets_the_change_later_uses_the_new_file_and_leaves_it(tmp_path: Path) -> None:
+def test_a_process_that_gets_the_change_later_changes_no_upstreams(tmp_path: Path) -> None:
     late = pool_state(tmp_path / "pools", pool("a", "b"))
     early = pool_state(tmp_path / "pools", pool("b", "c", revision=2))
     late.refresh()
@@ -106,7 +109,7 @@ def test_the_process_of_the_checks_decides_whatever_the_revision(tmp_path: Path)
     assert banned(pool_state(tmp_path / "pools", pool("a", revision=3))) == [True]
 
 
-@pytest.mark.parametrize("content", [b"", b"x" * 63, b"x" * 64, b"x" * 4096, b"pfpool\0\2" + bytes(500)])
+@pytest.mark.parametrize("content", [b"", b"x" * 63, b"x" * POOL_TABLE.size, POOL_TABLE.mark + bytes(500)])
 def test_another_file_in_its_place_is_replaced(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "pools").mkdir()
     path = tmp_path / "pools" / "pool_1"
@@ -143,7 +146,7 @@ def test_a_full_file_system_leaves_nothing_behind(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(os, "posix_fallocate", full)
     state = pool_state(tmp_path / "pools", pool("a"))
     fail(state.slots[0])
-    assert [each.name for each in (tmp_path / "pools").iterdir()] == [".lock"]
+    assert [each.name for each in (tmp_path / "pools").iterdir()] == []
 
 
 def test_an_empty_pool(tmp_path: Path) -> None:
@@ -152,7 +155,7 @@ def test_an_empty_pool(tmp_path: Path) -> None:
 
 def test_a_deleted_file_is_made_again_for_those_that_come_after(tmp_path: Path) -> None:
     before = pool_state(tmp_path / "pools", pool("a"))
-    state_file.remove(tmp_path / "pools" / "pool_1")
+    (tmp_path / "pools" / "pool_1").unlink()
     fail(before.slots[0])
     assert pool_state(tmp_path / "pools", pool("a")).slots[0].state == "unknown"
 
@@ -188,7 +191,7 @@ def test_what_is_known_follows_the_identity(
             known.add(to_ban)
 
 
-def test_no_ban_is_lost_while_the_file_is_replaced_again_and_again(tmp_path: Path) -> None:
+def test_no_ban_is_lost_while_upstreams_come_and_go(tmp_path: Path) -> None:
     folder = tmp_path / "pools"
     pool_state(folder, pool("a", "b"))
     process = SPAWN.Process(target=ban_often, args=(folder, 200))
@@ -203,18 +206,72 @@ def test_no_ban_is_lost_while_the_file_is_replaced_again_and_again(tmp_path: Pat
     assert last.slots[0].health(0.0).banned_until == 1199.0
 
 
-@pytest.mark.parametrize("number", [float("nan"), float("inf"), -1.0, 7.0])
-def test_a_damaged_file_is_replaced(tmp_path: Path, number: float) -> None:
-    pool_state(tmp_path / "pools", pool("a"))
-    found = state_file.open_existing(tmp_path / "pools" / "pool_1")
-    assert found is not None
-    found.words[state_file.COUNT] = number
-    assert pool_state(tmp_path / "pools", pool("a")).is_shared
-    assert state_file.open_existing(tmp_path / "pools" / "pool_1") is not None
-
-
 def test_a_change_that_has_the_same_upstreams_keeps_older_ones_from_replacing_them(tmp_path: Path) -> None:
     pool_state(tmp_path / "pools", pool("a", "b", revision=1)).slots[1].ban(99.0)
     pool_state(tmp_path / "pools", pool("a", "b", revision=5))
     pool_state(tmp_path / "pools", pool("a", revision=3))
     assert banned(pool_state(tmp_path / "pools", pool("a", "b", revision=5))) == [False, True]
+
+
+def test_who_still_uses_a_removed_upstream_writes_no_line_of_another(tmp_path: Path) -> None:
+    """Also of one that would get the same line, since it is in the same bucket."""
+
+    def bucket(host: str) -> int:
+        return number_of(identity(pool(host).upstreams.entries[0])) % POOL_TABLE.buckets
+
+    other = next(host for host in (f"b{number}" for number in itertools.count()) if bucket(host) == bucket("a"))
+    before = pool_state(tmp_path / "pools", pool("a"))
+    after = pool_state(tmp_path / "pools", pool(other, revision=2))
+    before.slots[0].ban(1e12)
+    assert banned(after) == [False]
+
+
+def test_the_numbers_of_a_pool_are_those_of_its_upstreams_of_now(tmp_path: Path) -> None:
+    folder = tmp_path / "pools"
+    assert summary_of(folder / "pool_1", 2, 10.0).unknown == 2
+    before = pool_state(folder, pool("a", "b", "c"))
+    fail(before.slots[0])
+    before.slots[2].ban(99.0)
+    before.count_check(before.slots[1], failed=True)
+    before.slots[1].succeeded(10.0)
+    known = summary_of(folder / "pool_1", 3, 10.5)
+    assert (known.up, known.down, known.unknown, known.cooling_down, known.banned, known.usable) == (1, 1, 1, 1, 1, 1)
+    pool_state(folder, pool("b", revision=2))
+    known = summary_of(folder / "pool_1", 1, 10.5)
+    assert (known.up, known.down, known.unknown, known.banned, known.checks, known.checks_failed) == (1, 0, 0, 0, 1, 1)
+
+
+def test_a_kill_within_a_change_leaves_a_pool_that_the_next_change_makes_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Table.__init__
+    for writes in range(200):
+        folder = tmp_path / str(writes)
+        first = pool_state(folder, pool("a", "b"))
+        first.slots[1].ban(99.0)
+
+        def dying(table: Table, *given: Any, writes: int = writes) -> None:
+            made(table, *given)
+            table.words = dies_after(table.words, [writes])
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Table, "__init__", dying)
+            try:
+                pool_state(folder, pool("b", "c", revision=2))
+                finished = True
+            except Killed:
+                finished = False
+        after = pool_state(folder, pool("b", "c", "d", revision=3))
+        assert after.is_shared
+        assert banned(after) == [True, False, False]
+        first.refresh()
+        assert banned(first) == [False, True]
+        fail(after.slots[1])
+        assert [each.state for each in pool_state(folder, pool("b", "c", "d", revision=3)).slots] == [
+            "unknown",
+            "down",
+            "unknown",
+        ]
+        if finished:
+            return
+    pytest.fail("a change has more writes than were tried")
