@@ -337,6 +337,14 @@ def way_out(context: ForwardingContext, judge: Judge | None) -> UpstreamSet | No
     return None if judge.way(verdict) == DIRECT else context.upstreams_of(verdict.pool)
 
 
+def missing_pool(context: ForwardingContext, judge: Judge) -> Failure | None:
+    """Why a request can't go the way of its policies: they name a pool that is not there; None: they don't."""
+    verdict = judge.verdict
+    if not verdict.pool or way_out(context, judge) is not None:
+        return None
+    return failures.no_such_pool(verdict.pool, verdict.applied[-1].entry)
+
+
 # --- what is open already ---
 
 

@@ -39,6 +39,7 @@ from actors.forwarding.decision import (
     decide_by_addresses,
     decide_by_name,
     decide_other_name,
+    missing_pool,
     refused_before_target,
     understood,
     way_out,
@@ -227,18 +228,22 @@ class _Asked:
     def explanation(self, result: _Result) -> RequestExplanation:
         """All that is said about a decision."""
         context, query, decision = self._context, self._query, result.decision
-        supposed, identity = self._supposed, self._identity
+        supposed, identity, judge = self._supposed, self._identity, self._judge
         if decision.failure is None and identity.user and context.authenticator.asks_backend(identity.user):
             decision = Decision(None, decision.reason, BY_BACKEND, "user")
-        passed = None if decision.failure is not None else way_out(context, self._judge)
+        passed = None if decision.failure is not None else way_out(context, judge)
         parameters = chosen_by(context, identity.parameters)
         if passed is not None and passed.none_matches(parameters):
             decision = refused(failures.NO_UPSTREAM_MATCHES, "username_params: labels", "upstreams")
+        if judge is not None and query.draft is None and decision.failure is None:  # a draft may name others
+            missing = missing_pool(context, judge)
+            if missing is not None:
+                decision = refused(missing, missing.entry, "upstreams")
         passing = next((each.address for each in result.addresses if each.decision == "allow"), None)
         tls_name, final = self._tls_name(decision, passing if passed is None else None)
         if final.failure is not None and decision.failure is None:
             passed = None
-        headers, judge = HeadersExplanation(), self._judge
+        headers = HeadersExplanation()
         if final.failure is None and self._is_plain:
             headers = explained_headers(context, self._target, query.client_ip, self._verdict)
         upstreams = None

@@ -17,7 +17,7 @@ from actors.forwarding.connections.client_connection import ClientConnection
 from actors.forwarding.connections.tunnel import peer_of
 from actors.forwarding.connections.udp_targets import relay_socket
 from actors.forwarding.connections.upstream_handlers import open_through_upstream
-from actors.forwarding.decision import decide_by_addresses, decide_by_name, refused_before_target, way_out
+from actors.forwarding.decision import decide_by_addresses, decide_by_name, missing_pool, refused_before_target, way_out
 from actors.forwarding.isolation import isolated
 from actors.forwarding.limits.meter import account_of
 from actors.forwarding.limits.rule_limits import Limited
@@ -27,7 +27,7 @@ from actors.forwarding.net.resolver import Resolution
 from actors.forwarding.net.source_address import SourceAddress, may_serve
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.commands import Associate, Command, Listen, Open
-from actors.forwarding.protocols.failures import Failure, no_such_pool
+from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority
 from actors.forwarding.reporting import trace
 from actors.net.socks_wire import Endpoint, endpoint_of
@@ -168,12 +168,11 @@ def _limited(applied: Applied) -> Limited:
 
 def _go(client: ClientConnection, command: Open, judge: Judge) -> list[Command] | None:
     """Open a connection by the way of the settled verdict."""
-    verdict, upstreams = judge.verdict, way_out(client.context, judge)
-    if verdict.pool:
-        if upstreams is None:
-            return client.failed(no_such_pool(verdict.pool, verdict.applied[-1].entry))
-        client.request.pool = verdict.pool
-    return _open_way(client, command, upstreams, judge)
+    missing = missing_pool(client.context, judge)
+    if missing is not None:
+        return client.failed(missing)
+    client.request.pool = judge.verdict.pool or client.request.pool
+    return _open_way(client, command, way_out(client.context, judge), judge)
 
 
 # --- directly, or through an upstream ---

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from actors.bus.messages.forwarding import Explain, RequestExplanation
-from actors.bus.messages.specs import AccessSpec, PolicySpec, RuleSpec, UpstreamsSpec
+from actors.bus.messages.specs import AccessSpec, PolicySpec, PoolSpec, RuleSpec, UpstreamsSpec
 from actors.forwarding.fleet_objects import FleetObjects
 from tests.actor.forwarding.http_client import connect, get, read_response
 from tests.actor.forwarding.socks_client import LOOPBACK, address, ask, datagram_socket, responder
@@ -186,9 +186,18 @@ def test_an_explanation_by_the_address_of_a_name(five: Rig) -> None:
 
 
 def test_an_explanation_behind_upstreams(behind: tuple[Rig, Rig]) -> None:
-    rig, _upstream = behind
+    rig, upstream = behind
     access = AccessSpec(deny_destinations=("*.example",))
-    apply(rig, RuleSpec("way", destinations=("a.example",), use="pool:paris"), access=access)
+    way = RuleSpec("way", destinations=("a.example",), use="pool:paris")
+    apply(rig, way, access=access)
+    missing = explained(rig, "a.example:443")
+    assert (missing.decision, missing.reason, missing.stage) == ("deny", "destination_unavailable", "upstreams")
+    assert (missing.rule, missing.upstreams) == ("policy office[0] way", None)
+    draft = explained(rig, "a.example:443", draft=PolicySpec("policy_1", "office", (way,)))
+    assert draft.decision == "allow", "the pool may come with it"
+    paris = PoolSpec("pool_paris", "paris", 1, upstream_list(of_rig(upstream)))
+    policy = PolicySpec("policy_1", "office", (way,))
+    rig.configure(FleetObjects(policies=(policy,), pools=(paris,)), policy="office", access=access)
     assert explained(rig, "a.example:443").decision == "allow"
     assert explained(rig, "b.example:443").reason == "destination_denied"
     other = explained(rig, "a.example:443", tls_name="c.example")
