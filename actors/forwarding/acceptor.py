@@ -35,7 +35,7 @@ from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.error_body import Asker
 from actors.forwarding.protocols.mixed import rejection_reply
 from actors.forwarding.reporting import trace
-from actors.net.accepting import ACCEPT_PAUSE, OUT_OF_DESCRIPTORS, accept
+from actors.net.accepting import accept, pause_accepting
 from actors.net.proxy_protocol import Ends, ProxyHeader
 from actors.net.transport import Transport
 
@@ -222,13 +222,11 @@ class Acceptor:
         self._turns.accepted(listener.fileno(), watch, emptied, len(context.connections), everywhere)
 
     def _cannot_accept(self, listener: socket.socket, port: int, error: OSError) -> None:
-        if error.errno not in OUT_OF_DESCRIPTORS:
+        if pause_accepting(self._loop, listener, error, partial(self._watch, listener, port)):
+            detail = "no descriptor is left for new clients: they wait in the queue"
+            self._context.problems.occurred(NO_DESCRIPTORS, detail)
+        else:
             log.debug("a connection ended before it was accepted: %s", error)
-            return
-        detail = "no descriptor is left for new clients: they wait in the queue"
-        self._context.problems.occurred(NO_DESCRIPTORS, detail)
-        self._loop.unwatch(listener.fileno())
-        self._loop.call_later(ACCEPT_PAUSE, partial(self._watch, listener, port))
 
     # --- who may connect ---
 

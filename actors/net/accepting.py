@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import errno
 import socket
+from collections.abc import Callable
 from typing import Any
+
+from actors.bus.loop import Loop
 
 
 def accept(listener: socket.socket) -> tuple[socket.socket, Any]:
@@ -26,3 +29,15 @@ OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 """Errors of `accept` that last: of the process, of the machine, or of the kernel's memory."""
 ACCEPT_PAUSE = 0.1
 """Seconds without accepting after one of them."""
+
+
+def pause_accepting(loop: Loop, listener: socket.socket, error: OSError, resume: Callable[[], None]) -> bool:
+    """After an error of `accept` that lasts: the listener is watched no more until `resume` is called, in a moment.
+
+    Returns whether it is one; else the client was gone again.
+    """
+    if error.errno not in OUT_OF_DESCRIPTORS:
+        return False
+    loop.unwatch(listener.fileno())
+    loop.call_later(ACCEPT_PAUSE, resume)
+    return True

@@ -29,7 +29,7 @@ from actors.bus.messages.dns import (
     QueryDnsCache,
 )
 from actors.log_lines import ThrottledLog
-from actors.net.accepting import ACCEPT_PAUSE, OUT_OF_DESCRIPTORS
+from actors.net.accepting import pause_accepting
 from actors.net.egress_guard import NameServerGuard, OwnListeners, own_addresses
 from actors.net.resolver_protocol import FORGET, PING, PONG, PROFILE, PacketLink
 from actors.process import Actor, Boot
@@ -81,10 +81,8 @@ class Clients:
         try:
             sock, _address = self._listener.accept()
         except OSError as error:
-            if error.errno in OUT_OF_DESCRIPTORS:  # it waits in the queue
+            if pause_accepting(self._loop, self._listener, error, self._listen):  # it waits in the queue
                 self._no_descriptor.error(error)
-                self._loop.unwatch(self._listener.fileno())
-                self._loop.call_later(ACCEPT_PAUSE, self._listen)
             return
         self._no_descriptor.recovered()
         sock.setblocking(False)

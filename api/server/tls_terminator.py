@@ -38,7 +38,7 @@ from typing import Any
 from actors.bus.loop import Loop
 from actors.bus.messages.common import CERTIFICATE, SUPERVISOR, Problem, ReportProblems
 from actors.log_lines import ThrottledLog
-from actors.net.accepting import ACCEPT_PAUSE, OUT_OF_DESCRIPTORS
+from actors.net.accepting import pause_accepting
 from actors.net.client_key import client_key, per_address
 from actors.net.proxy_protocol import build_v2
 from actors.net.tls_stream import Certificate, TlsStream
@@ -310,12 +310,10 @@ class TlsTerminator(Actor):
 
     def _on_accept_error(self, listener: socket.socket, error: OSError) -> None:
         """The client is gone; or there is no descriptor, and it waits in the kernel for a moment."""
-        if error.errno not in OUT_OF_DESCRIPTORS:
+        if pause_accepting(self.loop, listener, error, lambda: self._resume_accepting(listener)):
+            self._descriptors_log.error(error)
+        else:
             log.debug("a connection ended before it was accepted: %s", error)
-            return
-        self._descriptors_log.error(error)
-        self.loop.unwatch(listener.fileno())
-        self.loop.call_later(ACCEPT_PAUSE, lambda: self._resume_accepting(listener))
 
     def _resume_accepting(self, listener: socket.socket) -> None:
         if self._listener is listener:  # an old one is read once more before it is closed
