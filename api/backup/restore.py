@@ -360,7 +360,7 @@ def _without_lost(kind: Kind[Any], store: Store, seal: SecretBox, lost: list[Los
         record, fields = kind.transfer.openable(before, seal)
         lost += [LostSecret(kind.collection, record.name, field) for field in fields]
         if record != before:
-            yield Write(kind.collection, document.id, record.model_dump(mode="json"))
+            yield Write(kind.collection, document.id, record.model_dump(mode="json"), document.revision)
 
 
 def _fetched(store: Store, seal: SecretBox) -> Iterator[Write]:
@@ -368,7 +368,7 @@ def _fetched(store: Store, seal: SecretBox) -> Iterator[Write]:
     for document in store.find(pool_sources.COLLECTION):
         record = pool_sources.FetchedUpstreams.model_validate(document.body)
         if any(without_lost_password(each, seal) is not each for each in record.upstreams):
-            yield Write(pool_sources.COLLECTION, document.id, None)
+            yield Write(pool_sources.COLLECTION, document.id, None, document.revision)
 
 
 def _differences_to(data: DataDir, now: CurrentState, fresh: DataDir, with_keys: bool) -> list[BackupDifference]:

@@ -13,13 +13,10 @@ from api.engine.kind import Kind, ObjectKind
 from api.engine.records import R, Stored, view_of
 from api.errors import Invalid, NotFound, StaleRevision
 from api.security.caller import Caller
-from api.store import Document, RevisionConflict, Store, StoreWriteError, Write
+from api.store import ATTEMPTS, Document, RevisionConflict, Store, StoreWriteError, Write
 from api.store.loaded import is_same
 from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.proxy_parts import Warned
-
-ATTEMPTS = 50
-"""Of a change without `If-Match` that other changes of the same object overtake."""
 
 
 class Records(Protocol[R]):

@@ -211,7 +211,8 @@ def _writes(plan: Plan) -> list[Write]:
     writes = [step.write() for step in plan.pending()]
     if plan.settings is not None and plan.settings.changed:
         body = {"id": live_settings.DOCUMENT, **plan.settings.stored}
-        writes.append(Write(live_settings.COLLECTION, live_settings.DOCUMENT, body))
+        known = (revision for name, _, revision in plan.state.revisions if name == live_settings.COLLECTION)
+        writes.append(Write(live_settings.COLLECTION, live_settings.DOCUMENT, body, next(known, 0)))
     return writes
 
 

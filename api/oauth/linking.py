@@ -21,7 +21,7 @@ from api.audit.audit_context import origin
 from api.oauth.id_token import Identity, IdentityRefused, domain_of, same_address
 from api.security import users
 from api.security.users import OAuthLink, User
-from api.store import Store
+from api.store import Document, Store, repeated
 from config.model.fields import new_name
 from config.passwords import hash_password
 from config.settings.groups import MappedRole, OAuth2
@@ -39,6 +39,10 @@ def admit(store: Store, identity: Identity, settings: OAuth2) -> tuple[User, boo
 
     Raises `IdentityRefused`, `StoreError`.
     """
+    return repeated(lambda: _admitted(store, identity, settings))
+
+
+def _admitted(store: Store, identity: Identity, settings: OAuth2) -> tuple[User, bool]:
     _check_domain(identity, settings)
     linked = _linked(store, identity)
     if linked is not None:
@@ -51,7 +55,7 @@ def admit(store: Store, identity: Identity, settings: OAuth2) -> tuple[User, boo
     if not settings.auto_create:
         raise IdentityRefused(_NO_ACCOUNT)
     user = _new_user(store, identity, identity.email, mapped_role(identity, settings.role_mapping))
-    _put(store, user)
+    _put(store, user, 0)
     return user, True
 
 
@@ -98,24 +102,25 @@ def _linked(store: Store, identity: Identity) -> User | None:
     return users.load(found[0]) if found else None
 
 
-def _of_address(store: Store, address: str) -> list[User]:
+def _of_address(store: Store, address: str) -> list[Document]:
     found = store.find(users.COLLECTION, lambda body: same_address(body.get("email") or "", address))
-    return [user for user in map(users.load, found) if not user.email_claimed]
+    return [each for each in found if not users.load(each).email_claimed]
 
 
-def _link(store: Store, same: list[User], identity: Identity) -> User:
-    if len(same) > 1 or same[0].oauth is not None:
+def _link(store: Store, same: list[Document], identity: Identity) -> User:
+    known = users.load(same[0])
+    if len(same) > 1 or known.oauth is not None:
         raise IdentityRefused("it is not certain that the account with your e-mail address is yours")
-    user = _active(same[0])
+    user = _active(known)
     linked = user.model_copy(update={"oauth": _link_of(identity), "updated_at": time.time()})
-    _put(store, linked)
+    _put(store, linked, same[0].revision)
     return linked
 
 
-def _put(store: Store, user: User) -> None:
+def _put(store: Store, user: User, expect: int) -> None:
     """Store the user; in the audit trail that user is the author."""
     origin().signed_in(user, METHOD)
-    store.put(users.COLLECTION, user.model_dump(mode="json"))
+    store.put(users.COLLECTION, user.model_dump(mode="json"), expect)
 
 
 def _active(user: User) -> User:

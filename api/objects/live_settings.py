@@ -23,7 +23,7 @@ from actors.bus.messages.supervision import (
 )
 from api.bus_bridge import Bridge, request
 from api.errors import Invalid, NotFound, StaleRevision
-from api.store import Store
+from api.store import Store, repeated
 from config.settings.runtime import (
     LIVE_GROUPS,
     Grouped,
@@ -97,27 +97,39 @@ class LiveSettings:
 
     def update(self, body: SettingsUpdate, if_match: int | None) -> SettingsView:
         """The effective settings after the change."""
-        with self.lock:
+
+        def change() -> tuple[SettingsView, Stored]:
+            expect = self._store.revision_of(COLLECTION, DOCUMENT)
             before = self._matching(if_match)
             changed = changes(self._effective(), body)
             if not changed:
-                return before
-            after = self._store_validated(merge(read_stored(self._store), changed))
-        self.publish_change(changed)
+                return before, changed
+            return self._store_validated(merge(read_stored(self._store), changed), expect), changed
+
+        with self.lock:
+            after, changed = repeated(change)
+        if changed:
+            self.publish_change(changed)
         return after
 
     def unset(self, name: str, if_match: int | None) -> SettingsView:
         """Delete the override of `group.key`, and return as `update` does; without an override nothing is changed."""
         group, _, key = name.partition(".")
-        with self.lock:
+
+        def change() -> tuple[SettingsView, Stored]:
+            expect = self._store.revision_of(COLLECTION, DOCUMENT)
             if key not in self.view().groups.get(group, {}):
                 raise NotFound("The setting")
             before = self._matching(if_match)
             stored = read_stored(self._store)
             if key not in stored.get(group, {}):
-                return before
-            after = self._store_validated(without(stored, group, key))
-        self.publish_change({group: {key: None}})
+                return before, {}
+            return self._store_validated(without(stored, group, key), expect), {group: {key: None}}
+
+        with self.lock:
+            after, changed = repeated(change)
+        if changed:
+            self.publish_change(changed)
         return after
 
     def publish_change(self, changed: Stored) -> None:
@@ -131,9 +143,9 @@ class LiveSettings:
             raise StaleRevision(current.revision)
         return current
 
-    def _store_validated(self, overrides: Stored) -> SettingsView:
+    def _store_validated(self, overrides: Stored, expect: int) -> SettingsView:
         self.validate(overrides)
-        self._store.put(COLLECTION, {"id": DOCUMENT, **overrides})
+        self._store.put(COLLECTION, {"id": DOCUMENT, **overrides}, expect)
         return self.view()
 
     def validate(self, stored: Stored) -> None:

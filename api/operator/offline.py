@@ -47,7 +47,8 @@ def reset_settings(data: DataDir) -> list[str]:
     with open_engine(data, "command_line", "reset-settings") as engine:
         stored = live_settings.read_stored(engine)
         if stored:
-            engine.delete(live_settings.COLLECTION, live_settings.DOCUMENT)
+            key = live_settings.COLLECTION, live_settings.DOCUMENT
+            engine.delete(*key, engine.revision_of(*key))
         return [f"{group}.{key}" for group, values in stored.items() for key in values]
 
 

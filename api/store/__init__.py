@@ -10,6 +10,7 @@ from __future__ import annotations
 from api.store.fleet_file import check_fleet_file
 from api.store.fleet_store import RECOVERY_STEP, FleetStore, open_store, peek, start_over
 from api.store.interface import (
+    ATTEMPTS,
     Change,
     CommitRefused,
     Document,
@@ -22,9 +23,11 @@ from api.store.interface import (
     StoreTooNew,
     StoreWriteError,
     Write,
+    repeated,
 )
 
 __all__ = [
+    "ATTEMPTS",
     "RECOVERY_STEP",
     "Change",
     "CommitRefused",
@@ -42,5 +45,6 @@ __all__ = [
     "check_fleet_file",
     "open_store",
     "peek",
+    "repeated",
     "start_over",
 ]

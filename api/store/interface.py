@@ -20,11 +20,13 @@ Errors: everything that a store raises is a `StoreError`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from config import OperatorError
 
+T = TypeVar("T")
 Predicate = Callable[[Mapping[str, Any]], bool]
 
 
@@ -95,12 +97,30 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One change among several: `body` under its `id`, or None for a deletion. `expect` as in `Store.put`."""
+    """One change among several: `body` under its `id`, or None for a deletion. `expect` as in `Store.put`.
+
+    All have one but those of documents that are never merged, sign-ins and credentials: their deletion holds for good.
+    """
 
     collection: str
     id: str
     body: Mapping[str, Any] | None
     expect: int | None = None
+
+
+ATTEMPTS = 50
+"""Of a change that other changes of the same documents overtake."""
+
+
+def repeated(change: Callable[[], T]) -> T:
+    """What a change returns that reads documents and expects them to be as it has read them.
+
+    It is made anew while others come between, and raises `RevisionConflict` when they always do.
+    """
+    for _ in range(ATTEMPTS - 1):
+        with suppress(RevisionConflict):
+            return change()
+    return change()
 
 
 class Store(Protocol):

@@ -314,7 +314,8 @@ class Api:
         if hasattr(self, "services"):
             self.services.close()
         self.fleet.removed.clear()  # the supervisor gets the whole state at each start
-        self.fleet.within_a_commit = self.engine.file._lock._is_owned  # type: ignore[attr-defined]
+        locks: list[Any] = [self.engine.file._lock, self.engine._changing]
+        self.fleet.within_a_commit = lambda: any(each._is_owned() for each in locks)
         self.services = Services(self.engine, self.fleet, self.settings, self.data, self.run)
         self.services.runtime.remembered = 0.0
         self.client = StagedClient(self.services)

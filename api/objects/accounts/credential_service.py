@@ -19,7 +19,7 @@ from api.bus_bridge import Bridge
 from api.engine.commit import Engine
 from api.errors import Invalid, NotFound
 from api.rounds import Rounds
-from api.store import NotStored, Write
+from api.store import NotStored, RevisionConflict, Write
 from api.store.accounts import ACCOUNTS, CREDENTIALS, AccountEnd, AccountStore, Position
 from config.model.account_credentials import AccountCredential, CredentialCreate, new_credential
 from config.model.fleet_accounts import FleetAccount
@@ -106,8 +106,8 @@ class AccountCredentials:
         removed = 0
         while lapsed := self._store.lapsed_credentials(self._clock() - KEPT_AFTER_END, PURGE_BATCH):
             try:
-                self._engine.commit_unrecorded([Write(CREDENTIALS, each.id, None) for each in lapsed])
-            except NotStored:
+                self._engine.commit_unrecorded([Write(CREDENTIALS, each.id, None, each.revision) for each in lapsed])
+            except RevisionConflict:
                 continue  # one was revoked at this moment
             removed += len(lapsed)
         return removed

@@ -6,13 +6,13 @@ them by `SharedObjects.complete`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
 from api.engine.record_cache import RecordCache
-from api.store import Document, Store
+from api.store import Document, Store, repeated
 from config.files.secret_box import SecretBox
 from config.model.proxies import ProxyRecord
 from config.model.shared_objects.pools import Pool, PoolUpstream, PoolUpstreamInput
@@ -62,11 +62,14 @@ class PoolSources:
         """Whether something was fetched for it."""
         return self._cache.get(pool.id) is not None
 
-    def keep(self, pool: Pool, given: Iterable[Mapping[str, Any]], proxies: Sequence[ProxyRecord], now: float) -> int:
+    def keep(self, pool: Pool, given: Sequence[Mapping[str, Any]], proxies: Sequence[ProxyRecord], now: float) -> int:
         """Store what was fetched; how many are left out. Those are own proxies: a provider must not lead clients there.
 
         Raises `SecretBoxError`, `StoreWriteError`.
         """
+        return repeated(lambda: self._keep(pool, given, proxies, now))
+
+    def _keep(self, pool: Pool, given: Sequence[Mapping[str, Any]], proxies: Sequence[ProxyRecord], now: float) -> int:
         known = self._cache.get(pool.id)
         before = [] if known is None else known.record.upstreams
         stated = ({name: value for name, value in each.items() if value is not None} for each in given)
@@ -77,7 +80,7 @@ class PoolSources:
             if not any(is_listener(each, proxy.host, proxy.ports) for proxy in proxies)
         ]
         fetched = FetchedUpstreams(id=pool.id, created_at=now, upstreams=upstreams)
-        self._store.put(COLLECTION, fetched.model_dump(mode="json"))
+        self._store.put(COLLECTION, fetched.model_dump(mode="json"), 0 if known is None else known.revision)
         return len(read) - len(upstreams)
 
     def keep_only(self, pool_ids: Collection[str]) -> None:

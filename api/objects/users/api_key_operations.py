@@ -17,7 +17,7 @@ from api.security import api_keys, users
 from api.security.api_keys import ApiKey
 from api.security.caller import Caller
 from api.security.permissions import ADMIN, first_not_held, holds
-from api.store import NotStored, RevisionConflict, Write
+from api.store import RevisionConflict, Write, repeated
 from api.store.accounts import ACCOUNTS
 
 
@@ -121,7 +121,7 @@ def rotate_key(call: Call) -> Reply:
             try:
                 record, text, ends = _replaced(call, key, document.revision, grace)
                 break
-            except (RevisionConflict, NotStored):
+            except RevisionConflict:
                 continue  # it was revoked at this moment
     call.services.publish("api_key.created", api_keys.about(record))
     if ends is None:
@@ -151,14 +151,15 @@ def revoke_key(call: Call) -> Reply:
     Revokes the key at once: the next request with it gets 401 `INVALID_API_KEY`. A key cannot be restored.
     """
     key_id = call.params["key_id"]
-    document = call.services.store.get(api_keys.COLLECTION, key_id)
-    if document is None or not _may_manage(call.caller, key := api_keys.load(document)):
-        raise NotFound("The API key")  # also for a key of another user, so that its existence stays unknown
-    try:
-        call.services.store.delete(api_keys.COLLECTION, key_id)
-    except NotStored as error:  # revoked twice at the same time
-        raise NotFound("The API key") from error
-    call.services.publish("api_key.revoked", api_keys.about(key))
+
+    def revoke() -> ApiKey:
+        document = call.services.store.get(api_keys.COLLECTION, key_id)
+        if document is None or not _may_manage(call.caller, key := api_keys.load(document)):
+            raise NotFound("The API key")  # also for a key of another user, so that its existence stays unknown
+        call.services.store.delete(api_keys.COLLECTION, key_id, document.revision)
+        return key
+
+    call.services.publish("api_key.revoked", api_keys.about(repeated(revoke)))
     return Reply({"id": key_id, "revoked": True})
 
 

@@ -21,7 +21,7 @@ from api.objects.users.user_kind import USERS, commit_and_revoke
 from api.security import users
 from api.security.login_throttle import LoginThrottle
 from api.security.users import User, WeakPassword, check_strength, new_password
-from api.store import Store, StoreError, Write
+from api.store import Store, StoreError, Write, repeated
 from config.passwords import hash_password
 
 log = logging.getLogger(__name__)
@@ -43,12 +43,17 @@ def reset(store: Engine, username: str, password: str | None) -> tuple[User, str
     known = _user(store, username)
     chosen = new_password() if password is None else check_strength(password, known.username)
     hashed = hash_password(chosen)  # bcrypt takes its time, so no lock is held
-    with users.one_change:
+
+    def change() -> User:
+        expect = store.revision_of(users.COLLECTION, known.id)
         user = _user(store, username)
         changed = user.model_copy(update={"password_hash": hashed, "updated_at": time.time()})
-        write = Write(users.COLLECTION, user.id, changed.model_dump(mode="json"))
+        write = Write(users.COLLECTION, user.id, changed.model_dump(mode="json"), expect)
         commit_and_revoke(store, [write], [(user, changed)])
-    return changed, chosen
+        return changed
+
+    with users.one_change:
+        return repeated(change), chosen
 
 
 def _user(store: Store, username: str) -> User:

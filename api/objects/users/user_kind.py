@@ -375,10 +375,10 @@ def commit_and_revoke(
     ended_users = [before.id for before, after in changed if _ends_sign_ins(before, after)]
     without_keys = [before.id for before, after in changed if after is None]
     with engine.exclusive(size_of(writes)):
-        families = [each.id for user in ended_users for each in engine.find(tokens.COLLECTION, user_id=user)]
+        families = [each for user in ended_users for each in engine.find(tokens.COLLECTION, user_id=user)]
         keys = [each for user in without_keys for each in engine.find(api_keys.COLLECTION, user_id=user)]
-        ended = [Write(tokens.COLLECTION, family, None) for family in families]
-        ended += [Write(api_keys.COLLECTION, key.id, None) for key in keys]
+        ended = [Write(tokens.COLLECTION, family.id, None, family.revision) for family in families]
+        ended += [Write(api_keys.COLLECTION, key.id, None, key.revision) for key in keys]
         return engine.commit([*writes, *ended]), [api_keys.load(key) for key in keys]
 
 
