@@ -53,9 +53,8 @@ from api.objects.named.list_kind import LISTS
 from api.objects.named.object_changes import ObjectChanges, ObjectUsers, ObjectViews
 from api.objects.named.policy_kind import POLICIES
 from api.objects.named.pool_kind import POOLS
-from api.objects.named.pool_sources import PoolSources
 from api.objects.named.pool_states import PoolStates
-from api.objects.named.shared_objects import SharedObjects
+from api.objects.named.shared_objects import PoolSources, SharedObjects
 from api.objects.proxies.proxy_cache import ProxyCache
 from api.objects.proxies.proxy_changes import UpstreamPolicy
 from api.objects.proxies.proxy_service import Proxies, ProxyRules, ProxyTaggings

@@ -31,9 +31,8 @@ from api.engine.kind import Kind
 from api.history.recorder import newest_revision
 from api.objects.kinds import KINDS
 from api.objects.live_settings import read_stored
-from api.objects.named import pool_sources
 from api.objects.named.named_kind import without_lost_password
-from api.objects.named.shared_objects import SharedObjects
+from api.objects.named.shared_objects import FETCHED_UPSTREAMS, FetchedUpstreams, PoolSources, SharedObjects
 from api.objects.proxies.proxy_cache import ProxyCache
 from api.objects.proxies.proxy_specs import specs_of
 from api.security import signing, tokens, users
@@ -365,10 +364,10 @@ def _without_lost(kind: Kind[Any], store: Store, seal: SecretBox, lost: list[Los
 
 def _fetched(store: Store, seal: SecretBox) -> Iterator[Write]:
     """Upstreams that were fetched with passwords are fetched once more."""
-    for document in store.find(pool_sources.COLLECTION):
-        record = pool_sources.FetchedUpstreams.model_validate(document.body)
+    for document in store.find(FETCHED_UPSTREAMS):
+        record = FetchedUpstreams.model_validate(document.body)
         if any(without_lost_password(each, seal) is not each for each in record.upstreams):
-            yield Write(pool_sources.COLLECTION, document.id, None, document.revision)
+            yield Write(FETCHED_UPSTREAMS, document.id, None, document.revision)
 
 
 def _differences_to(data: DataDir, now: CurrentState, fresh: DataDir, with_keys: bool) -> list[BackupDifference]:
@@ -392,7 +391,7 @@ def _check_documents(store: FleetStore, fresh: DataDir) -> None:
     SettingsUpdate.model_validate(read_stored(store))
     for document in store.find("api_keys"):
         ApiKey.model_validate(document.body)
-    SharedObjects(store, seal, lambda _record: "", pool_sources.PoolSources(store, seal), tuple).messages()
+    SharedObjects(store, seal, lambda _record: "", PoolSources(store, seal), tuple).messages()
     for name, kind in KINDS.items():
         for document in store.accounts.documents(name) if name in TABLES else store.every(name):
             record = kind.model.model_validate(document.body)

@@ -177,15 +177,15 @@ def cursor(description: str, example: str, pattern: str, read: Callable[[str], A
     return Parameter(description, {"type": "string", "pattern": pattern}, read, example)
 
 
-def place(example: str, pattern: str, read: Callable[[str], Any] = int) -> Any:
+def place(example: str, pattern: re.Pattern[str], read: Callable[[str], Any] = int) -> Any:
     """The cursor of a list whose pages end at a number, or at another text of this pattern."""
 
     def checked(value: str) -> Any:
-        if not re.search(pattern, value, re.ASCII):
+        if not pattern.search(value):
             raise ValueError("must be a next_cursor of an earlier response")
         return read(value)
 
-    return cursor("The `next_cursor` of the previous page", example, pattern, checked)
+    return cursor("The `next_cursor` of the previous page", example, pattern.pattern, checked)
 
 
 def moment(description: str) -> Any:

@@ -162,8 +162,8 @@ NAMED_MAX = 20
 """Objects of a revision that a list names."""
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,14}", re.ASCII)
-_PLACE = "^[0-9]{1,9}$"
-_KEY = f"^({'|'.join(REVISED)}):[A-Za-z0-9_-]{{1,128}}$"
+_PLACE = re.compile("^[0-9]{1,9}$", re.ASCII)
+_KEY = re.compile(f"^({'|'.join(REVISED)}):[A-Za-z0-9_-]{{1,128}}$", re.ASCII)
 
 
 def _read_key(value: str) -> Key:

@@ -16,8 +16,7 @@ from actors.supervision.processes.actor_specs import ActorClasses
 from api.audit.audit_context import on_behalf_of
 from api.engine.commit import Engine
 from api.objects.named.list_contents import ListStates
-from api.objects.named.pool_sources import PoolSources
-from api.objects.named.shared_objects import SharedObjects
+from api.objects.named.shared_objects import PoolSources, SharedObjects
 from api.objects.proxies.proxy_cache import ProxyCache
 from api.objects.proxies.proxy_specs import specs_of
 from api.operator.offline import peek_settings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -26,6 +27,7 @@ EXACT = (
     "resource_id",
     "resource_name",
 )
+_CURSOR = re.compile("^[0-9]{1,18}$", re.ASCII)
 _VERIFICATIONS = ConcurrencyLimit(1, 1, "verifications of the audit trail")
 
 
@@ -46,7 +48,7 @@ class QueryAudit(Query):
     resource_name: str | None = text("Only of resources of this name", "office", 128)
     limit: int = integer("The size of the page", 1, 1000, 100)
     offset: int = integer("How many entries to skip", 0, 1_000_000_000, 0)
-    cursor: int | None = place("100", "^[0-9]{1,18}$")
+    cursor: int | None = place("100", _CURSOR)
 
 
 class AuditActor(ResponseModel):

@@ -7,9 +7,11 @@ the order in which the store has them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
 
 from actors.bus.codec import pack
 from actors.bus.messages.specs import PLANS, FleetObject, ListRef
@@ -22,11 +24,12 @@ from api.objects.kinds import NAMED
 from api.objects.named.list_kind import LISTS, list_ref
 from api.objects.named.named_kind import FileOf, NamedKind
 from api.objects.named.policy_kind import POLICIES
-from api.objects.named.pool_sources import PoolSources
-from api.store import Store, StoreDamaged
+from api.store import Document, Store, StoreDamaged, repeated
 from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.object_fields import Named
-from config.model.shared_objects.upstreams import ProxyUpstream
+from config.model.proxies import ProxyRecord
+from config.model.shared_objects.pools import Pool, PoolUpstream, PoolUpstreamInput
+from config.model.shared_objects.upstreams import ProxyUpstream, is_listener, replace_upstreams
 
 
 class SharedObjects:
@@ -126,3 +129,79 @@ class SharedObjects:
 def kind_of(record: Any) -> str:
     """The kind of a list, empty of others."""
     return getattr(record, "kind", "")
+
+
+# --- the upstreams of pools that have a source: what was fetched last -----------------------------------------------
+# They are no configuration: no revision and no entry of the audit trail has them, and a backup does.
+
+FETCHED_UPSTREAMS = "fetched_upstreams"
+"""The collection of the store that they are in."""
+M = TypeVar("M", bound=BaseModel)
+
+
+class FetchedUpstreams(BaseModel):
+    """A document of the collection, under the id of its pool. Times are Unix seconds."""
+
+    id: str
+    created_at: float
+    upstreams: list[PoolUpstream]
+
+    @property
+    def name(self) -> str:
+        """See `record_cache.Record`."""
+        return self.id
+
+
+class _Fetched:
+    def __init__(self, document: Document) -> None:
+        self.record = FetchedUpstreams.model_validate(document.body)
+        self.revision = document.revision
+
+
+class PoolSources:
+    """Thread-safe."""
+
+    def __init__(self, store: Store, seal: SecretBox) -> None:
+        self._store = store
+        self._seal = seal
+        self._cache = RecordCache(store, FETCHED_UPSTREAMS, _Fetched)
+
+    def complete(self, record: M, revision: int) -> tuple[M, int]:
+        """A pool with the upstreams that were fetched for it, and the revision of both; any other object as it is."""
+        if not isinstance(record, Pool) or record.source is None:
+            return record, revision
+        found = self._cache.get(record.id)
+        if found is None:
+            return record, revision
+        return record.model_copy(update={"upstreams": found.record.upstreams}), max(revision, found.revision)
+
+    def has(self, pool: Pool) -> bool:
+        """Whether something was fetched for it."""
+        return self._cache.get(pool.id) is not None
+
+    def keep(self, pool: Pool, given: Sequence[Mapping[str, Any]], proxies: Sequence[ProxyRecord], now: float) -> int:
+        """Store what was fetched; how many are left out. Those are own proxies: a provider must not lead clients there.
+
+        Raises `SecretBoxError`, `StoreWriteError`.
+        """
+        return repeated(lambda: self._keep(pool, given, proxies, now))
+
+    def _keep(self, pool: Pool, given: Sequence[Mapping[str, Any]], proxies: Sequence[ProxyRecord], now: float) -> int:
+        known = self._cache.get(pool.id)
+        before = [] if known is None else known.record.upstreams
+        stated = ({name: value for name, value in each.items() if value is not None} for each in given)
+        read = [PoolUpstreamInput.model_validate(each) for each in stated]
+        upstreams = [
+            each
+            for each in replace_upstreams(before, read, self._seal, PoolUpstream)
+            if not any(is_listener(each, proxy.host, proxy.ports) for proxy in proxies)
+        ]
+        fetched = FetchedUpstreams(id=pool.id, created_at=now, upstreams=upstreams)
+        self._store.put(FETCHED_UPSTREAMS, fetched.model_dump(mode="json"), 0 if known is None else known.revision)
+        return len(read) - len(upstreams)
+
+    def keep_only(self, pool_ids: Collection[str]) -> None:
+        """Delete what was fetched for pools that are gone, or have no source any more. Raises `StoreError`."""
+        for each in self._cache.all():
+            if each.record.id not in pool_ids:
+                self._store.delete(FETCHED_UPSTREAMS, each.record.id, each.revision)

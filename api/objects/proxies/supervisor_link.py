@@ -27,10 +27,9 @@ from actors.bus.messages.supervision import (
 from api.bus_bridge import Bridge, checked, reason_of
 from api.history.document_changes import Body, DocumentChange
 from api.objects.kinds import NAMED
-from api.objects.named import pool_sources
 from api.objects.named.policy_kind import POLICIES
 from api.objects.named.pool_kind import POOLS
-from api.objects.named.shared_objects import SharedObjects
+from api.objects.named.shared_objects import FETCHED_UPSTREAMS, SharedObjects
 from api.objects.proxies.proxy_cache import COLLECTION, ProxyCache
 from api.objects.proxies.proxy_specs import spec_of, specs_of
 from api.store import StoreError
@@ -40,7 +39,7 @@ log = logging.getLogger(__name__)
 
 WITH_POLICIES = ("accounts", "plans")
 """Collections whose documents name policies that each proxy must know."""
-SENT = (COLLECTION, *NAMED, pool_sources.COLLECTION, *WITH_POLICIES)
+SENT = (COLLECTION, *NAMED, FETCHED_UPSTREAMS, *WITH_POLICIES)
 """Collections that messages are about."""
 START_WAIT = 3.0
 """Seconds that a create, start or restart waits until the new process serves; then `runtime.state` says `starting`."""
@@ -208,7 +207,7 @@ class SupervisorLink:
 
 def _named_by(collection: str) -> str:
     """The collection of the objects that a change of this one is about: what a source gives belongs to its pool."""
-    return POOLS.collection if collection == pool_sources.COLLECTION else collection
+    return POOLS.collection if collection == FETCHED_UPSTREAMS else collection
 
 
 def _policy(body: Body | None) -> str:

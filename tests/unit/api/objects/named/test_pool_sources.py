@@ -11,8 +11,8 @@ from actors.bus.codec import unpack
 from actors.bus.messages.specs import FleetObject, PoolSpec
 from actors.bus.messages.supervision import ApplyObjects
 from api.backup.restore import remove_lost_secrets
-from api.objects.named import pool_sources
 from api.objects.named.pool_kind import POOLS
+from api.objects.named.shared_objects import FETCHED_UPSTREAMS
 from config.files.secret_box import SecretBox
 from config.model.shared_objects.upstreams import PURPOSE
 from config.model.webhooks import opened_headers
@@ -109,7 +109,7 @@ def test_upstreams_take_the_place_of_a_source_and_it_that_of_upstreams(api: Api)
     view = pool(api)
     assert ([each["host"] for each in view["upstreams"]], view["source"]) == (["c.example"], None)
     api.services.pool_sources.keep_only(set())
-    assert not api.store.find(pool_sources.COLLECTION)
+    assert not api.store.find(FETCHED_UPSTREAMS)
     missing = api.patch("/pools/exits", {"source": {"format": "csv"}}, api.token())
     assert error_of(missing)[2] == {"field": "source.url", "error": "is required"}
 
@@ -149,15 +149,15 @@ def test_without_the_keys_headers_are_lost_and_upstreams_are_fetched_once_more(a
     other.seal("", "")
     lost = remove_lost_secrets(api.store, other)
     assert [(each.kind, each.name, each.field) for each in lost] == [("pools", "exits", "source.headers.X-Key")]
-    assert not api.store.find(pool_sources.COLLECTION)
+    assert not api.store.find(FETCHED_UPSTREAMS)
 
 
 def test_a_password_stays_sealed_as_it_was(api: Api) -> None:
     made(api)
     keep(api, FETCHED)
-    (first,) = api.store.find(pool_sources.COLLECTION)
+    (first,) = api.store.find(FETCHED_UPSTREAMS)
     assert "of the provider" not in str(first.body)
     keep(api, FETCHED)
-    (second,) = api.store.find(pool_sources.COLLECTION)
+    (second,) = api.store.find(FETCHED_UPSTREAMS)
     assert first.body["upstreams"] == second.body["upstreams"]
     assert api.services.seal.open(first.body["upstreams"][1]["password"], PURPOSE) == "of the provider"
