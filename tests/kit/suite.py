@@ -21,6 +21,7 @@ import os
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -124,7 +125,12 @@ def belongs(path: str, part: str) -> bool:
 
 def scope_of(nodeid: str) -> str:
     """What a worker gets at once: the module of a test, or the first of those that stay together with it."""
-    return next((group[0] for group in TOGETHER if is_in(nodeid, group)), nodeid.partition("::")[0])
+    return _scope_of_module(nodeid.partition("::")[0])
+
+
+@cache
+def _scope_of_module(path: str) -> str:
+    return next((group[0] for group in TOGETHER if is_in(path, group)), path)
 
 
 def name_of(nodeid: str) -> str:

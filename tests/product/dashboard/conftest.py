@@ -18,7 +18,7 @@ from tests.kit import browser as kit
 from tests.kit.folders import ROOT
 from tests.kit.product import PASSWORD, Product
 
-if find_spec("pytest_playwright") is None:
+if find_spec("playwright") is None:
     collect_ignore_glob = ["test_*.py"]
     warnings.warn("tests of the dashboard are left out: pip install --editable .[dev,dashboard]", stacklevel=1)
 else:
@@ -47,7 +47,6 @@ OPTIONS: dict[str, Any] = {
 
 @pytest.fixture(scope="package")
 def playwright() -> Iterator[Playwright]:
-    """In place of the plugin's, which lasts as long as the worker."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as started:
