@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from api.cli.remote.account_csv import BadLine, read, write
+from tests.kit.tables import table
 
 RULES: dict[str, Any] = {"allow_destinations": None, "deny_destinations": None, "schedule": None, "quota": None}
 
@@ -58,9 +59,7 @@ def test_an_account_that_was_written_is_read_as_a_body_of_the_same() -> None:
     assert body == {"id": "acc_1", "username": "alice", "enabled": True, **fields}
 
 
-@pytest.mark.parametrize(
-    "value", ["=1+1", "+1", "-1", "@x", "\tx", "\r=x", "\n=x", "'=1", "''", "'", "\uff1d1", '"x', "a,b", "a;b"]
-)
+@table("value", ["=1+1", "+1", "-1", "@x", "\tx", "\r=x", "\n=x", "'=1", "''", "'", "\uff1d1", '"x', "a,b", "a;b"])
 def test_no_cell_is_a_formula_and_reading_gives_the_text_again(value: str) -> None:
     text = written(account(username=value, tags=[value], metadata={"note": value}), metadata=("note",))
     cells = [cell for row in csv.reader(io.StringIO(text, newline="")) for cell in row]
@@ -81,7 +80,7 @@ def test_an_empty_cell_says_nothing_and_null_is_null() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "line", "field"),
     [
         ("", 1, None),

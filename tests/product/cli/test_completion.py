@@ -14,6 +14,7 @@ import pytest
 
 from api.cli.options import PROXY, plain, script_of
 from tests.kit.product import Product
+from tests.kit.tables import table
 from tests.kit.wait import wait_until
 from tests.product.cli.shell import Shell, Terminal
 
@@ -41,7 +42,7 @@ def env(shell: Shell) -> dict[str, str]:
     return {**shell.env, "PATH": f"{folder}:{os.environ['PATH']}", "HOME": str(shell.home)}
 
 
-@pytest.mark.parametrize(
+@table(
     "name",
     [
         EVIL,
@@ -53,7 +54,7 @@ def test_a_name_that_a_shell_reads_as_more_than_its_letters_is_offered_by_its_id
     assert plain({"name": name, "id": "prx_1"}, PROXY) == "prx_1"
 
 
-@pytest.mark.parametrize("name", ["office", "Büro", "世界", "a-b_c.d", "bob@example.com", "eu/west+1"])
+@table("name", ["office", "Büro", "世界", "a-b_c.d", "bob@example.com", "eu/west+1"])
 def test_a_plain_name_is_offered_as_it_is(name: str) -> None:
     assert plain({"name": name, "id": "prx_1"}, PROXY) == name
 

@@ -17,11 +17,12 @@ from api.cli.remote.objects import DELIVERIES, sent_again
 from api.cli.terminal import Output
 from config import VERSION
 from tests.kit.product import Product
+from tests.kit.tables import table
 from tests.product.cli.commands import all_commands
 from tests.product.cli.shell import Shell
 
 
-@pytest.mark.parametrize("name", [name for name, _ in all_commands()])
+@table("name", lambda: [name for name, _ in all_commands()])
 def test_every_command_has_help_by_its_short_option(stranger_at_nothing: Shell, name: str) -> None:
     assert "Usage: proxyfleet" in stranger_at_nothing.good(*name.split(), "-h").out
 
@@ -77,7 +78,7 @@ def test_an_error_of_an_entry_of_a_list_names_the_option() -> None:
     assert error.label("scope.ip_whitelist_x") == "scope.ip_whitelist_x"
 
 
-@pytest.mark.parametrize(
+@table(
     ("before", "after", "named"),
     [
         (None, {"id": "settings", "logging": {"level": "debug"}}, "logging.level"),
@@ -191,7 +192,7 @@ def test_problems_of_several_things_say_whose_they_are(capsys: pytest.CaptureFix
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("status", "said"),
     [("waiting", "dlv_1 is sent again; "), ("delivered", "dlv_1 is delivered: 200")],
 )

@@ -13,6 +13,7 @@ import pytest
 
 from api.cli.job import run_job
 from tests.kit.folders import ROOT
+from tests.kit.tables import table
 from tests.product.cli.jobs import PYTHON
 from tests.product.cli.shell import Terminal
 
@@ -37,7 +38,7 @@ def started(*command: str, **env: str) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.parametrize(
+@table(
     ("script", "status"),
     [("exit 0", 0), ("exit 7", 7), ("kill -KILL $$", 137), ("kill -TERM $$", 143), ("kill -PIPE $$", 141)],
 )
@@ -54,7 +55,7 @@ def test_what_can_not_be_run_is_the_error_of_the_kernel(tmp_path: Path) -> None:
         run_job([str(file)], os.environ)
 
 
-@pytest.mark.parametrize("name", ["TERM", "INT", "HUP", "QUIT", "USR1", "USR2"])
+@table("name", ["TERM", "INT", "HUP", "QUIT", "USR1", "USR2"])
 def test_a_signal_for_us_reaches_the_command_which_decides(name: str) -> None:
     script = f"trap 'exit 9' {name}; echo ready; while :; do sleep 0.05; done"
     process = started("sh", "-c", script)

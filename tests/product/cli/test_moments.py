@@ -8,11 +8,12 @@ import pytest
 
 from api.cli.errors import CommandError, Status
 from api.cli.quantities import moment_of, moment_option
+from tests.kit.tables import table
 
 NOW = datetime(2026, 3, 1, 10, 0, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "direction", "meant"),
     [
         ("15m", -1, "2026-03-01T09:45:00"),
@@ -40,9 +41,7 @@ def test_iso_8601_is_left_to_the_api_s_own_reading() -> None:
     assert parsed("2030-01-31T12:00:00+02:00") == "2030-01-31T10:00:00.000Z"
 
 
-@pytest.mark.parametrize(
-    "text", [" ", "25:00", "12:60", "2026-02-30", "yesterday noon", "yesterday 1:2:3:4", "7", "999999y"]
-)
+@table("text", [" ", "25:00", "12:60", "2026-02-30", "yesterday noon", "yesterday 1:2:3:4", "7", "999999y"])
 def test_what_is_no_time_is_refused_with_the_option(text: str) -> None:
     with pytest.raises(CommandError, match=r"--expires ") as refused:
         moment_option("--expires", "", 1).parsed(text)

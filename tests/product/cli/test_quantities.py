@@ -7,10 +7,11 @@ import pytest
 from api.cli.errors import CommandError
 from api.cli.quantities import field_value, rate_of, size, size_of, span, with_decimal_units, with_unit
 from api.cli.terminal import Column, cell_text
+from tests.kit.tables import table
 from tests.product.cli.shell import Shell
 
 
-@pytest.mark.parametrize(
+@table(
     ("count", "text"),
     [
         (0, "0 B"),
@@ -31,7 +32,7 @@ def test_sizes_are_decimal_with_three_digits(count: float, text: str) -> None:
     assert size(count, per_second=True).text == f"{text}/s"
 
 
-@pytest.mark.parametrize(
+@table(
     ("typed", "text"),
     [
         ("50GB", "50 GB"),
@@ -46,7 +47,7 @@ def test_a_quota_reads_as_it_was_typed(typed: str, text: str) -> None:
     assert size(size_of(typed), is_setting=True).text == text
 
 
-@pytest.mark.parametrize(
+@table(
     ("typed", "text"),
     [
         ("20Mbit/s", "20 Mbit/s"),
@@ -62,7 +63,7 @@ def test_a_limit_of_bandwidth_reads_as_it_was_typed(typed: str, text: str) -> No
     assert size(rate_of(typed), per_second=True, is_setting=True).text == text
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(0, "0s"), (-1, "0s"), (59.9, "59s"), (60, "1m"), (3_700, "1h 1m")])
+@table(("seconds", "text"), [(0, "0s"), (-1, "0s"), (59.9, "59s"), (60, "1m"), (3_700, "1h 1m")])
 def test_a_span_under_a_minute_is_in_seconds(seconds: float, text: str) -> None:
     assert span(seconds).text == text
 
@@ -74,7 +75,7 @@ def test_programs_get_numbers_where_people_get_units() -> None:
     assert cell_text(size(1.6, per_second=True), plain=True) == "2"
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "count"),
     [
         ("0", 0),
@@ -92,7 +93,7 @@ def test_a_size_is_read_with_and_without_a_unit(text: str, count: int) -> None:
     assert size_of(text) == count
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "rate"),
     [
         ("125000", 125_000),
@@ -108,13 +109,13 @@ def test_a_rate_is_read_in_bytes_or_bits(text: str, rate: int) -> None:
     assert rate_of(text) == rate
 
 
-@pytest.mark.parametrize("text", ["", "MB", "5 XB", "5M", "-1", "1e6", "5MB/s", "5Mbit", "1,5MB", "٣MB"])
+@table("text", ["", "MB", "5 XB", "5M", "-1", "1e6", "5MB/s", "5Mbit", "1,5MB", "٣MB"])
 def test_what_is_no_size_is_refused_with_examples(text: str) -> None:
     with pytest.raises(ValueError, match="must be a size in bytes: 5000000, 5MB, 5MiB"):
         size_of(text)
 
 
-@pytest.mark.parametrize("text", ["5Mb", "5Mb/s", "1kb"])
+@table("text", ["5Mb", "5Mb/s", "1kb"])
 def test_a_unit_that_could_be_bits_or_bytes_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"could be bits or bytes: write [Mk]B or [Mk]bit"):
         rate_of(text)
@@ -131,7 +132,7 @@ def test_texts_of_the_api_get_decimal_units() -> None:
     assert with_decimal_units("45.0%, 7.75 GB of 15.50 GB, 131.00 B") == "45.0%, 8.32 GB of 16.6 GB, 131 B"
 
 
-@pytest.mark.parametrize(
+@table(
     "line",
     [
         ["accounts", "create", "p", "u", "--quota", "5Mb"],

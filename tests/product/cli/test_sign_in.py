@@ -12,6 +12,7 @@ import pytest
 
 from tests.kit.product import PASSWORD, Product
 from tests.kit.secured_product import SecuredProduct
+from tests.kit.tables import table
 from tests.product.cli.shell import Shell, shell_of
 
 pytestmark = pytest.mark.product
@@ -109,7 +110,7 @@ def test_a_damaged_file_is_named_with_the_way_out(shell: Shell) -> None:
     assert (broken.status, str(shell.credentials) in broken.err, "sign in again" in broken.err) == (1, True, True)
 
 
-@pytest.mark.parametrize(
+@table(
     "url",
     [
         *("127.0.0.1:8080", "ftp://host", "http://admin:secret@127.0.0.1:8080", "http://"),

@@ -18,6 +18,7 @@ from api.cli.remote.history import AUDIT_COLUMNS as AUDIT
 from api.cli.remote.objects import DELIVERIES, WEBHOOKS
 from api.cli.terminal import Column, Output, fitting_columns, safe, wrapped_widths
 from tests.kit.product import PASSWORD, Product
+from tests.kit.tables import table
 from tests.kit.wait import wait_until
 from tests.product.cli.shell import Shell
 
@@ -52,9 +53,7 @@ def test_a_narrow_terminal_gets_fewer_columns_and_whole_cells(shell: Shell, prox
     assert "Left out" not in wide.out
 
 
-@pytest.mark.parametrize(
-    ("room", "kept"), [(100, [0, 1, 2, 3]), (46, [0, 1, 2, 3]), (45, [0, 1, 2]), (20, [0, 2]), (5, [0, 2])]
-)
+@table(("room", "kept"), [(100, [0, 1, 2, 3]), (46, [0, 1, 2, 3]), (45, [0, 1, 2]), (20, [0, 2]), (5, [0, 2])])
 def test_the_last_spare_columns_go_first(room: int, kept: list[int]) -> None:
     assert fitting_columns([10, 10, 10, 10], [0, 1, 0, 1], room) == kept
 
@@ -63,7 +62,7 @@ def test_the_sparest_column_goes_before_a_later_one() -> None:
     assert fitting_columns([10, 10, 10], [0, 2, 1], 25) == [0, 2]
 
 
-@pytest.mark.parametrize(
+@table(
     ("room", "widths"),
     [(100, [10, 60, 20]), (80, [10, 46, 20]), (50, [10, 16, 20]), (20, [8, 8, 20])],
 )
@@ -136,7 +135,7 @@ class Screen(io.StringIO):
 
 
 @pytest.mark.product
-@pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+@table("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_no_colours_where_they_are_not_wanted(shell: Shell, proxy: dict[str, Any], env: dict[str, str]) -> None:
     for arguments in (["proxies", "list"], ["proxies", "show", proxy["name"]], ["proxies", "show", "x"]):
         assert f"{ESCAPE}3" in shell.screen(*arguments).out, arguments
@@ -256,7 +255,7 @@ for arguments in (["--help"], ["version"], ["proxies", "--help"], ["serve", "--h
     assert [line for line in ended.stdout.splitlines() if line.startswith("loaded:")] == ["loaded:"] * 4
 
 
-@pytest.mark.parametrize("arguments", ["--help", "version", "completion bash"])
+@table("arguments", ["--help", "version", "completion bash"])
 def test_output_that_can_not_be_written_is_reported_without_a_traceback(tmp_path: Path, arguments: str) -> None:
     command = f"{sys.executable} -m supervisor {arguments} > /dev/full"
     ended = subprocess.run(
@@ -265,7 +264,7 @@ def test_output_that_can_not_be_written_is_reported_without_a_traceback(tmp_path
     assert (ended.returncode, ended.stderr) == (1, "proxyfleet: The output can't be written: No space left on device\n")
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@table("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_streams_are_no_reason_to_fail(tmp_path: Path, closed: str) -> None:
     command = f"{sys.executable} -m supervisor version {closed}"
     ended = subprocess.run(

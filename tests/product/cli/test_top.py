@@ -16,6 +16,7 @@ from api.cli.client import Window
 from api.cli.remote.top import TopView, drawn, sparkline, split, totals
 from tests.kit.http_origins import Origin, serving
 from tests.kit.product import Product
+from tests.kit.tables import table
 from tests.kit.wait import wait_until
 from tests.product.cli.shell import Shell
 
@@ -77,12 +78,12 @@ def test_polls_are_as_far_apart_as_the_rate_limit_allows() -> None:
     assert window(100, 100, -1).pause(2.0) == 2.0
 
 
-@pytest.mark.parametrize("remaining", [0, 1, 10, 250])
+@table("remaining", [0, 1, 10, 250])
 def test_no_poll_waits_longer_than_until_the_window_opens(remaining: int) -> None:
     assert 2750 < window(1000, remaining, 2797).pause(2.0) <= 2797
 
 
-@pytest.mark.parametrize("width", [30, 60, 80, 120, 200])
+@table("width", [30, 60, 80, 120, 200])
 def test_totals_are_never_broken_and_take_no_line_that_is_too_long(width: int) -> None:
     busy = {**NOW, "requests_per_second": 12345.67, "bandwidth_out": 123456789.0, "active_connections": 12345}
     lines = totals(busy, width)
@@ -98,7 +99,7 @@ def screen(view: TopView, width: int, height: int, unicode: bool = True) -> list
     return re.sub(r"\x1b\[[0-9;]*m", "", console.file.getvalue()).splitlines()
 
 
-@pytest.mark.parametrize(("width", "height"), [(80, 24), (200, 50), (40, 12), (120, 8)])
+@table(("width", "height"), [(80, 24), (200, 50), (40, 12), (120, 8)])
 def test_the_screen_fits_its_terminal_however_many_proxies_there_are(width: int, height: int) -> None:
     view = TopView()
     view.update(NOW, [proxy(f"proxy-{number}", number) for number in range(100)], 1.0)

@@ -10,6 +10,7 @@ import pytest
 
 from api.cli.application import wants_json
 from api.cli.errors import MEANINGS, CommandError
+from tests.kit.tables import table
 from tests.product.cli.commands import all_commands, options_of
 from tests.product.cli.shell import Shell
 
@@ -29,7 +30,7 @@ BAD_LINES = (
 )
 
 
-@pytest.mark.parametrize(("line", "error", "hint"), BAD_LINES, ids=lambda value: "-".join(value)[:30])
+@table(("line", "error", "hint"), BAD_LINES, ids=lambda value: "-".join(value)[:30])
 def test_a_line_that_is_wrong_ends_with_2_the_reason_and_where_to_look(
     tmp_path: Path, line: list[str], error: str, hint: str
 ) -> None:
@@ -46,7 +47,7 @@ def test_a_line_that_is_wrong_and_asks_for_json_gets_one_object(tmp_path: Path) 
     assert (refused.status, refused.out, error["code"], error["exit_status"]) == (2, "", "USAGE", 2)
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "wanted"),
     [("-o json", True), ("--output json", True), ("-ojson", True), ("--output=json", True), ("json -o table", False)],
 )
@@ -63,7 +64,7 @@ def test_an_error_names_the_option_that_a_field_is_given_by() -> None:
 
 
 @pytest.mark.product
-@pytest.mark.parametrize(
+@table(
     ("line", "named"),
     [
         (["webhooks", "create", "--name", "w"], "url (--target): is required"),
@@ -88,7 +89,7 @@ def test_help_has_the_exit_statuses_and_groups_before_other_commands(tmp_path: P
     assert "install-completion" not in info
 
 
-@pytest.mark.parametrize(("name", "command"), list(all_commands()), ids=lambda value: value or "")
+@table(("name", "command"), all_commands)
 def test_no_help_shows_a_type_of_python_or_a_bracket_in_a_bracket(name: str, command: Any) -> None:
     for option in options_of(command):
         texts = "str" in str(option.type_descriptor.annotation) and not option.type_descriptor.is_choice
@@ -97,7 +98,7 @@ def test_no_help_shows_a_type_of_python_or_a_bracket_in_a_bracket(name: str, com
         assert not set(each.metavar or "") & set("[]{}<>"), f"{name} {each.name}"
 
 
-@pytest.mark.parametrize(("columns", "drawn"), [("80", False), ("140", True)])
+@table(("columns", "drawn"), [("80", False), ("140", True)])
 def test_help_can_be_read_at_any_width_and_flags_have_no_type(tmp_path: Path, columns: str, drawn: bool) -> None:
     with Shell(tmp_path).terminal("proxies", "create", "--help", COLUMNS=columns) as terminal:
         assert terminal.end() == 0
@@ -107,7 +108,7 @@ def test_help_can_be_read_at_any_width_and_flags_have_no_type(tmp_path: Path, co
     assert "Seconds without traffic" in terminal.text
 
 
-@pytest.mark.parametrize(("group", "example"), [("accounts", "allow_clients"), ("webhooks", "headers.X-Team")])
+@table(("group", "example"), [("accounts", "allow_clients"), ("webhooks", "headers.X-Team")])
 def test_the_examples_of_a_command_are_fields_that_it_has(tmp_path: Path, group: str, example: str) -> None:
     info = Shell(tmp_path).good(group, "create", "--help").out
     assert (example in info, "settings.timeout" in info) == (True, False)

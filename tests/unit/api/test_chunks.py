@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from waitress.buffers import OverflowableBuffer
 
 from api.server.parser import LINE_MAX, ChunkedBody
+from tests.kit.tables import table
 
 NEXT = b"GET / HTTP/1.1\r\n"
 
@@ -18,8 +18,8 @@ def read(sent: bytes, step: int) -> tuple[ChunkedBody, int]:
     return body, consumed
 
 
-@pytest.mark.parametrize("step", [1, 3, 1000])
-@pytest.mark.parametrize(
+@table("step", [1, 3, 1000])
+@table(
     ("sent", "content"),
     [
         (b"0\r\n\r\n", b""),
@@ -36,8 +36,8 @@ def test_a_body_ends_where_the_next_request_begins(sent: bytes, content: bytes, 
     assert len(body) == len(content)
 
 
-@pytest.mark.parametrize("step", [1, 3, 10_000])
-@pytest.mark.parametrize(
+@table("step", [1, 3, 10_000])
+@table(
     "sent",
     [
         b"\r\n1\r\nx\r\n0\r\n\r\n",

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
 from waitress import wasyncore
 from waitress.channel import HTTPChannel
 from waitress.parser import HTTPRequestParser
 from waitress.server import TcpWSGIServer
 from waitress.task import ErrorTask, WSGITask
 
+from tests.kit.tables import table
 
-@pytest.mark.parametrize(
+
+@table(
     ("owner", "names"),
     [
         (HTTPChannel, "service handle_close handle_read handle_write readable writable received send"),
