@@ -12,6 +12,7 @@ import pytest
 
 from tests.kit.ports import free_port
 from tests.kit.product import Product
+from tests.kit.webhook_targets import Target
 from tests.product.e2e.cramped_product import CrampedProduct
 from tests.product.e2e.watcher import Watcher
 
@@ -53,6 +54,12 @@ def _cramped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CrampedProduc
     with product:
         yield CrampedProduct(product, disk)
     subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+@pytest.fixture
+def target() -> Iterator[Target]:
+    with Target() as made:
+        yield made
 
 
 @pytest.fixture

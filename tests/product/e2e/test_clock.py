@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +22,6 @@ pytestmark = [
     pytest.mark.product,
     pytest.mark.skipif(not INSTALLED, reason="libfaketime is not installed"),
 ]
-
-
-@pytest.fixture
-def target() -> Iterator[Target]:
-    with Target() as made:
-        yield made
 
 
 def rates(product: Product, clock: FakedClock) -> list[float]:

@@ -44,22 +44,6 @@ def test_a_part_of_a_path_finds_a_request_and_the_export_has_it_too(
     assert exported == found(product, proxy, "before-")
 
 
-def test_pages_by_cursor_are_all_records_once(product: Product, proxy: Proxy, origin: Origin) -> None:
-    for number in range(7):
-        get(proxy, origin, f"?page-{number}")
-    wait_until(lambda: len(found(product, proxy, "page-")) == 7, "all are found")
-    seen: list[str] = []
-    query = f"/logs?proxy_id={proxy['id']}&limit=3"
-    page = product.data("GET", query)
-    while True:
-        seen += [entry["target_url"].rpartition("-")[2] for entry in page["logs"]]
-        if not page["has_more"]:
-            break
-        get(proxy, origin, "?meanwhile")
-        page = product.data("GET", f"{query}&cursor={page['next_cursor']}")
-    assert seen == list("6543210")
-
-
 def test_a_tail_answers_when_there_is_traffic_and_goes_on_behind_it(
     product: Product, proxy: Proxy, origin: Origin
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,12 +15,6 @@ from tests.product.e2e.cramped_product import CrampedProduct
 from tests.product.e2e.fetching import fetched
 
 pytestmark = pytest.mark.product
-
-
-@pytest.fixture
-def target() -> Iterator[Target]:
-    with Target() as made:
-        yield made
 
 
 def stats(product: Product, proxy: dict[str, Any]) -> dict[str, Any]:

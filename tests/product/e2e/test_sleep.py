@@ -131,18 +131,13 @@ def test_several_workers_sleep_together_and_count_on(product: Product, origin: O
         for _ in range(2):
             assert status(proxy, origin) == 200
             assert asleep(product, proxy)["runtime"]["workers"] == []
-        product.data("POST", f"/proxies/{proxy['id']}/test", {"url": origin.url("/hello")})
+        result = product.data("POST", f"/proxies/{proxy['id']}/test", {"url": origin.url("/hello")})["test_result"]
+        assert (result["status"], result["status_code"]) == ("success", 200)
         asleep(product, proxy)
         assert [status(proxy, origin) for _ in range(3)].count(200) <= 2
         assert product.data("GET", f"/proxies/{proxy['id']}/connections")["total"] == 0
     finally:
         product.api("DELETE", f"/proxies/{proxy['id']}")
-
-
-def test_a_test_wakes_it(product: Product, proxy: dict[str, Any], origin: Origin) -> None:
-    asleep(product, proxy)
-    result = product.data("POST", f"/proxies/{proxy['id']}/test", {"url": origin.url("/hello")})["test_result"]
-    assert (result["status"], result["status_code"]) == ("success", 200)
 
 
 def test_there_are_no_connections_and_upstreams_are_unknown(product: Product, proxy: dict[str, Any]) -> None:

@@ -6,7 +6,6 @@ import base64
 import re
 import socket
 import ssl
-from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
@@ -47,12 +46,6 @@ def tunnel(proxy: dict[str, Any], origin: Origin, name: str) -> tuple[socket.soc
     assert reply.startswith(b"HTTP/1.1 200 "), reply
     sock.sendall(hello(name))
     return sock, sock.recv(65536)
-
-
-@pytest.fixture
-def target() -> Iterator[Target]:
-    with Target() as made:
-        yield made
 
 
 def test_tunnels_are_seen_by_their_names_and_refusals_of_all_workers_are_one_event(

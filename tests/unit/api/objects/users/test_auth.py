@@ -287,6 +287,7 @@ def test_a_user_has_as_many_keys_as_the_setting_allows_and_a_revoked_one_makes_r
 
 def test_a_key_is_returned_once_and_listed_by_its_prefix(api: Api) -> None:
     made = api.post("/api-keys", {"name": "ci", "permissions": ["proxy.read"]}, api.token()).json["data"]
+    assert len(api.fleet.published("api_key.created")) == 1
     assert len(made["key"]) == 43
     assert made["api_key"]["prefix"] == made["key"][:11]
     listed = api.get("/api-keys", api.token())
