@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -317,12 +316,6 @@ def test_a_slow_limit_is_no_idleness(rig: Rig) -> None:
 
 
 # --- SOCKS ---
-
-
-@pytest.fixture(scope="module")
-def five() -> Iterator[Rig]:
-    with Rig(protocol="socks5") as rig:
-        yield rig
 
 
 def log_in(rig: Rig, user: bytes = b"ada", word: bytes = WORD.encode()) -> tuple[socket.socket, bytes]:

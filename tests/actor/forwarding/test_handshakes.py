@@ -10,7 +10,6 @@ import pytest
 
 from tests.actor.forwarding.http_client import connect, get
 from tests.actor.forwarding.tls_client import connect as connect_tls
-from tests.kit.certificates import make_pair
 from tests.kit.forwarding_rig import Rig, until
 from tests.kit.scripted_origins import Origin, counted, read_all, read_head, responds
 
@@ -25,11 +24,6 @@ def is_cut(sock: socket.socket) -> bool:
     except ConnectionResetError:
         return True
     return True
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    return make_pair(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture(scope="module")

@@ -18,11 +18,6 @@ from tests.kit.scripted_origins import Origin, counted, echoes, read_all, read_h
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    return make_pair(tmp_path_factory.mktemp("tls"))
-
-
-@pytest.fixture(scope="module")
 def rig(pair: tuple[str, str]) -> Iterator[Rig]:
     with Rig(protocol="https", tls=pair) as shared:
         yield shared

@@ -14,17 +14,11 @@ from actors.net.proxy_protocol import build_v1
 from tests.actor.forwarding.http_client import get
 from tests.actor.forwarding.socks_client import LOOPBACK, address, exactly, reply, responder
 from tests.actor.forwarding.tls_client import connect as connect_tls
-from tests.kit.certificates import make_pair
 from tests.kit.forwarding_rig import Rig, until
 from tests.kit.scripted_origins import Origin, counted, echoes, read_all, read_head, read_head_alone, responds
 from tests.kit.tables import table
 
 SHORT = {"handshake_timeout": 0.5}
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    return make_pair(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture(scope="module")

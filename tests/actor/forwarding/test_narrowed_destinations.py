@@ -28,13 +28,6 @@ def rig() -> Iterator[Rig]:
         yield rig
 
 
-@pytest.fixture(scope="module")
-def written(rig: Rig) -> Iterator[AccountsTable]:
-    table = AccountsTable(rig)
-    yield table
-    table.close()
-
-
 @pytest.fixture
 def table(rig: Rig, written: AccountsTable) -> AccountsTable:
     rig.configure(accounts=(), access=AccessSpec(), upstreams=UpstreamsSpec(), protocol="http")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -17,12 +16,6 @@ from tests.kit.forwarding_rig import Rig, until
 from tests.kit.scripted_origins import Origin, counted, echoes, read_head, responds
 
 POLICY_ID = "policy_1"
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Rig]:
-    with Rig() as rig:
-        yield rig
 
 
 @pytest.fixture

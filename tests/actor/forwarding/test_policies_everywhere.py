@@ -23,12 +23,6 @@ NOT_ALLOWED = 2
 
 
 @pytest.fixture(scope="module")
-def five() -> Iterator[Rig]:
-    with Rig(protocol="socks5") as rig:
-        yield rig
-
-
-@pytest.fixture(scope="module")
 def behind() -> Iterator[tuple[Rig, Rig]]:
     """A proxy, and the one that it has as its upstream."""
     with Rig(id="px2") as upstream, Rig(upstreams=upstream_list(of_rig(upstream))) as rig:

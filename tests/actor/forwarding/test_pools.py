@@ -21,12 +21,6 @@ from tests.kit.scripted_origins import Origin, Script, counted, echoes, read_hea
 from tests.kit.upstreams import closed_port, of_rig, upstream_entry, upstream_list
 
 
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Rig]:
-    with Rig() as rig:
-        yield rig
-
-
 @pytest.fixture
 def rig(shared: Rig) -> Rig:
     """Without the pools of the test before."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import resource
 import socket
-from collections.abc import Iterator
 from contextlib import ExitStack
 
 import bcrypt
@@ -21,12 +20,6 @@ from tests.kit.scripted_origins import Origin, counted, echoes, responds
 from tests.kit.upstreams import upstream_entry, upstream_list
 
 EARLY = bytes(range(256)) * 8
-
-
-@pytest.fixture(scope="module")
-def five() -> Iterator[Rig]:
-    with Rig(protocol="socks5") as rig:
-        yield rig
 
 
 def signed_in(rig: Rig) -> socket.socket:

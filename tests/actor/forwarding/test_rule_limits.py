@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,12 +18,6 @@ from tests.kit.forwarding_rig import Rig, until
 from tests.kit.scripted_origins import Origin, counted, echoes, read_head, responds
 
 RATE = 200_000
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Rig]:
-    with Rig() as rig:
-        yield rig
 
 
 @pytest.fixture

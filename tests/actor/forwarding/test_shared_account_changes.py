@@ -25,13 +25,6 @@ def rig() -> Iterator[Rig]:
         yield rig
 
 
-@pytest.fixture(scope="module")
-def written(rig: Rig) -> Iterator[AccountsTable]:
-    table = AccountsTable(rig)
-    yield table
-    table.close()
-
-
 @pytest.fixture
 def table(rig: Rig, written: AccountsTable) -> AccountsTable:
     rig.configure(accounts=(), tags=("eu",), auth_required=True)

@@ -30,12 +30,6 @@ from tests.kit.upstreams import closed_port
 NO_ONE_ALLOWED = EgressSpec("public_only", (), ())
 
 
-@pytest.fixture(scope="module")
-def five() -> Iterator[Rig]:
-    with Rig(protocol="socks5") as rig:
-        yield rig
-
-
 @pytest.fixture
 def impatient() -> Iterator[Rig]:
     """One that waits for a second alone."""

@@ -21,7 +21,6 @@ from tests.actor.forwarding.account_client import account, credentials, states
 from tests.actor.forwarding.http_client import connect
 from tests.actor.forwarding.socks_client import LOOPBACK, address, arrive, ask, datagram_socket, exactly, responder
 from tests.actor.forwarding.tls_client import connect as connect_with_tls
-from tests.kit.certificates import make_pair
 from tests.kit.forwarding_rig import Rig, until
 from tests.kit.scripted_origins import Origin, read_all, read_head_alone
 from tests.kit.tables import table
@@ -67,12 +66,6 @@ def in_two_records(flight: bytes) -> bytes:
     middle = len(flight) // 2
     pieces = flight[5:middle], flight[middle:]
     return b"".join(flight[:3] + len(piece).to_bytes(2, "big") + piece for piece in pieces)
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Rig]:
-    with Rig() as rig:
-        yield rig
 
 
 @pytest.fixture
@@ -353,11 +346,6 @@ def test_an_end_that_came_with_the_request_reaches_the_origin(rig: Rig, check: s
 
 
 # --- whole handshakes ---
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    return make_pair(tmp_path_factory.mktemp("pair"))
 
 
 def serving(pair: tuple[str, str], **options: Any) -> Callable[[socket.socket], None]:

@@ -12,18 +12,12 @@ import pytest
 from actors.bus.messages.specs import QueryUpstreams, UpstreamState
 from actors.forwarding.access.authenticator import prehash
 from tests.actor.forwarding.http_client import connect, get, read_response, tunnel
-from tests.kit.certificates import make_pair
 from tests.kit.forwarding_rig import Rig
 from tests.kit.scripted_origins import Origin, counted, echoes, read_all, read_head, responds
 from tests.kit.upstreams import closed_port, of_rig, upstream_entry, upstream_list
 
 PROTOCOLS = ("http", "https", "socks4", "socks5")
 PASSWORD = "s3cret"
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    return make_pair(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture(scope="module")

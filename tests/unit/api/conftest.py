@@ -39,6 +39,12 @@ def api() -> Iterator[Api]:
 
 
 @pytest.fixture
+def headers(api: Api) -> dict[str, str]:
+    """Of the administrator."""
+    return api.token()
+
+
+@pytest.fixture
 def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeProvider]:
     """It has time to respond: on a busy machine its thread may have to wait for seconds."""
     for name in ("SILENCE", "DEADLINE"):

@@ -8,18 +8,7 @@ import pytest
 
 from tests.kit.api_stage import PROXY, Api, error_of
 from tests.kit.tables import table
-
-
-@pytest.fixture
-def headers(api: Api) -> dict[str, str]:
-    return api.token()
-
-
-def create(api: Api, headers: dict[str, str], **fields: Any) -> dict[str, Any]:
-    made = api.post("/proxies", {**PROXY, **fields}, headers)
-    assert made.status_code == 201, made.text
-    proxy: dict[str, Any] = made.json["data"]["proxy"]
-    return proxy
+from tests.unit.api.creating import create
 
 
 def test_announcements_are_off_until_they_are_wanted_and_can_be_turned_off(api: Api, headers: dict[str, str]) -> None:

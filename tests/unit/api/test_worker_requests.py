@@ -41,11 +41,6 @@ UP = UpstreamState("p1", "up", 10.0, 1, 3, 0, 100, 200, 8.0, None)
 
 
 @pytest.fixture
-def headers(api: Api) -> dict[str, str]:
-    return api.token()
-
-
-@pytest.fixture
 def proxy_id(api: Api, headers: dict[str, str]) -> str:
     """A proxy with two workers, the processes 11 and 12."""
     made = api.post("/proxies", {**PROXY, "workers": 2}, headers)

@@ -25,11 +25,6 @@ ONE = ConnectionReport(
 
 
 @pytest.fixture
-def headers(api: Api) -> dict[str, str]:
-    return api.token()
-
-
-@pytest.fixture
 def path(api: Api, headers: dict[str, str]) -> str:
     made = api.post("/proxies", PROXY, headers)
     proxy_id = made.json["data"]["proxy"]["id"]

@@ -68,11 +68,6 @@ class Process:
         return found
 
 
-@pytest.fixture
-def headers(api: Api) -> dict[str, str]:
-    return api.token()
-
-
 def serve(api: Api, *processes: Process) -> list[str]:
     """A proxy for each process; their ids."""
     made = []

@@ -42,11 +42,6 @@ def indexer(api: Api) -> Indexer:
     return Indexer(api)
 
 
-@pytest.fixture
-def headers(api: Api) -> dict[str, str]:
-    return api.token()
-
-
 def test_the_address_that_a_name_led_to_is_for_callers_who_may_change_proxies(api: Api, indexer: Indexer) -> None:
     api.add_user("ada", role="user")
     detail = "db.internal (10.0.0.5) port 5432 refuses connections"

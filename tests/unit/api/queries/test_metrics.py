@@ -19,11 +19,6 @@ NOON = 1_767_268_800
 
 
 @pytest.fixture
-def headers(api: Api) -> dict[str, str]:
-    return api.token()
-
-
-@pytest.fixture
 def asked(api: Api) -> list[Any]:
     """The messages that the collector receives; every metric is 1.5, but in every second bucket there is no mean."""
     received: list[Any] = []

@@ -19,6 +19,7 @@ from actors.bus.messages.forwarding import (
 from actors.bus.messages.specs import AccessSpec, RuleSpec
 from tests.kit.api_stage import PROXY, Api, error_of
 from tests.kit.tables import table
+from tests.unit.api.creating import create
 
 OPEN = {
     "allow_clients": [],
@@ -27,18 +28,6 @@ OPEN = {
     "deny_destinations": [],
     "mode": "enforce",
 }
-
-
-@pytest.fixture
-def headers(api: Api) -> dict[str, str]:
-    return api.token()
-
-
-def create(api: Api, headers: dict[str, str], **fields: Any) -> dict[str, Any]:
-    made = api.post("/proxies", {**PROXY, **fields}, headers)
-    assert made.status_code == 201, made.text
-    proxy: dict[str, Any] = made.json["data"]["proxy"]
-    return proxy
 
 
 def test_without_rules_everybody_may_go_everywhere(api: Api, headers: dict[str, str]) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from tests.kit.api_stage import PROXY, Api, error_of
 from tests.kit.tables import table
 from tests.unit.api.audit_reader import recorded, rows
@@ -14,11 +12,6 @@ from tests.unit.api.importing import HEAD, SEALED, Importing
 
 URL = "https://ldap.example/auth"
 SECRET = "whsec_" + "QUJD" * 11
-
-
-@pytest.fixture
-def headers(api: Api) -> dict[str, str]:
-    return api.token()
 
 
 def patch(api: Api, proxy: dict[str, Any], auth: dict[str, Any]) -> dict[str, Any]:

@@ -13,11 +13,6 @@ from tests.kit.tables import table
 RANGE = {**PROXY, "name": "wide", "port": "20000-20999"}
 
 
-@pytest.fixture
-def headers(api: Api) -> dict[str, str]:
-    return api.token()
-
-
 def create(api: Api, headers: dict[str, str], **fields: Any) -> dict[str, Any]:
     response = api.post("/proxies", {**RANGE, **fields}, headers)
     assert response.status_code == 201, response.json

@@ -24,11 +24,6 @@ from tests.kit.wait import wait_until
 from tests.unit.api.creating import create
 
 
-@pytest.fixture
-def headers(api: Api) -> dict[str, str]:
-    return api.token()
-
-
 def test_create_binds_then_stores_then_notifies_the_supervisor(api: Api, headers: dict[str, str]) -> None:
     proxy = create(api, headers)
     kinds = [type(message) for _, message in api.fleet.received]

@@ -17,11 +17,6 @@ NOTHING: dict[str, Any] = {"via": "pseudonym", "forwarded": "off", "set": {}, "r
 ALL = {"via": "off", "forwarded": "rfc7239", "set": {"X-Team": "a: b"}, "remove": ["Cookie", "Forwarded"]}
 
 
-@pytest.fixture
-def headers(api: Api) -> dict[str, str]:
-    return api.token()
-
-
 @pytest.mark.parametrize("given", [{}, {"headers": {}}])
 def test_a_proxy_has_its_pseudonym_in_via_unless_said(api: Api, headers: dict[str, str], given: dict[str, Any]) -> None:
     proxy = api.post("/proxies", {**PROXY, **given}, headers).json["data"]["proxy"]

@@ -13,11 +13,6 @@ from tests.unit.api.creating import create
 
 
 @pytest.fixture
-def headers(api: Api) -> dict[str, str]:
-    return api.token()
-
-
-@pytest.fixture
 def proxies(api: Api, headers: dict[str, str]) -> dict[str, Any]:
     """By name, four proxies in the order of their creation."""
     bodies = [

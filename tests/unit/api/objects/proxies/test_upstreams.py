@@ -26,11 +26,6 @@ CHECK = {"enabled": True, "interval": 30, "timeout": 5, "url": "", "expect": 204
 
 
 @pytest.fixture
-def headers(api: Api) -> dict[str, str]:
-    return api.token()
-
-
-@pytest.fixture
 def made(api: Api, headers: dict[str, str]) -> dict[str, Any]:
     return create(api, headers, upstreams=[UPSTREAM], upstream_policy="sticky", upstream_check={"interval": 60})
 

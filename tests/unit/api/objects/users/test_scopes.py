@@ -13,11 +13,6 @@ from tests.kit.tables import table
 
 
 @pytest.fixture
-def headers(api: Api) -> dict[str, str]:
-    return api.token()
-
-
-@pytest.fixture
 def scoped(api: Api, headers: dict[str, str]) -> dict[str, str]:
     """A key with all permissions of an administrator, restricted to one address range."""
     body = {"name": "scoped", "permissions": ["*"], "scope": {"ip_whitelist": ["127.0.0.0/8"]}}
