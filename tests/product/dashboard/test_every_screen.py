@@ -59,6 +59,8 @@ SHOWING = {
     *("/users", "/sessions", "/lists", "/policies", "/pools"),
 }
 """Screens that have such names in any case."""
+RUNNING = 3
+"""Proxies up to this number have a process: by creation and by name the first one, whose screens are visited."""
 NO_ACCOUNT = str.maketrans("/:", "|;")
 """What no name of an account may have."""
 TURNS = re.compile(f"[{json_patterns.TURNS}]")
@@ -92,7 +94,7 @@ def _objects(text: str, number: int) -> list[tuple[str, dict[str, Any]]]:
     """One of each kind with this name. Not every kind takes every text."""
     tags, here = [text[:64]], {"name": text, "description": text}
     shared = {"name": f"shared-{number}", "description": text}
-    proxy = {**here, "tags": tags, "port": free_port(), "protocol": "http"}
+    proxy = {**here, "tags": tags, "port": free_port(), "protocol": "http", "sleep_after": 60 * (number > RUNNING)}
     account = {
         "username": text.translate(NO_ACCOUNT),
         "proxies": {"all": True},
