@@ -21,7 +21,6 @@ _API = frozenset({common.API})
 _SUPERVISOR = frozenset({common.SUPERVISOR})
 _FORWARDING = frozenset({FORWARDING})
 _COMMAND = frozenset({COMMAND})
-_COLLECTOR = frozenset({common.METRICS})
 _SENDER = frozenset({common.WEBHOOKS})
 _WATCHERS = frozenset({common.API, common.TELEMETRY})
 _ACTORS = frozenset(
@@ -76,7 +75,6 @@ SENDERS: Mapping[type[object], frozenset[str]] = MappingProxyType(
         common.ResetPassword: _COMMAND,
         common.Listening: frozenset({common.METRICS}),
         common.ReportProblems: frozenset({FORWARDING, TLS, common.POOLS}),
-        accounts.ReportUsage: _FORWARDING,
         accounts.ReportDeniedNames: _FORWARDING,
         metrics.Counters: _FORWARDING,
         accounts.RenewPassword: _FORWARDING,
@@ -93,9 +91,7 @@ SENDERS: Mapping[type[object], frozenset[str]] = MappingProxyType(
         metrics.QuerySystem: _WATCHERS,
         metrics.QueryMetricSeries: _API,
         metrics.QueryRealtime: _API,
-        accounts.PushTotals: _COLLECTOR,
-        accounts.CollectUsage: _COLLECTOR,
-        accounts.QueryUsage: _API,
+        accounts.QueryUsage: _API | _FORWARDING,
         accounts.QueryReached: _API,
         accounts.ResetUsage: _API,
         accounts.DropAccountUsage: _API,

@@ -15,7 +15,7 @@ from actors.bus.codec import unpack
 from actors.bus.events import counters_topic
 from actors.bus.loop import Timer
 from actors.bus.mailbox import ASLEEP, Reply, refuse
-from actors.bus.messages.accounts import AccountStates, CollectUsage, PushTotals, QueryAccounts
+from actors.bus.messages.accounts import AccountStates, QueryAccounts
 from actors.bus.messages.common import (
     SUPERVISOR,
     WORKERS,
@@ -51,21 +51,20 @@ from actors.forwarding.connections.table import ConnectionTable
 from actors.forwarding.context import ForwardingContext
 from actors.forwarding.explain import reply_explanation
 from actors.forwarding.fleet_objects import ObjectReader
+from actors.forwarding.limits.earlier_usage import EarlierUsage
 from actors.forwarding.net.resolver_link import merged
 from actors.forwarding.protocols.session import HANDSHAKE_TIMEOUT
 from actors.forwarding.reconfiguration import Configuration, Reconfiguration, join_workers
 from actors.forwarding.reporting import trace
-from actors.forwarding.reporting.counter_publisher import CounterPublisher, LoopLoad
+from actors.forwarding.reporting.counter_publisher import CounterPublisher, LastReports, LoopLoad
 from actors.forwarding.reporting.denied_names_reporter import DeniedNamesReporter
 from actors.forwarding.reporting.password_renewals import PasswordRenewals
-from actors.forwarding.reporting.usage_reporter import RETRY, LastReports, UsageReporter
 from actors.forwarding.sleeper import Sleeper
 from actors.histogram import sparse
 from actors.log_lines import set_subject
 from actors.process import Actor, Boot
 from actors.state.counts import LiveState
 from actors.state.processes import UNOWNED
-from actors.usage_file import UsageFile
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +74,9 @@ FIRST_REQUEST = 1.0
 DRAIN_ENDED = "drain_ended"
 """The reason of records of what was cut at the end of a drain."""
 USAGE_AWAITED = 2.0
-"""Seconds that what accounts have used before may take to arrive at the start."""
+"""Seconds that what accounts have used before may take to be known at the start."""
+RETRY = 0.05
+"""Seconds until it is asked for again."""
 
 
 class ForwardingActor(Actor):
@@ -113,8 +114,7 @@ class ForwardingActor(Actor):
         )
         self._acceptor = Acceptor(self.forwarding, _files(boot.settings.get("server.tls")))
         self._first_request = float(params.get("first_request_timeout", FIRST_REQUEST))
-        self.forwarding.limits.usage.open_file = self._open_usage_file
-        self._usage = UsageReporter(self.loop, self.mailbox, self.forwarding.limits, boot.instance)
+        self._earlier_usage = EarlierUsage(self.loop, self.mailbox, self.forwarding.limits.usage)
         self._denied_names = DeniedNamesReporter(self.loop, self.mailbox, self.forwarding.limits.accounts)
         self.forwarding.stats.on_name_denied = self._denied_names.note
         self.forwarding.authenticator.on_renewed = PasswordRenewals(self.mailbox).send
@@ -158,12 +158,8 @@ class ForwardingActor(Actor):
         elif isinstance(message, Explain):
             reply_explanation(self.forwarding, message, reply)
         elif isinstance(message, QueryAccounts):
-            self._report_accounts(message, reply)
-        elif isinstance(message, CollectUsage):
-            reply(self._usage.collect(message.account_ids))
-        elif isinstance(message, PushTotals):
-            self.forwarding.limits.usage.apply_totals(message.accounts)
-            reply(Done())
+            counters = self.forwarding.limits.usage.by_id
+            reply(AccountStates({each: counter.state() for each, counter in counters.items()}))
         elif isinstance(message, QueryConnections):
             self._table.query(message, reply)
         elif isinstance(message, GroupConnections):
@@ -187,7 +183,6 @@ class ForwardingActor(Actor):
     def _configured(self, spec: ProxySpec) -> None:
         """The configuration has been applied."""
         self._apply_dns(spec.dns)
-        self._usage.configured(spec.id)
         self._acceptor.configure(spec)
         self._acceptor.share(self._place[1] > 1)
         self.records.proxy_name = spec.name
@@ -229,19 +224,6 @@ class ForwardingActor(Actor):
             setthreadtitle(short)
             set_subject(label)
 
-    def _report_accounts(self, query: QueryAccounts, reply: Reply) -> None:
-        def report(_acknowledged: bool) -> None:
-            counters = self.forwarding.limits.usage.by_id
-            reply(AccountStates({each: counter.state() for each, counter in counters.items()}))
-
-        if query.settle:
-            self._usage.settle(report)
-        else:
-            report(True)
-
-    def _open_usage_file(self) -> UsageFile:
-        return UsageFile(self.run_dir.usage, actor_proxy(self.boot.name), self.boot.instance)
-
     # --- the beginning ---
 
     def _live_state(self, number: int, worker: int) -> LiveState:
@@ -267,14 +249,14 @@ class ForwardingActor(Actor):
         """With quotas, not before it is known what was used already; but not without end: the collector may be away."""
         if self._acceptor.listening or self._stopping:
             return
-        if self._usage.has_totals or self.loop.now >= self._listen_by:
+        if self._earlier_usage.is_known or self.loop.now >= self._listen_by:
             self._acceptor.listen(self.sockets)
             return
 
-        def on_usage(acknowledged: bool) -> None:
-            self.loop.call_later(0.0 if acknowledged else RETRY, self._listen_when_known)
+        def replied() -> None:
+            self.loop.call_later(0.0 if self._earlier_usage.is_known else RETRY, self._listen_when_known)
 
-        self._usage.settle(on_usage, USAGE_AWAITED)
+        self._earlier_usage.ask(replied)
 
     # --- sleep ---
 
@@ -372,8 +354,7 @@ class ForwardingActor(Actor):
         self.forwarding.on_empty = None
         self._publisher.publish()
         self._denied_names.flush()
-        last = LastReports(self.loop, self.mailbox, self.records, self._usage, self.finish)
-        last.send(self._counters(True), bool(self.forwarding.limits.usage.by_id))
+        LastReports(self.loop, self.mailbox, self.records, self.finish).send(self._counters(True))
 
     def close(self) -> None:
         """Release everything."""

@@ -11,19 +11,15 @@ from typing import Any
 
 from actors.bus.codec import unpack
 from actors.bus.mailbox import Reply, refuse
-from actors.bus.messages.accounts import CollectUsage, PushTotals
 from actors.bus.messages.common import Done, Failed
 from actors.bus.messages.forwarding import Configure, Explain
 from actors.forwarding.context import ForwardingContext
 from actors.forwarding.explain import reply_explanation
 from actors.forwarding.fleet_objects import ObjectReader
+from actors.forwarding.limits.earlier_usage import EarlierUsage
 from actors.forwarding.limits.held_accounts import UnreadableError
 from actors.forwarding.net.resolver_link import merged
-from actors.forwarding.reporting.usage_reporter import UsageReporter
 from actors.process import Actor, Boot
-
-TOTALS_AWAITED = 2.0
-"""Seconds that what accounts have used may take to arrive."""
 
 
 class ExplainingActor(Actor):
@@ -42,7 +38,7 @@ class ExplainingActor(Actor):
             run_dir=self.run_dir,
         )
         self._objects = ObjectReader()
-        self._usage = UsageReporter(self.loop, self.mailbox, self._shared.limits, boot.instance)
+        self._earlier_usage = EarlierUsage(self.loop, self.mailbox, self._shared.limits.usage)
         if "configure" in boot.params:
             self._configure(unpack(Configure, boot.params["configure"]))
         self.ready()
@@ -56,11 +52,6 @@ class ExplainingActor(Actor):
             self._with_totals(message, reply)
         elif isinstance(message, Explain):
             reply(Failed("not configured yet"))
-        elif isinstance(message, CollectUsage):
-            reply(self._usage.collect(message.account_ids))
-        elif isinstance(message, PushTotals):
-            self._shared.limits.usage.apply_totals(message.accounts)
-            reply(Done())
         else:
             refuse(sender, message, reply)
 
@@ -68,7 +59,6 @@ class ExplainingActor(Actor):
         proxy, resolver = self.settings["proxy"], self._shared.dialer.resolver
         resolver.configure(merged(proxy["dns"], message.spec.dns, message.spec.id))
         self._shared.configure(message.spec, message.egress, self._objects.read(message.objects))
-        self._usage.configured(message.spec.id)
 
     def _with_totals(self, query: Explain, reply: Reply) -> None:
         """An account of the shared table counts from when it is asked for."""
@@ -78,7 +68,5 @@ class ExplainingActor(Actor):
         except UnreadableError as error:
             reply(Failed(str(error), "user"))
             return
-        if limits.usage.by_id:
-            self._usage.settle(lambda _acknowledged: reply_explanation(self._shared, query, reply), TOTALS_AWAITED)
-        else:
-            reply_explanation(self._shared, query, reply)
+        limits.usage.forget_totals()
+        self._earlier_usage.ask(lambda: reply_explanation(self._shared, query, reply))

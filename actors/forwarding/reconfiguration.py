@@ -99,9 +99,5 @@ def join_workers(context: ForwardingContext) -> None:
     workers = ProxyWorkers(context.state)
     context.limits.share(workers, len(context.connections))
 
-    def on_processes(count: int) -> None:
-        context.pool.divide_among(count)
-        context.limits.usage.workers = count
-
-    workers.on_processes = on_processes
+    workers.on_processes = context.pool.divide_among
     workers.open_connections()

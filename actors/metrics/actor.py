@@ -19,7 +19,6 @@ from actors.bus.messages.accounts import (
     QueryReached,
     QueryUsage,
     ReportDeniedNames,
-    ReportUsage,
     ResetUsage,
 )
 from actors.bus.messages.common import SUPERVISOR, Done, Failed, Listening
@@ -64,9 +63,7 @@ class MetricsActor(Actor):
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         super().__init__(boot, sockets)
         self._totals = CounterTotals(self.data_dir.metrics)
-        self._usage = UsageService(
-            self.loop, self.mailbox, self.data_dir.metrics, self.run_dir.usage, self._publish_event
-        )
+        self._usage = UsageService(self.loop, self.data_dir.metrics, self.run_dir.state, self._publish_event)
         self._usage.set_warning(boot.settings["alerts"]["quota_warning"])
         self._series = SeriesWriter(self._totals)
         self._alerts = ErrorRateAlerts(self.data_dir.metrics, view(boot.settings["alerts"]))
@@ -105,7 +102,7 @@ class MetricsActor(Actor):
             reply(self._realtime(message.proxy_ids, self._totals.active(), message.of_one))
         elif isinstance(message, QueryMetricSeries):
             self._read_series(message, reply)
-        elif isinstance(message, (ReportUsage, QueryUsage, QueryReached, ResetUsage, DropAccountUsage)):
+        elif isinstance(message, (QueryUsage, QueryReached, ResetUsage, DropAccountUsage)):
             self._usage.receive(message, reply)
         elif isinstance(message, ReportDeniedNames):
             self._denied_names.receive(message)

@@ -1,87 +1,87 @@
-"""The metrics collector's part for the usage of accounts: reports, files of dead processes, resets.
+"""The metrics collector's part for the usage of accounts: it books what processes count, answers queries, and resets.
 
-Reports that arrive in one turn of the loop are stored together; each gets its reply when they are. An account that has
-used half of what was left of its quota, or all of it, is pushed to the processes that use it.
+Each second it reads which lines of the table (`actors.state.usage`) have something new, and books them, some in each
+turn of the loop. Then it writes the totals of the accounts that have a quota, for all processes, and frees the lines
+that are final. Who asks for an account gets what all processes have counted of it by now.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from actors.bus.loop import Loop
-from actors.bus.mailbox import Mailbox, Reply, address_of
+from actors.bus.mailbox import Reply
 from actors.bus.messages.accounts import (
-    CollectUsage,
     DropAccountUsage,
     QueryReached,
     QueryUsage,
     Reached,
-    ReportUsage,
     ResetUsage,
-    Totals,
     UsageOfAccounts,
 )
-from actors.bus.messages.common import Done, Failed, forwarding_name
+from actors.bus.messages.common import Done, Failed
 from actors.bus.messages.events import Event
 from actors.log_lines import ThrottledLog
-from actors.metrics.account_usage import Process, UsageLedger
-from actors.usage_file import files, is_held, read
+from actors.metrics.account_usage import LineName, UsageLedger
+from actors.state.usage import BookedUsage, CountedLine, open_booked, period_word
 
 log = logging.getLogger(__name__)
 
-FILES_PERIOD = 5.0
-"""Seconds between two looks for files of dead processes."""
+PERIOD = 1.0
+LINES_AT_ONCE = 64
+"""Lines that are booked in one turn: a few milliseconds."""
 PRUNE_PERIOD = 3600.0
 PUBLISHED_AFTER = 2.0
 """Seconds after the start at which events can be published: before, the connection may not be there."""
-PEER_TIMEOUT = 1.0
-"""Seconds that a forwarding actor may take to report for a reset."""
 
-UsageMessage = ReportUsage | QueryUsage | QueryReached | ResetUsage | DropAccountUsage
+UsageMessage = QueryUsage | QueryReached | ResetUsage | DropAccountUsage
 
 
 class UsageService:
-    """Handles messages about usage. `folder` is the ledger's, `files_folder` that of the files of processes."""
+    """Books, and handles messages. `folder` is the ledger's, `state` that of the table (`RunDir.state`)."""
 
-    def __init__(
-        self, loop: Loop, mailbox: Mailbox, folder: Path, files_folder: Path, publish: Callable[[Event], None]
-    ) -> None:
+    def __init__(self, loop: Loop, folder: Path, state: Path, publish: Callable[[Event], None]) -> None:
         self._loop = loop
-        self._mailbox = mailbox
-        self._files = files_folder
+        self._state = state
         self._ledger = UsageLedger(folder)
         self._publish = publish
         self._publishes_at = loop.now + PUBLISHED_AFTER
         self._errors = ThrottledLog(log, "cannot save the usage of accounts")
-        self._waiting: list[tuple[ReportUsage, Reply]] = []
-        self._processes: set[Process] = set()
-        self._take_files()
-        loop.call_every(FILES_PERIOD, self._take_files)
+        self._table_errors = ThrottledLog(log, "cannot read what processes count of accounts")
+        self._table: BookedUsage | None = None
+        self._changed: list[int] = []
+        """Lines that are still to be booked."""
+        self._freed: list[LineName] = []
+        """Lines that are free, of which the ledger still has what is booked."""
+        loop.call_soon(self._book_changed)
+        loop.call_every(PERIOD, self._book_changed)
         loop.call_later(PUBLISHED_AFTER, self._publish_notices)  # what the collector before had not published
         loop.call_every(PRUNE_PERIOD, self._prune)
 
     def receive(self, message: UsageMessage, reply: Reply) -> None:
         """Handle a message."""
-        if isinstance(message, ReportUsage):
-            if not self._waiting:
-                self._loop.call_soon(self._store_reports)
-            self._waiting.append((message, reply))
-        elif isinstance(message, (QueryUsage, QueryReached)):
+        if isinstance(message, (QueryUsage, QueryReached)):
             self._query(message, reply)
-        elif isinstance(message, ResetUsage):
-            self._reset(message.account_ids, reply)
         else:
-            error = self._try(lambda: self._ledger.forget(message.account_ids))
+            error = self._reset(message.account_ids, isinstance(message, DropAccountUsage))
             reply(Done() if error is None else Failed(error))
 
+    def set_warning(self, percent: float) -> None:
+        """Warn at this part of a quota; 0: never."""
+        self._ledger.notices.percent = percent
+
     def close(self) -> None:
-        """Store what has arrived, and close the file."""
-        self._store_reports()
+        """Book what was counted, and close the files."""
+        while self._changed:
+            self._book_some()
+        table = self._opened()
+        if table is not None:
+            table.all_again()  # what was counted last may not be noted yet
+            self._book(table, [each for line in table.changed() if (each := table.read(line)) is not None])
+            table.close()
         self._ledger.close()
 
     def _prune(self) -> None:
@@ -90,33 +90,115 @@ class UsageService:
     def _query(self, message: QueryUsage | QueryReached, reply: Reply) -> None:
         try:
             if isinstance(message, QueryUsage):
-                reply(UsageOfAccounts(self._ledger.usage(message.periods)))
+                lines = self._book_accounts(message.periods)
+                reply(UsageOfAccounts(self._ledger.usage(message.periods, lines)))
             else:
                 reply(Reached(tuple(self._ledger.reached(message.limit))))
         except sqlite3.Error as error:
             log.error("cannot read the usage of accounts: %s", error)
             reply(Failed(str(error)))
 
-    # --- reports ---
+    def _reset(self, account_ids: Sequence[str], gone: bool) -> str | None:
+        """Book what was counted by now, and begin at zero; `gone`: these were removed. Why it failed, or None."""
+        table = self._opened()
+        lines = [] if table is None else [line for each in account_ids for line in table.lines_of(each)]
 
-    def _store_reports(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for proxy_id in {report.proxy_id for report, _ in waiting if self._is_new(report)}:
-            self._take_files(proxy_id)
-        replies: list[Totals] = []
+        def reset() -> None:
+            for line in lines:
+                self._ledger.book(line)
+            (self._ledger.forget if gone else self._ledger.reset)(account_ids)
 
-        def store() -> None:
-            replies.extend(Totals(self._ledger.update(report)) for report, _ in waiting)
+        error = self._try(reset)
+        if table is not None and error is None:
+            self._write_totals(table, account_ids, lines)
+        return error
 
-        error = self._try(store) if waiting else None
-        for place, (_, reply) in enumerate(waiting):
-            reply(replies[place] if error is None else Failed(error))
-        self._push()
+    # --- booking ---
+
+    def _opened(self) -> BookedUsage | None:
+        """The table; None when it can't be opened now."""
+        if self._table is None:
+            try:
+                self._table = open_booked(self._state)
+                if self._table is not None:
+                    self._forget_lines_without(self._table)
+            except (OSError, sqlite3.Error) as error:
+                self._table_errors.error(error)
+        return self._table
+
+    def _forget_lines_without(self, table: BookedUsage) -> None:
+        """What the collector before has freed last, or what was in another table."""
+        there = table.names()
+        self._freed += [each for each in self._ledger.lines() if each not in there]
+        table.free_totals()
+
+    def _book_changed(self) -> None:
+        """Find what is new, unless some of that is still to be booked."""
+        table = self._opened()
+        if table is not None and not self._changed:
+            self._changed = table.changed()
+            self._book_some()
+
+    def _book_some(self) -> None:
+        table = self._opened()
+        some, self._changed = self._changed[:LINES_AT_ONCE], self._changed[LINES_AT_ONCE:]
+        if table is not None and some:
+            self._book(table, [each for line in some if (each := table.read(line)) is not None])
+        if self._changed:
+            self._loop.call_soon(self._book_some)
+
+    def _book_accounts(self, account_ids: Iterable[str]) -> dict[str, list[CountedLine]]:
+        """Book what was counted of these accounts by now; their lines, by id."""
+        table = self._opened()
+        if table is None:
+            return {}
+        lines = {each: found for each in account_ids if (found := table.lines_of(each))}
+        self._book(table, [line for found in lines.values() for line in found])
+        return lines
+
+    def _book(self, table: BookedUsage, lines: Sequence[CountedLine]) -> None:
+        if not lines and not self._freed:
+            return
+        freed = tuple(self._freed)
+
+        def book() -> None:
+            for line in lines:
+                self._ledger.book(line)
+            self._ledger.forget_lines(freed)
+
+        if self._try(book) is not None:
+            table.all_again()
+            return
+        del self._freed[: len(freed)]
+        self._write_totals(table, (), lines)
         self._publish_notices()
 
-    def set_warning(self, percent: float) -> None:
-        """Warn at this part of a quota; 0: never."""
-        self._ledger.notices.percent = percent
+    def _write_totals(self, table: BookedUsage, account_ids: Iterable[str], lines: Sequence[CountedLine]) -> None:
+        """Let processes know what these accounts have used, and free the lines that are final."""
+        final = [each for each in lines if each.final]
+        with_quota, written = {each.account_id for each in lines if each.quota}, set[str]()
+        for each in {*account_ids, *with_quota, *(each.account_id for each in final)}:
+            if (each not in with_quota and not table.has_total(each)) or self._write_total(table, each):
+                written.add(each)
+        free = [each for each in final if each.account_id in written]
+        table.free(each.line for each in free)
+        self._freed += [(each.instance, each.serial) for each in free]
+        for each in {line.account_id for line in free}:
+            table.free_total(each)
+
+    def _write_total(self, table: BookedUsage, account_id: str) -> bool:
+        try:
+            total = self._ledger.total(account_id)
+        except sqlite3.Error as error:
+            self._errors.error(error)
+            return False
+        if total is None:
+            return True
+        usage = total.usage
+        period = period_word(usage.period, usage.since)
+        return table.write_total(account_id, period, usage.bytes_in, usage.bytes_out, total.booked)
+
+    # --- events ---
 
     def _publish_notices(self) -> None:
         """Publish the events of quotas, and delete those that are published."""
@@ -132,94 +214,6 @@ class UsageService:
         if events:
             self._try(lambda: self._ledger.notices.published(events))
 
-    def _is_new(self, report: ReportUsage) -> bool:
-        """Whether it is the first of its process, whose predecessor may have died."""
-        process = (report.proxy_id, report.instance)
-        new = process not in self._processes
-        self._processes.add(process)
-        return new
-
-    def _push(self) -> None:
-        crossings, self._ledger.crossings = self._ledger.crossings, []
-        if not crossings:
-            return
-        try:
-            pushes = self._ledger.pushes({each.account_id for each in crossings})
-        except sqlite3.Error as error:
-            self._errors.error(error)
-            return
-        for process, push in pushes.items():
-            self._mailbox.tell(_address(process), push)
-
-    # --- files ---
-
-    def _take_files(self, proxy_id: str | None = None) -> None:
-        """Take what processes had counted that are gone, and delete their files."""
-        for path, of_proxy, instance in files(self._files, proxy_id):
-            try:
-                if not is_held(path):
-                    self._take_file(path, (of_proxy, instance))
-            except OSError as error:
-                self._errors.error(error)
-
-    def _take_file(self, path: Path, process: Process) -> None:
-        records = list(read(path))
-        if self._try(lambda: self._ledger.take_file(process, records)) is None:
-            self._processes.discard(process)
-            os.unlink(path)
-
-    # --- resets ---
-
-    def _reset(self, account_ids: tuple[str, ...], reply: Reply) -> None:
-        """Have all processes report, set the usage to zero, and reply when they know it."""
-        try:
-            holders = self._ledger.holders(account_ids)
-        except sqlite3.Error as error:
-            reply(Failed(str(error)))
-            return
-        reports: list[ReportUsage] = []
-
-        def reset() -> None:
-            for report in reports:
-                self._ledger.update(report)
-            self._ledger.reset(account_ids)
-
-        def stored() -> None:
-            error = self._try(reset)
-            if error is not None:
-                reply(Failed(error))
-            else:
-                self._announce_reset(account_ids, reply)
-
-        ask_all = {process: CollectUsage(tuple(ids)) for process, ids in holders.items()}
-        self._ask_all(ask_all, lambda each: reports.append(each) if isinstance(each, ReportUsage) else None, stored)
-
-    def _announce_reset(self, account_ids: tuple[str, ...], reply: Reply) -> None:
-        try:
-            pushes = self._ledger.pushes(account_ids)
-        except sqlite3.Error as error:
-            reply(Failed(str(error)))
-            return
-        self._ask_all(pushes, lambda _reply: None, lambda: reply(Done()))
-
-    def _ask_all(
-        self, messages: dict[Process, Any], on_reply: Callable[[Any], None], on_end: Callable[[], None]
-    ) -> None:
-        """Send each process its message; `on_end` is called when all have replied or their time is up."""
-        missing = len(messages)
-
-        def replied(message: Any) -> None:
-            nonlocal missing
-            on_reply(message)
-            missing -= 1
-            if not missing:
-                on_end()
-
-        for process, message in messages.items():
-            self._mailbox.ask(_address(process), message, replied, PEER_TIMEOUT)
-        if not messages:
-            on_end()
-
     def _try(self, change: Callable[[], object]) -> str | None:
         """Make changes in one transaction; why it failed, or None."""
         try:
@@ -230,8 +224,3 @@ class UsageService:
             return str(error)
         self._errors.recovered()
         return None
-
-
-def _address(process: Process) -> str:
-    proxy_id, instance = process
-    return address_of(forwarding_name(proxy_id), instance)

@@ -27,7 +27,6 @@ from actors.state.table import (
     NO_LINE,
     NUMBERS,
     OWNER,
-    RELEASED,
     UNTIL,
     Table,
     TableKind,
@@ -37,9 +36,6 @@ from actors.state.table import (
 
 CONNECTIONS: Final = NUMBERS
 WINDOW: Final = NUMBERS + 1
-SERIAL: Final = NUMBERS + 2
-BYTES: Final = NUMBERS + 3
-"""Of a quota: what a process has used, and under which serial it reports that."""
 MOVED: Final = NUMBERS + 4
 """The first of those of a bandwidth."""
 _SECONDS: Final = NUMBERS + 4
@@ -54,7 +50,7 @@ ACCOUNTS_TABLE: Final = TableKind("accounts", pages=128, lines=1 << 21, line=LIN
 
 ACCOUNTS: Final = "accounts"
 PROCESSES: Final = "processes"
-"""Files of `RunDir.state` beside those of proxies, which have the name of their proxy."""
+"""Files of `RunDir.state` beside those of proxies, which have the name of their proxy, and `actors.state.usage`."""
 
 COUNTED: Final = 61
 """Seconds in which a request counts: its own, and a minute."""
@@ -66,7 +62,6 @@ _MOST: Final = 2**16 - 1
 """Requests of a second that can be counted."""
 PERIODS_KEPT: Final = 3
 """A process that has said nothing for so many periods moves nothing."""
-USAGE_KEPT: Final = 600.0
 RETRY: Final = 1.0
 """Seconds until a line that could not be had, or a file, is tried again."""
 _CLAIMED_AT_ONCE: Final = 256
@@ -101,15 +96,6 @@ class Moved(NamedTuple):
     flows_out: int
     lately_in: int
     lately_out: int
-
-
-class Used(NamedTuple):
-    """What a process has used of an account, under which serial it reports that, and whether it lives."""
-
-    instance: int
-    serial: int
-    bytes: int
-    lives: bool
 
 
 class _Numbers:
@@ -412,40 +398,6 @@ class SharedKey:
                 found.append(Moved(*words[first + 1 : first + 1 + len(Moved._fields)].tolist()))
         return found
 
-    # --- quotas ---
-
-    def begin_usage(self, serial: int) -> None:
-        """This process has used 0 bytes so far, which it reports under this serial."""
-        words = self._place().words
-        words[self._line + BYTES] = 0
-        words[self._line + SERIAL] = serial
-        self.keep_usage()
-
-    def keep_usage(self) -> None:
-        """What was used counts for a while after the end of this process: until others know that it was reported."""
-        self._place().words[self._line + UNTIL] = int(1000 * (self._live.clock() + USAGE_KEPT))
-
-    def set_used(self, used: int) -> None:
-        """This process has used so many bytes."""
-        self._place().words[self._line + BYTES] = used
-
-    def end_usage(self) -> None:
-        """This process uses it no more, and has reported what it used."""
-        if self._own is not None:
-            self._own.words[self._line + UNTIL] = 0
-        self.release()
-
-    def used_by_others(self) -> list[Used]:
-        """What the others have used, those that have ended included."""
-        others, found = self._of_others(), []
-        words, lives, key = self._live.numbers.words, self._live.processes.lives, self._key
-        for line in others:
-            owner = words[line + OWNER]
-            used = Used(instance_of(owner), words[line + SERIAL], words[line + BYTES], lives(owner))
-            if owner != RELEASED and words[line] == key:
-                found.append(used)
-        return found
-
     def __repr__(self) -> str:
         return f"<SharedKey {self._key:x}: {self.requests()} requests>"
 
@@ -510,6 +462,8 @@ class LiveState:
         """`worker` is the index of this process among the workers of its proxy."""
         self.number = number
         self.worker = worker
+        self.instance = instance_of(number)
+        self.proxy_id = proxy_id
         processes = None
         if folder is not None and number != UNOWNED:
             try:
@@ -527,6 +481,8 @@ class LiveState:
             path = None if folder is None else folder / name
             return LiveTable(path, kind, processes, number, clock, on_failure, later)
 
+        self.table: Callable[[str, TableKind], LiveTable] = table
+        """Returns the table in the file of this name."""
         self.proxy, self._accounts = table(proxy_id, PROXY_TABLE), table(ACCOUNTS, ACCOUNTS_TABLE)
         self.further: Callable[[TableKind], LiveTable] = lambda kind: table(f"{proxy_id}.{kind.name}", kind)
         """Returns a further table of this proxy, in a file of its own."""

@@ -102,8 +102,6 @@ class RunDir:
     """Unix socket of the resolver, by which actors ask it for names (`actors.net.resolver_protocol`)."""
     proxy_resolver = _Below("resolver.own")
     """As `resolver`, of the one that asks the name servers which proxies name themselves."""
-    usage = _Below("usage")
-    """The folder where forwarding actors count what accounts use, a file each (`actors.usage_file`)."""
     pools = _Below("pools")
     """The folder of what is known of pools' upstreams, a file for each pool (`actors.pools.state`)."""
     state = _Below("state")

@@ -26,7 +26,7 @@ minutes."""
 IDLE_SHARE = 0.15
 """Of a core, for one process when there is no traffic any more."""
 _IN_RUN = {"mailbox", "events.in", "events.out", "records", "api.sock", "lock", "resolver"} | {
-    *("usage", "pools", "workers")
+    *("state", "clients", "pools", "workers")
 }
 _UNFINISHED = re.compile(r"(\.new|\.link|\.damaged-\d+|\.partial)$")
 

@@ -1,4 +1,4 @@
-"""The usage of accounts: reported by forwarding actors, stored by the metrics collector.
+"""The usage of accounts: counted by forwarding actors (`actors.state.usage`), booked by the metrics collector.
 
 Accounts are known by their id alone, whichever proxies they use. Credentials with a quota are counted the same way.
 """
@@ -6,92 +6,11 @@ Accounts are known by their id alone, whichever proxies they use. Credentials wi
 from __future__ import annotations
 
 from dataclasses import field
-from typing import TypeAlias
 
 from actors.bus.codec import message
 
 CREDENTIAL = "crd_"
 """Begins the id of a credential: what it uses is that of its account as well."""
-
-
-@message
-class AccountReport:
-    """What one process has counted of an account: cumulative, never set back. A value, not a message by itself.
-
-    `serial` is new, and everything counted from zero, each time that the process begins to hold the account. `quota` is
-    bytes in a `period` (`config.model.choices`), 0 for none. `connections` are open now, `milliseconds` the time that
-    connections were open. `last_seen` is Unix seconds, 0 for never, and `client_ip` the client's address then.
-    """
-
-    serial: int
-    username: str
-    quota: int
-    period: str
-    bytes_in: int
-    bytes_out: int
-    requests: int = 0
-    milliseconds: int = 0
-    refusals: int = 0
-    connections: int = 0
-    last_seen: float = 0.0
-    client_ip: str = ""
-
-
-@message
-class ReportUsage:
-    """Forwarding actor → metrics collector, each second while it changes, at its start and at its end.
-
-    By account id what this process has counted. → `Totals` of the same accounts, when all of it is stored, or `Failed`.
-    `with_others`: each total is to say what it includes of the proxy's other processes.
-    """
-
-    proxy_id: str
-    instance: int
-    accounts: dict[str, AccountReport]
-    with_others: bool = False
-
-
-Counted: TypeAlias = tuple[int, int, int]
-"""What one process has counted of an account: its instance, the serial that it reports it under, and bytes."""
-
-
-@message
-class AccountTotal:
-    """What an account has used in its period over all proxies. A value, not a message by itself.
-
-    It includes what the receiver has reported under `serial`: `reported_in` and `reported_out` bytes. `since` is the
-    start of the period. `others` is what it includes of other processes of the receiver's proxy.
-    """
-
-    period: str
-    since: float
-    bytes_in: int
-    bytes_out: int
-    serial: int
-    reported_in: int
-    reported_out: int
-    others: tuple[Counted, ...] = ()
-
-
-@message
-class Totals:
-    """Metrics collector → forwarding actor: by account id."""
-
-    accounts: dict[str, AccountTotal]
-
-
-@message
-class PushTotals:
-    """Metrics collector → forwarding actor: totals that have changed a lot, or were reset. → `Done`."""
-
-    accounts: dict[str, AccountTotal]
-
-
-@message
-class CollectUsage:
-    """Metrics collector → forwarding actor: report these accounts now. → `ReportUsage`."""
-
-    account_ids: tuple[str, ...]
 
 
 @message
@@ -182,7 +101,10 @@ class ReportDeniedNames:
 
 @message
 class QueryUsage:
-    """API → metrics collector: the usage of accounts, by id the period that is wanted. → `UsageOfAccounts`."""
+    """API or forwarding actor → metrics collector: the usage of accounts, by id the period. → `UsageOfAccounts`.
+
+    All that was counted of them is booked before the reply, and forwarding actors can read what was used before.
+    """
 
     periods: dict[str, str]
 
@@ -210,7 +132,7 @@ class Reached:
 
 @message
 class ResetUsage:
-    """API → metrics collector: count the usage of these accounts from zero. → `Done`, once all processes know it."""
+    """API → metrics collector: count the usage of these accounts from zero. → `Done`, and then all processes do."""
 
     account_ids: tuple[str, ...]
 
@@ -224,12 +146,7 @@ class DropAccountUsage:
 
 @message
 class QueryAccounts:
-    """API → forwarding actor: the state of the accounts. → `AccountStates`.
-
-    With `settle` it exchanges usage with the collector before it replies.
-    """
-
-    settle: bool
+    """API → forwarding actor: the state of the accounts. → `AccountStates`."""
 
 
 @message

@@ -21,8 +21,7 @@ from actors.bus.messages.specs import AccountSpec, LimitsSpec
 from actors.forwarding.limits.meter import Meter
 from actors.forwarding.limits.shared_bandwidth import divide
 from actors.forwarding.limits.token_bucket import TokenBucket, Wake
-from actors.forwarding.limits.usage import GRACE_BYTES, AccountCounter, do_nothing
-from actors.forwarding.limits.usage_counters import UsageCounters
+from actors.forwarding.limits.usage import GRACE_BYTES, AccountCounter, UsageCounters, do_nothing
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
 from actors.state.counts import LiveState, SharedKey

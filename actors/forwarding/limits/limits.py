@@ -27,7 +27,7 @@ from actors.forwarding.limits.meter import Meter, MeteredConnection
 from actors.forwarding.limits.rule_limits import MatchedRuleLimits
 from actors.forwarding.limits.shared_bandwidth import divide
 from actors.forwarding.limits.token_bucket import TokenBucket
-from actors.forwarding.limits.usage_counters import UsageCounters
+from actors.forwarding.limits.usage import UsageCounters
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
 from actors.net.client_key import client_key
@@ -172,7 +172,7 @@ class LimitsOfProxy:
         self._known: dict[str, Account] = {}
         self.accounts: dict[str, Account] = {}
         """By user name: those of the proxy itself, and those of the shared table that are held."""
-        self.usage = UsageCounters(loop)
+        self.usage = UsageCounters(loop, state)
         """What accounts and credentials use, by id."""
         self._alarms = Alarms(loop)
         self.held = HeldAccounts(loop, self.accounts, self._new_held, self._held_changed, self._release)
@@ -198,7 +198,6 @@ class LimitsOfProxy:
         workers.set_open(open_now)
         for key, count in self._counts.items():
             self._publish(key, count)
-        self.usage.share(workers)
 
     def _publish(self, key: str, count: int) -> None:
         """Let the other workers see the connections of a client."""

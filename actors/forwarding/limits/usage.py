@@ -1,160 +1,198 @@
-"""What accounts use: counted here, reported to the metrics collector, and compared with their quotas.
+"""What accounts use: counted here in a table that all processes share (`actors.state.usage`), compared with quotas.
 
-The figures of a process are cumulative and never set back. The collector's reply to a report says what the account has
-used in its period over all proxies (`AccountTotal`); its usage is that, and what this process has counted since.
+What all have used is read from there whenever bytes are about to move, so a quota is one, however many processes and
+proxies an account uses, and whether the metrics collector is there or not. What may be moved at once near its end is a
+small part of what is left, divided by the processes: all of them may be about to move as much.
 
-So that the connections of many proxies can't run far beyond a quota together, a process may have at most a window of
-bytes that the collector has not acknowledged: then it reads no more until the reply is there, a millisecond or so
-later. The window is a small part of what is left of the quota, so that far from it nothing ever waits. While the
-collector is away counting goes on with the last totals, and the window is twice as wide after each second: a collector
-that is merely slow costs little, and a missing one delays none for long. The workers of one proxy see in shared
-memory what each other has counted, so they hold a quota together, collector or not.
+The collector says up to what an account may be used on this machine. At that number a process stops reading until there
+is a larger one; after a second it goes on by a little, and by twice as much after each second more: a collector that is
+merely slow costs little, and a missing one delays nothing for long.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Final
 
-from actors.bus.loop import Timer
-from actors.bus.messages.accounts import AccountReport, AccountState, AccountTotal, AccountUsage
+from actors.bus.loop import Loop, Timer
+from actors.bus.messages.accounts import AccountState, AccountUsage
 from actors.forwarding.limits.token_bucket import UNLIMITED, Wake
-from actors.usage_file import (
+from actors.state.counts import LiveState
+from actors.state.table import FOREVER
+from actors.state.usage import (
     BYTES_IN,
     BYTES_OUT,
+    CHANGES,
+    CONNECTIONS,
     MILLISECONDS,
+    PERIOD,
+    QUOTA,
     REFUSALS,
     REQUESTS,
-    UsageSlot,
+    SEEN,
+    SharedUsage,
+    UsageOfProcess,
+    period_word,
 )
-from config.model.choices import period_at
+from config.model.choices import PERIODS, period_at
 
-if TYPE_CHECKING:
-    from actors.forwarding.limits.usage_counters import UsageCounters
-    from actors.forwarding.limits.workers import UsedByOthers
-
-GRACE_BYTES = 256 * 1024
+GRACE_BYTES: Final = 256 * 1024
 """Bytes beyond a quota that end the grace, however short it was."""
-WINDOW_MIN = 256 * 1024
-WINDOW_PART = 256
-"""The window is this part of what is left, so that two hundred proxies together stay within it."""
-AWAY_AFTER = 1.0
-"""Seconds that a connection waits for the collector's reply; then the window is twice as wide, until it replies."""
-
-REFRESHED_AFTER = 4096
-"""Bytes after which what other workers use is read again in the same turn of the loop."""
-
-_NEVER = 1 << 62
+WINDOW_MIN: Final = 256 * 1024
+WINDOW_OF_PROCESS_MIN: Final = 16 * 1024
+"""What one of many processes may move at once, at least."""
+WINDOW_PART: Final = 256
+"""What may be moved at once is this part of what is left."""
+AWAY_AFTER: Final = 1.0
+"""Seconds that a connection waits for the collector to let the account be used further."""
+CHECKED_EACH: Final = 0.02
+"""Seconds after which it is seen whether it has."""
+REFRESHED_AFTER: Final = 4096
+"""Bytes after which what others use is read again in the same turn of the loop."""
+PERIOD_OF_CHECKS: Final = 1.0
+TIME_PERIOD: Final = 60.0
+"""Seconds after which the time of open connections is counted though nothing else has changed."""
 
 
 class AccountCounter:
     """What one account or credential uses. `quota` is 0 for none; `on_reached` is called when it is used up."""
 
-    def __init__(self, counts: UsageCounters, account_id: str, serial: int, slot: UsageSlot) -> None:
+    def __init__(self, counts: UsageCounters, account_id: str, shared: SharedUsage) -> None:
         self.id = account_id
-        self.serial = serial
         self.username = ""
         self.quota = 0
         self.on_reached: Callable[[], None] = do_nothing
         self.connections = 0
-        self.last_seen = 0.0
-        self.client_ip = ""
-        self.known = False
-        """Whether the collector has said what was used before."""
+        self.released = False
+        """Whether it goes with its last connection."""
         self._counts = counts
-        self._slot = slot
-        self._numbers, at = slot
-        self._in, self._out = at + BYTES_IN, at + BYTES_OUT
-        self._at = at
-        self._elsewhere = 0, 0
+        self._shared = shared
+        self._client_ip = ""
+        self._changed = False
+        self._marked = counts.loop.now
         self._left = 0
-        self._shared: UsedByOthers | None = None
-        """With a quota, what other workers of the proxy use."""
-        self._shared_bytes = 0
+        self._window = WINDOW_MIN
         self._refreshed_at = -1.0
         self._refresh_below = 0
         """Of what is left; in a later turn in any case."""
-        self._unacknowledged = 0
-        self._window = counts.part_of_window(WINDOW_MIN)
-        self._report_at = self._window // 2
-        self._marked = counts.loop.now
-        self._changed = False
-        self._in_flight = 0
+        self._beyond = 0
+        self._beyond_of = FOREVER
+        """Bytes by which it goes on without the collector, beyond the number that this has written last."""
         self._waiting: list[Wake] = []
-        self._away: Timer | None = None
-        self.period = "total"
+        self._away_at = 0.0
+        self.period = ""
         self.since, self.until = period_at("total", 0.0)
+        self._in_table()
+
+    def _in_table(self) -> None:
+        """It counts where `_shared` says, from now on."""
+        at = self._shared.line
+        self._numbers = self._shared.numbers
+        self._at, self._in, self._out = at, at + BYTES_IN, at + BYTES_OUT
 
     # --- the configuration ---
 
     def configure(self, username: str, quota: int, period: str, now: float) -> None:
         """Take the account's name and quota; a different period begins at zero. `now` is Unix seconds."""
-        before = self.username, self.quota, self.period
-        self.username = username
-        if period != self.period:
+        if username != self.username:
+            self.username = username
+            self._shared.name(username)
+            self._note_if_used()
+        before, self.quota = (self.quota, self.period), quota
+        if (quota, period) != before:
             self.period = period
-            self._begin_period(now)
-        self.quota = quota
-        self.update_sharing()
-        if before != (username, quota, period) and (quota or before[0]):
-            self.changed()
-            if not self.known:
-                self._counts.urgent(self)  # what was used before is not known yet
+            self._numbers[self._at + QUOTA], self._numbers[self._at + PERIOD] = quota, PERIODS.index(period)
+            self.since, self.until = period_at(period, now)
+            if period != before[1] or (quota and not before[0]):
+                self._shared.begin(period_word(period, self.since), goes_on=period == before[1])
+            self._note_if_used()
+        self._update_left()
+        if quota:
+            self._note()
+            self._counts.configured(self)
 
     def roll(self, now: float) -> None:
         """Begin the next period when it is due."""
-        if self.since != period_at(self.period, now)[0]:
-            self._begin_period(now)
-
-    def _begin_period(self, now: float) -> None:
-        self.since, self.until = period_at(self.period, now)
-        self._elsewhere = -self._numbers[self._in], -self._numbers[self._out]
-        if self._shared is not None:
-            self._shared.begin()
-        self._update_left()
-        self.changed()
+        since, until = period_at(self.period, now)
+        if since != self.since:
+            self.since, self.until = since, until
+            self._shared.begin(period_word(self.period, since))
+            if self.quota:
+                self._update_left()
+                self._counts.configured(self)
 
     # --- counting ---
 
     def count(self, inward: bool, bytes_moved: int) -> None:
         """Add moved bytes."""
         self._numbers[self._in if inward else self._out] += bytes_moved
-        self._left -= bytes_moved
-        self._unacknowledged += bytes_moved
         if not self._changed:
-            self.changed()
+            self._note()
         if self.quota:
-            if self._shared is not None:
-                self._shared.count(self._numbers[self._in] + self._numbers[self._out])
-            if self._unacknowledged >= self._report_at:
-                self._report_at = _NEVER
-                self._counts.urgent(self)
+            self._left -= bytes_moved
             if self._left <= 0:
                 self.on_reached()
 
     def requested(self, client_ip: str) -> None:
         """Count a request of a client at this address."""
         self._numbers[self._at + REQUESTS] += 1
-        self.last_seen = time.time()
-        self.client_ip = client_ip
-        self.changed()
+        self._numbers[self._at + SEEN] = int(time.time() * 1_000_000)
+        if client_ip != self._client_ip:
+            self._client_ip = client_ip
+            self._shared.seen_at(client_ip)
+        if not self._changed:
+            self._note()
 
     def refused(self) -> None:
         """Count a refusal."""
         self._numbers[self._at + REFUSALS] += 1
-        self.changed()
+        if not self._changed:
+            self._note()
 
     def connected(self, change: int) -> None:
         """One connection more, or one less (-1)."""
         self._add_time()
         self.connections += change
-        self.changed()
+        self._numbers[self._at + CONNECTIONS] = self.connections
+        if not self._changed:
+            self._note()
+        self._counts.connected(self)
 
-    def changed(self) -> None:
-        """It is to be reported."""
-        self._changed = True
-        self._counts.changed(self)
+    def _note_if_used(self) -> None:
+        if self._shared.line and not self._changed:
+            self._note()
+
+    def _note(self) -> None:
+        """There is something new to be booked."""
+        if self._counts.shares:
+            if not self._shared.line and self._shared.claim():
+                self._in_table()
+            self._changed = True
+            self._numbers[self._at + CHANGES] += 1
+            self._counts.changed(self)
+
+    def flush(self) -> None:
+        """Let all be booked that was counted by now."""
+        self._add_time()
+        self._changed = False
+        if self._shared.line:
+            self._numbers[self._at + CHANGES] += 1
+        else:
+            self._note()  # it has no line yet
+
+    def note_time(self) -> None:
+        """Count the time of open connections."""
+        self._add_time()
+        if not self._changed:
+            self._note()
+
+    def end(self) -> None:
+        """It is used no more. What is counted nevertheless is booked as well."""
+        self._add_time()
+        self._shared.release()
+        self._in_table()
+        self._changed = False
 
     def _add_time(self) -> None:
         now = self._counts.loop.now
@@ -170,158 +208,216 @@ class AccountCounter:
     @property
     def exhausted(self) -> bool:
         """Whether the quota is used up."""
-        self._refresh()
-        return self._left <= 0 < self.quota
+        if not self.quota:
+            return False
+        self.refresh()
+        return self._left <= 0
 
     @property
     def overrun(self) -> int:
         """Bytes beyond the quota; negative while there is some left."""
         return -self._left
 
+    @property
+    def known(self) -> bool:
+        """Whether the collector has said what was used before."""
+        return self._shared.known
+
     def room(self) -> int:
         """Bytes that may be moved now, the grace included."""
         if not self.quota:
             return UNLIMITED
-        room = self._window - self._unacknowledged
-        if self._shared is not None:
-            self._refresh()
-            room = min(room, self._usual_window())  # all of them may be about to move as much
-        return max(0, min(self._left + GRACE_BYTES, room))
+        if self._counts.loop.now != self._refreshed_at or self._left <= self._refresh_below:
+            self.refresh()
+        room = self._left + GRACE_BYTES
+        if room > self._window:
+            room = self._window
+        if self._shared.may_use != FOREVER:
+            room = min(room, self._leased())
+        return max(0, room)
+
+    def _leased(self) -> int:
+        """Bytes that the collector lets be used, of what is left."""
+        may_use = self._shared.may_use
+        if may_use != self._beyond_of:
+            self._beyond_of, self._beyond = may_use, 0
+        return UNLIMITED if may_use == FOREVER else may_use - self.quota + self._left + self._beyond
 
     def wait(self, wake: Wake) -> bool:
-        """Call `wake` when the collector has acknowledged what was counted; False when nothing waits for that."""
-        if not self.quota or self._unacknowledged < self._window:
+        """Call `wake` when the collector lets the account be used further; False when nothing waits for that."""
+        if not self.quota or self._leased() > 0:
             return False
+        if not self._waiting:
+            self._away_at = self._counts.loop.now + AWAY_AFTER
+            self._counts.loop.call_later(CHECKED_EACH, self._go_on)
         self._waiting.append(wake)
-        if self._away is None:
-            self._away = self._counts.loop.call_later(AWAY_AFTER, self.collector_away)
-        self._counts.urgent(self)
         return True
 
-    def update_sharing(self) -> None:
-        """Count together with other workers, if there are any and it has a quota."""
-        workers, shared = self._counts.sharing, self._shared
-        if workers is not None and shared is None and self.quota:
-            shared = self._shared = workers.used(self.id, self.serial)
-            shared.count(self._numbers[self._in] + self._numbers[self._out])
-        elif not self.quota:
-            self.end_sharing()
-        self._update_left()
+    def _go_on(self) -> None:
+        loop = self._counts.loop
+        self.refresh()
+        if self._leased() <= 0 and loop.now >= self._away_at:
+            self._beyond = min(max(WINDOW_MIN, 2 * self._beyond), UNLIMITED)
+        if self._leased() <= 0 and self.quota:
+            loop.call_later(CHECKED_EACH, self._go_on)
+            return
+        waiting, self._waiting = self._waiting, []
+        for wake in waiting:
+            loop.call_soon(wake)
 
-    def end_sharing(self) -> None:
-        """It is not counted together with other workers any more."""
-        if self._shared is not None:
-            self._shared.end()
-            self._shared = None
+    def refresh(self) -> None:
+        """Consider what all have used by now."""
+        now = self._counts.loop.now
+        if now != self._refreshed_at or self._left <= self._refresh_below:
+            self._refreshed_at = now
+            self._update_left()
 
     def _update_left(self) -> None:
-        used_in, used_out = self._used()
-        self._shared_bytes = 0 if self._shared is None else self._shared.bytes()
-        self._left = self.quota - used_in - used_out - self._shared_bytes
-        if self._left <= 0 < self.quota:
+        if not self.quota:
+            self._left = 0
+            return
+        shared = self._shared
+        self._left = left = self.quota - shared.used()
+        self._refresh_below = max(0, left - REFRESHED_AFTER)
+        window = left // WINDOW_PART
+        if window < WINDOW_MIN:
+            window = WINDOW_MIN
+        if shared.processes > 1:
+            window = max(WINDOW_OF_PROCESS_MIN, window // shared.processes)
+        self._window = window
+        if left <= 0:
             self.on_reached()
 
-    def _refresh(self) -> None:
-        """Consider what other workers have counted by now."""
-        shared, now = self._shared, self._counts.loop.now
-        if shared is None or (now == self._refreshed_at and self._left > self._refresh_below):
-            return
-        self._refreshed_at = now
-        before, self._shared_bytes = self._shared_bytes, shared.bytes()
-        self._left -= self._shared_bytes - before
-        self._refresh_below = self._left - REFRESHED_AFTER
-        if self._shared_bytes > before and self._left <= 0 < self.quota:
-            self.on_reached()
-
-    def _used(self) -> tuple[int, int]:
-        return self._numbers[self._in] + self._elsewhere[0], self._numbers[self._out] + self._elsewhere[1]
-
-    # --- the collector ---
-
-    def take_report(self) -> AccountReport:
-        """What is to be reported, which is sent now."""
-        self._add_time()
-        self._changed = False
-        self._in_flight += 1
-        numbers, at = self._numbers, self._at
-        return AccountReport(
-            serial=self.serial,
-            username=self.username,
-            quota=self.quota,
-            period=self.period,
-            bytes_in=numbers[self._in],
-            bytes_out=numbers[self._out],
-            requests=numbers[at + REQUESTS],
-            milliseconds=numbers[at + MILLISECONDS],
-            refusals=numbers[at + REFUSALS],
-            connections=self.connections,
-            last_seen=self.last_seen,
-            client_ip=self.client_ip,
-        )
-
-    def reported(self, stored: bool) -> None:
-        """The collector has stored a report that was sent, or has not."""
-        self._in_flight -= 1
-        if not stored:
-            self.changed()
-            self.collector_away()
-
-    @property
-    def is_changed(self) -> bool:
-        """Whether there is something to report."""
-        return self._changed
-
-    @property
-    def settled(self) -> bool:
-        """Whether the collector has stored all that was counted."""
-        return not (self._changed or self._in_flight or self.connections)
-
-    def apply_total(self, total: AccountTotal) -> None:
-        """Take what the collector says was used over all proxies."""
-        if total.serial != self.serial:
-            return
-        own_in, own_out = self._numbers[self._in], self._numbers[self._out]
-        self._unacknowledged = own_in - total.reported_in + own_out - total.reported_out
-        if (total.period, total.since) == (self.period, self.since):
-            self.known = True
-            self._elsewhere = total.bytes_in - total.reported_in, total.bytes_out - total.reported_out
-            if self._shared is not None:
-                self._shared.include(total.others)
-        else:
-            self.changed()  # one of the two is of another period: the next report decides
+    def include(self, usage: AccountUsage | None) -> None:
+        """The collector says that this was used; None: nothing. What the table says is newer."""
         self._update_left()
-        self._open_window(self._usual_window())
+        if not self.known and (usage is None or (usage.period, usage.since) == (self.period, self.since)):
+            self._shared.include(*((0, 0) if usage is None else (usage.bytes_in, usage.bytes_out)))
+            self._update_left()
 
-    def collector_away(self) -> None:
-        """The collector does not reply: go on without it."""
-        self._open_window(min(2 * self._window, UNLIMITED))
-
-    def _usual_window(self) -> int:
-        return self._counts.part_of_window(max(WINDOW_MIN, self._left // WINDOW_PART))
-
-    def _open_window(self, size: int) -> None:
-        self._window = size
-        self._report_at = size // 2
-        if self._away is not None:
-            self._away.cancel()
-            self._away = None
-        if self._waiting:
-            waiting, self._waiting = self._waiting, []
-            for wake in waiting:
-                self._counts.loop.call_soon(wake)
+    def forget_total(self) -> None:
+        """What was used is not known any more."""
+        self._shared.forget()
 
     def state(self) -> AccountState:
-        """Its usage over all proxies, as far as known, and its connections in this process."""
-        return AccountState(AccountUsage(self.period, self.since, *self._used()), self.connections, self.known)
-
-    @property
-    def slot(self) -> UsageSlot:
-        """Where it counts."""
-        return self._slot
+        """Its usage over all processes, as far as known, and its connections in this one."""
+        used_in, used_out = self._shared.used_in_and_out()
+        return AccountState(AccountUsage(self.period, self.since, used_in, used_out), self.connections, self.known)
 
     def __repr__(self) -> str:
-        return f"<AccountCounter {self.id}, {sum(self._used())} bytes, {self._left} left>"
+        return f"<AccountCounter {self.id}, {self._shared!r}, {self._left} left>"
 
 
 def do_nothing() -> None:
     """Nothing is to be done."""
+
+
+class UsageCounters:
+    """The counters of all accounts in use, by id. Each is made once, since it counts for the whole process."""
+
+    def __init__(self, loop: Loop, state: LiveState | None = None) -> None:
+        """Without `state` the process counts for itself."""
+        self.loop = loop
+        self.by_id: dict[str, AccountCounter] = {}
+        self.on_unknown: Callable[[], None] = do_nothing
+        """Called when it is not known what was used before of an account with a quota."""
+        self._process = UsageOfProcess(state or LiveState(lambda: loop.now))
+        self.shares = self._process.shares
+        """Whether it is counted where others see it."""
+        self._changed: dict[str, AccountCounter] = {}
+        self._connected: dict[str, AccountCounter] = {}
+        self._unknown: dict[str, AccountCounter] = {}
+        self._timer: Timer | None = None
+        self._time_timer: Timer | None = None
+        self._to_check: list[AccountCounter] = []
+
+    def acquire(self, account_id: str) -> AccountCounter:
+        """The counter of this account. To be configured before it is used."""
+        counter = self.by_id.get(account_id)
+        if counter is None:
+            counter = self.by_id[account_id] = AccountCounter(self, account_id, self._process.account(account_id))
+        counter.released = False
+        return counter
+
+    def release(self, account_id: str) -> None:
+        """The account is not in use any more: its counter goes once it has no connection."""
+        counter = self.by_id.get(account_id)
+        if counter is not None:
+            counter.released = True
+            if not counter.connections:
+                self.discard(account_id)
+
+    def discard(self, account_id: str) -> None:
+        """Forget a counter."""
+        counter = self.by_id.pop(account_id)
+        self._connected.pop(account_id, None)
+        self._unknown.pop(account_id, None)
+        counter.end()
+        self._changed.pop(account_id, None)
+
+    # --- for the counters ---
+
+    def changed(self, counter: AccountCounter) -> None:
+        """It has something new."""
+        self._changed[counter.id] = counter
+        self._check_later()
+
+    def connected(self, counter: AccountCounter) -> None:
+        """It has another number of connections."""
+        if counter.connections:
+            self._connected[counter.id] = counter
+            if self._time_timer is None and self.shares:
+                self._time_timer = self.loop.call_later(TIME_PERIOD, self._note_time)
+        else:
+            self._connected.pop(counter.id, None)
+            if counter.released and counter.id in self.by_id:
+                self.discard(counter.id)
+
+    def configured(self, counter: AccountCounter) -> None:
+        """It has a quota."""
+        if not counter.known:
+            self._unknown[counter.id] = counter
+            self.on_unknown()
+
+    # --- what was used before ---
+
+    def unknown(self, most: int) -> list[AccountCounter]:
+        """Those with a quota of which it isn't known what was used before; not all of many."""
+        for counter in tuple(self._unknown.values()):
+            if counter.known or not counter.quota:
+                del self._unknown[counter.id]
+        return list(self._unknown.values())[:most]
+
+    def forget_totals(self) -> None:
+        """What was used is not known any more, where no table says that."""
+        for counter in self.by_id.values() if not self.shares else ():
+            if counter.quota:
+                counter.forget_total()
+                self._unknown[counter.id] = counter
+
+    # --- each second ---
+
+    def _check_later(self) -> None:
+        if self._timer is None:
+            self._timer = self.loop.call_later(PERIOD_OF_CHECKS, self._check)
+
+    def _check(self) -> None:
+        """Let what was counted be booked, and end what has reached a quota because of others."""
+        self._timer = None
+        for counter in self.loop.while_time(tuple(self._changed.values())):
+            del self._changed[counter.id]
+            counter.flush()
+        if not self._to_check:
+            self._to_check = [each for each in self._connected.values() if each.quota]
+        if self._to_check or self._changed:
+            self._check_later()
+        for counter in self.loop.while_time(tuple(reversed(self._to_check))):
+            self._to_check.pop()
+            counter.refresh()
+
+    def _note_time(self) -> None:
+        self._time_timer = None
+        for counter in tuple(self._connected.values()):
+            counter.note_time()
+        if self._connected:
+            self._time_timer = self.loop.call_later(TIME_PERIOD, self._note_time)

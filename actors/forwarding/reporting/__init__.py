@@ -1,2 +1,2 @@
-"""What a forwarding actor reports: counters (`counter_publisher`), usage of accounts (`usage_reporter`), at its
-end all that is left, and at the level `debug` a line of the log for each decision (`trace`)."""
+"""What a forwarding actor reports: counters (`counter_publisher`), at its end all that is left, and at the level
+`debug` a line of the log for each decision (`trace`)."""

@@ -6,7 +6,8 @@ it runs only while it finds changes, and is started again by the next activity (
 Published counters are not acknowledged, so they are repeated: every `REPEATED_AFTER` seconds while clients are
 connected, by which a collector knows that they still are; else after twice the previous time.
 
-Among them is how busy the loop is, and its longest turn: while one lasts, all other clients wait.
+Among them is how busy the loop is, and its longest turn: while one lasts, all other clients wait. The last ones, when
+the last client has gone, are acknowledged (`LastReports`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from actors.bus.loop import Loop, Timer
+from actors.bus.mailbox import Mailbox
+from actors.bus.messages.common import METRICS
 from actors.bus.messages.metrics import Counters
+from actors.bus.records import RecordSender
 
 PERIOD = 1.0
 REPEATED_AFTER = 5.0
@@ -117,3 +121,41 @@ class LoopLoad:
 
     def __repr__(self) -> str:
         return f"<LoopLoad since {self._before[0]:.1f}>"
+
+
+LAST_COUNTERS = 5.0
+"""Seconds that the last counters may take to be acknowledged, of a collector that starts, too."""
+LAST_RECORDS = 1.0
+"""Seconds that the last records may take to be acknowledged."""
+CHECKED_EACH = 0.02
+
+
+class LastReports:
+    """Calls `finish` when what was sent has arrived, or has had its time."""
+
+    def __init__(self, loop: Loop, mailbox: Mailbox, records: RecordSender, finish: Callable[[], None]) -> None:
+        self._loop = loop
+        self._mailbox = mailbox
+        self._records = records
+        self._finish = finish
+        self._records_until = 0.0
+        self._counters_acknowledged = True
+
+    def send(self, counters: Counters | None) -> None:
+        """Send these counters, and the records that wait."""
+        self._records.flush()
+        self._records_until = self._loop.now + LAST_RECORDS
+        if counters is not None:
+            self._counters_acknowledged = False
+            self._mailbox.ask(METRICS, counters, self._on_counters, LAST_COUNTERS)
+        self._finish_when_acknowledged()
+
+    def _on_counters(self, _reply: object) -> None:
+        self._counters_acknowledged = True  # or there is no collector
+
+    def _finish_when_acknowledged(self) -> None:
+        settled = self._records.settled or self._loop.now > self._records_until
+        if settled and self._counters_acknowledged:
+            self._finish()
+        else:
+            self._loop.call_later(CHECKED_EACH, self._finish_when_acknowledged)

@@ -18,6 +18,7 @@ from actors.pools.state import OWN_TABLE
 from actors.state.counts import ACCOUNTS, PROCESSES, PROXY_TABLE
 from actors.state.processes import UNOWNED, ProcessPlaces, make_places
 from actors.state.table import open_table
+from actors.state.usage import USAGE
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +51,7 @@ class LiveStateFiles:
         self._living = {proxy_id: set(instances) for proxy_id, instances in living.items() if instances}
         if self._made() is not None:
             for name in os.listdir(self._folder):
-                if name not in (ACCOUNTS, PROCESSES) and not name.endswith(_OF_UPSTREAMS):
+                if name not in (ACCOUNTS, PROCESSES, USAGE) and not name.endswith(_OF_UPSTREAMS):
                     self.remove_spent(name)
 
     def begin(self, proxy_id: str, instance: int) -> int:

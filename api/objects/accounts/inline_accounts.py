@@ -251,7 +251,7 @@ class Accounts:
     def _states(self, proxy: StoredProxy) -> dict[str, AccountState]:
         if proxy.record.status != "active" or not proxy.record.accounts:
             return {}
-        replies = ask_workers(self._bridge, proxy.record, QueryAccounts(settle=False), ASK_TIMEOUT)
+        replies = ask_workers(self._bridge, proxy.record, QueryAccounts(), ASK_TIMEOUT)
         states: dict[str, AccountState] = {}
         for reply in replies:
             for each, state in reply.accounts.items() if isinstance(reply, AccountStates) else ():

@@ -50,6 +50,6 @@ def echo(sock: socket.socket, data: bytes) -> None:
 
 
 def states(rig: Rig) -> dict[str, Any]:
-    response = rig.ask(QueryAccounts(settle=False))
+    response = rig.ask(QueryAccounts())
     assert isinstance(response, AccountStates)
     return response.accounts

@@ -22,14 +22,6 @@ MANY = 40
 YES = responds(*[counted(b"yes")] * (2 * MANY))
 
 
-def store(shared: ForwardingContext) -> None:
-    """What the metrics collector does: it has stored every report."""
-    for counter in shared.limits.usage.take_all().values():
-        counter.take_report()
-        counter.reported(True)
-    shared.limits.usage.remove_settled()
-
-
 def sweep(shared: ForwardingContext) -> None:
     shared.limits.held._swept = -SWEEP  # the last one is long ago
     shared.limits.held._sweep()
@@ -37,7 +29,6 @@ def sweep(shared: ForwardingContext) -> None:
 
 def left(shared: ForwardingContext) -> list[int]:
     """How many credentials and counters there are still: a turn of the loop sweeps as many as it has time for."""
-    store(shared)
     return [len(credentials_of(shared)), len(shared.limits.usage.by_id)]
 
 
@@ -73,7 +64,6 @@ def test_no_table_has_a_credential_that_has_lapsed_or_was_revoked(monkeypatch: p
         try:
             minted = use(rig, table, origin)
             until(lambda: rig.inspect(are_dormant), "the connections have ended")
-            rig.inspect(store)
             assert held_of(Credential) - before[0] == MANY
             table.remove(*(record for record, _secret in minted[::2]))
             lapsed = time.time() - 1

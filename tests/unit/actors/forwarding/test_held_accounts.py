@@ -18,7 +18,7 @@ from actors.forwarding.limits.accounts import Account
 from actors.forwarding.limits.held_accounts import POLL, UPDATED_AT_ONCE, FoundAccount, HeldAccounts, UnreadableError
 from actors.forwarding.limits.limits import LimitsOfProxy
 from actors.forwarding.limits.meter import MeteredConnection
-from actors.forwarding.limits.usage_counters import UsageCounters
+from actors.forwarding.limits.usage import UsageCounters
 from actors.forwarding.protocols import failures
 from actors.state.counts import LiveState
 from tests.kit.clocks import Clock

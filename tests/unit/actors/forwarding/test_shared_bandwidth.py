@@ -14,7 +14,7 @@ from actors.forwarding.limits.accounts import Account
 from actors.forwarding.limits.limits import LimitsOfProxy
 from actors.forwarding.limits.shared_bandwidth import divide
 from actors.forwarding.limits.token_bucket import TokenBucket
-from actors.forwarding.limits.usage_counters import UsageCounters
+from actors.forwarding.limits.usage import UsageCounters
 from actors.state.counts import LiveState
 from tests.kit.clocks import Clock
 from tests.kit.forwarding_rig import spec

@@ -17,8 +17,6 @@ from actors.forwarding.access.username_parameters import Parameters
 from actors.forwarding.limits.limits import LimitsOfProxy
 from actors.forwarding.limits.meter import Meter
 from actors.forwarding.limits.rule_limits import Limited, MatchedRuleLimits
-from actors.forwarding.limits.usage import WINDOW_MIN
-from actors.forwarding.limits.usage_counters import WINDOW_OF_WORKER_MIN, UsageCounters
 from actors.forwarding.limits.workers import ProxyWorkers
 from actors.forwarding.net.connection_pool import ConnectionPool
 from actors.forwarding.net.egress import Requested, Sources
@@ -29,6 +27,7 @@ from actors.forwarding.upstreams.sessions import UpstreamSessions
 from actors.pools.upstream import Upstream
 from actors.state.choices import SharedChoices
 from actors.state.counts import COUNTED, LiveState
+from actors.state.usage import USAGE
 from tests.kit.clocks import Clock
 from tests.kit.forwarding_rig import spec
 from tests.kit.live_state import Machine
@@ -138,13 +137,13 @@ def test_connections_and_requests_of_an_account_hold_over_proxies_and_workers(wo
         assert admitted(limits[2]) is not None
 
 
-def test_an_account_without_limits_takes_no_place(world: World) -> None:
+def test_an_account_without_limits_takes_no_place_but_where_its_usage_is_counted(world: World) -> None:
     limits = LimitsOfProxy(world.loop, world.state())
     limits.configure(spec(1, accounts=(ADA,)))
     meter = admitted(limits)
     assert meter is not None
     meter.inward.consume(meter.inward.available() and 1000)
-    assert [each.name for each in world.machine.folder.iterdir()] == ["processes"]
+    assert {each.name for each in world.machine.folder.iterdir()} == {"processes", USAGE}
 
 
 # --- connections ---
@@ -365,24 +364,18 @@ def test_round_robin_begins_at_another_place_at_each_worker() -> None:
 # --- parts of what a process has ---
 
 
-def test_idle_connections_and_windows_of_quotas_are_divided_among_those_that_live(world: World) -> None:
-    loop = world.loop
-    pool, usage = ConnectionPool(loop, TimerWheel(loop), 9, 30.0), UsageCounters(loop)
-
-    def on_processes(count: int) -> None:
-        pool.divide_among(count)
-        usage.workers = count
-
+def test_idle_connections_are_divided_among_those_that_live(world: World) -> None:
+    pool = ConnectionPool(world.loop, TimerWheel(world.loop), 9, 30.0)
     elsewhere = world.workers()
-    elsewhere.on_processes = on_processes
+    elsewhere.on_processes = pool.divide_among
     elsewhere.open_connections()
-    assert (pool._limit, usage.part_of_window(WINDOW_MIN)) == (9, WINDOW_MIN)
+    assert pool._limit == 9
     world.workers()
     elsewhere.open_connections()
-    assert (pool._limit, usage.part_of_window(WINDOW_MIN)) == (5, WINDOW_MIN // 2)
+    assert pool._limit == 5
     pool.set_limits(4, 30.0)
     assert pool._limit == 2
     for _ in range(30):
         world.workers()
     elsewhere.open_connections()
-    assert (pool._limit, usage.part_of_window(WINDOW_MIN)) == (1, WINDOW_OF_WORKER_MIN)
+    assert pool._limit == 1

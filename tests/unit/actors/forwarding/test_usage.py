@@ -1,61 +1,82 @@
-"""What an actor reports to the collector of its accounts, and how it applies the replies; by a clock set by hand."""
+"""What processes count of accounts and what the collector books of it, and quotas; by a clock set by hand."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from actors.bus.messages.accounts import AccountTotal
+from actors.bus.messages.accounts import QueryUsage
 from actors.bus.messages.specs import AccountSpec
 from actors.forwarding.limits.accounts import QUOTA_GRACE
+from actors.forwarding.limits.earlier_usage import ACCOUNTS_MAX
 from actors.forwarding.limits.meter import Meter
-from actors.forwarding.limits.usage import AWAY_AFTER, GRACE_BYTES, WINDOW_MIN
-from actors.forwarding.reporting.usage_reporter import ACCOUNTS_MAX, TIME_PERIOD
-from actors.usage_file import BYTES_IN, UsageFile, files, is_held, read
+from actors.forwarding.limits.usage import (
+    AWAY_AFTER,
+    CHECKED_EACH,
+    GRACE_BYTES,
+    TIME_PERIOD,
+    WINDOW_MIN,
+    WINDOW_OF_PROCESS_MIN,
+)
+from actors.metrics.usage_service import LINES_AT_ONCE
+from actors.state.table import FOREVER
+from actors.state.usage import open_booked, period_word
 from tests.kit.tables import table
 from tests.unit.actors.forwarding.usage_world import ADA, Process, World
+
+MIB = 1 << 20
+RICH = replace(ADA, quota=20 * MIB)
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path / "metrics")
+    made = World(tmp_path)
     yield made
-    made.collector.book.close()
-    made.loop.close()
+    made.close()
 
 
-def test_what_is_used_is_reported_within_a_second_or_so_and_nothing_is_said_of_nothing(world: World) -> None:
-    one = Process(world, 1)
+def test_what_is_used_is_booked_within_two_seconds_and_no_one_asks_for_what_is_known(world: World) -> None:
+    one = Process(world)
     one.configure(ADA)
     world.pass_time(20)
-    reported = len(world.collector.reports)
-    world.pass_time(60)
-    assert len(world.collector.reports) == reported
+    assert len(world.collector.asked) == 1
     one.uses(300)
-    world.pass_time(1.2)
-    assert world.kept() == 300
+    world.pass_time(2.1)
+    assert world.booked() == 300
     world.pass_time(60)
-    assert len(world.collector.reports) == reported + 1
+    assert len(world.collector.asked) == 1
+
+
+def test_what_the_collector_is_asked_for_is_of_this_moment(world: World) -> None:
+    one, other = Process(world), Process(world, "px2")
+    one.configure(AccountSpec("acc_1", "ada", None))
+    other.configure(AccountSpec("acc_1", "ada", None))
+    one.ada.requested("192.0.2.1")
+    one.ada.connected(1)
+    one.uses(300)
+    for _ in range(2):
+        other.ada.connected(1)
+    activity = world.collector.activity()
+    assert (activity.usage.bytes_in, activity.connections, activity.client_ip) == (300, 3, "192.0.2.1")
+    assert activity.proxies == ("px2", "px1")
+    other.die()
+    assert world.collector.activity().connections == 1
 
 
 def test_refusals_are_counted_for_the_account_that_they_are_of(world: World) -> None:
-    one = Process(world, 1)
+    one = Process(world)
     one.configure(ADA)
     for user in ("ada", "unknown", "ada"):
         one.limits.count_refusal(user)
-    assert one.ada.take_report().refusals == 2
-
-
-def test_a_reply_about_a_former_counter_of_the_account_changes_nothing(world: World) -> None:
-    one = Process(world, 1)
-    one.configure(ADA)
-    one.uses(300)
-    world.pass_time(2)
-    usage = one.ada.state().usage
-    one.ada.apply_total(AccountTotal(usage.period, usage.since, 900, 0, one.ada.serial + 1, 300, 0))
-    assert one.knows() == 300
+    world.pass_time(2.1)
+    [(refusals,)] = world.collector.service._ledger._database.execute("SELECT sum(refusals) FROM hours").fetchall()
+    assert refusals == 2
 
 
 class Holder:
@@ -82,7 +103,7 @@ def test_connections_that_go_far_beyond_the_quota_end_without_delay(
     tmp_path: Path, beyond: int, at_once: set[str]
 ) -> None:
     world = World(tmp_path / str(beyond))
-    one, holder = Process(world, 1), Holder()
+    one, holder = Process(world), Holder()
     one.configure(ADA)
     meter = one.limits.meter()
     meter.attach(one.limits.accounts["ada"], holder)
@@ -92,242 +113,300 @@ def test_connections_that_go_far_beyond_the_quota_end_without_delay(
     world.pass_time(QUOTA_GRACE + 0.1)
     assert holder.ended == {"account_quota_reached"}
     meter.close()
-    world.collector.book.close()
-    world.loop.close()
+    world.close()
 
 
-def test_a_new_process_begins_with_what_the_one_before_it_has_used(world: World) -> None:
-    old, new = Process(world, 1), Process(world, 2)
+def test_an_idle_connection_ends_when_others_have_used_up_the_quota(world: World) -> None:
+    one, other, holder = Process(world), Process(world, "px2"), Holder()
+    for each in (one, other):
+        each.configure(ADA)
+    other.limits.meter().attach(other.limits.accounts["ada"], holder)
+    world.pass_time(20)
+    one.uses(ADA.quota)
+    world.pass_time(1.5 + QUOTA_GRACE)
+    assert holder.ended == {"account_quota_reached"}
+
+
+def test_a_new_process_begins_with_what_all_have_used(world: World) -> None:
+    old, new = Process(world), Process(world)
     old.configure(ADA)
     old.uses(300)
-    world.pass_time(1.2)
     new.configure(ADA)
     world.turn()
     assert new.knows() == 300
     old.uses(100)
-    old.reporter.settle(lambda _acknowledged: None)
     new.uses(5)
+    assert (old.knows(), new.knows()) == (405, 405)
     world.pass_time(2)
-    assert (new.knows(), world.kept()) == (405, 405)
+    assert (old.knows(), new.knows(), world.booked()) == (405, 405, 405)
 
 
-def test_of_the_processes_of_two_proxies_each_receives_what_the_other_uses_and_the_quota_is_one(world: World) -> None:
-    processes = [Process(world, 1, "px1"), Process(world, 2, "px2")]
+def test_proxies_have_a_quota_together_and_each_knows_it_at_once(world: World) -> None:
+    processes = [Process(world, f"px{number}") for number in range(3)]
     for each in processes:
         each.configure(ADA)
-    for _ in range(6):
-        for each in processes:
-            each.uses(100)
+    for each in processes:
         world.pass_time(1.2)
-    assert all(each.ada.exhausted for each in processes)
+        each.uses(400)
+        assert [one.ada.exhausted for one in processes] == [each is processes[-1]] * 3
 
 
-def test_without_the_collector_counting_goes_on_and_is_reported_when_it_is_back(world: World) -> None:
-    one = Process(world, 1)
-    world.collector.down = True
+def test_without_the_collector_counting_goes_on_and_is_booked_when_it_is_back(world: World) -> None:
+    world.collector.kill()
+    one = Process(world)
     one.configure(ADA)
     one.uses(300)
     world.pass_time(5)
-    assert one.knows() == 300
-    world.collector.down = False
-    world.pass_time(1.5)
-    assert world.kept() == 300
+    assert (one.knows(), one.ada.known) == (300, False)
+    world.collector.restart()
+    world.pass_time(3)
+    assert (world.booked(), one.knows(), one.ada.known) == (300, 300, True)
 
 
-def test_a_reset_is_received_with_the_next_reply_and_what_comes_after_it_counts(world: World) -> None:
-    one = Process(world, 1)
-    one.configure(ADA)
+def test_a_reset_holds_at_once_and_what_comes_after_it_counts(world: World) -> None:
+    one, other = Process(world), Process(world, "px2")
+    for each in (one, other):
+        each.configure(ADA)
+    world.turn()
     one.uses(1000)
-    world.pass_time(1.5)
     assert one.ada.exhausted
-    with world.collector.book.changes():
-        world.collector.book.reset(["acc_1"])
-    one.reporter.settle(lambda _acknowledged: None)
-    world.pass_time(0.1)
-    assert (one.knows(), one.ada.exhausted) == (0, False)
+    world.collector.reset()
+    world.turn()
+    assert [(each.knows(), each.ada.exhausted) for each in (one, other)] == [(0, False)] * 2
     one.uses(7)
-    world.pass_time(1.5)
-    assert (one.knows(), world.kept()) == (7, 7)
+    assert other.knows() == 7
+    world.pass_time(2.5)
+    assert (one.knows(), world.booked()) == (7, 7)
 
 
-def test_bytes_that_move_while_the_reply_is_under_way_are_not_lost(world: World) -> None:
-    one = Process(world, 1)
-    one.configure(ADA)
-    one.uses(100)
-    one.reporter.settle(lambda _acknowledged: one.uses(11))
-    one.uses(22)
-    world.pass_time(3)
-    assert (one.knows(), world.kept()) == (133, 133)
-
-
-def test_an_account_of_a_quota_is_awaited_until_the_collector_has_replied(world: World) -> None:
-    one = Process(world, 1)
+def test_of_an_account_with_a_quota_what_was_used_is_awaited(world: World) -> None:
     world.collector.down = True
+    one = Process(world)
     one.configure(ADA)
     world.pass_time(3)
-    assert not one.reporter.has_totals
+    assert not one.earlier.is_known
     world.collector.down = False
     world.pass_time(1.5)
-    assert one.reporter.has_totals
+    assert one.earlier.is_known
     one.configure(ADA, AccountSpec("acc_2", "bob", None))
-    assert one.reporter.has_totals
+    assert one.earlier.is_known
 
 
-def test_the_time_of_open_connections_is_reported_each_minute(world: World) -> None:
-    one = Process(world, 1)
-    one.configure(ADA)
+def test_the_time_of_open_connections_is_counted_each_minute(world: World) -> None:
+    one = Process(world)
+    one.configure(AccountSpec("acc_1", "ada", None))
     one.ada.connected(1)
     one.ada.connected(1)
-    world.pass_time(TIME_PERIOD + 2)
-    last = world.collector.reports[-1].accounts["acc_1"]
-    assert last.connections == 2
-    assert last.milliseconds == pytest.approx(2 * 1000 * TIME_PERIOD, rel=0.05)
+    world.pass_time(TIME_PERIOD + 3)
+    database = world.collector.service._ledger._database
+    [(milliseconds,)] = database.execute("SELECT sum(milliseconds) FROM hours").fetchall()
+    assert milliseconds == pytest.approx(2 * 1000 * TIME_PERIOD, rel=0.05)
+
+
+def test_without_a_table_a_process_counts_for_itself_with_what_the_collector_says(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    before, explaining = Process(world), Process(world)
+    before.configure(ADA)
+    before.uses(300)
+    explaining.limits.usage.__init__(world.loop)  # type: ignore[misc]
+    explaining.earlier.__init__(world.loop, world.collector, explaining.limits.usage)  # type: ignore[misc, arg-type]
+    explaining.configure(ADA)
+    world.turn()
+    assert (explaining.knows(), explaining.earlier.is_known) == (300, True)
+    before.uses(100)
+    explaining.limits.usage.forget_totals()
+    assert not explaining.earlier.is_known
+    replied: list[bool] = []
+    explaining.earlier.ask(lambda: replied.append(explaining.earlier.is_known))
+    world.turn()
+    assert (replied, explaining.knows()) == ([True], 400)
+    world.close()
 
 
 # --- periods ---
 
 
 def test_a_different_period_begins_at_zero_until_the_collector_says_more(world: World) -> None:
-    one = Process(world, 1)
+    one = Process(world)
     one.configure(ADA)
     one.uses(300)
-    world.pass_time(1.2)
-    world.collector.down = True
-    one.configure(AccountSpec("acc_1", "ada", None, quota=1000, period="day"))
+    world.pass_time(2.2)
+    world.collector.down = world.collector.silent = True
+    one.configure(replace(ADA, period="day"))
     assert one.knows() == 0
     one.uses(5)
     assert one.knows() == 5
+    world.collector.down = world.collector.silent = False
+    world.pass_time(3)
+    assert one.knows() == 305
 
 
-def test_a_period_ends_by_the_clock_of_the_process_and_a_total_of_the_one_before_is_ignored(world: World) -> None:
-    one = Process(world, 1)
-    one.configure(AccountSpec("acc_1", "ada", None, quota=1000, period="day"))
+def test_a_period_ends_by_the_clock_of_the_process_and_the_total_of_the_one_before_counts_no_more(
+    world: World, tmp_path: Path
+) -> None:
+    one = Process(world)
+    one.configure(replace(ADA, period="day"))
     one.uses(300)
-    world.turn()
-    since, until = one.ada.since, one.ada.until
+    world.pass_time(2.2)
+    until = one.ada.until
     assert until is not None
     one.ada.roll(until + 1)
-    assert (one.knows(), one.ada.since) == (0, until)
-    one.ada.apply_total(AccountTotal("day", since, 900, 0, one.ada.serial, 300, 0))
-    assert one.knows() == 0
-    one.ada.apply_total(AccountTotal("day", until, 40, 0, one.ada.serial, 300, 0))
-    assert one.knows() == 40
+    one.uses(2)
+    assert (one.knows(), one.ada.since) == (2, until)
+    booked = open_booked(tmp_path / "state")
+    assert booked is not None
+    [line] = booked.lines_of("acc_1")
+    name = line.instance, line.serial
+    assert booked.write_total("acc_1", period_word("day", until), 40, 0, {name: (301, 0)})
+    assert (one.knows(), one.ada.known) == (41, True)
+    booked.close()
 
 
-# --- the window ---
+# --- how far it goes ---
 
 
-MIB = 1 << 20
-
-
-def near_its_quota(world: World, quota: int = 20 * MIB) -> Process:
-    one = Process(world, 1)
-    one.configure(AccountSpec("acc_1", "ada", None, quota=quota))
-    world.pass_time(20)  # the reports after the start are over
-    return one
-
-
-def test_half_a_window_is_reported_at_once_and_a_whole_one_waits_for_the_reply(world: World) -> None:
-    one = near_its_quota(world)
-    assert one.ada.room() == WINDOW_MIN
-    one.uses(WINDOW_MIN // 2 - 1)
-    world.turn()
-    assert world.kept() == 0
-    one.uses(1)
-    world.turn()
-    assert world.kept() == WINDOW_MIN // 2
-    assert one.ada.room() == WINDOW_MIN
-    woken: list[int] = []
-    assert not one.ada.wait(lambda: woken.append(1))
-    one.uses(WINDOW_MIN)
-    assert one.ada.room() == 0
-    assert one.ada.wait(lambda: woken.append(1))
-    world.turn()
-    assert (woken, one.ada.room(), world.kept()) == ([1], WINDOW_MIN, WINDOW_MIN * 3 // 2)
-
-
-def test_far_from_the_quota_the_window_is_wide_and_without_a_quota_there_is_none(world: World) -> None:
-    one = near_its_quota(world, 100_000 * MIB)
+def test_far_from_the_quota_much_may_move_at_once_and_without_one_all(world: World) -> None:
+    one = Process(world)
+    one.configure(replace(ADA, quota=100_000 * MIB))
     assert one.ada.room() == 100_000 * MIB // 256
+    one.configure(RICH)
+    assert one.ada.room() == WINDOW_MIN
     one.configure(AccountSpec("acc_1", "ada", None))
     assert one.ada.room() > 500 * MIB
 
 
-@pytest.mark.parametrize("how", ["down", "silent"])
-def test_while_the_collector_is_away_connections_go_on_with_the_last_totals(world: World, how: str) -> None:
-    one = near_its_quota(world)
-    setattr(world.collector, how, True)
-    one.uses(WINDOW_MIN)
-    woken: list[int] = []
-    assert one.ada.wait(lambda: woken.append(1))
-    world.pass_time(AWAY_AFTER + 0.1)
-    assert woken == [1]
-    assert one.ada.room() == WINDOW_MIN  # the window is twice as wide, and half of it used
-    one.uses(WINDOW_MIN)
-    assert one.ada.wait(lambda: woken.append(2))
-    world.pass_time(4 * AWAY_AFTER)
-    assert woken == [1, 2]
-    assert one.ada.room() > WINDOW_MIN
-    one.uses(20 * MIB - WINDOW_MIN)
-    assert one.ada.exhausted  # by the last totals
-    setattr(world.collector, how, False)
-    world.pass_time(5)
-    assert world.kept() == 20 * MIB + WINDOW_MIN
-
-
-def test_processes_that_race_stay_within_a_window_each_of_the_quota(world: World) -> None:
-    """Each moves as much as it may, and replies are late: no process ever sees what the others have under way."""
-    quota = 8 * MIB
-    processes = [Process(world, number, f"px{number}") for number in range(20)]
-    for each in processes:
-        each.configure(AccountSpec("acc_1", "ada", None, quota=quota))
-    world.turn()
-    while True:
-        moved = [min(each.ada.room(), 65536) for each in processes if not each.ada.exhausted]
-        if not moved:
-            break
-        for each in processes:
-            if not each.ada.exhausted:
-                each.uses(min(each.ada.room(), 65536))
-        world.loop.turn(0)
-    world.pass_time(2)
-    assert quota <= world.kept() <= quota + len(processes) * MIB
-
-
-# --- the file ---
-
-
-def test_what_is_counted_is_in_the_file_at_once_and_a_released_account_gives_its_record_back(
+def test_at_the_number_of_the_collector_connections_wait_until_there_is_a_larger_one(
     world: World, tmp_path: Path
 ) -> None:
-    one = Process(world, 1)
-    made: list[UsageFile] = []
-    one.limits.usage.open_file = lambda: made.append(UsageFile(tmp_path, "px1", 1)) or made[-1]  # type: ignore[func-returns-value]
+    one = Process(world)
+    one.configure(RICH)
+    world.turn()
+    world.collector.silent = True
+    booked = open_booked(tmp_path / "state")
+    assert booked is not None
+
+    def may_use(number: int) -> None:
+        assert booked.write_total("acc_1", period_word("total", 0.0), 0, 0, {}, number)
+
+    may_use(100_000)
+    world.hand.time += CHECKED_EACH
+    world.turn()
+    assert one.ada.room() == 100_000
+    one.uses(100_000)
+    assert one.ada.room() == 0
+    woken: list[int] = []
+    assert one.ada.wait(lambda: woken.append(1))
+    world.pass_time(AWAY_AFTER / 2)
+    assert not woken
+    may_use(150_000)
+    world.pass_time(0.2)
+    assert (woken, one.ada.room()) == ([1], 50_000)
+    one.uses(50_000)
+    assert one.ada.wait(lambda: woken.append(2))
+    world.pass_time(AWAY_AFTER + 0.2)
+    assert (woken, one.ada.room()) == ([1, 2], WINDOW_MIN), "it goes on without the collector"
+    one.uses(WINDOW_MIN)
+    assert one.ada.wait(lambda: woken.append(3))
+    world.pass_time(AWAY_AFTER + 0.2)
+    assert one.ada.room() == WINDOW_MIN, "twice as much"
+    may_use(FOREVER)
+    world.turn()
+    assert not one.ada.wait(lambda: None)
+    booked.close()
+
+
+@pytest.mark.parametrize("collector", ["there", "down"])
+def test_processes_that_race_stay_within_a_mebibyte_together_of_the_quota(world: World, collector: str) -> None:
+    """Each moves what it may in each turn: all that they do at once is bounded."""
+    quota = 8 * MIB
+    processes = [Process(world, f"px{number % 5}") for number in range(20)]
+    for each in processes:
+        each.configure(replace(ADA, quota=quota))
+    world.turn()
+    if collector == "down":
+        world.collector.kill()
+    while True:
+        rooms = [each.ada.room() for each in processes]
+        assert sum(rooms) <= max(WINDOW_MIN, len(processes) * WINDOW_OF_PROCESS_MIN)
+        if not any(rooms):
+            break
+        for each, room in zip(processes, rooms, strict=True):
+            each.uses(room)
+        world.hand.time += 0.001
+        world.turn()
+    assert all(each.ada.exhausted for each in processes)
+    world.collector.restart()
+    world.pass_time(3)
+    assert quota <= world.booked() <= quota + MIB
+
+
+def test_while_the_collector_is_away_all_together_hold_the_quota(world: World) -> None:
+    one, other = Process(world), Process(world, "px2")
+    for each in (one, other):
+        each.configure(RICH)
+    world.turn()
+    world.collector.kill()
+    for each in itertools.cycle((one, other)):
+        world.pass_time(0.1)
+        room = min(100_000, each.ada.room())
+        if not room:
+            break
+        each.uses(room)
+    assert one.knows() == other.knows() == RICH.quota + GRACE_BYTES
+    world.collector.restart()
+    world.pass_time(3)
+    assert one.knows() == other.knows() == world.booked() == RICH.quota + GRACE_BYTES
+
+
+# --- deaths ---
+
+
+def test_what_a_process_had_counted_when_it_died_counts_on_and_is_booked_once(world: World) -> None:
+    one, other = Process(world), Process(world)
+    for each in (one, other):
+        each.configure(RICH)
+    one.uses(1_000)
+    world.pass_time(3)
+    one.uses(500)
+    one.die()
+    assert other.knows() == 1_500
+    third = Process(world)
+    third.configure(RICH)
+    world.turn()
+    assert third.knows() == 1_500
+    third.uses(200)
+    world.pass_time(3)
+    assert other.knows() == third.knows() == world.booked() == 1_700
+
+
+def test_an_account_that_comes_back_has_another_line_and_what_was_in_the_one_before_is_booked(world: World) -> None:
+    one = Process(world)
     one.configure(ADA, AccountSpec("acc_2", "bob", None))
     one.uses(300)
-    [(path, proxy_id, instance)] = files(tmp_path)
-    assert (proxy_id, instance, is_held(path)) == ("px1", 1, True)
-    assert {each.account_id: each.numbers[BYTES_IN] for each in read(path)} == {"acc_1": 300, "acc_2": 0}
-    world.collector.down = True
+    world.collector.kill()
     one.configure(AccountSpec("acc_2", "bob", None))
-    world.pass_time(2)
-    assert {each.account_id for each in read(path)} == {"acc_1", "acc_2"}
-    world.collector.down = False
-    world.pass_time(2)
-    assert {each.account_id for each in read(path)} == {"acc_2"}
     one.configure(ADA, AccountSpec("acc_2", "bob", None))
     one.uses(4)
-    world.pass_time(2)
-    assert world.kept() == 304
+    assert one.knows() == 4, "what was used before isn't known"
+    world.collector.restart()
+    world.pass_time(3)
+    assert (world.booked(), one.knows()) == (304, 304)
+    assert len(one.limits.usage.by_id) == 2
 
 
-def test_more_accounts_than_fit_into_a_piece_of_the_file(tmp_path: Path) -> None:
-    file = UsageFile(tmp_path, "px1", 1)
-    slots = [file.slot(f"acc_{number}", number + 1) for number in range(1000)]
-    for number, (numbers, at) in enumerate(slots):
-        numbers[at + BYTES_IN] = number << 33
-    found = {each.account_id: each.numbers[BYTES_IN] for each in read(file.path)}
-    assert found == {f"acc_{number}": number << 33 for number in range(1000)}
+def test_an_account_that_is_removed_goes_with_its_last_connection(world: World) -> None:
+    one = Process(world)
+    one.configure(ADA)
+    counter = one.ada
+    counter.connected(1)
+    one.limits.usage.release("acc_1")
+    counter.count(True, 5)
+    assert list(one.limits.usage.by_id) == ["acc_1"]
+    counter.connected(-1)
+    assert not one.limits.usage.by_id
+    counter.count(True, 6)
+    world.pass_time(3)
+    assert world.booked() == 11, "also what came behind the end"
 
 
 # --- thousands of accounts ---
@@ -337,84 +416,88 @@ def many(count: int) -> list[AccountSpec]:
     return [AccountSpec(f"acc_{number}", f"user{number}", None, quota=10 * WINDOW_MIN) for number in range(count)]
 
 
-def test_many_accounts_are_reported_in_messages_one_after_the_other(world: World) -> None:
-    process = Process(world, 1)
+def test_many_accounts_are_asked_for_one_message_after_the_other_and_booked_in_turns(world: World) -> None:
+    process = Process(world)
     process.configure(*many(3 * ACCOUNTS_MAX + 10))
-    world.pass_time(1.0)
-    sizes = [len(each.accounts) for each in world.collector.reports]
-    assert sizes == [ACCOUNTS_MAX] * 3 + [10]
-    assert process.reporter.has_totals
-    world.collector.reports.clear()
-    for account in process.limits.accounts.values():
-        account.usage.count(True, 1)
-    world.pass_time(2.0)
-    assert [len(each.accounts) for each in world.collector.reports] == sizes
-    ended: list[bool] = []
-    process.reporter.settle(ended.append)
-    assert len(world.collector.reports) == 5, "the next message waits for the reply"
-    for _ in range(4):
+    for _ in range(10):
         world.turn()
-    assert ended == [True]
-    assert [len(each.accounts) for each in world.collector.reports[4:]] == sizes
-
-
-def test_what_a_collector_that_went_away_amid_a_report_has_not_had_comes_later(world: World) -> None:
-    process = Process(world, 1)
-    process.configure(*many(2 * ACCOUNTS_MAX))
-    world.pass_time(1.0)
+    assert [len(each.periods) for each in world.collector.asked] == [ACCOUNTS_MAX] * 3 + [10]
+    assert process.earlier.is_known
+    world.pass_time(2)
     for account in process.limits.accounts.values():
         account.usage.count(True, 7)
-    ended: list[bool] = []
-    process.reporter.settle(ended.append)
-    world.collector.down = True
-    world.turn()
-    assert ended == [False]
-    world.collector.down = False
-    world.pass_time(2.5)
-    kept = world.collector.book.usage({f"acc_{number}": "total" for number in range(2 * ACCOUNTS_MAX)})
+    world.hand.time += 1.0
+    world.loop.turn(0)
+    service = world.collector.service
+    service._book_changed()
+    assert 0 < len(service._changed) <= 3 * ACCOUNTS_MAX + 10 - LINES_AT_ONCE
+    world.pass_time(3)
+    kept = service._ledger.usage({f"acc_{number}": "total" for number in range(3 * ACCOUNTS_MAX + 10)})
     assert {each.usage.bytes_in for each in kept.values()} == {7}
-    assert not process.limits.usage.any_changed
 
 
-def test_an_account_for_which_a_connection_waits_comes_first(world: World) -> None:
-    process = Process(world, 1)
-    process.configure(*many(4 * ACCOUNTS_MAX))
-    world.pass_time(1.0)
-    counters = [account.usage for account in process.limits.accounts.values()]
-    for counter in counters:
-        counter.count(True, 1)
-    world.collector.reports.clear()
-    process.reporter.settle(lambda _acknowledged: None)
-    counters[-1].count(True, WINDOW_MIN)
-    assert counters[-1].wait(lambda: None)
-    assert counters[-1].id not in world.collector.reports[0].accounts
+def test_what_a_collector_that_went_away_meanwhile_has_not_said_it_is_asked_again(world: World) -> None:
+    process = Process(world)
+    world.collector.down = True
+    process.configure(*many(2 * ACCOUNTS_MAX))
+    replied: list[bool] = []
+    process.earlier.ask(lambda: replied.append(process.earlier.is_known))
     world.turn()
-    assert next(iter(world.collector.reports[1].accounts)) == counters[-1].id
-    assert sum(counters[-1].id in each.accounts for each in world.collector.reports) == 1
+    assert replied == [False]
+    world.collector.down = False
+    world.pass_time(1.5)
+    assert process.earlier.is_known
+    assert isinstance(world.collector.asked[-1], QueryUsage)
 
 
-def test_a_counter_that_is_gone_is_due_no_more(world: World) -> None:
-    process = Process(world, 1)
-    usage = process.limits.usage
-    counter = usage.acquire("acc_1")
-    usage.urgent(counter)
-    usage.discard("acc_1")
-    assert usage.take_urgent({}, 10) == []
+# --- whatever happens ---
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("use"), st.integers(0, 2), st.integers(1, 50_000)),
+        st.tuples(st.sampled_from(["kill", "restart", "again"]), st.integers(0, 2), st.just(0)),
+        st.tuples(st.just("turn"), st.just(0), st.just(0)),
+        st.tuples(st.just("time"), st.just(0), st.integers(1, 40)),
+        st.tuples(st.just("die"), st.integers(0, 2), st.just(0)),
+    ),
+    max_size=40,
+)
 
 
-def test_the_workers_of_a_proxy_have_the_window_together(world: World) -> None:
-    """All move what they may at once, before the collector replies to any of them."""
-    quota, workers = 8 << 20, 4
-    processes = [Process(world, instance) for instance in range(1, workers + 1)]
+@given(STEPS)
+def test_all_know_every_byte_at_any_moment_and_the_collector_books_each_once(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, int]]
+) -> None:
+    world = World(tmp_path_factory.mktemp("used"))
+    processes = [Process(world, proxy_id) for proxy_id in ("px1", "px1", "px2")]
     for each in processes:
-        each.limits.usage.workers = workers
-        each.configure(AccountSpec("acc_1", "ada", None, quota=quota))
-    world.pass_time(1)
-    for _ in range(1000):
-        moved = [each.ada.room() for each in processes]
-        assert sum(moved) <= WINDOW_MIN
-        for each, count in zip(processes, moved, strict=True):
-            each.uses(count)
-        world.turn()
-    assert [each.ada.exhausted for each in processes] == [True] * workers
-    assert quota <= world.kept() <= quota + (1 << 20)
+        each.configure(RICH)
+    world.turn()
+    total = 0
+    for what, which, number in steps:
+        if what == "use":
+            processes[which].uses(number)
+            total += number
+        elif what == "kill":
+            world.collector.kill()
+        elif what == "restart":
+            world.collector.restart()
+        elif what == "again" and not world.collector.down:
+            processes[which].configure()
+            processes[which].configure(RICH)
+            world.turn()
+        elif what == "die" and not world.collector.down:
+            processes[which].die()
+            processes[which] = Process(world, processes[which].proxy_id)
+            processes[which].configure(RICH)
+            world.turn()
+        elif what == "turn":
+            world.loop.turn(0)
+        else:
+            world.pass_time(number / 10)
+        assert [each.knows() for each in processes] == [total] * 3
+    world.collector.restart()
+    world.pass_time(3)
+    assert [each.knows() for each in processes] == [total] * 3
+    assert total == 0 or world.booked() == total
+    world.close()

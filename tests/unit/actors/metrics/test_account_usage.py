@@ -1,10 +1,9 @@
-"""What accounts have used: every byte counts once, whichever process dies; periods, resets and hours."""
+"""What accounts have used: every byte is booked once; periods, resets and hours."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.bus.messages.accounts import AccountReport, AccountTotal, ReportUsage
+from actors.bus.messages.accounts import AccountUsage
 from actors.metrics.account_usage import KEPT_DAYS, UsageLedger
-from actors.usage_file import FileRecord
+from actors.state.usage import CountedLine
 from config.model.choices import PERIODS, period_at
 from config.model.subscriptions import checked
 from tests.kit.clocks import Clock
@@ -23,6 +22,10 @@ from tests.kit.tables import table
 
 def moment(text: str) -> float:
     return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+
+
+def counted(instance: int, serial: int, figures: tuple[int, ...], proxy: str = "p") -> CountedLine:
+    return CountedLine(0, "a", "ada", proxy, instance, serial, 0, "day", figures, 0, 0.0, "", False)
 
 
 class World:
@@ -37,15 +40,12 @@ class World:
 
     def report(
         self, instance: int, inward: int, outward: int = 0, serial: int = 1, proxy: str = "p", **more: object
-    ) -> AccountTotal:
-        counted = AccountReport(serial, "ada", 0, "day", inward, outward)
-        message = ReportUsage(proxy, instance, {"a": replace(counted, **more)})  # type: ignore[arg-type]
+    ) -> AccountUsage:
+        line = counted(instance, serial, (inward, outward, 0, 0, 0), proxy)
         with self.ledger.changes():
-            return self.ledger.update(message)["a"]
-
-    def die(self, instance: int, inward: int, serial: int = 1, proxy: str = "p") -> None:
-        with self.ledger.changes():
-            self.ledger.take_file((proxy, instance), [FileRecord("a", (serial, inward, 0, 0, 0, 0, 0, 0))])
+            self.ledger.book(line._replace(**more))  # type: ignore[arg-type]
+        total = self.ledger.total(line.account_id)
+        return AccountUsage("", 0.0, 0, 0) if total is None else total.usage
 
     def used(self, period: str = "day") -> int:
         usage = self.ledger.usage({"a": period})["a"].usage
@@ -63,16 +63,19 @@ def world(tmp_path: Path) -> Iterator[World]:
     made.ledger.close()
 
 
-def test_of_each_process_the_difference_to_its_last_report_counts(world: World) -> None:
+def test_of_each_line_the_difference_to_what_is_booked_counts(world: World) -> None:
     world.report(1, 10, 1)
     world.report(1, 20, 2)
     world.report(2, 100, 10, proxy="q")
     world.report(1, 20, 2)
-    total = world.report(1, 30, 3)
-    assert (total.bytes_in, total.bytes_out, total.reported_in, total.reported_out) == (130, 13, 30, 3)
+    usage = world.report(1, 30, 3)
+    assert (usage.bytes_in, usage.bytes_out) == (130, 13)
+    total = world.ledger.total("a")
+    assert total is not None
+    assert total.booked == {(1, 1): (30, 3), (2, 1): (100, 10)}
 
 
-def test_a_restart_of_the_collector_keeps_every_report_that_was_stored(world: World) -> None:
+def test_a_restart_of_the_collector_keeps_all_that_is_booked(world: World) -> None:
     world.report(1, 10)
     world.report(2, 5)
     world.restart()
@@ -81,12 +84,12 @@ def test_a_restart_of_the_collector_keeps_every_report_that_was_stored(world: Wo
     assert world.used() == 16
 
 
-def test_a_transaction_that_fails_changes_nothing_and_the_report_comes_again(world: World) -> None:
+def test_a_transaction_that_fails_changes_nothing_and_the_line_is_booked_again(world: World) -> None:
     world.report(1, 10)
 
     def fail() -> None:
         with world.ledger.changes():
-            world.ledger.update(ReportUsage("new", 1, {"a": AccountReport(1, "ada", 0, "day", 25, 0)}))
+            world.ledger.book(counted(1, 1, (25, 0, 0, 0, 0), "new"))
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
@@ -96,29 +99,25 @@ def test_a_transaction_that_fails_changes_nothing_and_the_report_comes_again(wor
     assert world.used() == 25
 
 
-def test_an_account_that_a_process_holds_anew_counts_from_zero_and_an_old_report_nothing(world: World) -> None:
-    world.report(1, 10, serial=1)
+def test_the_lines_of_a_process_count_each_for_itself_in_any_order(world: World) -> None:
     world.report(1, 4, serial=2)
     world.report(1, 10, serial=1)
-    assert world.used() == 14
+    world.report(1, 5, serial=2)
+    assert world.used() == 15
 
 
-def test_what_a_dead_process_had_counted_counts_once_and_its_late_reports_do_not(world: World) -> None:
+def test_of_lines_that_are_free_nothing_is_kept_and_their_bytes_stay(world: World) -> None:
     world.report(1, 10)
-    world.die(1, 17)
-    assert world.used() == 17
-    world.die(1, 17)
+    world.report(2, 7)
     with world.ledger.changes():
-        assert world.ledger.update(ReportUsage("p", 1, {"a": AccountReport(1, "ada", 0, "day", 15, 0)})) == {}
-    world.restart()
-    world.die(1, 17)
+        world.ledger.forget_lines([(1, 1)])
+    assert world.ledger.lines() == [(2, 1)]
     assert world.used() == 17
-    assert world.rows("reports") == []
 
 
-def test_an_account_that_only_a_file_knows_counts(world: World) -> None:
-    world.die(1, 17)
-    assert world.used() == 17
+def test_numbers_that_are_below_what_is_booked_are_none(world: World) -> None:
+    world.report(1, 10)
+    assert world.report(1, 9).bytes_in == 10
 
 
 def test_a_new_day_begins_with_nothing_and_month_and_total_go_on(world: World) -> None:
@@ -162,26 +161,26 @@ def test_accounts_that_are_never_used_and_have_no_quota_leave_nothing(world: Wor
     world.report(1, 0)
     assert world.ledger.usage({"a": "day"}) == {}
     assert world.report(1, 0, quota=100).bytes_in == 0
-    assert world.ledger.holders(["a"]) == {("p", 1): ["a"]}
+    assert world.ledger.usage({"a": "day"}).keys() == {"a"}
 
 
-def test_connections_and_the_last_use_are_over_all_processes(world: World) -> None:
-    world.report(1, 1, connections=2, last_seen=50.0, client_ip="192.0.2.1")
-    world.report(2, 1, connections=3, last_seen=40.0, client_ip="192.0.2.2", proxy="q")
-    activity = world.ledger.usage({"a": "total"})["a"]
+def test_the_last_use_is_over_all_processes_and_connections_are_those_of_the_lines(world: World) -> None:
+    world.report(1, 1, last_seen=50.0, client_ip="192.0.2.1")
+    world.report(2, 1, last_seen=40.0, client_ip="192.0.2.2", proxy="q")
+    one, other = counted(1, 1, (1, 0, 0, 0, 0)), counted(2, 1, (1, 0, 0, 0, 0), "q")
+    lines = {"a": [one._replace(connections=2), other._replace(connections=3), one._replace(proxy_id="r")]}
+    activity = world.ledger.usage({"a": "total"}, lines)["a"]
     assert (activity.connections, activity.last_seen, activity.client_ip) == (5, 50.0, "192.0.2.1")
     assert activity.proxies == ("q", "p")
-    world.die(1, 1)
-    assert world.ledger.usage({"a": "total"})["a"].connections == 3
 
 
 # --- hours ---
 
 
 def test_figures_are_in_the_hour_and_the_day_in_which_they_are_reported(world: World) -> None:
-    world.report(1, 10, 1, requests=2, milliseconds=500, refusals=1)
+    world.report(1, 0, figures=(10, 1, 2, 500, 1))
     world.wall.now += 3600
-    world.report(1, 15, 1, requests=3, milliseconds=700, refusals=1)
+    world.report(1, 0, figures=(15, 1, 3, 700, 1))
     world.report(2, 7, proxy="q")
     hour = int(world.wall.now) // 3600
     assert world.rows("hours") == [
@@ -217,13 +216,8 @@ def test_hours_are_kept_for_so_many_days(world: World) -> None:
 
 
 def test_a_credential_is_counted_for_its_quota_alone_since_its_account_has_the_hours(world: World) -> None:
-    def report(identifier: str, quota: int) -> None:
-        with world.ledger.changes():
-            counted = AccountReport(1, "", quota, "total", 10, 0)
-            world.ledger.update(ReportUsage("p", 1, {identifier: counted}))
-
-    report("crd_1", 1000)
-    report("crd_2", 0)
+    world.report(1, 10, account_id="crd_1", quota=1000)
+    world.report(1, 10, account_id="crd_2", serial=2)
     assert world.ledger.usage({"crd_1": "total"})["crd_1"].usage.bytes_in == 10
     assert world.ledger.usage({"crd_2": "total"}) == {}
     assert world.rows("hours") == []
@@ -233,17 +227,6 @@ def test_a_credential_is_counted_for_its_quota_alone_since_its_account_has_the_h
 
 
 # --- quotas ---
-
-
-def test_processes_are_informed_when_what_is_left_has_halved_and_when_nothing_is(world: World) -> None:
-    for used in (100, 400, 600, 700, 999, 1100, 1200):
-        world.report(1, used, quota=1000)
-    left = [1000 - each.usage.bytes_in for each in world.ledger.crossings]
-    assert left == [400, 1, -100]
-    world.report(2, 0, quota=1000, proxy="q")
-    pushes = world.ledger.pushes(["a"])
-    assert pushes.keys() == {("p", 1), ("q", 2)}
-    assert pushes["q", 2].accounts["a"] == AccountTotal("day", period_at("day", world.wall.now)[0], 1200, 0, 1, 0, 0)
 
 
 def test_a_warning_and_the_end_of_a_quota_are_events_once_in_a_period_through_restarts(world: World) -> None:
