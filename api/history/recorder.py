@@ -85,9 +85,9 @@ class Recorder:
         with self._file.reading() as database:
             number = newest_revision(database) + 1
         size = sum(len(each or b"") for part in parts for each in part)
-        said = origin["timestamp"], _author(origin), purpose.restored, purpose.undone or 0
+        by_whom = origin["timestamp"], _author(origin), purpose.restored, purpose.undone or 0
         return RecordedRevision(
-            (number, *said, *counts, _kinds(dict.fromkeys(row[0] for row in rows)), size), tuple(rows)
+            (number, *by_whom, *counts, _kinds(dict.fromkeys(row[0] for row in rows)), size), tuple(rows)
         )
 
     def insert(self, revisions: Iterable[RecordedRevision]) -> None:
