@@ -59,7 +59,7 @@ _UNUSABLE = (
     sql.UndefinedTable,
     sql.UndefinedFunction,
 )
-_UNUSABLE_AT_CONNECTING = (
+_UNUSABLE_TEXTS = (
     "password authentication failed",
     "no password supplied",
     "no pg_hba.conf entry",
@@ -68,8 +68,10 @@ _UNUSABLE_AT_CONNECTING = (
     "permission denied for database",
     "certificate",
     "server does not support SSL",
+    "not allowed in statement pooling mode",
 )
-"""Of a connection that can't be made there is no code, only the server's text."""
+"""Of a connection that can't be made there is no code, only the server's text, and a pooler has one code for all."""
+_OF_POOLERS = "08P01"
 
 
 @contextmanager
@@ -87,8 +89,8 @@ def _translation(place: str, error: psycopg.Error) -> DatabaseError:
         return DatabaseBusy(text)
     if isinstance(error, psycopg.ProgrammingError) and error.sqlstate is None:
         return DatabaseUnusable(text)  # the DSN itself
-    at_connecting = error.sqlstate is None and any(each in str(error) for each in _UNUSABLE_AT_CONNECTING)
-    if at_connecting or isinstance(error, _UNUSABLE):
+    by_text = error.sqlstate in (None, _OF_POOLERS) and any(each in str(error) for each in _UNUSABLE_TEXTS)
+    if by_text or isinstance(error, _UNUSABLE):
         return DatabaseUnusable(text)
     if isinstance(error, _FOR_NOW) or error.sqlstate is None:
         return DatabaseUnavailable(text)

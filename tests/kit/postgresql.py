@@ -10,6 +10,7 @@ import atexit
 import os
 import shutil
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -29,6 +30,7 @@ from tests.kit.wait import wait_until
 PASSWORD = "sesame"
 _INSTALLED = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda each: int(each.parts[-3]))
 needs_postgresql = pytest.mark.skipif(not _INSTALLED, reason="PostgreSQL is not installed")
+needs_pgbouncer = pytest.mark.skipif(shutil.which("pgbouncer") is None, reason="pgbouncer is not installed")
 _USER = {"user": "postgres", "group": "postgres", "extra_groups": []} if os.geteuid() == 0 else {}
 """The server refuses to run as root."""
 _numbers = count()
@@ -132,6 +134,37 @@ class Server:
         command = [_INSTALLED[-1].with_name(program), "-D", self._folder / "data", *arguments]
         done = subprocess.run(command, capture_output=True, text=True, cwd="/", **_USER)  # type: ignore[call-overload]
         assert done.returncode == 0, done.stderr
+
+
+@contextmanager
+def pooler(server: Server, mode: str) -> Iterator[int]:
+    """pgbouncer in front of a server, in this mode of pooling: its port."""
+    port, folder = free_port(), Path(mkdtemp(prefix="pb-", dir=FOLDERS))
+    users, settings = folder / "users.txt", folder / "settings.ini"
+    users.write_text(f'"postgres" "{PASSWORD}"\n')
+    settings.write_text(
+        f"[databases]\n* = host=127.0.0.1 port={server.port} password={PASSWORD}\n[pgbouncer]\n"
+        f"listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n"
+        f"auth_type = plain\nauth_file = {users}\npool_mode = {mode}\n"
+    )
+    if _USER:
+        for each in (folder, users, settings):
+            shutil.chown(each, "postgres")
+    command = ["pgbouncer", "-q", settings]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL, **_USER) as process:  # type: ignore[call-overload]
+        try:
+            wait_until(lambda: _is_open(port), "pgbouncer takes connections", 30)
+            yield port
+        finally:
+            process.kill()
+            shutil.rmtree(folder)
+
+
+def _is_open(port: int) -> bool:
+    with suppress(OSError):
+        socket.create_connection(("127.0.0.1", port)).close()
+        return True
+    return False
 
 
 @cache

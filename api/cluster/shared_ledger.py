@@ -1,0 +1,351 @@
+"""The ledger of a fleet in its database: take its lock, append a commit, read what a replica lacks. Thread-safe.
+
+    with ledger.begin(after) as lock:      # one round trip: the lock, and what this replica lacks
+        for each in lock.missing: …        # adopt it
+        …                                  # check, make the commit, sync its audit entries
+        lock.append(commit)                # one round trip: it is durable for all nodes
+    …                                      # adopt it
+
+A node that waits for anything else within the block holds up all nodes, and loses the lock after some seconds.
+
+`alone` and `append` are the same for `api.engine.commit.Engine`, which commits by them.
+
+A commit is JSON where the functions of the schema take it and give it back, and nothing of it changes on the way:
+
+    {"documents": [[collection, id, body as text or null], …],
+     "revisions": [[[number, …, size], [[collection, id, name, fields, before, after], …]], …],
+     "audit": [[seq, content, hash], …]}
+
+On the way there documents have their place in the commit first, and the changes of revisions are a list of their own,
+`changes`, each with its revision and its place first, so that a large commit goes in parts. `before` and `after`, which
+are octets, are base64. A body is a text within the text: PostgreSQL reads none with a NUL otherwise.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid4
+
+from actors.cluster.database import CHANGE, REPORT, Database, DatabaseSession
+from actors.cluster.errors import DatabaseBusy, DatabaseError, DatabaseUnavailable, StatementRefused
+from api.audit.trail import Row
+from api.engine.ledger import Commit
+from api.history.document_changes import UNREVISED
+from api.history.recorder import RecordedRevision
+from api.store import Change, CommitRefused, HistoryPruned, StoreDamaged, StoreError
+from api.store.accounts.staging import ChangeRow
+from api.store.rows import text_of
+
+RATE = 4 * 2**20
+"""Bytes a second that large commits have to come to: they may take longer than others."""
+AT_ONCE = 4 * 2**20
+"""Bytes of commits that are read under the lock; a replica that lacks more reads them before."""
+PART = 8 * 2**20
+"""Characters of JSON that one statement brings, about."""
+RETRY = 0.2
+"""Seconds between two tries to learn what became of a commit."""
+
+_BEGIN = "SELECT * FROM proxyfleet.begin_change(%s, %s, %s, %s)"
+_READ = "SELECT * FROM proxyfleet.changes_after(%s, %s, %s, %s)"
+_WRITE = "SELECT proxyfleet.write_change(%s, %s, %s)"
+_COMMIT = "SELECT proxyfleet.commit_change(%s, %s, %s, %s, %s, %s, %s, %s, %s)"
+_FIND = "SELECT proxyfleet.find_commit(%s)"
+_DOES_NOT_FOLLOW = "PF001"
+
+
+class LedgerError(StoreError):
+    """The ledger isn't what this replica follows."""
+
+
+class NoFleet(LedgerError):
+    """The database has no fleet."""
+
+
+class OtherFleet(LedgerError):
+    """The database has another fleet than this node's."""
+
+
+class Rewound(LedgerError):
+    """The replica's last commit is not in the ledger: the database was restored or failed over to an earlier state."""
+
+
+class TooFarBehind(LedgerError):
+    """The replica lacks more than is read under the lock: read `SharedLedger.changes` first."""
+
+
+class LedgerUnavailable(LedgerError):
+    """The database can't be used now, and nothing was changed."""
+
+
+class OutcomeUnknown(LedgerError):
+    """Whether the commit with this stamp was made could not be learnt in time."""
+
+    def __init__(self, stamp: UUID) -> None:
+        super().__init__("the database did not respond in time: it is not known yet whether the change was made")
+        self.stamp = stamp
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerCommit:
+    """A commit as the ledger has it: with its stamp, the name of the node that made it, and when, in Unix time.
+
+    Its entries of the audit trail are there if the reader has made it, and not else.
+    """
+
+    commit: Commit
+    stamp: UUID
+    node: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """What a reader lacks, as far as it was read, and the last commit of the ledger."""
+
+    head: int
+    stamp: UUID
+    audited: int
+    commits: tuple[LedgerCommit, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.commits or self.commits[-1].commit.number == self.head
+
+
+class FleetLock:
+    """The lock of the fleet, for one commit: `missing` are the commits that this replica lacks, up to the last one."""
+
+    def __init__(self, session: DatabaseSession, page: _Page, append: Callable[[FleetLock, Commit], UUID]) -> None:
+        self.session = session
+        self.missing = page.commits
+        self.head = page.head
+        self.stamp = page.stamp
+        """Of the last commit."""
+        self.audited = page.audited
+        """The last entry of this node's audit trail that the ledger has; a commit brings all that follow."""
+        self._append = append
+
+    def append(self, commit: Commit) -> UUID:
+        """Make it the last one, durably; its stamp. The lock is given back.
+
+        Raises `CommitRefused` when it doesn't follow the last one, `OutcomeUnknown`, and `DatabaseError`: then it was
+        not made.
+        """
+        return self._append(self, commit)
+
+
+class SharedLedger:
+    """The ledger, for one node. `begin` and `changes` raise `DatabaseError` and `LedgerError`, others `LedgerError`."""
+
+    def __init__(self, database: Database, fleet: UUID, node: str, new_stamp: Callable[[], UUID] = uuid4) -> None:
+        self._database = database
+        self._fleet = fleet
+        self._node = node
+        self._new_stamp = new_stamp
+        self._held: FleetLock | None = None
+        """What `alone` has; callers take turns."""
+
+    @contextmanager
+    def alone(self, after: int) -> Iterator[Iterable[Commit]]:
+        """See `api.engine.ledger.Ledger`. A replica that lacks much holds up other nodes until it has taken it."""
+        with ExitStack() as stack:
+            with _as_of_store():
+                earlier: list[LedgerCommit] = []
+                while self._held is None:
+                    last = earlier[-1] if earlier else None
+                    try:
+                        begun = self.begin(last.commit.number, last.stamp) if last else self.begin(after)
+                        self._held = stack.enter_context(begun)
+                    except TooFarBehind:
+                        earlier += self.changes(last.commit.number if last else after)
+            try:
+                yield [each.commit for each in (*earlier, *self._held.missing)]
+            finally:
+                self._held = None
+
+    def append(self, commit: Commit) -> None:
+        """See `api.engine.ledger.Ledger`."""
+        if self._held is None:
+            raise LedgerError("a commit is appended by the one who is alone")
+        with _as_of_store():
+            self._held.append(commit)
+
+    @contextmanager
+    def begin(self, after: int, stamp: UUID | None = None, size: int = 0) -> Iterator[FleetLock]:
+        """Take the lock for the block, as a replica whose last commit is `after` and has this stamp, if it is known.
+
+        `size` is how many bytes the commit will have, about; large ones have longer. Raises `HistoryPruned`, and
+        `DatabaseBusy` when the lock is not free in time.
+        """
+        with self._database.session() as session:
+            rows = session.begin(_BEGIN, [after, stamp, self._node, AT_ONCE], CHANGE + size / RATE)
+            page = self._page(after, rows)
+            if not page.is_whole:
+                raise TooFarBehind(f"the commit {after} is {page.head - after} commits behind the last one")
+            yield FleetLock(session, page, self._append)
+
+    def changes(self, after: int, stamp: UUID | None = None) -> Iterator[LedgerCommit]:
+        """The commits after this one, which the reader has with this stamp. Raises `HistoryPruned`."""
+        while True:
+            with self._database.session() as session:
+                rows = session.transaction(_READ, [after, stamp, self._node, AT_ONCE], REPORT)
+            page = self._page(after, rows)
+            yield from page.commits
+            if page.is_whole:
+                return
+            after, stamp = page.commits[-1].commit.number, page.commits[-1].stamp
+
+    def _page(self, after: int, rows: Sequence[Sequence[Any]]) -> _Page:
+        if not rows:
+            raise NoFleet("the database holds no fleet")
+        fleet, head, stamp, pruned_to, followed, audited = rows[0][:6]
+        if fleet != self._fleet:
+            raise OtherFleet(f"the database holds the fleet {fleet}, and this node is of {self._fleet}")
+        if after < pruned_to:
+            raise HistoryPruned(pruned_to)
+        if not followed:
+            raise Rewound(f"the commit {after} of this node is not in the database: its last one is {head}")
+        found = tuple(
+            LedgerCommit(decoded(number, content), of, node, at)
+            for *_, number, of, node, at, content in rows
+            if number is not None
+        )
+        numbers = [each.commit.number for each in found]
+        if numbers != [*range(after + 1, after + 1 + len(found))]:
+            raise LedgerError(f"commits after {after} are missing in the database: there are {numbers[:10]}")
+        return _Page(head, stamp, audited, found)
+
+    def _append(self, lock: FleetLock, commit: Commit) -> UUID:
+        stamp, within = self._new_stamp(), CHANGE + commit.size / RATE
+        *parts, last = encoded_parts(commit)
+        for each in parts:
+            lock.session.go_on(_WRITE, [commit.number, self._node, each], within)
+        history = max((each.row[0] for each in commit.revisions), default=0)
+        notify = any(each.collection not in UNREVISED for each in commit.documents)
+        values = [commit.number, stamp, lock.stamp, self._node, last, len(commit.documents), commit.size, history]
+        try:
+            lock.session.finish(_COMMIT, [*values, notify], within)
+        except StatementRefused as error:
+            if error.code == _DOES_NOT_FOLLOW:
+                raise CommitRefused(str(error)) from error
+            raise
+        except DatabaseBusy:
+            raise
+        except DatabaseUnavailable as error:
+            if not self._was_made(stamp):
+                raise error
+        return stamp
+
+    def _was_made(self, stamp: UUID) -> bool:
+        """What became of a commit whose connection broke. Raises `OutcomeUnknown`."""
+        until = time.monotonic() + CHANGE
+        while True:
+            left = until - time.monotonic()
+            try:
+                with self._database.session(even_if_unavailable=True) as session:
+                    ((number,),) = session.transaction(_FIND, [stamp], max(left, RETRY))
+                    return number is not None
+            except DatabaseError as error:
+                if left <= RETRY:
+                    raise OutcomeUnknown(stamp) from error
+            time.sleep(RETRY)
+
+
+@contextmanager
+def _as_of_store() -> Iterator[None]:
+    """Errors of the database as those of stores."""
+    try:
+        yield
+    except DatabaseError as error:
+        raise LedgerUnavailable(str(error)) from error
+
+
+def create_fleet(database: Database, fleet: UUID, node: str, head: int, history: int, key_fingerprint: str) -> UUID:
+    """Begin a fleet in a database without one, at a commit and a revision; the stamp of that commit.
+
+    Raises `LedgerError` when there is one, and `DatabaseError`.
+    """
+    stamp = uuid4()
+    with database.session() as session:
+        found = session.begin("SELECT id FROM proxyfleet.fleet")
+        if found:
+            raise LedgerError(f"the database holds the fleet {found[0][0]} already")
+        session.finish(
+            "INSERT INTO proxyfleet.fleet (id, head, history, pruned_to, key_fingerprint) VALUES (%s, %s, %s, %s, %s);"
+            " INSERT INTO proxyfleet.commits (number, stamp, node, objects, size) VALUES (%s, %s, %s, 0, 0)",
+            [fleet, head, history, head, key_fingerprint, head, stamp, node],
+        )
+    return stamp
+
+
+# --- a commit as JSON ---
+
+
+def encoded_parts(commit: Commit, most: int = PART) -> Iterator[str]:
+    """A commit as texts of about `most` characters, at least one."""
+    rows: dict[str, list[str]] = {}
+    size = 0
+    for kind, row in _rows(commit):
+        text = json.dumps(row, ensure_ascii=False, separators=(",", ":"))
+        if size and size + len(text) > most:
+            yield _joined(rows)
+            rows, size = {}, 0
+        rows.setdefault(kind, []).append(text)
+        size += len(text)
+    yield _joined(rows)
+
+
+def decoded(number: int, content: str) -> Commit:
+    """The inverse, of what `changes_after` gives. Raises `StoreDamaged` for what no node has written."""
+    parts = json.loads(content)
+    return Commit(
+        number,
+        tuple(_document(number, *row) for row in parts["documents"] or ()),
+        tuple(
+            RecordedRevision(tuple(row), tuple(_change(*each) for each in changes or ()))
+            for row, changes in parts["revisions"] or ()
+        ),
+        tuple(_entry(*row) for row in parts["audit"] or ()),
+    )
+
+
+def _rows(commit: Commit) -> Iterator[tuple[str, Any]]:
+    for place, each in enumerate(commit.documents):
+        yield "documents", (place, each.collection, each.id, None if each.body is None else text_of(each.body))
+    for revision in commit.revisions:
+        yield "revisions", revision.row
+        for place, (*texts, before, after) in enumerate(revision.changes):
+            yield "changes", (revision.row[0], place, *texts, _text(before), _text(after))
+    for entry in commit.audit:
+        yield "audit", entry
+
+
+def _joined(rows: dict[str, list[str]]) -> str:
+    lists = (f'"{kind}":[{",".join(texts)}]' for kind, texts in rows.items())
+    return f"{{{','.join(lists)}}}"
+
+
+def _document(number: int, collection: str, identifier: str, text: str | None) -> Change:
+    body = None if text is None else json.loads(text)
+    if body is not None and not isinstance(body, dict):
+        raise StoreDamaged(f"{collection}/{identifier} is no document in the fleet's database")
+    return Change(collection, identifier, number, body)
+
+
+def _change(collection: str, identifier: str, name: str | None, fields: str, *bodies: str | None) -> ChangeRow:
+    before, after = (None if each is None else base64.b64decode(each) for each in bodies)
+    return collection, identifier, name, fields, before, after
+
+
+def _entry(seq: int, content: str, digest: str) -> Row:
+    return seq, content, digest
+
+
+def _text(octets: bytes | None) -> str | None:
+    return None if octets is None else base64.b64encode(octets).decode()

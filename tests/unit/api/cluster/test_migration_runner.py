@@ -1,0 +1,113 @@
+"""The schema of a fleet's database is brought forward whole, once, and by files that never change."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from actors.cluster import database as connections
+from actors.cluster.database import Database
+from actors.cluster.errors import DatabaseBusy, DatabaseError, DatabaseUnusable
+from api.cluster import migration_runner as module
+from api.cluster.migration_runner import Migration, SchemaRefused, migrate, migrations, pending
+from config import VERSION
+from tests.kit.postgresql import database, needs_postgresql, shared_server
+
+pytestmark = needs_postgresql
+SECOND = Migration(2, "second", "CREATE TABLE proxyfleet.second (percent text DEFAULT '100%'); SELECT 1")
+
+
+@pytest.fixture
+def dsn() -> Iterator[str]:
+    with database() as found:
+        yield found
+
+
+@pytest.fixture
+def ours(dsn: str) -> Iterator[Database]:
+    with closing(Database(dsn)) as found:
+        yield found
+
+
+def tables(database: Database) -> set[str]:
+    with database.session() as session:
+        rows = session.transaction("SELECT tablename FROM pg_tables WHERE schemaname = 'proxyfleet'")
+    return {name for (name,) in rows}
+
+
+def test_files_are_numbered_from_one_without_gaps() -> None:
+    assert [each.number for each in migrations()] == [*range(1, len(migrations()) + 1)] != []
+    assert migrations()[0].name == "ledger"
+
+
+def test_what_is_missing_runs_once_with_its_digest_and_whose_it_was(ours: Database) -> None:
+    assert pending(ours) == [*migrations()] == migrate(ours, "a")
+    assert pending(ours) == [] == migrate(ours, "b")
+    assert migrate(ours, "b", [*migrations(), SECOND]) == [SECOND]
+    with ours.session() as session:
+        rows = session.transaction("SELECT number, name, sha256, version, node FROM proxyfleet.migrations ORDER BY 1")
+    assert rows == [
+        *((each.number, each.name, each.digest, VERSION, "a") for each in migrations()),
+        (2, "second", SECOND.digest, VERSION, "b"),
+    ]
+    assert {"fleet", "commits", "documents", "second"} < tables(ours)
+
+
+def test_one_that_fails_takes_all_of_them_back(ours: Database) -> None:
+    wrong = replace(SECOND, sql=f"{SECOND.sql}; SELECT 1 / 0")
+    with pytest.raises(DatabaseError, match="division by zero"):
+        migrate(ours, "a", [*migrations(), wrong])
+    assert tables(ours) == set()
+    assert pending(ours) == [*migrations()]
+
+
+def test_nodes_that_migrate_at_once_do_it_once(dsn: str) -> None:
+    done: list[list[Migration]] = []
+
+    def run() -> None:
+        with closing(Database(dsn)) as ours:
+            done.append(migrate(ours, "a"))
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert sorted(map(len, done)) == [0, 0, 0, len(migrations())]
+
+
+def test_a_schema_of_another_release_an_altered_file_and_strange_tables_are_refused(ours: Database) -> None:
+    migrate(ours, "a", [*migrations(), SECOND])
+    with pytest.raises(SchemaRefused, match=f"brought forward to 2_second by release {VERSION}, not this one"):
+        migrate(ours, "a")
+    with pytest.raises(SchemaRefused, match=r"the migration 2_second of release .* is another"):
+        migrate(ours, "a", [*migrations(), replace(SECOND, sql="SELECT 1")])
+    with ours.session() as session:
+        session.transaction("DROP TABLE proxyfleet.migrations")
+    with pytest.raises(SchemaRefused, match="has a schema proxyfleet that is not Proxyfleet's"):
+        migrate(ours, "a")
+
+
+def test_without_the_right_to_make_a_schema_nothing_is_made(dsn: str) -> None:
+    server = shared_server()
+    server.execute("CREATE ROLE narrow LOGIN PASSWORD 'sesame'")
+    try:
+        with closing(Database(dsn.replace("user=postgres", "user=narrow"))) as ours:
+            with pytest.raises(DatabaseUnusable, match="permission denied for database"):
+                migrate(ours, "a")
+            assert ours.is_available
+    finally:
+        server.execute("DROP ROLE narrow")
+
+
+def test_a_lock_that_another_has_ends_the_wait(ours: Database, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LOCK_TIMEOUT", "100ms")
+    with closing(Database(dsn)) as other, other.session() as session:
+        session.begin(f"SELECT pg_advisory_xact_lock({module._LOCK})", within=connections.CHANGE)
+        with pytest.raises(DatabaseBusy):
+            migrate(ours, "a")
+    assert migrate(ours, "a") == [*migrations()]
