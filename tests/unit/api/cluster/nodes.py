@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from uuid import UUID, uuid4
+
+import psycopg
 
 from actors.cluster.database import Database
 from api.cluster.migration_runner import migrate
@@ -18,7 +21,7 @@ from api.store import Write
 from config.files.paths import DataDir, open_data_dir
 from config.files.secret_box import SecretBox, secret_box_of
 from tests.kit.folders import FOLDERS
-from tests.kit.postgresql import database, shared_server
+from tests.kit.postgresql import database
 
 
 class Node:
@@ -98,17 +101,19 @@ class Fleet:
         self._stack.callback(node.end)
         return node
 
-    def execute(self, statement: str) -> list[tuple[object, ...]]:
+    def execute(self, statement: str) -> list[Any]:
         """As an operator with `psql`."""
-        return shared_server().execute(statement, self.dsn.rpartition("=")[2])
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            cursor = connection.execute(statement.encode())
+            return cursor.fetchall() if cursor.description else []
 
 
 @contextmanager
-def fleet() -> Iterator[Fleet]:
-    """A new one without nodes."""
+def fleet(dsn: str | None = None) -> Iterator[Fleet]:
+    """A new one without nodes, in this empty database, or in one on the server of this worker."""
     with (
-        database() as dsn,
+        nullcontext(dsn) if dsn else database() as found,
         tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS) as folder,
         ExitStack() as stack,
     ):
-        yield Fleet(dsn, Path(folder), stack)
+        yield Fleet(found, Path(folder), stack)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from functools import partial
+from itertools import count
 from typing import Any
 from uuid import uuid4
 
@@ -39,8 +40,9 @@ from api.store import CommitRefused, HistoryPruned, NotStored, StoreDamaged, Wri
 from api.store.rows import text_of
 from config.files.paths import open_data_dir
 from tests.kit.cutting_relay import CuttingRelay, Where
-from tests.kit.postgresql import needs_pgbouncer, needs_postgresql, pooler, shared_server
+from tests.kit.postgresql import Server, needs_pgbouncer, needs_postgresql, pooler, shared_server
 from tests.kit.tables import table
+from tests.kit.wait import wait_until
 from tests.unit.api.cluster.nodes import Fleet, Node, built, fleet
 from tests.unit.api.store.replicas import CHANGES, answers, write_of
 
@@ -240,6 +242,34 @@ def test_a_commit_whose_backend_is_stopped_has_no_known_outcome_until_it_goes_on
     node.change(proxy(0, 1))  # which gets the lock when that transaction has ended, and takes what it has made
     assert node.number in (1, 2)
     whole(ours, [node, ours.node("b")])
+
+
+def test_a_server_that_is_killed_while_a_node_changes_loses_no_change_that_was_confirmed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connections, "PROBE", 0.1)
+    with Server(durable=True) as server, server.database() as dsn, fleet(dsn) as ours:
+        node, confirmed = ours.node("a"), [0]
+        for turn in range(2):
+            before = confirmed[-1]
+            killed = threading.Thread(
+                target=lambda before=before: [
+                    wait_until(lambda: confirmed[-1] > before + 3, "changes are made"),
+                    server.stop(signal.SIGKILL),
+                    server.start(),
+                ]
+            )
+            killed.start()
+            with suppress(DatabaseUnavailable, OutcomeUnknown):
+                for value in count():
+                    node.change([Write("proxies", "prx_1", {"id": "prx_1", "turn": turn, "value": value})])
+                    confirmed.append(node.number)
+            killed.join()
+            wait_until(lambda: ours.database.is_available, "it is noticed", 30)
+        node.change(proxy())
+        there = [each.commit.number for each in node.ledger.changes(0)]
+        assert set(confirmed) - {0} <= set(there) == set(range(1, node.number + 1))
+        whole(ours, [node, ours.node("b")])
 
 
 def test_a_node_that_hangs_with_the_lock_loses_it_and_makes_no_commit(
