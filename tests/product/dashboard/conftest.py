@@ -29,6 +29,7 @@ else:
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page, Playwright
 
+MakeProxy = Callable[..., dict[str, Any]]
 MakeContext = Callable[..., "BrowserContext"]
 Axe = Callable[..., None]
 AXE = ROOT / "api" / "ui" / "source" / "node_modules" / "axe-core" / "axe.min.js"
@@ -142,6 +143,20 @@ def people(product: Product) -> Callable[[str], str]:
         return names[role]
 
     return name
+
+
+@pytest.fixture
+def make_proxy(product: Product) -> Iterator[MakeProxy]:
+    """Makes proxies that are gone after the test. It stands before `page`, which is closed before they are deleted."""
+    made = []
+
+    def make(**fields: Any) -> dict[str, Any]:
+        made.append(product.proxy(**fields))
+        return made[-1]
+
+    yield make
+    for each in made:
+        product.api("DELETE", f"/proxies/{each['id']}")
 
 
 @pytest.fixture

@@ -37,20 +37,6 @@ def origin() -> Iterator[Origin]:
         yield server
 
 
-@pytest.fixture
-def proxy(product: Product) -> Iterator[MakeProxy]:
-    """Makes proxies that are gone after the test. It stands before `page`, which is closed before they are deleted."""
-    made = []
-
-    def make(**fields: Any) -> dict[str, Any]:
-        made.append(product.proxy(**fields))
-        return made[-1]
-
-    yield make
-    for each in made:
-        product.api("DELETE", f"/proxies/{each['id']}")
-
-
 def fetch(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run curl without proxies of the environment; it prints the status of the response alone."""
     command = [*CURL, "--output", os.devnull, "--write-out", "%{http_code}", *arguments]
@@ -133,10 +119,10 @@ def test_a_proxy_is_created_used_by_its_line_to_copy_and_seen_in_its_log_and_cha
 
 
 def test_a_proxy_is_tested_restarted_and_deleted_by_its_typed_name(
-    proxy: MakeProxy, page: Page, product: Product, origin: Origin, problems: Problems
+    make_proxy: MakeProxy, page: Page, product: Product, origin: Origin, problems: Problems
 ) -> None:
     problems.allow(r"/api/v1/proxies/\w+: .* 404 ")
-    made = proxy()
+    made = make_proxy()
     page.goto(f"/ui/proxies/{made['id']}")
     page.get_by_label("Request this").fill(origin.url("/ip"))
     press(page, "Test")
@@ -165,10 +151,10 @@ def test_a_proxy_is_tested_restarted_and_deleted_by_its_typed_name(
 
 
 def test_two_people_who_edit_a_proxy_see_what_they_change_and_both_changes_stay(
-    proxy: MakeProxy, sign_in: SignIn, product: Product, problems: Problems
+    make_proxy: MakeProxy, sign_in: SignIn, product: Product, problems: Problems
 ) -> None:
     problems.allow(r"/api/v1/proxies/\w+: .* 412 ")
-    made = proxy()
+    made = make_proxy()
     path = f"/proxies/{made['id']}"
     first, second = sign_in(), sign_in("operator")
     for page in (first, second):
@@ -196,8 +182,8 @@ def test_two_people_who_edit_a_proxy_see_what_they_change_and_both_changes_stay(
     assert (stored["description"], stored["settings"]["timeout"]) == ("by the second", 31)
 
 
-def test_a_live_connection_is_seen_and_ended_and_its_client_sees_the_end(proxy: MakeProxy, page: Page) -> None:
-    made = proxy()
+def test_a_live_connection_is_seen_and_ended_and_its_client_sees_the_end(make_proxy: MakeProxy, page: Page) -> None:
+    made = make_proxy()
     with scripted(_silent) as port:
         target = f"127.0.0.1:{port}"
         command = [*CURL, "--proxytunnel", "--proxy", f"http://127.0.0.1:{made['port']}", f"http://{target}/"]
@@ -224,10 +210,10 @@ def _silent(connection: socket.socket) -> None:
 
 
 def test_the_rule_that_denies_a_request_is_explained_step_by_step(
-    proxy: MakeProxy, page: Page, problems: Problems
+    make_proxy: MakeProxy, page: Page, problems: Problems
 ) -> None:
     problems.allow("/explain: .* 400 ")
-    made = proxy(access={"deny_destinations": ["other.example", "ads.example"]})
+    made = make_proxy(access={"deny_destinations": ["other.example", "ads.example"]})
     page.goto(f"/ui/proxies/{made['id']}")
     open_tab(page, "Rules")
     ask(page, "http://ads.example/banner")
@@ -249,9 +235,9 @@ def ask(page: Page, target: str) -> None:
 
 
 def test_an_account_of_a_proxy_is_created_used_disabled_and_deleted(
-    proxy: MakeProxy, page: Page, product: Product, origin: Origin
+    make_proxy: MakeProxy, page: Page, product: Product, origin: Origin
 ) -> None:
-    made, user = proxy(), "alice:a password of hers"
+    made, user = make_proxy(), "alice:a password of hers"
     page.goto(f"/ui/proxies/{made['id']}/accounts")
     page.get_by_role("link", name="Account of this proxy").first.click()
     page.get_by_label("User name", exact=True).fill("alice")
@@ -280,8 +266,8 @@ def test_an_account_of_a_proxy_is_created_used_disabled_and_deleted(
     assert product.data("GET", f"/proxies/{made['id']}/accounts")["accounts"] == []
 
 
-def test_several_proxies_are_stopped_and_started_at_once(proxy: MakeProxy, page: Page, origin: Origin) -> None:
-    both = [proxy(name=f"one of two {number}") for number in (1, 2)]
+def test_several_proxies_are_stopped_and_started_at_once(make_proxy: MakeProxy, page: Page, origin: Origin) -> None:
+    both = [make_proxy(name=f"one of two {number}") for number in (1, 2)]
     page.goto("/ui/proxies?q=one+of+two")
     rows = page.get_by_role("grid", name="Proxies").locator("[data-index]")
     for action, state in (("Stop", "stopped"), ("Start", "running")):

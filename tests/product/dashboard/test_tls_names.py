@@ -36,20 +36,6 @@ def origin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Origin]:
         yield server
 
 
-@pytest.fixture
-def proxy(product: Product) -> Iterator[MakeProxy]:
-    """Makes proxies that are gone after the test."""
-    made = []
-
-    def make(**fields: Any) -> dict[str, Any]:
-        made.append(product.proxy(**fields))
-        return made[-1]
-
-    yield make
-    for each in made:
-        product.api("DELETE", f"/proxies/{each['id']}")
-
-
 def press(where: Page | Locator, name: str) -> None:
     where.get_by_role("button", name=name, exact=True).click()
 
@@ -91,10 +77,10 @@ def tunnel(proxy: dict[str, Any], origin: Origin) -> Iterator[None]:
 
 
 def test_the_check_and_its_ports_are_chosen_for_a_proxy_and_shown(
-    proxy: MakeProxy, page: Page, product: Product, problems: Problems
+    make_proxy: MakeProxy, page: Page, product: Product, problems: Problems
 ) -> None:
     problems.allow("/api/v1/proxies/.* 400 ")
-    made = proxy()
+    made = make_proxy()
     page.goto(f"/ui/proxies/{made['id']}")
     expect(fact(page, "TLS name")).to_have_text("automatic · port 443")
     page.goto(f"/ui/proxies/{made['id']}/configuration")
@@ -120,9 +106,9 @@ def test_the_check_and_its_ports_are_chosen_for_a_proxy_and_shown(
 
 
 def test_a_rule_says_what_becomes_of_the_name_and_is_tried_with_one_before_it_is_saved(
-    proxy: MakeProxy, page: Page, product: Product
+    make_proxy: MakeProxy, page: Page, product: Product
 ) -> None:
-    made = proxy(access={"allow_destinations": ["localhost:443"]})
+    made = make_proxy(access={"allow_destinations": ["localhost:443"]})
     name = f"names-of-{made['name']}"
     product.data("POST", "/policies", {"name": name, "rules": [{"name": "all", "match": {}, "action": {}}]})
     product.data("PATCH", f"/proxies/{made['id']}", {"policy": name})
@@ -146,8 +132,8 @@ def test_a_rule_says_what_becomes_of_the_name_and_is_tried_with_one_before_it_is
     product.api("DELETE", f"/policies/{name}")
 
 
-def test_explain_says_which_check_is_in_force_and_what_becomes_of_a_name(proxy: MakeProxy, page: Page) -> None:
-    made = proxy(access={"allow_destinations": ["localhost:443", ":80", "localhost:8443"]})
+def test_explain_says_which_check_is_in_force_and_what_becomes_of_a_name(make_proxy: MakeProxy, page: Page) -> None:
+    made = make_proxy(access={"allow_destinations": ["localhost:443", ":80", "localhost:8443"]})
     page.goto(f"/ui/proxies/{made['id']}/rules")
     decision = page.get_by_role("status", name="Decision")
     step = decision.get_by_role("listitem").filter(has_text="Name in the TLS handshake")
@@ -187,9 +173,9 @@ def test_explain_says_which_check_is_in_force_and_what_becomes_of_a_name(proxy: 
 
 
 def test_records_are_found_by_the_name_and_by_a_protocol_and_a_refusal_says_what_to_do(
-    proxy: MakeProxy, page: Page, origin: Origin
+    make_proxy: MakeProxy, page: Page, origin: Origin
 ) -> None:
-    made = proxy(tls_name="match", tls_ports=[origin.port])
+    made = make_proxy(tls_name="match", tls_ports=[origin.port])
     assert (fetch(made, origin, "localhost"), fetch(made, origin, OTHER)) == (200, 0)
     page.goto(f"/ui/logs?proxy={made['id']}&hidden=in,upstream")
     rows = page.get_by_role("grid", name="Logs").locator("[data-index]")
@@ -213,9 +199,9 @@ def test_records_are_found_by_the_name_and_by_a_protocol_and_a_refusal_says_what
 
 
 def test_a_live_tunnel_shows_its_handshake_and_is_found_by_it(
-    proxy: MakeProxy, sign_in: SignIn, origin: Origin
+    make_proxy: MakeProxy, sign_in: SignIn, origin: Origin
 ) -> None:
-    made = proxy(tls_ports=[origin.port])
+    made = make_proxy(tls_ports=[origin.port])
     page = sign_in()
     with tunnel(made, origin):
         page.goto(f"/ui/connections?proxy={made['id']}")
