@@ -41,11 +41,11 @@ class WheelHook(BuildHookInterface[Any]):
             raise FileNotFoundError(f"{page}: the wheel needs the dashboard; scripts/build-ui makes it")
         self._folder = TemporaryDirectory()
         manual, made = Path(self._folder.name, "proxyfleet.1"), Path(self._folder.name, "packages")
-        self._run("man_page.py", manual)
+        self._run("man_page", manual)
         build_data["shared_data"][str(manual)] = "share/man/man1/proxyfleet.1"
         compress(Path(self.root, PAGE), made / PAGE)
         if self._compiles():
-            self._run("compile_modules.py", self.root, made)
+            self._run("compile_modules", self.root, made)
             build_data["pure_python"] = False
             build_data["infer_tag"] = True
         files = (each for each in made.rglob("*") if each.is_file())
@@ -57,9 +57,9 @@ class WheelHook(BuildHookInterface[Any]):
             self._folder.cleanup()
 
     def _run(self, script: str, *arguments: Path | str) -> None:
-        command = [sys.executable, "-B", str(Path(self.root, "scripts", "wheels", script)), *map(str, arguments)]
-        path = os.pathsep.join([self.root, *filter(None, [os.environ.get("PYTHONPATH")])])  # pip's environment is in it
-        subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, check=True)
+        # by -m, whose folder comes after pip has taken a checkout that is installed as editable out of the path
+        command = [sys.executable, "-B", "-m", f"scripts.wheels.{script}", *map(str, arguments)]
+        subprocess.run(command, cwd=self.root, check=True)
 
     def _compiles(self) -> bool:
         return self.target_name == "wheel" and os.environ.get("WHEEL") == COMPILED
