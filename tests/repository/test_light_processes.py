@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import os
+import pickle
+import pickletools
 import socket
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from api.process import ApiStart
+from api.store import open_store
+from config.files.paths import open_data_dir
+from config.model.proxies import ProxyCreate, new_record
 from tests.kit.folders import ROOT
 from tests.kit.tables import table
 
@@ -40,6 +47,17 @@ def test_the_supervisor_loads_no_store_and_no_models_of_what_is_in_it() -> None:
     loaded = set(ran.stdout.split())
     assert loaded & {"sqlite3", "falcon", "requests", "tinydb", "rich"} == set()
     assert {each for each in loaded if each.startswith(("api.store", "api.engine", "config.model.proxies"))} == set()
+
+
+def test_what_the_supervisor_gets_of_the_store_has_no_class_of_the_api(tmp_path: Path) -> None:
+    data = open_data_dir(tmp_path / "data")
+    record = new_record(ProxyCreate(name="office", port=4001, protocol="http"), "prx_1", 1.0, 30)
+    with closing(open_store(data)) as store:
+        store.put("proxies", record.model_dump(mode="json"))
+    read = ApiStart().read(str(data.path))
+
+    assert [each.name for each in read[1]] == ["office"]
+    assert [arg for _, arg, _ in pickletools.genops(pickle.dumps(read)) if str(arg).startswith("api.")] == []
 
 
 def test_the_api_starts_without_what_few_of_its_operations_need() -> None:
