@@ -186,7 +186,7 @@ class Services:
         self.health = HealthService(store, self.runtime, self.proxies, self.webhooks, data, supervisor_pid)
         self.overviews = self._make_overviews()
         self.log_search = LogSearch(bridge, self.ending, self.proxies.name_of)
-        self.live = LiveSettings(store, bridge, self.publish, lambda: self.settings, self._apply_plain)
+        self.live = LiveSettings(store, bridge, self.publish, lambda: self.settings, self.apply_plain)
         self._follow_commits(store)
         self.on_max_connections: Callable[[int], None] = lambda _max: None
         self.rates = RateLimits(settings.security.rate_limiting)
@@ -452,7 +452,8 @@ class Services:
         except StoreError as error:
             log.error("cannot write to the audit trail: %s of %s: %s", action, (resource or {}).get("id"), error)
 
-    def _apply_plain(self, plain: Mapping[str, Any]) -> None:
+    def apply_plain(self, plain: Mapping[str, Any]) -> None:
+        """The supervisor has applied what is stored: these are the settings."""
         settings = ApiSettings.from_plain(plain)
         if settings.logging != self.settings.logging:
             set_up_logging(settings.logging.level, settings.logging.format, settings.logging.output)

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from actors.bus.loop import THREADED_WAIT
 from actors.bus.mailbox import ASK_TIMEOUT, Reply, refuse
-from actors.bus.messages.common import SUPERVISOR, Done
+from actors.bus.messages.common import SUPERVISOR, ApplySettings, Done
 from actors.bus.messages.specs import FleetObject, ProxySpec
-from actors.bus.messages.supervision import DesiredRevisions, DrainConnections, QueryDesired
+from actors.bus.messages.supervision import ApplyOverrides, DesiredRevisions, DrainConnections, QueryDesired
 from actors.garbage import end_start, without_collections
 from actors.process import Actor, Boot
 from api.app import create_app
@@ -214,9 +214,17 @@ class ApiActor(Actor):
             self._services.list_fetches.start()
             self.ready()
             self._webhooks.send_webhooks()
+            # an earlier process may have been killed between the commit of a setting and its effect
+            self.mailbox.ask(SUPERVISOR, ApplyOverrides(read_stored(self._store)), self._on_settings, ASK_TIMEOUT)
         else:
             log.error("the supervisor rejected the proxy configuration: %s", reason_of(reply))
             self.loop.call_later(REPORT_RETRY, self._report_desired_state)
+
+    def _on_settings(self, reply: Any) -> None:
+        if isinstance(reply, ApplySettings):
+            self._services.apply_plain(reply.groups)
+        else:
+            log.error("the supervisor rejected the stored settings: %s", reason_of(reply))
 
 
 def keep_temporary_files_in(data: DataDir) -> None:

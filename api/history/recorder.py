@@ -108,7 +108,7 @@ class Recorder:
         number = self._insert(database, newest_revision(database) + 1, purpose, origin)
         database.execute(
             "INSERT INTO main.revision_changes"
-            " SELECT ?, place, collection, id, name, fields, before, after FROM staged.changes",
+            " SELECT ?, place - 1, collection, id, name, fields, before, after FROM staged.changes",
             [number],
         )
         _sum_up(database, number)

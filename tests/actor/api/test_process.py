@@ -24,7 +24,7 @@ from actors.bus.events import Forwarder, Subscription
 from actors.bus.loop import Loop
 from actors.bus.mailbox import MailboxRouter, Reply
 from actors.bus.messages.common import Done, Hello, Stop
-from actors.bus.messages.supervision import ApplyObjects, ReplaceProxies
+from actors.bus.messages.supervision import ApplyObjects, ApplyOverrides, ReplaceProxies
 from actors.process import Boot
 from api.engine.commit import open_engine
 from api.objects.proxies.proxy_cache import ProxyCache
@@ -260,6 +260,32 @@ def test_a_kill_between_commit_and_distribution_is_repaired_by_the_next_start(
     supervisor.boot()
     assert [each.key for each in supervisor.reported[-1].objects] == ["pool:paris"]
     assert [each.key for each in stored(supervisor.data, read_desired_objects)] == ["pool:paris"]
+
+
+def test_a_kill_between_the_commit_of_a_setting_and_its_effect_is_repaired_by_the_next_start(
+    supervisor: Supervisor, password: str
+) -> None:
+    supervisor.boot()
+    session = sign_in(supervisor, password)
+    process, supervise = supervisor.process, supervisor.fleet.ask
+    assert process is not None
+
+    def kill_instead(to: str, message: Any, timeout: float = 5.0) -> Any:
+        if isinstance(message, ApplyOverrides) and message.stored:
+            process.kill()
+            return Done()
+        return supervise(to, message, timeout)
+
+    supervisor.fleet.ask = kill_instead  # type: ignore[method-assign]
+    changed = {"proxy": {"default_timeout": 31}}
+    with pytest.raises(requests.ConnectionError):
+        session.patch(f"{supervisor.url}/api/v1/settings", json=changed, timeout=LONG)
+    process.wait()
+    supervisor.fleet.ask = supervise  # type: ignore[method-assign]
+    assert supervisor.fleet.stored == {}
+    supervisor.hang_up()
+    supervisor.boot()
+    wait_until(lambda: supervisor.fleet.stored == changed)
 
 
 def test_events_reach_subscribers_on_the_bus(supervisor: Supervisor, password: str) -> None:

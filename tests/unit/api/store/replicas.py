@@ -21,14 +21,12 @@ from tests.kit.folders import FOLDERS
 from tests.unit.api.store.account_documents import account, credential, plan
 
 SMALL = st.integers(0, 2)
-CHANGES = st.one_of(
-    st.tuples(st.just("proxies"), SMALL, SMALL),
-    st.tuples(st.just("refresh_families"), SMALL, SMALL),
-    st.tuples(st.just("accounts"), SMALL, SMALL),
-    st.tuples(st.just("plans"), SMALL, SMALL),
-    st.tuples(st.just("credentials"), SMALL, SMALL),
-    st.tuples(st.sampled_from(["proxies", "refresh_families", "accounts", "plans", "credentials"]), SMALL, st.none()),
-)
+COLLECTIONS = [
+    *("proxies", "plans", "accounts", "credentials", "users", "lists", "pools", "policies", "webhooks", "settings"),
+    *("api_keys", "refresh_families", "fetched_upstreams", "secrets"),
+]
+CHANGES = st.tuples(st.sampled_from(COLLECTIONS), SMALL, st.none() | SMALL)
+BATCHES = st.lists(CHANGES, min_size=1, max_size=4)
 """Collection, which of its documents, and what it has then; None deletes it."""
 
 
@@ -52,16 +50,17 @@ def write_of(change: tuple[str, int, int | None]) -> Write:
         "plans": {**plan(identifier), "name": f"name-{value}"},
         "credentials": credential(identifier, f"accounts_{value}", f"secret-{which}"),
         "proxies": {"id": identifier, "name": f"name-{value}", "auth": {"password_hash": f"hash-{value}"}},
-        "refresh_families": {"id": identifier, "user_id": str(value)},
     }
-    return Write(collection, identifier, bodies[collection])
+    usual = {"id": identifier, "name": f"name-{value}", "user_id": str(value), "password_hash": f"hash-{value}"}
+    return Write(collection, identifier, bodies.get(collection, usual))
 
 
-def commit(engine: Engine, changes: list[tuple[str, int, int | None]]) -> None:
+def commit(engine: Engine, changes: list[tuple[str, int, int | None]], recorded: bool = True) -> None:
+    make = engine.commit if recorded else engine.commit_unrecorded
     for attempt in (changes, [each for each in changes if each[2] is not None]):
         with suppress(NotStored):
             if attempt:
-                engine.commit([write_of(each) for each in attempt])
+                make([write_of(each) for each in attempt])
             return
 
 
@@ -72,8 +71,11 @@ def answers(engine: Engine, seal: SecretBox) -> dict[str, Any]:
         return sorted(found, key=lambda each: each.id)
 
     data = DataDir(engine.file.path.parent)
-    collections = ("proxies", "refresh_families", "accounts", "plans", "credentials")
-    found: dict[str, Any] = {name: ordered(engine.every(name)) for name in collections}
+    found: dict[str, Any] = {name: ordered(engine.every(name)) for name in COLLECTIONS}
+    places = [(name, f"{name}_{which}") for name in COLLECTIONS for which in range(3)]
+    found["one by one"] = [(engine.get(*each), engine.revision_of(*each)) for each in places]
+    found["found"] = [engine.find(name, name="name-1") for name in COLLECTIONS]
+    found["recent"] = engine.changed(max(0, engine.revision - 1))
     found["numbers"] = engine.file.last_number, engine.revision, engine.accounts.revision
     found["changed"] = ordered(engine.changed(0))
     found["audit"] = engine.trail.find(Selection({}), 1000, 0), engine.trail.head, verify(data)
