@@ -23,7 +23,7 @@ from api.bus_bridge import LoopBridge, reason_of
 from api.container import ApiSettings, Services
 from api.cpu_affinity import pin_to_one_core
 from api.engine.commit import Engine
-from api.objects.accounts.credential_service import ExpiredAccounts, LapsedCredentials
+from api.objects.accounts.credential_service import ExpiredAccounts, ExpiredCredentials
 from api.objects.accounts.password_renewal import PasswordRenewalHandler
 from api.objects.live_settings import read_stored
 from api.objects.proxies.proxy_cache import ProxyCache
@@ -131,7 +131,7 @@ class ApiActor(Actor):
         behind_tls = bool(boot.params.get("behind_tls"))
         application, on_rejected = create_app(self._services), RejectedRequestLog(self._services)
         self._server = ApiServer(application, sockets[0], settings.server.max_connections, behind_tls, on_rejected)
-        self._lapsed = LapsedCredentials(self._services.credentials)
+        self._expired_credentials = ExpiredCredentials(self._services.credentials)
         self._ends = ExpiredAccounts(self._services.account_ends)
         self._pruning = HistoryPruning(self._services.history, lambda: self._services.settings.history)
         self._webhooks = WebhookLink(
@@ -185,7 +185,7 @@ class ApiActor(Actor):
         """End the threads, then close everything."""
         self._bridge.close()
         self._server.close()
-        self._lapsed.close()
+        self._expired_credentials.close()
         self._ends.close()
         self._pruning.close()
         self._renewals.close()
@@ -208,7 +208,7 @@ class ApiActor(Actor):
         if isinstance(reply, Done):
             end_start()
             self._server.start()
-            self._lapsed.start()
+            self._expired_credentials.start()
             self._ends.start()
             self._pruning.start()
             self._services.list_fetches.start()

@@ -25,7 +25,7 @@ from actors.forwarding.access.rules import AccessRules, OwnRules, own_rules
 from actors.forwarding.access.username_parameters import ParameterNames, SessionSuffix, UsernameReader
 from actors.forwarding.fleet_objects import FleetObjects
 from actors.forwarding.limits.accounts import PASSWORD_CHANGED, REMOVED
-from actors.forwarding.limits.held_accounts import UnreadableError
+from actors.forwarding.limits.accounts_in_use import UnreadableError
 from actors.forwarding.limits.meter import Meter
 from actors.forwarding.limits.token_bucket import Throttle
 from actors.forwarding.net.connection_pool import ConnectionPool
@@ -181,8 +181,8 @@ class ForwardingContext(OpenConnections):
     def _make_users(self, fleet: Path | None, state: LiveState) -> None:
         """Who may use the proxy."""
         self.directory = Directory(self.loop, self.problems, fleet)
-        self.limits.held.source = self.directory
-        self.directory.on_changed = self.limits.held.changed
+        self.limits.in_use.source = self.directory
+        self.directory.on_changed = self.limits.in_use.changed
         self.authenticator = ClientAuthenticator(self.loop, self.directory, state)
         self.authenticator.backend.on_limits = self.limits.guests.admit
         self.testers = Testers(self.loop)
@@ -341,7 +341,7 @@ class ForwardingContext(OpenConnections):
         account = None if meter is None else meter.account
         if meter is None or account is None:
             return ()
-        if self.limits.held.outdated:
+        if self.limits.in_use.outdated:
             self._bring_up_to_date(meter)
         return own_rules(account.spec, None if meter.credential is None else meter.credential.spec, self.lists)
 
@@ -349,7 +349,7 @@ class ForwardingContext(OpenConnections):
         for each in (meter.account, meter.credential):
             try:
                 if each is not None:
-                    self.limits.held.bring_up_to_date(each.spec.id)
+                    self.limits.in_use.bring_up_to_date(each.spec.id)
             except UnreadableError:
                 return  # they go on until the table can be read
 

@@ -46,7 +46,7 @@ from actors.forwarding.decision import (
 )
 from actors.forwarding.fleet_objects import FoundList
 from actors.forwarding.limits.accounts import spec_of
-from actors.forwarding.limits.held_accounts import UnreadableError
+from actors.forwarding.limits.accounts_in_use import UnreadableError
 from actors.forwarding.net.dialer import decide_addresses
 from actors.forwarding.net.egress import BIND_ADDRESS, Stated
 from actors.forwarding.net.resolver import Resolution, Resolved

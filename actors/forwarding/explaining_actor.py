@@ -16,8 +16,8 @@ from actors.bus.messages.forwarding import Configure, Explain
 from actors.forwarding.context import ForwardingContext
 from actors.forwarding.explain import reply_explanation
 from actors.forwarding.fleet_objects import ObjectReader
+from actors.forwarding.limits.accounts_in_use import UnreadableError
 from actors.forwarding.limits.earlier_usage import EarlierUsage
-from actors.forwarding.limits.held_accounts import UnreadableError
 from actors.forwarding.net.resolver_link import merged
 from actors.process import Actor, Boot
 

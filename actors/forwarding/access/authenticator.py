@@ -40,7 +40,7 @@ from actors.forwarding.access.backend import Backend, Question
 from actors.forwarding.access.directory import Directory
 from actors.forwarding.access.guess_limit import PAUSE, GuessLimit
 from actors.forwarding.isolation import Requester
-from actors.forwarding.limits.held_accounts import UnreadableError
+from actors.forwarding.limits.accounts_in_use import UnreadableError
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.commands import is_secret
 from actors.forwarding.protocols.failures import Failure

@@ -17,7 +17,7 @@ from actors.bounded import keep
 from actors.bus.loop import Loop
 from actors.bus.messages.common import ACCOUNTS_TABLE
 from actors.bus.messages.specs import ProxySpec
-from actors.forwarding.limits.held_accounts import FoundAccount, UnreadableError, is_same_password
+from actors.forwarding.limits.accounts_in_use import FoundAccount, UnreadableError, is_same_password
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
 from actors.net.transport import Transport

@@ -131,7 +131,7 @@ class Account:
         """Whether it may be forgotten: it has no connection."""
         return not self.meters
 
-    def lapsed(self, now: float) -> bool:
+    def expired(self, now: float) -> bool:
         """Whether it has expired."""
         return 0 < self.spec.expires_at <= now
 
@@ -172,7 +172,7 @@ class Account:
             self.usage.roll(now)
         if not self.spec.enabled:
             return failures.ACCOUNT_DISABLED
-        if self.lapsed(now):
+        if self.expired(now):
             return failures.ACCOUNT_EXPIRED
         if self._schedule is not None and not self._in_schedule(self._schedule, now):
             return failures.OUTSIDE_SCHEDULE
@@ -256,7 +256,7 @@ class Account:
     def roll(self, now: float) -> None:
         """Begin the next period when it is due, and end the connections of an account that has expired or closes."""
         self.usage.roll(now)
-        if self.meters and (self.lapsed(now) or self._schedule is not None):
+        if self.meters and (self.expired(now) or self._schedule is not None):
             self.enforce(now)
 
     @property
@@ -294,11 +294,11 @@ REVOKED = "credential_revoked"
 
 
 class Credential(Account):
-    """Counts, lapses and ends connections as an account does, with words of its own."""
+    """Counts, expires and ends connections as an account does, with words of its own."""
 
     def refusal(self, client_ip: str, now: float) -> Failure | None:
         """See `Account.refusal`."""
-        if self.lapsed(now):
+        if self.expired(now):
             return failures.CREDENTIAL_EXPIRED
         if self.spec.allow_clients and not self.may_come_from(client_ip):
             return failures.CREDENTIAL_NETWORK

@@ -4,7 +4,7 @@ The limits of a client are those of its address, with IPv6 of its /64 (`client_k
 its proxy both hold.
 
 When accounts are next to be looked after: they expire, a period of their quota ends, their schedule closes. There is
-one timer, for the earliest moment, and a heap of moments: with ten thousand credentials that lapse one after the other
+one timer, for the earliest moment, and a heap of moments: with ten thousand credentials that expire one after the other
 each costs the same few steps. It has each moment once, since the quotas of thousands of accounts may end together, and
 nothing else, since it is made anew now and then: of ten thousand numbers in a millisecond.
 """
@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 from actors.bus.loop import Loop, Timer
 from actors.bus.messages.specs import AccountSpec, LimitsSpec, ProxySpec
 from actors.forwarding.limits.accounts import REMOVED, Account, Guests
+from actors.forwarding.limits.accounts_in_use import AccountsInUse, UnreadableError
 from actors.forwarding.limits.client_limits import ClientLimits, ClientWindows
-from actors.forwarding.limits.held_accounts import HeldAccounts, UnreadableError
 from actors.forwarding.limits.meter import Meter, MeteredConnection
 from actors.forwarding.limits.rule_limits import MatchedRuleLimits
 from actors.forwarding.limits.shared_bandwidth import divide
@@ -171,12 +171,12 @@ class LimitsOfProxy:
         self._counted: dict[MeteredConnection, str] = {}
         self._known: dict[str, Account] = {}
         self.accounts: dict[str, Account] = {}
-        """By user name: those of the proxy itself, and those of the shared table that are held."""
+        """By user name: those of the proxy itself, and those of the shared table that are in use."""
         self.usage = UsageCounters(loop, state)
         """What accounts and credentials use, by id."""
         self._alarms = Alarms(loop)
-        self.held = HeldAccounts(loop, self.accounts, self._new_held, self._held_changed, self._release)
-        self.held.on_poll = self._alarms.check_clock
+        self.in_use = AccountsInUse(loop, self.accounts, self._new_in_use, self._in_use_changed, self._release)
+        self.in_use.on_poll = self._alarms.check_clock
         self.client_addresses = ClientLimits(loop)
         """Those that may use accounts and credentials."""
         self.guests = Guests(loop, state)
@@ -240,8 +240,8 @@ class LimitsOfProxy:
         now = time.time()
         self.accounts.clear()
         self.accounts.update((each.username, self._account(each, now)) for each in spec.accounts)
-        if spec.wants_credentials:  # else no account is needed any more, so connections of former ones may stay
-            self._reconsider_held()
+        if spec.wants_credentials:  # else no account is needed any more, so connections of earlier ones may stay
+            self._reconsider_in_use()
             for gone in self._known.keys() - {each.id for each in spec.accounts}:
                 account = self._known.pop(gone)
                 account.end_all(REMOVED)
@@ -259,21 +259,21 @@ class LimitsOfProxy:
             self.client_addresses.include(account)
         return account
 
-    def _reconsider_held(self) -> None:
+    def _reconsider_in_use(self) -> None:
         """Which accounts of the shared table may use the proxy depends on its tags and its own accounts."""
         try:
-            self.held.changed(None)
+            self.in_use.changed(None)
         except UnreadableError:
             return  # they go on until the table can be read
 
-    def _new_held(self, kind: type[Account], spec: AccountSpec) -> Account:
+    def _new_in_use(self, kind: type[Account], spec: AccountSpec) -> Account:
         return self._new_account(kind, spec, time.time())
 
     def _new_account(self, kind: type[Account], spec: AccountSpec, now: float) -> Account:
         key_of = partial(self._state.account, spec.id)
         return kind(self._loop, spec, now, self.usage.acquire(spec.id), key_of)
 
-    def _held_changed(self, account: Account) -> None:
+    def _in_use_changed(self, account: Account) -> None:
         self._alarms.watch(account)
         self.client_addresses.include(account)
 
@@ -357,7 +357,7 @@ class LimitsOfProxy:
 
     def credential_refusal(self, user: str, record: CredentialRecord, client_ip: str) -> Failure | None:
         """Why this credential of the account may not be used; None when it may. Raises `UnreadableError`."""
-        account, credential = self.account(user), self.held.credential(record)
+        account, credential = self.account(user), self.in_use.credential(record)
         failure = credential.refusal(client_ip, time.time())
         if failure is None and account is not None:
             failure = self.client_addresses.refusal(account, credential, client_ip)
@@ -366,10 +366,10 @@ class LimitsOfProxy:
     def account(self, user: str) -> Account | None:
         """The account of this name; None when it is none. Raises `UnreadableError`."""
         known = self.accounts.get(user)
-        if known is not None and self.held.outdated:
-            self.held.bring_up_to_date(known.spec.id)
+        if known is not None and self.in_use.outdated:
+            self.in_use.bring_up_to_date(known.spec.id)
             known = self.accounts.get(user)
-        return known or (self.held.account(user) or self.guests.get(user) if user else None)
+        return known or (self.in_use.account(user) or self.guests.get(user) if user else None)
 
     def admit_request(
         self, meter: Meter, user: str, holder: MeteredConnection, record: CredentialRecord | None
@@ -379,7 +379,7 @@ class LimitsOfProxy:
         try:
             account = self.account(user)
             if account is not None and record is not None:
-                credential = self.held.credential(record)
+                credential = self.in_use.credential(record)
         except UnreadableError:
             return failures.ACCOUNTS_UNAVAILABLE
         if account is not None:

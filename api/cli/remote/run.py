@@ -239,8 +239,8 @@ def _run_minted(runner: _Runner, account: str, named: str | None, body: dict[str
             ended = time.monotonic()
             _revoke(session, path, made)
     if ended - began >= _life(made):
-        lapsed = f"the credential lapsed at {made['expires_at']}, before the command ended"
-        _note(session, f"proxyfleet: {lapsed}: give a longer --ttl")
+        expired = f"the credential lapsed at {made['expires_at']}, before the command ended"
+        _note(session, f"proxyfleet: {expired}: give a longer --ttl")
     if not quiet:
         time.sleep(max(0.0, ended + RECORDED_WITHIN - time.monotonic()))
         username = candidate.proxy.username if account == identifier else account
@@ -267,7 +267,7 @@ def _revoke(session: Session, path: str, credential: dict[str, Any]) -> None:
     try:
         session.api.delete(f"{path}/{credential['id']}")
     except CommandError as error:
-        if error.status is not Status.NOT_FOUND:  # it has lapsed, or was revoked by another
+        if error.status is not Status.NOT_FOUND:  # it has expired, or was revoked by another
             text = f"{credential['id']} could not be revoked; it lapses at {credential['expires_at']}"
             _note(session, f"proxyfleet: {text}: {error.message}")
 

@@ -1,4 +1,4 @@
-"""Credentials of accounts: made, listed and revoked; lapsed ones are removed some time after their end. And the
+"""Credentials of accounts: made, listed and revoked; expired ones are removed some time after their end. And the
 events of accounts of the fleet whose time is over: once for each end, also through restarts.
 
 An end is published first and marked as announced when the event has left the process. One that was published
@@ -30,7 +30,7 @@ from config.text.formatting import timestamp_text
 log = logging.getLogger(__name__)
 
 KEPT_AFTER_END = 3600.0
-"""Seconds for which a lapsed credential is still listed."""
+"""Seconds for which an expired credential is still listed."""
 PURGE_PERIOD = 60.0
 PURGE_BATCH = 500
 """Credentials that are removed in one commit, so that changes of callers don't wait long."""
@@ -98,18 +98,18 @@ class AccountCredentials:
             raise NotFound("The credential")  # revoked twice at the same time
         self._publish("credential.revoked", _about(credential, account.username))
 
-    def remove_lapsed(self) -> int:
-        """Remove the credentials that lapsed some time ago, without entries of the audit trail; how many.
+    def remove_expired(self) -> int:
+        """Remove the credentials that expired some time ago, without entries of the audit trail; how many.
 
         Raises `StoreError`.
         """
         removed = 0
-        while lapsed := self._store.lapsed_credentials(self._clock() - KEPT_AFTER_END, PURGE_BATCH):
+        while expired := self._store.expired_credentials(self._clock() - KEPT_AFTER_END, PURGE_BATCH):
             try:
-                self._engine.commit_unrecorded([Write(CREDENTIALS, each.id, None, each.revision) for each in lapsed])
+                self._engine.commit_unrecorded([Write(CREDENTIALS, each.id, None, each.revision) for each in expired])
             except RevisionConflict:
                 continue  # one was revoked at this moment
-            removed += len(lapsed)
+            removed += len(expired)
         return removed
 
     def _delete(self, credential: AccountCredential) -> bool:
@@ -126,18 +126,18 @@ class AccountCredentials:
         return FleetAccount.model_validate(document.body)
 
 
-class LapsedCredentials(Rounds):
-    """Removes lapsed credentials, those that lapsed while the API was down among them."""
+class ExpiredCredentials(Rounds):
+    """Removes expired credentials, those that expired while the API was down among them."""
 
     def __init__(self, credentials: AccountCredentials, period: float = PURGE_PERIOD) -> None:
-        super().__init__("lapsed-credentials", "remove lapsed credentials", period, first_after=0.0)
+        super().__init__("expired-credentials", "remove expired credentials", period, first_after=0.0)
         self._credentials = credentials
 
     def act(self) -> None:
         """See `Rounds`."""
-        removed = self._credentials.remove_lapsed()
+        removed = self._credentials.remove_expired()
         if removed:
-            log.debug("removed %d lapsed credentials", removed)
+            log.debug("removed %d expired credentials", removed)
 
 
 def _about(credential: AccountCredential, username: str) -> dict[str, Any]:

@@ -160,8 +160,8 @@ class AccountStore:
         """The number of credentials of an account."""
         return int(self._rows("SELECT count(*) FROM credentials WHERE account_id = ?", [account_id])[0][0])
 
-    def lapsed_credentials(self, before: float, limit: int) -> list[Document]:
-        """Credentials that lapsed before this moment (Unix seconds)."""
+    def expired_credentials(self, before: float, limit: int) -> list[Document]:
+        """Credentials that expired before this moment (Unix seconds)."""
         return self._documents(
             "SELECT id, revision, body FROM credentials WHERE expires_at < ? LIMIT ?", [before, limit]
         )

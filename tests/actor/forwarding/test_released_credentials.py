@@ -11,7 +11,7 @@ from actors.accounts.records import CredentialRecord
 from actors.forwarding.context import ForwardingContext
 from actors.forwarding.limits import limits
 from actors.forwarding.limits.accounts import Credential
-from actors.forwarding.limits.held_accounts import SWEEP
+from actors.forwarding.limits.accounts_in_use import SWEEP
 from actors.forwarding.limits.usage import AccountCounter
 from tests.actor.forwarding.in_process_actor import Inside
 from tests.actor.forwarding.shared_accounts import AccountsTable, bearer, fetch
@@ -23,8 +23,8 @@ YES = responds(*[counted(b"yes")] * (2 * MANY))
 
 
 def sweep(shared: ForwardingContext) -> None:
-    shared.limits.held._swept = -SWEEP  # the last one is long ago
-    shared.limits.held._sweep()
+    shared.limits.in_use._swept = -SWEEP  # the last one is long ago
+    shared.limits.in_use._sweep()
 
 
 def left(shared: ForwardingContext) -> list[int]:
@@ -47,14 +47,14 @@ def use(rig: Inside, table: AccountsTable, origin: Origin) -> list[tuple[Credent
 
 
 def are_dormant(shared: ForwardingContext) -> bool:
-    return all(each.dormant for each in shared.limits.held)
+    return all(each.dormant for each in shared.limits.in_use)
 
 
 def credentials_of(shared: ForwardingContext) -> list[Credential]:
-    return [each for each in shared.limits.held if isinstance(each, Credential)]
+    return [each for each in shared.limits.in_use if isinstance(each, Credential)]
 
 
-def test_no_table_has_a_credential_that_has_lapsed_or_was_revoked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_table_has_a_credential_that_has_expired_or_was_revoked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "SURPLUS_MAX", 0)
     with Inside(auth_required=True) as rig, Origin(YES) as origin:
         table = AccountsTable(rig)
@@ -66,9 +66,9 @@ def test_no_table_has_a_credential_that_has_lapsed_or_was_revoked(monkeypatch: p
             until(lambda: rig.inspect(are_dormant), "the connections have ended")
             assert held_of(Credential) - before[0] == MANY
             table.remove(*(record for record, _secret in minted[::2]))
-            lapsed = time.time() - 1
-            table.put(*(record._replace(expires_at=lapsed) for record, _secret in minted[1::2]))
-            until(lambda: all(each.spec.expires_at == lapsed for each in rig.inspect(credentials_of)), "all is known")
+            expired = time.time() - 1
+            table.put(*(record._replace(expires_at=expired) for record, _secret in minted[1::2]))
+            until(lambda: all(each.spec.expires_at == expired for each in rig.inspect(credentials_of)), "all is known")
             rig.inspect(sweep)
             until(lambda: rig.inspect(left) == [0, 1], "all are swept")
             until(lambda: held_of(Credential) == before[0], "the credentials are released")

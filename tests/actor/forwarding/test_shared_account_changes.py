@@ -10,7 +10,7 @@ import pytest
 
 from actors.accounts.records import InheritedRules
 from actors.forwarding.context import ForwardingContext
-from actors.forwarding.limits import held_accounts
+from actors.forwarding.limits import accounts_in_use
 from tests.actor.forwarding.account_client import OTHER_HASH, credentials, echo
 from tests.actor.forwarding.connection_pages import is_cut
 from tests.actor.forwarding.in_process_actor import Inside
@@ -98,7 +98,7 @@ def test_a_revoked_credential_ends_its_connections_alone(rig: Rig, table: Accoun
     assert rig.record(reason="credential_revoked")["user"] == "ada"
 
 
-def test_a_credential_that_lapses_ends_its_connections(rig: Rig, table: AccountsTable, origin: Origin) -> None:
+def test_a_credential_that_expires_ends_its_connections(rig: Rig, table: AccountsTable, origin: Origin) -> None:
     ada = table.account("ada")
     record, secret = table.mint(ada, ttl=4.0)
     with tunnel(rig, origin, bearer(secret)) as sock:
@@ -157,8 +157,8 @@ def test_accounts_are_brought_up_to_date_while_the_proxy_wants_no_credentials(
 
 
 def test_an_account_is_held_while_it_is_in_use_and_then_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(held_accounts, "IDLE", 0.5)
-    monkeypatch.setattr(held_accounts, "SWEEP", 0.1)
+    monkeypatch.setattr(accounts_in_use, "IDLE", 0.5)
+    monkeypatch.setattr(accounts_in_use, "SWEEP", 0.1)
     with Inside(auth_required=True) as rig, Origin(echoes) as origin:
         table = AccountsTable(rig)
         ada = table.account("ada", enabled=False)
@@ -171,7 +171,7 @@ def test_an_account_is_held_while_it_is_in_use_and_then_let_go(monkeypatch: pyte
 
 
 def _held(shared: ForwardingContext) -> list[str]:
-    return [each.spec.id for each in shared.limits.held]
+    return [each.spec.id for each in shared.limits.in_use]
 
 
 def test_a_connection_that_changes_its_user_is_each_accounts_in_turn(rig: Rig, table: AccountsTable) -> None:

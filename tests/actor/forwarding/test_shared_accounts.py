@@ -401,7 +401,7 @@ def test_an_explanation_goes_by_account_plan_and_credential(rig: Rig, table: Acc
     ada = table.account("ada", plan=plan.id)
     bob = table.account("bob")
     narrow, _secret = table.mint(ada, allow_destinations=("127.0.0.1:443",))
-    lapsed, _secret = table.mint(bob, ttl=-1.0)
+    expired, _secret = table.mint(bob, ttl=-1.0)
 
     def explained(user: str | None, credential: str | None, target: str) -> tuple[str, str, str, str]:
         found = rig.ask(Explain("127.0.0.1", user, target, credential))
@@ -414,7 +414,7 @@ def test_an_explanation_goes_by_account_plan_and_credential(rig: Rig, table: Acc
     word = "credential_destination_not_allowed"
     assert explained("ada", narrow.id, "127.0.0.1:80") == ("address", word, ada.id, narrow.id)
     assert explained("bob", None, "127.0.0.1:80") == ("address", "", bob.id, "")
-    assert explained("bob", lapsed.id, "127.0.0.1:80") == ("credential", "credential_expired", bob.id, lapsed.id)
+    assert explained("bob", expired.id, "127.0.0.1:80") == ("credential", "credential_expired", bob.id, expired.id)
     assert explained("bob", narrow.id, "127.0.0.1:80") == refused
     assert explained(None, "crd_none", "127.0.0.1:80") == refused
     assert explained("eve", None, "127.0.0.1:80") == refused

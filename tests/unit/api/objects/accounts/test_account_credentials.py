@@ -12,7 +12,7 @@ import pytest
 from actors.accounts.table import AccountTable, digest_of
 from actors.bus.messages.accounts import DropAccountUsage
 from actors.bus.messages.common import METRICS, Done
-from api.objects.accounts.credential_service import KEPT_AFTER_END, PURGE_BATCH, LapsedCredentials
+from api.objects.accounts.credential_service import KEPT_AFTER_END, PURGE_BATCH, ExpiredCredentials
 from api.store import StoreError, Write
 from config.model.account_credentials import TTL_MAX
 from config.model.fleet_accounts import FleetAccountCreate, FleetAccountUpdate
@@ -226,21 +226,21 @@ def test_a_list_is_read_page_by_page_oldest_first(api: Api, account: dict[str, A
         assert error_of(api.get(f"{path(account)}?cursor={wrong}", api.token()))[2]["field"] == "cursor"
 
 
-def test_lapsed_ones_vanish_an_hour_after_their_end_and_the_audit_trail_stays(
+def test_expired_ones_vanish_an_hour_after_their_end_and_the_audit_trail_stays(
     api: Api, account: dict[str, Any]
 ) -> None:
-    lapsed = [mint(api, account, ttl=1) for _ in range(3)]
+    expired = [mint(api, account, ttl=1) for _ in range(3)]
     ends = [each.body["expires_at"] for each in api.services.account_store.find("credentials")]
     living = mint(api, account, ttl=KEPT_AFTER_END * 2)
     service = api.services.credentials
     entries = api.services.audit.head.seq
     service._clock = lambda: min(ends) + KEPT_AFTER_END - 0.5
-    assert service.remove_lapsed() == 0
+    assert service.remove_expired() == 0
     service._clock = lambda: max(ends) + KEPT_AFTER_END + 0.5
-    assert service.remove_lapsed() == 3
+    assert service.remove_expired() == 3
     assert [each.id for each in api.services.account_store.find("credentials")] == [living["credential"]["id"]]
-    assert [known(api, each["secret"]) for each in (*lapsed, living)] == [False, False, False, True]
-    assert api.services.audit.head.seq == entries, "to lapse is no action of a caller"
+    assert [known(api, each["secret"]) for each in (*expired, living)] == [False, False, False, True]
+    assert api.services.audit.head.seq == entries, "to expire is no action of a caller"
     assert api.fleet.published("credential.revoked") == []
 
 
@@ -258,11 +258,11 @@ def test_the_usage_of_one_with_a_quota_goes_with_it(api: Api, account: dict[str,
         assert api.request("DELETE", path(account, each), api.token()).status_code == 200
     service = api.services.credentials
     service._clock = lambda: time.time() + 900 + KEPT_AFTER_END + 1
-    assert service.remove_lapsed() == 2
+    assert service.remove_expired() == 2
     assert asked == [DropAccountUsage((revoked,)), DropAccountUsage((lapsing,))]
 
 
-def test_more_lapsed_ones_than_one_commit_takes_go_in_one_round(
+def test_more_expired_ones_than_one_commit_takes_go_in_one_round(
     api: Api, account: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("api.objects.accounts.credential_service.PURGE_BATCH", 2)
@@ -271,7 +271,7 @@ def test_more_lapsed_ones_than_one_commit_takes_go_in_one_round(
     service = api.services.credentials
     service._clock = lambda: time.time() + KEPT_AFTER_END + 2
     revision = api.services.account_store.revision
-    assert service.remove_lapsed() == 5
+    assert service.remove_expired() == 5
     assert api.services.account_store.revision == revision + 3
     assert PURGE_BATCH > 2
 
@@ -280,7 +280,7 @@ def test_the_job_goes_on_after_a_full_disk(api: Api, account: dict[str, Any], mo
     mint(api, account, ttl=1)
     service, calls = api.services.credentials, []
     service._clock = lambda: time.time() + KEPT_AFTER_END + 2
-    remove = service.remove_lapsed
+    remove = service.remove_expired
 
     def full_at_first() -> int:
         calls.append(1)
@@ -288,11 +288,11 @@ def test_the_job_goes_on_after_a_full_disk(api: Api, account: dict[str, Any], mo
             raise StoreError("the disk is full")
         return remove()
 
-    monkeypatch.setattr(service, "remove_lapsed", full_at_first)
-    job = LapsedCredentials(service, period=0.01)
+    monkeypatch.setattr(service, "remove_expired", full_at_first)
+    job = ExpiredCredentials(service, period=0.01)
     job.start()
     try:
-        wait_until(lambda: not api.services.account_store.find("credentials"), "the lapsed one is gone")
+        wait_until(lambda: not api.services.account_store.find("credentials"), "the expired one is gone")
     finally:
         job.close()
 

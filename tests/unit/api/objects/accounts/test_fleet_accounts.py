@@ -337,7 +337,7 @@ def test_usage_that_cannot_be_read_is_503_when_it_is_sorted_by(api: Api, token: 
     assert api.get("/accounts", token).status_code == 200
 
 
-def test_a_lapsed_account_is_expired(api: Api, token: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_account_past_its_end_is_expired(api: Api, token: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     account = made(api, expires_at="2090-01-01T00:00:00Z")
     real = time.time
     monkeypatch.setattr(time, "time", lambda: real() + 100 * 366 * 86400)

@@ -139,7 +139,7 @@ def test_sign_ins_are_bounded_and_none_is_kept_as_text(api: Api) -> None:
         assert token not in "".join(database.iterdump())
 
 
-def test_lapsed_sign_ins_are_removed(api: Api) -> None:
+def test_expired_sign_ins_are_removed(api: Api) -> None:
     now = [1_700_000_000.0]
     sessions = AccountSessions(api.data, lambda: now[0])
     old = sessions.issue("acc_1", "hash")

@@ -1,6 +1,6 @@
-"""The accounts and credentials of the shared table that this process holds: those in use, and a little longer.
+"""The accounts and credentials of the shared table that this process uses, and those it used a moment ago.
 
-While any is held the table is asked every `POLL` seconds for what has changed. What is changed holds for the next
+While there is any, the table is asked every `POLL` seconds for what has changed. What is changed holds for the next
 request: a change of a plan makes thousands of accounts outdated, of which some are brought up to date in each turn of
 the loop, and before that each when it is asked for. The connections that are no longer allowed end in the turn after
 that, since one of them may be what has just asked.
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 POLL = 0.25
 IDLE = 60.0
-"""Seconds without connections after which an account or credential is held no longer; at once if it has lapsed."""
+"""Seconds without connections after which an account or credential is forgotten; at once if it has expired."""
 SWEEP = 10.0
 UPDATED_AT_ONCE = 200
 """Accounts or credentials that are brought up to date in one turn at most; fewer when it has no time for them."""
@@ -68,10 +68,10 @@ class AccountSource(Protocol):
         """The credential with this id."""
 
     def refresh(self) -> None:
-        """Have `HeldAccounts.changed` called if something has changed."""
+        """Have `AccountsInUse.changed` called if something has changed."""
 
 
-class _Held:
+class _InUse:
     """An account, its plan, and when it was last in use by the loop's clock."""
 
     __slots__ = ("account", "plan", "used")
@@ -82,11 +82,11 @@ class _Held:
         self.used = used
 
 
-class HeldAccounts:
-    """`by_name` are the accounts of the proxy by user name, where those that are held are entered as well.
+class AccountsInUse:
+    """`by_name` are the accounts of the proxy by user name, where those in use are entered as well.
 
-    `new` makes an object for a class and a spec, `on_held` is called with each that came or changed, `on_dropped` with
-    one that is held no longer.
+    `new` makes an object for a class and a spec, `on_changed` is called with each that came or changed,
+    `on_dropped` with one that is used no more.
     """
 
     def __init__(
@@ -94,60 +94,60 @@ class HeldAccounts:
         loop: Loop,
         by_name: dict[str, Account],
         new: Callable[[type[Account], AccountSpec], Account],
-        on_held: Callable[[Account], None],
+        on_changed: Callable[[Account], None],
         on_dropped: Callable[[Account], None],
     ) -> None:
         self.source: AccountSource | None = None
         self.on_poll: Callable[[], None] = lambda: None
-        """Called at each poll, as long as any is held."""
+        """Called at each poll, as long as any is in use."""
         self._loop = loop
         self._by_name = by_name
         self._new = new
-        self._on_held = on_held
+        self._on_changed = on_changed
         self._on_dropped = on_dropped
-        self._accounts: dict[str, _Held] = {}
-        self._credentials: dict[str, _Held] = {}
+        self._accounts: dict[str, _InUse] = {}
+        self._credentials: dict[str, _InUse] = {}
         self.outdated: dict[str, Callable[[str], None]] = {}
         """What is to be called for accounts and credentials, by id, to bring them up to date."""
         self._updates = False
         self._poll_timer: Timer | None = None
         self._swept = loop.now
-        self._unswept: Iterator[tuple[dict[str, _Held], str]] | None = None
+        self._unswept: Iterator[tuple[dict[str, _InUse], str]] | None = None
         """Those that the sweep has still to check; None: it is over."""
 
     def __iter__(self) -> Iterator[Account]:
-        """All accounts and credentials that are held."""
+        """All accounts and credentials in use."""
         yield from (each.account for each in self._accounts.values())
         yield from (each.account for each in self._credentials.values())
 
     # --- what comes into use ---
 
     def account(self, username: str) -> Account | None:
-        """The account of the table with this name, which is held from now on. Raises `UnreadableError`."""
+        """The account of the table with this name, which is in use from now on. Raises `UnreadableError`."""
         found = None if self.source is None else self.source.named(username)
         if found is None:
             return None
         self.bring_up_to_date(found.spec.id)
-        held = self._accounts.get(found.spec.id)
-        if held is None:
-            held = self._accounts[found.spec.id] = self._hold(Account, found)
-        self._by_name[username] = held.account
-        return held.account
+        entry = self._accounts.get(found.spec.id)
+        if entry is None:
+            entry = self._accounts[found.spec.id] = self._take_into_use(Account, found)
+        self._by_name[username] = entry.account
+        return entry.account
 
     def credential(self, record: CredentialRecord) -> Account:
-        """A credential that was found in the table, which is held from now on. Raises `UnreadableError`."""
+        """A credential that was found in the table, which is in use from now on. Raises `UnreadableError`."""
         self.bring_up_to_date(record.id)
-        held = self._credentials.get(record.id)
-        if held is None:
-            held = self._credentials[record.id] = self._hold(Credential, FoundAccount(spec_of(record), ""))
-        return held.account
+        entry = self._credentials.get(record.id)
+        if entry is None:
+            entry = self._credentials[record.id] = self._take_into_use(Credential, FoundAccount(spec_of(record), ""))
+        return entry.account
 
-    def _hold(self, kind: type[Account], found: FoundAccount) -> _Held:
+    def _take_into_use(self, kind: type[Account], found: FoundAccount) -> _InUse:
         account = self._new(kind, found.spec)
-        self._on_held(account)
+        self._on_changed(account)
         if self._poll_timer is None:
             self._poll_timer = self._loop.call_later(POLL, self._poll)
-        return _Held(account, found.plan, self._loop.now)
+        return _InUse(account, found.plan, self._loop.now)
 
     # --- changes ---
 
@@ -166,7 +166,7 @@ class HeldAccounts:
             self._poll_timer = self._loop.call_later(POLL, self._poll)
 
     def changed(self, changes: set[Changed] | None) -> None:
-        """What has changed in the table is applied to what is held, the first of it at once; None: anything may have.
+        """What has changed in the table is applied to those in use, to the first at once; None: anything may have.
 
         Raises `UnreadableError`.
         """
@@ -178,18 +178,18 @@ class HeldAccounts:
         self.outdated.update(dict.fromkeys(accounts, self._update_account))
         self.outdated.update(dict.fromkeys(credentials, self._update_credential))
         if not self._updates:
-            self._update_portion()
+            self._update_batch()
 
     def bring_up_to_date(self, identifier: str) -> None:
         """Apply what has changed to the account or credential with this id, if it waits for that.
 
-        Raises `UnreadableError`, and what is held stays as it is.
+        Raises `UnreadableError`, and the account stays as it is.
         """
         update = self.outdated.get(identifier)
         if update is not None:
             update(identifier)
 
-    def _update_portion(self) -> None:
+    def _update_batch(self) -> None:
         """Bring the next ones up to date, and the others in the turns after this one. Raises `UnreadableError`."""
         for identifier in self._loop.while_time(tuple(islice(self.outdated, UPDATED_AT_ONCE))):
             self.bring_up_to_date(identifier)
@@ -201,22 +201,22 @@ class HeldAccounts:
     def _update_some(self) -> None:
         self._updates = False
         try:
-            self._update_portion()
+            self._update_batch()
         except UnreadableError as error:
-            log.debug("what is held is brought up to date later: %s", error)
+            log.debug("accounts in use are brought up to date later: %s", error)
 
     def _accounts_among(self, changes: set[Changed]) -> set[str]:
-        """Those that are held and have changed, or whose plan has."""
+        """Those in use that have changed, or whose plan has."""
         found = {identifier for kind, identifier in changes if kind == "account" and identifier in self._accounts}
         plans = {identifier for kind, identifier in changes if kind == "plan"}
         if plans:
-            found.update(identifier for identifier, held in self._accounts.items() if held.plan in plans)
+            found.update(identifier for identifier, entry in self._accounts.items() if entry.plan in plans)
         return found
 
     def _update_account(self, identifier: str) -> None:
         assert self.source is not None
-        held = self._accounts[identifier]
-        account, before = held.account, held.account.spec
+        entry = self._accounts[identifier]
+        account, before = entry.account, entry.account.spec
         found = self.source.account(identifier)
         del self.outdated[identifier]
         renamed = found is not None and found.spec.username != before.username
@@ -225,7 +225,7 @@ class HeldAccounts:
         if found is None:
             self._end_soon(account, account.meters, REMOVED)
             return
-        held.plan = found.plan
+        entry.plan = found.plan
         self._by_name[found.spec.username] = account
         if found.spec == before:
             return
@@ -243,19 +243,19 @@ class HeldAccounts:
 
     def _update_credential(self, identifier: str) -> None:
         assert self.source is not None
-        held = self._credentials[identifier]
+        entry = self._credentials[identifier]
         record = self.source.credential_by_id(identifier)
         del self.outdated[identifier]
         if record is None:
             del self._credentials[identifier]
-            self._on_dropped(held.account)
-            self._end_soon(held.account, held.account.meters, REVOKED)
-        elif (spec := spec_of(record)) != held.account.spec:
-            held.account.update(spec, time.time())
-            self._enforce_soon(held.account)
+            self._on_dropped(entry.account)
+            self._end_soon(entry.account, entry.account.meters, REVOKED)
+        elif (spec := spec_of(record)) != entry.account.spec:
+            entry.account.update(spec, time.time())
+            self._enforce_soon(entry.account)
 
     def _enforce_soon(self, account: Account) -> None:
-        self._on_held(account)
+        self._on_changed(account)
         self._loop.call_soon(lambda: account.enforce(time.time()))
 
     def _end_soon(self, account: Account, meters: Collection[Meter], reason: str) -> None:
@@ -274,19 +274,19 @@ class HeldAccounts:
         """Check as many as the turn has time for, and the others in the turns after this one."""
         now, wall = self._loop.now, time.time()
         for table, identifier in self._loop.while_time(self._unswept or ()):
-            held = table.get(identifier)
-            if held is None:
+            entry = table.get(identifier)
+            if entry is None:
                 continue
-            if not held.account.dormant:
-                held.used = now
-            elif now - held.used >= IDLE or held.account.lapsed(wall):
-                self._drop(table, identifier, held.account)
+            if not entry.account.dormant:
+                entry.used = now
+            elif now - entry.used >= IDLE or entry.account.expired(wall):
+                self._drop(table, identifier, entry.account)
         if self._loop.turn_exceeded():
             self._loop.call_soon(self._sweep_some)
         else:
             self._unswept = None
 
-    def _drop(self, table: dict[str, _Held], identifier: str, account: Account) -> None:
+    def _drop(self, table: dict[str, _InUse], identifier: str, account: Account) -> None:
         del table[identifier]
         self.outdated.pop(identifier, None)
         self._on_dropped(account)
@@ -294,10 +294,10 @@ class HeldAccounts:
             del self._by_name[account.spec.username]
 
     def __repr__(self) -> str:
-        return f"<HeldAccounts: {len(self._accounts)} accounts, {len(self._credentials)} credentials>"
+        return f"<AccountsInUse: {len(self._accounts)} accounts, {len(self._credentials)} credentials>"
 
 
-def _each(table: dict[str, _Held]) -> Iterator[tuple[dict[str, _Held], str]]:
+def _each(table: dict[str, _InUse]) -> Iterator[tuple[dict[str, _InUse], str]]:
     """The ids that are in the table when the first is asked for."""
     for identifier in tuple(table):
         yield table, identifier

@@ -13,9 +13,9 @@ import pytest
 from actors.accounts.records import CredentialRecord
 from actors.bus.loop import TURN_MAX, UNCHECKED, Loop
 from actors.bus.messages.specs import AccountSpec
-from actors.forwarding.limits import held_accounts
+from actors.forwarding.limits import accounts_in_use
 from actors.forwarding.limits.accounts import Account
-from actors.forwarding.limits.held_accounts import POLL, UPDATED_AT_ONCE, FoundAccount, HeldAccounts, UnreadableError
+from actors.forwarding.limits.accounts_in_use import POLL, UPDATED_AT_ONCE, AccountsInUse, FoundAccount, UnreadableError
 from actors.forwarding.limits.limits import LimitsOfProxy
 from actors.forwarding.limits.meter import MeteredConnection
 from actors.forwarding.limits.usage import UsageCounters
@@ -82,7 +82,7 @@ class World:
         self.loop = Loop(self.clock)
         self.table = Table(count)
         self.limits = LimitsOfProxy(self.loop)
-        self.limits.held.source = self.table
+        self.limits.in_use.source = self.table
         self.limits.configure(spec(1, auth_required=True))
         for each in self.table.specs.values():
             assert self.limits.account(each.username) is not None
@@ -110,7 +110,7 @@ def world() -> Iterator[World]:
 def test_a_changed_plan_of_many_accounts_is_applied_in_portions(world: World) -> None:
     clients = [world.request(f"user{number}")[0] for number in range(MANY)]
     world.table.change_plan(enabled=False)
-    world.limits.held.changed({("plan", PLAN)})
+    world.limits.in_use.changed({("plan", PLAN)})
     assert len(world.table.read) == UPDATED_AT_ONCE
     portions = []
     while portions[-1:] != [0]:
@@ -125,11 +125,11 @@ def test_a_request_between_two_portions_meets_the_new_rule(world: World) -> None
     open_before, refusal = world.request(last)
     assert refusal is None
     world.table.change_plan(enabled=False)
-    world.limits.held.changed(None)
-    waiting = next(reversed(world.limits.held.outdated))
+    world.limits.in_use.changed(None)
+    waiting = next(reversed(world.limits.in_use.outdated))
     user = world.table.specs[waiting].username
     assert world.request(user)[1] == failures.ACCOUNT_DISABLED
-    assert waiting not in world.limits.held.outdated
+    assert waiting not in world.limits.in_use.outdated
     assert world.limits.user_refusal(last, "192.0.2.1") == failures.ACCOUNT_DISABLED
     world.turn()
     assert open_before.ended == "account_disabled"
@@ -139,7 +139,7 @@ def test_a_request_between_two_portions_meets_the_new_rule(world: World) -> None
 def test_a_name_that_another_account_has_now_is_that_accounts_at_once(world: World) -> None:
     world.table.specs["acc_new"] = AccountSpec("acc_new", "user7", None, enabled=False)
     del world.table.specs["acc_7"]
-    world.limits.held.outdated["acc_7"] = world.limits.held._update_account
+    world.limits.in_use.outdated["acc_7"] = world.limits.in_use._update_account
     assert world.request("user7")[1] == failures.ACCOUNT_DISABLED
 
 
@@ -147,35 +147,35 @@ def test_a_credential_that_waits_is_brought_up_to_date_for_its_next_request(worl
     record = CredentialRecord("crd_1", "acc_1", "", "", 0.0)
     world.table.credentials["crd_1"] = record
     assert world.request("user1", record)[1] is None
-    world.limits.held.changed(None)
-    assert "crd_1" in world.limits.held.outdated
-    lapsed = world.table.credentials["crd_1"] = record._replace(expires_at=1.0)
-    assert world.request("user1", lapsed)[1] == failures.CREDENTIAL_EXPIRED
+    world.limits.in_use.changed(None)
+    assert "crd_1" in world.limits.in_use.outdated
+    expired = world.table.credentials["crd_1"] = record._replace(expires_at=1.0)
+    assert world.request("user1", expired)[1] == failures.CREDENTIAL_EXPIRED
 
 
 def test_what_can_not_be_read_is_refused_until_it_can_and_then_applied(world: World) -> None:
     world.table.change_plan(enabled=False)
     world.table.unreadable = True
     with pytest.raises(UnreadableError):
-        world.limits.held.changed(None)
+        world.limits.in_use.changed(None)
     assert world.request("user1")[1] == failures.ACCOUNTS_UNAVAILABLE
     world.table.unreadable = False
     world.clock.now += POLL
-    while world.limits.held.outdated:
+    while world.limits.in_use.outdated:
         assert world.turn() <= 2 * UPDATED_AT_ONCE
     assert world.request("user1")[1] == failures.ACCOUNT_DISABLED
 
 
 def test_a_second_change_while_the_first_is_applied_adds_no_work_to_a_turn(world: World) -> None:
     for _ in range(3):
-        world.limits.held.changed(None)
+        world.limits.in_use.changed(None)
     assert len(world.table.read) == UPDATED_AT_ONCE
     assert world.turn() == UPDATED_AT_ONCE
 
 
 def test_a_slow_machine_updates_as_many_as_a_turn_has_time_for(world: World) -> None:
     world.table.on_read = lambda: world.clock.advance(TURN_MAX / 20)
-    world.limits.held.changed(None)
+    world.limits.in_use.changed(None)
     portions = [len(world.table.read)]
     while portions[-1]:
         portions.append(world.turn())
@@ -195,11 +195,11 @@ def test_accounts_that_are_not_used_are_dropped_as_a_turn_has_time_for() -> None
     def dropped(_account: Account) -> None:
         clock.advance(TURN_MAX / 20)
 
-    held = HeldAccounts(loop, by_name, new, lambda _account: None, dropped)
+    held = AccountsInUse(loop, by_name, new, lambda _account: None, dropped)
     held.source = table = Table(350)
     for each in table.specs.values():
         assert held.account(each.username) is not None
-    clock.advance(held_accounts.IDLE + held_accounts.SWEEP)
+    clock.advance(accounts_in_use.IDLE + accounts_in_use.SWEEP)
     left = [350]
     while left[-1]:
         loop.turn(0)
@@ -212,7 +212,7 @@ def test_accounts_that_are_not_used_are_dropped_as_a_turn_has_time_for() -> None
 def test_an_account_with_a_connection_is_not_dropped() -> None:
     world = World(20)
     busy = world.request("user3")[0]
-    world.clock.now += held_accounts.IDLE + held_accounts.SWEEP
+    world.clock.now += accounts_in_use.IDLE + accounts_in_use.SWEEP
     for _ in range(20):
         world.loop.turn(0)
     assert list(world.limits.accounts) == ["user3"]
@@ -224,7 +224,7 @@ def test_a_sweep_that_has_ended_is_followed_by_another() -> None:
     world = World(3)
     for _ in range(2):
         assert world.limits.account("user1") is not None
-        world.clock.now += held_accounts.IDLE + held_accounts.SWEEP
+        world.clock.now += accounts_in_use.IDLE + accounts_in_use.SWEEP
         world.loop.turn(0)
-        assert list(world.limits.held) == []
+        assert list(world.limits.in_use) == []
     world.loop.close()
