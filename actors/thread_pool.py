@@ -154,10 +154,10 @@ class _Queue:
     def __init__(self, shares: _Shares) -> None:
         self._shares = shares
         self._rows: OrderedDict[str, OrderedDict[str, deque[_FairJob]]] = OrderedDict()
-        self._held: dict[_Limit, OrderedDict[Labels, None]] = {}
+        self._paused: dict[_Limit, OrderedDict[Labels, None]] = {}
         """The turns that wait for a share of a label, in their order."""
         self._jobs: dict[Labels, deque[_FairJob]] = {}
-        """By the labels of the turn, in a row or held."""
+        """By the labels of the turn, in a row or paused."""
         self._counts: Counter[str] = Counter()
         self._total = 0
 
@@ -187,7 +187,7 @@ class _Queue:
             limit = self._limit_of(labels)
             if limit is None:
                 return self._pop_from(first, second, jobs)
-            self._held.setdefault(limit, OrderedDict())[first, second] = None
+            self._paused.setdefault(limit, OrderedDict())[first, second] = None
             del row[second]
             if not row:
                 del self._rows[first]
@@ -201,12 +201,12 @@ class _Queue:
     def share_is_free(self, labels: Labels) -> None:
         """Perhaps of each label: the turn that has waited longest for one comes back to where it was, in front."""
         for limit in enumerate(labels):
-            held = self._held.get(limit)
-            if held is None or self._shares.used_up(*limit):
+            paused = self._paused.get(limit)
+            if paused is None or self._shares.used_up(*limit):
                 continue
-            (first, second), _none = held.popitem(last=False)
-            if not held:
-                del self._held[limit]
+            (first, second), _none = paused.popitem(last=False)
+            if not paused:
+                del self._paused[limit]
             if first not in self._rows:
                 self._rows[first] = OrderedDict()
                 self._rows.move_to_end(first, last=False)

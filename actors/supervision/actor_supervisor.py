@@ -67,8 +67,8 @@ log = logging.getLogger(__name__)
 CHECK_PERIOD = 1.0
 OPTIONAL = (TELEMETRY, RESOLVER, PROXY_RESOLVER, POOLS)
 """Actors without which the product works: names are looked up by the system then, upstreams are known by their use."""
-HELD_UP_AFTER = 3.0
-"""Seconds between two checks after which the supervisor itself must have been held up, not the actors."""
+DELAYED_AFTER = 3.0
+"""Seconds between two checks after which the supervisor itself must have been delayed, not the actors."""
 
 
 class ActorSupervisor:
@@ -375,13 +375,13 @@ class ActorSupervisor:
 
     def _check(self) -> None:
         now = self._context.loop.now
-        held_up = now - self._checked_at > HELD_UP_AFTER
+        delayed = now - self._checked_at > DELAYED_AFTER
         self._checked_at = now
         for actor in self._all():
-            if held_up:
+            if delayed:
                 actor.reset_liveness()
             actor.check()
-        self._context.spawner.check(held_up)
+        self._context.spawner.check(delayed)
         if self._listeners.expire_reservations():
             self._reconciler.listeners_changed()
         if self._actors.any_unconfigured():

@@ -140,7 +140,7 @@ class SlotScheduler:
         self._quick: set[str] = set()
         self._waiting: deque[Callable[[], None]] = deque()
         self._slow = 0
-        """Slots that are held by targets that aren't known to be quick."""
+        """Slots that are in use by targets that aren't known to be quick."""
         self.slots = 1
 
     def acquire(self, target: str, begin: Callable[[], None]) -> bool:

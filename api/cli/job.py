@@ -43,7 +43,7 @@ _PR_SET_DUMPABLE: Final = 4
 
 
 @contextmanager
-def signals_held() -> Iterator[None]:
+def signals_blocked() -> Iterator[None]:
     """Block the signals that would end this thread before it has done what it must; they count afterwards."""
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
     try:
@@ -53,7 +53,7 @@ def signals_held() -> Iterator[None]:
 
 
 def was_asked_to_end() -> bool:
-    """Whether a signal waits, inside `signals_held`, that asks this process to end."""
+    """Whether a signal waits, inside `signals_blocked`, that asks this process to end."""
     return not signal.sigpending().isdisjoint((signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT))
 
 

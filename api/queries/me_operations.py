@@ -26,7 +26,7 @@ from api.objects.accounts.account_activity import usage_view, used_bytes
 from api.objects.accounts.account_kind import status_of
 from api.objects.accounts.account_responses import UsageView
 from api.objects.accounts.credential_operations import Credentials, ListCredentials, NewCredential
-from api.objects.accounts.self_service import HeldAccount, token_view
+from api.objects.accounts.self_service import AccountOfHolder, token_view
 from api.objects.proxies.client_operations import AccountSnippets, SnippetsOfAccount, snippets_of_account
 from api.objects.users.sign_in_operations import NOT_CACHED, check_page
 from api.queries.connection_operations import Connection, connection_view
@@ -353,15 +353,15 @@ def _activity(call: Call, account: FleetAccount) -> AccountActivity | None:
     return None if known is None else known[account.id]
 
 
-def _view(call: Call, held: HeldAccount) -> dict[str, Any]:
+def _view(call: Call, own: AccountOfHolder) -> dict[str, Any]:
     """Tags and metadata are the operator's own."""
-    record, rules = held.record, held.rules
+    record, rules = own.record, own.rules
     activity, quota, none = _activity(call, record), rules.quota or Quota(), AccountLimits().model_dump()
     proxies = [each.record for each in call.services.self_service.proxies(record)]
     return {
         "username": record.username,
         "status": status_of(record, time.time(), 0 < quota.bytes <= used_bytes(activity)),
-        "plan": None if held.plan is None else held.plan.name,
+        "plan": None if own.plan is None else own.plan.name,
         "proxies": [{"name": each.name, "protocol": each.protocol, "port": each.port} for each in proxies],
         "limits": {**none, **rules.limits.model_dump(exclude_none=True)},
         "clients": call.services.account_activity.clients_of(record.id, rules.limits),
@@ -372,7 +372,7 @@ def _view(call: Call, held: HeldAccount) -> dict[str, Any]:
         "allow_clients": record.allow_clients,
         "expires_at": moment(record.expires_at),
         "created_at": timestamp_text(record.created_at),
-        "self_service": held.permitted.model_dump(),
+        "self_service": own.permitted.model_dump(),
     }
 
 

@@ -38,6 +38,6 @@ def holds(granted: Collection[str], wanted: str) -> bool:
     return wanted in granted or ALL in granted or ADMIN in granted
 
 
-def first_not_held(granted: Collection[str], wanted: Collection[str]) -> str | None:
+def first_missing(granted: Collection[str], wanted: Collection[str]) -> str | None:
     """The first of `wanted` that `granted` doesn't imply, or None."""
     return next((each for each in wanted if not holds(granted, each)), None)

@@ -21,7 +21,7 @@ LOWEST, RANGES, LARGE_RANGES, HIGHEST = 10_240, 21_000, 24_000, 32_000
 smaller ones in use, few blocks between would be free."""
 LARGE = 100
 _LOCKS = Path("/tmp") / f"pf-ports-{os.getuid()}.locks"
-_held: set[int] = set()
+_locked: set[int] = set()
 """The locks of a file are those of a process (fcntl_locking(2)), which would get each of its own again."""
 
 
@@ -29,7 +29,7 @@ def free_port(host: str = "127.0.0.1") -> int:
     """A port without a listener, which no other test gets."""
     for _ in range(2_000):
         port = random.randrange(LOWEST, RANGES)
-        if port not in _held and _lock(port):
+        if port not in _locked and _lock(port):
             if _is_free(host, port):
                 return port
             _unlock(port)
@@ -53,7 +53,7 @@ def _first_taken(ports: Ports, host: str) -> int | None:
     """The first of them that is in use; when none is, they are reserved."""
     reserved: list[int] = []
     for port in ports:
-        if port not in _held and _lock(port):
+        if port not in _locked and _lock(port):
             reserved.append(port)
             if _is_free(host, port):
                 continue
@@ -70,13 +70,13 @@ def _lock(port: int) -> bool:
         if error.errno not in (errno.EACCES, errno.EAGAIN):
             raise
         return False
-    _held.add(port)
+    _locked.add(port)
     return True
 
 
 def _unlock(port: int) -> None:
     fcntl.lockf(_locks(), fcntl.LOCK_UN, 1, port)
-    _held.discard(port)
+    _locked.discard(port)
 
 
 @cache

@@ -84,8 +84,8 @@ class Echo(Actor):
             time.sleep(600)
         if said.strip() == b"objects":
             assert self._configured is not None
-            held = {key: packed.decode() for key, packed in self._configured.objects.items()}
-            said = json.dumps(held).encode() + b"\n"
+            objects = {key: packed.decode() for key, packed in self._configured.objects.items()}
+            said = json.dumps(objects).encode() + b"\n"
         if said:
             client.sendall(said)
             return

@@ -97,7 +97,7 @@ def patterns() -> tuple[Found, Texts, list[str]]:
     texts: Texts = {}
     unread: list[str] = []
     for module in modules():
-        for place, pattern in held_by(module):
+        for place, pattern in patterns_in(module):
             found.setdefault(pattern, (place, set()))
     for module in modules():
         _read(module, found, texts, unread)
@@ -121,7 +121,7 @@ def is_own(name: object) -> bool:
     return isinstance(name, str) and name.partition(".")[0] in (*PACKAGES, "supervisor")
 
 
-def held_by(module: types.ModuleType) -> Iterator[tuple[str, re.Pattern[Any]]]:
+def patterns_in(module: types.ModuleType) -> Iterator[tuple[str, re.Pattern[Any]]]:
     """The patterns that can be reached from a module without leaving the product."""
     seen: set[int] = set()
     for name, value in vars(module).items():

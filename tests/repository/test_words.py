@@ -67,8 +67,8 @@ def separated(name: str) -> str:
 
 def exceptions_in(path: Path) -> re.Pattern[str]:
     place = str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else ""
-    held = [word for word in EXCEPTIONS if re.fullmatch(EXCEPTED_IN.get(word, ".*"), place)]
-    return re.compile(rf"(?<!\w)({'|'.join(map(re.escape, held))})(?!\w)")
+    words = [word for word in EXCEPTIONS if re.fullmatch(EXCEPTED_IN.get(word, ".*"), place)]
+    return re.compile(rf"(?<!\w)({'|'.join(map(re.escape, words))})(?!\w)")
 
 
 STEMS = (

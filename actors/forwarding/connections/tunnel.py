@@ -115,8 +115,8 @@ class TunnelConnection:
     def expire(self) -> None:
         """Nothing moved for too long. What the kernel still delivers counts as movement."""
         waiting = unsent(self._client.fileno()) + unsent(self._origin.fileno())
-        held = self.meter is not None and self.meter.waiting
-        if held or (waiting and waiting != self._unsent):
+        throttled = self.meter is not None and self.meter.waiting
+        if throttled or (waiting and waiting != self._unsent):
             self._unsent = waiting
             self.deadline = self._context.loop.now + self._context.policy.session.timeout
             return

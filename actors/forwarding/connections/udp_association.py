@@ -5,8 +5,8 @@ for each address family. The association belongs to the client's address, which 
 the port that the request named, else the first that is seen. Datagrams are passed back only from peers that were sent
 to. It ends with the control connection, or when nothing has moved for `settings.timeout`.
 
-Datagrams are dropped, as on any network, when they can't be sent on at once. What is held is bounded: the peers that
-are remembered, and the datagrams that wait for a name.
+Datagrams are dropped, as on any network, when they can't be sent on at once. What is remembered is bounded: the peers,
+and the datagrams that wait for a name.
 """
 
 from __future__ import annotations

@@ -20,11 +20,11 @@ from actors.net.transport import Transport
 
 PIPE_SIZE: Final = 1024 * 1024
 PIPES_KEPT: Final = 64
-ROUNDS: Final = 16
+REPEATS: Final = 16
 """Pipes full that one flow may move before the others get their turn."""
 
 COPY_SIZE: Final = 128 * 1024
-COPY_ROUNDS: Final = 32
+COPY_REPEATS: Final = 32
 
 _F_SETPIPE_SZ = 1031  # fcntl(2); the fcntl module names it from Python 3.10 on where the C library does
 _FLAGS: Final = os.SPLICE_F_MOVE | os.SPLICE_F_NONBLOCK
@@ -94,22 +94,22 @@ PAUSED: Final[Progress] = Progress.PAUSED
 
 
 H = TypeVar("H", int, bytes | memoryview)
-"""What a flow holds between its two sides: bytes, or their number in a pipe."""
+"""What a flow has between its two sides: bytes, or their number in a pipe."""
 
 
-class HeldFlow(ABC, Generic[H]):
+class BufferedFlow(ABC, Generic[H]):
     """One direction between two sockets. `remaining` is what is still to be moved, or -1 for all until the end.
 
     `throttle` limits and counts what is taken from the source.
     """
 
-    __slots__ = ("_held", "moved", "progress", "remaining", "throttle")
+    __slots__ = ("_buffered", "moved", "progress", "remaining", "throttle")
 
     _size: ClassVar[int]
     """Bytes that are taken from the source at once."""
-    _rounds: ClassVar[int]
+    _repeats: ClassVar[int]
     """How often, before the others get their turn."""
-    _held: H
+    _buffered: H
 
     def __init__(self, length: int | None, throttle: Throttle | None) -> None:
         self.throttle = throttle
@@ -123,8 +123,8 @@ class HeldFlow(ABC, Generic[H]):
         Raises `OSError` when a side is broken, and then `progress` says which: `EMPTY` the source, `FULL` the
         destination; and `PipesExhausted`, after which it may be called again.
         """
-        for _ in range(self._rounds):
-            if not self._held:
+        for _ in range(self._repeats):
+            if not self._buffered:
                 self.progress = EMPTY
                 progress = self._fill()
                 if progress is not None:
@@ -159,32 +159,32 @@ class HeldFlow(ABC, Generic[H]):
 
     @abstractmethod
     def _read(self, wanted: int) -> int:
-        """Hold up to `wanted` bytes of the source, and return how many; 0 at its end. Raises as `recv`."""
+        """Buffer up to `wanted` bytes of the source, and return how many; 0 at its end. Raises as `recv`."""
 
     @abstractmethod
     def _drain(self) -> bool:
-        """Pass on what is held; False when the destination does not take all of it now."""
+        """Pass on what is buffered; False when the destination does not take all of it now."""
 
     def _stop(self, progress: Progress) -> Progress:
-        """Stop with nothing held."""
+        """Stop with nothing buffered."""
         self.progress = progress
         return progress
 
     @abstractmethod
     def abort(self) -> None:
-        """Discard what is held."""
+        """Discard what is buffered."""
 
 
-AnyFlow: TypeAlias = HeldFlow[Any]
+AnyFlow: TypeAlias = BufferedFlow[Any]
 
 
-class Flow(HeldFlow[int]):
+class Flow(BufferedFlow[int]):
     """Through the kernel: from the source into a pipe, and from the pipe to the destination."""
 
     __slots__ = ("_destination", "_pipe", "_pipes", "_source")
 
     _size = PIPE_SIZE
-    _rounds = ROUNDS
+    _repeats = REPEATS
 
     def __init__(
         self,
@@ -199,23 +199,23 @@ class Flow(HeldFlow[int]):
         self._source = source
         self._destination = destination
         self._pipe: Pipe | None = None
-        self._held = 0
+        self._buffered = 0
 
     def _read(self, wanted: int) -> int:
         if self._pipe is None:
             self._pipe = self._pipes.acquire()
-        self._held = os.splice(self._source, self._pipe[1], wanted, flags=_FLAGS)
-        return self._held
+        self._buffered = os.splice(self._source, self._pipe[1], wanted, flags=_FLAGS)
+        return self._buffered
 
     def _drain(self) -> bool:
         assert self._pipe is not None
         try:
-            count = os.splice(self._pipe[0], self._destination, self._held, flags=_FLAGS)
+            count = os.splice(self._pipe[0], self._destination, self._buffered, flags=_FLAGS)
         except BlockingIOError:
             return False
-        self._held -= count
+        self._buffered -= count
         self.moved += count
-        return self._held == 0
+        return self._buffered == 0
 
     def _stop(self, progress: Progress) -> Progress:
         """Stop, and leave the empty pipe to others."""
@@ -228,19 +228,19 @@ class Flow(HeldFlow[int]):
         if self._pipe is not None:
             discard(self._pipe)
             self._pipe = None
-            self._held = 0
+            self._buffered = 0
 
     def __repr__(self) -> str:
         return f"<Flow {self._source} to {self._destination}, {self.moved} moved, {self.progress.name}>"
 
 
-class CopyFlow(HeldFlow[bytes | memoryview]):
-    """Through this process, for a side that the kernel can't splice: TLS. Holds at most one read."""
+class CopyFlow(BufferedFlow[bytes | memoryview]):
+    """Through this process, for a side that the kernel can't splice: TLS. Buffers at most one read."""
 
     __slots__ = ("_destination", "_source")
 
     _size = COPY_SIZE
-    _rounds = COPY_ROUNDS
+    _repeats = COPY_REPEATS
 
     def __init__(
         self, source: Transport, destination: Transport, length: int | None = None, throttle: Throttle | None = None
@@ -248,24 +248,24 @@ class CopyFlow(HeldFlow[bytes | memoryview]):
         super().__init__(length, throttle)
         self._source = source
         self._destination = destination
-        self._held = b""
+        self._buffered = b""
 
     def _read(self, wanted: int) -> int:
-        self._held = self._source.recv(wanted)
-        return len(self._held)
+        self._buffered = self._source.recv(wanted)
+        return len(self._buffered)
 
     def _drain(self) -> bool:
-        while self._held:
+        while self._buffered:
             try:
-                sent = self._destination.send(self._held)
+                sent = self._destination.send(self._buffered)
             except BlockingIOError:
                 return False
             self.moved += sent
-            self._held = memoryview(self._held)[sent:]
+            self._buffered = memoryview(self._buffered)[sent:]
         return True
 
     def abort(self) -> None:
-        self._held = b""
+        self._buffered = b""
 
     def __repr__(self) -> str:
-        return f"<CopyFlow, {self.moved} moved, {len(self._held)} held, {self.progress.name}>"
+        return f"<CopyFlow, {self.moved} moved, {len(self._buffered)} buffered, {self.progress.name}>"

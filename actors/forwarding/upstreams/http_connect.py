@@ -81,13 +81,13 @@ class ConnectHandshake:
     def feed(self, data: bytes) -> HandshakeStep:
         """Take bytes of the response; what is behind its head is not used. Raises `UpstreamFailed`."""
         searched = len(self._head)
-        held = self._head + data
-        end = self._find_end(held, searched)
+        buffered = self._head + data
+        end = self._find_end(buffered, searched)
         if end < 0:
-            self._head = held
+            self._head = buffered
             return HandshakeStep(len(data))
         self._head = b""
-        response = self._parse(held[:end])
+        response = self._parse(buffered[:end])
         if response.status < 200:
             self._interim += 1
             if response.status == 101 or self._interim > INTERIM_MAX:
@@ -101,12 +101,12 @@ class ConnectHandshake:
         if response.status >= 300:
             raise refusal(response)
 
-    def _find_end(self, held: bytes, searched: int) -> int:
+    def _find_end(self, buffered: bytes, searched: int) -> int:
         try:
-            end = find_end(held, searched)
+            end = find_end(buffered, searched)
         except Refused as refused:
             raise unusable(f"its response is not HTTP: {refused.failure.detail}") from None
-        if end > HEAD_MAX or (end < 0 and len(held) > HEAD_MAX):
+        if end > HEAD_MAX or (end < 0 and len(buffered) > HEAD_MAX):
             raise unusable(f"the head of its response is over {HEAD_MAX} bytes")
         return end
 

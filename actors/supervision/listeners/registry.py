@@ -141,7 +141,7 @@ class ListenerGroup:
 
 
 RESERVED_FOR = 10.0
-"""Seconds that a reserved socket is held for a proxy that is not stored yet."""
+"""Seconds that a reserved socket stays bound for a proxy that is not stored yet."""
 _ALL_ADDRESSES = frozenset({"0.0.0.0", "::"})  # noqa: S104 - to compare with
 
 
@@ -287,8 +287,8 @@ class ListenerRegistry:
 
     def _bind_group(self, group: ListenerGroup, leaving: Collection[str]) -> ListenerGroup:
         """The group with a listener for each of its ports. Raises `ListenError`, and then it has none."""
-        held = [groups.get(name) for name in leaving for groups in (self._kept, self._reservations)]
-        rivals = [each for each in held if each is not None and each.ports.overlaps(group.ports)]
+        bound = [groups.get(name) for name in leaving for groups in (self._kept, self._reservations)]
+        rivals = [each for each in bound if each is not None and each.ports.overlaps(group.ports)]
         host = group.host
         try:
             for port in group.ports:

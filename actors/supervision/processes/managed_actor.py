@@ -233,7 +233,7 @@ class ManagedActor:
         self._observer.actor_up(self)
 
     def reset_liveness(self) -> None:
-        """The supervisor itself was held up: silence until now doesn't count."""
+        """The supervisor itself was delayed: silence until now doesn't count."""
         for each in self._all():
             each.reset_liveness(self._context.loop.now)
 

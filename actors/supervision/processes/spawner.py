@@ -230,12 +230,12 @@ class Spawner:
             self._loop.call_soon(self._send_waiting)
         return process
 
-    def check(self, held_up: bool = False) -> None:
+    def check(self, delayed: bool = False) -> None:
         """Kill a zygote that hangs; another one is started.
 
-        If the supervisor itself was `held_up`, the zygote's silence until now doesn't count.
+        If the supervisor itself was `delayed`, the zygote's silence until now doesn't count.
         """
-        if held_up or not self._under_way:
+        if delayed or not self._under_way:
             self._replied_at = self._loop.now
         elif self._zygote is not None and self._loop.now - self._replied_at > ZYGOTE_SILENCE:
             log.error("the zygote has not replied for %.0f s; killing it", self._loop.now - self._replied_at)

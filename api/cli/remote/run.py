@@ -29,7 +29,7 @@ from api.cli.isolation import (
     run_at_socket,
     run_isolated,
 )
-from api.cli.job import NOT_EXECUTABLE, NOT_FOUND, hide_from_job, run_job, signals_held, was_asked_to_end
+from api.cli.job import NOT_EXECUTABLE, NOT_FOUND, hide_from_job, run_job, signals_blocked, was_asked_to_end
 from api.cli.options import PROXY, account_id, argument, file_option, flag, text, texts
 from api.cli.remote.accounts import ttl_of
 from api.cli.remote.job_proxies import (
@@ -230,7 +230,7 @@ def _run_minted(runner: _Runner, account: str, named: str | None, body: dict[str
     identifier = _account_id(session, account)
     candidate = of_account(session.api, identifier, named, account)
     path = f"/accounts/{quoted(identifier)}/credentials"
-    with signals_held():  # from here on there is something to revoke
+    with signals_blocked():  # from here on there is something to revoke
         data = session.api.post(path, body_of(body))
         made, began = data["credential"], time.monotonic()
         try:

@@ -52,7 +52,7 @@ Record = Callable[[str, str | None, str, str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class HeldAccount:
+class AccountOfHolder:
     """The account of a holder, its plan, and its revision."""
 
     record: FleetAccount
@@ -162,10 +162,10 @@ class SelfService:
 
     # --- the account ---
 
-    def account(self, holder: AccountHolder) -> HeldAccount:
+    def account(self, holder: AccountHolder) -> AccountOfHolder:
         """The account of a holder. Raises `NotFound` when it is deleted at this moment."""
         stored = self._every.get(holder.account_id)
-        return HeldAccount(stored.record, self._plans.known(stored.record.plan), stored.revision)
+        return AccountOfHolder(stored.record, self._plans.known(stored.record.plan), stored.revision)
 
     def proxies(self, account: FleetAccount) -> list[StoredProxy]:
         """The active proxies that an account may use."""
@@ -177,19 +177,19 @@ class SelfService:
 
         Raises `Denied` when the plan doesn't permit it, `Invalid`, `TooBusy`, and as `Objects.update`.
         """
-        held = self.account(holder)
-        if not held.permitted.password:
+        own = self.account(holder)
+        if not own.permitted.password:
             raise Denied("the plan of the account does not permit changing the password")
-        locked = self.throttle.locked_for(held.record.username, address)
+        locked = self.throttle.locked_for(own.record.username, address)
         if locked:
             raise TooBusy(locked, "Too many failed sign-ins")
-        if not self._with_password([held.record], current, address):
-            self._failed(held.record.id, held.record.username, address)
+        if not self._with_password([own.record], current, address):
+            self._failed(own.record.id, own.record.username, address)
             raise Invalid("current_password", "is wrong")
         if self._passwords.take(holder.account_id) is None:
             raise TooBusy(int(WINDOW), f"The password was changed {PASSWORDS_MAX} times within an hour")
         try:
-            self._accounts.update(holder.account_id, FleetAccountUpdate(password=new), held.revision)
+            self._accounts.update(holder.account_id, FleetAccountUpdate(password=new), own.revision)
         except (StaleRevision, RevisionConflict) as error:  # perhaps to a password that this one must not replace
             raise TooBusy(1, "The account was changed at this moment") from error
 

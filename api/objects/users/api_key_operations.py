@@ -16,7 +16,7 @@ from api.objects.named.list_kind import LISTS
 from api.security import api_keys, users
 from api.security.api_keys import ApiKey
 from api.security.caller import Caller
-from api.security.permissions import ADMIN, first_not_held, holds
+from api.security.permissions import ADMIN, first_missing, holds
 from api.store import RevisionConflict, Write, repeated
 from api.store.accounts import ACCOUNTS
 
@@ -87,7 +87,7 @@ def create_key(call: Call) -> Reply:
     is in this response only; it cannot be retrieved again.
     """
     caller = call.caller
-    missing = first_not_held(caller.permissions(), call.body.permissions or ())
+    missing = first_missing(caller.permissions(), call.body.permissions or ())
     if missing is not None:
         raise MissingPermission(missing, by_key=False)
     _check_scope(call)

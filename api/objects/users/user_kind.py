@@ -23,7 +23,7 @@ from api.errors import Denied, Invalid, MissingPermission, Unauthenticated
 from api.security import api_keys, tokens
 from api.security.api_keys import ApiKey
 from api.security.caller import Caller
-from api.security.permissions import ADMIN, AUDITOR, first_not_held, holds
+from api.security.permissions import ADMIN, AUDITOR, first_missing, holds
 from api.security.users import (
     COLLECTION,
     Email,
@@ -402,7 +402,7 @@ def _require_as_much(caller: Caller, user: User) -> None:
 
     Only an administrator can give the role of one, even with narrower permissions.
     """
-    missing = first_not_held(caller.permissions(), user.granted())
+    missing = first_missing(caller.permissions(), user.granted())
     if missing is not None:
         raise MissingPermission(missing, by_key=False)
     if user.role == "administrator" and not caller.may(ADMIN):

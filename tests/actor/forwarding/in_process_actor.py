@@ -85,8 +85,8 @@ class Inside(Rig):
         until(lambda: seen, "the actor's loop turns")
         return seen[0]
 
-    def held(self, *kinds: type) -> list[Any]:
-        """The objects of these classes that are still held by anything at all, or by each other."""
+    def referenced(self, *kinds: type) -> list[Any]:
+        """The objects of these classes that are still referenced by anything at all, or by each other."""
         return [each for each in gc.get_objects() if type(each) in kinds]
 
     def _spawn(self) -> Forked:

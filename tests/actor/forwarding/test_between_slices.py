@@ -19,17 +19,17 @@ from tests.kit.forwarding_rig import PROXY_ID, packed, until
 from tests.kit.scripted_origins import Origin, counted, responds
 
 
-class Held:
+class DelayedVisits:
     """Holds back what is to be done with open connections."""
 
     def __init__(self, rig: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
         self._rig = rig
-        self._held: list[Callable[[], None]] = []
+        self._delayed: list[Callable[[], None]] = []
         self.replies: list[Any] = []
         visit = Reconfiguration._visit
 
         def hold(*given: Any) -> None:
-            self._held.append(lambda: visit(*given))
+            self._delayed.append(lambda: visit(*given))
 
         monkeypatch.setattr(Reconfiguration, "_visit", hold)
 
@@ -39,13 +39,13 @@ class Held:
         rig.spec = replace(rig.spec, **changes)
         message = Configure(rig.spec, rig.egress, packed(rig.objects))
         rig.do(lambda: rig._router.ask(forwarding_name(PROXY_ID), message, self.replies.append))
-        until(lambda: self._held, "it is applied")
+        until(lambda: self._delayed, "it is applied")
         assert self.replies == []
 
     def go_on(self) -> None:
         """Until it is acknowledged."""
         assert isinstance(self._rig.process, Threaded)
-        self._rig.process.do(self._held.pop())
+        self._rig.process.do(self._delayed.pop())
         until(lambda: self.replies, "it is acknowledged")
 
 
@@ -58,15 +58,15 @@ def rig() -> Iterator[Inside]:
 def test_a_request_meets_the_first_limit_though_its_connection_has_not_had_its_turn(
     rig: Inside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held = Held(rig, monkeypatch)
+    visits = DelayedVisits(rig, monkeypatch)
     with Origin(responds(*[counted(b"yes")] * 3)) as origin, connect(rig) as client:
         client.sendall(get(origin))
         assert b" 200 " in read_response(client)[0]
-        held.configure(limits=LimitsSpec(requests_per_minute=1))
+        visits.configure(limits=LimitsSpec(requests_per_minute=1))
         for status in (b" 200 ", b" 429 "):
             client.sendall(get(origin))
             assert status in read_response(client)[0]
-        held.go_on()
+        visits.go_on()
         client.sendall(get(origin))
         assert b" 429 " in read_response(client)[0]
 
@@ -74,11 +74,11 @@ def test_a_request_meets_the_first_limit_though_its_connection_has_not_had_its_t
 def test_a_request_needs_credentials_though_its_connection_has_not_had_its_turn(
     rig: Inside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held = Held(rig, monkeypatch)
+    visits = DelayedVisits(rig, monkeypatch)
     with Origin(responds(*[counted(b"yes")] * 2)) as origin, connect(rig) as client:
         client.sendall(get(origin))
         assert b" 200 " in read_response(client)[0]
-        held.configure(auth_username="ada", auth_hash=hash_password("secret"))
+        visits.configure(auth_username="ada", auth_hash=hash_password("secret"))
         client.sendall(get(origin))
         assert b" 407 " in read_response(client)[0]
-        held.go_on()
+        visits.go_on()

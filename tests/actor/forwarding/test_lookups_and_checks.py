@@ -168,10 +168,10 @@ def test_an_idle_thread_holds_nothing_of_its_last_job(loop: Loop) -> None:
 
     results: list[object] = []
     connection = Connection()
-    held = weakref.ref(connection)
+    reference = weakref.ref(connection)
     ThreadPool(loop).submit(lambda: "done", connection.ended)
     del connection
-    run_until(loop, lambda: results == ["done"] and gc.collect() >= 0 and held() is None)
+    run_until(loop, lambda: results == ["done"] and gc.collect() >= 0 and reference() is None)
 
 
 def test_a_full_table_loses_its_oldest_entry_alone() -> None:

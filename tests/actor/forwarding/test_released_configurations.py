@@ -1,4 +1,4 @@
-"""A configuration that was replaced is held by nothing, and waits for no collection of garbage."""
+"""A configuration that was replaced is referenced by nothing, and waits for no collection of garbage."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def use(rig: Inside, origin: Origin, number: int) -> None:
 
 def counts(rig: Inside) -> Counter[type]:
     """Without what this test itself and the rig still hold of it."""
-    return Counter(type(each) for each in rig.held(*KINDS))
+    return Counter(type(each) for each in rig.referenced(*KINDS))
 
 
 def test_only_the_last_configuration_is_held_however_often_it_has_changed() -> None:

@@ -73,7 +73,7 @@ def tables(shared: ForwardingContext) -> list[int]:
     return [len(shared.timers), shared.pool.count, len(limits._counted), len(limits._counts), of_accounts]
 
 
-def nothing_is_held(rig: Inside, came: int) -> None:
+def nothing_is_referenced(rig: Inside, came: int) -> None:
     """All of `came` connections have been accepted, have ended, and are nowhere any more."""
 
     def ended(shared: ForwardingContext) -> list[int] | None:
@@ -82,7 +82,7 @@ def nothing_is_held(rig: Inside, came: int) -> None:
 
     left = until(lambda: rig.inspect(ended), "all have come and gone")
     assert not any(left)
-    until(lambda: not rig.held(*KINDS), "they are released")
+    until(lambda: not rig.referenced(*KINDS), "they are released")
 
 
 def ended_by_client(rig: Inside) -> None:
@@ -146,17 +146,17 @@ def rig() -> Iterator[Inside]:
 
 
 @pytest.mark.parametrize("use", [ended_by_client, ended_by_proxy, refused, silent, tunnelled, unreachable])
-def test_connections_that_are_over_are_held_by_nothing(rig: Inside, use: Use) -> None:
+def test_connections_that_are_over_are_referenced_by_nothing(rig: Inside, use: Use) -> None:
     for _ in range(MANY):
         use(rig)
-    nothing_is_held(rig, MANY)
+    nothing_is_referenced(rig, MANY)
 
 
 def test_nor_is_what_was_kept_for_another_request_and_became_a_tunnel() -> None:
     with Inside(proxy={"max_idle_connections": 100}) as rig:
         for _ in range(MANY):
             upgraded_on_a_kept_connection(rig)
-        nothing_is_held(rig, MANY)
+        nothing_is_referenced(rig, MANY)
 
 
 def test_nor_are_those_of_socks_with_their_datagrams() -> None:
@@ -165,7 +165,7 @@ def test_nor_are_those_of_socks_with_their_datagrams() -> None:
             sock, code, _bound = ask(rig, command, address(LOOPBACK, origin.port))
             assert code == 0
             sock.close()
-        nothing_is_held(rig, MANY)
+        nothing_is_referenced(rig, MANY)
 
 
 def test_nor_are_those_that_a_balancer_announces_or_does_not() -> None:
@@ -176,7 +176,7 @@ def test_nor_are_those_that_a_balancer_announces_or_does_not() -> None:
                 assert read_all(good).endswith(b"x")
                 bad.sendall(b"no header\r\n\r\n")
                 silent.shutdown(socket.SHUT_WR)
-        nothing_is_held(rig, MANY)
+        nothing_is_referenced(rig, MANY)
 
 
 def test_nor_are_those_that_are_counted_and_wait_for_bandwidth_when_they_end() -> None:
@@ -191,7 +191,7 @@ def test_nor_are_those_that_are_counted_and_wait_for_bandwidth_when_they_end() -
             with connect(rig) as client:
                 client.sendall(get(origin, "/", credentials("ada")))
                 assert client.recv(1)
-        nothing_is_held(rig, MANY)
+        nothing_is_referenced(rig, MANY)
         assert rig.inspect(lambda shared: len(shared.limits._clients)) == 1
         rig.actor.loop._clock = lambda: time.monotonic() + COUNTED + PERIOD + 1
         until(lambda: rig.inspect(lambda shared: len(shared.limits._clients)) == 0, "no client counts any more")
@@ -204,7 +204,7 @@ def test_nor_are_those_that_went_through_an_upstream() -> None:
             with connect(rig) as client:
                 client.sendall(get(origin))
                 assert read_response(client)[0].startswith(b"HTTP/1.1 50")
-        nothing_is_held(rig, MANY)
+        nothing_is_referenced(rig, MANY)
 
 
 def test_nor_are_tunnels_through_an_upstream() -> None:
@@ -219,8 +219,8 @@ def test_nor_are_tunnels_through_an_upstream() -> None:
                 client.sendall(b"hello")
                 client.shutdown(socket.SHUT_WR)
                 assert read_all(client) == b"hello"
-        nothing_is_held(rig, MANY)
-        nothing_is_held(upstream, MANY)
+        nothing_is_referenced(rig, MANY)
+        nothing_is_referenced(upstream, MANY)
 
 
 def test_nor_are_those_with_tls(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_nor_are_those_with_tls(tmp_path: Path) -> None:
             with connect_by_tls(rig, pair[0]) as client:
                 client.sendall(get(origin, "/", *["Connection: close"] * (number % 2)))
                 assert read_response(client)[1] == b"x"
-        nothing_is_held(rig, MANY)
+        nothing_is_referenced(rig, MANY)
 
 
 def test_nor_are_clients_that_break_a_handshake(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_nor_are_clients_that_break_a_handshake(tmp_path: Path) -> None:
                 else:
                     client.sendall(b"GET / HTTP/1.1\r\n\r\n")
                     read_all(client)
-        nothing_is_held(rig, MANY)
+        nothing_is_referenced(rig, MANY)
 
 
 def test_nor_are_clients_that_may_not_have_one_more_connection() -> None:
@@ -254,4 +254,4 @@ def test_nor_are_clients_that_may_not_have_one_more_connection() -> None:
                 with connect(rig) as client, suppress(ConnectionError):
                     client.sendall(b"GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n")
                     assert read_all(client)[:13] in (b"HTTP/1.1 429 ", b"")
-        nothing_is_held(rig, 1)
+        nothing_is_referenced(rig, 1)

@@ -32,7 +32,7 @@ def left(shared: ForwardingContext) -> list[int]:
     return [len(credentials_of(shared)), len(shared.limits.usage.by_id)]
 
 
-def held_of(kind: type) -> int:
+def objects_of(kind: type) -> int:
     """Without a collection of cycles: an actor seldom makes one. What is taken out of collections isn't listed."""
     gc.unfreeze()
     return sum(type(each) is kind for each in gc.get_objects())
@@ -59,20 +59,20 @@ def test_no_table_has_a_credential_that_has_expired_or_was_revoked(monkeypatch: 
     with Inside(auth_required=True) as rig, Origin(YES) as origin:
         table = AccountsTable(rig)
         gc.collect()
-        before = held_of(Credential), held_of(AccountCounter)
+        before = objects_of(Credential), objects_of(AccountCounter)
         gc.disable()
         try:
             minted = use(rig, table, origin)
             until(lambda: rig.inspect(are_dormant), "the connections have ended")
-            assert held_of(Credential) - before[0] == MANY
+            assert objects_of(Credential) - before[0] == MANY
             table.remove(*(record for record, _secret in minted[::2]))
             expired = time.time() - 1
             table.put(*(record._replace(expires_at=expired) for record, _secret in minted[1::2]))
             until(lambda: all(each.spec.expires_at == expired for each in rig.inspect(credentials_of)), "all is known")
             rig.inspect(sweep)
             until(lambda: rig.inspect(left) == [0, 1], "all are swept")
-            until(lambda: held_of(Credential) == before[0], "the credentials are released")
-            until(lambda: held_of(AccountCounter) == before[1] + 1, "their counters are released")
+            until(lambda: objects_of(Credential) == before[0], "the credentials are released")
+            until(lambda: objects_of(AccountCounter) == before[1] + 1, "their counters are released")
         finally:
             gc.enable()
             table.close()

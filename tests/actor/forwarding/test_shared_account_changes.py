@@ -165,12 +165,12 @@ def test_an_account_is_held_while_it_is_in_use_and_then_let_go(monkeypatch: pyte
         _record, secret = table.mint(ada)
         assert fetch(rig, origin, bearer(secret))[0] == 403
         assert fetch(rig, origin, credentials("ada"))[0] == 403
-        until(lambda: rig.inspect(_held) == [], "nothing is held")
+        until(lambda: rig.inspect(_in_use) == [], "none is in use")
         assert rig.inspect(lambda shared: dict(shared.limits.accounts)) == {}
         table.close()
 
 
-def _held(shared: ForwardingContext) -> list[str]:
+def _in_use(shared: ForwardingContext) -> list[str]:
     return [each.spec.id for each in shared.limits.in_use]
 
 

@@ -645,11 +645,11 @@ def test_clients_that_break_off_their_requests_say_nothing_against_the_upstream(
 
 
 def test_least_connections_counts_those_that_a_slow_upstream_has_not_made_yet(child: Rig) -> None:
-    held = threading.Event()
+    released = threading.Event()
 
     def slow(sock: socket.socket) -> None:
         read_head(sock)
-        held.wait(20)
+        released.wait(20)
         sock.close()
 
     with Origin(slow) as one, Origin(slow) as other, ExitStack() as stack:
@@ -659,7 +659,7 @@ def test_least_connections_counts_those_that_a_slow_upstream_has_not_made_yet(ch
             client.sendall(f"CONNECT {TARGET} HTTP/1.1\r\nHost: {TARGET}\r\n\r\n".encode())
         until(lambda: one.connections + other.connections == 6, "all are under way")
         assert one.connections == other.connections == 3
-        held.set()
+        released.set()
 
 
 def test_explain_names_the_reason_that_a_request_through_upstreams_meets(child: Rig) -> None:

@@ -23,7 +23,7 @@ from actors.forwarding.protocols.http.session import HttpSession
 from actors.forwarding.protocols.session import SessionConfig
 from tests.conformance.differential import check_requests, check_response
 from tests.conformance.fuzzing.input import read_input
-from tests.conformance.fuzzing.invariants import check, check_held, check_work
+from tests.conformance.fuzzing.invariants import check, check_size, check_work
 
 POLICY = SessionConfig(timeout=30, handshake_timeout=10, keep_alive_timeout=60, via=b"us")
 LONGEST_WAIT = 60.0
@@ -70,7 +70,7 @@ class ClientSide:
             self._take(session.request_relayed(0, 0.0, True))
         elif session.reads_client and not self.over:
             self._take(session.receive_from_client(b"", 0.0))
-        check_held(self.session)
+        check_size(self.session)
         return self
 
     def _relay(self, piece: bytes) -> None:
@@ -177,7 +177,7 @@ class OriginSide:
             relaying = self._to_relay > 0
             session = self.session
             self._take(session.response_relayed(0, 0.0, True) if relaying else session.receive_from_origin(b"", 0.0))
-        check_held(self.session)
+        check_size(self.session)
         return self
 
     def _relay(self, piece: bytes) -> None:

@@ -13,7 +13,7 @@ from actors.compiled import runs_compiled
 from actors.forwarding.protocols.session import Session, SessionConfig
 from tests.kit.compiled import attributes
 
-HELD_MAX = 256 * 1024
+SIZE_MAX = 256 * 1024
 """Octets that one connection may take, its session's objects included."""
 
 CALLS_PER_OCTET = 8
@@ -23,13 +23,13 @@ CALLS_AT_ONCE = 2_000
 _SHARED = (SessionConfig, Enum, type)
 
 
-def held(thing: object, seen: set[int] | None = None) -> int:
+def deep_size(thing: object, seen: set[int] | None = None) -> int:
     """Octets of `thing` and of all that only it holds on to."""
     seen = set() if seen is None else seen
     if id(thing) in seen or isinstance(thing, _SHARED) or callable(thing):
         return 0
     seen.add(id(thing))
-    return sys.getsizeof(thing) + sum(held(part, seen) for part in _parts(thing))
+    return sys.getsizeof(thing) + sum(deep_size(part, seen) for part in _parts(thing))
 
 
 def _parts(thing: object) -> list[Any]:
@@ -70,7 +70,7 @@ def check(session: Session, over: bool, now: float, longest_wait: float) -> None
     assert session.deadline <= now + longest_wait, f"{session!r} waits too long"
 
 
-def check_held(session: Session) -> None:
+def check_size(session: Session) -> None:
     """At the end of a conversation."""
-    taken = held(session)
-    assert taken <= HELD_MAX, f"{taken} octets held by {session!r}"
+    taken = deep_size(session)
+    assert taken <= SIZE_MAX, f"{taken} octets in {session!r}"

@@ -121,10 +121,10 @@ def test_what_a_killed_backup_left_is_cleared_away_by_the_next_unless_someone_wo
         folder.mkdir()
         (folder / "users.json").touch()
         os.utime(folder, (time.time() - 3600, time.time() - 3600))
-    held = os.open(busy, os.O_RDONLY)
-    fcntl.flock(held, fcntl.LOCK_EX)
+    descriptor = os.open(busy, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
     site.backup()
-    os.close(held)
+    os.close(descriptor)
     assert (left.exists(), busy.exists()) == (False, True)
 
 

@@ -106,9 +106,9 @@ def starting(folder: Path) -> Iterator[Shell]:
     """The locks of a product are taken, and its bus is not there yet."""
     (folder / "data").mkdir(mode=0o700)
     (folder / "run").mkdir(mode=0o700)
-    held = [lock(folder / each / "lock", "directory") for each in ("data", "run")]
+    locks = [lock(folder / each / "lock", "directory") for each in ("data", "run")]
     yield Shell(folder / "home", None, PROXYFLEET_DATA_DIR=f"{folder}/data", PROXYFLEET_RUN_DIR=f"{folder}/run")
-    for each in held:
+    for each in locks:
         os.close(each)
 
 

@@ -1,4 +1,4 @@
-"""What screens say, held against what the API says, for a fleet that has everything: a working pool with a dead
+"""What screens say, compared with what the API says, for a fleet that has everything: a working pool with a dead
 upstream, one that nothing uses, a proxy of each kind of exit, one that sleeps, one that is stopped, a list that fails.
 """
 

@@ -21,9 +21,9 @@ def test_a_lock_file_that_was_removed_meanwhile_is_made_anew(tmp_path: Path, mon
         return try_(descriptor)
 
     monkeypatch.setattr(paths, "_try", remove_and_try)
-    held = paths.lock(file, "directory")
+    descriptor = paths.lock(file, "directory")
     monkeypatch.undo()
     assert file.read_text() == f"{os.getpid()}\n"
     with pytest.raises(paths.LockedError):
         paths.lock(file, "directory")
-    os.close(held)
+    os.close(descriptor)

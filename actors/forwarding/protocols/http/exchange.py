@@ -286,31 +286,31 @@ class Exchange:
 
     def _read_heads(self, data: bytes, now: float, may_persist: bool, out: list[Command]) -> None:
         """Read the heads that are there."""
-        held = self._held(data) if self._response_in else data
+        buffered = self._with_buffered(data) if self._response_in else data
         while self.stage is AWAITED:
-            end = self._head_end(held)
+            end = self._head_end(buffered)
             if end < 0:
-                self._response_in = held
-                self._searched = len(held)
+                self._response_in = buffered
+                self._searched = len(buffered)
                 return
-            response = response_head(bytes(held[:end]))
+            response = response_head(bytes(buffered[:end]))
             self._response_in = b""
             self._searched = 0
             if response.status >= 200:
-                self._begin_response(response, held, end, now, may_persist, out)
+                self._begin_response(response, buffered, end, now, may_persist, out)
             elif response.status == 101:
-                self._switch(response, bytes(held[end:]), now, out)
+                self._switch(response, bytes(buffered[end:]), now, out)
             else:
                 self._pass_interim(response, out)
-                held = bytes(held[end:])
+                buffered = bytes(buffered[end:])
 
-    def _held(self, data: bytes) -> bytearray:
-        """The held part of a head with `data` behind it; a head that comes byte by byte is not copied each time."""
-        held = self._response_in
-        if not isinstance(held, bytearray):
-            held = bytearray(held)
-        held += data
-        return held
+    def _with_buffered(self, data: bytes) -> bytearray:
+        """The buffered part of a head with `data` behind it; a head that comes byte by byte is not copied each time."""
+        buffered = self._response_in
+        if not isinstance(buffered, bytearray):
+            buffered = bytearray(buffered)
+        buffered += data
+        return buffered
 
     def _head_end(self, data: bytes | bytearray) -> int:
         try:
@@ -339,13 +339,13 @@ class Exchange:
     def _begin_response(
         self,
         response: ResponseHead,
-        held: bytes | bytearray,
+        buffered: bytes | bytearray,
         end: int,
         now: float,
         may_persist: bool,
         out: list[Command],
     ) -> None:
-        """Pass on the head, and what is `held` behind its `end`."""
+        """Pass on the head, and what is in `buffered` behind its `end`."""
         if response.status >= 400 and self._upstream is not None and self._upstream.in_use:
             self._upstream.check(response, bool(self._interim), out)
         body = response_body(self.head.method, response)
@@ -370,16 +370,16 @@ class Exchange:
         drop_lines(response)
         if body is None:
             self.stage = STAGES[self.stage][ResponsePart.HEAD_ALONE]
-            self.excess = bytes(held[end:])
+            self.excess = bytes(buffered[end:])
             self.send_to_client(start, out)
             return
         self.stage = STAGES[self.stage][_HEAD]
         self._response_body = body
-        if isinstance(body, ContentLengthBody) and len(held) - end <= body.remaining:
-            body.remaining -= len(held) - end
-            self._pass_content(body, b"", b"".join((start, memoryview(held)[end:])), out)  # copied once
+        if isinstance(body, ContentLengthBody) and len(buffered) - end <= body.remaining:
+            body.remaining -= len(buffered) - end
+            self._pass_content(body, b"", b"".join((start, memoryview(buffered)[end:])), out)  # copied once
         else:
-            self._pass_content(body, bytes(held[end:]), start, out)
+            self._pass_content(body, bytes(buffered[end:]), start, out)
 
     def _pass_content(self, body: Body, data: bytes, start: bytes, out: list[Command]) -> None:
         """Pass on bytes of the body, behind `start` and in one piece with it."""

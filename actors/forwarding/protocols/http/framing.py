@@ -82,12 +82,12 @@ class Chunked:
     Trailers that only a head may have are refused.
     """
 
-    __slots__ = ("_held", "_left", "_state", "_trailers")
+    __slots__ = ("_buffered", "_left", "_state", "_trailers")
 
     def __init__(self) -> None:
         self._state = "size"
         self._left = 0
-        self._held = bytearray()
+        self._buffered = bytearray()
         self._trailers = 0
 
     @property
@@ -97,15 +97,15 @@ class Chunked:
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
         """`(content, rest)` of `data`. Raises `Refused` for framing that is not exactly the grammar's."""
-        if self._held:
-            data = self._with_held(data)
+        if self._buffered:
+            data = self._completed_lines(data)
         content: list[bytes] = []
         at = self._whole_chunks(data, content) if self._state == "size" else 0
         while at < len(data) and self._state != "complete":
             step = getattr(self, "_" + self._state)
             moved = step(data, at, content)
             if moved == at:
-                self._held += data[at:]
+                self._buffered += data[at:]
                 return b"".join(content), b""
             at = moved
         return b"".join(content), data[at:]
@@ -126,16 +126,16 @@ class Chunked:
             at = end + 2
         return at
 
-    def _with_held(self, data: bytes) -> bytes:
+    def _completed_lines(self, data: bytes) -> bytes:
         """The line that has begun and `data`; nothing as long as there is no end of it, so it is searched once."""
-        held = self._held
-        seen = len(held)
-        held += data
+        buffered = self._buffered
+        seen = len(buffered)
+        buffered += data
         if b"\n" not in data:
-            _line_to_come(held, 0, self._line_max, seen - 1)
+            _line_to_come(buffered, 0, self._line_max, seen - 1)
             return b""
-        whole = bytes(held)
-        held.clear()
+        whole = bytes(buffered)
+        buffered.clear()
         return whole
 
     @property

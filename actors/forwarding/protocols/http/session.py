@@ -364,4 +364,4 @@ class HttpSession(SessionEnds):
             out.extend(self.abort("http_response_incomplete", now))
 
     def __repr__(self) -> str:
-        return f"<HttpSession {self.phase.value}, {len(self._in)} bytes held, {self._exchange!r}>"
+        return f"<HttpSession {self.phase.value}, {len(self._in)} bytes buffered, {self._exchange!r}>"

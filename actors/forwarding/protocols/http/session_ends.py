@@ -45,19 +45,19 @@ class SessionBuffer(PhasedSession[HttpPhase]):
 
         The rest is cut in place: a thousand requests in one piece are not copied a thousand times.
         """
-        held = self._in
-        if len(held) == count:
+        buffered = self._in
+        if len(buffered) == count:
             self._in = b""
-            return bytes(held)
-        if not isinstance(held, bytearray):
-            held = self._in = bytearray(held)
-        taken = bytes(held[:count])
-        del held[:count]
+            return bytes(buffered)
+        if not isinstance(buffered, bytearray):
+            buffered = self._in = bytearray(buffered)
+        taken = bytes(buffered[:count])
+        del buffered[:count]
         return taken
 
     def _consume_all(self) -> bytes:
-        held, self._in = bytes(self._in), b""
-        return held
+        buffered, self._in = bytes(self._in), b""
+        return buffered
 
     def _head_begins(self) -> bool:
         """Skip empty lines; True when the first byte of a head is there."""

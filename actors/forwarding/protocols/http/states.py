@@ -35,7 +35,7 @@ class HttpEvent(StrEnum):
     """What happens to a session: the inputs of its driver, and what it concludes from the bytes."""
 
     CLIENT_DATA = auto()
-    """Bytes of the client: they are read, or held while the phase has no use for them."""
+    """Bytes of the client: they are read, or buffered while the phase has no use for them."""
     CLIENT_END = auto()
     """The client sends no more. It ends a session without a whole request by `CLOSE`."""
     HEAD_BEGINS = auto()

@@ -1,7 +1,7 @@
 """The parts that SOCKS4 and SOCKS5 sessions share, without sockets: from a whole request to the end.
 
 `states` has the table that both run on; `v4` and `v5` read the messages of the handshake and write the replies. The
-handshake has one absolute deadline; from the request on `timeout` holds. Bytes behind the request are held
+handshake has one absolute deadline; from the request on `timeout` holds. Bytes behind the request are buffered
 and sent to the origin once, after the reply.
 """
 
@@ -47,8 +47,8 @@ from actors.forwarding.protocols.socks.states import (
 from actors.forwarding.protocols.state_machine import IllegalEventError
 from actors.net.socks_wire import UNSPECIFIED, Endpoint
 
-HELD_MAX: Final = 64 * 1024
-"""Bytes held behind a request before the client is read no more."""
+BUFFERED_MAX: Final = 64 * 1024
+"""Bytes buffered behind a request before the client is read no more."""
 
 
 class SocksOperation(Enum):
@@ -111,7 +111,7 @@ class SocksSession(PhasedSession[SocksPhase]):
 
     @property
     def reads_client(self) -> bool:
-        return not self._client_ended and self.phase is not CLOSED and len(self._in) <= HELD_MAX
+        return not self._client_ended and self.phase is not CLOSED and len(self._in) <= BUFFERED_MAX
 
     @property
     def reads_origin(self) -> bool:
@@ -172,7 +172,7 @@ class SocksSession(PhasedSession[SocksPhase]):
             return [CloseClient()]
         if self.phase in _FOR_THIRD_PARTY:
             # These end with the control connection. In OPEN the end is one of a direction, and passed on; in AUTH
-            # the rest of the handshake may be held already.
+            # the rest of the handshake may be buffered already.
             return self.abort("connection_terminated", now)
         return []
 
@@ -183,7 +183,7 @@ class SocksSession(PhasedSession[SocksPhase]):
         return self._end_at_once(SocksEvent.CLIENT_LOST, "connection_terminated")
 
     def _consume(self, count: int) -> bytes:
-        """Remove the first `count` bytes of what is held and return them."""
+        """Remove the first `count` bytes of what is buffered and return them."""
         taken = bytes(self._in[:count])
         del self._in[:count]
         return taken
@@ -330,7 +330,7 @@ class SocksSession(PhasedSession[SocksPhase]):
         raise IllegalEventError(self.phase, event)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.phase.value}, {len(self._in)} bytes held, {self._target!r}>"
+        return f"<{type(self).__name__} {self.phase.value}, {len(self._in)} bytes buffered, {self._target!r}>"
 
 
 @lru_cache(maxsize=256)

@@ -40,7 +40,7 @@ class SocksEvent(StrEnum):
     """What happens to a session: the inputs of its driver, and what it concludes from the bytes."""
 
     CLIENT_DATA = auto()
-    """Bytes of the client: they are read, or held for the tunnel."""
+    """Bytes of the client: they are read, or buffered for the tunnel."""
     CLIENT_END = auto()
     """The client sends no more. It ends a handshake by `CLOSE`, and what waits for a third party by `ABORT`."""
     NO_CREDENTIALS = auto()

@@ -36,18 +36,18 @@ class Socks4Session(SocksSession):
         super().__init__(config, now, SocksPhase.REQUEST)
 
     def _step(self, out: list[Command]) -> bool:
-        held = self._in
-        if held and held[0] != VERSION:
+        buffered = self._in
+        if buffered and buffered[0] != VERSION:
             raise malformed("this is not SOCKS4")
-        if len(held) >= 2 and held[1] not in (1, 2):
+        if len(buffered) >= 2 and buffered[1] not in (1, 2):
             raise Refused(UNKNOWN_COMMAND)
-        if len(held) < _FIXED:
+        if len(buffered) < _FIXED:
             return False
-        self._operation = SocksOperation(held[1])
+        self._operation = SocksOperation(buffered[1])
         user_end = self._text_end(_FIXED, USERID_MAX)
         if user_end < 0:
             return False
-        user = bytes(held[_FIXED:user_end])
+        user = bytes(buffered[_FIXED:user_end])
         found = self._destination(user_end + 1)
         if found is None:
             return False
@@ -62,14 +62,14 @@ class Socks4Session(SocksSession):
 
     def _destination(self, at: int) -> tuple[Authority, int] | None:
         """The target and the index behind the request; None when the name is not there whole."""
-        held = self._in
-        port, address = int.from_bytes(held[2:4], "big"), bytes(held[4:8])
+        buffered = self._in
+        port, address = int.from_bytes(buffered[2:4], "big"), bytes(buffered[4:8])
         if address[:3] != b"\0\0\0" or not address[3]:
             return authority_of_literal(address, port), at
         end = self._text_end(at, NAME_MAX)
         if end < 0:
             return None
-        return authority_of_name(bytes(held[at:end]), port), end + 1
+        return authority_of_name(bytes(buffered[at:end]), port), end + 1
 
     def _text_end(self, start: int, longest: int) -> int:
         """The index of the NUL that ends the text at `start`; -1 when it hasn't come yet."""

@@ -51,12 +51,12 @@ class Socks5Session(SocksSession):
         return self._whole_request(out)
 
     def _greeting(self, out: list[Command]) -> bool:
-        held = self._in
-        if held and held[0] != VERSION:
+        buffered = self._in
+        if buffered and buffered[0] != VERSION:
             raise malformed("this is not SOCKS5")
-        if len(held) < 2 or len(held) < 2 + held[1]:
+        if len(buffered) < 2 or len(buffered) < 2 + buffered[1]:
             return False
-        methods = self._consume(2 + held[1])[2:]
+        methods = self._consume(2 + buffered[1])[2:]
         config = self._config
         with_user = config.wants_credentials or (config.accepts_optional_user and USERNAME_PASSWORD in methods)
         method = USERNAME_PASSWORD if with_user else NO_CREDENTIALS
@@ -68,15 +68,15 @@ class Socks5Session(SocksSession):
 
     def _credentials(self, out: list[Command]) -> bool:
         """Version 1, ULEN, UNAME, PLEN, PASSWD (RFC 1929 section 2)."""
-        held = self._in
-        if held and held[0] != 1:
+        buffered = self._in
+        if buffered and buffered[0] != 1:
             raise malformed("this is not the sub-negotiation of RFC 1929")
-        if len(held) < 2 or len(held) < 3 + held[1]:
+        if len(buffered) < 2 or len(buffered) < 3 + buffered[1]:
             return False
-        name_end = 2 + held[1]
-        if len(held) < name_end + 1 + held[name_end]:
+        name_end = 2 + buffered[1]
+        if len(buffered) < name_end + 1 + buffered[name_end]:
             return False
-        message = self._consume(name_end + 1 + held[name_end])
+        message = self._consume(name_end + 1 + buffered[name_end])
         name, password = message[2:name_end], message[name_end + 1 :]
         if not password or not (name or is_secret(password)):
             raise malformed("a user name and a password have at least one octet")
@@ -92,19 +92,19 @@ class Socks5Session(SocksSession):
 
     def _whole_request(self, out: list[Command]) -> bool:
         """VER, CMD, RSV, then an address (RFC 1928 section 4)."""
-        held = self._in
-        if held and held[0] != VERSION:
+        buffered = self._in
+        if buffered and buffered[0] != VERSION:
             raise malformed("the request is not of version 5")
-        if len(held) < 4:
+        if len(buffered) < 4:
             return False
-        if not 1 <= held[1] <= 3:
+        if not 1 <= buffered[1] <= 3:
             raise Refused(UNKNOWN_COMMAND)
-        if held[2]:
+        if buffered[2]:
             raise malformed("a reserved octet is not 0")
-        if held[3] not in _ADDRESS_TYPES:
+        if buffered[3] not in _ADDRESS_TYPES:
             raise Refused(UNKNOWN_ADDRESS_TYPE)
-        self._operation = SocksOperation(held[1])
-        found = (read_source if self._operation is SocksOperation.UDP else read_address)(held, 3)
+        self._operation = SocksOperation(buffered[1])
+        found = (read_source if self._operation is SocksOperation.UDP else read_address)(buffered, 3)
         if found is None:
             return False
         target, end = found

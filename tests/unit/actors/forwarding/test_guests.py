@@ -36,8 +36,8 @@ def admitted(guests: Guests, name: str) -> Account:
 def test_no_account_of_those_that_are_forgotten_is_held(loop: Loop) -> None:
     guests = Guests(loop, LiveState(lambda: loop.now))
     names = {admitted(guests, f"one of many {number}").spec.username for number in range(3 * GUESTS_KEPT)}
-    held = [each for each in gc.get_objects() if type(each) is Account and each.spec.username in names]
-    assert len(held) == len(guests) == GUESTS_KEPT
+    referenced = [each for each in gc.get_objects() if type(each) is Account and each.spec.username in names]
+    assert len(referenced) == len(guests) == GUESTS_KEPT
     assert not guests._usage.by_id.keys() - guests._by_name.keys()
     assert not guests._usage._changed.keys() - guests._by_name.keys()
 

@@ -29,7 +29,7 @@ class Clocks:
         return self._wall + self.now - 100.0
 
 
-class Held:
+class Holder:
     """A connection that only ends."""
 
     client_ip = "192.0.2.1"
@@ -62,8 +62,8 @@ def pass_time(loop: Loop, clocks: Clocks, minutes: float) -> None:
         loop.turn(0)
 
 
-def opened(limits: LimitsOfProxy) -> tuple[Any, Held]:
-    meter, holder = limits.new_meter(), Held()
+def opened(limits: LimitsOfProxy) -> tuple[Any, Holder]:
+    meter, holder = limits.new_meter(), Holder()
     assert meter is not None
     return meter.admit("ada", holder), holder
 

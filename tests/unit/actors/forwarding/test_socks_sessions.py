@@ -23,7 +23,7 @@ from actors.forwarding.protocols.commands import (
 )
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.session import SessionConfig
-from actors.forwarding.protocols.socks.session import HELD_MAX, SocksSession
+from actors.forwarding.protocols.socks.session import BUFFERED_MAX, SocksSession
 from actors.forwarding.protocols.socks.states import SocksPhase
 from actors.forwarding.protocols.socks.v4 import Socks4Session
 from actors.forwarding.protocols.socks.v5 import Socks5Session
@@ -200,7 +200,7 @@ def test_a_half_close_while_credentials_are_checked_ends_nothing_that_is_there_w
 def test_what_is_held_behind_a_request_is_bounded() -> None:
     talk = Talk(5).client(NO_AUTH + CONNECT)
     assert talk.session.reads_client
-    talk.client(b"x" * (HELD_MAX + 1))
+    talk.client(b"x" * (BUFFERED_MAX + 1))
     assert not talk.session.reads_client
 
 

@@ -93,13 +93,13 @@ def test_an_entry_that_has_ended_long_before_its_deadline_is_released_soon() -> 
     candle = Candle(hand.time + 3600)
     wheel.schedule(candle)
     candle.deadline = NEVER
-    held = weakref.ref(candle)
+    reference = weakref.ref(candle)
     del candle
     gone_by = hand.time + FAR + QUANTUM
     while hand.time < gone_by:
         hand.time += 1.0
         loop.turn(0)
-    assert held() is None
+    assert reference() is None
     loop.close()
 
 

@@ -48,15 +48,15 @@ GOOD: list[tuple[Callable[[], Handshake], bytes]] = [
 
 def run(handshake: Handshake, pieces: list[bytes]) -> tuple[bytes, bytes | None]:
     """What was sent, and what is left behind the handshake; None when it isn't done."""
-    sent, held = handshake.begin(), b""
+    sent, buffered = handshake.begin(), b""
     for number, piece in enumerate(pieces):
-        held += piece
-        while held:
-            step = handshake.feed(held)
-            assert 0 < step.used <= len(held)
-            sent, held = sent + step.send, held[step.used :]
+        buffered += piece
+        while buffered:
+            step = handshake.feed(buffered)
+            assert 0 < step.used <= len(buffered)
+            sent, buffered = sent + step.send, buffered[step.used :]
             if step.done:
-                return sent, held + b"".join(pieces[number + 1 :])
+                return sent, buffered + b"".join(pieces[number + 1 :])
     return sent, None
 
 

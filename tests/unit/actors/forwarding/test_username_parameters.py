@@ -171,7 +171,7 @@ def test_the_suffix_is_what_stands_behind_the_last_mark(username: str, account: 
     assert SessionSuffix().understood(username, {username}.__contains__) == Understood(username)
 
 
-# --- held against a slow plain model ---
+# --- compared with a slow plain model ---
 
 
 def _model_parameters(words: list[str]) -> list[tuple[str, str | None]] | None:

@@ -34,11 +34,11 @@ def test_no_descriptor_and_no_thread_is_left() -> None:
     program = (
         "import os, threading\n"
         "from actors.forwarding import warming\n"
-        "def held(): return sorted(os.listdir('/proc/self/fd')), threading.active_count()\n"
+        "def resources(): return sorted(os.listdir('/proc/self/fd')), threading.active_count()\n"
         "warming.warm()  # what is imported at a first use may keep something of its own\n"
-        "before = held()\n"
+        "before = resources()\n"
         "warming.warm()\n"
-        "print(held() == before or (before, held()))\n"
+        "print(resources() == before or (before, resources()))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "True"

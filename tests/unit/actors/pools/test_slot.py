@@ -1,4 +1,4 @@
-"""What a slot says after what processes have learned; held against a plain model, too."""
+"""What a slot says after what processes have learned; compared with a plain model, too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What squid decides, as slowly and plainly as it can be written: converted policies are held against it."""
+"""What squid decides, as slowly and plainly as it can be written: converted policies are compared with it."""
 
 from __future__ import annotations
 

@@ -232,8 +232,8 @@ def test_who_holds_all_of_a_users_share_by_keys_leaves_room_to_everybody_else(
     api: Api, indexer: Indexer, headers: dict[str, str]
 ) -> None:
     operator = api.add_user("op", role="operator")
-    held = [api.services.log_search.tails.acquire(operator.id) for _ in range(TAILS_EACH)]
-    held += [api.services.log_search.exports.acquire(operator.id) for _ in range(EXPORTS_EACH)]
+    taken = [api.services.log_search.tails.acquire(operator.id) for _ in range(TAILS_EACH)]
+    taken += [api.services.log_search.exports.acquire(operator.id) for _ in range(EXPORTS_EACH)]
     indexer.replies = [LogTailPage((), 1)]
     assert api.get("/logs/tail?timeout=0", headers).status_code == 200
     assert api.client.simulate_get("/api/v1/logs/export", headers=headers).status_code == 200
@@ -242,7 +242,7 @@ def test_who_holds_all_of_a_users_share_by_keys_leaves_room_to_everybody_else(
             refused = api.get(path, credential)
             assert error_of(refused) == (429, "RATE_LIMITED", {"retry_after": 1})
             assert refused.json["error"]["message"].endswith("for one user")
-    for slot in held:
+    for slot in taken:
         slot.release()
     assert api.client.simulate_get("/api/v1/logs/export", headers=api.token("op")).status_code == 200
 
