@@ -181,7 +181,7 @@ class UsageService:
             if (each not in with_quota and not table.has_total(each)) or self._write_total(table, each):
                 written.add(each)
         free = [each for each in final if each.account_id in written]
-        table.free(each.line for each in free)
+        table.free_booked(free)
         self._freed += [(each.instance, each.serial) for each in free]
         for each in {line.account_id for line in free}:
             table.free_total(each)

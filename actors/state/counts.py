@@ -142,7 +142,7 @@ class LiveTable:
         self.processes = processes
         self._number = number
         self.clock = clock
-        self._on_failure = on_failure
+        self.on_failure = on_failure
         self._later = later
         self._alone: dict[SharedKey, None] = {}
         """What is counted without a line, since none could be had."""
@@ -199,7 +199,7 @@ class LiveTable:
             self._table = opens(self._path, self._kind, self.processes, self._number, self.clock)
         except OSError as error:
             self._retry_at = now + RETRY
-            self._on_failure(str(error))
+            self.on_failure(str(error))
         if self._table is not None:
             self.numbers = _Numbers(self._table.words)
         return self._table

@@ -100,6 +100,7 @@ class UsageOfProcess:
     def __init__(self, state: LiveState) -> None:
         self.live: LiveTable = state.table(USAGE, TABLE)
         self.shares = state.shares
+        self.number = state.number
         self.proxy_id = state.proxy_id
         self.instance = state.instance
         self._serial = 0
@@ -172,12 +173,22 @@ class SharedUsage:
     # --- the line of this process ---
 
     def claim(self) -> bool:
-        """Count in the table from now on. Returns whether that is so; it can be tried again."""
+        """Count in the table from now on. Returns whether that is so; it can be tried again.
+
+        What was counted in a line that is another's now, and is not booked, is counted in a new one.
+        """
+        self._leave_lost()
         table = None if self.line else self._process.live.made()
         line = NO_LINE if table is None else table.claim(self._key)
         if table is None or not line or len(self._account_id) > _bytes(_ACCOUNT, _PROXY):
             return self.line != NO_LINE
         words = table.words
+        if words[line + SERIAL]:  # the account came back: what is counted late is in its new line
+            for word in range(BYTES_IN, CONNECTIONS):
+                words[line + word] += self.numbers[word]
+            words[line + CHANGES] += 1
+            self.numbers = _private()
+            return False
         words[line + INSTANCE] = self._process.instance
         words[line + BYTES_IN : line + _BOOKED] = self.numbers[BYTES_IN:]
         words[line + _ACCOUNT : line + _PROXY] = _text(self._account_id, _bytes(_ACCOUNT, _PROXY))
@@ -188,6 +199,21 @@ class SharedUsage:
         words[line + UNTIL] = FOREVER
         words[line + SERIAL] = self._serial
         return True
+
+    def _leave_lost(self) -> None:
+        """The collector has freed the line where the process was dead by the list of processes."""
+        line, words, name = self.line, self.numbers, (self._process.instance, self._serial)
+        if not line or (words[line + OWNER], words[line + SERIAL]) == (self._process.number, self._serial):
+            return
+        self.line, self.numbers, self._serial = NO_LINE, _private(), self._process.next_serial()
+        if (words[line + INSTANCE], words[line + SERIAL]) == name:
+            self.numbers[BYTES_IN] = words[line + BYTES_IN] - words[line + _BOOKED]
+            self.numbers[BYTES_OUT] = words[line + BYTES_OUT] - words[line + _BOOKED + 1]
+            self.numbers[SEEN] = words[line + SEEN]
+
+    def failed(self) -> None:
+        """What it counts can't be booked for so long."""
+        self._process.live.on_failure("no room is left for what accounts use, or a process that counts it hangs")
 
     def release(self) -> None:
         """The process counts nothing more of the account."""
@@ -480,8 +506,16 @@ class BookedUsage:
         words[total + STATE] = state
         return True
 
-    def free(self, lines: Iterable[int]) -> None:
+    def free_booked(self, lines: Iterable[CountedLine]) -> None:
         """All that is in these lines, which are final, is booked, and in the total."""
+        for each in lines:
+            for word in (_BOOKED, _BOOKED + 2):  # for a process that lives nevertheless
+                self._table.words[each.line + word] = each.figures[0]
+                self._table.words[each.line + word + 1] = each.figures[1]
+            self.free((each.line,))
+
+    def free(self, lines: Iterable[int]) -> None:
+        """These lines say nothing."""
         for line in lines:
             self._table.words[line + OWNER] = 0
 

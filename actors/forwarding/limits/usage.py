@@ -69,7 +69,7 @@ class AccountCounter:
         self._counts = counts
         self._shared = shared
         self._client_ip = ""
-        self._changed = False
+        self._changed = self._ended = False
         self._marked = counts.loop.now
         self._left = 0
         self._window = WINDOW_MIN
@@ -102,11 +102,11 @@ class AccountCounter:
         before, self.quota = (self.quota, self.period), quota
         if (quota, period) != before:
             self.period = period
+            self._note_if_used()
             self._numbers[self._at + QUOTA], self._numbers[self._at + PERIOD] = quota, PERIODS.index(period)
             self.since, self.until = period_at(period, now)
             if period != before[1] or (quota and not before[0]):
                 self._shared.begin(period_word(period, self.since), goes_on=period == before[1])
-            self._note_if_used()
         self._update_left()
         if quota:
             self._note()
@@ -126,9 +126,9 @@ class AccountCounter:
 
     def count(self, inward: bool, bytes_moved: int) -> None:
         """Add moved bytes."""
-        self._numbers[self._in if inward else self._out] += bytes_moved
         if not self._changed:
             self._note()
+        self._numbers[self._in if inward else self._out] += bytes_moved
         if self.quota:
             self._left -= bytes_moved
             if self._left <= 0:
@@ -136,27 +136,27 @@ class AccountCounter:
 
     def requested(self, client_ip: str) -> None:
         """Count a request of a client at this address."""
+        if not self._changed:
+            self._note()
         self._numbers[self._at + REQUESTS] += 1
         self._numbers[self._at + SEEN] = int(time.time() * 1_000_000)
         if client_ip != self._client_ip:
             self._client_ip = client_ip
             self._shared.seen_at(client_ip)
-        if not self._changed:
-            self._note()
 
     def refused(self) -> None:
         """Count a refusal."""
-        self._numbers[self._at + REFUSALS] += 1
         if not self._changed:
             self._note()
+        self._numbers[self._at + REFUSALS] += 1
 
     def connected(self, change: int) -> None:
         """One connection more, or one less (-1)."""
+        if not self._changed:
+            self._note()
         self._add_time()
         self.connections += change
         self._numbers[self._at + CONNECTIONS] = self.connections
-        if not self._changed:
-            self._note()
         self._counts.connected(self)
 
     def _note_if_used(self) -> None:
@@ -166,33 +166,52 @@ class AccountCounter:
     def _note(self) -> None:
         """There is something new to be booked."""
         if self._counts.shares:
-            if not self._shared.line and self._shared.claim():
-                self._in_table()
+            if not self._ended:
+                self._claim()
             self._changed = True
             self._numbers[self._at + CHANGES] += 1
             self._counts.changed(self)
 
     def flush(self) -> None:
         """Let all be booked that was counted by now."""
-        self._add_time()
         self._changed = False
+        if self._needs_line:
+            self._claim()
+        self._add_time()
         if self._shared.line:
             self._numbers[self._at + CHANGES] += 1
-        else:
-            self._note()  # it has no line yet
+            if self._ended:
+                self._shared.release()
+                self._in_table()
+        elif self._counts.shares and self._needs_line:
+            self._shared.failed()
+            self._note()
+
+    def _claim(self) -> None:
+        line = self._shared.line
+        self._shared.claim()
+        if line != self._shared.line or not line:
+            self._in_table()
+            if line:  # it was lost
+                numbers, at = self._numbers, self._at
+                numbers[at + QUOTA], numbers[at + PERIOD] = self.quota, PERIODS.index(self.period)
+                numbers[at + CONNECTIONS] = self.connections
+
+    @property
+    def _needs_line(self) -> bool:
+        has_quota = self.quota and not self._ended
+        return bool(self._shared.line or has_quota or any(self._numbers[BYTES_IN:CONNECTIONS]))
 
     def note_time(self) -> None:
         """Count the time of open connections."""
-        self._add_time()
         if not self._changed:
             self._note()
+        self._add_time()
 
     def end(self) -> None:
         """It is used no more. What is counted nevertheless is booked as well."""
-        self._add_time()
-        self._shared.release()
-        self._in_table()
-        self._changed = False
+        self._ended = True
+        self.flush()
 
     def _add_time(self) -> None:
         now = self._counts.loop.now
@@ -324,12 +343,13 @@ class UsageCounters:
         self._process = UsageOfProcess(state or LiveState(lambda: loop.now))
         self.shares = self._process.shares
         """Whether it is counted where others see it."""
-        self._changed: dict[str, AccountCounter] = {}
+        self._changed: dict[AccountCounter, None] = {}
         self._connected: dict[str, AccountCounter] = {}
         self._unknown: dict[str, AccountCounter] = {}
         self._timer: Timer | None = None
         self._time_timer: Timer | None = None
         self._to_check: list[AccountCounter] = []
+        self._to_time: list[AccountCounter] = []
 
     def acquire(self, account_id: str) -> AccountCounter:
         """The counter of this account. To be configured before it is used."""
@@ -352,14 +372,14 @@ class UsageCounters:
         counter = self.by_id.pop(account_id)
         self._connected.pop(account_id, None)
         self._unknown.pop(account_id, None)
+        self._changed.pop(counter, None)
         counter.end()
-        self._changed.pop(account_id, None)
 
     # --- for the counters ---
 
     def changed(self, counter: AccountCounter) -> None:
         """It has something new."""
-        self._changed[counter.id] = counter
+        self._changed[counter] = None
         self._check_later()
 
     def connected(self, counter: AccountCounter) -> None:
@@ -404,8 +424,8 @@ class UsageCounters:
     def _check(self) -> None:
         """Let what was counted be booked, and end what has reached a quota because of others."""
         self._timer = None
-        for counter in self.loop.while_time(tuple(self._changed.values())):
-            del self._changed[counter.id]
+        for counter in self.loop.while_time(tuple(self._changed)):
+            del self._changed[counter]
             counter.flush()
         if not self._to_check:
             self._to_check = [each for each in self._connected.values() if each.quota]
@@ -417,7 +437,11 @@ class UsageCounters:
 
     def _note_time(self) -> None:
         self._time_timer = None
-        for counter in tuple(self._connected.values()):
+        self._to_time = self._to_time or list(self._connected.values())
+        for counter in self.loop.while_time(tuple(reversed(self._to_time))):
+            self._to_time.pop()
             counter.note_time()
-        if self._connected:
+        if self._to_time:
+            self._time_timer = self.loop.call_later(PERIOD_OF_CHECKS, self._note_time)
+        elif self._connected:
             self._time_timer = self.loop.call_later(TIME_PERIOD, self._note_time)

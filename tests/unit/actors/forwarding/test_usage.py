@@ -25,7 +25,7 @@ from actors.forwarding.limits.usage import (
     WINDOW_OF_PROCESS_MIN,
 )
 from actors.metrics.usage_service import LINES_AT_ONCE
-from actors.state.table import FOREVER
+from actors.state.table import FOREVER, NO_LINE, Table
 from actors.state.usage import open_booked, period_word
 from tests.kit.tables import table
 from tests.unit.actors.forwarding.usage_world import ADA, Process, World
@@ -407,6 +407,72 @@ def test_an_account_that_is_removed_goes_with_its_last_connection(world: World) 
     counter.count(True, 6)
     world.pass_time(3)
     assert world.booked() == 11, "also what came behind the end"
+
+
+def test_what_an_account_that_came_back_counts_late_and_anew_is_all_booked(world: World) -> None:
+    one = Process(world)
+    one.configure(ADA)
+    late = one.ada
+    one.uses(300)
+    one.limits.usage.release("acc_1")
+    new = one.limits.usage.acquire("acc_1")
+    new.configure("ada", 0, "total", 0.0)
+    new.count(True, 1000)
+    new.connected(1)
+    late.count(True, 7)
+    new.count(True, 500)
+    world.pass_time(1.5)
+    new.count(True, 30)
+    late.count(True, 70)
+    world.pass_time(3)
+    assert world.booked() == 300 + 1000 + 7 + 500 + 30 + 70
+    assert world.collector.activity().connections == 1
+    assert not one.limits.usage._changed
+    one.limits.usage.discard("acc_1")
+    late.count(True, 9)
+    world.pass_time(3)
+    assert (world.booked(), world.collector.activity().connections) == (1916, 0)
+    assert world.collector.service._ledger.lines() == [], "no line is left"
+
+
+def test_what_finds_no_line_is_a_problem_and_booked_once_there_is_one_though_the_account_is_gone(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures: list[str] = []
+    one = Process(world)
+    one.configure(AccountSpec("acc_1", "ada", None))
+    one.limits.usage._process.live.on_failure = failures.append
+    with monkeypatch.context() as patch:
+        patch.setattr(Table, "claim", lambda _table, _key: NO_LINE)
+        one.uses(300)
+        assert not failures, "it may be there in a moment"
+        world.pass_time(1.5)
+        assert failures
+        one.limits.usage.discard("acc_1")
+        world.pass_time(3)
+    world.pass_time(3)
+    assert world.booked() == 300
+    assert not one.limits.usage._changed
+
+
+def test_a_process_that_lives_though_it_is_on_no_list_loses_nothing_and_writes_in_no_line_of_another(
+    world: World,
+) -> None:
+    one, other = Process(world), Process(world)
+    one.configure(RICH)
+    one.ada.connected(1)
+    one.uses(1000)
+    world.pass_time(2)
+    world.machine.end(one.state)
+    other.configure(RICH)
+    total = 1000
+    for _ in range(5):
+        other.uses(10)
+        one.uses(100)
+        total += 110
+        world.pass_time(0.7)
+    world.pass_time(3)
+    assert world.booked() == other.knows() == one.knows() == total
 
 
 # --- thousands of accounts ---

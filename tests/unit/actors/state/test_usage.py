@@ -80,7 +80,7 @@ class Ledger:
 
     def write(self, table: BookedUsage, lines: list[CountedLine]) -> None:
         assert table.write_total("acc_1", PERIOD, self.total, 0, self.booked)
-        table.free(each.line for each in lines if each.final)
+        table.free_booked(each for each in lines if each.final)
 
 
 def test_a_line_says_whose_it_is_and_what_was_counted(machine: Machine) -> None:
