@@ -104,10 +104,10 @@ class ApiProcess:
         """If nothing has requested it, kill it. Close what is here of it."""
         self._control.close()
         if self._pidfd >= 0:
-            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
-            os.close(self._pidfd)
-            with suppress(ChildProcessError):  # it has ended before
+            with suppress(ProcessLookupError, ChildProcessError):  # it has ended before, and its status was waited for
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
                 os.waitpid(self.pid, 0)
+            os.close(self._pidfd)
         os.close(self._lifeline)
 
     def _end_of_it(self) -> str:

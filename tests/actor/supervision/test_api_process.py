@@ -59,9 +59,12 @@ def python(code: str, **env: str) -> subprocess.Popen[str]:
 
 
 def printed(code: str, **env: str) -> str:
-    with python(code, **env) as process:
+    """What it prints, and it ends well with `ApiProcess.end`."""
+    with python(f"{code}\nprocess.end()", **env) as process:
         assert process.stdout is not None
-        return process.stdout.read().strip()
+        text = process.stdout.read().strip()
+    assert process.returncode == 0
+    return text
 
 
 def test_what_it_returns_comes_with_what_is_shared_in_it() -> None:
@@ -76,7 +79,7 @@ def test_what_it_returns_comes_with_what_is_shared_in_it() -> None:
         ("'end', 3", "The start has failed: what is above says why"),
     ],
 )
-def test_what_it_refuses_and_how_it_has_ended_is_said(call: str, why: str) -> None:
+def test_what_it_refuses_and_how_it_has_ended_is_said_and_the_start_ends(call: str, why: str) -> None:
     code = f"""
 try:
     process.call({call})
@@ -104,11 +107,4 @@ def test_it_ends_with_the_supervisor_in_the_midst_of_its_work() -> None:
 
 
 def test_it_ends_when_nothing_becomes_of_the_start() -> None:
-    code = """
-process.end()
-try:
-    os.kill(process.pid, 0)
-except ProcessLookupError:
-    print("gone")
-"""
-    assert printed(code) == "gone"
+    assert not psutil.pid_exists(int(printed("print(process.pid)")))
