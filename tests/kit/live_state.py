@@ -10,6 +10,7 @@ from typing import Any, cast
 from actors.mapped_file import Words
 from actors.state.counts import LiveState
 from actors.state.processes import instance_of
+from actors.state.usage import CountedLine
 from actors.supervision.processes.live_state import LiveStateFiles
 
 PROXY = "px1"
@@ -87,3 +88,10 @@ class Writes:
 def dies_after(numbers: Words, left: list[int]) -> Words:
     """The same numbers, of a process that dies."""
     return cast("Words", Writes(numbers, left))
+
+
+def counted_line(
+    account_id: str, figures: tuple[int, ...], proxy: str = PROXY, instance: int = 1, serial: int = 1, name: str = "ada"
+) -> CountedLine:
+    """What a process has counted of an account without a quota: bytes in and out, requests, milliseconds, refusals."""
+    return CountedLine(0, account_id, name, proxy, instance, serial, 0, "day", figures, 0, 0.0, "", False)

@@ -13,19 +13,15 @@ from hypothesis import strategies as st
 
 from actors.bus.messages.accounts import AccountUsage
 from actors.metrics.account_usage import KEPT_DAYS, UsageLedger
-from actors.state.usage import CountedLine
 from config.model.choices import PERIODS, period_at
 from config.model.subscriptions import checked
 from tests.kit.clocks import Clock
+from tests.kit.live_state import counted_line
 from tests.kit.tables import table
 
 
 def moment(text: str) -> float:
     return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
-
-
-def counted(instance: int, serial: int, figures: tuple[int, ...], proxy: str = "p") -> CountedLine:
-    return CountedLine(0, "a", "ada", proxy, instance, serial, 0, "day", figures, 0, 0.0, "", False)
 
 
 class World:
@@ -41,7 +37,7 @@ class World:
     def report(
         self, instance: int, inward: int, outward: int = 0, serial: int = 1, proxy: str = "p", **more: object
     ) -> AccountUsage:
-        line = counted(instance, serial, (inward, outward, 0, 0, 0), proxy)
+        line = counted_line("a", (inward, outward, 0, 0, 0), proxy, instance, serial)
         with self.ledger.changes():
             self.ledger.book(line._replace(**more))  # type: ignore[arg-type]
         total = self.ledger.total(line.account_id)
@@ -89,7 +85,7 @@ def test_a_transaction_that_fails_changes_nothing_and_the_line_is_booked_again(w
 
     def fail() -> None:
         with world.ledger.changes():
-            world.ledger.book(counted(1, 1, (25, 0, 0, 0, 0), "new"))
+            world.ledger.book(counted_line("a", (25, 0, 0, 0, 0), "new", 1, 1))
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
@@ -167,7 +163,7 @@ def test_accounts_that_are_never_used_and_have_no_quota_leave_nothing(world: Wor
 def test_the_last_use_is_over_all_processes_and_connections_are_those_of_the_lines(world: World) -> None:
     world.report(1, 1, last_seen=50.0, client_ip="192.0.2.1")
     world.report(2, 1, last_seen=40.0, client_ip="192.0.2.2", proxy="q")
-    one, other = counted(1, 1, (1, 0, 0, 0, 0)), counted(2, 1, (1, 0, 0, 0, 0), "q")
+    one, other = (counted_line("a", (1, 0, 0, 0, 0), proxy, each, 1) for each, proxy in ((1, "p"), (2, "q")))
     lines = {"a": [one._replace(connections=2), other._replace(connections=3), one._replace(proxy_id="r")]}
     activity = world.ledger.usage({"a": "total"}, lines)["a"]
     assert (activity.connections, activity.last_seen, activity.client_ip) == (5, 50.0, "192.0.2.1")

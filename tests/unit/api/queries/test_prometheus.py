@@ -11,7 +11,6 @@ from typing import Any
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from actors.bus.messages.accounts import AccountReport, ReportUsage
 from actors.bus.messages.common import METRICS, Problem
 from actors.bus.messages.events import WebhookSenderState, WebhookStatus
 from actors.bus.messages.metrics import QueryStats, QuerySystem, Stats, SystemMetrics
@@ -24,6 +23,7 @@ from api.queries.prometheus import Parts, PoolSummary, Proxy, expose
 from api.queries.usage_report import TopAccount
 from tests.kit.api_stage import PROXY, Api, error_of
 from tests.kit.folders import ROOT
+from tests.kit.live_state import counted_line
 from tests.kit.standin_actors import stats_of
 from tests.kit.tables import table
 
@@ -216,8 +216,7 @@ def test_the_accounts_that_have_used_most_have_series_when_they_are_asked_for(ap
     ledger = UsageLedger(api.services.data.metrics, time.time)
     for account, count in (("acc_few", 1), ("acc_more", 50), ("acc_most", 100), ("crd_of_it", 100)):
         with ledger.changes():
-            report = AccountReport(1, f"{account}'s name", 0, "total", count, 2 * count, 1, 0, 0)
-            ledger.update(ReportUsage("prx_1", count, {account: report}))
+            ledger.book(counted_line(account, (count, 2 * count, 1, 0, 0), "prx_1", count, name=f"{account}'s name"))
     headers = api.token()
     assert "proxyfleet_account_" not in api.client.simulate_get("/metrics", headers=headers).text
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from actors.bus.messages.accounts import AccountReport, ReportUsage
 from actors.metrics.account_usage import UsageLedger
 from api.queries.usage_report import Selection, UsageReport, cell, days_of
 from tests.kit.api_stage import Api
 from tests.kit.clocks import Clock
+from tests.kit.live_state import counted_line
 from tests.kit.tables import table
 
 NOON = datetime(2026, 3, 31, 12, tzinfo=UTC).timestamp()
@@ -31,9 +31,10 @@ class Books:
 
     def uses(self, account: str, proxy: str, count: int, name: str = "ada") -> None:
         total = self._counted[account, proxy] = self._counted.get((account, proxy), 0) + count
-        report = AccountReport(1, name, 0, "total", total, 2 * total, total // 10, 1500 * total // 10, 0)
+        serial = 1 + list(self._counted).index((account, proxy))
+        figures = (total, 2 * total, total // 10, 1500 * total // 10, 0)
         with self.ledger.changes():
-            self.ledger.update(ReportUsage(proxy, sum(map(ord, proxy)), {account: report}))
+            self.ledger.book(counted_line(account, figures, proxy, serial=serial, name=name))
 
 
 @pytest.fixture

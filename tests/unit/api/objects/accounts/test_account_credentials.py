@@ -187,7 +187,7 @@ def test_no_credential_of_an_account_that_is_disabled_or_expired(api: Api, accou
     document = api.services.account_store.get("accounts", account["id"])
     assert document is not None
     expired = {**document.body, "enabled": True, "expires_at": time.time() - 1}
-    api.services.account_store.commit([Write("accounts", account["id"], expired)])
+    api.engine.commit([Write("accounts", account["id"], expired)])
     assert "expired" in error_of(api.post(path(account), {"ttl": 60}, api.token()))[2]["error"]
 
 

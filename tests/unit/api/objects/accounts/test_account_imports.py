@@ -220,7 +220,7 @@ def test_an_account_that_another_changes_meanwhile_stands_against_all(
 
     def overtaken(staged: Staging) -> None:
         body = {**account.model_dump(mode="json"), "tags": ["new"]}
-        api.services.account_store.commit([Write("accounts", account.id, body)])
+        api.engine.commit([Write("accounts", account.id, body)])
         finish(staged)
 
     monkeypatch.setattr(Staging, "finish", overtaken)

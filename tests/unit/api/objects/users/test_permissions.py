@@ -305,9 +305,9 @@ def account_key(account_id: str, **fields: Any) -> Callable[[Api], dict[str, str
 
     def make(api: Api) -> dict[str, str]:
         record = FleetAccount(id=account_id, username="someone", created_at=0.0, updated_at=0.0)
-        api.services.account_store.commit([Write("accounts", record.id, record.model_dump(mode="json"))])
+        api.engine.commit([Write("accounts", record.id, record.model_dump(mode="json"))])
         headers = api.key(scope={"accounts": [account_id]}, **fields)
-        api.services.account_store.commit([Write("accounts", account_id, None)])
+        api.engine.commit([Write("accounts", account_id, None)])
         return headers
 
     return make
