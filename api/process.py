@@ -31,7 +31,7 @@ from api.objects.proxies.supervisor_link import REPLACE_TIMEOUT
 from api.objects.users.password_reset import PasswordResetHandler
 from api.objects.webhooks.webhook_sender import WebhookLink
 from api.operator.start import ensure_administrator, read_desired_objects, read_desired_proxies
-from api.rounds import HistoryPruning
+from api.periodic_work import HistoryPruning
 from api.security import users
 from api.server.http_server import ApiServer
 from api.server.tasks import RejectedRequestLog

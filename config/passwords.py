@@ -5,7 +5,7 @@ characters that depend on all of it.
 
 A hash that was made elsewhere may be bcrypt over the password itself. It can't be seen from the hash, so such a one is
 stored with the prefix `FOREIGN`, and both are tried. When the right password comes, one of our own takes its place;
-`renewal` says that the two are of one password, so that what was authenticated by the former goes on.
+`renewal` says that the two are of one password, so that what was authenticated by the previous goes on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import bcrypt
 COST = 10
 """log2 of bcrypt's rounds: about 50 ms for one check on one core of a small server."""
 FOREIGN = "plain:"
-"""Precedes a hash from elsewhere: bcrypt over the plain password, as of htpasswd, or over the pre-hash."""
+"""Precedes a foreign hash: bcrypt over the plain password, as of htpasswd, or over the pre-hash."""
 PREHASHED = "sha256:"
 """Precedes a given hash that is over the pre-hash, at our own cost: it is one of our own, and stays."""
 _HASH = re.compile(rf"({FOREIGN})?\$2[aby]\$([0-3][0-9])\$.{{53}}")
@@ -47,7 +47,7 @@ def check_password(password: str, stored: str) -> bool:
 def attempts(password: str, stored: str) -> list[tuple[bytes, bytes]]:
     """What bcrypt gets, and the hash that it must result in: pairs of both, of which any may match.
 
-    The last ones of a hash from elsewhere never match: a wrong password costs as much as against a hash of our own.
+    The last ones of a foreign hash never match: a wrong password costs as much as against a hash of our own.
     """
     prehash = prehashed(password)
     if not is_foreign(stored):
@@ -67,7 +67,7 @@ def check_hash(given: bytes, hashed: bytes) -> bool:
 
 
 def foreign_hash(hashed: str) -> str:
-    """A hash of bcrypt from elsewhere, as it is stored."""
+    """A foreign hash of bcrypt, as it is stored."""
     return FOREIGN + hashed
 
 
@@ -104,7 +104,7 @@ def _salt(cost: int) -> bytes:
 
 
 def is_foreign(stored: str) -> bool:
-    """Whether a hash is from elsewhere."""
+    """Whether a hash is foreign."""
     return stored.startswith(FOREIGN)
 
 
@@ -115,7 +115,7 @@ def rounds_of(stored: str | None) -> int:
 
 
 def is_whole(password: str) -> bool:
-    """Whether bcrypt reads all of it: a hash from elsewhere says nothing about what is behind that."""
+    """Whether bcrypt reads all of it: a foreign hash says nothing about what is behind that."""
     return len(password.encode("utf-8", "surrogatepass")) <= _BCRYPT_MAX
 
 
@@ -124,12 +124,12 @@ def fingerprint(stored: str) -> str:
     return hashlib.sha256(stored.encode()).hexdigest()
 
 
-def renewal(former: str, stored: str) -> str:
-    """What is stored beside a hash that has taken the place of the former one of the same password.
+def renewal(previous: str, stored: str) -> str:
+    """What is stored beside a hash that has taken the place of the previous one of the same password.
 
-    `former` is the fingerprint of that.
+    `previous` is the fingerprint of that.
     """
-    return hashlib.sha256(f"{former} {stored}".encode()).hexdigest()
+    return hashlib.sha256(f"{previous} {stored}".encode()).hexdigest()
 
 
 def prehashed(password: str) -> bytes:

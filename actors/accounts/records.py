@@ -47,7 +47,7 @@ class WeekSchedule:
     def closes_at(self, moment: float) -> float | None:
         """When the windows that are open at `moment` end, adjoining ones taken together; None when it is closed.
 
-        At most a week ahead: what is open beyond that is asked again then.
+        At most a week later: what is open beyond that is asked again then.
         """
         intervals = sorted(self._around(moment, 8))
         end: float | None = None
@@ -56,10 +56,10 @@ class WeekSchedule:
                 end = stop
         return end
 
-    def _around(self, moment: float, ahead: int = 1) -> Iterator[tuple[float, float]]:
-        """The windows that begin on the day before `moment`, on its day, and on those `ahead`."""
+    def _around(self, moment: float, following: int = 1) -> Iterator[tuple[float, float]]:
+        """The windows that begin on the day before `moment`, on its day, and on the `following` - 1 after it."""
         today = datetime.fromtimestamp(moment, self._zone).date()
-        for days in range(-1, ahead):
+        for days in range(-1, following):
             day = today + timedelta(days=days)
             for weekdays, start, end in self._windows:
                 if day.weekday() in weekdays:

@@ -92,7 +92,7 @@ class Database:
         self._is_probing = False
         self._last_error: DatabaseError = DatabaseUnavailable(f"{self.place}: closed")
         self._closed = threading.Event()
-        self._ahead_of_monotonic = time.time() - time.monotonic()
+        self._wall_offset = time.time() - time.monotonic()
         self.round_trip: float | None = None
         """Seconds of the last check."""
 
@@ -103,7 +103,7 @@ class Database:
 
     def time(self) -> float:
         """The database's time in seconds since 1970, whatever this machine's clock does; until it is known, ours."""
-        return time.monotonic() + self._ahead_of_monotonic
+        return time.monotonic() + self._wall_offset
 
     @property
     def clock_offset(self) -> float:
@@ -182,7 +182,7 @@ class Database:
         ((now, version, encoding, is_standby),) = connection.run(_CHECK, None, CONNECT)
         ended = time.monotonic()
         self.round_trip = ended - began
-        self._ahead_of_monotonic = now - (began + ended) / 2
+        self._wall_offset = now - (began + ended) / 2
         if version < OLDEST_VERSION:
             raise DatabaseUnusable(f"{self.place}: is PostgreSQL {version // 10_000}, and 13 or newer is needed")
         if encoding != "UTF8":

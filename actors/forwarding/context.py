@@ -49,7 +49,7 @@ from config.files.paths import RunDir
 
 if TYPE_CHECKING:
     from actors.forwarding.policies.judge import PolicySet
-    from actors.forwarding.policies.masks import Portions
+    from actors.forwarding.policies.masks import Batches
     from actors.forwarding.upstreams.upstream_set import UpstreamContext, UpstreamSet
     from actors.pools.state import OwnStates
 
@@ -243,7 +243,7 @@ class ForwardingContext(OpenConnections):
         return AccessPolicy(EgressGuard(egress), AccessRules(spec, lists=self.lists))
 
     def _lists_changed(self) -> None:
-        """Connections that were made by the former version of a list are not kept for reuse."""
+        """Connections that were made by the previous version of a list are not kept for reuse."""
         if self._spec is not None:
             access = AccessPolicy(EgressGuard(self._egress), AccessRules(self._spec.access, lists=self.lists))
             self.dialer.access = access
@@ -276,7 +276,7 @@ class ForwardingContext(OpenConnections):
             self.state,
         )
 
-    def compiling(self, spec: ProxySpec, objects: FleetObjects) -> Portions[PolicySet | None]:
+    def compiling(self, spec: ProxySpec, objects: FleetObjects) -> Batches[PolicySet | None]:
         """Compile the policies of a configuration; None: it has none."""
         if not (spec.policy or objects.policies):
             return None
@@ -305,7 +305,7 @@ class ForwardingContext(OpenConnections):
     def _end_outdated(self, spec: ProxySpec) -> Visit | None:
         """What ends connections of an `auth` user whose password has changed or who is gone, as those of accounts."""
         if not spec.wants_credentials:
-            return None  # no user is needed any more, so connections of former users may stay
+            return None  # no user is needed any more, so connections of previous users may stay
         now = None if spec.auth_username is None else (spec.auth_username, spec.auth_hash)
         before, self._auth = self._auth, now
         if before is None or now == before:

@@ -1,7 +1,7 @@
 """The open connections of one forwarding actor: what each is to the rest (a client connection, and whatever it
 becomes), their numbers, what is counted of them, and what becomes of them.
 
-Going over all connections of a proxy, or what is made of them, a slice in each turn of the loop. Ten thousand at once
+Going over all connections of a proxy, or what is made of them, a batch in each turn of the loop. Ten thousand at once
 would be a stall.
 """
 
@@ -71,11 +71,11 @@ class OpenConnection(Expirable, MeteredConnection, Protocol):
 
 T = TypeVar("T")
 
-SLICE: Final = 250
+VISIT_BATCH: Final = 250
 """What is visited in one turn; a millisecond or less."""
 
 
-def in_slices(
+def visit_in_batches(
     loop: Loop,
     waiting: dict[T, None],
     visit: Callable[[T], None],
@@ -85,11 +85,11 @@ def in_slices(
 
     Then call `complete`, in this call as well if there were few.
     """
-    for each in tuple(islice(waiting, SLICE)):
+    for each in tuple(islice(waiting, VISIT_BATCH)):
         if waiting.pop(each, each) is None:
             visit(each)
     if waiting:
-        loop.call_soon(partial(in_slices, loop, waiting, visit, complete))
+        loop.call_soon(partial(visit_in_batches, loop, waiting, visit, complete))
     else:
         complete()
 
@@ -170,7 +170,7 @@ class OpenConnections:
             self.limits.connection_opened(successor)
 
     def visit_all(self, visit: Callable[[OpenConnection], None], done: Callable[[], None]) -> None:
-        """Visit all that are open now and do not end before, in slices; then call `done`, at once where they are few.
+        """Visit all that are open now and do not end before, in batches; then call `done`, at once where they are few.
 
         What takes the place of one meanwhile is visited instead.
         """
@@ -181,7 +181,7 @@ class OpenConnections:
             self._unvisited.remove(unvisited)
             done()
 
-        in_slices(self.loop, unvisited, visit, complete)
+        visit_in_batches(self.loop, unvisited, visit, complete)
 
     def tunnel_ended(self, tunnel: OpenConnection, report: Report) -> None:
         """Count, record and remove a tunnel or association that has ended."""

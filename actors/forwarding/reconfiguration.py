@@ -1,8 +1,8 @@
 """How one configuration takes the place of another while clients are served.
 
 Policies are compiled first, some entries in each turn of the loop, and the present configuration holds until they are.
-Then all of it is applied at once. What it changes about open connections is done in slices; a connection whose next
-request comes before its slice is found to be outdated then.
+Then all of it is applied at once. What it changes about open connections is done in batches; a connection whose next
+request comes before its batch is found to be outdated then.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from actors.forwarding.fleet_objects import FleetObjects
 
 if TYPE_CHECKING:
     from actors.forwarding.policies.judge import PolicySet
-    from actors.forwarding.policies.masks import Portions
+    from actors.forwarding.policies.masks import Batches
 
 ENTRIES: Final = 400
 """Entries of policies that are read in one turn; five milliseconds or so."""
@@ -52,21 +52,21 @@ class Reconfiguration:
 
     def _begin(self, configuration: Configuration) -> None:
         done, self._done = self._done, []
-        portions = self._context.compiling(configuration.spec, configuration.objects)
-        self._compile(portions, partial(self._apply, configuration, done))
+        batches = self._context.compiling(configuration.spec, configuration.objects)
+        self._compile(batches, partial(self._apply, configuration, done))
 
-    def _compile(self, portions: Portions[PolicySet | None], compiled: Callable[[PolicySet | None], None]) -> None:
+    def _compile(self, batches: Batches[PolicySet | None], compiled: Callable[[PolicySet | None], None]) -> None:
         """Nothing is served before the first configuration, so that is compiled at once."""
         entries, most = 0, ENTRIES if self._context.configured else float("inf")
         while entries < most:
             try:
-                entries += next(portions)
+                entries += next(batches)
             except StopIteration as end:
                 self._compiling = False
                 compiled(end.value)
                 return
         self._compiling = True
-        self._context.loop.call_soon(lambda: self._compile(portions, compiled))
+        self._context.loop.call_soon(lambda: self._compile(batches, compiled))
 
     def _apply(self, configuration: Configuration, done: list[Callable[[], None]], policies: PolicySet | None) -> None:
         spec, egress, objects = configuration

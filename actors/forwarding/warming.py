@@ -27,7 +27,7 @@ from actors.bus.records import Row
 from actors.forwarding.actor import ForwardingActor
 from actors.process import Boot
 
-ROUNDS = 10
+REPEATS = 10
 """Of each; a function is specialized at its eighth call."""
 
 _RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Type: text/plain\r\nServer: a\r\n\r\na"
@@ -64,12 +64,12 @@ def prepare() -> None:
         raise OSError(error.errno, str(error)) from error
 
 
-def warm(on_record: Callable[[Row], None] = lambda _row: None, rounds: int = ROUNDS) -> None:
+def warm(on_record: Callable[[Row], None] = lambda _row: None, repeats: int = REPEATS) -> None:
     """Run it all; `on_record` is called with the record of each client. Raises `OSError` and `zmq.ZMQError`."""
     before, failure = _descriptors(), None
     logging.disable()  # these clients are none
     try:
-        for _ in range(rounds):
+        for _ in range(repeats):
             _run(on_record)
     except (OSError, zmq.ZMQError) as error:
         failure = error.with_traceback(None)  # which has all that was made

@@ -38,7 +38,7 @@ from actors.bus.messages.supervision import SetProxyNames
 from actors.counters import ProxyNames
 from actors.log_lines import ThrottledLog
 from actors.metrics.alerts import EVALUATION_PERIOD, ErrorRateAlerts
-from actors.metrics.catalogue import Reading, read_in_slices
+from actors.metrics.catalogue import Reading, read_in_batches
 from actors.metrics.denied_names import DeniedNameNotices
 from actors.metrics.live_feed import PROXY, SYSTEM, LiveFeed, event_payload, metrics_payload, proxy_fields
 from actors.metrics.series_writer import SeriesWriter
@@ -209,10 +209,10 @@ class MetricsActor(Actor):
         """Store what was counted in this second first, since only what is stored is read."""
         self._series.request_store()
         self._save()
-        self._read_next_slice(read_in_slices(self._series.series, query, time.time()), reply)
+        self._read_next_batch(read_in_batches(self._series.series, query, time.time()), reply)
 
-    def _read_next_slice(self, reading: Reading, reply: Reply) -> None:
-        """One slice, and the next in the next turn of the loop."""
+    def _read_next_batch(self, reading: Reading, reply: Reply) -> None:
+        """One batch, and the next in the next turn of the loop."""
         try:
             next(reading)
         except StopIteration as done:
@@ -221,7 +221,7 @@ class MetricsActor(Actor):
             log.error("cannot read the series: %s", error)
             reply(Failed(str(error)))
         else:
-            self.loop.call_soon(lambda: self._read_next_slice(reading, reply))
+            self.loop.call_soon(lambda: self._read_next_batch(reading, reply))
 
     def _system_metrics(self) -> SystemMetrics:
         system, ours = psutil.virtual_memory(), self._machine.memory()

@@ -1,6 +1,6 @@
 """The metrics by name, each with the function that reads it from a bucket.
 
-A long series is read slice by slice, with turns of the loop between them. Most queries are one slice. But hundreds of
+A long series is read batch by batch, with turns of the loop between them. Most queries are one batch. But hundreds of
 proxies over months are a million rows and some seconds, in which the collector must go on receiving counters and meet
 its liveness deadlines.
 """
@@ -125,13 +125,13 @@ def _rounded(value: _Value) -> _Value:
 
 
 ROWS = 20_000
-"""Rows of a slice at most: about a tenth of a second."""
+"""Rows of a batch at most: about a tenth of a second."""
 
 Reading = Generator[None, None, MetricSeries]
-"""Reads a slice at each `next`, and returns the reply."""
+"""Reads a batch at each `next`, and returns the reply."""
 
 
-def read_in_slices(series: Series, query: QueryMetricSeries, now: float) -> Reading:
+def read_in_batches(series: Series, query: QueryMetricSeries, now: float) -> Reading:
     """The reply to `query` at `now`, Unix seconds. Raises `sqlite3.Error`."""
     found: dict[str, list[float | None]] = {name: [] for name in query.names}
     latency, step = wants_latency(query.names), query.step

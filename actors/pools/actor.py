@@ -108,12 +108,12 @@ class PoolsActor(Actor):
     def _end_once(self, pool_id: str) -> None:
         self._once.pop(pool_id)[0].stop()
 
-    def _checked(self, spec: PoolSpec, former: CheckedPool | None) -> CheckedPool:
-        if former is not None:
-            former.stop()
+    def _checked(self, spec: PoolSpec, previous: CheckedPool | None) -> CheckedPool:
+        if previous is not None:
+            previous.stop()
         state = pool_state(self.run_dir.pools, spec, decides=True)
         dialer = self._dialers[spec.upstreams.fetched]
-        return CheckedPool(self.loop, dialer, self._problems, spec, state, former)
+        return CheckedPool(self.loop, dialer, self._problems, spec, state, previous)
 
     def _observe(self) -> None:
         for pool in self._pools.values():

@@ -9,7 +9,7 @@ from actors.bus.messages.common import UPSTREAM_DOWN, UPSTREAMS_UNREACHABLE
 from actors.bus.messages.specs import PoolSpec, UpstreamsSpec
 from actors.forwarding.net.dialer import Dialer
 from actors.forwarding.protocols.failures import CREDENTIALS_REJECTED
-from actors.forwarding.upstreams.attempt import AttemptPlan, Reaching
+from actors.forwarding.upstreams.attempt import AttemptPlan, AttemptPlanner
 from actors.forwarding.upstreams.handshake import Blame, UpstreamFailed
 from actors.forwarding.upstreams.health_checks import HealthChecks
 from actors.pools.state import SharedPoolState, identity
@@ -39,9 +39,9 @@ class CheckedPool:
         problems: ActiveProblems,
         spec: PoolSpec,
         state: SharedPoolState,
-        former: CheckedPool | None,
+        previous: CheckedPool | None,
     ) -> None:
-        """`former` is the same pool in another configuration."""
+        """`previous` is the same pool in another configuration."""
         self.loop = loop
         self.dialer = dialer
         self.spec: UpstreamsSpec = spec.upstreams
@@ -49,14 +49,14 @@ class CheckedPool:
         self.pool = spec
         self._problems = problems
         self._state = state
-        self._reaching = Reaching()
-        self._unreachable: bool = former is not None and former._unreachable
+        self._planner = AttemptPlanner()
+        self._unreachable: bool = previous is not None and previous._unreachable
         pairs = enumerate(zip(self.spec.entries, state.slots, strict=True))
         self.members = [Upstream(each, index, slot, loop.now, spec.name) for index, (each, slot) in pairs]
         self._down: set[Upstream] = set()
         """Those that were down when they were observed last."""
-        if former is not None:
-            self._follow(former)
+        if previous is not None:
+            self._follow(previous)
         self._checks = _Checks(self)
 
     def follows(self, spec: PoolSpec) -> bool:
@@ -96,9 +96,9 @@ class CheckedPool:
 
     # --- for the checks ---
 
-    def reaching(self, upstream: Upstream) -> AttemptPlan:
+    def plan_to(self, upstream: Upstream) -> AttemptPlan:
         """See `CheckedUpstreams`."""
-        return self._reaching.plan(upstream.spec, self.spec.check_timeout)
+        return self._planner.plan(upstream.spec, self.spec.check_timeout)
 
     def succeeded(self, upstream: Upstream) -> None:
         """See `CheckedUpstreams`."""
@@ -118,26 +118,26 @@ class CheckedPool:
 
     # --- problems ---
 
-    def _follow(self, former: CheckedPool) -> None:
+    def _follow(self, previous: CheckedPool) -> None:
         """Take over what was known of upstreams that stay; one with other credentials gets a trial at once."""
-        if former.name != self.name:
-            former.end()
+        if previous.name != self.name:
+            previous.end()
             self._unreachable = False
-        known = {identity(member.spec): member for member in former.members}
+        known = {identity(member.spec): member for member in previous.members}
         for member in self.members:
             before = known.pop(identity(member.spec), None)
             if before is None:
                 continue
-            if former._subject(before) == self._subject(member):
-                if before in former._down:
+            if previous._subject(before) == self._subject(member):
+                if before in previous._down:
                     self._down.add(member)
             else:
                 known[identity(member.spec)] = before
             if before.spec != member.spec:
                 member.slot.reset_cooldowns()
         for member in known.values():
-            detail = f"the upstream {member.spec.name} of the pool {former.name} was removed"
-            self._problems.ends(UPSTREAM_DOWN, detail, former._subject(member))
+            detail = f"the upstream {member.spec.name} of the pool {previous.name} was removed"
+            self._problems.ends(UPSTREAM_DOWN, detail, previous._subject(member))
 
     def _changed(self, member: Upstream) -> None:
         name, pool, subject = member.spec.name, self.name, self._subject(member)

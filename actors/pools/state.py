@@ -328,13 +328,13 @@ def _opened(path: Path) -> Table | None:
     return table
 
 
-CHECKS_APART = 0.01
+CHECK_SPACING = 0.01
 """Seconds between the first checks of two upstreams: the first one is checked at once."""
 
 
 def longest_check(upstreams: int, timeout: float) -> float:
     """Seconds after which a check of all upstreams has surely ended."""
-    return upstreams * CHECKS_APART + timeout + 1.0
+    return upstreams * CHECK_SPACING + timeout + 1.0
 
 
 class PoolCounts(NamedTuple):

@@ -3,7 +3,7 @@
 An event is stored when it is received and *fanned out* when the webhooks are known: from then on it is a delivery for
 each webhook that subscribes to it. Both are one commit each, so a crash in between loses nothing and doubles nothing.
 
-A delivery is `waiting` until it is `delivered` or `failed`. It is *apart* when it doesn't hold its place in the order
+A delivery is `waiting` until it is `delivered` or `failed`. It is *unordered* when it has no place in the order
 of its webhook: a test, a redelivery, or one that the target rejects while it accepts others.
 
 Events that were received and could not be stored, until they are stored after all, or are known to be lost. The
@@ -48,7 +48,7 @@ CREATE TABLE IF NOT EXISTS deliveries (
     webhook_id TEXT NOT NULL,
     event INTEGER NOT NULL,
     status TEXT NOT NULL,
-    apart INTEGER NOT NULL,
+    unordered INTEGER NOT NULL,
     tries INTEGER NOT NULL,
     created_at REAL NOT NULL,
     first_try REAL,
@@ -57,7 +57,7 @@ CREATE TABLE IF NOT EXISTS deliveries (
 );
 CREATE INDEX IF NOT EXISTS of_webhook ON deliveries (webhook_id, number);
 CREATE INDEX IF NOT EXISTS of_event ON deliveries (event);
-CREATE INDEX IF NOT EXISTS waiting ON deliveries (webhook_id, apart, number) WHERE status = 'waiting';
+CREATE INDEX IF NOT EXISTS waiting ON deliveries (webhook_id, unordered, number) WHERE status = 'waiting';
 CREATE TABLE IF NOT EXISTS attempts (
     delivery INTEGER NOT NULL, number INTEGER NOT NULL, told TEXT NOT NULL,
     PRIMARY KEY (delivery, number)
@@ -79,7 +79,7 @@ class Waiting:
     webhook_id: str
     event: int
     status: str
-    apart: bool
+    unordered: bool
     tries: int
     created_at: float
     first_try: float | None
@@ -88,7 +88,7 @@ class Waiting:
 
 
 _COLUMNS = ", ".join(each.name for each in fields(Waiting))
-_CHANGING = ("status", "apart", "tries", "first_try", "pause", "next_at")
+_CHANGING = ("status", "unordered", "tries", "first_try", "pause", "next_at")
 
 
 class Outbox:
@@ -149,7 +149,7 @@ class Outbox:
 
     # --- deliveries under way ---
 
-    def add_apart(self, webhook_id: str, event: Event, now: float) -> Waiting:
+    def add_unordered(self, webhook_id: str, event: Event, now: float) -> Waiting:
         """Store an event for this webhook only, with its delivery beside the order."""
         with transaction(self._database):
             number = self.add(event)
@@ -159,11 +159,11 @@ class Outbox:
 
     def first(self, webhook_id: str) -> Waiting | None:
         """The next delivery in the order of a webhook."""
-        return self._waiting(webhook_id, "apart = 0 ORDER BY number")
+        return self._waiting(webhook_id, "unordered = 0 ORDER BY number")
 
-    def first_apart(self, webhook_id: str) -> Waiting | None:
+    def first_unordered(self, webhook_id: str) -> Waiting | None:
         """The delivery beside the order that is due first."""
-        return self._waiting(webhook_id, "apart = 1 ORDER BY next_at, number")
+        return self._waiting(webhook_id, "unordered = 1 ORDER BY next_at, number")
 
     def event(self, number: int) -> Event:
         """The event of a delivery."""
@@ -199,8 +199,8 @@ class Outbox:
     def redeliver(self, webhook_id: str, delivery_id: str, now: float) -> Waiting | None:
         """Deliver once more, at once and beside the order; None when there is no such delivery."""
         changed = self._database.execute(
-            "UPDATE deliveries SET status = 'waiting', apart = 1, tries = 0, pause = 0, first_try = NULL, next_at = ?"
-            " WHERE webhook_id = ? AND id = ?",
+            "UPDATE deliveries SET status = 'waiting', unordered = 1, tries = 0, pause = 0, first_try = NULL,"
+            " next_at = ? WHERE webhook_id = ? AND id = ?",
             (now, webhook_id, delivery_id),
         )
         return self._one("id = ?", delivery_id) if changed.rowcount else None
@@ -309,11 +309,11 @@ class Outbox:
         if self._database.execute("DELETE FROM happened WHERE number <= ?", (oldest,)).rowcount:
             self._drop("event <= ?", oldest)
 
-    def _add(self, webhook_id: str, event: int, apart: bool, now: float) -> int:
+    def _add(self, webhook_id: str, event: int, unordered: bool, now: float) -> int:
         made = self._database.execute(
-            "INSERT INTO deliveries (id, webhook_id, event, status, apart, tries, created_at, pause, next_at)"
+            "INSERT INTO deliveries (id, webhook_id, event, status, unordered, tries, created_at, pause, next_at)"
             " VALUES (?, ?, ?, 'waiting', ?, 0, ?, 0, ?)",
-            (f"dlv_{secrets.token_hex(8)}", webhook_id, event, apart, now, now),
+            (f"dlv_{secrets.token_hex(8)}", webhook_id, event, unordered, now, now),
         )
         return int(made.lastrowid or 0)
 

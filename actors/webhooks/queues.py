@@ -7,7 +7,7 @@ may have all that are free.
 The state of a delivery after an attempt: a pure function. Any 2xx is success. With 410 the target wants nothing more,
 ever. A target that can't be reached, is overloaded or broken (no response, 408, 425, 429, 5xx) would accept the next
 delivery no better, so what is behind waits, and the order is kept. One that lives and rejects this delivery (3xx, other
-4xx) may accept the next one: the rejected delivery is tried again apart from the order. `Retry-After` makes a pause
+4xx) may accept the next one: the rejected delivery is tried again outside the order. `Retry-After` makes a pause
 longer, never shorter.
 """
 
@@ -77,8 +77,8 @@ def after_attempt(
         return RetryDecision(replace(after, status=FAILED), None if alive else USED_UP_REASON)
     pause = schedule[after.tries - 1] * (1 + JITTER * jitter())
     pause = max(pause, min(outcome.retry_after or 0.0, LONGEST_RETRY_AFTER))
-    apart = after.apart or _rejects(outcome.status_code)
-    return RetryDecision(replace(after, apart=apart, pause=pause, next_at=now + pause))
+    unordered = after.unordered or _rejects(outcome.status_code)
+    return RetryDecision(replace(after, unordered=unordered, pause=pause, next_at=now + pause))
 
 
 def _rejects(status_code: int | None) -> bool:
@@ -113,7 +113,7 @@ class TargetQueues:
     last_success: float | None = None
     failed_requests: int = 0
     ordered: DeliveryQueue = field(default_factory=DeliveryQueue)
-    apart: DeliveryQueue = field(default_factory=DeliveryQueue)
+    unordered: DeliveryQueue = field(default_factory=DeliveryQueue)
 
 
 @dataclass(slots=True, eq=False)

@@ -1,6 +1,6 @@
 """The sender: reads from the outbox what is due, sends it in threads and stores the results.
 
-Each webhook has two queues with at most one request each: one in order, one for what is apart from it. So a slow or
+Each webhook has two queues with at most one request each: one in order, one for what is not. So a slow or
 dead target delays no other; of the threads (`webhooks.max_concurrent`) all slow ones together have half
 (`actors.webhooks.queues`).
 """
@@ -149,7 +149,7 @@ class Sender:
             return False
         by = {"request_id": request_id} if request_id else {}
         event = new_event(TEST, checked(TEST, {"webhook_id": webhook_id, "name": target.webhook.name, **by}))
-        delivery = self._outbox.add_apart(webhook_id, event, self._clock())
+        delivery = self._outbox.add_unordered(webhook_id, event, self._clock())
         self._tests[delivery.number] = on_tested
         self._start(target, DeliveryQueue(), delivery)
         return True
@@ -234,7 +234,7 @@ class Sender:
                 self._schedule(target, target.ordered, self._outbox.first)
             else:
                 target.ordered.cancel_timer()
-            self._schedule(target, target.apart, self._outbox.first_apart)
+            self._schedule(target, target.unordered, self._outbox.first_unordered)
         except sqlite3.Error as error:
             self._disk_errors.error(error)
             self._loop.call_later(DISK_PAUSE, lambda: self._pump_again(target.webhook.id))

@@ -225,14 +225,14 @@ def _value(value: Any) -> str:
         members = ", ".join(f"{_key(name)} = {_value(each)}" for name, each in value.items() if each is not None)
         return f"{{ {members} }}" if members else "{}"
     if isinstance(value, (list, tuple)):
-        return _array([_value(each) for each in value], apart=_of_tables(value))
+        return _array([_value(each) for each in value], wrapped=_of_tables(value))
     raise ValueError(f"{type(value).__name__} can't be written as TOML")
 
 
-def _array(values: list[str], apart: bool = False) -> str:
+def _array(values: list[str], wrapped: bool = False) -> str:
     """In one line if it fits, unless its values are to be in lines of their own."""
     line = f"[{', '.join(values)}]"
-    return line if len(line) <= WIDE and not apart else "".join(["[\n", *(f"  {value},\n" for value in values), "]"])
+    return line if len(line) <= WIDE and not wrapped else "".join(["[\n", *(f"  {value},\n" for value in values), "]"])
 
 
 def toml_string(text: str) -> str:

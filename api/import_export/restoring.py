@@ -213,9 +213,9 @@ class _Objects:
                 ]
             elif isinstance(part, Mapping) and isinstance(now.get(name), Mapping):
                 found[name] = self._with_present_passwords(now[name], part, named, f"{path}{name}.")
-        present, former = now.get("password_hash"), then.get("password_hash")
-        is_compared = not path or (present and former)
-        if is_compared and (is_renewed(then, now) or self._keeps(present, former, (*named, f"{path}password"))):
+        present, previous = now.get("password_hash"), then.get("password_hash")
+        is_compared = not path or (present and previous)
+        if is_compared and (is_renewed(then, now) or self._keeps(present, previous, (*named, f"{path}password"))):
             found |= {name: now[name] for name in PASSWORDS if name in now}
         return found
 

@@ -1,4 +1,4 @@
-"""Taking one revision back, as `git revert` does: what it changed gets its former value, and all later changes stay.
+"""Taking one revision back, as `git revert` does: what it changed gets its previous value, and all later changes stay.
 
 Documents are compared field by field. In maps each key is a field, in lists whose elements have an identity (rules by
 their names, tags by themselves) each element is, and the order of those that are in both. A field that has got a third

@@ -13,7 +13,7 @@ from api.engine.operation import ANY, NONE, V1, get, resource
 from api.engine.responses import HealthState, Moment, Reason, ResponseModel
 from api.http.query import Query, choice
 from api.queries.health import UNHEALTHY
-from api.queries.overview import RANGES, Overview, Sight
+from api.queries.overview import RANGES, Overview, Visibility
 from config import VERSION
 from config.files.durable import DATA_FORMAT
 
@@ -33,14 +33,14 @@ def overview(call: Call) -> Reply:
     """
     caller = call.caller
     scope = None if caller.scope is None else tuple(sorted(caller.scope))
-    sight = Sight(
+    seen = Visibility(
         metrics=caller.may("metrics.read"),
         proxies=caller.may("proxy.read"),
         settings=caller.may("settings.read"),
         users=caller.may("users.read"),
         scope=scope,
     )
-    return Reply({}, document=Document(call.services.overviews.get(sight, call.query.range), "application/json"))
+    return Reply({}, document=Document(call.services.overviews.get(seen, call.query.range), "application/json"))
 
 
 class SmallHealth(ResponseModel):

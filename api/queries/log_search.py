@@ -47,7 +47,7 @@ from config.model.choices import LOG_LEVELS
 from config.text.access_fields import PROXY_NAME, message_of, without_address, without_tried
 from config.text.formatting import printable, printable_json, timestamp_text
 
-TAIL_SLICE = 1.0
+TAIL_PERIOD = 1.0
 """Seconds after which a tail that waits checks whether the API is ending."""
 EXPORT_PAGE = 2_000
 """Records that an export holds in memory at a time."""
@@ -283,9 +283,9 @@ class LogSearch:
         with self.tails.acquire(user_id):
             while True:
                 left = deadline - time.monotonic()
-                slice_ = max(0.0, min(left, TAIL_SLICE))
-                tail = self._ask(TailLogs(query, after, slice_), LogTailPage, slice_ + SEARCH_TIMEOUT)
-                if tail.rows or left <= TAIL_SLICE or self._ending.is_set():
+                period = max(0.0, min(left, TAIL_PERIOD))
+                tail = self._ask(TailLogs(query, after, period), LogTailPage, period + SEARCH_TIMEOUT)
+                if tail.rows or left <= TAIL_PERIOD or self._ending.is_set():
                     return tail
                 after = tail.last
 

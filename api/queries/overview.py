@@ -1,7 +1,7 @@
 """What the first screen needs, in one response: the state of now, what is used most, and what needs attention.
 
 Many tabs ask every other second, so a response is made at most once a second for all callers who may see the same
-(`Sight`), and is ready as bytes. While one thread makes it, others get the one before. What is used most
+(`Visibility`), and is ready as bytes. While one thread makes it, others get the one before. What is used most
 costs the log indexer more, and is asked for less often.
 """
 
@@ -172,7 +172,7 @@ class Overview(ResponseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class Visibility:
     """What a caller may see: metrics and records, proxies, webhooks, users; of which proxies (None: of all)."""
 
     metrics: bool
@@ -229,20 +229,20 @@ class Overviews:
         self._health = health
         self._attention = attention
         self._access = access
-        self._responses: dict[tuple[Sight, str], _Shared] = {}
+        self._responses: dict[tuple[Visibility, str], _Shared] = {}
         self._tops: dict[tuple[tuple[str, ...] | None, str], _Shared] = {}
 
-    def get(self, sight: Sight, name: str) -> bytes:
-        """The body for callers with this sight; `name` is one of `RANGES`."""
-        shared = _slot(self._responses, (sight, name))
-        body: bytes = shared.get(self.fresh, lambda: to_json({"success": True, "data": self._view(sight, name)}))
+    def get(self, seen: Visibility, name: str) -> bytes:
+        """The body for callers who may see this; `name` is one of `RANGES`."""
+        shared = _slot(self._responses, (seen, name))
+        body: bytes = shared.get(self.fresh, lambda: to_json({"success": True, "data": self._view(seen, name)}))
         return body
 
-    def _view(self, sight: Sight, name: str) -> View:
+    def _view(self, seen: Visibility, name: str) -> View:
         fleet = self._runtime.whole()
-        status, flaws, started_at = self._health.summary(None if sight.scope is None else frozenset(sight.scope))
-        found = [each for each in self._proxies.all() if sight.scope is None or each.record.id in sight.scope]
-        visible = [each for each in flaws if _may_see(sight, each)]
+        status, flaws, started_at = self._health.summary(None if seen.scope is None else frozenset(seen.scope))
+        found = [each for each in self._proxies.all() if seen.scope is None or each.record.id in seen.scope]
+        visible = [each for each in flaws if _may_see(seen, each)]
         return {
             "range": name,
             "health": {
@@ -251,19 +251,19 @@ class Overviews:
                 "version": VERSION,
                 "started_at": timestamp_text(started_at),
             },
-            "now": self._now(sight.scope) if sight.metrics else None,
-            "series": self._series(sight.scope, RANGES[name]) if sight.metrics else None,
-            "proxies": _by_state(found, {} if fleet is None else fleet.proxies) if sight.proxies else None,
-            "pools": self._pools() if sight.proxies and sight.of_all else None,
-            "top": self._top(sight, name, found) if sight.metrics else None,
+            "now": self._now(seen.scope) if seen.metrics else None,
+            "series": self._series(seen.scope, RANGES[name]) if seen.metrics else None,
+            "proxies": _by_state(found, {} if fleet is None else fleet.proxies) if seen.proxies else None,
+            "pools": self._pools() if seen.proxies and seen.of_all else None,
+            "top": self._top(seen, name, found) if seen.metrics else None,
             "attention": self._attention.entries(
                 visible,
-                sight.settings,
-                sight.users,
-                sight.proxies,
-                sight.of_all,
+                seen.settings,
+                seen.users,
+                seen.proxies,
+                seen.of_all,
                 fleet,
-                found if sight.proxies else (),
+                found if seen.proxies else (),
             ),
         }
 
@@ -280,9 +280,9 @@ class Overviews:
             return None
         return {"start": timestamp_text(start), "step": given.step, **reply.values}
 
-    def _top(self, sight: Sight, name: str, found: list[StoredProxy]) -> View | None:
-        shared = _slot(self._tops, (sight.scope, name))
-        counts = shared.get(RANGES[name].kept, lambda: self._count(sight.scope, RANGES[name]))
+    def _top(self, seen: Visibility, name: str, found: list[StoredProxy]) -> View | None:
+        shared = _slot(self._tops, (seen.scope, name))
+        counts = shared.get(RANGES[name].kept, lambda: self._count(seen.scope, RANGES[name]))
         if counts is None:
             return None
         names = {each.record.id: each.record.name for each in found}
@@ -308,11 +308,11 @@ def _slot(shared: dict[Any, _Shared], key: Any) -> _Shared:
     return found
 
 
-def _may_see(sight: Sight, flaw: Flaw) -> bool:
+def _may_see(seen: Visibility, flaw: Flaw) -> bool:
     if flaw.resource == "proxy":
-        return sight.proxies
-    needed = sight.settings if flaw.resource == "webhook" else sight.proxies if is_of_pool(flaw) else sight.metrics
-    return needed and sight.of_all
+        return seen.proxies
+    needed = seen.settings if flaw.resource == "webhook" else seen.proxies if is_of_pool(flaw) else seen.metrics
+    return needed and seen.of_all
 
 
 def _by_state(found: list[StoredProxy], runtimes: Any) -> View:

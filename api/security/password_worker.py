@@ -2,7 +2,7 @@
 
 CORES are numbers with commas between them. Each descriptor is a lane: a SEQPACKET socket for one request at a time,
 with a thread of its own. A request is what bcrypt gets (`config.passwords.attempts`), a NUL, and the hash; the reply is
-`1` or `0`. The password itself is sent here for hashes from elsewhere alone. When the API closes a lane, it closes all,
+`1` or `0`. The password itself is sent here for foreign hashes alone. When the API closes a lane, it closes all,
 and the process ends.
 
 It is a process and no thread because it runs at a lower priority (`NICENESS`): a thread with a low priority would

@@ -197,7 +197,7 @@ class ClientFiles(NamedTuple):
 def ask_clients(context: ssl.SSLContext, files: ClientFiles) -> None:
     """Have the context ask clients for a certificate. Raises `CertificateError`.
 
-    No session is resumed: a resumed one has the result of a former verification.
+    No session is resumed: a resumed one has the result of a previous verification.
     """
     context.options |= ssl.OP_NO_TICKET
     context.num_tickets = 0

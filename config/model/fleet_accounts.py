@@ -116,7 +116,7 @@ class FleetAccount(StoredRules):
     """A document of the collection `accounts`. Times are Unix seconds.
 
     `plan` is the id of a plan, or empty. `password_hash` None: it has credentials only. `renewal_hash` says of which
-    former hash the present one is the renewal (`config.passwords.renewal`), empty for none.
+    previous hash the present one is the renewal (`config.passwords.renewal`), empty for none.
     """
 
     id: str
@@ -135,13 +135,13 @@ class FleetAccount(StoredRules):
     created_at: Instant
     updated_at: Instant
 
-    def is_password(self, former: str) -> bool:
+    def is_password(self, previous: str) -> bool:
         """Whether the hash with this fingerprint is of the present password."""
         stored = self.password_hash
         if stored is None:
             return False
-        return fingerprint(stored) == former or (
-            self.renewal_hash != "" and renewal(former, stored) == self.renewal_hash
+        return fingerprint(stored) == previous or (
+            self.renewal_hash != "" and renewal(previous, stored) == self.renewal_hash
         )
 
 

@@ -111,7 +111,7 @@ class Alerts(SettingsGroup):
     quota_warning: float = Field(80.0, ge=0, lt=100)
 
     @model_validator(mode="after")
-    def _apart(self) -> Self:
+    def _check_recovery(self) -> Self:
         if self.error_rate_recovered > self.error_rate:
             raise ValueError("error_rate_recovered must not be above error_rate")
         return self

@@ -149,12 +149,12 @@ def signin(bench: Bench) -> Results:
             for kind in ("locked, wrong password", "locked, unknown name"):
                 send(kind)
             product.data("PATCH", "/settings", {"auth": {"max_login_attempts": 1000}})
-            return {OURS: {"apart": apart(send, bench.effort.samples)}}
+            return {OURS: {"apart": spread(send, bench.effort.samples)}}
     finally:
         product.end()
 
 
-def apart(send: Callable[[str], tuple[int, str]], rounds: int) -> float:
+def spread(send: Callable[[str], tuple[int, str]], rounds: int) -> float:
     """Percent between the slowest and the quickest kind; each round has all kinds in another order."""
     taken: dict[str, list[float]] = {kind: [] for kind in ATTEMPTS}
     responses: dict[bool, set[tuple[int, str]]] = {False: set(), True: set()}

@@ -84,7 +84,7 @@ class Soak:
         self._plan = Plan(arguments.minutes * 60)
         names = {f"fwd-{proxy['id'][-8:]}": name for name, proxy in self._proxies.items()}
         self._disturber = Disturber(product, self._journal, names, self._plan, arguments.seed)
-        self._ahead = time.time() - time.monotonic()
+        self._wall_offset = time.time() - time.monotonic()
 
     def run(self) -> Findings:
         """Disturb the product, and check it."""
@@ -124,7 +124,7 @@ class Soak:
             "no file is left over": verdict.stray_files(product),
             "no process spins when nothing happens": verdict.spinning(product),
             "no memory or descriptor leaks": verdict.growths(before, verdict.sample(product)),
-            "every line of the log is explained": unexplained(product.lines(), self._journal.faults, self._ahead),
+            "every line of the log is explained": unexplained(product.lines(), self._journal.faults, self._wall_offset),
         }
 
     def report(self, checks: Findings) -> int:

@@ -107,8 +107,8 @@ class Journal:
         return [fault.kind for fault in self.faults if fault.covers(begin, end)]
 
 
-def unexplained(lines: Sequence[dict[str, Any]], faults: Sequence[Fault], ahead: float) -> list[str]:
-    """The serious lines that no fault explains, and all tracebacks; the wall clock is `ahead` of the monotonic one."""
+def unexplained(lines: Sequence[dict[str, Any]], faults: Sequence[Fault], wall_offset: float) -> list[str]:
+    """The serious lines that no fault explains, and all tracebacks; `wall_offset`: wall less monotonic clock."""
     found = []
     for line in lines:
         text = line["message"]
@@ -116,7 +116,7 @@ def unexplained(lines: Sequence[dict[str, Any]], faults: Sequence[Fault], ahead:
             if re.search(r"Traceback|Error", text):
                 found.append(text)
         elif line["level"] in ("warning", "error", "critical"):
-            at = parse_moment(line["time"]) - ahead
+            at = parse_moment(line["time"]) - wall_offset
             near = [each.kind for each in faults if each.begin - 1.0 <= at <= (each.end or at) + AFTERWARDS]
             kinds = [kind for pattern, kind in LINES if re.search(pattern, text)]
             if not any(re.fullmatch(kind, each) for kind in kinds for each in near):

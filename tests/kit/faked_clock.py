@@ -16,18 +16,18 @@ class FakedClock:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._ahead = 0
+        self._offset = 0
         self.set(0)
 
-    def set(self, ahead: int) -> None:
+    def set(self, offset: int) -> None:
         """So many seconds before the true time (negative: behind)."""
-        self._ahead = ahead
+        self._offset = offset
         fresh = self._file.with_suffix(".new")
-        fresh.write_text(f"{ahead:+d}\n")
+        fresh.write_text(f"{offset:+d}\n")
         fresh.rename(self._file)
 
     def now(self) -> float:
-        return time.time() + self._ahead
+        return time.time() + self._offset
 
     def environment(self) -> dict[str, str]:
         return {

@@ -154,10 +154,10 @@ def test_sign_ins_are_tried_in_every_round_and_judged_by_the_medians_that_are_fa
 
     took = dict.fromkeys(objects.ATTEMPTS, 100.0) | {"unknown name": 104.0, "disabled": 98.0}
     monkeypatch.setattr(objects, "timed", lambda act: (took[act.args[0]], act()))
-    assert objects.apart(send, 3) == pytest.approx(6.12, abs=0.01)
+    assert objects.spread(send, 3) == pytest.approx(6.12, abs=0.01)
     assert sorted(tried) == sorted(4 * list(objects.ATTEMPTS))
     with pytest.raises(BenchError, match="different responses"):
-        objects.apart(lambda kind: (401, kind), 1)
+        objects.spread(lambda kind: (401, kind), 1)
 
 
 def test_proxies_that_the_benchmark_stores_are_those_of_the_product() -> None:

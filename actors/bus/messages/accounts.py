@@ -43,13 +43,13 @@ class AccountActivity:
 
 @message
 class RenewPassword:
-    """Forwarding actor → API: the right password came for an account whose hash is from elsewhere. → `Done`, `Failed`.
+    """Forwarding actor → API: the right password came for an account whose hash is foreign. → `Done`, `Failed`.
 
-    `renewed` is a hash of our own of the same password (`config.passwords`), to be stored in place of `former`.
+    `renewed` is a hash of our own of the same password (`config.passwords`), to be stored in place of `previous`.
     """
 
     account_id: str
-    former: str = field(repr=False)
+    previous: str = field(repr=False)
     renewed: str = field(repr=False)
 
 

@@ -13,7 +13,7 @@ waits. A wrong one counts as a wrong password.
 
 One check of a password against bcrypt, and how long refusals take. The time of a refusal must not disclose whether a
 name is known, or what kind of hash it has. All that is cheaper than a hash of our own is made as dear by further
-rounds. What is dearer is a hash from elsewhere, whose cost others have chosen: while the table of accounts has such
+rounds. What is dearer is a foreign hash, whose cost others have chosen: while the table of accounts has such
 hashes, refusals of all other names wait for as long as the dearest would take. That costs no processor, but it follows
 the load less closely than rounds do.
 
@@ -63,7 +63,7 @@ _PASSWORD_MAX: Final = 72
 
 
 class CheckedPassword(NamedTuple):
-    """The result of a check, the rounds that it took, and its seconds. `renewable`: the hash is from elsewhere, and
+    """The result of a check, the rounds that it took, and its seconds. `renewable`: the hash is foreign, and
     one of our own may take its place."""
 
     matches: bool
@@ -137,7 +137,7 @@ THREADS = 4
 SHARE_OF_CLIENT = 2
 
 OnRenewed = Callable[[str, bytes, bytes], None]
-"""Called with the id of an account, its hash from elsewhere, and one of our own of the same password."""
+"""Called with the id of an account, its foreign hash, and one of our own of the same password."""
 
 
 class OnChecked(Protocol):
@@ -340,15 +340,15 @@ class ClientAuthenticator:
         turn = (network_key(requester.client_ip), pair.client) if is_new else None
         self._threads.submit(labels, partial(check, password, stored), ended, starts, turn)
 
-    def _renew(self, pair: _Pair, password: bytes, former: bytes) -> None:
-        """Have the hash from elsewhere, whose password this is, replaced by one of our own."""
+    def _renew(self, pair: _Pair, password: bytes, previous: bytes) -> None:
+        """Have the foreign hash, whose password this is, replaced by one of our own."""
         account_id = self._directory.account_id(pair.user)
-        if account_id is None or self._directory.stored(pair.user) != former:
+        if account_id is None or self._directory.stored(pair.user) != previous:
             return
 
         def hashed(renewed: Any) -> None:
             if isinstance(renewed, bytes):
-                self.on_renewed(account_id, former, renewed)
+                self.on_renewed(account_id, previous, renewed)
 
         self._threads.submit((pair.client, pair.user), partial(hash_anew, password), hashed, lambda: True)
 

@@ -87,7 +87,7 @@ class BodyRelay:
 
 
 READ_SIZE: Final = 64 * 1024
-ROUNDS: Final = 16
+READS: Final = 16
 """Reads from one socket before the others get their turn."""
 
 
@@ -224,7 +224,7 @@ class ClientIO(ABC):
 
     def _read_client(self) -> None:
         session = self.session
-        for _ in range(ROUNDS):
+        for _ in range(READS):
             if self.closed or self.request_relay is not None or not session.reads_client or self.origin_blocked():
                 return
             meter = self.meter
@@ -262,7 +262,7 @@ class ClientIO(ABC):
 
     def _read_origin(self) -> None:
         session = self.session
-        for _ in range(ROUNDS):
+        for _ in range(READS):
             origin = self.origin
             if origin is None or self.send_buffer or self.response_relay is not None or not session.reads_origin:
                 return

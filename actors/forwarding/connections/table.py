@@ -1,7 +1,7 @@
 """The open connections of one actor, to list and to end over the bus.
 
 A connection keeps its number and its bytes; all else is computed for each query. Going over the table is done
-in slices between turns of the loop, so that ten thousand tunnels don't hold up the traffic. A rate is the difference
+in batches between turns of the loop, so that ten thousand tunnels don't hold up the traffic. A rate is the difference
 of two samples: the last sample is cached for `REMEMBERED` seconds; without one, the reply waits `SECOND_SAMPLE`
 seconds for a second.
 """
@@ -29,7 +29,7 @@ from actors.bus.messages.forwarding import (
     GroupConnections,
     QueryConnections,
 )
-from actors.forwarding.open_connections import ConnectionInfo, OpenConnection, in_slices
+from actors.forwarding.open_connections import ConnectionInfo, OpenConnection, visit_in_batches
 from config.net.addresses import plain
 from config.net.entries import Network, read_network
 
@@ -45,11 +45,11 @@ RUN: Final = 2_000
 _ORDER = itemgetter(0, 1)
 
 
-class Ranking(Generic[T]):
-    """Takes rows in any order, and has the first `kept` of them in that of `Row`, or its reverse."""
+class TopRows(Generic[T]):
+    """Takes rows in any order, and has the first `size` of them in that of `Row`, or its reverse."""
 
-    def __init__(self, kept: int, reverse: bool) -> None:
-        self._kept = kept
+    def __init__(self, size: int, reverse: bool) -> None:
+        self._size = size
         self._reverse = reverse
         self._runs: list[list[Row[T]]] = []
         self._new: list[Row[T]] = []
@@ -66,19 +66,19 @@ class Ranking(Generic[T]):
     def _sort(self) -> None:
         """Sort the new ones, and drop those that can't be among the first."""
         self._new.sort(key=_ORDER, reverse=self._reverse)
-        del self._new[self._kept :]
+        del self._new[self._size :]
         if len(self._new) > RUN // 2:
             self._runs.append(self._new)
             self._new = []
 
     def first(self) -> Iterator[Row[T]]:
-        """The first `kept` in order, found one by one."""
+        """The first `size` in order, found one by one."""
         self._sort()
         merged = heapq.merge(*self._runs, self._new, key=_ORDER, reverse=self._reverse)
-        return islice(merged, self._kept)
+        return islice(merged, self._size)
 
     def __repr__(self) -> str:
-        return f"<Ranking of the first {self._kept} of {self.total}>"
+        return f"<TopRows of the first {self._size} of {self.total}>"
 
 
 PAGE_MAX = 1000
@@ -113,7 +113,7 @@ _Counts = tuple[int, int, int]
 
 
 class ConnectionTable:
-    """`connections` are those that are open, kept by others; `clock` is the one of their numbers, in Unix seconds."""
+    """`connections` are those that are open, size by others; `clock` is the one of their numbers, in Unix seconds."""
 
     def __init__(
         self,
@@ -179,29 +179,29 @@ class ConnectionTable:
     ) -> None:
         """Call `done`, later, with the page of the groups, the largest first."""
         limit = min(query.limit, PAGE_MAX)
-        ranking: Ranking[str] = Ranking(query.offset + limit, reverse=False)
+        top: TopRows[str] = TopRows(query.offset + limit, reverse=False)
 
         def rank(value: str) -> None:
             count, bytes_in, bytes_out = groups[value]
-            ranking.add(((-count, -bytes_in - bytes_out, value), 0, value))
+            top.add(((-count, -bytes_in - bytes_out, value), 0, value))
 
         def report(page: list[Row[str]]) -> None:
-            done(ConnectionGroups({value: groups[value] for _key, _number, value in page}, ranking.total))
+            done(ConnectionGroups({value: groups[value] for _key, _number, value in page}, top.total))
 
         def skip() -> None:
-            self._skip(ranking.first(), query.offset, limit, report)
+            self._skip(top.first(), query.offset, limit, report)
 
-        in_slices(self._loop, dict.fromkeys(groups), rank, skip)
+        visit_in_batches(self._loop, dict.fromkeys(groups), rank, skip)
 
     def _list(self, query: QueryConnections, done: Callable[[ConnectionPage], None]) -> None:
         base = self._base() or Sample(self._loop.now - SECOND_SAMPLE, {}, {})
         limit = min(query.limit, PAGE_MAX)
-        ranking: Ranking[OpenConnection] = Ranking(query.offset + limit, query.sort.startswith("-"))
+        top: TopRows[OpenConnection] = TopRows(query.offset + limit, query.sort.startswith("-"))
         matches, key = _matcher(query.only, self._clock), _key(query.sort.removeprefix("-"), base)
 
         def visit(connection: OpenConnection, info: ConnectionInfo) -> None:
             if matches(connection.number, info):
-                ranking.add((key(connection.number, info), connection.number, connection))
+                top.add((key(connection.number, info), connection.number, connection))
 
         def report(page: list[Row[OpenConnection]]) -> None:
             span, now = max(self._loop.now - base.at, FRESH), self._clock()
@@ -210,9 +210,9 @@ class ConnectionTable:
                 for _key, number, connection in page
                 if connection in self._connections
             )
-            done(ConnectionPage(made, ranking.total))
+            done(ConnectionPage(made, top.total))
 
-        self._sample(visit, lambda: self._skip(ranking.first(), query.offset, limit, report))
+        self._sample(visit, lambda: self._skip(top.first(), query.offset, limit, report))
 
     def _skip(self, rows: Iterator[_Ranked], offset: int, limit: int, found: Callable[[list[_Ranked]], None]) -> None:
         """Call `found` with the rows of a page; those before it are passed over `SKIPPED` in a turn."""
@@ -240,13 +240,13 @@ class ConnectionTable:
         self._each(sample, sampled)
 
     def _each(self, visit: Callable[[OpenConnection], None], complete: Callable[[], None]) -> None:
-        """Visit those that are open now and still are when their slice comes."""
+        """Visit those that are open now and still are when their batch comes."""
 
         def if_open(connection: OpenConnection) -> None:
             if connection in self._connections:
                 visit(connection)
 
-        in_slices(self._loop, dict.fromkeys(self._connections), if_open, complete)
+        visit_in_batches(self._loop, dict.fromkeys(self._connections), if_open, complete)
 
     def _keep(self, sample: Sample) -> None:
         """Cache it for a while, unless the last one is as good."""

@@ -139,7 +139,7 @@ class _SharedDirection:
         """See `Sharing`."""
         own = rate * self._bucket.rate // self._whole if self._whole else rate
         self._whole = rate
-        self._forget_second()  # what moved at the former rate was not too much
+        self._forget_second()  # what moved at the previous rate was not too much
         return max(1, own) if rate else 0
 
     @property

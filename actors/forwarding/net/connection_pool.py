@@ -158,7 +158,7 @@ class ConnectionPool:
         self._kept = kept
         self._idle: defaultdict[Key, list[OriginConnection]] = defaultdict(list)
         self._flushed: deque[OriginConnection] = deque()
-        """Those of former epochs that are still to be closed."""
+        """Those of previous epochs that are still to be closed."""
         self.count = 0
         self.epoch = 0
         """Grows when what may be connected to has changed; connections of earlier epochs are not kept."""
@@ -198,7 +198,7 @@ class ConnectionPool:
     def discard(self, origin: OriginConnection) -> None:
         """Remove an idle connection and close it."""
         if origin.epoch != self.epoch:
-            self.close(origin)  # it is flushed already, and waits for its portion
+            self.close(origin)  # it is flushed already, and waits for its batch
             return
         idle = self._idle[origin.key]
         idle.remove(origin)

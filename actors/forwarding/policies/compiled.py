@@ -16,10 +16,10 @@ from actors.forwarding.policies.conditions import ConditionOutcome, Rule, readin
 from actors.forwarding.policies.facts import Facts
 from actors.forwarding.policies.masks import (
     NONE,
+    Batches,
     NameMasks,
     NetworkMasks,
     PathMasks,
-    Portions,
     WordMasks,
     at_once,
     bits,
@@ -89,13 +89,13 @@ class CompiledPolicy:
     def _without(self, condition: str) -> int:
         return bits(rule.index for rule in self.rules if not getattr(rule.spec, condition))
 
-    def index(self) -> Portions[None]:
+    def index(self) -> Batches[None]:
         """Fill the tables."""
         yield from self._index_words()
         yield from self._index_paths()
         yield from self._index_hosts()
 
-    def _index_words(self) -> Portions[None]:
+    def _index_words(self) -> Batches[None]:
         rules = self.rules
         accounts = ((account, rule.index) for rule in rules for account in rule.spec.accounts)
         yield from put_in(self._accounts.add, accounts)
@@ -103,7 +103,7 @@ class CompiledPolicy:
         first = ((f"{name}\0{value}", rule.index) for rule in rules for name, value in rule.spec.params[:1])
         yield from put_in(self._params.add, first)
 
-    def _index_paths(self) -> Portions[None]:
+    def _index_paths(self) -> Batches[None]:
         rules = self.rules
         yield from self._strict_paths.fill((pattern, rule.index) for rule in rules for pattern in rule.paths)
         if any(pattern.lenient is not pattern for rule in rules for pattern in rule.paths):
@@ -111,7 +111,7 @@ class CompiledPolicy:
             lenient = ((pattern.lenient, rule.index) for rule in rules for pattern in rule.paths)
             yield from self._lenient_paths.fill(lenient)
 
-    def _index_hosts(self) -> Portions[None]:
+    def _index_hosts(self) -> Batches[None]:
         yield from put_in(self._add_client, ((net, rule.index) for rule in self.rules for net in rule.clients))
         entries = ((entry, rule.index) for rule in self.rules for entry in rule.destinations)
         yield from put_in(self._add_destination, entries)
@@ -238,7 +238,7 @@ class CompiledPolicy:
         return f"<CompiledPolicy {self.name}: {len(self.rules)} rules>"
 
 
-def compiling(spec: PolicySpec, lists: NamedLists) -> Portions[CompiledPolicy]:
+def compiling(spec: PolicySpec, lists: NamedLists) -> Batches[CompiledPolicy]:
     """Compile a policy. Raises `ValueError` for what can't be read."""
     rules: list[Rule] = []
     for index, each_spec in enumerate(spec.rules):

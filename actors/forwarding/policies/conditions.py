@@ -11,7 +11,7 @@ from actors.accounts.records import WeekSchedule
 from actors.bus.messages.specs import DENY, LimitsSpec, RuleSpec
 from actors.forwarding.fleet_objects import NamedLists
 from actors.forwarding.policies.facts import Facts, PathPattern
-from actors.forwarding.policies.masks import NameMasks, Portions, in_portions
+from actors.forwarding.policies.masks import Batches, NameMasks, map_in_batches
 from actors.forwarding.protocols.http.header_changes import field_changes
 from actors.net.egress_guard import embedded_ipv4
 from config.model.choices import ANY_METHOD, TAG_PREFIX
@@ -197,7 +197,7 @@ class Rule:
         return self.schedule is None or self.schedule.is_open(facts.now)
 
 
-def reading(spec: RuleSpec, index: int, lists: NamedLists) -> Portions[Rule]:
+def reading(spec: RuleSpec, index: int, lists: NamedLists) -> Batches[Rule]:
     """Read it. Raises `ValueError` for an entry or a time zone that is unknown, and a field that no rule may set."""
     destinations: list[Destination] = []
     of_lists: list[ListDestination] = []
@@ -209,9 +209,9 @@ def reading(spec: RuleSpec, index: int, lists: NamedLists) -> Portions[Rule]:
         else:
             destinations.append(entry)
 
-    yield from in_portions(read_destination, spec.destinations)
-    clients = yield from in_portions(read_network, spec.clients)
-    paths = yield from in_portions(PathPattern, spec.paths)
+    yield from map_in_batches(read_destination, spec.destinations)
+    clients = yield from map_in_batches(read_network, spec.clients)
+    paths = yield from map_in_batches(PathPattern, spec.paths)
     return Rule(spec, index, lists, Entries(destinations, of_lists, clients, paths))
 
 

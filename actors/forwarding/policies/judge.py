@@ -19,7 +19,7 @@ from actors.forwarding.fleet_objects import NO_LISTS, NamedLists
 from actors.forwarding.policies.compiled import CompiledPolicy, compile_policy, compiling
 from actors.forwarding.policies.conditions import Rule
 from actors.forwarding.policies.facts import Facts
-from actors.forwarding.policies.masks import Portions, at_once
+from actors.forwarding.policies.masks import Batches, at_once
 from actors.forwarding.protocols.failures import Decider, Failure, denied_by_policy
 from actors.forwarding.protocols.http.header_changes import HeaderChanges, merged
 from actors.forwarding.protocols.http.targets import Authority
@@ -217,7 +217,7 @@ class PolicySet:
     @classmethod
     def compiling(
         cls, specs: Iterable[PolicySpec], own: str, lists: NamedLists, previous: PolicySet | None = None
-    ) -> Portions[PolicySet]:
+    ) -> Batches[PolicySet]:
         """Compile all of them. Policies of `previous` that are the same stay."""
         known = {} if previous is None else previous._policies
         policies: dict[str, tuple[PolicySpec, CompiledPolicy]] = {}
@@ -258,7 +258,7 @@ class PolicySet:
         return f"<PolicySet: {', '.join(self._policies) or 'none'}>"
 
 
-def _compiling(spec: PolicySpec, lists: NamedLists) -> Portions[CompiledPolicy]:
+def _compiling(spec: PolicySpec, lists: NamedLists) -> Batches[CompiledPolicy]:
     try:
         return (yield from compiling(spec, lists))
     except ValueError as error:

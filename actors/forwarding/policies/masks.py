@@ -18,22 +18,22 @@ from config.net.entries import Network, Ports
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-Portions = Generator[int, None, Result]
+Batches = Generator[int, None, Result]
 """Yields the work that was done since it yielded before, as a number of entries that are read; returns the result."""
 
-PORTION: Final = 50
+BATCH: Final = 50
 SORTED: Final = 8
 """So many entries are put into a table in the time in which one is read."""
 
 
-def in_portions(work: Callable[[Item], Result], items: Iterable[Item]) -> Portions[list[Result]]:
+def map_in_batches(work: Callable[[Item], Result], items: Iterable[Item]) -> Batches[list[Result]]:
     """What `work`, which reads an entry, returns for each of them."""
     results: list[Result] = []
     done = 0
     for item in items:
         results.append(work(item))
         done += 1
-        if done == PORTION:
+        if done == BATCH:
             yield done
             done = 0
     if done:
@@ -41,19 +41,19 @@ def in_portions(work: Callable[[Item], Result], items: Iterable[Item]) -> Portio
     return results
 
 
-def put_in(add: Callable[[Item], object], items: Iterable[Item]) -> Portions[None]:
+def put_in(add: Callable[[Item], object], items: Iterable[Item]) -> Batches[None]:
     """Call `add`, which puts an entry into a table, for each of them."""
     for count, item in enumerate(items, 1):
         add(item)
-        if count % (SORTED * PORTION) == 0:
-            yield PORTION
+        if count % (SORTED * BATCH) == 0:
+            yield BATCH
 
 
-def at_once(portions: Portions[Result]) -> Result:
-    """The result of all portions, without a turn in between."""
+def at_once(batches: Batches[Result]) -> Result:
+    """The result of all batches, without a turn in between."""
     while True:
         try:
-            next(portions)
+            next(batches)
         except StopIteration as end:
             result: Result = end.value
             return result
@@ -81,7 +81,7 @@ class PortMasks:
         self._starts: list[int] = []
         self._masks: list[int] = []
 
-    def fill(self, ranges: Iterable[tuple[Ports, int]]) -> Portions[None]:
+    def fill(self, ranges: Iterable[tuple[Ports, int]]) -> Batches[None]:
         """Take all of it: ports with the index of a rule. There may be tens of thousands for one host."""
         changes: dict[int, list[tuple[int, int]]] = {}
 
@@ -92,7 +92,7 @@ class PortMasks:
 
         yield from put_in(add, ranges)
         self._starts = sorted(changes)
-        self._masks = yield from in_portions(_Holding().after, (changes[start] for start in self._starts))
+        self._masks = yield from map_in_batches(_Holding().after, (changes[start] for start in self._starts))
 
     def at(self, port: int) -> int:
         """The rules that hold for `port`."""
@@ -121,7 +121,7 @@ class _PortTables:
     def __init__(self) -> None:
         self._known: dict[tuple[tuple[Ports, int], ...], PortMasks] = {}
 
-    def of_hosts(self, ranges: dict[Host, list[tuple[Ports, int]]]) -> Portions[dict[Host, PortMasks]]:
+    def of_hosts(self, ranges: dict[Host, list[tuple[Ports, int]]]) -> Batches[dict[Host, PortMasks]]:
         """By host, as the ranges are."""
         found: dict[Host, PortMasks] = {}
         for count, (host, of_host) in enumerate(ranges.items(), 1):
@@ -131,8 +131,8 @@ class _PortTables:
                 masks = self._known[key] = PortMasks()
                 yield from masks.fill(key)
             found[host] = masks
-            if count % (SORTED * PORTION) == 0:
-                yield PORTION
+            if count % (SORTED * BATCH) == 0:
+                yield BATCH
         return found
 
 
@@ -147,7 +147,7 @@ class NameMasks:
         """Take a host and ports with the index of a rule; `finish` is to be called behind the last."""
         self._ranges.setdefault(host, []).append((ports, index))
 
-    def finish(self) -> Portions[None]:
+    def finish(self) -> Batches[None]:
         """Make the tables."""
         self._hosts = yield from _PortTables().of_hosts(self._ranges)
         self._ranges = {}
@@ -191,7 +191,7 @@ class NetworkMasks:
         table.setdefault(int(network.network_address) >> shift, []).append((ports, index))
         self._ports[ports, index] = None
 
-    def finish(self) -> Portions[None]:
+    def finish(self) -> Batches[None]:
         """Make the tables."""
         tables = _PortTables()
         for (version, shift), of_length in self._ranges.items():
@@ -223,7 +223,7 @@ class PathMasks:
         self._prefixes: dict[str, int] = {}
         self._lengths: list[int] = []
 
-    def fill(self, patterns: Iterable[tuple[PathPattern, int]]) -> Portions[None]:
+    def fill(self, patterns: Iterable[tuple[PathPattern, int]]) -> Batches[None]:
         """Take all of it: patterns with the index of a rule."""
         prefixes = WordMasks()
 

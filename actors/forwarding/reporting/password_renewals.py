@@ -1,4 +1,4 @@
-"""Tells the API of new hashes: the right password has come for an account whose hash is from elsewhere."""
+"""Tells the API of new hashes: the right password has come for an account whose hash is foreign."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class PasswordRenewals:
         self._mailbox = mailbox
         self._under_way: set[str] = set()
 
-    def send(self, account_id: str, former: bytes, renewed: bytes) -> None:
+    def send(self, account_id: str, previous: bytes, renewed: bytes) -> None:
         """See `ClientAuthenticator.on_renewed`."""
         if account_id in self._under_way or len(self._under_way) >= UNDER_WAY_MAX:
             return
@@ -34,5 +34,5 @@ class PasswordRenewals:
             if not isinstance(reply, Done):
                 log.debug("the password of %s keeps its hash for now: %r", account_id, reply)
 
-        message = RenewPassword(account_id, former.decode("ascii"), renewed.decode("ascii"))
+        message = RenewPassword(account_id, previous.decode("ascii"), renewed.decode("ascii"))
         self._mailbox.ask(API, message, on_reply, REPLY_TIMEOUT)

@@ -254,7 +254,7 @@ class Attempt:
         return f"<Attempt at {self._plan.address.text!r}: {self._plan.handshake!r}>"
 
 
-class Reaching:
+class AttemptPlanner:
     """Makes plans, and keeps what several have in common."""
 
     def __init__(self) -> None:

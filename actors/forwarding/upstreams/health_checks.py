@@ -22,7 +22,7 @@ from actors.forwarding.upstreams.handshake import Blame, Handshake, UpstreamFail
 from actors.forwarding.upstreams.http_connect import CredentialsProbe
 from actors.forwarding.upstreams.socks_connect import Socks5Handshake
 from actors.net.transport import Transport
-from actors.pools.state import CHECKS_APART
+from actors.pools.state import CHECK_SPACING
 from actors.pools.upstream import DOWN, Upstream
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class CheckedUpstreams(Protocol):
     spec: UpstreamsSpec
     members: list[Upstream]
 
-    def reaching(self, upstream: Upstream) -> AttemptPlan:
+    def plan_to(self, upstream: Upstream) -> AttemptPlan:
         """The way to the upstream itself. Raises `UpstreamFailed` when its `ca_file` can't be used."""
 
     def succeeded(self, upstream: Upstream) -> None:
@@ -59,7 +59,7 @@ class HealthChecks:
         self._running: dict[Upstream, Attempt] = {}
         self._stopped = False
         for number, upstream in enumerate(upstreams.members if upstreams.spec.check_enabled else ()):
-            self._schedule(upstream, number * CHECKS_APART)
+            self._schedule(upstream, number * CHECK_SPACING)
 
     def stop(self) -> None:
         """No more checks."""
@@ -99,7 +99,7 @@ class HealthChecks:
             if timer is not None:
                 timer.cancel()
             if upstream not in self._running:
-                self._schedule(upstream, number * CHECKS_APART)
+                self._schedule(upstream, number * CHECK_SPACING)
 
     def _schedule(self, upstream: Upstream, delay: float) -> None:
         self._timers[upstream] = self._loop.call_later(delay, partial(self._check, upstream))
@@ -139,7 +139,7 @@ class HealthChecks:
 
     def _begin(self, upstream: Upstream, handshake: Handshake | None, must_respond: bool = False) -> None:
         try:
-            plan = self._upstreams.reaching(upstream)
+            plan = self._upstreams.plan_to(upstream)
         except UpstreamFailed as failed:
             self._on_result(upstream, failed)
             return

@@ -22,7 +22,7 @@ from actors.forwarding.net.dialer import Dialer
 from actors.forwarding.protocols.failures import CREDENTIALS_REJECTED, Failure
 from actors.forwarding.protocols.http.header_changes import extended_via
 from actors.forwarding.proxy_policy import ProxyPolicy
-from actors.forwarding.upstreams.attempt import AttemptPlan, Reaching, access_to_upstreams
+from actors.forwarding.upstreams.attempt import AttemptPlan, AttemptPlanner, access_to_upstreams
 from actors.forwarding.upstreams.balancing import STICKY, BalancingPolicy, new_policy
 from actors.forwarding.upstreams.handshake import (
     Blame,
@@ -94,7 +94,7 @@ class UpstreamSet:
         before = None if previous is None else previous._sessions
         choices = SharedChoices(context.state, "upstreams", name) if before is None else before.choices
         self._sessions: UpstreamSessions = UpstreamSessions(self.members, choices, before)
-        self._reaching = Reaching()
+        self._planner = AttemptPlanner()
         self._unreachable: bool = previous is not None and previous._unreachable
         shared = context.dialer
         access = access_to_upstreams(egress, spec.fetched)
@@ -264,13 +264,13 @@ class UpstreamSet:
 
     def plan(self, upstream: Upstream, wanted: Wanted) -> AttemptPlan:
         """What a new connection through this upstream takes. Raises `UpstreamFailed` when it can't be made so."""
-        base = self.reaching(upstream)
+        base = self.plan_to(upstream)
         preface = preface_for(upstream.spec.proxy_protocol, wanted.ends)
         return base._replace(handshake=self._handshake(upstream, wanted), preface=preface)
 
-    def reaching(self, upstream: Upstream) -> AttemptPlan:
+    def plan_to(self, upstream: Upstream) -> AttemptPlan:
         """The way to the upstream itself. Raises `UpstreamFailed` when its `ca_file` can't be used."""
-        return self._reaching.plan(upstream.spec, self.spec.check_timeout)
+        return self._planner.plan(upstream.spec, self.spec.check_timeout)
 
     def connected(
         self, upstream: Upstream, wanted: Wanted, transport: Transport, epoch: int, reported: Failure | None

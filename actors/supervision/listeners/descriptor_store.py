@@ -76,10 +76,10 @@ def has_name_of_batch(name: str) -> bool:
     return name.startswith(_PREFIX) and len(name) == len(_PREFIX) + _BATCH_LENGTH
 
 
-def is_same(former: socket.socket, present: socket.socket) -> bool:
+def is_same(previous: socket.socket, present: socket.socket) -> bool:
     """Whether the two are copies of one socket. A closed one was a copy that the present one replaces."""
-    closed = former.fileno() < 0
-    return closed or former is present or os.path.sameopenfile(former.fileno(), present.fileno())
+    closed = previous.fileno() < 0
+    return closed or previous is present or os.path.sameopenfile(previous.fileno(), present.fileno())
 
 
 class Batches:

@@ -188,7 +188,7 @@ def _forget(proxy_id: str, now: ActualProxy, count: int) -> list[Step]:
     ]
 
 
-SLICE = 100
+BIND_BATCH = 100
 """Proxies of which the sockets are bound in one turn; each takes about a dozen system calls."""
 
 
@@ -243,7 +243,7 @@ class Reconciler:
     def _bring_up_some(self) -> None:
         if self.is_ending():
             return
-        self.reconcile([self._new.popleft() for _ in range(min(SLICE, len(self._new)))])
+        self.reconcile([self._new.popleft() for _ in range(min(BIND_BATCH, len(self._new)))])
         if self._new:
             self.loop.call_soon(self._bring_up_some)
             return

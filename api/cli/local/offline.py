@@ -47,8 +47,8 @@ def rotate_signing_key(session: Session, config: Path | None, data_dir: Path | N
         done = {"key_id": key_id, "previous_accepted_until": timestamp_text(end)}
     else:
         done = session.api.post("/auth/signing-key/rotate", {"revoke_previous": revoke_previous})
-    former = "have ended" if revoke_previous else f"are valid until {done['previous_accepted_until']}"
-    session.out.done(done, f"Tokens are signed with the key {done['key_id']}; those of the older key {former}.")
+    previous = "have ended" if revoke_previous else f"are valid until {done['previous_accepted_until']}"
+    session.out.done(done, f"Tokens are signed with the key {done['key_id']}; those of the older key {previous}.")
 
 
 @translated()

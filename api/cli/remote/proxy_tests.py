@@ -128,7 +128,7 @@ def explain(session: Session, proxy: str, tls_name: str | None, fields: Given) -
     data = session.api.post(f"{path_of(session, proxy)}/explain", body)
     names = ("decision", "reason", "rule", "stage", "mode")
     addresses = [(each["address"], f"{each['decision']} {each['reason'] or ''}".rstrip()) for each in data["addresses"]]
-    decides, others = _apart(data["rules"], data["rule"])
+    decides, others = _split_by_decision(data["rules"], data["rule"])
     known = [("user name", _understood(data["name"]))] if data["name"] else []
     changed = [("headers", headers)] if (headers := _headers(data["headers"])) else []
     assumed = [("assumed", f"the {each} is right; a wrong one is 407") for each in data["assumed"]]
@@ -146,7 +146,7 @@ def explain(session: Session, proxy: str, tls_name: str | None, fields: Given) -
     session.out.data(data, lambda: session.out.details(pairs))
 
 
-def _apart(rules: list[dict[str, Any]], deciding: str | None) -> tuple[list[Pair], list[Pair]]:
+def _split_by_decision(rules: list[dict[str, Any]], deciding: str | None) -> tuple[list[Pair], list[Pair]]:
     """The rule that decides, if it is of a policy, and the others."""
     found: tuple[list[Pair], list[Pair]] = ([], [])
     for each in rules:

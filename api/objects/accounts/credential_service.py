@@ -18,7 +18,7 @@ from actors.bus.messages.events import Event
 from api.bus_bridge import Bridge
 from api.engine.commit import Engine
 from api.errors import Invalid, NotFound
-from api.rounds import Rounds
+from api.periodic_work import PeriodicWork
 from api.store import NotStored, RevisionConflict, Write
 from api.store.accounts import ACCOUNTS, CREDENTIALS, AccountEnd, AccountStore, Position
 from config.model.account_credentials import AccountCredential, CredentialCreate, new_credential
@@ -126,7 +126,7 @@ class AccountCredentials:
         return FleetAccount.model_validate(document.body)
 
 
-class ExpiredCredentials(Rounds):
+class ExpiredCredentials(PeriodicWork):
     """Removes expired credentials, those that expired while the API was down among them."""
 
     def __init__(self, credentials: AccountCredentials, period: float = PURGE_PERIOD) -> None:
@@ -134,7 +134,7 @@ class ExpiredCredentials(Rounds):
         self._credentials = credentials
 
     def act(self) -> None:
-        """See `Rounds`."""
+        """See `PeriodicWork`."""
         removed = self._credentials.remove_expired()
         if removed:
             log.debug("removed %d expired credentials", removed)
@@ -158,15 +158,15 @@ def _load(body: dict[str, Any]) -> AccountCredential:
 
 EXPIRED = "account.expired"
 PERIOD = 2.0
-"""Seconds between two rounds, and from the start to the first one: before, the connection may not be there."""
+"""Seconds between two runs, and from the start to the first one: before, the connection may not be there."""
 SENT_AFTER = 0.2
 """Seconds after which a published event has left the process."""
 BATCH = 500
-"""Events of one round at most, so that receivers keep up."""
+"""Events of one run at most, so that receivers keep up."""
 
 
 class AccountEnds:
-    """Announces ends, in rounds of one thread."""
+    """Announces ends, in runs of one thread."""
 
     def __init__(self, store: AccountStore, bridge: Bridge, clock: Callable[[], float] = time.time) -> None:
         self._store = store
@@ -196,7 +196,7 @@ class AccountEnds:
         return Event(f"evt_{digest[:24]}", EXPIRED, self._clock(), checked(EXPIRED, data))
 
 
-class ExpiredAccounts(Rounds):
+class ExpiredAccounts(PeriodicWork):
     """Announces the ends of accounts, those that came while the API was down among them."""
 
     def __init__(self, ends: AccountEnds, period: float = PERIOD) -> None:
@@ -204,6 +204,6 @@ class ExpiredAccounts(Rounds):
         self._ends = ends
 
     def act(self) -> None:
-        """See `Rounds`."""
+        """See `PeriodicWork`."""
         if self._ends.announce() and self.pause(SENT_AFTER):
             self._ends.settle()

@@ -1,6 +1,6 @@
-"""New hashes of accounts whose hash is from elsewhere: made when the right password comes, here or at a proxy.
+"""New hashes of accounts whose hash is foreign: made when the right password comes, here or at a proxy.
 
-It is the same password, so what was authenticated by the former hash goes on (`config.passwords.renewal`).
+It is the same password, so what was authenticated by the previous hash goes on (`config.passwords.renewal`).
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ class PasswordRenewal:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def renew(self, account_id: str, former: str, renewed: str) -> bool:
-        """Store the hash in place of the former one; False when that is no longer the account's, or can't be renewed.
+    def renew(self, account_id: str, previous: str, renewed: str) -> bool:
+        """Store the hash in place of the previous one; False when that is no longer the account's, or can't be renewed.
 
         Raises `StoreError`.
         """
         document = self._store.get(ACCOUNTS, account_id)
         account = None if document is None else FleetAccount.model_validate(document.body)
-        if document is None or account is None or account.password_hash != former:
+        if document is None or account is None or account.password_hash != previous:
             return False
-        if not is_foreign(former) or is_foreign(renewed) or rounds_of(renewed) != 1 << COST:
+        if not is_foreign(previous) or is_foreign(renewed) or rounds_of(renewed) != 1 << COST:
             return False
-        link = renewal(fingerprint(former), renewed)
+        link = renewal(fingerprint(previous), renewed)
         after = account.model_copy(update={"password_hash": renewed, "renewal_hash": link})
         try:
             with on_behalf_of("system", OPERATION):
@@ -82,7 +82,7 @@ class PasswordRenewalHandler:
     def _handle(self, message: RenewPassword, reply: Reply) -> None:
         outcome: Done | Failed = Done()
         try:
-            if not self._renewal.renew(message.account_id, message.former, message.renewed):
+            if not self._renewal.renew(message.account_id, message.previous, message.renewed):
                 outcome = Failed("the account has another password by now")
         except StoreError as error:
             log.error("cannot store the new hash of %s: %s", message.account_id, error)

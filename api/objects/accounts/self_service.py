@@ -239,10 +239,10 @@ class SelfService:
 
     def _renewed(self, account: FleetAccount, password: str) -> FleetAccount:
         """The account with a hash of our own in place of one from elsewhere, as far as that can be stored now."""
-        former = account.password_hash or ""
-        if is_foreign(former) and is_whole(password):
+        previous = account.password_hash or ""
+        if is_foreign(previous) and is_whole(password):
             try:
-                if self._renewal.renew(account.id, former, hash_password(password)):
+                if self._renewal.renew(account.id, previous, hash_password(password)):
                     return self._accounts.get(account.id).record
             except (StoreError, NotFound) as error:
                 log.warning("the password of %s keeps its hash for now: %s", account.id, error)

@@ -161,7 +161,7 @@ class ListStates:
     def current_file(self, record: DestinationList) -> str:
         """The name of the compiled file of a list; empty while it has no content.
 
-        Until another source was fetched, the content of the former one holds, if it is of the same kind.
+        Until another source was fetched, the content of the previous one holds, if it is of the same kind.
         """
         if record.source is None:
             return self._file_of_entries(record)

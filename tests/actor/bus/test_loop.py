@@ -164,15 +164,15 @@ def test_as_many_as_the_turn_has_time_for_and_the_others_are_left_in_the_iterato
     clock = Clock(1.0)
     loop = Loop(clock)
     numbers = iter(range(100))
-    portions: list[list[int]] = []
-    while not portions or portions[-1]:
+    batches: list[list[int]] = []
+    while not batches or batches[-1]:
         loop.turn(0.0)
-        portions.append([])
+        batches.append([])
         for number in loop.while_time(numbers):
-            portions[-1].append(number)
+            batches[-1].append(number)
             clock.advance(TURN_MAX / 10)
-    assert list(chain.from_iterable(portions)) == list(range(100))
-    assert [len(each) for each in portions[:-1]] == [12] * 8 + [4]
+    assert list(chain.from_iterable(batches)) == list(range(100))
+    assert [len(each) for each in batches[:-1]] == [12] * 8 + [4]
     clock.advance(10 * TURN_MAX)
     assert len(list(loop.while_time(range(100)))) == UNCHECKED
     loop.close()

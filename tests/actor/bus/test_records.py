@@ -161,7 +161,7 @@ def test_a_full_batch_is_sent_at_once(sender: RecordSender) -> None:
     assert [count for _number, count, _frame in sender._unacknowledged] == [1_000, 1_000, 1]
 
 
-def test_what_is_not_acknowledged_is_sent_again_in_portions(bench: Bench) -> None:
+def test_what_is_not_acknowledged_is_sent_again_in_batches(bench: Bench) -> None:
     clock = Clock(100.0)
     loop = Loop(clock)
     sender = RecordSender(loop, bench.context, bench.run_dir.records, "forwarding.p", 7)

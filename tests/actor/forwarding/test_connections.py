@@ -23,7 +23,7 @@ from actors.bus.messages.forwarding import (
     QueryConnections,
 )
 from actors.forwarding.connections.table import PAGE_MAX, SORTS, ConnectionTable
-from actors.forwarding.open_connections import SLICE, ConnectionInfo
+from actors.forwarding.open_connections import VISIT_BATCH, ConnectionInfo
 from tests.actor.forwarding.connection_pages import ALL, is_cut, page
 from tests.actor.forwarding.http_client import BIG, connect, get, read_response, tunnel
 from tests.kit.forwarding_rig import Rig, until
@@ -266,14 +266,14 @@ def test_tunnels_are_found_by_the_name_and_the_protocols_of_their_handshake(
     stepped.loop.close()
 
 
-def test_ten_thousand_connections_are_looked_at_in_slices_and_pages_do_not_overlap() -> None:
+def test_ten_thousand_connections_are_looked_at_in_batches_and_pages_do_not_overlap() -> None:
     stepped = Stepped({Silent(number) for number in range(10_000)})
     pages: list[ConnectionPage] = []
     for offset in (0, 1000, 9500):
         stepped.table.query(QueryConnections(ALL, "client", 5000, offset), pages.append)
     before = Silent.samples
     for _turn in stepped.turns():
-        assert Silent.samples - before <= 3 * (SLICE + PAGE_MAX)
+        assert Silent.samples - before <= 3 * (VISIT_BATCH + PAGE_MAX)
         before = Silent.samples
         if len(pages) == 3:
             break
@@ -297,7 +297,7 @@ def test_of_ten_thousand_groups_no_more_are_sent_than_a_page_has_and_each_turn_i
         stepped.table.group(GroupConnections(ALL, "client", limit, offset), pages.append)
     before = Silent.samples
     for _turn in stepped.turns():
-        assert Silent.samples - before <= 3 * SLICE
+        assert Silent.samples - before <= 3 * VISIT_BATCH
         before = Silent.samples
         if len(pages) == 3:
             break

@@ -18,7 +18,7 @@ from tests.actor.forwarding.socks_client import LOOPBACK, address, reply, signed
 from tests.kit.forwarding_rig import until
 from tests.kit.scripted_origins import Origin, counted, echoes, responds
 
-FORMER = foreign_hash(bcrypt.hashpw(WORD.encode(), bcrypt.gensalt(4)).decode())
+PREVIOUS = foreign_hash(bcrypt.hashpw(WORD.encode(), bcrypt.gensalt(4)).decode())
 RENEWED = hash_password(WORD, 4)
 
 Sent = list[tuple[str, bytes, bytes]]
@@ -58,33 +58,33 @@ def renew(table: AccountsTable, account: AccountRecord) -> AccountRecord:
 
 
 def test_the_first_right_password_sends_a_hash_of_our_own(rig: Inside, table: AccountsTable, sent: Sent) -> None:
-    ada = table.account("ada", password_hash=FORMER)
+    ada = table.account("ada", password_hash=PREVIOUS)
     table.account("own")
     with Origin(responds(*[counted(b"yes")] * 9)) as origin:
         assert fetch(rig, origin, credentials("ada", "wrong-word"))[0] == 407
         assert fetch(rig, origin, credentials("own"))[0] == 200
         assert not sent
         assert fetch(rig, origin, credentials("ada"))[0] == 200
-        ((account_id, former, renewed),) = until(lambda: sent, "a hash is sent")
-        assert (account_id, former.decode()) == (ada.id, FORMER)
+        ((account_id, previous, renewed),) = until(lambda: sent, "a hash is sent")
+        assert (account_id, previous.decode()) == (ada.id, PREVIOUS)
         assert check_password(WORD, renewed.decode())
 
 
 def test_what_was_opened_with_the_former_hash_goes_on_until_the_password_changes(
     rig: Inside, table: AccountsTable, sent: Sent
 ) -> None:
-    ada = table.account("ada", password_hash=FORMER)
+    ada = table.account("ada", password_hash=PREVIOUS)
     with Origin(echoes) as origin, password_tunnel(rig, origin, "ada") as sock:
         ada = renew(table, ada)
         assert fetch(rig, origin, credentials("ada", "wrong-word"))[0] == 407
         echo(sock, b"goes on")
-        table.change(ada, password_hash=hash_password("other-word", 4))  # what is said of the former hash stays
+        table.change(ada, password_hash=hash_password("other-word", 4))  # what is said of the previous hash stays
         assert is_cut(sock)
     assert rig.record(reason="account_password_changed")["user"] == "ada"
 
 
 def test_a_request_on_its_way_is_authenticated_by_either_hash(rig: Inside, table: AccountsTable, sent: Sent) -> None:
-    ada = table.account("ada", password_hash=FORMER)
+    ada = table.account("ada", password_hash=PREVIOUS)
     rig.configure(protocol="socks5")
     with Origin(echoes) as origin, signed_in(rig, "ada", WORD) as sock:
         renew(table, ada)
@@ -93,7 +93,7 @@ def test_a_request_on_its_way_is_authenticated_by_either_hash(rig: Inside, table
 
 
 def test_a_kept_connection_costs_no_second_check(rig: Inside, table: AccountsTable, sent: Sent) -> None:
-    ada = table.account("ada", password_hash=FORMER)
+    ada = table.account("ada", password_hash=PREVIOUS)
     with Origin(responds(*[counted(b"yes")] * 9)) as origin, connect(rig) as sock:
         for _ in range(2):
             sock.sendall(get(origin, "/", credentials("ada")))

@@ -86,4 +86,4 @@ def test_only_the_last_configuration_is_held_however_often_it_has_changed() -> N
         for number in range(2, 2 + CHANGES):
             configure(rig, number)
             use(rig, origin, number)
-        until(lambda: all(counts(rig)[kind] <= before[kind] for kind in KINDS), "the former ones are released")
+        until(lambda: all(counts(rig)[kind] <= before[kind] for kind in KINDS), "the previous ones are released")

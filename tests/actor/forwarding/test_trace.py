@@ -32,7 +32,7 @@ def logging_to(file: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
     `capfd` would lose what is written while it empties its file.
     """
     monkeypatch.setattr(forked_actor, "_zygotes", {})  # it is to be made by the test itself
-    former = os.dup(2)
+    previous = os.dup(2)
     with file.open("ab") as opened:
         os.dup2(opened.fileno(), 2)
     try:
@@ -40,8 +40,8 @@ def logging_to(file: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
         for each in forked_actor._zygotes.values():
             each.end()
     finally:
-        os.dup2(former, 2)
-        os.close(former)
+        os.dup2(previous, 2)
+        os.close(previous)
 
 
 def test_each_decision_has_a_line_while_the_level_is_debug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,7 +51,7 @@ class Checking:
         self.pool = CheckedPool(self.loop, self.dialer, self._problems, spec, state, self.pool)
         return self.pool
 
-    def slots_elsewhere(self, spec: PoolSpec) -> tuple[UpstreamSlot, ...]:
+    def slots_of_another_process(self, spec: PoolSpec) -> tuple[UpstreamSlot, ...]:
         """What another process sees."""
         return pool_state(self.folder, spec).slots
 

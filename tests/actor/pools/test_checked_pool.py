@@ -24,7 +24,7 @@ from tests.kit.upstreams import closed_port
 def test_what_the_checks_find_is_there_for_other_processes(checking: Checking, farm: Farm) -> None:
     spec = pool_of(farm.ports[0], closed_port())
     checking.configure(spec)
-    slots = checking.slots_elsewhere(spec)
+    slots = checking.slots_of_another_process(spec)
     checking.until(lambda: [slot.state for slot in slots] == ["up", "down"])
     good, bad = (slot.health(checking.loop.now) for slot in slots)
     assert good.latency is not None
@@ -39,7 +39,7 @@ def test_an_upstream_that_comes_back_is_up_again(checking: Checking, farm: Farm)
     farm.close(port)
     spec = pool_of(port, farm.ports[1])
     checking.configure(spec)
-    slot = checking.slots_elsewhere(spec)[0]
+    slot = checking.slots_of_another_process(spec)[0]
     checking.until(lambda: slot.is_down and checking.begun == ["paris/up0"])
     farm.open(port)
     checking.until(lambda: slot.state == "up" and checking.over == ["paris/up0"])
@@ -50,7 +50,7 @@ def test_an_upstream_that_comes_back_is_up_again(checking: Checking, farm: Farm)
 def test_what_a_proxy_finds_out_is_reported_by_the_checks(checking: Checking, farm: Farm) -> None:
     spec = pool_of(*farm.ports, check_enabled=False)
     checking.configure(spec)
-    slots = checking.slots_elsewhere(spec)
+    slots = checking.slots_of_another_process(spec)
     slots[2].failed(checking.loop.now, "connect", "handshake", "it closed the connection within the handshake")
     checking.until(lambda: checking.begun)
     assert checking.begun == ["paris/up2"]
@@ -63,7 +63,7 @@ def test_a_check_that_is_asked_for_is_one_of_each_upstream_also_where_checks_are
 ) -> None:
     spec = pool_of(farm.ports[0], closed_port(), farm.ports[1], check_enabled=False)
     checked = checking.configure(spec)
-    slots = checking.slots_elsewhere(spec)
+    slots = checking.slots_of_another_process(spec)
     slots[2].failed(checking.loop.now, "429", "status", "it responds 429")
     checked.check_now()
     checked.check_now()
@@ -76,7 +76,7 @@ def test_a_check_that_is_asked_for_is_one_of_each_upstream_also_where_checks_are
 def test_a_pool_without_a_living_upstream_is_a_problem_of_its_own(checking: Checking, farm: Farm) -> None:
     spec = pool_of(*farm.ports[:2], check_enabled=False)
     checking.configure(spec)
-    slots = checking.slots_elsewhere(spec)
+    slots = checking.slots_of_another_process(spec)
     for slot in slots:
         slot.failed(checking.loop.now, "connect", "unreachable", "refused")
     checking.until(lambda: len(checking.begun) == 3)
@@ -91,7 +91,7 @@ def test_a_url_is_requested_through_each_upstream(checking: Checking, farm: Farm
     url = "http://check.example/generate_204"
     spec = pool_of(farm.ports[0], check_url=url, check_expect=expect)
     checking.configure(spec)
-    (slot,) = checking.slots_elsewhere(spec)
+    (slot,) = checking.slots_of_another_process(spec)
     checking.until(lambda: slot.state == state and slot.health(0.0).checks >= 3)
     health = slot.health(checking.loop.now)
     assert bool(health.latency) is (state == "up")
@@ -101,7 +101,7 @@ def test_a_url_is_requested_through_each_upstream(checking: Checking, farm: Farm
 def test_the_guard_holds_for_the_url_of_a_check(checking: Checking, farm: Farm) -> None:
     spec = pool_of(farm.ports[0], check_url="http://169.254.169.254/latest", check_expect=200)
     checking.configure(spec)
-    (slot,) = checking.slots_elsewhere(spec)
+    (slot,) = checking.slots_of_another_process(spec)
     checking.until(lambda: slot.is_down)
     assert farm.total == 0
     assert "the URL of the check is refused" in (slot.last_error or "")
@@ -109,7 +109,7 @@ def test_the_guard_holds_for_the_url_of_a_check(checking: Checking, farm: Farm) 
 
 def test_an_upstream_that_asked_for_a_pause_is_not_checked_until_its_end(checking: Checking, farm: Farm) -> None:
     spec = replace(pool_of(*farm.ports[:2], interval=0.02), cooldown=(("429", 1.0, 1.0),))
-    checking.slots_elsewhere(spec)[0].failed(checking.loop.now, "429", "status", "it responds 429")
+    checking.slots_of_another_process(spec)[0].failed(checking.loop.now, "429", "status", "it responds 429")
     ends = checking.loop.now + 1.0
     checking.configure(spec)
     checking.until(lambda: farm.connections[farm.ports[1]] >= 5)
@@ -123,7 +123,7 @@ def test_an_upstream_at_a_private_address_is_not_connected_to(checking: Checking
     checking.dialer.access = access_to_upstreams(EgressSpec("public_only", (), ()))
     spec = pool_of(farm.ports[0])
     checking.configure(spec)
-    slot = checking.slots_elsewhere(spec)[0]
+    slot = checking.slots_of_another_process(spec)[0]
     checking.until(lambda: slot.is_down)
     assert farm.total == 0
     assert "its address is refused" in (slot.last_error or "")
@@ -132,7 +132,7 @@ def test_an_upstream_at_a_private_address_is_not_connected_to(checking: Checking
 def test_a_changed_pool_keeps_what_is_known_and_ends_what_is_gone(checking: Checking, farm: Farm) -> None:
     spec = pool_of(*farm.ports, check_enabled=False)
     checking.configure(spec)
-    for slot in checking.slots_elsewhere(spec)[1:]:
+    for slot in checking.slots_of_another_process(spec)[1:]:
         slot.failed(checking.loop.now, "407", "credentials", "it responds 407")
     checking.until(lambda: len(checking.begun) == 2)
     entries = (replace(spec.upstreams.entries[1], password="another"), spec.upstreams.entries[0])
@@ -141,7 +141,7 @@ def test_a_changed_pool_keeps_what_is_known_and_ends_what_is_gone(checking: Chec
     checking.until(lambda: checking.over)
     assert checking.over == ["paris/up2"], "it was removed"
     assert checking.begun == ["paris/up1", "paris/up2"], "nothing is reported twice"
-    slot = checking.slots_elsewhere(changed)[0]
+    slot = checking.slots_of_another_process(changed)[0]
     assert slot.is_down
     assert slot.eligible(checking.loop.now), "another password gets a trial at once"
 
@@ -150,7 +150,7 @@ def test_a_changed_pool_keeps_what_is_known_and_ends_what_is_gone(checking: Chec
 def test_what_has_another_name_is_reported_under_that(checking: Checking, farm: Farm, what: str) -> None:
     spec = pool_of(*farm.ports[:2], check_enabled=False)
     checking.configure(spec)
-    checking.slots_elsewhere(spec)[0].failed(checking.loop.now, "connect", "unreachable", "refused")
+    checking.slots_of_another_process(spec)[0].failed(checking.loop.now, "connect", "unreachable", "refused")
     checking.until(lambda: checking.begun == ["paris/up0"])
     if what == "pool":
         checking.configure(replace(spec, name="lyon", revision=2))
@@ -166,7 +166,7 @@ def test_what_has_another_name_is_reported_under_that(checking: Checking, farm: 
 def test_a_pool_that_is_not_in_use_any_more_has_no_problems(checking: Checking, farm: Farm) -> None:
     spec = pool_of(farm.ports[0], check_enabled=False)
     pool = checking.configure(spec)
-    checking.slots_elsewhere(spec)[0].failed(checking.loop.now, "connect", "unreachable", "refused")
+    checking.slots_of_another_process(spec)[0].failed(checking.loop.now, "connect", "unreachable", "refused")
     checking.until(lambda: len(checking.begun) == 2)
     checking.pool = None
     pool.end()
@@ -177,7 +177,7 @@ def test_a_pool_that_is_not_in_use_any_more_has_no_problems(checking: Checking, 
 def test_a_change_that_concerns_no_check_begins_none_anew(checking: Checking, farm: Farm) -> None:
     spec = pool_of(*farm.ports, interval=60.0)
     pool = checking.configure(spec)
-    slots = checking.slots_elsewhere(spec)
+    slots = checking.slots_of_another_process(spec)
     checking.until(lambda: all(slot.state == "up" for slot in slots))
     other = replace(spec, revision=2, cooldown=(), upstreams=replace(spec.upstreams, policy="latency"))
     assert pool.follows(other)

@@ -29,7 +29,7 @@ from actors.bus.messages.supervision import (
     Runtime,
 )
 from actors.supervision.listeners.descriptor_store import name_of
-from actors.supervision.proxies.reconcile import SLICE
+from actors.supervision.proxies.reconcile import BIND_BATCH
 from actors.supervision.supervisor import SAME_SIGNAL
 from tests.actor.supervision.manager import Manager
 from tests.actor.supervision.supervised import Caller, Supervised, greeting, refuses
@@ -246,7 +246,7 @@ def test_of_all_proxies_only_those_are_sent_that_the_supervisor_does_not_have(su
 
 
 def test_hundreds_that_sleep_listen_and_of_them_only_changes_are_reported(supervised: Supervised) -> None:
-    ports = list(free_ports(3 * SLICE))
+    ports = list(free_ports(3 * BIND_BATCH))
     specs = tuple(spec(f"p{number:03}", port, sleep_after=3600) for number, port in enumerate(ports))
     assert supervised.ask(ReplaceProxies(specs)) == Done()
     assert not any(map(refuses, ports[-3:]))  # which wakes them

@@ -276,7 +276,7 @@ def test_each_action_of_a_row_is_done_by_keys_alone(kind: str, fleet: Fleet, sig
     row = ROWS[kind]
     page = sign_in(base_url=fleet.product.base_url)
     if kind == "session":
-        _signs_in_elsewhere(fleet.product)
+        _sign_in_again(fleet.product)
     page.goto(fleet.path(row))
     failing: list[str] = []
     for number, (action, (letter, then)) in enumerate(row.actions.items()):
@@ -311,7 +311,7 @@ def _act(keyboard: Keyboard, row: Row, names: dict[str, str], action: str, lette
         keyboard.confirm(dialog, action)
 
 
-def _signs_in_elsewhere(product: Product) -> None:
+def _sign_in_again(product: Product) -> None:
     body = {"username": "admin", "password": PASSWORD, "session": "cookie"}
     login = f"{product.base_url}/api/v1/auth/login"
     assert product.session.post(login, json=body, headers={"User-Agent": "curl/8"}, timeout=60).ok

@@ -56,7 +56,7 @@ class Planted:
         self._wrong_credentials()
         self._proxy()
         self._webhook()
-        self._sign_in_elsewhere()
+        self._sign_in_again()
         self._repeated()
 
     def _wrong_credentials(self) -> None:
@@ -127,7 +127,7 @@ class Planted:
         self.secrets[f"the token of {name}"] = token
         return token
 
-    def _sign_in_elsewhere(self) -> None:
+    def _sign_in_again(self) -> None:
         """Well, then with what the provider doesn't take, then with a provider that is broken."""
         begin = {"Accept": "application/json"}
         for broken in (False, True):

@@ -107,20 +107,20 @@ def world() -> Iterator[World]:
     made.loop.close()
 
 
-def test_a_changed_plan_of_many_accounts_is_applied_in_portions(world: World) -> None:
+def test_a_changed_plan_of_many_accounts_is_applied_in_batches(world: World) -> None:
     clients = [world.request(f"user{number}")[0] for number in range(MANY)]
     world.table.change_plan(enabled=False)
     world.limits.in_use.changed({("plan", PLAN)})
     assert len(world.table.read) == UPDATED_AT_ONCE
-    portions = []
-    while portions[-1:] != [0]:
-        portions.append(world.turn())
-    assert portions == [UPDATED_AT_ONCE] * 4 + [0]
+    batches = []
+    while batches[-1:] != [0]:
+        batches.append(world.turn())
+    assert batches == [UPDATED_AT_ONCE] * 4 + [0]
     assert sorted(world.table.read) == sorted(world.table.specs), "each was read once"
     assert {each.ended for each in clients} == {"account_disabled"}
 
 
-def test_a_request_between_two_portions_meets_the_new_rule(world: World) -> None:
+def test_a_request_between_two_batches_meets_the_new_rule(world: World) -> None:
     last = f"user{MANY - 1}"
     open_before, refusal = world.request(last)
     assert refusal is None
@@ -176,11 +176,11 @@ def test_a_second_change_while_the_first_is_applied_adds_no_work_to_a_turn(world
 def test_a_slow_machine_updates_as_many_as_a_turn_has_time_for(world: World) -> None:
     world.table.on_read = lambda: world.clock.advance(TURN_MAX / 20)
     world.limits.in_use.changed(None)
-    portions = [len(world.table.read)]
-    while portions[-1]:
-        portions.append(world.turn())
-    assert sum(portions) == MANY
-    assert all(UNCHECKED <= each <= 20 + UNCHECKED for each in portions[:-1])
+    batches = [len(world.table.read)]
+    while batches[-1]:
+        batches.append(world.turn())
+    assert sum(batches) == MANY
+    assert all(UNCHECKED <= each <= 20 + UNCHECKED for each in batches[:-1])
 
 
 def test_accounts_that_are_not_used_are_dropped_as_a_turn_has_time_for() -> None:

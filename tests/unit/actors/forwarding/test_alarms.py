@@ -117,7 +117,7 @@ def test_what_is_outdated_does_not_pile_up(world: World) -> None:
     assert len(world.alarms._heap) <= 2 + SURPLUS_MAX
 
 
-def test_accounts_that_are_due_together_are_looked_after_in_portions(world: World) -> None:
+def test_accounts_that_are_due_together_are_looked_after_in_batches(world: World) -> None:
     midnight = world.wall() + 10
     watched = [Watched(midnight, midnight + 86_400) for _ in range(5 * ROLLED_AT_ONCE)]
     for each in watched:

@@ -14,9 +14,9 @@ from actors.forwarding.context import ForwardingContext
 from actors.forwarding.decision import Subject
 from actors.forwarding.fleet_objects import FleetObjects
 from actors.forwarding.limits.meter import Meter
-from actors.forwarding.open_connections import SLICE, ConnectionInfo, OpenConnection
+from actors.forwarding.open_connections import VISIT_BATCH, ConnectionInfo, OpenConnection
 from actors.forwarding.policies import conditions
-from actors.forwarding.policies.masks import PORTION, SORTED
+from actors.forwarding.policies.masks import BATCH, SORTED
 from actors.forwarding.protocols.http.targets import parse_authority
 from actors.forwarding.reconfiguration import ENTRIES, Configuration, Reconfiguration
 from config.net.entries import read_entry
@@ -124,7 +124,7 @@ def test_the_first_configuration_is_compiled_at_once(world: World) -> None:
     assert world.denied == names(MANY)
 
 
-def test_a_policy_is_compiled_in_portions_and_the_former_one_judges_until_then(world: World, read: list[str]) -> None:
+def test_a_policy_is_compiled_in_batches_and_the_former_one_judges_until_then(world: World, read: list[str]) -> None:
     world.policy("first", "old.example")
     world.policy("second", *names(MANY))
     most = before = 0
@@ -134,9 +134,9 @@ def test_a_policy_is_compiled_in_portions_and_the_former_one_judges_until_then(w
         most = max(most, len(read) - before)
         before = len(read)
         world.loop.turn(0)
-    assert most <= ENTRIES + PORTION
+    assert most <= ENTRIES + BATCH
     turns = world.turns_until_done(2)
-    assert turns >= 2 * MANY // SORTED // ENTRIES, "tables are filled in portions as well"
+    assert turns >= 2 * MANY // SORTED // ENTRIES, "tables are filled in batches as well"
     assert world.denied == names(MANY)
     assert world.applied == ["first", "second"]
 
@@ -172,19 +172,19 @@ def test_entries_of_all_kinds_are_divided(world: World) -> None:
         RuleSpec("accounts", use="deny", accounts=tuple(names(MANY))),
     )
     objects = FleetObjects(policies=(PolicySpec("p", "office", rules),))
-    portions = world.context.compiling(spec(1, policy="office"), objects)
-    sizes = list(portions)
-    assert max(sizes) <= PORTION
+    batches = world.context.compiling(spec(1, policy="office"), objects)
+    sizes = list(batches)
+    assert max(sizes) <= BATCH
     read = 4 * MANY + 2 * len(rules)
-    assert sum(sizes) >= read + 5 * MANY // SORTED - 5 * PORTION, "each is read, and all are put into tables"
+    assert sum(sizes) >= read + 5 * MANY // SORTED - 5 * BATCH, "each is read, and all are put into tables"
 
 
 # --- open connections ---
 
 
-def test_connections_get_their_meter_in_slices_and_done_is_said_after_the_last(world: World) -> None:
+def test_connections_get_their_meter_in_batches_and_done_is_said_after_the_last(world: World) -> None:
     world.configure("first")
-    connections = world.open(4 * SLICE)
+    connections = world.open(4 * VISIT_BATCH)
     gone = connections[-1]
     world.configure("second", limits=LimitsSpec(bandwidth_in=1000, connections=7))
     measured = [sum(each.meter is not None for each in connections)]
@@ -192,14 +192,14 @@ def test_connections_get_their_meter_in_slices_and_done_is_said_after_the_last(w
     while world.done == ["first"]:
         world.loop.turn(0)
         measured.append(sum(each.meter is not None for each in connections))
-    assert max(later - before for before, later in zip([0, *measured], measured, strict=False)) <= SLICE
-    assert measured[-1] == 4 * SLICE - (gone.meter is None)
-    assert world.context.limits._counts == {"192.0.2.1": 4 * SLICE - 1}
+    assert max(later - before for before, later in zip([0, *measured], measured, strict=False)) <= VISIT_BATCH
+    assert measured[-1] == 4 * VISIT_BATCH - (gone.meter is None)
+    assert world.context.limits._counts == {"192.0.2.1": 4 * VISIT_BATCH - 1}
 
 
 def test_what_takes_the_place_of_a_connection_meanwhile_is_visited_instead(world: World) -> None:
     world.configure("first")
-    connections = world.open(2 * SLICE)
+    connections = world.open(2 * VISIT_BATCH)
     world.configure("second", limits=LimitsSpec(bandwidth_in=1000))
     waiting = next(each for each in connections if each.meter is None)
     tunnel = Idle(waiting.number)
@@ -209,30 +209,30 @@ def test_what_takes_the_place_of_a_connection_meanwhile_is_visited_instead(world
     assert waiting.meter is None
 
 
-def test_connections_of_a_former_user_end_in_slices_and_those_of_no_other(world: World) -> None:
+def test_connections_of_a_former_user_end_in_batches_and_those_of_no_other(world: World) -> None:
     world.configure("first", auth_username="ada", auth_hash="a")
-    former, others = world.open(2 * SLICE, "ada"), world.open(10, "bob")
+    previous, others = world.open(2 * VISIT_BATCH, "ada"), world.open(10, "bob")
     world.configure("second", auth_username="ada", auth_hash="b")
     [late] = world.open(1, "ada")
-    assert 0 < sum(each.ended is not None for each in former) <= SLICE
+    assert 0 < sum(each.ended is not None for each in previous) <= VISIT_BATCH
     world.turns_until_done(2)
-    assert {each.ended for each in former} == {"account_password_changed"}
+    assert {each.ended for each in previous} == {"account_password_changed"}
     assert {each.ended for each in (*others, late)} == {None}
 
 
-def test_tunnels_are_judged_again_in_slices_where_a_policy_ends_existing_ones(world: World) -> None:
+def test_tunnels_are_judged_again_in_batches_where_a_policy_ends_existing_ones(world: World) -> None:
     world.policy("first", "old.example")
-    connections = world.open(2 * SLICE)
+    connections = world.open(2 * VISIT_BATCH)
     world.policy("second", "new.example")
     world.policy("third", "newest.example", ended=1)
-    assert sum(each.judged for each in connections) == SLICE
+    assert sum(each.judged for each in connections) == VISIT_BATCH
     world.turns_until_done(3)
     assert {each.judged for each in connections} == {1}
 
 
 def test_two_configurations_one_after_the_other_are_both_done(world: World) -> None:
     world.configure("first")
-    connections = world.open(3 * SLICE)
+    connections = world.open(3 * VISIT_BATCH)
     world.configure("second", limits=LimitsSpec(bandwidth_in=1000))
     world.configure("third", limits=LimitsSpec(bandwidth_in=1000), auth_username="ada", auth_hash="a")
     world.configure("fourth")

@@ -160,7 +160,7 @@ def test_those_that_are_far_away_are_checked_in_many_turns_however_they_were_ope
 
 @pytest.mark.parametrize(("seconds", "most"), [(0.0, 2 * CHECKED_AT_ONCE), (1.0, 2 * UNCHECKED)])
 def test_those_that_expire_together_expire_in_turns(seconds: float, most: int) -> None:
-    """At most two portions are in one turn: one is due, the next is soon."""
+    """At most two batches are in one turn: one is due, the next is soon."""
     hand = Hand()
     loop = Loop(hand)
     wheel = TimerWheel(loop)

@@ -20,7 +20,7 @@ def test_a_request_and_a_tunnel_are_served_in_each_round() -> None:
     rows: list[Row] = []
     warming.warm(rows.append)
     seen = Counter((row[METHOD], row[STATUS]) for row in rows)
-    assert seen == {("GET", 200): warming.ROUNDS, ("CONNECT", 200): warming.ROUNDS}
+    assert seen == {("GET", 200): warming.REPEATS, ("CONNECT", 200): warming.REPEATS}
 
 
 def test_nothing_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -48,7 +48,7 @@ def test_a_machine_that_cannot_connect_to_itself_holds_it_up_for_a_moment_and_no
     program = (
         "import gc, os, socket, time\n"
         "from actors.forwarding import warming\n"
-        "warming.warm(rounds=1)\n"
+        "warming.warm(repeats=1)\n"
         "def state(): return len(os.listdir('/proc/self/task')), len(os.listdir('/proc/self/fd'))\n"
         "before = state()\n"
         "waiting = []\n"
@@ -79,7 +79,7 @@ def test_a_process_that_wakes_and_serves_loads_no_module() -> None:
         "from actors.supervision.processes.zygote import PRELOAD\n"
         "for entry in PRELOAD: importlib.import_module(entry.partition(':')[0])\n"
         "before = set(sys.modules)\n"
-        "warming.warm(rounds=1)\n"
+        "warming.warm(repeats=1)\n"
         "print(sorted(set(sys.modules) - before))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -13,11 +13,11 @@ import pytest
 
 from actors.bus.loop import TURN_MAX, Loop
 from actors.bus.messages.forwarding import ConnectionFilter, ConnectionPage, QueryConnections
-from actors.forwarding.connections.table import PAGE_MAX, RUN, SKIPPED, ConnectionTable, Ranking, Row
+from actors.forwarding.connections.table import PAGE_MAX, RUN, SKIPPED, ConnectionTable, Row, TopRows
 from actors.forwarding.limits.token_bucket import CHECKED_EACH, TICK, TokenBucket
 from actors.forwarding.net.connection_pool import ConnectionPool, OriginConnection
 from actors.forwarding.net.timer_wheel import TimerWheel
-from actors.forwarding.open_connections import SLICE, ConnectionInfo, OpenConnection, in_slices
+from actors.forwarding.open_connections import VISIT_BATCH, ConnectionInfo, OpenConnection, visit_in_batches
 from tests.kit.clocks import Clock
 from tests.kit.tables import table
 
@@ -73,27 +73,27 @@ def order(connection: OpenConnection, sort: str) -> tuple[int, int]:
 # --- connections ---
 
 
-def test_connections_are_visited_in_slices_and_those_that_have_ended_are_not(loop: Loop) -> None:
-    connections = set(many(10 * SLICE))
-    gone = set(random.Random(1).sample(sorted(connections, key=lambda each: each.number), SLICE))
+def test_connections_are_visited_in_batches_and_those_that_have_ended_are_not(loop: Loop) -> None:
+    connections = set(many(10 * VISIT_BATCH))
+    gone = set(random.Random(1).sample(sorted(connections, key=lambda each: each.number), VISIT_BATCH))
     visited: list[OpenConnection] = []
     ended: list[bool] = []
     waiting = dict.fromkeys(connections)
-    in_slices(loop, waiting, visited.append, lambda: ended.append(True))
-    assert len(visited) == SLICE
+    visit_in_batches(loop, waiting, visited.append, lambda: ended.append(True))
+    assert len(visited) == VISIT_BATCH
     gone -= set(visited)
     connections -= gone
     for each in gone:
         del waiting[each]
-    assert most_per_turn(loop, lambda: len(visited), lambda: ended) <= SLICE
-    assert len(visited) == len(set(visited)) == 10 * SLICE - len(gone)
+    assert most_per_turn(loop, lambda: len(visited), lambda: ended) <= VISIT_BATCH
+    assert len(visited) == len(set(visited)) == 10 * VISIT_BATCH - len(gone)
     assert set(visited) == connections
 
 
 def test_few_connections_are_visited_at_once(loop: Loop) -> None:
     ended: list[bool] = []
-    in_slices(loop, dict.fromkeys(many(SLICE)), lambda _connection: None, lambda: ended.append(True))
-    in_slices(loop, {}, lambda _connection: None, lambda: ended.append(True))
+    visit_in_batches(loop, dict.fromkeys(many(VISIT_BATCH)), lambda _connection: None, lambda: ended.append(True))
+    visit_in_batches(loop, {}, lambda _connection: None, lambda: ended.append(True))
     assert ended == [True, True]
 
 
@@ -106,7 +106,7 @@ def test_a_page_of_twenty_thousand_connections_is_found_without_sorting_all(
     pages: list[ConnectionPage] = []
     table.query(QueryConnections(ALL, sort, PAGE_MAX, offset), pages.append)
     most = most_per_turn(loop, lambda: Counted.visits, lambda: pass_time(clock, bool(pages)))
-    assert most <= 2 * SLICE + PAGE_MAX
+    assert most <= 2 * VISIT_BATCH + PAGE_MAX
     rows = sorted(connections, key=lambda each: order(each, sort), reverse=sort.startswith("-"))
     assert [each.id for each in pages[0].connections] == [str(each.number) for each in rows[offset:][:PAGE_MAX]]
     assert pages[0].total == 20_000
@@ -118,15 +118,15 @@ def test_the_first_rows_are_those_of_a_sort_of_all(kept: int, reverse: bool) -> 
     draw = random.Random(kept)
     rows: list[Row[None]] = [(draw.randrange(50), number, None) for number in range(5 * RUN + 11)]
     draw.shuffle(rows)
-    ranking: Ranking[None] = Ranking(kept, reverse)
+    top: TopRows[None] = TopRows(kept, reverse)
     for row in rows:
-        ranking.add(row)
-        assert len(ranking._new) < RUN
-    assert list(ranking.first()) == sorted(rows, reverse=reverse)[:kept]
-    assert ranking.total == len(rows)
+        top.add(row)
+        assert len(top._new) < RUN
+    assert list(top.first()) == sorted(rows, reverse=reverse)[:kept]
+    assert top.total == len(rows)
 
 
-def test_rows_before_a_page_are_passed_over_in_portions(loop: Loop, clock: Clock) -> None:
+def test_rows_before_a_page_are_passed_over_in_batches(loop: Loop, clock: Clock) -> None:
     table = ConnectionTable(loop, set(), clock, str)
     passed: list[Row[OpenConnection]] = []
     found: list[list[Row[OpenConnection]]] = []
@@ -167,7 +167,7 @@ class Origins:
         return sum(origin.sock.fileno() < 0 for origin in self.origins)
 
 
-def test_many_idle_connections_are_closed_in_portions_and_none_is_used_again(
+def test_many_idle_connections_are_closed_in_batches_and_none_is_used_again(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("actors.forwarding.net.connection_pool.FLUSHED_AT_ONCE", 20)
@@ -178,7 +178,7 @@ def test_many_idle_connections_are_closed_in_portions_and_none_is_used_again(
     assert all(pool.acquire((f"{number}.example", 80)) is None for number in range(7))
     fresh = world.connect("0.example")
     last.expire()
-    assert last.sock.fileno() < 0, "one that waits for its portion may end by itself"
+    assert last.sock.fileno() < 0, "one that waits for its batch may end by itself"
     assert most_per_turn(loop, lambda: world.closed, lambda: world.closed == 105) <= 20
     assert pool.acquire(("0.example", 80)) is fresh
     assert pool.count == 0
@@ -225,7 +225,7 @@ def pass_time(clock: Clock, over: bool) -> bool:
     return over
 
 
-def test_those_that_another_limit_holds_up_share_one_timer_and_are_woken_in_portions(loop: Loop, clock: Clock) -> None:
+def test_those_that_another_limit_holds_up_share_one_timer_and_are_woken_in_batches(loop: Loop, clock: Clock) -> None:
     bucket = TokenBucket(loop, 0)
     woken: list[int] = []
     for number in range(1_000):

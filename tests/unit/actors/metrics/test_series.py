@@ -10,7 +10,7 @@ import pytest
 from actors.bus.messages.metrics import MetricSeries, QueryMetricSeries
 from actors.histogram import bucket_of
 from actors.metrics import catalogue
-from actors.metrics.catalogue import INTERVALS, NAMES, read_in_slices, values
+from actors.metrics.catalogue import INTERVALS, NAMES, read_in_batches, values
 from actors.metrics.series import DAY, KEPT, Bucket
 from actors.metrics.series_writer import SeriesWriter
 from actors.metrics.system import CPUS, MEMORY
@@ -27,13 +27,13 @@ class Clocks:
 
     def __init__(self) -> None:
         self.now = 500.0
-        self.ahead = START - self.now
+        self.offset = START - self.now
 
     def monotonic(self) -> float:
         return self.now
 
     def wall(self) -> float:
-        return self.now + self.ahead
+        return self.now + self.offset
 
 
 class Collector:
@@ -256,7 +256,7 @@ def test_a_clock_that_is_set_an_hour_makes_no_spike(collector: Collector, jump: 
     process = collector.instance()
     for second in range(2 * HOUR // 10):
         if second == HOUR // 10:
-            collector.clocks.ahead += jump
+            collector.clocks.offset += jump
         collector.writer.update(counters("a", process, 100 * (second + 1)))
         collector.seconds(1, step=10.0)
     rates = collector.read("requests_per_second", "5m", START - HOUR, START + 3 * HOUR)
@@ -286,7 +286,7 @@ def total_of(buckets: list[Bucket]) -> float:
     return sum(bucket.increments["requests"] for bucket in buckets if bucket.increments)
 
 
-def test_a_long_series_is_read_in_slices_that_are_together_the_same(
+def test_a_long_series_is_read_in_batches_that_are_together_the_same(
     collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     process = collector.instance()
@@ -300,7 +300,7 @@ def test_a_long_series_is_read_in_slices_that_are_together_the_same(
     query = QueryMetricSeries(names, int(START), int(START) + 660, 60, ("a", "b"))
 
     def read() -> tuple[int, MetricSeries]:
-        reading, turns = read_in_slices(collector.writer.series, query, now), 0
+        reading, turns = read_in_batches(collector.writer.series, query, now), 0
         while True:
             try:
                 next(reading)

@@ -14,7 +14,7 @@ import pytest
 from actors.bus.messages.common import METRICS, WEBHOOKS, Done
 from api.errors import NotFound
 from api.history.recorder import Limits
-from api.rounds import HistoryPruning
+from api.periodic_work import HistoryPruning
 from api.store import StoreWriteError, Write
 from config.passwords import check_password
 from tests.kit.api_stage import PASSWORD, PROXY, Api, error_of

@@ -136,7 +136,7 @@ def test_a_tail_without_a_cursor_begins_now(api: Api, indexer: Indexer, headers:
     assert indexer.asked[0].after is None
 
 
-def test_a_tail_that_waits_goes_on_in_slices_and_ends_with_the_api(
+def test_a_tail_that_waits_goes_on_in_batches_and_ends_with_the_api(
     api: Api, indexer: Indexer, headers: dict[str, str]
 ) -> None:
     indexer.replies = [LogTailPage((), 4), LogTailPage((), 5), LogTailPage(records(1), 6)]

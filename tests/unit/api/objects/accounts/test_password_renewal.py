@@ -48,12 +48,12 @@ class StandIn:
         function()
 
 
-def tell(api: Api, account_id: str, former: str, renewed: str) -> Any:
+def tell(api: Api, account_id: str, previous: str, renewed: str) -> Any:
     """The reply to a message of a forwarding actor."""
     bridge: Any = StandIn()
     handler = PasswordRenewalHandler(api.services.password_renewal, bridge)
     replies: queue.Queue[Any] = queue.Queue()
-    assert handler.receive(RenewPassword(account_id, former, renewed), replies.put)
+    assert handler.receive(RenewPassword(account_id, previous, renewed), replies.put)
     reply = replies.get(timeout=120)
     handler.close()
     return reply
@@ -103,12 +103,12 @@ def test_a_hash_that_is_none_of_our_own_is_not_stored(api: Api, renewed: str) ->
 
 def test_a_hash_of_our_own_and_one_that_has_changed_meanwhile_stay(api: Api) -> None:
     before = imported(api)
-    former = before.password_hash or ""
+    previous = before.password_hash or ""
     api.services.fleet_accounts.update(before.id, FleetAccountUpdate(password="another long word"), None)
     now = stored(api, before.id).password_hash or ""
-    for hashed in (former, now):
+    for hashed in (previous, now):
         assert isinstance(tell(api, before.id, hashed, OURS), Failed)
-    assert isinstance(tell(api, "acc_none", former, OURS), Failed)
+    assert isinstance(tell(api, "acc_none", previous, OURS), Failed)
     assert stored(api, before.id).password_hash == now
 
 

@@ -46,7 +46,7 @@ def test_a_description_is_kept_changed_and_emptied(api: Api, headers: dict[str, 
     proxy = create(api, headers, description="For the crawler; ask the data team.")
     assert proxy["description"] == "For the crawler; ask the data team."
     path = f"/proxies/{proxy['id']}"
-    for given in ("Of a former owner", ""):
+    for given in ("Of a previous owner", ""):
         assert api.patch(path, {"description": given}, headers).json["data"]["proxy"]["description"] == given
     for wrong in ("x" * 501, "two\nlines", " ", 7):
         refused = api.patch(path, {"description": wrong}, headers)

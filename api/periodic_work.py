@@ -15,8 +15,8 @@ from config.settings.groups import History
 log = logging.getLogger(__name__)
 
 
-class Rounds(ABC):
-    """Calls `act` every `period` seconds, from `start` until `close`. An error of the store ends that round alone."""
+class PeriodicWork(ABC):
+    """Calls `act` every `period` seconds, from `start` until `close`. An error of the store ends that run alone."""
 
     def __init__(self, name: str, task: str, period: float, first_after: float) -> None:
         """`name` is the thread's, `task` what a log line says cannot be done. Times are seconds."""
@@ -28,20 +28,20 @@ class Rounds(ABC):
 
     @abstractmethod
     def act(self) -> None:
-        """One round. Raises `StoreError`."""
+        """One run. Raises `StoreError`."""
 
     def start(self) -> None:
         """Begin."""
         self._thread.start()
 
     def close(self) -> None:
-        """End, after the round that is under way."""
+        """End, after the run that is under way."""
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def pause(self, seconds: float) -> bool:
-        """Wait within a round; False when the rounds end."""
+        """Wait within a run; False when the work is to end."""
         return not self._ended.wait(seconds)
 
     def _run(self) -> None:
@@ -57,10 +57,10 @@ class Rounds(ABC):
 log = logging.getLogger(__name__)
 
 PERIOD = 60.0
-"""Seconds between two rounds."""
+"""Seconds between two runs."""
 
 
-class HistoryPruning(Rounds):
+class HistoryPruning(PeriodicWork):
     """Prunes by the settings of the moment."""
 
     def __init__(self, history: Recorder, settings: Callable[[], History], period: float = PERIOD) -> None:
@@ -69,7 +69,7 @@ class HistoryPruning(Rounds):
         self._settings = settings
 
     def act(self) -> None:
-        """See `Rounds`."""
+        """See `PeriodicWork`."""
         settings = self._settings()
         removed = self._history.prune(Limits(settings.retention_days, settings.max_revisions), time.time())
         if removed:
