@@ -133,10 +133,10 @@ def _run(starter: str, control: socket.socket, lifeline: int, page: int) -> NoRe
 def _leave_supervisor(needed: set[int]) -> None:
     name_process("api")
     gc.enable()
-    first = 3
-    for each in (*sorted(needed), os.sysconf("SC_OPEN_MAX")):
-        os.closerange(first, each)
-        first = each + 1
+    # without close_range(2) os.closerange closes each number up to the limit, which may be a billion
+    for each in set(map(int, os.listdir("/proc/self/fd"))) - {0, 1, 2, *needed}:
+        with suppress(OSError):  # it was that of the list itself
+            os.close(each)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)

@@ -98,6 +98,20 @@ def test_it_has_no_settings_and_no_sockets_of_the_supervisor() -> None:
     assert ran.stdout == "1\n"  # that of its requests
 
 
+def test_a_start_closes_as_many_descriptors_as_there_are_whatever_their_limit() -> None:
+    of_older_kernels = """
+closed, close_all = [], os.closerange
+def closerange(*numbers):  # of a kernel without close_range(2)
+    closed.extend(range(*numbers))
+    close_all(*numbers)
+os.sysconf, os.closerange = {"SC_OPEN_MAX": 1 << 20}.get, closerange
+"""
+    begin = BEGIN.replace("process =", f"{of_older_kernels}Starter.closed = lambda self: len(closed)\nprocess =")
+    command = [sys.executable, "-c", f"from {__name__} import Starter{begin}print(process.call('closed'))"]
+    ran = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    assert int(ran.stdout) < 100
+
+
 def test_it_ends_with_the_supervisor_in_the_midst_of_its_work() -> None:
     with python("print(process.pid, flush=True); process.call('work')") as supervisor:
         assert supervisor.stdout is not None
