@@ -204,6 +204,18 @@ class Engine(FleetStore):
             yield database
 
     @contextmanager
+    def recorded(self, action: str, resource: dict[str, Any], details: dict[str, Any]) -> Iterator[None]:
+        """As `exclusive`, with this entry of the audit trail: for changes of `UNAUDITED` collections."""
+        row = {"action": action, "resource": resource, "details": details}
+        try:
+            with self.exclusive():
+                self.trail.append_all([row])
+                yield
+        except StoreError as error:
+            self._record_failure([row], error)
+            raise
+
+    @contextmanager
     def _adopting(self) -> Iterator[None]:
         self._adopts = True
         try:

@@ -57,11 +57,14 @@ def rotate_signing_key(data: DataDir, revoke_previous: bool = False) -> tuple[st
 
     The caller holds the lock. Raises `StoreError`, `SecretBoxError`.
     """
-    seal, resource = secret_box_of(data), {"type": "signing_key", "id": None, "name": None}
+    seal = secret_box_of(data)
     if not seal.is_made:
         raise StoreError(f"{data.keys}: the key that seals secrets is not here; rotate while the product runs")
-    with open_engine(data, "command_line", "rotate-signing-key") as engine, engine.exclusive():
-        engine.trail.append("signing_key.rotated", resource, details={"revoke_previous": revoke_previous})
+    resource, details = {"type": "signing_key", "id": None, "name": None}, {"revoke_previous": revoke_previous}
+    with (
+        open_engine(data, "command_line", "rotate-signing-key") as engine,
+        engine.recorded("signing_key.rotated", resource, details),
+    ):
         keys = SigningKeys(engine, seal)
         return Tokens(engine, keys, lambda: Lifetimes.of(Auth())).rotate_key(revoke_previous)
 

@@ -196,8 +196,7 @@ def rotate_signing_key(call: Call) -> Reply:
     """
     revoke = call.body.revoke_previous
     resource = {"type": "signing_key", "id": None, "name": None}
-    with call.services.store.exclusive():
-        call.services.audit.append("signing_key.rotated", resource, details={"revoke_previous": revoke})
+    with call.services.store.recorded("signing_key.rotated", resource, {"revoke_previous": revoke}):
         key_id, until = call.services.tokens.rotate_key(revoke)
     return Reply({"key_id": key_id, "previous_accepted_until": timestamp_text(until)})
 

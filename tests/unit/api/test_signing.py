@@ -16,7 +16,7 @@ from api.engine.commit import Engine
 from api.operator.offline import rotate_signing_key
 from api.security.signing import COLLECTION, SigningKeys
 from api.security.tokens import BadToken, Lifetimes, Tokens
-from api.store import StoreError
+from api.store import StoreError, StoreWriteError
 from config.files.paths import open_data_dir
 from config.files.secret_box import secret_box_of
 from tests.kit.api_stage import PASSWORD, Api
@@ -112,6 +112,26 @@ def test_without_the_api_it_is_rotated_from_the_command_line(api: Api) -> None:
     api.open()
     api.start()
     assert api.get("/auth/test", {"Authorization": f"Bearer {pair['access_token']}"}).status_code == 200
+
+
+def test_a_rotation_that_the_disk_refuses_is_recorded_as_failed(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    admin = api.token()
+
+    def refuse(self: SigningKeys, until: float | None) -> None:
+        raise StoreWriteError("the disk is full")
+
+    monkeypatch.setattr(SigningKeys, "rotate", refuse)
+    assert api.post("/auth/signing-key/rotate", None, admin).status_code == 500
+    api.end()
+    with pytest.raises(StoreWriteError):
+        rotate_signing_key(api.data, revoke_previous=True)
+    api.open()
+    found, _ = api.engine.trail.find(Selection({"action": "signing_key.rotated"}), 10, 0)
+    assert [(each.content["actor"]["type"], each.content["outcome"], each.content["details"]) for each in found] == [
+        ("command_line", "failed", {"revoke_previous": True, "error": "StoreWriteError"}),
+        ("user", "failed", {"revoke_previous": False, "error": "StoreWriteError"}),
+    ]
+    api.start()
 
 
 def test_keys_that_cannot_be_opened_any_more_give_way_to_a_new_one(api: Api, caplog: pytest.LogCaptureFixture) -> None:
