@@ -85,11 +85,20 @@ class Broken:
 class Trail:
     """The trail of one file. Thread-safe. Raises `StoreError`."""
 
-    def __init__(self, file: FleetFile, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        file: FleetFile,
+        clock: Callable[[], float] = time.time,
+        unsettled: Callable[[], Sequence[Row]] = lambda: (),
+    ) -> None:
+        """`unsettled` are entries that others may have already as the next ones: then no others become these."""
         self._file = file
         self._clock = clock
+        self._unsettled = unsettled
         with file.reading() as database:
             self._altered = _last_if_altered(database)
+            self.durable = _read_head(database).seq
+            """The number of the last row that is on the disk, while others may be under way."""
         self._reading = ReadingConnection(file.path)
 
     def append(self, action: str, resource: dict[str, Any] | None = None, **more: Any) -> Entry:
@@ -103,6 +112,9 @@ class Trail:
     def append_all(self, rows: Sequence[Mapping[str, Any]]) -> list[Entry]:
         """Append several entries, all of them or none; each has what `append` takes. Raises `StoreWriteError`."""
         with self._file.transaction(sum(len(str(each)) for each in rows)):
+            unsettled = self._unsettled()
+            if unsettled and unsettled[0][0] == self.head.seq + 1:
+                self.insert(unsettled)
             made = self.rows_of(rows)
             self.insert(made)
         origin().rows += len(made)
@@ -122,7 +134,7 @@ class Trail:
         """Append entries that follow the last one, within a transaction."""
         if rows:
             with self._file.transaction() as database:
-                _insert(database, rows, self._file.upcoming(), lambda: Head(rows[-1][0], rows[-1][2]))
+                self._insert(database, rows, lambda: Head(rows[-1][0], rows[-1][2]))
 
     def parts(self, row: Mapping[str, Any]) -> tuple[str, str]:
         """An entry for `append_staged`: its content before and behind `seq` and `timestamp`, which it gets there."""
@@ -145,7 +157,7 @@ class Trail:
         first = head.seq
         # closed, whatever becomes of it: what is still read can't be detached
         with closing(database.execute("SELECT before, after FROM staged.entries ORDER BY place")) as staged:
-            _insert(database, rows(staged), self._file.upcoming(), lambda: head)
+            self._insert(database, rows(staged), lambda: head)
         origin().rows += head.seq - first
 
     def new_of(self, rows: Sequence[Row]) -> tuple[Row, ...]:
@@ -184,9 +196,25 @@ class Trail:
         with self._file.reading() as database:
             return self._last(database)
 
+    def after(self, seq: int) -> tuple[Row, ...]:
+        """The entries after this one, as they are stored."""
+        with self._file.reading() as database:
+            return tuple(database.execute("SELECT seq, content, hash FROM audit WHERE seq > ? ORDER BY seq", [seq]))
+
     def close(self) -> None:
         """End reading."""
         self._reading.close()
+
+    def _insert(self, database: sqlite3.Connection, rows: Iterable[Row], head: Callable[[], Head]) -> None:
+        number = self._file.upcoming()
+        numbered = ((*row, number) for row in rows)
+        database.executemany("INSERT INTO audit (seq, content, hash, commit_number) VALUES (?, ?, ?, ?)", numbered)
+        last = head()
+        database.execute("REPLACE INTO head VALUES (1, ?, ?)", (last.seq, last.hash))
+        self._file.after(lambda: self._written(last.seq))
+
+    def _written(self, seq: int) -> None:
+        self.durable = seq
 
     def _content(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """All of an entry but its number and its time."""
@@ -197,13 +225,6 @@ class Trail:
 
     def _last(self, database: sqlite3.Connection) -> Head:
         return max(_read_head(database), self._altered, key=lambda head: head.seq)
-
-
-def _insert(database: sqlite3.Connection, rows: Iterable[Row], number: int, head: Callable[[], Head]) -> None:
-    numbered = ((*row, number) for row in rows)
-    database.executemany("INSERT INTO audit (seq, content, hash, commit_number) VALUES (?, ?, ?, ?)", numbered)
-    last = head()
-    database.execute("REPLACE INTO head VALUES (1, ?, ?)", (last.seq, last.hash))
 
 
 def canonical_json(row: dict[str, Any]) -> str:

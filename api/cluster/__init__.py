@@ -17,8 +17,9 @@ trips, and no other wait between. So every check that one machine makes holds ov
 that a later one has changed again. Only at the end of what there is to read is the replica whole.
 
 **Each node has an audit trail of its own**: a hash chain can't be continued by two. Its entries are synced here before
-their commit goes to the ledger, or a node that is killed between would continue its chain at two places. A commit
-brings all entries that the ledger lacks, also those that were made without one; a node reads back its own alone.
+their commit goes to the ledger (`api.engine.ledger.UnsettledEntries`), or a node that is killed between would continue
+its chain at two places. A commit brings all entries that the ledger lacks, also those that were made without one; a
+node reads back its own alone.
 
 **An uncertain commit.** If the connection breaks while a commit is under way, it may have been made or not, and its
 transaction may even go on without us. Each commit has a random stamp: who takes the lock, which that transaction holds

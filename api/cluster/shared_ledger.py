@@ -8,8 +8,6 @@
 
 A node that waits for anything else within the block holds up all nodes, and loses the lock after some seconds.
 
-`alone` and `append` are the same for `api.engine.commit.Engine`, which commits by them.
-
 A commit is JSON where the functions of the schema take it and give it back, and nothing of it changes on the way:
 
     {"documents": [[collection, id, body as text or null], …],
@@ -26,8 +24,8 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
@@ -35,7 +33,7 @@ from uuid import UUID, uuid4
 from actors.cluster.database import CHANGE, REPORT, Database, DatabaseSession
 from actors.cluster.errors import DatabaseBusy, DatabaseError, DatabaseUnavailable, StatementRefused
 from api.audit.trail import Row
-from api.engine.ledger import Commit
+from api.engine.ledger import Commit, LedgerCommit, OutcomeUnknown, TooFarBehind
 from api.history.document_changes import UNREVISED
 from api.history.recorder import RecordedRevision
 from api.store import Change, CommitRefused, HistoryPruned, StoreDamaged, StoreError
@@ -75,33 +73,8 @@ class Rewound(LedgerError):
     """The replica's last commit is not in the ledger: the database was restored or failed over to an earlier state."""
 
 
-class TooFarBehind(LedgerError):
-    """The replica lacks more than is read under the lock: read `SharedLedger.changes` first."""
-
-
 class LedgerUnavailable(LedgerError):
     """The database can't be used now, and nothing was changed."""
-
-
-class OutcomeUnknown(LedgerError):
-    """Whether the commit with this stamp was made could not be learnt in time."""
-
-    def __init__(self, stamp: UUID) -> None:
-        super().__init__("the database did not respond in time: it is not known yet whether the change was made")
-        self.stamp = stamp
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerCommit:
-    """A commit as the ledger has it: with its stamp, the name of the node that made it, and when, in Unix time.
-
-    Its entries of the audit trail are there if the reader has made it, and not else.
-    """
-
-    commit: Commit
-    stamp: UUID
-    node: str
-    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,47 +107,21 @@ class FleetLock:
     def append(self, commit: Commit) -> UUID:
         """Make it the last one, durably; its stamp. The lock is given back.
 
-        Raises `CommitRefused` when it doesn't follow the last one, `OutcomeUnknown`, and `DatabaseError`: then it was
-        not made.
+        Raises `CommitRefused` when it doesn't follow the last one, `OutcomeUnknown`, and `LedgerError`: then it was not
+        made.
         """
-        return self._append(self, commit)
+        with _as_of_store():
+            return self._append(self, commit)
 
 
 class SharedLedger:
-    """The ledger, for one node. `begin` and `changes` raise `DatabaseError` and `LedgerError`, others `LedgerError`."""
+    """The `api.engine.ledger.Ledger` of one node. Raises `LedgerError`."""
 
     def __init__(self, database: Database, fleet: UUID, node: str, new_stamp: Callable[[], UUID] = uuid4) -> None:
         self._database = database
         self._fleet = fleet
         self._node = node
         self._new_stamp = new_stamp
-        self._held: FleetLock | None = None
-        """What `alone` has; callers take turns."""
-
-    @contextmanager
-    def alone(self, after: int) -> Iterator[Iterable[Commit]]:
-        """See `api.engine.ledger.Ledger`. A replica that lacks much holds up other nodes until it has taken it."""
-        with ExitStack() as stack:
-            with _as_of_store():
-                earlier: list[LedgerCommit] = []
-                while self._held is None:
-                    last = earlier[-1] if earlier else None
-                    try:
-                        begun = self.begin(last.commit.number, last.stamp) if last else self.begin(after)
-                        self._held = stack.enter_context(begun)
-                    except TooFarBehind:
-                        earlier += self.changes(last.commit.number if last else after)
-            try:
-                yield [each.commit for each in (*earlier, *self._held.missing)]
-            finally:
-                self._held = None
-
-    def append(self, commit: Commit) -> None:
-        """See `api.engine.ledger.Ledger`."""
-        if self._held is None:
-            raise LedgerError("a commit is appended by the one who is alone")
-        with _as_of_store():
-            self._held.append(commit)
 
     @contextmanager
     def begin(self, after: int, stamp: UUID | None = None, size: int = 0) -> Iterator[FleetLock]:
@@ -183,7 +130,7 @@ class SharedLedger:
         `size` is how many bytes the commit will have, about; large ones have longer. Raises `HistoryPruned`, and
         `DatabaseBusy` when the lock is not free in time.
         """
-        with self._database.session() as session:
+        with _as_of_store(), self._database.session() as session:
             rows = session.begin(_BEGIN, [after, stamp, self._node, AT_ONCE], CHANGE + size / RATE)
             page = self._page(after, rows)
             if not page.is_whole:
@@ -193,7 +140,7 @@ class SharedLedger:
     def changes(self, after: int, stamp: UUID | None = None) -> Iterator[LedgerCommit]:
         """The commits after this one, which the reader has with this stamp. Raises `HistoryPruned`."""
         while True:
-            with self._database.session() as session:
+            with _as_of_store(), self._database.session() as session:
                 rows = session.transaction(_READ, [after, stamp, self._node, AT_ONCE], REPORT)
             page = self._page(after, rows)
             yield from page.commits
@@ -253,7 +200,7 @@ class SharedLedger:
                     return number is not None
             except DatabaseError as error:
                 if left <= RETRY:
-                    raise OutcomeUnknown(stamp) from error
+                    raise OutcomeUnknown from error
             time.sleep(RETRY)
 
 

@@ -9,22 +9,37 @@ and what is no change of the configuration has no revision (`api.history`).
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from typing import Any
+from uuid import UUID
 
 from api.audit.audit_context import on_behalf_of, origin
 from api.audit.masking import difference, field_names
 from api.audit.refused import Budget
 from api.audit.trail import Row, Trail
 from api.engine.effects import Effects
-from api.engine.ledger import Commit, Ledger, commit_of, commits_of
+from api.engine.ledger import (
+    Commit,
+    Ledger,
+    LedgerCommit,
+    LedgerTurn,
+    OutcomeUnknown,
+    TooFarBehind,
+    UnsettledEntries,
+    commit_of,
+    commits_of,
+    note_stamp,
+    stamped,
+)
 from api.history.document_changes import UNREVISED, DocumentChange, collection_of, is_renewed, kind_of
 from api.history.recorder import RecordedRevision, Recorder
 from api.store import (
+    Change,
     CommitRefused,
     Document,
     FleetStore,
@@ -72,10 +87,14 @@ class Engine(FleetStore):
         super().__init__(data, None if ledger is None else self._confirm)
         self._ledger = ledger
         self._changing = threading.RLock()
-        self._is_alone = self._adopts = False
+        self._turn: LedgerTurn | None = None
+        self._adopts = False
         self.history = Recorder(self.file, seal)
         try:
-            self.trail = Trail(self.file)
+            self._unsettled = None if ledger is None else UnsettledEntries(data.unsettled)
+            self.trail = Trail(self.file, unsettled=self._unsettled_entries)
+            if self._unsettled is not None and self._unsettled.number <= self.file.last_number:
+                self._unsettled.end()
         except BaseException:
             super().close()
             raise
@@ -99,7 +118,8 @@ class Engine(FleetStore):
                     known = [before[each.collection, each.id] for each in writes]
                     found += self._recorded(writes, known)
                 number = self.file.number()
-                self._write(Commit(number, tuple(changes), *self._records_of(found)), before)
+                self._record(*self._records_of(found))
+                self._write(changes, before)
                 origin().rows += len(found)
                 return number
         except (RevisionConflict, NotStored):
@@ -138,29 +158,52 @@ class Engine(FleetStore):
         """
         return commits_of(self.file.path, after)
 
-    def adopt(self, commit: Commit) -> None:
-        """Take a commit that was made elsewhere: the same documents, history and audit trail, with its number.
+    def adopt(self, *commits: Commit, stamp: UUID | None = None) -> None:
+        """Take commits that were made elsewhere: the same documents, history and audit trail, with their numbers.
 
-        Raises `CommitRefused` unless it is the one that follows the last of this file, and `StoreError`.
+        They are taken in one step, since a document that several have changed is in the last of them alone. `stamp` is
+        that of the last one in the ledger. Raises `CommitRefused` unless they are those that follow the last of this
+        file, and `StoreError`.
         """
-        with self.effects.settled(), self._changing, self._adopting(), self.file.transaction(commit.size) as database:
-            following = self.file.number()
-            if commit.number != following:
-                raise CommitRefused(f"the commit {commit.number} does not follow the last one, {following - 1}")
-            keys = [(each.collection, each.id) for each in commit.documents]
-            before = {each: self.present(database, *each) for each in keys}
-            fresh = self.history.new_of(commit.revisions), self.trail.new_of(commit.audit)
-            self._write(Commit(commit.number, commit.documents, *fresh), before)
+        if not commits:
+            return
+        size = sum(each.size for each in commits)
+        with self.effects.settled(), self._changing, self._adopting(), self.file.transaction(size) as database:
+            changes: dict[Key, Change] = {}
+            for each in commits:
+                following = self.file.next_number()
+                if each.number != following:
+                    raise CommitRefused(f"the commit {each.number} does not follow the last one, {following - 1}")
+                self._record(self.history.new_of(each.revisions), self.trail.new_of(each.audit))
+                self._settle(each.number, each.audit)
+                for change in each.documents:
+                    changes.pop((change.collection, change.id), None)
+                    changes[change.collection, change.id] = change
+            self._write([*changes.values()], {each: self.present(database, *each) for each in changes})
+            if stamp is not None:
+                note_stamp(database, commits[-1].number, stamp)
 
-    def _write(self, commit: Commit, before: Mapping[Key, Document | None]) -> None:
-        """The one way into the file, within the transaction that has the number. `before` is what is there now."""
-        self.take(commit.documents)
-        self.trail.insert(commit.audit)
-        self.history.insert(commit.revisions)
-        known = [before[each.collection, each.id] for each in commit.documents]
+    def catch_up(self) -> None:
+        """Take what the ledger has more than this file."""
+        if self._ledger is not None:
+            with self.effects.settled(), self._changing:
+                self._take(tuple(self._ledger.changes(*self._stamped())))
+
+    def _take(self, commits: Sequence[LedgerCommit]) -> None:
+        self.adopt(*(each.commit for each in commits), stamp=commits[-1].stamp if commits else None)
+
+    def _record(self, revisions: Sequence[RecordedRevision], audit: Sequence[Row]) -> None:
+        """What is recorded of a commit, within its transaction."""
+        self.trail.insert(audit)
+        self.history.insert(revisions)
+
+    def _write(self, changes: Sequence[Change], before: Mapping[Key, Document | None]) -> None:
+        """The one way into the file, within the transaction that has the numbers. `before` is what is there now."""
+        self.take(changes)
+        known = [before[each.collection, each.id] for each in changes]
         noted = [
             DocumentChange(each.collection, each.id, None if was is None else was.body, each.body)
-            for each, was in zip(commit.documents, known, strict=True)
+            for each, was in zip(changes, known, strict=True)
         ]
         self.file.after(lambda: self.effects.note(noted))
 
@@ -185,17 +228,27 @@ class Engine(FleetStore):
         Effects of what is committed in it follow behind the block. What waits for something else is done before it.
         """
         with self.effects.settled(), self._changing:
-            if self._is_alone or self._ledger is None:
+            if self._ledger is None or self._turn is not None:
                 yield
                 return
-            with self._ledger.alone(self.file.last_number) as missing:
-                for each in missing:
-                    self.adopt(each)
-                self._is_alone = True
-                try:
-                    yield
-                finally:
-                    self._is_alone = False
+            with ExitStack() as stack:
+                stack.callback(self._end_turn)
+                while self._turn is None:
+                    try:
+                        self._turn = stack.enter_context(self._ledger.begin(*self._stamped()))
+                    except TooFarBehind:
+                        self.catch_up()
+                self._take(self._turn.missing)
+                with self.file.transaction():
+                    self._settle(self.file.upcoming(), ())
+                yield
+
+    def _end_turn(self) -> None:
+        self._turn = None
+
+    def _stamped(self) -> tuple[int, UUID | None]:
+        with self.file.reading() as database:
+            return stamped(database)
 
     @contextmanager
     def exclusive(self, size: int = 0) -> Iterator[Any]:
@@ -225,8 +278,34 @@ class Engine(FleetStore):
 
     def _confirm(self, database: sqlite3.Connection, number: int) -> None:
         """See `FleetFile`: what has been written is appended to the ledger, unless it is from there."""
-        if self._ledger is not None and not self._adopts:
-            self._ledger.append(commit_of(database, number))
+        if self._adopts:
+            return
+        assert self._turn is not None
+        assert self._unsettled is not None
+        entries, durable = self.trail.after(self._turn.audited), self.trail.durable
+        if new := [each for each in entries if each[0] > durable]:
+            self._unsettled.begin(number, new)
+            self.file.after(self._unsettled.end)
+        try:
+            stamp = self._turn.append(replace(commit_of(database, number), audit=entries))
+        except OutcomeUnknown:
+            raise
+        except StoreError:
+            self._unsettled.end()
+            raise
+        note_stamp(database, number, stamp)
+
+    def _unsettled_entries(self) -> Sequence[Row]:
+        return () if self._unsettled is None else self._unsettled.entries
+
+    def _settle(self, number: int, audit: Sequence[Row]) -> None:
+        """The commit with this number has these entries, within a transaction: now it is known whether it is ours."""
+        if self._unsettled is None or number != self._unsettled.number:
+            return
+        entries = self._unsettled.entries
+        self.file.after(self._unsettled.end)
+        if entries[-1] not in audit:
+            self.trail.insert(self.trail.rows_of([_not_made(json.loads(content)) for _, content, _ in entries]))
 
     # --- what is recorded ---
 
@@ -239,7 +318,12 @@ class Engine(FleetStore):
         return (self.history.revision_of(changes, origin().purpose, self.trail.stamp()),), audit
 
     def _record_failure(self, rows: Sequence[Mapping[str, Any]], error: StoreError) -> None:
-        """That changes were not made. If that can't be written either, the caller's error says enough."""
+        """That changes were not made. If that can't be written either, the caller's error says enough.
+
+        Of what the ledger may have this is written when it is known.
+        """
+        if self._unsettled_entries():
+            return
 
         def record() -> None:
             with suppress(StoreError):
@@ -321,6 +405,12 @@ def _is_renewal_alone(before: Mapping[str, Any] | None, after: Mapping[str, Any]
 
 def _failed(error: StoreError, row: Mapping[str, Any]) -> dict[str, Any]:
     return {"outcome": "failed", "details": {**(row.get("details") or {}), "error": type(error).__name__}}
+
+
+def _not_made(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """What an entry says of the same change when it is known that it was not made."""
+    same = {name: value for name, value in entry.items() if name not in ("seq", "timestamp", "before", "after")}
+    return {**same, **_failed(OutcomeUnknown(), entry)}
 
 
 def _action(collection: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> str:

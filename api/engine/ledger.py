@@ -2,24 +2,30 @@
 
 A commit is written into the file by `api.engine.commit`, whether it was made here or on another node. `Ledger` is the
 seam for a fleet of nodes, which have one order of commits.
+
+Each node has an audit trail of its own, and its commits bring all entries to the ledger that it lacks. The last ones
+are on the disk before (`UnsettledEntries`): when the node is killed before its file has the commit, or does not learn
+what became of it, its next entries follow the same ones that the ledger has.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, closing
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+from uuid import UUID
 
 from actors.sqlite import open_for_reading
 from api.audit.trail import Row
 from api.history.recorder import STORED, RecordedRevision
-from api.store import Change, HistoryPruned
+from api.store import Change, HistoryPruned, StoreError
 from api.store.accounts.columns import TABLES
 from api.store.fleet_file import last_number, translated
+from config.files.durable import replace_file
 
 _DOCUMENTS = " UNION ALL ".join(
     (
@@ -54,23 +60,108 @@ class Commit:
         return sum(len(each or "") for each in texts) + sum(len(str(each.body)) for each in self.documents)
 
 
+class OutcomeUnknown(StoreError):
+    """Whether the commit was made could not be learnt in time."""
+
+    def __init__(self) -> None:
+        super().__init__("the database did not respond in time: it is not known yet whether the change was made")
+
+
+class TooFarBehind(StoreError):
+    """The file lacks more than is read while no other node commits: take `Ledger.changes` first."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerCommit:
+    """A commit as the ledger has it: with its stamp, the name of the node that made it, and when, in Unix time.
+
+    Its entries of the audit trail are there if the reader has made it, and not else.
+    """
+
+    commit: Commit
+    stamp: UUID
+    node: str
+    at: float
+
+
+class LedgerTurn(Protocol):
+    """The turn of one node, for one commit. `missing` are the commits that its file lacks, up to the last one."""
+
+    @property
+    def missing(self) -> Sequence[LedgerCommit]:
+        """See the class."""
+        ...
+
+    @property
+    def audited(self) -> int:
+        """The last entry of this node's audit trail that the ledger has; a commit brings all that follow."""
+        ...
+
+    def append(self, commit: Commit) -> UUID:
+        """Make it a commit of all nodes, durably; its stamp. What it raises rolls the transaction of the file back.
+
+        Called when all of it is written there and could be committed. The file may miss it nevertheless, if the process
+        ends at this moment: then it is `missing` in the next turn. Raises `OutcomeUnknown`, and other `StoreError` when
+        it was not made.
+        """
+        ...
+
+
 class Ledger(Protocol):
     """Where all nodes of a fleet commit, before their files have it. Its methods raise `StoreError`.
 
-    Without one an installation stands alone: the transaction of the file is all there is.
+    Both take the last commit of the file and its stamp, if that is known, and refuse a file that has others than the
+    ledger. Without one an installation stands alone: the transaction of the file is all there is.
     """
 
-    def alone(self, after: int) -> AbstractContextManager[Iterable[Commit]]:
-        """Within the block no other node commits. It gives the commits that follow the one with this number."""
+    def begin(self, after: int, stamp: UUID | None) -> AbstractContextManager[LedgerTurn]:
+        """Within the block no other node commits. Raises `TooFarBehind`."""
         ...
 
-    def append(self, commit: Commit) -> None:
-        """Make it a commit of all nodes, within `alone`. What it raises rolls the transaction of the file back.
-
-        Called when all of it is written there and could be committed. The file may miss it nevertheless, if the process
-        ends at this moment: then `alone` gives it.
-        """
+    def changes(self, after: int, stamp: UUID | None) -> Iterator[LedgerCommit]:
+        """The commits after this one. Only with the last of them they are a state that was there."""
         ...
+
+
+class UnsettledEntries:
+    """The new entries of a commit that goes to the ledger, in a file until it is known what has become of it.
+
+    `number` is that of the commit, 0 for none.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Raises `StoreError`."""
+        self._path = path
+        self.number = 0
+        self.entries: tuple[Row, ...] = ()
+        with translated(path):
+            if path.exists():
+                self.number, rows = json.loads(path.read_bytes())
+                self.entries = tuple((seq, content, digest) for seq, content, digest in rows)
+
+    def begin(self, number: int, entries: Sequence[Row]) -> None:
+        """These are given to the ledger now. Raises `StoreError`."""
+        with translated(self._path):
+            replace_file(self._path, json.dumps([number, entries]).encode())
+        self.number, self.entries = number, tuple(entries)
+
+    def end(self) -> None:
+        """It is known. A file that stays is of a commit that is made, as the next start sees."""
+        self.number, self.entries = 0, ()
+        with suppress(OSError):
+            self._path.unlink(missing_ok=True)
+
+
+def stamped(database: sqlite3.Connection) -> tuple[int, UUID | None]:
+    """The number of the last commit of a file, and its stamp in the ledger, if it is from there."""
+    number = last_number(database)
+    found = database.execute("SELECT stamp FROM ledger WHERE number = ?", [number]).fetchone()
+    return number, None if found is None else UUID(found[0])
+
+
+def note_stamp(database: sqlite3.Connection, number: int, stamp: UUID) -> None:
+    """The last commit has this stamp, within its transaction."""
+    database.execute("REPLACE INTO ledger VALUES (1, ?, ?)", (number, str(stamp)))
 
 
 def commits_of(file: Path, after: int) -> Iterator[Commit]:

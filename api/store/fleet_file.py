@@ -171,6 +171,11 @@ class FleetFile:
         self.database.execute("UPDATE steps SET revision = ?", [self._number])  # a part may have been taken back
         return self._number
 
+    def next_number(self) -> int:
+        """As `number`, of one more commit: several that were made elsewhere are taken in one transaction."""
+        self._number = (self._number or last_number(self.database)) + 1
+        return self.number()
+
     def upcoming(self) -> int:
         """Within a transaction: the number of this commit if it has one, else of the next that has one."""
         return self._number or last_number(self.database) + 1

@@ -106,7 +106,7 @@ class FleetStore:
         return before, list(changes.values())
 
     def take(self, changes: Sequence[Change]) -> None:
-        """Make these changes, within the transaction that has their number."""
+        """Make these changes, within the transaction that has their numbers; a document is changed once."""
         for store, is_its in ((self.documents, False), (self.accounts, True)):
             part = [each for each in changes if (each.collection in TABLES) is is_its]
             if part:

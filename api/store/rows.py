@@ -165,12 +165,12 @@ class RowStorage(Storage):
             updater(updated)
             self.change(name, updated.altered(), updated.removed)
 
-    def change(self, name: str, texts: Any, removed: Any) -> None:
-        """Write and remove documents of a table, all with the number of this change."""
+    def change(self, name: str, texts: Any, removed: Any, number: int | None = None) -> None:
+        """Write and remove documents of a table, all with this number; None: that of this change."""
         gone, written = [str(each) for each in removed], list(texts)
         if not gone and not written:
             return
-        number = self._number()
+        number = self._number() if number is None else number
         for identifier in gone:
             self.database.execute("DELETE FROM documents WHERE collection = ? AND id = ?", [name, identifier])
             known = sum_of(name, identifier, number)

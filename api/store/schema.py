@@ -8,6 +8,7 @@
 | `audit`, `head` | the audit trail (`api.audit.trail`): entries that are never altered, and the last of them |
 | `revisions`, `revision_changes` | what each change of the configuration altered (`api.history`) |
 | `steps` | the number of the last commit |
+| `ledger` | the number and the stamp of the last commit that is in the ledger of a fleet (`api.engine.ledger`); none without one |
 | `last_used` | when an API key was used last, which is no change of the key: no commit has it |
 
 A document that is there is in none of `deleted` and `gone`, so the last change of each is in one row. `commit_number`
@@ -48,6 +49,9 @@ CREATE TABLE IF NOT EXISTS steps (
     one INTEGER PRIMARY KEY CHECK (one = 1), revision INTEGER NOT NULL, horizon INTEGER NOT NULL
 );
 INSERT OR IGNORE INTO steps VALUES (1, 0, 0);
+CREATE TABLE IF NOT EXISTS ledger (
+    one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER NOT NULL, stamp TEXT NOT NULL
+);
 CREATE TABLE IF NOT EXISTS last_used (
     collection TEXT NOT NULL, id TEXT NOT NULL, at REAL NOT NULL, PRIMARY KEY (collection, id)
 ) WITHOUT ROWID;
@@ -166,5 +170,15 @@ NUMBERED = ("documents", "deleted", "plans", "accounts", "credentials", "gone")
 """Tables whose rows have the number of the commit that wrote them, as `revision`."""
 READ_AT_START = ("documents", "deleted", "steps")
 """Tables that a start reads as a whole, and in which it looks for damage of any kind."""
-CHECKED_AT_START = ("last_used", "accounts_store", "plans", "accounts", "credentials", "certificates", "gone", "ends")
+CHECKED_AT_START = (
+    "ledger",
+    "last_used",
+    "accounts_store",
+    "plans",
+    "accounts",
+    "credentials",
+    "certificates",
+    "gone",
+    "ends",
+)
 """Tables whose structure alone it checks; that of the others is found when they are read, or by a backup."""

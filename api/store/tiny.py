@@ -70,13 +70,13 @@ class TinyStore:
         return [Document(identifier, revision, dict(body)) for identifier, (revision, body) in found]
 
     def take(self, changes: Sequence[Change]) -> None:
-        """Make these changes, within the transaction with their number. Their bodies are the store's from now on."""
+        """Make these changes, within the transaction with their numbers. Their bodies are the store's from now on."""
         storage = cast("RowStorage", self.database.storage)
         with self.file.transaction() as database:
             first = changes[0].revision == 1
             for each in changes:
                 texts = [] if each.body is None else [(each.id, text_of(each.body))]
-                storage.change(each.collection, texts, [] if texts else [each.id])
+                storage.change(each.collection, texts, [] if texts else [each.id], each.revision)
             gone = _prune(database) if any(each.body is None for each in changes) else []
             (_, horizon) = _steps(database)
             self.file.after(lambda: self._show(changes, gone, horizon))

@@ -120,6 +120,8 @@ class DataDir:
 
     fleet = _Below("fleet.sqlite")
     """The file of the configuration, the accounts, their history and the audit trail (`api.store`)."""
+    unsettled = _Below("unsettled.json")
+    """What is not settled yet with the ledger of a fleet (`api.engine.ledger`)."""
     keys = _Below("keys")
     """The folder of key files: of sealed secrets and of live metrics."""
     curve_key = _Below("keys/metrics-curve.key")

@@ -212,9 +212,9 @@ class AccountStore:
     # --- writing ---
 
     def take(self, changes: Sequence[Change]) -> None:
-        """Make these changes, within the transaction that has their number."""
+        """Make these changes, within the transaction that has their numbers."""
         with self._file.transaction() as database:
-            batch = _Writes(database, self._file.number())
+            batch = _Writes(database, changes[-1].revision)
             for each in changes:
                 batch.take(each)
             batch.finish()
@@ -284,7 +284,7 @@ class AccountStore:
 
 
 class _Writes:
-    """The writes of one commit; `number` is its number."""
+    """Writes of a transaction; `number` is that of its last commit."""
 
     def __init__(self, database: sqlite3.Connection, number: int) -> None:
         self._database = database
@@ -295,13 +295,13 @@ class _Writes:
         """Credentials that end with their account are changes of their own."""
         collection = known(change.collection)
         if change.body is not None:
-            self._put(collection, change.id, change.body)
+            self._put(collection, change.id, change.body, change.revision)
             return
         if collection == ACCOUNTS:
             self._put_certificates(change.id, ())
         self._deleted = True
         self._database.execute(f"DELETE FROM {collection} WHERE id = ?", [change.id])  # noqa: S608 - the name is ours
-        self._database.execute("REPLACE INTO gone VALUES (?, ?, ?)", [collection, change.id, self.number])
+        self._database.execute("REPLACE INTO gone VALUES (?, ?, ?)", [collection, change.id, change.revision])
 
     def finish(self) -> None:
         """Forget the oldest deletions if there are too many."""
@@ -313,8 +313,8 @@ class _Writes:
             self._database.execute("DELETE FROM gone WHERE revision <= ?", [horizon])
             self._database.execute("UPDATE accounts_store SET horizon = ?", [horizon])
 
-    def _put(self, collection: str, identifier: str, body: Mapping[str, Any]) -> None:
-        values = {"id": identifier, "revision": self.number, **columns(collection, body), "body": text_of(body)}
+    def _put(self, collection: str, identifier: str, body: Mapping[str, Any], number: int) -> None:
+        values = {"id": identifier, "revision": number, **columns(collection, body), "body": text_of(body)}
         self._database.execute(
             f"INSERT INTO {collection} ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})"  # noqa: S608 - names are ours
             f" ON CONFLICT (id) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in values)}",

@@ -1,11 +1,10 @@
-"""Nodes of a fleet as the engine will have them: a replica, and changes that go to the ledger first."""
+"""Nodes of a fleet, which may be killed between the ledger and their files."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -14,9 +13,9 @@ import psycopg
 
 from actors.cluster.database import Database
 from api.cluster.migration_runner import migrate
-from api.cluster.shared_ledger import LedgerCommit, SharedLedger, create_fleet
+from api.cluster.shared_ledger import FleetLock, SharedLedger, create_fleet
 from api.engine.commit import Engine
-from api.engine.ledger import Commit, commit_of
+from api.engine.ledger import Commit, LedgerCommit, commit_of
 from api.store import Write
 from config.files.paths import DataDir, open_data_dir
 from config.files.secret_box import SecretBox, secret_box_of
@@ -24,48 +23,61 @@ from tests.kit.folders import FOLDERS
 from tests.kit.postgresql import database
 
 
+class _Turn:
+    def __init__(self, lock: FleetLock, between: Callable[[], object]) -> None:
+        self.missing, self.audited = lock.missing, lock.audited
+        self._lock, self._between = lock, between
+
+    def append(self, commit: Commit) -> UUID:
+        stamp = self._lock.append(commit)
+        self._between()
+        return stamp
+
+
 class Node:
     """One, which may be killed between the ledger and its file."""
 
     def __init__(self, name: str, data: DataDir, ledger: SharedLedger, seal: SecretBox) -> None:
         self.name, self.data, self.ledger, self.seal = name, data, ledger, seal
-        self.engine = Engine(data, seal)
+        self._between: Callable[[], object] = lambda: None
+        self.engine = Engine(data, seal, self)
 
     @property
     def number(self) -> int:
         return self.engine.file.last_number
 
+    @contextmanager
+    def begin(self, after: int, stamp: UUID | None) -> Iterator[_Turn]:
+        """As the ledger."""
+        with self.ledger.begin(after, stamp) as lock:
+            yield _Turn(lock, self._between)
+
+    def changes(self, after: int, stamp: UUID | None) -> Iterator[LedgerCommit]:
+        """As the ledger."""
+        return self.ledger.changes(after, stamp)
+
     def change(self, writes: Sequence[Write], between: Callable[[], object] = lambda: None) -> Commit:
         """Commit it in the fleet. `between` is called when the ledger has it, and the file has not."""
-        with self.ledger.begin(self.number) as lock:
-            self.adopt(lock.missing)
-            commit = self.prepared(writes, lock.audited)
-            lock.append(commit)
-        between()
-        self.engine.adopt(commit)
-        return commit
+        self._between = between
+        try:
+            return next(self.engine.changes(self.engine.commit(writes) - 1))
+        finally:
+            self._between = lambda: None
 
-    def prepared(self, writes: Sequence[Write], audited: int) -> Commit:
-        """The commit that these changes are, with all entries that the ledger lacks, which are synced."""
-        commit = built(self.engine, writes)
-        with self.engine.file.transaction() as database:
-            self.engine.trail.insert(self.engine.trail.new_of(commit.audit))
-            rows = database.execute("SELECT seq, content, hash FROM audit WHERE seq > ? ORDER BY seq", [audited])
-            return replace(commit, audit=tuple(rows))
+    def prepared(self, writes: Sequence[Write]) -> Commit:
+        """The commit that these changes are, which is not made."""
+        with closing(Engine(self.data, self.seal)) as engine:
+            return built(engine, writes)
 
     def follow(self) -> None:
-        self.adopt(self.ledger.changes(self.number))
-
-    def adopt(self, commits: Iterable[LedgerCommit]) -> None:
-        for each in commits:
-            self.engine.adopt(each.commit)
+        self.engine.catch_up()
 
     def end(self) -> None:
         self.engine.close()
 
     def restart(self) -> None:
         self.end()
-        self.engine = Engine(self.data, self.seal)
+        self.engine = Engine(self.data, self.seal, self)
 
 
 class _TakenBack(Exception):

@@ -20,22 +20,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.cluster import database as connections
-from actors.cluster.errors import DatabaseUnavailable, DatabaseUnusable
 from api.cluster import shared_ledger as module
 from api.cluster.shared_ledger import (
     LedgerError,
     LedgerUnavailable,
     NoFleet,
     OtherFleet,
-    OutcomeUnknown,
     Rewound,
     SharedLedger,
-    TooFarBehind,
     create_fleet,
     decoded,
     encoded_parts,
 )
 from api.engine.commit import Engine
+from api.engine.ledger import OutcomeUnknown, TooFarBehind
 from api.store import CommitRefused, HistoryPruned, NotStored, StoreDamaged, Write
 from api.store.rows import text_of
 from config.files.paths import open_data_dir
@@ -43,7 +41,7 @@ from tests.kit.cutting_relay import CuttingRelay, Where
 from tests.kit.postgresql import Server, needs_pgbouncer, needs_postgresql, pooler, shared_server
 from tests.kit.tables import table
 from tests.kit.wait import wait_until
-from tests.unit.api.cluster.nodes import Fleet, Node, built, fleet
+from tests.unit.api.cluster.nodes import Fleet, Node, fleet
 from tests.unit.api.store.replicas import CHANGES, answers, write_of
 
 pytestmark = needs_postgresql
@@ -186,7 +184,7 @@ def test_a_connection_that_is_cut_at_any_statement_leaves_a_change_made_once_or_
         made = (at, where) == (3, "behind")
         with ExitStack() as stack:
             if not made:
-                stack.enter_context(pytest.raises(DatabaseUnavailable))
+                stack.enter_context(pytest.raises(LedgerUnavailable))
             node.change(proxy(1, 1))
         assert ours.execute("SELECT head FROM proxyfleet.fleet") == [(2 if made else 1,)]
         other.change(proxy(2, 2))
@@ -219,7 +217,7 @@ def test_a_pooler_in_transaction_mode_is_as_good_and_one_in_statement_mode_is_re
                     node.change(proxy(0, value))
                 whole(ours, [node])
             else:
-                with pytest.raises(DatabaseUnusable, match="not allowed in statement pooling mode"):
+                with pytest.raises(LedgerUnavailable, match="not allowed in statement pooling mode"):
                     node.change(proxy())
 
 
@@ -228,7 +226,7 @@ def test_a_commit_whose_backend_is_stopped_has_no_known_outcome_until_it_goes_on
 ) -> None:
     node = ours.node("a")
     with node.ledger.begin(0) as lock:
-        commit = node.prepared(proxy(), lock.audited)
+        commit = node.prepared(proxy())
         ((pid,),) = ours.execute("SELECT pid FROM pg_stat_activity WHERE state = 'idle in transaction'")
         assert isinstance(pid, int)
         monkeypatch.setattr(module, "CHANGE", 1.0)
@@ -260,7 +258,7 @@ def test_a_server_that_is_killed_while_a_node_changes_loses_no_change_that_was_c
                 ]
             )
             killed.start()
-            with suppress(DatabaseUnavailable, OutcomeUnknown):
+            with suppress(LedgerUnavailable, OutcomeUnknown):
                 for value in count():
                     node.change([Write("proxies", "prx_1", {"id": "prx_1", "turn": turn, "value": value})])
                     confirmed.append(node.number)
@@ -279,9 +277,9 @@ def test_a_node_that_hangs_with_the_lock_loses_it_and_makes_no_commit(
     monkeypatch.setattr(module, "CHANGE", 1.0)
     with slow.ledger.begin(0) as lock:
         monkeypatch.undo()
-        commit = slow.prepared(proxy(0), lock.audited)
+        commit = slow.prepared(proxy(0))
         other.change(proxy(1))
-        with pytest.raises(DatabaseUnavailable):
+        with pytest.raises(LedgerUnavailable):
             lock.append(commit)
     whole(ours, [slow, other])
     assert [each.id for each in slow.engine.every("proxies")] == ["proxies_1"]
@@ -293,7 +291,7 @@ def test_a_lock_that_is_not_free_in_time_is_busy_and_changes_nothing(
     node, other = ours.node("a"), ours.node("b")
     with node.ledger.begin(0):
         monkeypatch.setattr(module, "CHANGE", 0.5)
-        with pytest.raises(DatabaseUnavailable):
+        with pytest.raises(LedgerUnavailable):
             other.change(proxy())
     monkeypatch.undo()
     assert ours.execute("SELECT head FROM proxyfleet.fleet") == [(0,)]
@@ -312,7 +310,7 @@ def test_a_change_that_is_refused_by_a_check_gives_the_lock_back_at_once(ours: F
 def test_a_commit_that_does_not_follow_is_refused_and_nothing_is_changed(ours: Fleet) -> None:
     node, other = ours.node("a"), ours.node("b")
     with node.ledger.begin(0) as lock:
-        early = node.prepared(proxy(), lock.audited)
+        early = node.prepared(proxy())
         lock.append(early)
     with other.ledger.begin(1) as lock, pytest.raises(CommitRefused, match="1 does not follow the last one"):
         lock.append(early)
@@ -426,12 +424,12 @@ def test_changes_fail_at_once_while_the_database_is_known_to_be_away(
     monkeypatch.setattr(connections, "PROBE", 60.0)
     node = ours.node("a", "host=127.0.0.1 port=1 user=x dbname=x")
     for _ in range(connections.FAILURES):
-        with pytest.raises(DatabaseUnavailable):
+        with pytest.raises(LedgerUnavailable):
             node.change(proxy())
     took = []
     for _ in range(10):
         began = time.monotonic()
-        with pytest.raises(DatabaseUnavailable):
+        with pytest.raises(LedgerUnavailable):
             node.change(proxy())
         took.append(time.monotonic() - began)
     assert min(took) < 0.1
@@ -439,7 +437,7 @@ def test_changes_fail_at_once_while_the_database_is_known_to_be_away(
 
 
 def test_a_part_is_json_of_the_size_that_was_asked_for(ours: Fleet) -> None:
-    commit = built(ours.node("a").engine, [write_of(("accounts", each, each)) for each in range(3)])
+    commit = ours.node("a").prepared([write_of(("accounts", each, each)) for each in range(3)])
     parts = [json.loads(each) for each in encoded_parts(commit, 2_000)]
     assert len(parts) > 1
     assert sum(len(each.get("documents", ())) for each in parts) == 3

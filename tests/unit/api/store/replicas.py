@@ -1,19 +1,23 @@
-"""Engines whose commits another one takes: random changes, and everything that can be read of one."""
+"""Engines whose commits another one takes: random changes, everything that can be read of one, a ledger in memory."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID, uuid4
 
 from hypothesis import strategies as st
 
 from api.audit.trail import Selection, verify
 from api.engine.commit import Engine
+from api.engine.ledger import Commit, LedgerCommit, TooFarBehind
 from api.history.reader import Reader, RevisionSelection
-from api.store import NotStored, Write
+from api.store import CommitRefused, NotStored, Write
 from api.store.accounts import SORTS, AccountSelection
 from config.files.paths import DataDir, open_data_dir
 from config.files.secret_box import SecretBox, secret_box_of
@@ -93,3 +97,76 @@ def answers(engine: Engine, seal: SecretBox) -> dict[str, Any]:
         page = found["revisions"] = reader.page(RevisionSelection(), 1000)
         found["changes"] = [reader.changes(each.number, -1, 100) for each in page[0]]
     return found
+
+
+class MemoryLedger:
+    """A ledger in memory, as the engines of several nodes have one."""
+
+    def __init__(self) -> None:
+        self.commits: list[LedgerCommit] = []
+        self.lock = threading.Lock()
+        self.near = 100
+        """Commits that a node may lack that begins."""
+        self.append: Callable[[Callable[[], UUID]], UUID] = lambda append: append()
+        """What becomes of a commit."""
+
+    def of(self, node: str) -> OfNode:
+        return OfNode(self, node)
+
+
+@dataclass
+class MemoryTurn:
+    missing: list[LedgerCommit]
+    audited: int
+    ledger: MemoryLedger
+    node: str
+
+    def append(self, commit: Commit) -> UUID:
+        return self.ledger.append(lambda: self._append(commit))
+
+    def _append(self, commit: Commit) -> UUID:
+        assert self.ledger.lock.locked()
+        assert commit.number == len(self.ledger.commits) + 1
+        assert [each[0] for each in commit.audit] == [self.audited + 1 + which for which in range(len(commit.audit))]
+        made = LedgerCommit(commit, uuid4(), self.node, 0.0)
+        self.ledger.commits.append(made)
+        return made.stamp
+
+
+@dataclass
+class OfNode:
+    """What one node has of it."""
+
+    ledger: MemoryLedger
+    node: str
+
+    @contextmanager
+    def begin(self, after: int, stamp: UUID | None) -> Iterator[MemoryTurn]:
+        with self.ledger.lock:
+            if len(self.ledger.commits) - after > self.ledger.near:
+                raise TooFarBehind
+            own = [each.commit.audit for each in self.ledger.commits if each.node == self.node]
+            audited = max((rows[-1][0] for rows in own if rows), default=0)
+            yield MemoryTurn([*self.changes(after, stamp)], audited, self.ledger, self.node)
+
+    def changes(self, after: int, stamp: UUID | None) -> Iterator[LedgerCommit]:
+        """Documents are in their last commit alone."""
+        if stamp is not None and (len(self.ledger.commits) < after or self.ledger.commits[after - 1].stamp != stamp):
+            raise CommitRefused(f"the commit {after} is not in the ledger")
+        found = self.ledger.commits[after:]
+        last = {(one.collection, one.id): one.revision for each in found for one in each.commit.documents}
+        for each in found:
+            documents = [one for one in each.commit.documents if last[one.collection, one.id] == one.revision]
+            audit = each.commit.audit if each.node == self.node else ()
+            yield replace(each, commit=replace(each.commit, documents=tuple(documents), audit=audit))
+
+
+@contextmanager
+def nodes(ledger: MemoryLedger) -> Iterator[tuple[Engine, Engine]]:
+    """Two engines with one ledger."""
+    with tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS) as folder, ExitStack() as stack:
+        first, second = (open_data_dir(Path(folder) / name) for name in ("a", "b"))
+        seal = secret_box_of(first)
+        made = ((first, ledger.of("a")), (second, ledger.of("b")))
+        one, other = (stack.enter_context(closing(Engine(data, seal, each))) for data, each in made)
+        yield one, other

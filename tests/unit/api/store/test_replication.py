@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import tempfile
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
+from uuid import UUID, uuid4
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from api.audit.audit_context import on_behalf_of, origin
-from api.audit.trail import verify
+from api.audit.trail import Selection, verify
 from api.engine.commit import Engine
 from api.engine.effects import CommitEffect
-from api.engine.ledger import Commit
+from api.engine.ledger import Commit, OutcomeUnknown
 from api.history.document_changes import DocumentChange
 from api.history.recorder import NO_PURPOSE, Purpose
 from api.security.account_sessions import AccountSession
@@ -27,11 +25,21 @@ from api.security.caller import AccountHolder
 from api.store import CommitRefused, HistoryPruned, RevisionConflict, StoreWriteError, Write
 from api.store import tiny as documents
 from api.store.accounts import store as accounts
-from config.files.paths import DataDir, open_data_dir
+from config.files.paths import DataDir
 from config.files.secret_box import secret_box_of
-from tests.kit.folders import FOLDERS
-from tests.unit.api.store.account_documents import account
-from tests.unit.api.store.replicas import BATCHES, COLLECTIONS, SMALL, answers, commit, engines, write_of
+from tests.kit.tables import table
+from tests.unit.api.store.account_documents import account, plan
+from tests.unit.api.store.replicas import (
+    BATCHES,
+    COLLECTIONS,
+    SMALL,
+    MemoryLedger,
+    answers,
+    commit,
+    engines,
+    nodes,
+    write_of,
+)
 
 STEPS = st.lists(
     st.one_of(
@@ -160,38 +168,8 @@ def test_commits_before_a_deletion_that_is_forgotten_are_not_given(monkeypatch: 
             assert [each.number for each in later] == [*range(caught.value.horizon + 1, 7)] != []
 
 
-class SharedLedger:
-    """A ledger in memory, as the engines of several nodes have one."""
-
-    def __init__(self) -> None:
-        self.commits: list[Commit] = []
-        self.refuses = False
-        self._lock = threading.Lock()
-
-    @contextmanager
-    def alone(self, after: int) -> Iterator[list[Commit]]:
-        with self._lock:
-            yield self.commits[after:]
-
-    def append(self, commit: Commit) -> None:
-        assert self._lock.locked()
-        if self.refuses:
-            raise StoreWriteError("the ledger is away")
-        assert commit.number == len(self.commits) + 1
-        self.commits.append(commit)
-
-
-@contextmanager
-def nodes(ledger: SharedLedger) -> Iterator[tuple[Engine, Engine]]:
-    with tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS) as folder, ExitStack() as stack:
-        first, second = (open_data_dir(Path(folder) / name) for name in ("a", "b"))
-        seal = secret_box_of(first)
-        one, other = (stack.enter_context(closing(Engine(each, seal, ledger))) for each in (first, second))
-        yield one, other
-
-
 def test_engines_with_one_ledger_check_each_change_against_all_that_any_of_them_has_made() -> None:
-    ledger = SharedLedger()
+    ledger = MemoryLedger()
     with nodes(ledger) as (one, other):
         made = one.put("proxies", {"id": "p", "name": "a"}, 0)
         with pytest.raises(RevisionConflict):
@@ -202,24 +180,28 @@ def test_engines_with_one_ledger_check_each_change_against_all_that_any_of_them_
         found = one.get("proxies", "p")
         assert found is not None
         assert found.body["name"] == "b", "what other nodes have made stays, whatever becomes of the change"
-        assert [each.number for each in ledger.commits] == [1, 2]
+        assert [each.commit.number for each in ledger.commits] == [1, 2]
         with one.exclusive():
             assert other.file.last_number == one.file.last_number == 2
 
 
+def refuse(_append: Callable[[], UUID]) -> UUID:
+    raise StoreWriteError("the ledger is away")
+
+
 def test_what_the_ledger_refuses_is_changed_nowhere_and_the_next_change_has_its_number() -> None:
-    ledger = SharedLedger()
+    ledger = MemoryLedger()
     with nodes(ledger) as (one, other):
-        ledger.refuses = True
+        ledger.append = refuse
         with pytest.raises(StoreWriteError, match="the ledger is away"):
             one.put("proxies", {"id": "p", "name": "a"})
         assert (one.every("proxies"), one.file.last_number, ledger.commits) == ([], 0, [])
-        ledger.refuses = False
+        ledger.append = lambda append: append()
         assert other.put("proxies", {"id": "q", "name": "a"}).revision == 1
 
 
 def test_staged_accounts_and_threads_of_two_nodes_get_numbers_without_gaps() -> None:
-    ledger = SharedLedger()
+    ledger = MemoryLedger()
     with nodes(ledger) as both:
         with closing(both[0].accounts.staging()) as staged:
             staged.add(1, Write("accounts", "acc", account("acc", "staged"), 0))
@@ -233,9 +215,133 @@ def test_staged_accounts_and_threads_of_two_nodes_get_numbers_without_gaps() -> 
 
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(change, range(4)))
-        assert [each.number for each in ledger.commits] == [*range(1, 22)]
+        assert [each.commit.number for each in ledger.commits] == [*range(1, 22)]
         for each in both:
             with each.exclusive():
                 assert {one.id for one in each.every("proxies")} == {f"p{number}" for number in range(4)}
             assert each.get("accounts", "acc") is not None
             assert verify(DataDir(each.file.path.parent)) == each.trail.head
+
+
+def entries(engine: Engine) -> list[tuple[str, str]]:
+    found, _ = engine.trail.find(Selection({}), 100, 0)
+    return [(each.content["action"], each.content["outcome"]) for each in reversed(found)]
+
+
+def of_node(ledger: MemoryLedger, node: str) -> list[int]:
+    return [seq for each in ledger.commits if each.node == node for seq, _, _ in each.commit.audit]
+
+
+def test_entries_that_were_made_alone_get_to_the_ledger_whichever_node_takes_their_number() -> None:
+    ledger = MemoryLedger()
+    with nodes(ledger) as (one, other):
+        one.put("proxies", {"id": "p", "name": "a"})
+        one.trail.append("user.signed_in")
+        other.put("proxies", {"id": "q", "name": "b"})
+        other.trail.append("user.signed_in")
+        one.put("proxies", {"id": "r", "name": "c"})
+        other.put("proxies", {"id": "s", "name": "d"})
+        assert of_node(ledger, "a") == of_node(ledger, "b") == [1, 2, 3]
+        assert [*one.trail.after(0)] == [
+            row for each in ledger.commits if each.node == "a" for row in each.commit.audit
+        ]
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def killed_before(_append: Callable[[], UUID]) -> UUID:
+    raise Killed
+
+
+def killed_behind(append: Callable[[], UUID]) -> UUID:
+    append()
+    raise Killed
+
+
+def unknown_but_made(append: Callable[[], UUID]) -> UUID:
+    append()
+    raise OutcomeUnknown
+
+
+def unknown_and_not_made(_append: Callable[[], UUID]) -> UUID:
+    raise OutcomeUnknown
+
+
+@table(
+    "what, made, restarts",
+    [
+        (killed_behind, True, True),
+        (unknown_but_made, True, False),
+        (killed_before, False, True),
+        (unknown_and_not_made, False, False),
+    ],
+)
+@pytest.mark.parametrize("others", ["entries alone", "commits of others", "both"])
+def test_a_node_that_does_not_know_what_became_of_its_commit_goes_on_with_the_entries_that_the_ledger_may_have(
+    what: Callable[[Callable[[], UUID]], UUID], made: bool, restarts: bool, others: str
+) -> None:
+    ledger = MemoryLedger()
+    with nodes(ledger) as (first, other), ExitStack() as stack:
+        one = first
+        one.put("plans", plan("plan"))
+        ledger.append = what
+        with pytest.raises((Killed, OutcomeUnknown)):
+            one.put("proxies", {"id": "p", "name": "a"})
+        ledger.append = lambda append: append()
+        if restarts:
+            data = DataDir(one.file.path.parent)
+            one.close()
+            one = stack.enter_context(closing(Engine(data, secret_box_of(data), ledger.of("a"))))
+        alone = [] if others == "commits of others" else [("user.signed_in", "done")]
+        for action, _ in alone:
+            one.trail.append(action)
+        if others != "entries alone":
+            other.put("proxies", {"id": "q", "name": "b"})
+        one.put("plans", plan("another"))
+        done = [("proxy.created", "done")] if made or alone else []
+        failed = [] if made else [("proxy.created", "failed")]
+        plans = [("plan.created", "done")]
+        assert entries(one) == [*plans, *done, *alone, *failed, *plans]
+        assert (one.get("proxies", "p") is not None) == made
+        assert of_node(ledger, "a") == [*range(1, one.trail.head.seq + 1)]
+        assert verify(DataDir(one.file.path.parent)) == one.trail.head
+        other.catch_up()
+        assert other.every("proxies") == one.every("proxies")
+        assert not DataDir(one.file.path.parent).unsettled.exists()
+
+
+def test_a_file_whose_last_commit_is_another_one_in_the_ledger_is_noticed() -> None:
+    ledger = MemoryLedger()
+    with nodes(ledger) as (one, other):
+        one.put("proxies", {"id": "p", "name": "a"})
+        other.put("proxies", {"id": "q", "name": "b"})
+        ledger.commits[1] = replace(ledger.commits[1], stamp=uuid4())
+        for change in (other.catch_up, lambda: other.put("proxies", {"id": "r", "name": "c"})):
+            with pytest.raises(CommitRefused, match="the commit 2 is not in the ledger"):
+                change()
+        one.catch_up()
+        assert one.file.last_number == other.file.last_number == 2
+
+
+def test_a_node_that_lacks_much_takes_it_in_one_step_while_others_may_commit() -> None:
+    ledger = MemoryLedger()
+    with nodes(ledger) as (one, other):
+        for value in range(3):
+            one.commit([Write("proxies", each, {"id": each, "value": value}) for each in ("p", "q")])
+            one.put("proxies", {"id": "q", "value": f"{value}"})
+        ledger.near, seen, locked = 2, noted(other), []
+        other.effects.follow(
+            CommitEffect(["proxies"], lambda changes: locked.append((len(changes), ledger.lock.locked())))
+        )
+        other.put("proxies", {"id": "r"})
+        assert seen == []
+        assert locked == [(3, False)], "effects of what others have made and of the change, when no lock is there"
+        found = {each.id: (each.revision, each.body.get("value")) for each in other.every("proxies")}
+        assert found == {"p": (5, 2), "q": (6, "2"), "r": (7, None)}
+        one.catch_up()
+        assert (
+            answers(one, secret_box_of(DataDir(one.file.path.parent)))["revisions"]
+            == answers(other, secret_box_of(DataDir(one.file.path.parent)))["revisions"]
+        )
