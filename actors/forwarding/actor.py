@@ -354,6 +354,7 @@ class ForwardingActor(Actor):
         self.forwarding.on_empty = None
         self._publisher.publish()
         self._denied_names.flush()
+        self.forwarding.limits.usage.flush()
         LastReports(self.loop, self.mailbox, self.records, self.finish).send(self._counters(True))
 
     def close(self) -> None:

@@ -9,9 +9,9 @@ set back a little, its last hour goes on.
 
 The file of what accounts have used: its tables. `accounts` has what each has used in the present day, week, month and
 in total; `used`, in its `period` since `since`, is there to sort by. `warned` and `reached` are the starts of the
-periods for which there was an event; events wait in `notices` until they are published. `booked` has what is booked of
-each line, by instance and serial, until the line is free. `hours` and `days` are what was used when: by number of the
-hour or day since 1970, account and proxy.
+periods for which there was an event; events wait in `notices` until they are published. `gone` is when it was removed,
+0 for one that is there. `booked` has what is booked of each line, by instance and serial, until the line is free.
+`hours` and `days` are what was used when: by number of the hour or day since 1970, account and proxy.
 
 The events of accounts that come near their quotas or reach them: once each in a period, also through restarts. An event
 is stored in the same transaction as the usage that it is about, and deleted when it was published. One that was
@@ -127,6 +127,9 @@ KEPT_DAYS = 400
 BACKWARD_MAX = 24
 """Hours that the clock may be set back without another hour than the last being written to."""
 
+GONE_FOR = 10.0
+"""Seconds after which processes use an account no more that was removed; one that is used then has come back."""
+
 PROXIES_MAX = 50
 """Proxies that the activity of an account names."""
 
@@ -135,6 +138,10 @@ _READ = f"SELECT {', '.join(_COLUMNS)} FROM accounts WHERE id = ?"  # noqa: S608
 _WRITTEN = _COLUMNS[2:]
 _WRITE = f"UPDATE accounts SET {', '.join(f'{name} = ?' for name in _WRITTEN)} WHERE number = ?"  # noqa: S608 - names of ours
 _LAST = f"SELECT {', '.join(FIGURES)} FROM booked WHERE instance = ? AND serial = ?"  # noqa: S608 - names of ours
+_BOOKED_OF = (
+    f"SELECT period, instance, serial, {', '.join(FIGURES)} FROM accounts"  # noqa: S608 - names of ours
+    " LEFT JOIN booked ON account = number WHERE id = ?"
+)
 _KEEP = f"INSERT OR REPLACE INTO booked VALUES ({', '.join('?' * (3 + len(FIGURES)))})"  # noqa: S608 - names of ours
 _REACHED = "SELECT id, period, since FROM accounts WHERE reached = since AND NOT gone AND substr(id, 1, 4) <> ?"
 _NOTHING = (0,) * len(FIGURES)
@@ -231,16 +238,33 @@ class UsageLedger:
         if account is None:
             used = any(counted.figures) or counted.connections
             if not (counted.quota or (used and not counted.account_id.startswith(CREDENTIAL))):
-                return  # most accounts are never used
+                return  # most accounts are never used; a credential has its quota from the beginning
             account = self._new_account(counted.account_id)
+        before = account.row()
         self._add_difference(account, counted)
         account.username, account.period = counted.username, counted.period
         if counted.last_seen > account.last_seen:
             account.last_seen, account.client_ip = counted.last_seen, counted.client_ip
-        self._write(account)
+        if not counted.final and counted.last_seen > account.gone + GONE_FOR:
+            account.gone = 0
+        if account.row() != before:
+            self._write(account)
         if not account.id.startswith(CREDENTIAL):
             usage = account.usage(counted.period)
             self.notices.note(account.number, account.id, account.username, counted.quota, usage)
+
+    def unbooked(self, lines: Mapping[str, Iterable[CountedLine]]) -> list[CountedLine]:
+        """Those of the lines of these accounts of which not all figures are booked, or that have another period."""
+        found = list[CountedLine]()
+        for account_id, of_account in lines.items():
+            rows = self._database.execute(_BOOKED_OF, (account_id,)).fetchall()
+            period = rows[0][0] if rows else None
+            booked = {row[1:3]: row[3:] for row in rows}
+            for each in of_account:
+                known = booked.get((each.instance, each.serial), _NOTHING)
+                if each.figures != known or each.period != period:
+                    found.append(each)
+        return found
 
     def forget_lines(self, lines: Iterable[LineName]) -> None:
         """These are free."""
@@ -295,7 +319,8 @@ class UsageLedger:
     def forget(self, account_ids: Sequence[str]) -> None:
         """These accounts were removed; their hours stay under their names."""
         self.reset(account_ids)
-        self._database.executemany("UPDATE accounts SET gone = 1 WHERE id = ?", [(each,) for each in account_ids])
+        now = int(self._wall())
+        self._database.executemany("UPDATE accounts SET gone = ? WHERE id = ?", [(now, each) for each in account_ids])
         self._database.execute("DELETE FROM accounts WHERE gone AND substr(id, 1, 4) = ?", (CREDENTIAL,))
 
     def prune(self) -> None:

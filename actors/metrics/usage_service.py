@@ -54,6 +54,10 @@ class UsageService:
         self._table: BookedUsage | None = None
         self._changed: list[int] = []
         """Lines that are still to be booked."""
+        self._lately: list[int] = []
+        """Lines that had something new in this period."""
+        self._unwritten = set[str]()
+        """Accounts that begin at zero, which processes don't know yet."""
         self._freed: list[LineName] = []
         """Lines that are free, of which the ledger still has what is booked."""
         loop.call_soon(self._book_changed)
@@ -74,13 +78,15 @@ class UsageService:
         self._ledger.notices.percent = percent
 
     def close(self) -> None:
-        """Book what was counted, and close the files."""
+        """Book what was counted, and close the files. What can't be booked now the next collector finds."""
         while self._changed:
             self._book_some()
         table = self._opened()
         if table is not None:
-            table.all_again()  # what was counted last may not be noted yet
-            self._book(table, [each for line in table.changed() if (each := table.read(line)) is not None])
+            # of a line that has changed lately, what was counted last may not be noted yet
+            self._changed = list(dict.fromkeys((*self._lately, *table.changed())))
+            while self._changed:
+                self._book_some()
             table.close()
         self._ledger.close()
 
@@ -119,24 +125,27 @@ class UsageService:
         """The table; None when it can't be opened now."""
         if self._table is None:
             try:
-                self._table = open_booked(self._state)
-                if self._table is not None:
-                    self._forget_lines_without(self._table)
+                booked = self._ledger.lines()
+                table = open_booked(self._state)
+                if table is not None:
+                    self._forget_lines_without(table, booked)
+                    self._table = table
             except (OSError, sqlite3.Error) as error:
                 self._table_errors.error(error)
         return self._table
 
-    def _forget_lines_without(self, table: BookedUsage) -> None:
+    def _forget_lines_without(self, table: BookedUsage, booked: Iterable[LineName]) -> None:
         """What the collector before has freed last, or what was in another table."""
         there = table.names()
-        self._freed += [each for each in self._ledger.lines() if each not in there]
+        self._freed += [each for each in booked if each not in there]
         table.free_totals()
 
     def _book_changed(self) -> None:
         """Find what is new, unless some of that is still to be booked."""
         table = self._opened()
         if table is not None and not self._changed:
-            self._changed = table.changed()
+            self._unwritten = {each for each in self._unwritten if not self._write_total(table, each)}
+            self._changed = self._lately = table.changed()
             self._book_some()
 
     def _book_some(self) -> None:
@@ -153,21 +162,25 @@ class UsageService:
         if table is None:
             return {}
         lines = {each: found for each in account_ids if (found := table.lines_of(each))}
-        self._book(table, [line for found in lines.values() for line in found])
+        self._book(table, [line for found in lines.values() for line in found], self._ledger.unbooked(lines))
         return lines
 
-    def _book(self, table: BookedUsage, lines: Sequence[CountedLine]) -> None:
+    def _book(
+        self, table: BookedUsage, lines: Sequence[CountedLine], unbooked: Iterable[CountedLine] | None = None
+    ) -> None:
+        """Book those of these lines that aren't; None: all may be such. Let processes know all totals."""
         if not lines and not self._freed:
             return
         freed = tuple(self._freed)
 
         def book() -> None:
-            for line in lines:
+            for line in lines if unbooked is None else unbooked:
                 self._ledger.book(line)
             self._ledger.forget_lines(freed)
 
         if self._try(book) is not None:
             table.all_again()
+            self._changed = []  # in the next period: it is likely to fail for some time
             return
         del self._freed[: len(freed)]
         self._write_totals(table, (), lines)
@@ -180,6 +193,7 @@ class UsageService:
         for each in {*account_ids, *with_quota, *(each.account_id for each in final)}:
             if (each not in with_quota and not table.has_total(each)) or self._write_total(table, each):
                 written.add(each)
+        self._unwritten.update({*account_ids} - written)
         free = [each for each in final if each.account_id in written]
         table.free_booked(free)
         self._freed += [(each.instance, each.serial) for each in free]

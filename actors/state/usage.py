@@ -39,6 +39,7 @@ Processes stop reading at that number, until there is a larger one.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -48,6 +49,8 @@ from actors.state.counts import PROCESSES, Digests, LiveState, LiveTable
 from actors.state.processes import LivingProcesses, open_processes
 from actors.state.table import FOREVER, KEY, NO_LINE, NUMBERS, OWNER, RELEASED, UNTIL, Table, TableKind, make_table
 from config.model.choices import PERIODS
+
+log = logging.getLogger(__name__)
 
 USAGE: Final = "usage"
 """The file in `RunDir.state`."""
@@ -76,7 +79,7 @@ _TOTAL: Final = NUMBERS + 1
 _TOTAL_WORDS: Final = 4
 
 TABLE: Final = TableKind(USAGE, pages=128, lines=2**25, line=_LINE)
-"""Of the machine: 200 proxies may use 100,000 accounts each. 408 bytes for each account that a process uses."""
+"""Of the machine: 200 processes may use 160,000 accounts each. 408 bytes for each account that a process uses."""
 
 COLLECTOR: Final = 2
 """The owner of the collector's lines; no process has this number."""
@@ -347,7 +350,7 @@ class SharedUsage:
             self._booked_in = words[at + 1] - sum(words[line + booked] for line in lines)
             self._booked_out = words[at + 2] - sum(words[line + booked + 1] for line in lines)
             self.may_use, self.known = words[at + 3], True
-        elif not self.known or self._total:
+        elif not self.known or self._state:  # else the collector is about to write its first total
             names = [(words[line + INSTANCE], serial) for line, serial in self._others]
             begun = [self._begun.get(each, (0, 0)) for each in names]
             begun.append(self._begun.get((self._process.instance, self._serial), (0, 0)))
@@ -440,8 +443,10 @@ class BookedUsage:
     def read(self, line: int) -> CountedLine | None:
         """What a line says; None: nothing, and one whose process has ended before it did is free."""
         words = self._table.words
-        final = self._has_ended(words[line + OWNER])  # first: what is read then is the last
+        owner = words[line + OWNER]
+        ended = self._has_ended(owner)  # first: what is read then is the last
         numbers = words[line : line + _LINE].tolist()
+        final = ended and numbers[OWNER] == owner  # else it is another's by now
         if numbers[OWNER] in (0, COLLECTOR) or not numbers[SERIAL]:
             if final and numbers[UNTIL] == FOREVER:  # else it is free already
                 self.free((line,))
@@ -450,6 +455,9 @@ class BookedUsage:
         period = numbers[PERIOD]
         written = numbers[INSTANCE : PERIOD + 1]
         if self._digests.of(account_id) != numbers[KEY] or period >= len(PERIODS) or max(written) > _LARGEST:
+            if final:
+                log.error("what a process that has ended counted for %r is not booked: it is damaged", account_id)
+                self.free((line,))
             return None  # another program has written there
         return CountedLine(
             line,
@@ -532,9 +540,11 @@ class BookedUsage:
                     self._free_total(self._table.words[lines[at] + KEY])
 
     def _free_total(self, key: int) -> None:
-        words, lines = self._table.words, list(self._table.all_lines(key))
-        if all(words[line + OWNER] in (0, COLLECTOR) for line in lines):
-            self.free(line for line in lines if words[line + OWNER] == COLLECTOR)
+        words = self._table.words
+        with self._table.exclusive(key) as alone:
+            lines = list(self._table.all_lines(key)) if alone else []
+            if all(words[line + OWNER] in (0, COLLECTOR) for line in lines):
+                self.free(line for line in lines if words[line + OWNER] == COLLECTOR)
 
     def _total(self, key: int) -> int:
         words = self._table.words

@@ -39,9 +39,11 @@ from config.model.choices import PERIODS, period_at
 
 GRACE_BYTES: Final = 256 * 1024
 """Bytes beyond a quota that end the grace, however short it was."""
+BEYOND_MAX: Final = 1 << 20
+"""Bytes beyond a quota that all processes together may move."""
 WINDOW_MIN: Final = 256 * 1024
 WINDOW_OF_PROCESS_MIN: Final = 16 * 1024
-"""What one of many processes may move at once, at least."""
+"""What one of many processes may move at once, at least: of more than 48 less."""
 WINDOW_PART: Final = 256
 """What may be moved at once is this part of what is left."""
 AWAY_AFTER: Final = 1.0
@@ -302,7 +304,8 @@ class AccountCounter:
         if window < WINDOW_MIN:
             window = WINDOW_MIN
         if shared.processes > 1:
-            window = max(WINDOW_OF_PROCESS_MIN, window // shared.processes)
+            least = min(WINDOW_OF_PROCESS_MIN, (BEYOND_MAX - GRACE_BYTES) // shared.processes)
+            window = max(least, window // shared.processes)
         self._window = window
         if left <= 0:
             self.on_reached()
@@ -407,6 +410,11 @@ class UsageCounters:
             if counter.known or not counter.quota:
                 del self._unknown[counter.id]
         return list(self._unknown.values())[:most]
+
+    def flush(self) -> None:
+        """The process ends: what has no line is to get one."""
+        for counter in tuple(self._changed):
+            counter.flush()
 
     def forget_totals(self) -> None:
         """What was used is not known any more, where no table says that."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,17 +19,19 @@ from actors.forwarding.limits.earlier_usage import ACCOUNTS_MAX
 from actors.forwarding.limits.meter import Meter
 from actors.forwarding.limits.usage import (
     AWAY_AFTER,
+    BEYOND_MAX,
     CHECKED_EACH,
     GRACE_BYTES,
     TIME_PERIOD,
     WINDOW_MIN,
     WINDOW_OF_PROCESS_MIN,
 )
+from actors.metrics.account_usage import UsageLedger
 from actors.metrics.usage_service import LINES_AT_ONCE
-from actors.state.table import FOREVER, NO_LINE, Table
-from actors.state.usage import open_booked, period_word
+from actors.state.table import FOREVER
+from actors.state.usage import MILLISECONDS, UsageOfProcess, open_booked, period_word
 from tests.kit.tables import table
-from tests.unit.actors.forwarding.usage_world import ADA, Process, World
+from tests.unit.actors.forwarding.usage_world import ADA, Process, Service, World
 
 MIB = 1 << 20
 RICH = replace(ADA, quota=20 * MIB)
@@ -340,6 +343,17 @@ def test_processes_that_race_stay_within_a_mebibyte_together_of_the_quota(world:
     assert quota <= world.booked() <= quota + MIB
 
 
+def test_what_many_processes_may_move_at_once_beyond_a_quota_is_a_mebibyte_together(world: World) -> None:
+    processes = [Process(world, f"px{number}") for number in range(90)]
+    for each in processes:
+        each.configure(ADA)
+    world.turn()
+    processes[0].uses(ADA.quota)
+    world.hand.time += 0.1
+    world.turn()
+    assert 0 < sum(each.ada.room() for each in processes) <= BEYOND_MAX - GRACE_BYTES
+
+
 def test_while_the_collector_is_away_all_together_hold_the_quota(world: World) -> None:
     one, other = Process(world), Process(world, "px2")
     for each in (one, other):
@@ -435,15 +449,15 @@ def test_what_an_account_that_came_back_counts_late_and_anew_is_all_booked(world
     assert world.collector.service._ledger.lines() == [], "no line is left"
 
 
-def test_what_finds_no_line_is_a_problem_and_booked_once_there_is_one_though_the_account_is_gone(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_finds_no_line_is_a_problem_and_booked_once_there_is_one_though_the_account_is_gone(world: World) -> None:
     failures: list[str] = []
-    one = Process(world)
+    one, hanging = Process(world), UsageOfProcess(world.machine.state())
     one.configure(AccountSpec("acc_1", "ada", None))
     one.limits.usage._process.live.on_failure = failures.append
-    with monkeypatch.context() as patch:
-        patch.setattr(Table, "claim", lambda _table, _key: NO_LINE)
+    made, account = hanging.live.made(), hanging.account("acc_1")
+    assert made is not None
+    with made.exclusive(account._key) as alone:
+        assert alone
         one.uses(300)
         assert not failures, "it may be there in a moment"
         world.pass_time(1.5)
@@ -514,6 +528,120 @@ def test_what_a_collector_that_went_away_meanwhile_has_not_said_it_is_asked_agai
     world.pass_time(1.5)
     assert process.earlier.is_known
     assert isinstance(world.collector.asked[-1], QueryUsage)
+
+
+def test_the_collector_reads_at_its_end_what_is_new_alone_in_portions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path)
+    process = Process(world)
+    process.configure(*many(3 * LINES_AT_ONCE))
+    world.pass_time(5)
+    for number in range(2 * LINES_AT_ONCE):
+        process.limits.accounts[f"user{number}"].usage.count(True, 7)
+    booked: list[int] = []
+    begun = [0]
+    book, changes = UsageLedger.book, UsageLedger.changes
+    monkeypatch.setattr(UsageLedger, "book", lambda self, line: (booked.append(line.line), book(self, line)))
+    monkeypatch.setattr(UsageLedger, "changes", lambda self: (begun.append(len(booked)), changes(self))[1])
+    world.close()
+    assert len(booked) == len(set(booked)) == 2 * LINES_AT_ONCE
+    assert max(after - before for before, after in itertools.pairwise(begun)) <= LINES_AT_ONCE
+    monkeypatch.undo()
+    ledger = UsageLedger(tmp_path / "metrics")
+    kept = ledger.usage({f"acc_{number}": "total" for number in range(2 * LINES_AT_ONCE)})
+    assert {each.usage.bytes_in for each in kept.values()} == {7}
+    ledger.close()
+
+
+def test_who_asks_for_accounts_has_those_lines_booked_alone_that_have_something_new(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = Process(world)
+    process.configure(*many(10))
+    world.pass_time(3)
+    process.limits.accounts["user3"].usage.count(True, 7)
+    booked: list[str] = []
+    book = UsageLedger.book
+    monkeypatch.setattr(UsageLedger, "book", lambda self, line: (booked.append(line.account_id), book(self, line)))
+    world.collector.service.receive(QueryUsage({f"acc_{number}": "total" for number in range(10)}), lambda _: None)
+    assert booked == ["acc_3"]
+
+
+def test_while_the_disk_is_full_the_collector_tries_once_in_each_period(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = Process(world)
+    process.configure(*many(5 * LINES_AT_ONCE))
+    tries: list[int] = []
+
+    def fail(_ledger: UsageLedger, _line: object) -> None:
+        tries.append(1)
+        raise sqlite3.OperationalError("database or disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(UsageLedger, "book", fail)
+        world.collector.down = True  # it isn't asked
+        world.pass_time(5)
+        assert 4 <= len(tries) <= 6
+    world.pass_time(3)
+    assert len(world.collector.service._ledger.usage({each.id: "total" for each in many(5 * LINES_AT_ONCE)})) == 320
+
+
+def test_a_reset_that_processes_could_not_be_let_know_at_once_they_know_in_the_next_period(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = Process(world)
+    one.configure(ADA)
+    one.uses(300)
+    world.pass_time(3)
+    with monkeypatch.context() as patch:
+        patch.setattr(Service, "_write_total", lambda *_: False)
+        world.collector.reset()
+    assert one.knows() == 300
+    world.pass_time(1.1)
+    assert one.knows() == 0
+
+
+def test_lines_that_the_collector_before_has_freed_are_forgotten_though_the_file_could_not_be_read_at_first(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_ledger: UsageLedger) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    one = Process(world)
+    one.configure(ADA)
+    one.uses(300)
+    world.pass_time(3)
+    service = world.collector.service
+    with service._ledger.changes():
+        service._ledger._database.execute("INSERT INTO booked VALUES (99, 1, 1, 0, 0, 0, 0, 0)")
+    with monkeypatch.context() as patch:
+        patch.setattr(UsageLedger, "lines", fail)
+        world.collector.restart()
+        world.pass_time(1.5)
+    world.pass_time(3)
+    assert [instance for instance, _ in world.collector.service._ledger.lines()] == [1]
+
+
+def test_the_time_of_very_many_connections_is_counted_in_portions(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = Process(world)
+    process.configure(*many(40))
+    for each in process.limits.accounts.values():
+        each.usage.connected(1)
+    world.pass_time(TIME_PERIOD - 1)
+    counters = [each.usage for each in process.limits.accounts.values()]
+    assert not any(each._changed for each in counters)
+    monkeypatch.setattr(world.loop, "turn_exceeded", lambda: True)
+    most = 0
+    for _ in range(20):
+        world.pass_time(0.1)
+        most = max(most, sum(each._changed for each in counters))
+    assert 0 < most < 40
+    world.pass_time(17)
+    assert all(each._numbers[each._at + MILLISECONDS] >= 1000 * TIME_PERIOD for each in counters)
 
 
 # --- whatever happens ---

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.bus.messages.accounts import AccountUsage
-from actors.metrics.account_usage import KEPT_DAYS, UsageLedger
+from actors.metrics.account_usage import GONE_FOR, KEPT_DAYS, UsageLedger
 from config.model.choices import PERIODS, period_at
 from config.model.subscriptions import checked
 from tests.kit.clocks import Clock
@@ -150,7 +150,40 @@ def test_a_removed_account_leaves_its_hours_and_its_name(world: World) -> None:
         world.ledger.forget(["a", "unknown"])
     assert world.used() == 0
     assert [row[3] for row in world.rows("hours")] == [10]
-    assert world.rows("accounts")[0][2:4] == ("ada", 1)
+    assert world.rows("accounts")[0][2:4] == ("ada", int(world.wall.now))
+
+
+def test_a_removed_account_that_is_used_later_has_come_back_and_a_connection_that_ends_late_brings_it_not(
+    world: World,
+) -> None:
+    world.report(1, 10)
+    with world.ledger.changes():
+        world.ledger.forget(["a"])
+    world.report(1, 11, last_seen=world.wall.now + 1)
+    world.wall.now += GONE_FOR + 1
+    world.report(1, 12, last_seen=world.wall.now, final=True)
+    assert world.rows("accounts")[0][3]
+    world.report(2, 5, quota=10, last_seen=world.wall.now)
+    world.report(2, 20, quota=10, last_seen=world.wall.now)
+    assert world.rows("accounts")[0][3] == 0
+    assert world.ledger.reached(10) == ["a"]
+
+
+def test_a_line_that_has_nothing_new_is_not_written_again(world: World) -> None:
+    world.report(1, 10, quota=100, last_seen=5.0)
+    before = world.ledger._database.total_changes
+    world.report(1, 10, quota=100, last_seen=5.0)
+    assert world.ledger._database.total_changes == before
+    world.report(1, 10, username="eve")
+    assert world.rows("accounts")[0][2] == "eve"
+
+
+def test_of_an_account_those_lines_are_not_booked_that_have_other_figures_or_another_period(world: World) -> None:
+    world.report(1, 10)
+    booked = counted_line("a", (10, 0, 0, 0, 0), "p", 1, 1)
+    nothing, new = (booked._replace(serial=2, figures=(each, 0, 0, 0, 0)) for each in (0, 1))
+    other = booked._replace(period="week")
+    assert world.ledger.unbooked({"a": [booked, nothing, new, other], "b": [nothing]}) == [new, other, nothing]
 
 
 def test_accounts_that_are_never_used_and_have_no_quota_leave_nothing(world: World) -> None:

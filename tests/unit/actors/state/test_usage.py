@@ -9,9 +9,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from actors.mapped_file import Words
 from actors.state.processes import open_processes
 from actors.state.table import FOREVER, OWNER, RELEASED, open_table
 from actors.state.usage import (
@@ -19,6 +21,7 @@ from actors.state.usage import (
     CHANGES,
     COLLECTOR,
     CONNECTIONS,
+    SERIAL,
     STATE,
     TABLE,
     USAGE,
@@ -29,7 +32,8 @@ from actors.state.usage import (
     open_booked,
     period_word,
 )
-from tests.kit.live_state import PROXY, Killed, Machine, dies_after
+from tests.kit.live_state import PROXY, Killed, Machine, Writes, dies_after
+from tests.kit.tables import table as table_of
 
 PERIOD = period_word("day", 86_400.0)
 
@@ -170,6 +174,76 @@ def test_the_file_is_large_and_takes_what_is_used(machine: Machine) -> None:
     status = (machine.folder / USAGE).stat()
     assert status.st_size > 200 * 100_000 * 8 * TABLE.line
     assert status.st_blocks * 512 < 2**20
+
+
+def test_what_is_known_stays_known_where_the_collector_has_a_line_and_no_total_in_it_yet(machine: Machine) -> None:
+    shared = UsageOfProcess(machine.state()).account("acc_1")
+    shared.begin(PERIOD)
+    table = collector(machine)
+    assert table.write_total("acc_1", PERIOD, 700, 0, {})
+    assert (shared.used(), shared.known) == (700, True)
+    table.free_total("acc_1")
+    other = new(machine)
+    uses(other, 5)
+    assert table._claim(other._key)
+    assert (shared.used(), shared.known) == (705, True)
+    assert table.write_total("acc_1", PERIOD, 700, 0, {})
+    assert [each.used() for each in (shared, other)] == [705, 705]
+
+
+def test_a_total_stays_while_another_process_claims_a_line_of_the_account(machine: Machine) -> None:
+    gone, table = new(machine), collector(machine)
+    assert table.write_total("acc_1", PERIOD, 700, 0, {})
+    end(machine, gone)
+    table.free([gone.line])
+    other = gone._process.live.made()
+    assert other is not None
+    with other.exclusive(gone._key):
+        table.free_total("acc_1")
+    assert table.has_total("acc_1")
+    table.free_total("acc_1")
+    assert not table.has_total("acc_1")
+
+
+class Taken(Writes):
+    """The numbers of a table in which another process takes a line while it is read."""
+
+    def __init__(self, words: Words, line: int, owner: int, serial: int) -> None:
+        super().__init__(words, [-1])
+        self._taken = line, owner, serial
+
+    def __getitem__(self, at: Any) -> Any:
+        if isinstance(at, slice):
+            line, self._numbers[line + OWNER], self._numbers[line + SERIAL] = self._taken
+        return self._numbers[at]
+
+
+@table_of("serial", [0, 7])
+def test_a_line_that_another_process_takes_while_it_is_read_is_neither_freed_nor_final(
+    tmp_path: Path, serial: int
+) -> None:
+    machine = Machine(tmp_path / str(serial))
+    machine.files.adopt({})
+    old, table, living = new(machine), collector(machine), machine.state()
+    end(machine, old)
+    words = table._table.words
+    table._table.words = cast("Words", Taken(words, old.line, living.number, serial))
+    counted = table.read(old.line)
+    assert counted is None if not serial else counted and not counted.final
+    assert words[old.line + OWNER] == living.number
+
+
+def test_a_final_line_that_is_damaged_is_freed_and_logged_once(
+    machine: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    shared, table = new(machine), collector(machine)
+    shared.numbers[shared.line + BYTES_IN] = 2**63
+    end(machine, shared)
+    for _ in range(3):
+        for line in table.changed():
+            assert table.read(line) is None
+    assert table.changed() == []
+    assert len(caplog.records) == 1
 
 
 # --- kills after every write ---
