@@ -13,6 +13,8 @@ has one more, with what the account has used altogether in its period.
 | BOOKED | twice: what the collector has booked of BYTES_IN and BYTES_OUT |
 | ACCOUNT, PROXY, ADDRESS, NAME | texts: ids, the client's address when it was used last, the user name |
 
+All ids are made by the product, of 20 characters. One of more than 32 bytes has no line, which is a problem.
+
 | word of the collector's line | |
 |---|---|
 | STATE | counts up with each total; its lowest bit says which of what is there twice holds |
@@ -181,9 +183,10 @@ class SharedUsage:
         What was counted in a line that is another's now, and is not booked, is counted in a new one.
         """
         self._leave_lost()
-        table = None if self.line else self._process.live.made()
+        fits = len(self._account_id.encode()) <= _bytes(_ACCOUNT, _PROXY)
+        table = None if self.line or not fits else self._process.live.made()
         line = NO_LINE if table is None else table.claim(self._key)
-        if table is None or not line or len(self._account_id) > _bytes(_ACCOUNT, _PROXY):
+        if table is None or not line:
             return self.line != NO_LINE
         words = table.words
         if words[line + SERIAL]:  # the account came back: what is counted late is in its new line
@@ -216,7 +219,9 @@ class SharedUsage:
 
     def failed(self) -> None:
         """What it counts can't be booked for so long."""
-        self._process.live.on_failure("no room is left for what accounts use, or a process that counts it hangs")
+        self._process.live.on_failure(
+            f"no room is left for what accounts use, or a process that counts it hangs: {self._account_id}"
+        )
 
     def release(self) -> None:
         """The process counts nothing more of the account."""

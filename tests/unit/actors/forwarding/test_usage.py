@@ -469,6 +469,16 @@ def test_what_finds_no_line_is_a_problem_and_booked_once_there_is_one_though_the
     assert not one.limits.usage._changed
 
 
+def test_an_account_whose_id_is_too_long_for_a_line_is_a_problem(world: World) -> None:
+    failures: list[str] = []
+    one, long_id = Process(world), "acc_" + 15 * "ü"
+    one.configure(AccountSpec(long_id, "ada", None))
+    one.limits.usage._process.live.on_failure = failures.append
+    one.uses(1)
+    world.pass_time(1.5)
+    assert [long_id in each for each in failures] == [True]
+
+
 def test_a_process_that_lives_though_it_is_on_no_list_loses_nothing_and_writes_in_no_line_of_another(
     world: World,
 ) -> None:
