@@ -143,20 +143,20 @@ class SharedUsage:
         "_others",
         "_period",
         "_process",
-        "_serial",
         "_state",
         "_total",
         "known",
         "line",
         "may_use",
         "numbers",
+        "serial",
     )
 
     def __init__(self, process: UsageOfProcess, key: int, account_id: str, serial: int) -> None:
         self._process = process
         self._key = key
         self._account_id = account_id
-        self._serial = serial
+        self.serial = serial
         self.numbers: Words = _private()
         self.line = NO_LINE
         self._name = self._address = ""
@@ -203,19 +203,19 @@ class SharedUsage:
         self.name(self._name)
         self.seen_at(self._address)
         words[line + UNTIL] = FOREVER
-        words[line + SERIAL] = self._serial
+        words[line + SERIAL] = self.serial
         return True
 
     def _leave_lost(self) -> None:
         """The collector has freed the line where the process was dead by the list of processes."""
-        line, words, name = self.line, self.numbers, (self._process.instance, self._serial)
-        if not line or (words[line + OWNER], words[line + SERIAL]) == (self._process.number, self._serial):
+        line, words, name = self.line, self.numbers, (self._process.instance, self.serial)
+        if not line or (words[line + OWNER], words[line + SERIAL]) == (self._process.number, self.serial):
             return
-        self.line, self.numbers, self._serial = NO_LINE, _private(), self._process.next_serial()
+        self.line, self.numbers, self.serial = NO_LINE, _private(), self._process.next_serial()
         if (words[line + INSTANCE], words[line + SERIAL]) == name:
             self.numbers[BYTES_IN] = words[line + BYTES_IN] - words[line + _BOOKED]
             self.numbers[BYTES_OUT] = words[line + BYTES_OUT] - words[line + _BOOKED + 1]
-            self.numbers[SEEN] = words[line + SEEN]
+            self.numbers[CONNECTIONS:CHANGES] = words[line + CONNECTIONS : line + CHANGES]
 
     def failed(self) -> None:
         """What it counts can't be booked for so long."""
@@ -228,7 +228,7 @@ class SharedUsage:
         table = self._process.live.present()
         if self.line and table is not None:
             line, self.line, self.numbers = self.line, NO_LINE, _private()
-            self._serial = self._process.next_serial()
+            self.serial = self._process.next_serial()
             table.words[line + CONNECTIONS] = 0
             table.words[line + CHANGES] += 1
             table.release(line)
@@ -252,7 +252,7 @@ class SharedUsage:
 
         `goes_on`: what this process has counted in it before still counts.
         """
-        own, name = self.numbers, (self._process.instance, self._serial)
+        own, name = self.numbers, (self._process.instance, self.serial)
         before = self._begun.get(name, (0, 0))
         self._begun = {name: before if goes_on else (own[self.line + BYTES_IN], own[self.line + BYTES_OUT])}
         self._period, self.known, self._bucket = period, False, -1
@@ -321,7 +321,7 @@ class SharedUsage:
         """Read which lines there are, and the total, if they are others."""
         if table is None:
             if self._bucket == -1 and self._begun:
-                begun = self._begun.get((self._process.instance, self._serial), (0, 0))
+                begun = self._begun.get((self._process.instance, self.serial), (0, 0))
                 self._booked_in, self._booked_out, self._bucket = -begun[0], -begun[1], 0
             return
         words = table.words
@@ -358,7 +358,7 @@ class SharedUsage:
         elif not self.known or self._state:  # else the collector is about to write its first total
             names = [(words[line + INSTANCE], serial) for line, serial in self._others]
             begun = [self._begun.get(each, (0, 0)) for each in names]
-            begun.append(self._begun.get((self._process.instance, self._serial), (0, 0)))
+            begun.append(self._begun.get((self._process.instance, self.serial), (0, 0)))
             self._booked_in, self._booked_out = -sum(each for each, _ in begun), -sum(each for _, each in begun)
             self.may_use, self.known = FOREVER, False
 

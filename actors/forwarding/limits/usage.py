@@ -190,9 +190,9 @@ class AccountCounter:
             self._note()
 
     def _claim(self) -> None:
-        line = self._shared.line
+        line, serial = self._shared.line, self._shared.serial
         self._shared.claim()
-        if line != self._shared.line or not line:
+        if not line or serial != self._shared.serial:
             self._in_table()
             if line:  # it was lost
                 numbers, at = self._numbers, self._at
