@@ -14,14 +14,16 @@ by one process only, the API, so none is lost.
 
 **Of a proxy's own upstreams** each worker has a line for each, in a file of the proxy beside its other live state, and
 is the only one that writes it. So what is known outlives the process: the next one of that worker goes on with the line
-of one that has ended, or with a copy of it while that still drains.
+of one that has ended, or with a copy of it while that still drains. A process that begins ends the lines of what was
+removed while no process was there to do that.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -275,6 +277,20 @@ class OwnStates:
         if line and table is not None:
             table.words[line + UNTIL] = 0
             table.release(line)
+
+    def end_others(self, upstreams: Iterable[Identity], workers: int) -> None:
+        """End lines that processes have left of other upstreams than these, or of workers beyond so many."""
+        table = self._live.present()
+        if table is None:
+            return
+        words, lives = table.words, self._live.processes.lives
+        keys = {number_of((*each, worker)) for each in upstreams for worker in range(workers)}
+        for line in chain.from_iterable(table.used()):
+            key = words[line + KEY]
+            if key not in keys and words[line + UNTIL] and not lives(words[line + OWNER]):
+                with table.exclusive(key) as alone:
+                    if alone and words[line + KEY] == key and not lives(words[line + OWNER]):
+                        words[line + UNTIL] = 0
 
     def _claim(self, table: Table, key: int) -> int:
         """The line of the last process that has ended; or a new one, with what is known by the one that still lives."""

@@ -6,6 +6,7 @@ before.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,6 +38,7 @@ class UpstreamSets:
         self._configured: Mapping[str, UpstreamsSpec | PoolSpec] = {}
         self._made: dict[str, UpstreamSet] = {}
         self._egress: EgressSpec | None = None
+        self._workers = 1
 
     def configure(self, spec: ProxySpec, pools: Iterable[PoolSpec], egress: EgressSpec, moved: bool) -> bool:
         """Apply a configuration. `moved`: connections leave from another address, so all of it is begun anew.
@@ -46,6 +48,7 @@ class UpstreamSets:
         """
         before, self._configured = self._configured, _configured(spec, pools)
         self._egress, changed = egress, moved
+        self._workers = spec.workers or os.cpu_count() or 1
         for name, known in tuple(self._made.items()):
             now = self._configured.get(name)
             if moved or now is None or now != before[name]:
@@ -72,13 +75,17 @@ class UpstreamSets:
 
     def _new(self, name: str, previous: UpstreamSet | None) -> UpstreamSet:
         from actors.forwarding.upstreams.upstream_set import UpstreamSet  # only with upstreams
-        from actors.pools.state import OwnStates
+        from actors.pools.state import OwnStates, identity
         from actors.pools.upstream import OWN_SPANS
 
         spec, egress = self._configured[name], self._egress
         assert egress is not None
         if self._own_states is None:
             self._own_states = OwnStates(self._state, OWN_SPANS)
+            own = self._configured.get(INLINE)
+            self._own_states.end_others(
+                map(identity, own.entries if isinstance(own, UpstreamsSpec) else ()), self._workers
+            )
         shared = self._shared(self._own_states)
         if isinstance(spec, UpstreamsSpec):
             return UpstreamSet(shared, spec, previous, egress)

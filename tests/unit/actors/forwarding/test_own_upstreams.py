@@ -13,6 +13,8 @@ from actors.bus.messages.specs import UpstreamsSpec
 from actors.forwarding.access.username_parameters import Parameters
 from actors.forwarding.context import ForwardingContext
 from actors.forwarding.upstreams.upstream_set import UpstreamSet
+from actors.pools.state import OWN_TABLE
+from actors.state.table import FOREVER, UNTIL
 from tests.kit.forwarding_rig import LOOPBACK_ALLOWED, spec
 from tests.kit.live_state import Machine
 from tests.kit.upstreams import upstream_entry, upstream_list
@@ -31,10 +33,10 @@ class Processes:
         for loop in self.loops:
             loop.now = self.now
 
-    def begin(self) -> ForwardingContext:
+    def begin(self, worker: int = 0) -> ForwardingContext:
         loop = Loop(lambda: self.now)
         self.loops.append(loop)
-        return ForwardingContext(loop, lambda _row: None, 10, 60.0, state=self.machine.state())
+        return ForwardingContext(loop, lambda _row: None, 10, 60.0, state=self.machine.state(worker=worker))
 
     def end(self, context: ForwardingContext) -> None:
         """It has been killed."""
@@ -53,8 +55,8 @@ UPSTREAMS = upstream_list(*(upstream_entry(port) for port in (1001, 1002, 1003))
 SEVEN = Parameters("7", 60.0)
 
 
-def configured(context: ForwardingContext, upstreams: UpstreamsSpec = UPSTREAMS) -> UpstreamSet:
-    context.configure(spec(1, upstreams=upstreams), LOOPBACK_ALLOWED)
+def configured(context: ForwardingContext, upstreams: UpstreamsSpec = UPSTREAMS, workers: int = 1) -> UpstreamSet:
+    context.configure(spec(1, upstreams=upstreams, workers=workers), LOOPBACK_ALLOWED)
     assert context.upstreams is not None
     return context.upstreams
 
@@ -120,6 +122,28 @@ def test_nothing_is_known_of_an_upstream_that_was_removed_and_comes_back(process
     assert states(configured(context)) == ["unknown"] * 3
     processes.end(context)
     assert states(configured(processes.begin())) == ["unknown"] * 3
+
+
+def test_a_process_ends_what_is_known_of_upstreams_and_workers_that_went_while_none_was_there(
+    processes: Processes,
+) -> None:
+    def lines() -> int:
+        table = context.state.further(OWN_TABLE).made()
+        assert table is not None
+        return sum(table.words[line + UNTIL] == FOREVER for used in table.used() for line in used)
+
+    two = upstream_list(*UPSTREAMS.entries[::2])
+    found = []
+    for worker, upstreams, workers in ((0, UPSTREAMS, 2), (1, UPSTREAMS, 2), (0, two, 2), (0, two, 1)):
+        context = processes.begin(worker)
+        configured(context, upstreams, workers)
+        found.append(lines())
+        processes.end(context)
+    assert found == [3, 6, 4, 2]
+    context = processes.begin()
+    configured(context)
+    configured(processes.begin(), two)
+    assert lines() == 5, "one that drains keeps its own"
 
 
 def test_another_password_gets_a_trial_at_once(processes: Processes) -> None:
