@@ -63,7 +63,7 @@ from actors.forwarding.sleeper import Sleeper
 from actors.histogram import sparse
 from actors.log_lines import set_subject
 from actors.process import Actor, Boot
-from actors.state.counts import LiveState
+from actors.state.live_state import LiveState
 from actors.state.processes import UNOWNED
 
 log = logging.getLogger(__name__)

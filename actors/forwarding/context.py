@@ -44,7 +44,7 @@ from actors.forwarding.upstreams.upstream_sets import UpstreamSets
 from actors.net.egress_guard import EgressGuard
 from actors.net.transport import Transport
 from actors.problems import ActiveProblems
-from actors.state.counts import LiveState
+from actors.state.live_state import LiveState
 from config.files.paths import RunDir
 
 if TYPE_CHECKING:

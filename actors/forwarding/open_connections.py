@@ -25,7 +25,7 @@ from actors.forwarding.protocols.commands import Report
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.reporting import trace
 from actors.forwarding.stats import ConnectionStats
-from actors.state.counts import LiveState
+from actors.state.live_state import LiveState
 
 
 class ConnectionInfo(NamedTuple):

@@ -30,7 +30,7 @@ from typing import Final, NamedTuple
 from actors.bus.messages.specs import PoolSpec, UpstreamSpec
 from actors.mapped_file import Words
 from actors.pools.slot import BANNED_UNTIL, LATENCY, READY_AT, SLOT, STATE, STATES, Spans, UpstreamSlot, spans_of
-from actors.state.counts import LiveState
+from actors.state.live_state import LiveState
 from actors.state.processes import NO_PROCESSES, UNOWNED
 from actors.state.table import (
     FOREVER,

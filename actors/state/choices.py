@@ -9,7 +9,7 @@ import math
 from typing import Final, NamedTuple
 
 from actors.bounded import keep
-from actors.state.counts import LiveState
+from actors.state.live_state import LiveState
 from actors.state.table import NO_LINE, NUMBERS, OWNER, RELEASED, UNTIL, Table
 
 VALUE: Final = NUMBERS + 2

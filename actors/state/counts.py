@@ -12,27 +12,15 @@ than what others admit in the same microseconds, one each. Never is one refused 
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Callable
-from itertools import islice
-from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from actors.bounded import keep
 from actors.mapped_file import Words
-from actors.state.processes import NO_PROCESSES, PLACE_MASK, UNOWNED, LivingProcesses, instance_of, open_processes
-from actors.state.table import (
-    KEY,
-    NO_LINE,
-    NUMBERS,
-    OWNER,
-    UNTIL,
-    Table,
-    TableKind,
-    make_table,
-    open_table,
-)
+from actors.state.processes import PLACE_MASK
+from actors.state.table import KEY, NO_LINE, NUMBERS, OWNER, UNTIL
+
+if TYPE_CHECKING:
+    from actors.state.live_state import LiveTable
 
 CONNECTIONS: Final = NUMBERS
 WINDOW: Final = NUMBERS + 1
@@ -43,15 +31,6 @@ _RING: Final = 64
 LINE: Final = _SECONDS + _RING // 4
 """Words of a line."""
 
-PROXY_TABLE: Final = TableKind("proxy", pages=4, lines=1 << 18, line=LINE)
-"""Of one proxy: clients, users of back ends, rules, wrong passwords, sessions."""
-ACCOUNTS_TABLE: Final = TableKind("accounts", pages=128, lines=1 << 21, line=LINE)
-"""Of the machine: accounts and credentials that have a limit."""
-
-ACCOUNTS: Final = "accounts"
-PROCESSES: Final = "processes"
-"""Files of `RunDir.state` beside those of proxies, which have the name of their proxy, and `actors.state.usage`."""
-
 COUNTED: Final = 61
 """Seconds in which a request counts: its own, and a minute."""
 _CLEAR: Final = _RING - COUNTED
@@ -60,31 +39,8 @@ _NO_REQUESTS: Final[Words] = memoryview(bytes(2 * _RING)).cast("Q")
 _SUM: Final = 2**32 - 1
 _MOST: Final = 2**16 - 1
 """Requests of a second that can be counted."""
-PERIODS_KEPT: Final = 3
+SILENT_PERIODS: Final = 3
 """A process that has said nothing for so many periods moves nothing."""
-RETRY: Final = 1.0
-"""Seconds until a line that could not be had, or a file, is tried again."""
-_CLAIMED_AT_ONCE: Final = 256
-"""Lines in one turn of the loop, of those that could not be had before."""
-DIGESTS_KEPT: Final = 4096
-
-
-class Digests:
-    """Numbers that stand for keys in all processes. `of_what` tells keys of several tables from each other."""
-
-    def __init__(self, of_what: str) -> None:
-        self._begun = hashlib.blake2b(digest_size=8, key=of_what.encode()[:64])
-        self._known: dict[tuple[str, ...], int] = {}
-
-    def of(self, *parts: str) -> int:
-        """A number of 64 bits that isn't 0. Those of the keys that were needed last are remembered."""
-        digest = self._known.get(parts)
-        if digest is None:
-            hashed = self._begun.copy()
-            hashed.update("\0".join(parts).encode("utf-8", "surrogateescape"))
-            digest = int.from_bytes(hashed.digest(), "little") or 1
-            keep(self._known, parts, digest, DIGESTS_KEPT)
-        return digest
 
 
 class Moved(NamedTuple):
@@ -98,7 +54,7 @@ class Moved(NamedTuple):
     lately_out: int
 
 
-class _Numbers:
+class Numbers:
     """Words with the same memory in parts of 16 bits."""
 
     __slots__ = ("halves", "words")
@@ -106,106 +62,6 @@ class _Numbers:
     def __init__(self, words: Words) -> None:
         self.words = words
         self.halves: Words = words.cast("B").cast("H")
-
-
-Later = Callable[[float, Callable[[], None]], object]
-"""Calls a function in so many seconds, as `Loop.call_later` does."""
-
-
-def _ignore(_detail: str) -> None:
-    """A process that counts alone in any case."""
-
-
-def _never(_seconds: float, _call: Callable[[], None]) -> None:
-    """A process that counts alone in any case."""
-
-
-class LiveTable:
-    """One table as one process uses it: opened at first need, and tried again a while after that couldn't be.
-
-    Without it the process counts for itself alone; `on_failure` is called with the reason. `number` is that of the
-    process (`actors.state.processes`), and `path` None for one that counts alone in any case.
-    """
-
-    def __init__(
-        self,
-        path: Path | None,
-        kind: TableKind,
-        processes: LivingProcesses,
-        number: int,
-        clock: Callable[[], float],
-        on_failure: Callable[[str], None],
-        later: Later,
-    ) -> None:
-        self._path = None if number == UNOWNED else path
-        self._kind = kind
-        self.processes = processes
-        self._number = number
-        self.clock = clock
-        self.on_failure = on_failure
-        self._later = later
-        self._alone: dict[SharedKey, None] = {}
-        """What is counted without a line, since none could be had."""
-        self._timed = False
-        self._table: Table | None = None
-        self.numbers = _Numbers(memoryview(b"").cast("B").cast("Q"))
-        """Those of the table, once there is one."""
-        self._retry_at = -math.inf
-
-    def present(self) -> Table | None:
-        """The table, if there is one."""
-        return self._table or self._open(open_table)
-
-    def made(self) -> Table | None:
-        """The table; None when it can't be made now."""
-        return self._table or self._open(make_table)
-
-    def claim(self, key: int) -> int:
-        """A line of this process for a key; `NO_LINE` when it can't have one now."""
-        table = self.made()
-        return NO_LINE if table is None else table.claim(key)
-
-    def claim_later(self, counted: SharedKey) -> None:
-        """It has no line: try again and again, until it has one or is released."""
-        if self._path is not None:
-            self._alone[counted] = None
-            self._set_timer()
-
-    def release(self, counted: SharedKey) -> None:
-        """It needs no line any more."""
-        self._alone.pop(counted, None)
-
-    def _claim_again(self) -> None:
-        """What fails costs a millisecond, so that the others wait then for the next time."""
-        self._timed = False
-        for counted in tuple(islice(self._alone, _CLAIMED_AT_ONCE)):
-            del self._alone[counted]
-            if not counted.claim():
-                break
-        self._set_timer()
-
-    def _set_timer(self) -> None:
-        if self._alone and not self._timed:
-            self._timed = True
-            self._later(RETRY, self._claim_again)
-
-    def _open(self, opens: Callable[..., Table | None]) -> Table | None:
-        now = self.clock()
-        if self._path is None or now < self._retry_at:
-            return None
-        try:
-            if opens is make_table:
-                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._table = opens(self._path, self._kind, self.processes, self._number, self.clock)
-        except OSError as error:
-            self._retry_at = now + RETRY
-            self.on_failure(str(error))
-        if self._table is not None:
-            self.numbers = _Numbers(self._table.words)
-        return self._table
-
-    def __repr__(self) -> str:
-        return f"<LiveTable {self._kind.name}: {self._table}>"
 
 
 class SharedKey:
@@ -219,7 +75,7 @@ class SharedKey:
     def __init__(self, live: LiveTable, key: int) -> None:
         self._live = live
         self._key = key
-        self._own: _Numbers | None = None
+        self._own: Numbers | None = None
         """Where this process counts: in the table, or alone; None: nowhere so far."""
         self._line = NO_LINE
         """Its line of the table."""
@@ -230,7 +86,7 @@ class SharedKey:
 
     # --- lines ---
 
-    def _place(self) -> _Numbers:
+    def _place(self) -> Numbers:
         """Where this process counts, from now on."""
         if self._own is None:
             self.claim()
@@ -242,7 +98,7 @@ class SharedKey:
         alone, live = self._own, self._live
         line = live.claim(self._key)
         if line == NO_LINE:
-            self._own = alone or _Numbers(memoryview(bytearray(8 * LINE)).cast("Q"))
+            self._own = alone or Numbers(memoryview(bytearray(8 * LINE)).cast("Q"))
             live.claim_later(self)
             return False
         self._own, self._line, self._bucket = live.numbers, line, -1
@@ -394,7 +250,7 @@ class SharedKey:
         words = self._live.numbers.words
         for line in living:
             first = line + MOVED
-            if words[first] > period - PERIODS_KEPT:
+            if words[first] > period - SILENT_PERIODS:
                 found.append(Moved(*words[first + 1 : first + 1 + len(Moved._fields)].tolist()))
         return found
 
@@ -402,7 +258,7 @@ class SharedKey:
         return f"<SharedKey {self._key:x}: {self.requests()} requests>"
 
 
-def _requests(numbers: _Numbers, line: int, second: int) -> int:
+def _requests(numbers: Numbers, line: int, second: int) -> int:
     """The requests of a line that count in this second."""
     words = numbers.words
     while True:
@@ -419,13 +275,13 @@ def _requests(numbers: _Numbers, line: int, second: int) -> int:
             return max(0, total)
 
 
-def _of_second(numbers: _Numbers, line: int, second: int) -> int:
+def _of_second(numbers: Numbers, line: int, second: int) -> int:
     """The requests of one second, if they are known still."""
     last = numbers.words[line + WINDOW] >> 32
     return numbers.halves[4 * (line + _SECONDS) + second % _RING] if last - COUNTED < second <= last else 0
 
 
-def _advance(numbers: _Numbers, line: int, second: int) -> None:
+def _advance(numbers: Numbers, line: int, second: int) -> None:
     """Make this the last second, by steps of which each leaves numbers that fit together."""
     words, halves, first = numbers.words, numbers.halves, 4 * (line + _SECONDS)
     last, total = words[line + WINDOW] >> 32, words[line + WINDOW] & _SUM
@@ -440,63 +296,3 @@ def _advance(numbers: _Numbers, line: int, second: int) -> None:
         words[line + WINDOW] = last << 32 | total
         for each in range(last + 1, last + 1 + _CLEAR):
             halves[first + each % _RING] = 0
-
-
-class LiveState:
-    """What one process shares: of its proxy with all processes of that, of accounts with all of the machine.
-
-    `folder` is `RunDir.state`; without it, or a number, the process counts for itself alone. What counts alone since a
-    line could not be had gets one by a timer, which `later` sets.
-    """
-
-    def __init__(
-        self,
-        clock: Callable[[], float],
-        folder: Path | None = None,
-        proxy_id: str = "",
-        number: int = UNOWNED,
-        on_failure: Callable[[str], None] = _ignore,
-        later: Later = _never,
-        worker: int = 0,
-    ) -> None:
-        """`worker` is the index of this process among the workers of its proxy."""
-        self.number = number
-        self.worker = worker
-        self.instance = instance_of(number)
-        self.proxy_id = proxy_id
-        processes = None
-        if folder is not None and number != UNOWNED:
-            try:
-                processes = open_processes(folder / PROCESSES)
-            except OSError as error:
-                on_failure(str(error))
-            if processes is None:
-                on_failure("the list of processes is not there, or of another release")
-        if folder is None or processes is None:
-            folder, processes = None, NO_PROCESSES
-        self.shares = folder is not None
-        """Whether it counts together with others, but for what fails for a while."""
-
-        def table(name: str, kind: TableKind) -> LiveTable:
-            path = None if folder is None else folder / name
-            return LiveTable(path, kind, processes, number, clock, on_failure, later)
-
-        self.table: Callable[[str, TableKind], LiveTable] = table
-        """Returns the table in the file of this name."""
-        self.proxy, self._accounts = table(proxy_id, PROXY_TABLE), table(ACCOUNTS, ACCOUNTS_TABLE)
-        self.further: Callable[[TableKind], LiveTable] = lambda kind: table(f"{proxy_id}.{kind.name}", kind)
-        """Returns a further table of this proxy, in a file of its own."""
-        self.digests = Digests(proxy_id)
-        """Of the proxy's keys."""
-        self._account_digests = Digests(ACCOUNTS)
-
-    def key(self, *parts: str) -> SharedKey:
-        """A client, user of a back end or rule of this proxy, or what else is counted of it."""
-        return SharedKey(self.proxy, self.digests.of(*parts))
-
-    def account(self, *parts: str) -> SharedKey:
-        """An account or a credential, on all proxies."""
-        return SharedKey(self._accounts, self._account_digests.of(*parts))
-
-    def __repr__(self) -> str:
-        return f"<LiveState: process {self.number}, {self.proxy}, {self._accounts}>"

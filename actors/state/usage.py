@@ -47,7 +47,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from actors.mapped_file import Words
-from actors.state.counts import PROCESSES, Digests, LiveState, LiveTable
+from actors.state.live_state import PROCESSES, Digests, LiveState, LiveTable
 from actors.state.processes import LivingProcesses, open_processes
 from actors.state.table import FOREVER, KEY, NO_LINE, NUMBERS, OWNER, RELEASED, UNTIL, Table, TableKind, make_table
 from config.model.choices import PERIODS

@@ -59,7 +59,7 @@ from actors.supervision.processes.actor_specs import (
     lab_spec,
     tls_spec,
 )
-from actors.supervision.processes.live_state import LiveStateFiles
+from actors.supervision.processes.live_state_files import LiveStateFiles
 from actors.supervision.processes.spawner import Spawner
 from actors.supervision.processes.zygote_process import FirstProcesses
 from actors.supervision.settings_updates import EffectiveSettings, SettingsUpdates, SupervisionConfig

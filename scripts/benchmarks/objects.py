@@ -27,8 +27,9 @@ from actors.lists.reading import read_list
 from actors.logs.index import LogIndex
 from actors.logs.record_schema import empty_record
 from actors.logs.search import Searcher
-from actors.state.counts import LiveState, SharedKey
-from actors.supervision.processes.live_state import LiveStateFiles
+from actors.state.counts import SharedKey
+from actors.state.live_state import LiveState
+from actors.supervision.processes.live_state_files import LiveStateFiles
 from benchmarks.ours import OURS, Product
 from benchmarks.processes import BenchError, pss
 from benchmarks.rounds import Bench, Figure, Results

@@ -27,7 +27,7 @@ from actors.bus.messages.specs import EgressSpec, ProxySpec
 from actors.bus.records import RecordBatch, RecordReceiver
 from actors.forwarding.fleet_objects import FleetObjects
 from actors.process import Boot
-from actors.supervision.processes.live_state import LiveStateFiles
+from actors.supervision.processes.live_state_files import LiveStateFiles
 from config.files.paths import open_run_dir
 from config.text.access_fields import ACCESS_FIELDS
 from tests.kit.folders import FOLDERS

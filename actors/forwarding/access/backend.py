@@ -26,7 +26,7 @@ from actors.forwarding.protocols.http.targets import Authority
 from actors.log_lines import ThrottledLog
 from actors.net.client_key import client_key, site_key
 from actors.net.egress_guard import OutgoingGuard
-from actors.state.counts import LiveState
+from actors.state.live_state import LiveState
 from actors.thread_pool import DROPPED, FairThreadPool
 
 if TYPE_CHECKING:

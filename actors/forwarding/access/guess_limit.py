@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from actors.bounded import keep
 from actors.state.choices import SharedChoices
-from actors.state.counts import LiveState, SharedKey
+from actors.state.counts import SharedKey
+from actors.state.live_state import LiveState
 
 PAUSE = 30.0
 """Seconds without checks after too many."""

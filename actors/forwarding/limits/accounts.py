@@ -24,7 +24,8 @@ from actors.forwarding.limits.token_bucket import TokenBucket, Wake
 from actors.forwarding.limits.usage import GRACE_BYTES, AccountCounter, UsageCounters, do_nothing
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
-from actors.state.counts import LiveState, SharedKey
+from actors.state.counts import SharedKey
+from actors.state.live_state import LiveState
 from config.net.addresses import plain
 from config.net.entries import read_network
 

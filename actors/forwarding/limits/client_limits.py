@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from actors.bus.loop import Loop
 from actors.forwarding.protocols import failures
 from actors.net.client_key import client_key
-from actors.state.counts import COUNTED, RETRY, LiveState, SharedKey
+from actors.state.counts import COUNTED, SharedKey
+from actors.state.live_state import RETRY, LiveState
 
 if TYPE_CHECKING:
     from pathlib import Path

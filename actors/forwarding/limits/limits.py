@@ -31,7 +31,8 @@ from actors.forwarding.limits.usage import UsageCounters
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
 from actors.net.client_key import client_key
-from actors.state.counts import LiveState, SharedKey
+from actors.state.counts import SharedKey
+from actors.state.live_state import LiveState
 
 if TYPE_CHECKING:
     from actors.accounts.records import CredentialRecord

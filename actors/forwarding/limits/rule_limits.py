@@ -18,7 +18,8 @@ from actors.forwarding.limits.shared_bandwidth import divide
 from actors.forwarding.limits.token_bucket import TokenBucket
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Decider, Failure
-from actors.state.counts import LiveState, SharedKey
+from actors.state.counts import SharedKey
+from actors.state.live_state import LiveState
 
 UNLIMITED = LimitsSpec()
 RULE = "rule"

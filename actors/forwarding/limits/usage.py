@@ -18,7 +18,7 @@ from typing import Final
 from actors.bus.loop import Loop, Timer
 from actors.bus.messages.accounts import AccountState, AccountUsage
 from actors.forwarding.limits.token_bucket import UNLIMITED, Wake
-from actors.state.counts import LiveState
+from actors.state.live_state import LiveState
 from actors.state.table import FOREVER
 from actors.state.usage import (
     BYTES_IN,

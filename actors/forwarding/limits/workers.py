@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from actors.state.counts import LiveState
+from actors.state.live_state import LiveState
 
 OPEN: Final = "open"
 

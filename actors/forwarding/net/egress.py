@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from actors.bus.loop import Loop
 from actors.forwarding.net.source_address import SourceAddress, choice_of, plain_source
 from actors.state.choices import SharedChoices
-from actors.state.counts import LiveState
+from actors.state.live_state import LiveState
 
 if TYPE_CHECKING:
     from actors.bus.messages.specs import AccountSpec, ProxySpec

@@ -42,7 +42,7 @@ from actors.pools.state import OwnStates, identity
 from actors.pools.upstream import DOWN, UP, Upstream, target_mark
 from actors.problems import ActiveProblems
 from actors.state.choices import SharedChoices
-from actors.state.counts import LiveState
+from actors.state.live_state import LiveState
 
 LABELS_KEPT = 256
 """Combinations of labels, each with a policy over the upstreams that have them."""

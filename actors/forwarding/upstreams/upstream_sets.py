@@ -16,7 +16,7 @@ from actors.bus.messages.specs import EgressSpec, PoolSpec, ProxySpec, Upstreams
 if TYPE_CHECKING:
     from actors.forwarding.upstreams.upstream_set import UpstreamContext, UpstreamSet
     from actors.pools.state import OwnStates
-    from actors.state.counts import LiveState
+    from actors.state.live_state import LiveState
 
 INLINE = ""
 """Stands for the upstreams of the proxy itself, where names of pools do."""

@@ -32,7 +32,7 @@ from actors.bus.messages.common import (
 )
 from actors.bus.messages.forwarding import Configure
 from actors.process import Boot
-from actors.supervision.processes.live_state import LiveStateFiles
+from actors.supervision.processes.live_state_files import LiveStateFiles
 from actors.supervision.processes.spawner import Spawner
 from actors.supervision.settings_updates import SupervisionConfig
 

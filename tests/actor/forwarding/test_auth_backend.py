@@ -15,7 +15,7 @@ from actors.bus.messages.specs import BackendSpec, EgressSpec
 from actors.forwarding.access.backend import FAILED_PAUSE, STALE_MAX, UNDER_WAY_MAX, Backend, Question
 from actors.forwarding.access.backend_request import TTL_MAX, read_verdict
 from actors.forwarding.protocols.failures import Failure
-from actors.state.counts import LiveState
+from actors.state.live_state import LiveState
 from tests.actor.forwarding.account_client import WORD, account, credentials
 from tests.actor.forwarding.connection_pages import page
 from tests.actor.forwarding.http_client import connect, get, read_response

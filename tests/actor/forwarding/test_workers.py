@@ -12,7 +12,7 @@ from actors import problems
 from actors.bus.messages.common import WORKERS
 from actors.bus.messages.specs import AccountSpec, LimitsSpec
 from actors.forwarding.access.guess_limit import FAILURES_OF_USER
-from actors.supervision.processes.live_state import LiveStateFiles
+from actors.supervision.processes.live_state_files import LiveStateFiles
 from tests.actor.forwarding.account_client import account, ask, credentials
 from tests.actor.forwarding.http_client import connect, get, read_response
 from tests.actor.forwarding.in_process_actor import Inside

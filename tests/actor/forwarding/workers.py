@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from actors.forwarding.limits.workers import OPEN
-from actors.state.counts import LiveState
+from actors.state.live_state import LiveState
 from actors.state.processes import UNOWNED
-from actors.supervision.processes.live_state import LiveStateFiles
+from actors.supervision.processes.live_state_files import LiveStateFiles
 from tests.kit.forked_actor import Forked
 from tests.kit.forwarding_rig import PROXY_ID, Rig
 

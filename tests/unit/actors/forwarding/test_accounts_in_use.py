@@ -20,7 +20,7 @@ from actors.forwarding.limits.limits import LimitsOfProxy
 from actors.forwarding.limits.meter import MeteredConnection
 from actors.forwarding.limits.usage import UsageCounters
 from actors.forwarding.protocols import failures
-from actors.state.counts import LiveState
+from actors.state.live_state import LiveState
 from tests.kit.clocks import Clock
 from tests.kit.forwarding_rig import spec
 

@@ -14,7 +14,8 @@ from actors.forwarding.limits import client_limits
 from actors.forwarding.limits.client_limits import FORGOTTEN_AT_ONCE, PERIOD, ClientWindows
 from actors.forwarding.limits.limits import LimitsOfProxy
 from actors.forwarding.limits.meter import Meter
-from actors.state.counts import COUNTED, LiveState
+from actors.state.counts import COUNTED
+from actors.state.live_state import LiveState
 from tests.kit.clocks import Clock
 from tests.kit.forwarding_rig import spec
 

@@ -12,7 +12,7 @@ from actors.bus.messages.specs import LimitsSpec
 from actors.forwarding.limits.accounts import GUESTS_KEPT, REVIEWED_AT_ONCE, Account, Guests
 from actors.forwarding.limits.meter import Meter
 from actors.forwarding.limits.token_bucket import TokenBucket
-from actors.state.counts import LiveState
+from actors.state.live_state import LiveState
 
 LIMITS = LimitsSpec(requests_per_minute=10)
 

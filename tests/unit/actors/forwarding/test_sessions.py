@@ -18,7 +18,7 @@ from actors.forwarding.upstreams.route import has_labels
 from actors.forwarding.upstreams.sessions import Rendezvous, UpstreamSessions
 from actors.pools.upstream import Upstream
 from actors.state.choices import CHOICES_ALONE, SharedChoices
-from actors.state.counts import LiveState
+from actors.state.live_state import LiveState
 from tests.kit.tables import table
 from tests.kit.upstreams import own_upstream, three, three_of_a_pool, up, upstream_entry
 

@@ -15,7 +15,7 @@ from actors.forwarding.limits.limits import LimitsOfProxy
 from actors.forwarding.limits.shared_bandwidth import divide
 from actors.forwarding.limits.token_bucket import TokenBucket
 from actors.forwarding.limits.usage import UsageCounters
-from actors.state.counts import LiveState
+from actors.state.live_state import LiveState
 from tests.kit.clocks import Clock
 from tests.kit.forwarding_rig import spec
 from tests.kit.live_state import Machine

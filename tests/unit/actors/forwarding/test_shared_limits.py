@@ -26,7 +26,8 @@ from actors.forwarding.upstreams.balancing import new_policy
 from actors.forwarding.upstreams.sessions import UpstreamSessions
 from actors.pools.upstream import Upstream
 from actors.state.choices import SharedChoices
-from actors.state.counts import COUNTED, LiveState
+from actors.state.counts import COUNTED
+from actors.state.live_state import LiveState
 from actors.state.usage import USAGE
 from tests.kit.clocks import Clock
 from tests.kit.forwarding_rig import spec

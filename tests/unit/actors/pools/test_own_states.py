@@ -10,7 +10,7 @@ import pytest
 from actors.pools.slot import STATES, UpstreamSlot
 from actors.pools.state import OWN_TABLE, OwnStates, identity
 from actors.pools.upstream import OWN_SPANS
-from actors.state.counts import LiveState
+from actors.state.live_state import LiveState
 from actors.state.table import Table
 from tests.kit.clocks import Clock
 from tests.kit.live_state import Killed, Machine, dies_after

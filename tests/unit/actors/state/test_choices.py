@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from actors.state.choices import SharedChoices
-from actors.state.counts import LiveState
+from actors.state.live_state import LiveState
 from tests.kit.clocks import Clock
 from tests.kit.live_state import Killed, Machine, dies_after
 

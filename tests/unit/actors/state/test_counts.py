@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.state import counts
-from actors.state.counts import COUNTED, RETRY, LiveState, SharedKey
+from actors.state.counts import COUNTED, SharedKey
+from actors.state.live_state import RETRY, LiveState
 from tests.kit.clocks import Clock
 from tests.kit.live_state import PROXY, Killed, Machine, dies_after
 
@@ -124,7 +125,7 @@ def test_a_kill_after_any_write_leaves_no_fewer_requests_than_were_admitted(tmp_
             key.add_requests(1)
         clock.now += idle
         left, numbers = [writes], key._place()
-        killed = counts._Numbers(numbers.words)
+        killed = counts.Numbers(numbers.words)
         killed.words, killed.halves = dies_after(numbers.words, left), dies_after(numbers.halves, left)
         key._own = killed
         try:

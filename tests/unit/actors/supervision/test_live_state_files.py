@@ -12,8 +12,8 @@ from actors.pools.upstream import OWN_SPANS
 from actors.state.choices import SharedChoices
 from actors.state.counts import COUNTED
 from actors.state.processes import UNOWNED, open_processes
-from actors.supervision.processes import live_state
-from actors.supervision.processes.live_state import LiveStateFiles
+from actors.supervision.processes import live_state_files
+from actors.supervision.processes.live_state_files import LiveStateFiles
 from tests.kit.clocks import Clock
 from tests.kit.live_state import PROXY, Machine
 
@@ -94,7 +94,7 @@ def test_what_a_program_takes_over_is_not_lost_when_there_is_no_room_at_its_star
         raise OSError(28, "no space")
 
     after = LiveStateFiles(tmp_path, clock)
-    monkeypatch.setattr(live_state, "make_places", fail)
+    monkeypatch.setattr(live_state_files, "make_places", fail)
     after.adopt({PROXY: [2]})
     monkeypatch.undo()
     after.begin("px2", 3)

@@ -20,7 +20,7 @@ from actors.supervision.callbacks import CountdownLatch
 from actors.supervision.lifecycle import ActorState
 from actors.supervision.listeners.registry import ListenerRegistry
 from actors.supervision.processes.actor_specs import SupervisionContext, WorkerId
-from actors.supervision.processes.live_state import LiveStateFiles
+from actors.supervision.processes.live_state_files import LiveStateFiles
 from actors.supervision.proxies.proxy_actors import APPLIED_WITHIN, CONFIGURED_WITHIN, ProxyActors
 from actors.supervision.proxies.reconcile import Bind, Start, Watch
 from config.net.names import Ports

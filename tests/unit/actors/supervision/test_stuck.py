@@ -13,7 +13,7 @@ from actors.bus.loop import Loop
 from actors.process import Boot
 from actors.supervision.processes.actor_specs import ActorSpec, SupervisionContext
 from actors.supervision.processes.instance import SILENCE_MAX, START_LONGEST, START_MAX, STUCK_AFTER
-from actors.supervision.processes.live_state import LiveStateFiles
+from actors.supervision.processes.live_state_files import LiveStateFiles
 from actors.supervision.processes.managed_actor import ManagedActor
 from tests.kit.clocks import Clock
 

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from actors.pools.state import OWN_TABLE
-from actors.state.counts import ACCOUNTS, PROCESSES, PROXY_TABLE
+from actors.state.live_state import ACCOUNTS, PROCESSES, PROXY_TABLE
 from actors.state.processes import UNOWNED, ProcessPlaces, make_places
 from actors.state.table import open_table
 from actors.state.usage import USAGE
