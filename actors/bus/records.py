@@ -2,7 +2,7 @@
 
 The sender numbers its batches; the indexer commits a batch and its number in one transaction and acknowledges the
 number. What isn't acknowledged is sent again, in order, with the same number, and the indexer drops what it has: so a
-record is stored once, whichever of the two dies in between. The sender keeps at most `KEPT_ROWS` rows; what comes on
+record is stored once, whichever of the two dies in between. The sender keeps at most `ROWS_MAX` rows; what comes on
 top is dropped and counted, and traffic never waits.
 
 A batch is one frame, msgpack: `[source, instance, number, first, rows, proxy_name]`, where `rows` is msgpack in its
@@ -35,7 +35,7 @@ Row = tuple[Any, ...]
 _STATUS, _REASON = ACCESS_FIELDS.index("status_code"), ACCESS_FIELDS.index("reason")
 
 BATCH_ROWS: Final = 1_000
-KEPT_ROWS = 100_000
+ROWS_MAX = 100_000
 FLUSH_PERIOD = 0.25
 RESEND_AFTER = 2.0
 RESENT_AT_ONCE = 8
@@ -134,7 +134,7 @@ class RecordSender:
 
     def _send_rows(self) -> None:
         rows, self._rows = self._rows, []
-        if self._kept + len(rows) > KEPT_ROWS:
+        if self._kept + len(rows) > ROWS_MAX:
             self._drop(len(rows))
             return
         if not self._unacknowledged:

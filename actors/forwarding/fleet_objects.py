@@ -72,18 +72,18 @@ class ObjectReader:
             packed = {key: value for key, value in sorted({**self._packed, **packed}.items()) if value}
         if packed == self._packed:
             return self._objects
-        kept = {key: value for key, value in self._values.items() if packed.get(key) == self._packed[key]}
-        lists = dict(_read(ListRef, "list:", packed, kept))
-        pools = dict(_read(PoolSpec, "pool:", packed, kept))
-        policies = dict(_read(PolicySpec, "policy:", packed, kept))
+        unchanged = {key: value for key, value in self._values.items() if packed.get(key) == self._packed[key]}
+        lists = dict(_read(ListRef, "list:", packed, unchanged))
+        pools = dict(_read(PoolSpec, "pool:", packed, unchanged))
+        policies = dict(_read(PolicySpec, "policy:", packed, unchanged))
         self._values = {**lists, **pools, **policies}
         self._packed = packed
         self._objects = FleetObjects(tuple(lists.values()), tuple(pools.values()), tuple(policies.values()))
         return self._objects
 
 
-def _read(kind: type[T], prefix: str, packed: Mapping[str, bytes], kept: Mapping[str, Any]) -> Iterator[tuple[str, T]]:
+def _read(kind: type[T], prefix: str, packed: Mapping[str, bytes], same: Mapping[str, Any]) -> Iterator[tuple[str, T]]:
     for key, value in packed.items():
         if key.startswith(prefix):
-            known: T | None = kept.get(key)
+            known: T | None = same.get(key)
             yield key, unpack(kind, value) if known is None else known

@@ -43,7 +43,7 @@ READ_MAX = 2.0
 """Seconds that a search may read for its page."""
 COUNT_MAX = 0.1
 """Seconds that it may take beyond that for the total."""
-KEPT = 128
+UNPACKED_MAX = 128
 """Blocks that stay unpacked between finding records in them and returning these: some 100 KB each."""
 EVER = 2**63 - 1
 """Above all times and numbers."""
@@ -132,7 +132,7 @@ class _PageSearch:
         """The `wanted` greatest keys below the position."""
         deadline = self._clock() + READ_MAX
         best: list[tuple[int, int, Block]] = []
-        kept = 0
+        unpacked = 0
         for block in self._blocks:
             if block.oldest > self._before[0] or not self._may_match(block):
                 continue
@@ -143,8 +143,8 @@ class _PageSearch:
             keys = self._keys(block)
             if keys:
                 best = sorted((*best, *((*key, block) for key in keys)), key=itemgetter(0, 1), reverse=True)[:wanted]
-            if keys and kept < KEPT:
-                kept += 1  # its records will probably be on the page
+            if keys and unpacked < UNPACKED_MAX:
+                unpacked += 1  # its records will probably be on the page
             else:
                 block.release()
         floor = self._snapshot.floor

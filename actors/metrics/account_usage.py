@@ -122,7 +122,7 @@ class QuotaNotices:
 
 
 HOUR, DAY = 3600, 86400
-KEPT_DAYS = 400
+RETENTION_DAYS = 400
 """Days that hours and days of usage are kept."""
 BACKWARD_MAX = 24
 """Hours that the clock may be set back without another hour than the last being written to."""
@@ -325,7 +325,7 @@ class UsageLedger:
 
     def prune(self) -> None:
         """Delete what is older than it is kept."""
-        day = int(self._wall()) // DAY - KEPT_DAYS
+        day = int(self._wall()) // DAY - RETENTION_DAYS
         self._database.execute("DELETE FROM hours WHERE hour < ?", (day * 24,))
         self._database.execute("DELETE FROM days WHERE day < ?", (day,))
         self._database.execute(

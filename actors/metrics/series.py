@@ -21,7 +21,7 @@ TOTAL = ""
 """Stands for all proxies together, deleted ones too, in place of an id."""
 RAW = 10
 DAY = 24 * 3600
-KEPT = {RAW: DAY, 60: 3 * DAY, 300: 30 * DAY, 3600: 365 * DAY, DAY: 5 * 365 * DAY}
+RETENTION = {RAW: DAY, 60: 3 * DAY, 300: 30 * DAY, 3600: 365 * DAY, DAY: 5 * 365 * DAY}
 """Seconds that the buckets of each level are kept, by the seconds that a bucket is wide."""
 UNSTORED_MAX = 100_000
 """Buckets that may wait for a disk that can't be written to; beyond that the narrow ones are dropped."""
@@ -78,7 +78,7 @@ class Series:
 
     def add(self, proxy_id: str, increments: Increments, at: float) -> None:
         """Count for a proxy (or `TOTAL`) in the buckets of `at`, Unix seconds."""
-        for step in KEPT:
+        for step in RETENTION:
             key = (step, int(at // step) * step, proxy_id)
             if key not in self._open:
                 self._open[key] = self._read(key)
@@ -87,7 +87,7 @@ class Series:
 
     def add_machine(self, seconds: float, cpu: float, memory: float, at: float) -> None:
         """One sample of the machine that stands for the `seconds` before `at`."""
-        for step in KEPT:
+        for step in RETENTION:
             key = (step, int(at // step) * step)
             if key not in self._machine:
                 self._machine[key] = self._read_machine(key)
@@ -127,9 +127,9 @@ class Series:
 
     def forget_old(self, now: float) -> None:
         """Remove what is older than it is kept."""
-        for step, kept in KEPT.items():
+        for step, retention in RETENTION.items():
             for table in ("points", "machine"):
-                self._database.execute(f"DELETE FROM {table} WHERE step = ? AND t < ?", (step, now - kept - step))  # noqa: S608
+                self._database.execute(f"DELETE FROM {table} WHERE step = ? AND t < ?", (step, now - retention - step))  # noqa: S608
 
     def last_filled(self) -> float | None:
         """Until when, in Unix seconds, something is known to have been counted."""

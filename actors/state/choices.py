@@ -18,7 +18,7 @@ CHOICES_ALONE: Final = 10_000
 """Choices that hold in one process; the oldest makes room."""
 _SAFE: Final = 1.0
 """Seconds before its end from which on a choice is written under the lock alone: its line may be used again."""
-KEYS_KEPT: Final = 4_096
+CACHED_KEYS: Final = 4_096
 """Choices whose lines are remembered."""
 
 
@@ -91,7 +91,7 @@ class SharedChoices:
         bucket = table.bucket(key)
         word = table.words[bucket]
         found = _KeyLines(key, bucket, word, tuple(table.all_lines(key)))
-        keep(self._known, digest, found, KEYS_KEPT)
+        keep(self._known, digest, found, CACHED_KEYS)
         return found
 
     def _line(self, table: Table, digest: bytes, seconds: float) -> int:

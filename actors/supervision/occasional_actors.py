@@ -71,7 +71,7 @@ class PoolChecks(OccasionalActor):
 
     _asked: tuple[bytes, ...] = ()
     """Pools to be checked once, as soon as the actor runs."""
-    _kept_until = 0.0
+    _needed_until = 0.0
     """The actor runs as long, so that it can check pools that no proxy uses."""
     _wanted = CheckPools(EgressSpec("public_only", (), ()))
     _sent: CheckPools | None = None
@@ -80,7 +80,7 @@ class PoolChecks(OccasionalActor):
         """These pools are to be checked: start the actor, send it what has changed, or have it end."""
         self._wanted = CheckPools(egress, pools)
         runs = self._actor.life.state is ActorState.RUNNING
-        is_needed = bool(pools) or self._context.loop.now < self._kept_until
+        is_needed = bool(pools) or self._context.loop.now < self._needed_until
         self.need(is_needed)
         if is_needed and runs and self._sent != self._wanted and self._context.router.tell(POOLS, self._wanted):
             self._sent = self._wanted
@@ -90,7 +90,7 @@ class PoolChecks(OccasionalActor):
         if packed is None:
             return Done()
         loop = self._context.loop
-        self._kept_until = loop.now + CHECKS_FOR
+        self._needed_until = loop.now + CHECKS_FOR
         loop.call_later(CHECKS_FOR, self._let_go)
         if packed not in self._asked:
             self._asked = (*self._asked, packed)[-ASKED_MAX:]
@@ -100,7 +100,7 @@ class PoolChecks(OccasionalActor):
         return Done()
 
     def _let_go(self) -> None:
-        if not self._wanted.pools and self._context.loop.now >= self._kept_until:
+        if not self._wanted.pools and self._context.loop.now >= self._needed_until:
             self.need(False)
 
     def _send_asked(self, to: str) -> None:

@@ -27,7 +27,7 @@ from actors.sqlite import open_database, transaction
 
 log = logging.getLogger(__name__)
 
-KEPT_EVENTS = 100_000
+EVENTS_MAX = 100_000
 """Events that are kept, so that the disk doesn't fill; the oldest go first, and undelivered ones are counted."""
 
 WAITING, DELIVERED, FAILED = "waiting", "delivered", "failed"
@@ -108,7 +108,7 @@ class Outbox:
         )
         if stored.rowcount != 1 or stored.lastrowid is None:
             return None
-        self._make_room(stored.lastrowid - KEPT_EVENTS)
+        self._make_room(stored.lastrowid - EVENTS_MAX)
         return stored.lastrowid
 
     def has(self, event_id: str) -> bool:
@@ -304,7 +304,7 @@ class Outbox:
             (oldest,),
         ).fetchone()
         if undelivered:
-            self._drops.error(f"more than {KEPT_EVENTS} events wait")
+            self._drops.error(f"more than {EVENTS_MAX} events wait")
             self.count_lost(undelivered)
         if self._database.execute("DELETE FROM happened WHERE number <= ?", (oldest,)).rowcount:
             self._drop("event <= ?", oldest)

@@ -2,7 +2,7 @@
 
 The new folders are made in `restoring/new`. Renaming that to `restoring/ready` is the moment of the restore: before it
 nothing has happened; after it `finish` moves folder by folder, and completes what a kill has cut off. The product and
-the offline commands call it before they read anything. The previous state is kept beside; the newest `KEPT` stay.
+the offline commands call it before they read anything. The state before is kept beside; `PREVIOUS_MAX` stay.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from config.files.durable import sync
 from config.files.paths import DataDir
 
 RESTORING = "restoring"
-KEPT = 2
+PREVIOUS_MAX = 2
 """How many `before-restore-…` are kept."""
 
 _BEFORE = "before-restore-"
@@ -100,7 +100,7 @@ def _keep_previous(data: DataDir, old: Path) -> Path:
     old.rename(kept)
     sync(data.path)
     earlier = sorted(path for path in data.path.glob(f"{_BEFORE}*") if path != kept)
-    for path in earlier[: len(earlier) + 1 - KEPT]:
+    for path in earlier[: len(earlier) + 1 - PREVIOUS_MAX]:
         shutil.rmtree(path, ignore_errors=True)  # the next restore tries again
     return kept
 

@@ -286,13 +286,13 @@ class Output:
         room = Console(file=self.out).width
         titles = [column.title for column in columns]
         widths = natural_widths(titles, cells)
-        kept = fitting_columns(widths, [column.spare for column in columns], room)
-        widths = wrapped_widths(widths, kept, [column.right or column.whole for column in columns], room)
+        chosen = fitting_columns(widths, [column.spare for column in columns], room)
+        widths = wrapped_widths(widths, chosen, [column.right or column.whole for column in columns], room)
         options = [{"width": each, "overflow": "fold"} for each in widths]
-        table = rich_table(columns, titles, cells, kept, options)
-        width = max(room, _wide(widths, kept))
+        table = rich_table(columns, titles, cells, chosen, options)
+        width = max(room, _wide(widths, chosen))
         Console(file=self.out, width=width, no_color=not self.coloured, highlight=False, emoji=False).print(table)
-        left_out = [column.title for at, column in enumerate(columns) if at not in kept]
+        left_out = [column.title for at, column in enumerate(columns) if at not in chosen]
         if left_out:
             self.note(f"Left out: {', '.join(left_out)} (the terminal is narrow).")
 
@@ -313,7 +313,7 @@ def rich_table(
     columns: Sequence[Column],
     titles: Sequence[str],
     cells: Sequence[Sequence[str]],
-    kept: Sequence[int],
+    chosen: Sequence[int],
     options: Sequence[Mapping[str, Any]],
 ) -> Table:
     """A table of the columns that are kept; `options` are those of rich for each column."""
@@ -321,28 +321,28 @@ def rich_table(
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
-    for at in kept:
+    for at in chosen:
         table.add_column(titles[at], justify="right" if columns[at].right else "left", **options[at])
     for row in cells:
-        table.add_row(*(Text(row[at], style=style_of(row[at])) for at in kept))
+        table.add_row(*(Text(row[at], style=style_of(row[at])) for at in chosen))
     return table
 
 
 def fitting_columns(widths: Sequence[int], spare: Sequence[int], room: int) -> list[int]:
-    """Indices of the columns that are kept: the highest `spare` is left out first, among equals the last column."""
-    kept = list(range(len(widths)))
-    for at in sorted((at for at in kept if spare[at]), key=lambda at: (spare[at], at), reverse=True):
-        if _wide(widths, kept) <= room:
+    """Indices of the columns that are chosen: the highest `spare` is left out first, among equals the last column."""
+    chosen = list(range(len(widths)))
+    for at in sorted((at for at in chosen if spare[at]), key=lambda at: (spare[at], at), reverse=True):
+        if _wide(widths, chosen) <= room:
             break
-        kept.remove(at)
-    return kept
+        chosen.remove(at)
+    return chosen
 
 
-def wrapped_widths(widths: Sequence[int], kept: Sequence[int], fixed: Sequence[bool], room: int) -> list[int]:
+def wrapped_widths(widths: Sequence[int], chosen: Sequence[int], fixed: Sequence[bool], room: int) -> list[int]:
     """Widths of the columns after the widest were narrowed until the table fits; `fixed` ones keep theirs."""
     made = list(widths)
-    while _wide(made, kept) > room:
-        widest = max((at for at in kept if not fixed[at]), key=lambda at: made[at], default=None)
+    while _wide(made, chosen) > room:
+        widest = max((at for at in chosen if not fixed[at]), key=lambda at: made[at], default=None)
         if widest is None or made[widest] <= NARROWEST:
             break
         made[widest] -= 1
@@ -353,8 +353,8 @@ NARROWEST = 8
 """Cells of a terminal to which a text is wrapped at most."""
 
 
-def _wide(widths: Sequence[int], kept: Sequence[int]) -> int:
-    return sum(widths[at] for at in kept) + GAP * (len(kept) - 1)
+def _wide(widths: Sequence[int], chosen: Sequence[int]) -> int:
+    return sum(widths[at] for at in chosen) + GAP * (len(chosen) - 1)
 
 
 _CODES = {GOOD: "32", BAD: "31", DIM: "90", WARN: "33"}

@@ -43,8 +43,8 @@ class Replayable(Protocol):
 R = TypeVar("R", bound=Replayable)
 
 HEADER = "Idempotency-Key"
-KEPT = 24 * 3600.0
-MOST_KEPT = 100_000
+RETENTION = 24 * 3600.0
+RESPONSES_MAX = 100_000
 LONGEST_WAIT = 10.0
 """Seconds that a repetition waits for the first request; then the response is 429."""
 
@@ -120,7 +120,7 @@ class Idempotency:
         statement = "SELECT sealed FROM answers WHERE mark = ? AND created > ?"
         try:
             with self._lock:
-                found = self._database.execute(statement, (mark, self._clock() - KEPT)).fetchone()
+                found = self._database.execute(statement, (mark, self._clock() - RETENTION)).fetchone()
             return None if found is None else dict(json.loads(self._seal.open(found[0], f"{_PURPOSE} {mark}")))
         except (sqlite3.Error, SecretBoxError) as error:
             log.error("cannot read the response to an earlier request: %s", error)
@@ -141,9 +141,9 @@ class Idempotency:
         if abs(now - self._purged) < _PURGE_PERIOD:
             return
         self._purged = now
-        self._database.execute("DELETE FROM answers WHERE created <= ?", (now - KEPT,))
+        self._database.execute("DELETE FROM answers WHERE created <= ?", (now - RETENTION,))
         oldest = "SELECT created FROM answers ORDER BY created DESC LIMIT 1 OFFSET ?"
-        self._database.execute(f"DELETE FROM answers WHERE created <= ({oldest})", (MOST_KEPT,))  # noqa: S608 - our own text
+        self._database.execute(f"DELETE FROM answers WHERE created <= ({oldest})", (RESPONSES_MAX,))  # noqa: S608 - our own text
 
 
 class _Turn:

@@ -34,8 +34,8 @@ from config.text.formatting import timestamp_text
 
 FRESH = 1.0
 """Seconds for which a response serves all."""
-KEPT_MAX = 100
-"""Responses that are kept, of kinds of callers and ranges."""
+CACHED_RESPONSES = 100
+"""Responses that are cached, of kinds of callers and ranges."""
 TIMEOUT = 5.0
 MOST = 10
 """Entries of each list of what is used most."""
@@ -61,11 +61,11 @@ View = dict[str, Any]
 
 
 class Range(NamedTuple):
-    """Seconds that are looked back on, the step of the series, and for how long what is used most is kept."""
+    """Seconds that are looked back on, the step of the series, and for how long what is used most is cached."""
 
     seconds: int
     step: int
-    kept: float
+    max_age: float
 
 
 RANGES = {"5m": Range(300, 10, 15.0), "1h": Range(3600, 60, 60.0), "1d": Range(86_400, 3600, 60.0)}
@@ -195,13 +195,13 @@ class _Shared:
     value: Any = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def get(self, kept: float, make: Callable[[], Any]) -> Any:
-        """The value, not older than `kept` seconds, or the one before while another thread makes it."""
+    def get(self, max_age: float, make: Callable[[], Any]) -> Any:
+        """The value, not older than `max_age` seconds, or the one before while another thread makes it."""
         age = time.monotonic() - self.made_at
-        if age < kept or (age < kept + STALE and self.lock.locked()):
+        if age < max_age or (age < max_age + STALE and self.lock.locked()):
             return self.value
         with self.lock:
-            if time.monotonic() - self.made_at >= kept:
+            if time.monotonic() - self.made_at >= max_age:
                 self.value = make()
                 self.made_at = time.monotonic()
         return self.value
@@ -282,7 +282,7 @@ class Overviews:
 
     def _top(self, seen: Visibility, name: str, found: list[StoredProxy]) -> View | None:
         shared = _slot(self._tops, (seen.scope, name))
-        counts = shared.get(RANGES[name].kept, lambda: self._count(seen.scope, RANGES[name]))
+        counts = shared.get(RANGES[name].max_age, lambda: self._count(seen.scope, RANGES[name]))
         if counts is None:
             return None
         names = {each.record.id: each.record.name for each in found}
@@ -302,7 +302,7 @@ class Overviews:
 def _slot(shared: dict[Any, _Shared], key: Any) -> _Shared:
     found = shared.get(key)
     if found is None:
-        if len(shared) >= KEPT_MAX:
+        if len(shared) >= CACHED_RESPONSES:
             shared.clear()
         found = shared.setdefault(key, _Shared())
     return found

@@ -48,7 +48,7 @@ MIN_SEND_RATE = 4096
 export byte by byte would occupy its thread for ever."""
 LINGER = 2.0
 FIRST_REQUEST = 0.5
-KEPT_ALIVE = 0.2
+ALIVE_FOR = 0.2
 """Seconds that a connection may still send its first request, or another one, when the server drains."""
 
 
@@ -307,7 +307,7 @@ class Channel(HTTPChannel):
     def may_send_request(self, drained: float) -> bool:
         """Whether a request may still begin when the server has drained for so many seconds."""
         is_new = self.phase in (ChannelPhase.PROXY_HEADER, ChannelPhase.FRESH)
-        return drained < (FIRST_REQUEST if is_new else KEPT_ALIVE)
+        return drained < (FIRST_REQUEST if is_new else ALIVE_FOR)
 
     def send(self, data: bytes, do_close: bool = True) -> int:
         in_the_loop = self.server.is_this_thread  # in others the map of the loop must not be changed

@@ -190,7 +190,7 @@ BACKEND_PURPOSE = "authentication back end"
 
 OnError = Literal["deny", "allow_cached"]
 _Timeout = Annotated[StrictInt | StrictFloat, Field(ge=0.1, le=60), json_patterns.number(60, minimum=0.1)]
-_Kept = Annotated[StrictInt | StrictFloat, Field(ge=0, le=86_400), json_patterns.number(86_400, minimum=0)]
+_CacheSeconds = Annotated[StrictInt | StrictFloat, Field(ge=0, le=86_400), json_patterns.number(86_400, minimum=0)]
 
 
 class AuthBackend(Group):
@@ -202,8 +202,8 @@ class AuthBackend(Group):
 
     url: Annotated[str, Given(Url)]
     timeout: Annotated[float, Given(_Timeout)] = 5
-    cache_seconds: Annotated[float, Given(_Kept)] = 60
-    negative_seconds: Annotated[float, Given(_Kept)] = 5
+    cache_seconds: Annotated[float, Given(_CacheSeconds)] = 60
+    negative_seconds: Annotated[float, Given(_CacheSeconds)] = 5
     on_error: Annotated[OnError, Given(OnError)] = "deny"
     secret_sealed: Annotated[str, SECRET] = Field("", repr=False)
 

@@ -27,7 +27,7 @@ MEASURES: dict[str, Callable[[Bench], Results]] = {
     "create": fleet.create_among_many,
     "start": fleet.starts,
     "sleepers": fleet.sleepers,
-    "small": traffic.by(traffic.KEPT, "http", "squid", "haproxy-http"),
+    "small": traffic.by(traffic.KEEP_ALIVE, "http", "squid", "haproxy-http"),
     "heads": traffic.by(traffic.NEW, "http", "squid"),
     "fresh": traffic.by(traffic.FRESH, "http", "squid"),
     "medium": traffic.by(traffic.LARGE, "http", "squid", "haproxy-http"),

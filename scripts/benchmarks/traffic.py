@@ -55,7 +55,7 @@ def requests(path: str, connections: int, fields: str, bench: Bench, subject: Su
 
 
 CLOSE = "Connection=close;"
-KEPT: Load = partial(requests, "1k", 50, "")
+KEEP_ALIVE: Load = partial(requests, "1k", 50, "")
 FRESH: Load = partial(requests, "1k", 50, CLOSE)
 NEW: Load = partial(requests, "1k", 50, "", BENCH_NEW_HEADS="1")
 LARGE: Load = partial(requests, "100k", 20, "")
@@ -178,7 +178,7 @@ def _side_by_side(load: Load, bench: Bench, subject: Subject) -> Done:
 
 
 _KINDS: dict[str, tuple[Load, str, dict[str, Any]]] = {
-    "kept": (KEPT, "http", {}),
+    "kept": (KEEP_ALIVE, "http", {}),
     "fresh": (FRESH, "http", {}),
     "bulk": (partial(_side_by_side, bulk), "http", {}),
     # with RSA of this size the proxy does nearly all of the work, so there is room for a second worker

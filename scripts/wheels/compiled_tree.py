@@ -26,7 +26,7 @@ from build_wheel import ROOT, CannotBuild, build, obstacle, reason_of
 
 CACHE = ROOT / ".cache" / "compiled"
 COMPILED_FROM = ("actors/compiled.txt", "scripts/wheels/compile_modules.py", "scripts/wheels/hook.py")
-KEPT = 2
+CACHED_TREES = 2
 LEFT_OUT = {".git", ".venv", ".cache", "data", "dist", "build", "node_modules", "__pycache__", "test-results"} | {
     *(".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis"),
 }
@@ -132,7 +132,7 @@ def put_in_place(made: Path, target: Path) -> None:
 def prune(kind: str) -> None:
     """The newest few stay."""
     found = sorted(CACHE.glob(f"{kind}-*"), key=lambda each: each.stat().st_mtime, reverse=True)
-    for each in found[KEPT:]:
+    for each in found[CACHED_TREES:]:
         shutil.rmtree(each, ignore_errors=True)
 
 

@@ -23,7 +23,7 @@ from actors.forwarding.protocols.failures import Failure
 from actors.net.transport import Transport
 from actors.problems import ActiveProblems
 
-NAMES_KEPT = 1024
+CACHED_NAMES = 1024
 
 OnChanged = Callable[[set[Changed] | None], None]
 """Called with what has changed in the table; None: anything may have."""
@@ -305,7 +305,7 @@ class Directory:
         except UnreadableError:
             return False
         if found is not None and user not in self._found:
-            keep(self._found, user, found, NAMES_KEPT)
+            keep(self._found, user, found, CACHED_NAMES)
         return found is not None
 
     def admits_name(self, user: str) -> bool:
@@ -332,7 +332,7 @@ class Directory:
             return self._found[username]
         except KeyError:
             found = fleet.named(username, self._proxy_id, self._tags)
-            keep(self._found, username, found, NAMES_KEPT)
+            keep(self._found, username, found, CACHED_NAMES)
             return found
 
     def account(self, identifier: str) -> FoundAccount | None:
@@ -383,7 +383,7 @@ class Directory:
         except KeyError:
             found = fleet.certified(peer.entries, self._proxy_id, self._tags)
             names = tuple(sorted(each.spec.username for each in found if each.spec.username not in self._own))
-            keep(self._certified, key, names, NAMES_KEPT)
+            keep(self._certified, key, names, CACHED_NAMES)
             return names
 
     def certified_user(self, peer: PeerCertificate, now: float) -> str | Failure:

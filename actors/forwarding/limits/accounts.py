@@ -331,7 +331,7 @@ def spec_of(record: CredentialRecord) -> AccountSpec:
 
 GUEST = "guest"
 """Begins the key of a guest."""
-GUESTS_KEPT = 4096
+GUESTS_MAX = 4096
 """Beyond that, those without connections are forgotten, the oldest first."""
 REVIEWED_AT_ONCE = 8
 """Of the oldest, for each new one: however many are in use, a new one costs the same."""
@@ -375,7 +375,7 @@ class Guests:
     def _make_room(self) -> None:
         """Those in use that it meets go to the end, so the next review meets others."""
         for _ in range(REVIEWED_AT_ONCE):
-            if len(self._by_name) < GUESTS_KEPT:
+            if len(self._by_name) < GUESTS_MAX:
                 return
             user, guest = self._by_name.popitem(last=False)
             if guest.dormant:

@@ -148,14 +148,14 @@ class OriginConnection:
 
 
 class ConnectionPool:
-    """Idle connections of one actor, the last used first: at most `limit` in all, each for `kept` seconds."""
+    """Idle connections of one actor, the last used first: at most `limit` in all, each for `idle_seconds` seconds."""
 
-    def __init__(self, loop: Loop, timers: TimerWheel, limit: int, kept: float) -> None:
+    def __init__(self, loop: Loop, timers: TimerWheel, limit: int, idle_seconds: float) -> None:
         self._loop = loop
         self._timers = timers
         self._limit = self._whole = limit
         self._workers = 1
-        self._kept = kept
+        self._idle_seconds = idle_seconds
         self._idle: defaultdict[Key, list[OriginConnection]] = defaultdict(list)
         self._flushed: deque[OriginConnection] = deque()
         """Those of previous epochs that are still to be closed."""
@@ -163,9 +163,9 @@ class ConnectionPool:
         self.epoch = 0
         """Grows when what may be connected to has changed; connections of earlier epochs are not kept."""
 
-    def set_limits(self, limit: int, kept: float) -> None:
+    def set_limits(self, limit: int, idle_seconds: float) -> None:
         """Limits for connections that are released from now on."""
-        self._whole, self._kept = limit, kept
+        self._whole, self._idle_seconds = limit, idle_seconds
         self._limit = -(-limit // self._workers)
 
     def divide_among(self, workers: int) -> None:
@@ -191,7 +191,7 @@ class ConnectionPool:
             return
         self._idle[origin.key].append(origin)
         self.count += 1
-        origin.park(self, self._loop.now + self._kept)
+        origin.park(self, self._loop.now + self._idle_seconds)
         self._loop.set_handler(origin.fd, origin.on_idle_event)
         self._timers.schedule(origin)
 

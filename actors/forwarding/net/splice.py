@@ -19,7 +19,7 @@ from actors.forwarding.limits.token_bucket import Throttle
 from actors.net.transport import Transport
 
 PIPE_SIZE: Final = 1024 * 1024
-PIPES_KEPT: Final = 64
+FREE_PIPES_MAX: Final = 64
 REPEATS: Final = 16
 """Pipes full that one flow may move before the others get their turn."""
 
@@ -60,7 +60,7 @@ class PipePool:
 
     def release(self, pipe: Pipe) -> None:
         """Keep an empty pipe for others, or close it."""
-        if len(self._free) < PIPES_KEPT:
+        if len(self._free) < FREE_PIPES_MAX:
             self._free.append(pipe)
         else:
             discard(pipe)

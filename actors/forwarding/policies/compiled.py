@@ -30,7 +30,7 @@ from config.model.choices import ANY_METHOD, TAG_PREFIX
 from config.net.addresses import Address
 from config.net.entries import Destination, Network
 
-CLIENTS_KEPT: Final = 256
+CACHED_CLIENTS: Final = 256
 SCHEDULE_STEP: Final = 60
 """Seconds for which a schedule's outcome holds: windows begin and end with a minute."""
 
@@ -174,7 +174,7 @@ class CompiledPolicy:
 
     def _by_client(self, facts: Facts) -> int:
         known = self._any_client | self._clients.at(facts.client, 0)
-        keep(self._known_clients, facts.client_ip, known, CLIENTS_KEPT)
+        keep(self._known_clients, facts.client_ip, known, CACHED_CLIENTS)
         return known
 
     def _by_listen_port(self, port: int) -> int:

@@ -19,7 +19,7 @@ from config.net.addresses import Address
 from config.net.entries import Destination, ListDestination, ListHost, Network, read_egress, read_entry, read_network
 from config.net.names import Ports
 
-SCHEDULES_KEPT = 256
+CACHED_SCHEDULES = 256
 
 
 class ConditionOutcome(Enum):
@@ -266,7 +266,7 @@ def _path(facts: Facts) -> str:
     return f"{' or '.join(found)} matches none of them" + (" in every reading" if len(found) > 1 else "")
 
 
-@lru_cache(maxsize=SCHEDULES_KEPT)
+@lru_cache(maxsize=CACHED_SCHEDULES)
 def schedule_of(data: tuple[str, tuple[tuple[tuple[int, ...], int, int], ...]]) -> WeekSchedule:
     """One object for equal schedules. Raises `ValueError` for a time zone that this machine doesn't know."""
     from zoneinfo import ZoneInfoNotFoundError  # only rules with a schedule pay for time zones

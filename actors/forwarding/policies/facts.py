@@ -77,16 +77,16 @@ def without_dots(path: str) -> str:
     """`path` without `.` and `..` segments (RFC 3986 5.2.4); it begins with a slash."""
     if "/." not in path:
         return path or "/"
-    kept: list[str] = []
+    resolved: list[str] = []
     segments = path.split("/")[1:]
     for segment in segments:
         if segment == "..":
-            del kept[-1:]
+            del resolved[-1:]
         elif segment != ".":
-            kept.append(segment)
+            resolved.append(segment)
     if segments[-1] in (".", ".."):
-        kept.append("")
-    return "/" + "/".join(kept)
+        resolved.append("")
+    return "/" + "/".join(resolved)
 
 
 def query_reading(query: str) -> str | None:

@@ -112,7 +112,7 @@ class PolicyVerdict(NamedTuple):
 
 
 UNTOUCHED: Final = PolicyVerdict()
-ADDRESSES_KEPT: Final = 1_024
+CACHED_ADDRESSES: Final = 1_024
 
 
 class Judge:
@@ -197,7 +197,7 @@ class Judge:
         return f"<Judge of {self.facts.host}:{self.facts.port} by {[each.name for each in self._policies]}>"
 
 
-@lru_cache(maxsize=ADDRESSES_KEPT)
+@lru_cache(maxsize=CACHED_ADDRESSES)
 def _parsed(address: str) -> Address:
     """Parsing one takes a fifth of a decision, and most requests go where others went."""
     return plain(address)

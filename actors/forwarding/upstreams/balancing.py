@@ -35,7 +35,7 @@ from actors.pools.upstream import Upstream
 Usable = Callable[[Upstream], bool]
 
 STICKY: Final = "sticky"
-KEYS_KEPT = 4096
+CACHED_KEYS = 4096
 HALVED_AFTER = 60.0
 """Seconds after which a measured latency counts half."""
 DRAWS_MAX = 16
@@ -130,7 +130,7 @@ class Sticky(BalancingPolicy):
             first = self._best(key, lambda _upstream: True)
             if first is None:
                 return None
-            keep(self._first, key, first, KEYS_KEPT)
+            keep(self._first, key, first, CACHED_KEYS)
         return first if usable(first) else self._best(key, usable)
 
     def _best(self, key: str, usable: Usable) -> Upstream | None:

@@ -71,10 +71,10 @@ class Rendezvous:
         return f"<Rendezvous over {sum(len(each.members) for each in self._groups)} upstreams>"
 
 
-KEYS_KEPT: Final = 4_096
-LAST_KEPT: Final = 86_400.0
+CACHED_KEYS: Final = 4_096
+LAST_TTL: Final = 86_400.0
 """Seconds for which it is known what `rotate` has taken last."""
-LABELS_KEPT: Final = 128
+CACHED_LABELS: Final = 128
 """Combinations of labels whose upstreams are remembered."""
 
 Labels = tuple[tuple[str, str], ...]
@@ -172,7 +172,7 @@ class UpstreamSessions:
         if found is None:
             matching = [each for each in self._upstreams if matches(each)]
             found = _Candidates(Rendezvous(matching), RoundRobin(matching))
-            keep(self._by_labels, labels, found, LABELS_KEPT)
+            keep(self._by_labels, labels, found, CACHED_LABELS)
         return found
 
     def _known_home(self, digest: bytes, matches: Usable, now: float) -> Upstream | None:
@@ -195,8 +195,8 @@ class UpstreamSessions:
                 return self._bind(digest, stand_in, parameters, now)
             home = candidates.order.first(digest)
             if home is not None:
-                keep(self._first, digest, home, KEYS_KEPT)
-                keep(self._new, digest, None, KEYS_KEPT)
+                keep(self._first, digest, home, CACHED_KEYS)
+                keep(self._new, digest, None, CACHED_KEYS)
         return home if home is None else self._bind(digest, home, parameters, now)
 
     def _rotate(
@@ -224,7 +224,7 @@ class UpstreamSessions:
 
     def _keep_last(self, digest: bytes, upstream: Upstream | None, now: float) -> Upstream | None:
         if upstream is not None:
-            self.choices.keep(digest, upstream.number, now + LAST_KEPT)
+            self.choices.keep(digest, upstream.number, now + LAST_TTL)
         return upstream
 
     def __repr__(self) -> str:

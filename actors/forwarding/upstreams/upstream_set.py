@@ -44,7 +44,7 @@ from actors.problems import ActiveProblems
 from actors.state.choices import SharedChoices
 from actors.state.live_state import LiveState
 
-LABELS_KEPT = 256
+CACHED_LABELS = 256
 """Combinations of labels, each with a policy over the upstreams that have them."""
 
 
@@ -185,7 +185,7 @@ class UpstreamSet:
             members = [upstream for upstream in self.members if has_labels(parameters, upstream)]
             known = new_policy(self.spec.policy, members, self._shared.state.worker)
             if members:  # labels that no upstream has are without end
-                keep(self._labelled, labels, known, LABELS_KEPT)
+                keep(self._labelled, labels, known, CACHED_LABELS)
         return known
 
     def why_left_out(self, upstream: Upstream, parameters: Parameters) -> str:

@@ -208,7 +208,7 @@ def any_readable(descriptors: Iterable[int]) -> bool:
     return bool(poll.poll(0))
 
 
-KEPT = 4096
+CHANGES_MAX = 4096
 """Changes that are remembered; who knows only an older state gets all that sleep."""
 
 
@@ -217,7 +217,7 @@ class SleepLog:
 
     def __init__(self) -> None:
         self.step = 0
-        self._changed: deque[str] = deque(maxlen=KEPT)
+        self._changed: deque[str] = deque(maxlen=CHANGES_MAX)
 
     def note(self, proxy_id: str) -> None:
         """It sleeps from now on, or no longer."""

@@ -236,7 +236,7 @@ class RecordPrinter:
         self._out = out
         self._room = width
         self._widths = [len(column.title) for column in LINES]
-        self._kept: list[int] = []
+        self._chosen: list[int] = []
 
     def titles(self) -> None:
         """Print titles in a pipe; at a terminal they precede the first records."""
@@ -262,9 +262,9 @@ class RecordPrinter:
         rows = [[column.cell(entry) for column in LINES] for entry in entries]
         wide = [[cell_width(cell) for cell in row] for row in rows]
         self._widths = [max(found) for found in zip(self._widths, *wide, strict=True)]
-        if not self._kept:
+        if not self._chosen:
             widths = [*self._widths[:-1], TARGET_ROOM]
-            self._kept = fitting_columns(widths, [column.spare for column in LINES], self._room)
+            self._chosen = fitting_columns(widths, [column.spare for column in LINES], self._room)
             yield self._out.colour(self._line([column.title for column in LINES]), DIM)
         for entry, row in zip(entries, rows, strict=True):
             yield self._line(row, entry)
@@ -272,12 +272,12 @@ class RecordPrinter:
     @property
     def left_out(self) -> list[str]:
         """Titles of the columns that were left out."""
-        return [column.title for at, column in enumerate(LINES) if self._kept and at not in self._kept]
+        return [column.title for at, column in enumerate(LINES) if self._chosen and at not in self._chosen]
 
     def _line(self, cells: Sequence[str], entry: Row | None = None) -> str:
         """The cells in a line, in colours for an `entry`; the last is not padded."""
         padded = []
-        for at in self._kept:
+        for at in self._chosen:
             text = cells[at] if entry is None else self._out.colour(cells[at], _colour(LINES[at].title, entry))
             room = " " * (self._widths[at] - cell_width(cells[at])) if at < len(LINES) - 1 else ""
             padded.append(room + text if LINES[at].right else text + room)

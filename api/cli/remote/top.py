@@ -275,15 +275,15 @@ def _table(view: TopView, rows: Sequence[Mapping[str, Any]], width: int, unicode
     texts = [[column.cell(row) for column in COLUMNS] for row in rows]
     widths = natural_widths(titles, texts)
     widths[_NAME] = min(widths[_NAME], MOST)
-    kept = fitting_columns(widths, [each.spare for each in COLUMNS], width)
-    others = sum(widths[at] + GAP for at in kept[1:])
+    chosen = fitting_columns(widths, [each.spare for each in COLUMNS], width)
+    others = sum(widths[at] + GAP for at in chosen[1:])
     widths[_NAME] = min(widths[_NAME], max(LEAST, len(titles[_NAME]), width - others))
     excess = max(0, widths[_NAME] + others - width)
     widths[_STATE] = min(widths[_STATE], max(LEAST, widths[_STATE] - excess))
     for row in texts:
         for at in (_NAME, _STATE):
             row[at] = shortened(row[at], widths[at], cut)
-    return rich_table(COLUMNS, titles, texts, kept, [{"no_wrap": True, "min_width": each} for each in widths])
+    return rich_table(COLUMNS, titles, texts, chosen, [{"no_wrap": True, "min_width": each} for each in widths])
 
 
 LEAST, MOST = 8, 40

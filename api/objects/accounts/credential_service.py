@@ -29,7 +29,7 @@ from config.text.formatting import timestamp_text
 
 log = logging.getLogger(__name__)
 
-KEPT_AFTER_END = 3600.0
+LISTED_AFTER_END = 3600.0
 """Seconds for which an expired credential is still listed."""
 PURGE_PERIOD = 60.0
 PURGE_BATCH = 500
@@ -104,7 +104,7 @@ class AccountCredentials:
         Raises `StoreError`.
         """
         removed = 0
-        while expired := self._store.expired_credentials(self._clock() - KEPT_AFTER_END, PURGE_BATCH):
+        while expired := self._store.expired_credentials(self._clock() - LISTED_AFTER_END, PURGE_BATCH):
             try:
                 self._engine.commit_unrecorded([Write(CREDENTIALS, each.id, None, each.revision) for each in expired])
             except RevisionConflict:

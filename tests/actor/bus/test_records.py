@@ -128,7 +128,7 @@ def test_without_an_indexer_the_sender_keeps_up_to_its_bound_and_counts_what_it_
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(records, "KEPT_ROWS", 2_000)
+    monkeypatch.setattr(records, "ROWS_MAX", 2_000)
     for number in range(5_000):
         sender.add(row(number))
         if number % 1_000 == 999:

@@ -89,7 +89,7 @@ class Load:
         wanted = self.sent - self.waiting + count
 
         def reached() -> bool:
-            if self.waiting < records.KEPT_ROWS // 10:
+            if self.waiting < records.ROWS_MAX // 10:
                 self.send(50)
             return self.sent - self.waiting >= wanted
 

@@ -9,7 +9,7 @@ from typing import Any
 from falcon.testing import Result
 
 from api.call import Reply
-from api.http.idempotency import KEPT, Idempotency
+from api.http.idempotency import RETENTION, Idempotency
 from config.files.secret_box import secret_box_of
 from tests.kit.api_stage import PASSWORD, PROXY, Api, error_of
 from tests.kit.tables import table
@@ -38,7 +38,7 @@ def test_it_is_remembered_after_a_restart_and_forgotten_after_a_day(api: Api) ->
     first = create(api, api.token())
     api.start()
     assert create(api, api.token()).json == first.json
-    api.services.idempotency._clock = lambda: time.time() + KEPT + 1
+    api.services.idempotency._clock = lambda: time.time() + RETENTION + 1
     assert error_of(create(api, api.token()))[2]["field"] == "name"
 
 

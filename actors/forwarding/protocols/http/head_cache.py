@@ -91,7 +91,7 @@ def _add_via(parts: list[bytes], minor: int, before: bytes | None, name: bytes) 
         parts.append(b"Via: " + value)
 
 
-HEADS_KEPT: Final = 128
+CACHED_HEADS: Final = 128
 HEAD_SIZE_MAX: Final = 2048
 _SECRET: Final = re.compile(rb"\n(?:cookie|set-cookie|authorization|x-api-key|api-key|x-auth-token):", re.IGNORECASE)
 
@@ -113,7 +113,7 @@ class HeadCache(Generic[Head]):
         head = self._read(written)
         if len(written) <= HEAD_SIZE_MAX and not _is_secret(head, written):
             head.derived = {}
-            keep(self._known, written, head, HEADS_KEPT)
+            keep(self._known, written, head, CACHED_HEADS)
         return head
 
     def __len__(self) -> int:

@@ -215,8 +215,8 @@ def parse_response(head: bytes) -> ResponseHead:
     return response
 
 
-_NAMES_KEPT: Final = 1024
-_NAME_KEPT_MAX: Final = 32
+_CACHED_NAMES: Final = 1024
+_CACHED_NAME_MAX: Final = 32
 _known_names: dict[bytes, int | None] = {}
 """The kinds of fields by their names as they come; senders spell them in few ways."""
 
@@ -224,8 +224,8 @@ _known_names: dict[bytes, int | None] = {}
 def _field_kind(name: bytes) -> int | None:
     """The kind of a field whose name has not been seen in this spelling."""
     meaning = _FIELD_KINDS.get(name.lower())
-    if len(name) <= _NAME_KEPT_MAX:
-        keep(_known_names, name, meaning, _NAMES_KEPT)
+    if len(name) <= _CACHED_NAME_MAX:
+        keep(_known_names, name, meaning, _CACHED_NAMES)
     return meaning
 
 

@@ -37,8 +37,8 @@ class HeaderChanges(NamedTuple):
     def apply(self, head: bytes) -> bytes:
         """The head of a request, as it would be sent, with the changes."""
         first, *lines = head.removesuffix(_END).split(b"\r\n")
-        kept = (line for line in lines if canonical_field(line) not in self.removed)
-        return b"\r\n".join((first, *kept, *self.lines)) + _END
+        remaining = (line for line in lines if canonical_field(line) not in self.removed)
+        return b"\r\n".join((first, *remaining, *self.lines)) + _END
 
 
 def canonical_field(line: bytes) -> bytes:
@@ -88,7 +88,7 @@ _ADDRESSES = re.compile(rb"[0-9A-Za-z.:_%\[\]\-]*+(?:[\t ]*+,[\t ]*+[0-9A-Za-z.:
 _PLAIN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 
 
-ELEMENTS_KEPT: Final = 256
+CACHED_ELEMENTS: Final = 256
 
 
 class ForwardedField(NamedTuple):
@@ -125,13 +125,13 @@ class OwnHeaders:
     def apply(self, head: bytes, client_ip: str, host: bytes) -> bytes:
         """The head with the fields removed, set and added."""
         first, *lines = head.removesuffix(_END).split(b"\r\n")
-        kept = [line for line in lines if canonical_field(line) not in self._dropped]
+        remaining = [line for line in lines if canonical_field(line) not in self._dropped]
         added = () if self.changes is None else self.changes.lines
         if self.field is not None:
             ours = self._added(client_ip, host)
-            before = self._before(self.field, lines) if len(kept) < len(lines) else b""
+            before = self._before(self.field, lines) if len(remaining) < len(lines) else b""
             added = (*added, b"%b: %b" % (self.field.name, before + b", " + ours if before else ours))
-        return b"\r\n".join((first, *kept, *added)) + _END
+        return b"\r\n".join((first, *remaining, *added)) + _END
 
     def _added(self, client_ip: str, host: bytes) -> bytes:
         return address_of(client_ip) if self.field is X_FORWARDED_FOR else element(client_ip, host, self.by)
@@ -144,7 +144,7 @@ class OwnHeaders:
         return before if field.is_value(before) else b""
 
 
-@lru_cache(maxsize=ELEMENTS_KEPT)
+@lru_cache(maxsize=CACHED_ELEMENTS)
 def element(client_ip: str, host: bytes, by: bytes) -> bytes:
     """The proxy's element of `Forwarded`; `by` is an identifier, or empty for none."""
     pairs = [b"for=" + node(client_ip), b"host=" + quoted(host), b"proto=http"]

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from actors.forwarding.protocols.failures import Refused
 from actors.forwarding.protocols.http import head_cache
 from actors.forwarding.protocols.http.head_cache import (
+    CACHED_HEADS,
     HEAD_SIZE_MAX,
-    HEADS_KEPT,
     HeadCache,
     drop_lines,
     passed_to_client,
@@ -106,9 +106,9 @@ def test_long_heads_are_not_kept_and_the_number_of_the_others_is_bounded() -> No
     memory = HeadCache(parse_request)
     memory(REQUEST % (b"x" * HEAD_SIZE_MAX, b""))
     assert len(memory) == 0
-    for number in range(3 * HEADS_KEPT):
+    for number in range(3 * CACHED_HEADS):
         memory(REQUEST % (b"%d" % number, b""))
-        assert len(memory) <= HEADS_KEPT
+        assert len(memory) <= CACHED_HEADS
 
 
 def test_letting_go_leaves_what_others_share_and_empties_what_no_one_does() -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.bus.messages.accounts import AccountUsage
-from actors.metrics.account_usage import GONE_FOR, KEPT_DAYS, UsageLedger
+from actors.metrics.account_usage import GONE_FOR, RETENTION_DAYS, UsageLedger
 from config.model.choices import PERIODS, period_at
 from config.model.subscriptions import checked
 from tests.kit.clocks import Clock
@@ -235,7 +235,7 @@ def test_a_closed_hour_does_not_change_when_the_clock_is_set_back(world: World) 
 
 def test_hours_are_kept_for_so_many_days(world: World) -> None:
     world.report(1, 10)
-    world.wall.now += (KEPT_DAYS + 1) * 86400
+    world.wall.now += (RETENTION_DAYS + 1) * 86400
     world.report(1, 11)
     with world.ledger.changes():
         world.ledger.prune()

@@ -11,7 +11,7 @@ from actors.bus.messages.metrics import MetricSeries, QueryMetricSeries
 from actors.histogram import bucket_of
 from actors.metrics import catalogue
 from actors.metrics.catalogue import INTERVALS, NAMES, read_in_batches, values
-from actors.metrics.series import DAY, KEPT, Bucket
+from actors.metrics.series import DAY, RETENTION, Bucket
 from actors.metrics.series_writer import SeriesWriter
 from actors.metrics.system import CPUS, MEMORY
 from actors.metrics.totals import CounterTotals
@@ -272,12 +272,12 @@ def test_a_day_at_speed_is_in_all_levels_and_what_is_old_is_deleted(collector: C
         collector.seconds(1, step=60.0)
     for interval in INTERVALS:
         assert sum(collector.read("requests_total", interval, START, START + 2 * DAY)) == DAY
-    for step, kept in sorted(KEPT.items()):
-        collector.clocks.now = 500.0 + DAY + kept + 2 * step
+    for step, retention in sorted(RETENTION.items()):
+        collector.clocks.now = 500.0 + DAY + retention + 2 * step
         collector.seconds(1)
         left = collector.writer.series.read(step, int(START), int(START + DAY), None)
         assert not any(bucket.increments for bucket in left)
-        wider = [each for each in KEPT if each > step]
+        wider = [each for each in RETENTION if each > step]
         for each in wider:
             assert total_of(collector.writer.series.read(each, int(START), int(START + DAY), None)) == DAY
 

@@ -16,9 +16,9 @@ def test_what_has_changed_since_a_step() -> None:
 
 def test_of_a_step_that_is_unknown_everything_is_to_be_read() -> None:
     log = SleepLog()
-    for number in range(sleepers.KEPT + 2):
+    for number in range(sleepers.CHANGES_MAX + 2):
         log.note(str(number))
     assert [log.since(step) for step in (0, 1, log.step + 1)] == [None, None, None]
     oldest = log.since(2)
     assert oldest is not None
-    assert len(oldest) == sleepers.KEPT
+    assert len(oldest) == sleepers.CHANGES_MAX

@@ -31,7 +31,7 @@ def test_what_waits_is_there_after_a_restart_in_a_private_file(tmp_path: Path) -
 
 
 def test_the_oldest_go_when_there_are_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbox, "KEPT_EVENTS", 10)
+    monkeypatch.setattr(outbox, "EVENTS_MAX", 10)
     box = Outbox(tmp_path / "webhooks")
     for _ in range(25):
         box.add(new_event("proxy.down", {}))

@@ -12,7 +12,7 @@ import pytest
 from actors.accounts.table import AccountTable, digest_of
 from actors.bus.messages.accounts import DropAccountUsage
 from actors.bus.messages.common import METRICS, Done
-from api.objects.accounts.credential_service import KEPT_AFTER_END, PURGE_BATCH, ExpiredCredentials
+from api.objects.accounts.credential_service import LISTED_AFTER_END, PURGE_BATCH, ExpiredCredentials
 from api.store import StoreError, Write
 from config.model.account_credentials import TTL_MAX
 from config.model.fleet_accounts import FleetAccountCreate, FleetAccountUpdate
@@ -231,12 +231,12 @@ def test_expired_ones_vanish_an_hour_after_their_end_and_the_audit_trail_stays(
 ) -> None:
     expired = [mint(api, account, ttl=1) for _ in range(3)]
     ends = [each.body["expires_at"] for each in api.services.account_store.find("credentials")]
-    living = mint(api, account, ttl=KEPT_AFTER_END * 2)
+    living = mint(api, account, ttl=LISTED_AFTER_END * 2)
     service = api.services.credentials
     entries = api.services.audit.head.seq
-    service._clock = lambda: min(ends) + KEPT_AFTER_END - 0.5
+    service._clock = lambda: min(ends) + LISTED_AFTER_END - 0.5
     assert service.remove_expired() == 0
-    service._clock = lambda: max(ends) + KEPT_AFTER_END + 0.5
+    service._clock = lambda: max(ends) + LISTED_AFTER_END + 0.5
     assert service.remove_expired() == 3
     assert [each.id for each in api.services.account_store.find("credentials")] == [living["credential"]["id"]]
     assert [known(api, each["secret"]) for each in (*expired, living)] == [False, False, False, True]
@@ -257,7 +257,7 @@ def test_the_usage_of_one_with_a_quota_goes_with_it(api: Api, account: dict[str,
     for each in (unlimited[0], revoked):
         assert api.request("DELETE", path(account, each), api.token()).status_code == 200
     service = api.services.credentials
-    service._clock = lambda: time.time() + 900 + KEPT_AFTER_END + 1
+    service._clock = lambda: time.time() + 900 + LISTED_AFTER_END + 1
     assert service.remove_expired() == 2
     assert asked == [DropAccountUsage((revoked,)), DropAccountUsage((lapsing,))]
 
@@ -269,7 +269,7 @@ def test_more_expired_ones_than_one_commit_takes_go_in_one_round(
     for _ in range(5):
         mint(api, account, ttl=1)
     service = api.services.credentials
-    service._clock = lambda: time.time() + KEPT_AFTER_END + 2
+    service._clock = lambda: time.time() + LISTED_AFTER_END + 2
     revision = api.services.account_store.revision
     assert service.remove_expired() == 5
     assert api.services.account_store.revision == revision + 3
@@ -279,7 +279,7 @@ def test_more_expired_ones_than_one_commit_takes_go_in_one_round(
 def test_the_job_goes_on_after_a_full_disk(api: Api, account: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     mint(api, account, ttl=1)
     service, calls = api.services.credentials, []
-    service._clock = lambda: time.time() + KEPT_AFTER_END + 2
+    service._clock = lambda: time.time() + LISTED_AFTER_END + 2
     remove = service.remove_expired
 
     def full_at_first() -> int:
