@@ -256,7 +256,7 @@ class Services:
         records, refuse = objects.records, objects.refuse_unknown
         views = ObjectViews(contents, self.pool_states)
         special: dict[str, tuple[Records[Any], Hooks[Any]]] = {
-            "lists": (records["lists"], hooks(LISTS, views.lists, contents.prepare, warnings=views.of_list)),
+            "lists": (records["lists"], hooks(LISTS, views.lists, prepare=contents.prepare, warnings=views.of_list)),
             "pools": (records["pools"], hooks(POOLS, views.pools, self.proxies.check_pool)),
             "policies": (records["policies"], hooks(POLICIES, views.policies)),
             "users": (

@@ -11,7 +11,8 @@ know that there is a database, and goes on without it.
 
 **One order.** Commits are numbered 1, 2, 3 under the lock of the one row of `fleet`, so numbers appear in the order of
 commits and a follower misses none. A change takes the lock, catches its replica up, checks, and appends: two round
-trips, and no other wait between. So every check that one machine makes holds over all of them.
+trips, and no other wait between. So every check that one machine makes holds over all of them: what was checked before
+the lock is checked again within it (`api.engine.commit.Engine.rechecked`).
 
 **A document is in its last commit alone**, as in the embedded store: a commit that is read later lacks the documents
 that a later one has changed again. Only at the end of what there is to read is the replica whole.

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -71,6 +71,12 @@ _REVOKED = frozenset({"api_keys", CREDENTIALS})
 """Collections whose documents are revoked, not deleted."""
 
 
+class _ChecksOfThread(threading.local):
+    """What a thread checks within its turn (`Engine.rechecked`)."""
+
+    checks: tuple[Callable[[], object], ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class _Recorded:
     """What is recorded of a change: its audit entry, and what it is of a revision, if it is of one."""
@@ -89,6 +95,7 @@ class Engine(FleetStore):
         self._changing = threading.RLock()
         self._turn: LedgerTurn | None = None
         self._adopts = False
+        self._thread = _ChecksOfThread()
         self.history = Recorder(self.file, seal)
         try:
             self._unsettled = None if ledger is None else UnsettledEntries(data.unsettled)
@@ -241,7 +248,22 @@ class Engine(FleetStore):
                 self._take(self._turn.missing)
                 with self.file.transaction():
                     self._settle(self.file.upcoming(), ())
+                for check in self._thread.checks:
+                    check()
                 yield
+
+    @contextmanager
+    def rechecked(self, check: Callable[[], object]) -> Iterator[None]:
+        """In a fleet a commit within the block is checked by this again, against all that other nodes have committed.
+
+        It waits for nothing, and takes no lock that the caller hasn't. What it raises refuses the commit.
+        """
+        before = self._thread.checks
+        self._thread.checks = (*before, check)
+        try:
+            yield
+        finally:
+            self._thread.checks = before
 
     def _end_turn(self) -> None:
         self._turn = None
@@ -294,6 +316,7 @@ class Engine(FleetStore):
             self._unsettled.end()
             raise
         note_stamp(database, number, stamp)
+        self._thread.checks = ()  # of a commit that is made
 
     def _unsettled_entries(self) -> Sequence[Row]:
         return () if self._unsettled is None else self._unsettled.entries

@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, Protocol
 
 from api.engine.kind import Kind, ObjectKind
 from api.engine.records import R, Stored, view_of
 from api.errors import Invalid, NotFound, StaleRevision
 from api.security.caller import Caller
-from api.store import ATTEMPTS, Document, RevisionConflict, Store, StoreWriteError, Write
+from api.store import ATTEMPTS, Document, FleetStore, RevisionConflict, StoreWriteError, Write
 from api.store.loaded import is_same
 from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.proxy_parts import Warned
@@ -107,9 +108,14 @@ class Hooks(Generic[R]):
     permit: Callable[[Caller, Proposal[R]], None] = _nothing
     """Refuses what this caller may not do, make or leave behind."""
     check: Callable[[Proposals[R]], None] = _nothing
-    """Refuses what does not fit to other objects, of changes that are made together. The lock is held."""
+    """Refuses what does not fit to other objects, of changes that are made together. The lock is held.
+
+    In a fleet it is called again when other nodes can't change anything: it waits for nothing."""
+    prepare: Callable[[Proposals[R]], None] = _nothing
+    """Makes what has to be there before they are stored, once they are checked. It may take its time."""
     guard: Callable[[Proposal[R]], AbstractContextManager[object]] = lambda _proposal: nullcontext()
-    """Holds up what could make a change wrong from here until it is stored, or refuses it."""
+    """Holds up what could make a change wrong from here until it is stored, or refuses it; in a fleet twice, as
+    `check`: its lock is one that a thread may take again."""
     again: Callable[[R, R], bool] = lambda _seen, _now: True
     """Whether a change that another one overtook, without `If-Match`, is made of what is there now instead."""
     commit: Callable[[Proposals[R], Sequence[Write]], int] | None = None
@@ -133,7 +139,7 @@ class Objects(Generic[R]):
     def __init__(
         self,
         kind: Kind[R],
-        store: Store,
+        store: FleetStore,
         records: Records[R],
         seal: SecretBox,
         publish: Callable[[str, dict[str, Any]], None],
@@ -222,9 +228,11 @@ class Objects(Generic[R]):
         if pending:
             with self.hooks.lock(pending), ExitStack() as guards:
                 self.check(pending)
+                self.hooks.prepare(pending)
                 for each in pending:
                     guards.enter_context(self.hooks.guard(each))
-                number = self._store_all(pending)
+                with self._store.rechecked(partial(self._check_again, pending)):
+                    number = self._store_all(pending)
             self.publish(pending)
         return [each.before if each.is_none else _after(each, number) for each in proposals]
 
@@ -238,6 +246,12 @@ class Objects(Generic[R]):
             if each.after is not None and self._records.named(name) not in (None, each.id):
                 raise Invalid("name", f'the name "{name}" is in use')
         self.hooks.check(proposals)
+
+    def _check_again(self, proposals: Proposals[R]) -> None:
+        self.check(proposals)
+        for each in proposals:
+            with self.hooks.guard(each):
+                pass
 
     def publish(self, proposals: Proposals[R]) -> None:
         """Publish the events of changes that were made."""

@@ -46,7 +46,7 @@ from api.objects.named.list_kind import LISTS
 from api.objects.users.user_kind import commit_and_revoke
 from api.security import api_keys, users
 from api.security.api_keys import ApiKey
-from api.store import Write
+from api.store import RevisionConflict, Write, repeated
 from api.store.accounts import ACCOUNTS
 from config.model.proxies import ProxyRecord
 from config.net.names import Range
@@ -72,6 +72,10 @@ def run(services: Services, request: ImportRequest) -> Outcome:
 
 def carry_out(services: Services, make: Callable[[], Plan], if_match: int | None, dry_run: bool) -> Outcome:
     """Carry out the plan that `make` makes, or try it. Raises as `run`, and what `make` raises."""
+    return repeated(lambda: _carry_out(services, make, if_match, dry_run))
+
+
+def _carry_out(services: Services, make: Callable[[], Plan], if_match: int | None, dry_run: bool) -> Outcome:
     plan = make()  # before the locks, since hashing passwords takes long
     revoked: list[ApiKey] | None = None
     try:
@@ -87,7 +91,8 @@ def carry_out(services: Services, make: Callable[[], Plan], if_match: int | None
                     return Outcome(plan, plan.state.mark)
                 _prepare_lists(services, plan)
                 services.self_service.end_sign_ins(ended_sign_ins(plan))
-                revoked = _commit(services, plan)
+                with services.store.rechecked(lambda: _refuse_overtaken(services, plan)):
+                    revoked = _commit(services, plan)
             outcome = Outcome(plan, read_state(services.store).mark, services.revisions.newest)
     finally:  # settings that can't be applied yet are stored, too
         if revoked is not None:
@@ -110,6 +115,13 @@ def make_plan(services: Services, request: ImportRequest) -> Plan:
     plan = Plan(state, of, of_settings)
     refuse_invalid(services, plan, request.caller_id, problems)
     return plan
+
+
+def _refuse_overtaken(services: Services, plan: Plan) -> None:
+    """Another node has changed something since: it is planned anew."""
+    now = read_state(services.store)
+    if now.revisions != plan.state.revisions:
+        raise RevisionConflict("configuration", "", plan.state.mark, now.mark)
 
 
 def _refuse_too_many_passwords(document: ConfigDocument) -> None:

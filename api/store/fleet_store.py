@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from typing import Any
 
 from actors.sqlite import open_for_reading
@@ -78,6 +78,11 @@ class FleetStore:
             number = self.file.number()
             self.take(self.changes_of(database, writes)[1])
             return number
+
+    @contextmanager
+    def rechecked(self, _check: Callable[[], object]) -> Iterator[None]:
+        """What is committed within the block is checked again where others may have committed since."""
+        yield
 
     def changes_of(self, database: Any, writes: Sequence[Write]) -> tuple[dict[Key, Document | None], list[Change]]:
         """What these writes change, within the transaction that has their number, and what is there before it.

@@ -228,12 +228,16 @@ class AccountImports:
         """Store them, unless a change of this moment stands against it."""
         self._engine.stage_records(staged)
         with self._announced(policies):
-            self._refuse_unknown(Named("policies", name, "policy") for name in sorted(policies))
-            _refuse(dict(itertools.islice(self._clashes(staged), ERRORS_MAX)))
-            for plan, line in staged.plans():
-                if not self._engine.revision_of(PLANS, plan):
-                    raise Invalid(f"lines[{line}].plan", "was deleted at this moment")
-            self._engine.commit_staged(staged)
+            self._check(staged, policies)
+            with self._engine.rechecked(lambda: self._check(staged, policies)):
+                self._engine.commit_staged(staged)
+
+    def _check(self, staged: Staging, policies: set[str]) -> None:
+        self._refuse_unknown(Named("policies", name, "policy") for name in sorted(policies))
+        _refuse(dict(itertools.islice(self._clashes(staged), ERRORS_MAX)))
+        for plan, line in staged.plans():
+            if not self._engine.revision_of(PLANS, plan):
+                raise Invalid(f"lines[{line}].plan", "was deleted at this moment")
 
 
 def _within(path: str, field: str | None) -> str:

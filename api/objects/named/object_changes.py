@@ -52,9 +52,10 @@ class ObjectChanges:
         kind: NamedKind[Any],
         views: Callable[..., list[dict[str, Any]]],
         check: Callable[[Any], None] = lambda _record: None,
+        prepare: Callable[[Any], None] = lambda _record: None,
         warnings: Callable[[Stored[Any]], Sequence[Any]] = lambda _stored: (),
     ) -> Hooks[Any]:
-        """Those of a kind. `check` refuses a record that may not be stored."""
+        """Those of a kind. `check` refuses a record that may not be stored; `prepare` is done before one is stored."""
 
         def refuse(proposals: Proposals[Any]) -> None:
             for each in proposals:
@@ -62,9 +63,15 @@ class ObjectChanges:
                     self.objects.refuse_unknown(kind.refers(each.after))
                     check(each.after)
 
+        def prepare_all(proposals: Proposals[Any]) -> None:
+            for each in proposals:
+                if each.after is not None:
+                    prepare(each.after)
+
         return Hooks(
             lock=lambda _proposals: self.lock(),
             check=refuse,
+            prepare=prepare_all,
             guard=partial(self._unused, kind),
             complete=self.objects.complete,
             views=views,

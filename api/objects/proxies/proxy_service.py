@@ -36,7 +36,7 @@ from api.objects.proxies.proxy_cache import COLLECTION, ProxyCache, StoredProxy
 from api.objects.proxies.proxy_changes import UpstreamPolicy, refuse_beyond, refuse_chain, refuse_pool, with_secrets
 from api.objects.proxies.supervisor_link import SupervisorLink
 from api.security.api_keys import Scope
-from api.store import NotStored, RevisionConflict, Store, StoreWriteError, Write
+from api.store import FleetStore, NotStored, RevisionConflict, StoreWriteError, Write
 from api.store.loaded import is_same
 from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.accounts import ProxyAccount, refuse_weak
@@ -69,6 +69,10 @@ class ProxyRules:
     weak_passwords: bool = False
 
 
+EVERY_ADDRESS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - nothing is bound here
+"""Hosts that leave no other one free."""
+
+
 class Proxies:
     """Reads and changes. Thread-safe.
 
@@ -78,7 +82,7 @@ class Proxies:
 
     def __init__(
         self,
-        store: Store,
+        store: FleetStore,
         bridge: Bridge,
         publish: Callable[[str, dict[str, Any]], None],
         seal: SecretBox,
@@ -128,10 +132,8 @@ class Proxies:
         check_certificate(record, self.rules.tls)
         with self.lock():
             record = self._with_upstreams(record, body)
-            self._refuse_taken_name(record)
-            self._refuse_too_many(record)
-            self._objects.refuse_unknown(names_of_proxy(record))
-            with self._reserved(record):
+            self._refuse_unfit(record)
+            with self._reserved(record), self._store.rechecked(lambda: self._refuse_unfit(record)):
                 stored = self._put_named(None, record, expect=0)
         _warn(None, record)
         self.publish_event("proxy.created", record)
@@ -175,12 +177,13 @@ class Proxies:
             before = self._matching(proxy_id, if_match)
             record = alter(before.record)
             check_certificate(record, self.rules.tls)
-            self._refuse_taken_name(record)
-            self._refuse_too_many(record, before.record)
-            self._objects.refuse_unknown(names_of_proxy(record))
+            self._refuse_unfit(record, before.record)
             self._require_supervisor(proxy_id)
             same = is_same(before.record, record)
-            with self._reserved_if_moved(before.record, record, scope):
+            with (
+                self._reserved_if_moved(before.record, record, scope),
+                self._store.rechecked(lambda: self._refuse_unfit(record, before.record)),
+            ):
                 if not same:
                     stored = self._put_named(before.record, record, before.revision)
             if same:
@@ -243,8 +246,12 @@ class Proxies:
             check_certificate(before.record, self.rules.tls)  # an ended one is no worse than it was
             if restart:
                 self._refuse_worse_certificate(before.record)
-            self._refuse_too_many(before.record.model_copy(update={"status": "active"}), before.record)
-            with self._reserved(before.record, scope):
+            active = before.record.model_copy(update={"status": "active"})
+            self._refuse_too_many(active, before.record)
+            with (
+                self._reserved(before.record, scope),
+                self._store.rechecked(lambda: self._refuse_too_many(active, before.record)),
+            ):
                 after, changed = self._put_status(before, "active")
             if restart and not changed:
                 self._link.request(RestartProxy(proxy_id))
@@ -319,6 +326,22 @@ class Proxies:
             raise StaleRevision(stored.revision)
         return stored
 
+    def _refuse_unfit(self, record: ProxyRecord, before: ProxyRecord | None = None) -> None:
+        """Refuse what does not fit to other objects."""
+        self._refuse_taken_name(record)
+        self._refuse_too_many(record, before)
+        self._objects.refuse_unknown(names_of_proxy(record))
+
+    def _refuse_taken_address(self, record: ProxyRecord, scope: Scope | None) -> None:
+        """What this machine has bound, another node may have given to another proxy meanwhile."""
+        for each in self.all():
+            other = each.record
+            if other.id == record.id or other.status != "active" or not other.ports.overlaps(record.ports):
+                continue
+            if other.host == record.host or {other.host, record.host} & EVERY_ADDRESS:
+                refused = ListenerRefused("port", f"port {record.ports} is already in use", other.id)
+                raise Invalid(refused.field, self.refusal(refused, record.id, scope))
+
     def _refuse_taken_name(self, record: ProxyRecord) -> None:
         if self._cache.named(record.name) not in (None, record.id):
             raise Invalid("name", f'the name "{record.name}" is in use')
@@ -337,7 +360,7 @@ class Proxies:
 
     def _put_named(self, before: ProxyRecord | None, record: ProxyRecord, expect: int) -> StoredProxy:
         """Store a proxy whose names may be others, unless an account of the fleet clashes with one of them."""
-        with self._names.lock():
+        with self._names.lock(), self._store.rechecked(lambda: self._names.refuse_proxy(before, record)):
             self._names.refuse_proxy(before, record)
             return self._put(record, expect)
 
@@ -352,7 +375,8 @@ class Proxies:
         """The address is bound within the block, and released when that fails, so that it can be tried again."""
         try:
             self._reserve(record, scope)
-            yield
+            with self._store.rechecked(lambda: self._refuse_taken_address(record, scope)):
+                yield
         except BaseException:
             self._bridge.ask(SUPERVISOR, CancelListeners((record.id,)), 0.0)
             raise
@@ -411,7 +435,7 @@ class Tagged:
 class ProxyTaggings:
     """Thread-safe. Fields of errors are those of the request, such as `ids[3]`."""
 
-    def __init__(self, proxies: Proxies, store: Store, names: AccountNames, bridge: Bridge) -> None:
+    def __init__(self, proxies: Proxies, store: FleetStore, names: AccountNames, bridge: Bridge) -> None:
         self._proxies = proxies
         self._store = store
         self._names = names
@@ -425,12 +449,12 @@ class ProxyTaggings:
             if pending:
                 # without the supervisor nothing is stored
                 request(self._bridge, SUPERVISOR, QueryRuntime((pending[0][1].id,)), RuntimeReport)
-                self._store.commit(
-                    [
-                        Write(COLLECTION, after.id, after.model_dump(mode="json"), before.revision)
-                        for before, after in pending
-                    ]
-                )
+                writes = [
+                    Write(COLLECTION, after.id, after.model_dump(mode="json"), before.revision)
+                    for before, after in pending
+                ]
+                with self._store.rechecked(lambda: self._prepared(body)):
+                    self._store.commit(writes)
         for _, after in pending:
             self._proxies.publish_event("proxy.updated", after)
         return Tagged([after for _, after in pairs], len(pending))

@@ -93,11 +93,15 @@ def create_key(call: Call) -> Reply:
     _check_scope(call)
     record, text = api_keys.new_key(call.body, caller.user.id, caller.user.granted(), time.time())
     store = call.services.store
-    with users.one_change:
+
+    def check() -> None:
         owner = users.by_id(store, caller.user.id)
         if owner is None or owner.status != "active":
             raise Unauthenticated  # deleted or disabled since the request was authenticated
         _check_key_limit(call, owner.id)
+
+    with users.one_change, store.rechecked(check):
+        check()
         store.put(api_keys.COLLECTION, record.model_dump(mode="json"), expect=0)
     call.services.publish("api_key.created", api_keys.about(record))
     return Reply({"api_key": record.view(), "key": text}, 201, headers={"Cache-Control": "no-store"})

@@ -109,6 +109,8 @@ class MemoryLedger:
         """Commits that a node may lack that begins."""
         self.append: Callable[[Callable[[], UUID]], UUID] = lambda append: append()
         """What becomes of a commit."""
+        self.before: Callable[[str], object] = lambda _node: None
+        """What comes before the turn of a node."""
 
     def of(self, node: str) -> OfNode:
         return OfNode(self, node)
@@ -142,6 +144,7 @@ class OfNode:
 
     @contextmanager
     def begin(self, after: int, stamp: UUID | None) -> Iterator[MemoryTurn]:
+        self.ledger.before(self.node)
         with self.ledger.lock:
             if len(self.ledger.commits) - after > self.ledger.near:
                 raise TooFarBehind
