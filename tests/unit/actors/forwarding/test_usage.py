@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.bus.loop import TURN_MAX
 from actors.bus.messages.accounts import QueryUsage
 from actors.bus.messages.specs import AccountSpec
 from actors.forwarding.limits.accounts import QUOTA_GRACE
@@ -208,11 +209,9 @@ def test_the_time_of_open_connections_is_counted_each_minute(world: World) -> No
 
 def test_without_a_table_a_process_counts_for_itself_with_what_the_collector_says(tmp_path: Path) -> None:
     world = World(tmp_path)
-    before, explaining = Process(world), Process(world)
+    before, explaining = Process(world), Process(world, shares=False)
     before.configure(ADA)
     before.uses(300)
-    explaining.limits.usage.__init__(world.loop)  # type: ignore[misc]
-    explaining.earlier.__init__(world.loop, world.collector, explaining.limits.usage)  # type: ignore[misc, arg-type]
     explaining.configure(ADA)
     world.turn()
     assert (explaining.knows(), explaining.earlier.is_known) == (300, True)
@@ -634,9 +633,7 @@ def test_lines_that_the_collector_before_has_freed_are_forgotten_though_the_file
     assert [instance for instance, _ in world.collector.service._ledger.lines()] == [1]
 
 
-def test_the_time_of_very_many_connections_is_counted_in_portions(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_time_of_very_many_connections_is_counted_in_portions(world: World) -> None:
     process = Process(world)
     process.configure(*many(40))
     for each in process.limits.accounts.values():
@@ -644,7 +641,7 @@ def test_the_time_of_very_many_connections_is_counted_in_portions(
     world.pass_time(TIME_PERIOD - 1)
     counters = [each.usage for each in process.limits.accounts.values()]
     assert not any(each._changed for each in counters)
-    monkeypatch.setattr(world.loop, "turn_exceeded", lambda: True)
+    world.hand.step = 2 * TURN_MAX
     most = 0
     for _ in range(20):
         world.pass_time(0.1)

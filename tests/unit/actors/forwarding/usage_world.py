@@ -20,11 +20,13 @@ from tests.kit.live_state import Machine
 
 
 class Hand:
-    """A clock that is set by hand."""
+    """A clock that is set by hand, and goes on by `step` each time that it is read."""
 
     time = 100.0
+    step = 0.0
 
     def __call__(self) -> float:
+        self.time += self.step
         return self.time
 
 
@@ -96,10 +98,10 @@ class Collector:
 class Process:
     """The accounts of one process of a proxy."""
 
-    def __init__(self, world: World, proxy_id: str = "px1") -> None:
+    def __init__(self, world: World, proxy_id: str = "px1", shares: bool = True) -> None:
         self._world = world
         self.state = world.machine.state(proxy_id)
-        self.limits = LimitsOfProxy(world.loop, self.state)
+        self.limits = LimitsOfProxy(world.loop, self.state if shares else None)
         self.proxy_id = proxy_id
         self.earlier = EarlierUsage(world.loop, world.collector, self.limits.usage)  # type: ignore[arg-type]
 
