@@ -51,7 +51,7 @@ LINES = (
     (r"reload failed, keeping the current configuration: .*drain_timeout", r"reload of a bad file"),
     (r"No space left on device|(database or|the) disk is full|disk I/O error|wait for the disk", DISK),
     (r"the disk (was full|cannot be written to)", DISK),
-    (r"no descriptor is left for new clients", r"descriptors of forwarding"),
+    (r"no descriptor is left for (new clients|connections to origins|pipes)", r"descriptors of forwarding"),
     (r"Too many open files|unable to open database file|out of descriptors", DESCRIPTORS),
     (r"can't be started|died: .* at its start|could not be started", rf"({DISK}|{DESCRIPTORS})"),
     (r"the (supervisor|collector|webhook sender)|didn't answer|is not there|Unreachable|TimedOut", ANY),

@@ -123,15 +123,15 @@ Sample = tuple[float, float]
 
 
 def sample(product: Installation) -> dict[str, Sample]:
-    """By kind: what each process has alone. The zygote's is all of it: its children share it, of whom a new one has
-    few.
+    """By kind: what each process has alone. Of the zygote and the supervisor it is all that they have: their children
+    share it, of whom a new one has few.
     """
     found = {}
     for kind, processes in product.by_kind().items():
         measured = []
         for each in processes:
             with suppress(psutil.NoSuchProcess):
-                which = "rss" if kind == "zygote" else "uss"
+                which = "rss" if kind in {"zygote", "supervisor"} else "uss"
                 measured.append((float(getattr(each.memory_full_info(), which)), float(each.num_fds())))
         if measured:
             memory, descriptors = zip(*measured, strict=True)
