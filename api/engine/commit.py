@@ -166,7 +166,7 @@ class Engine(FleetStore):
         return commits_of(self.file.path, after)
 
     def adopt(self, *commits: Commit, stamp: UUID | None = None) -> None:
-        """Take commits that were made elsewhere: the same documents, history and audit trail, with their numbers.
+        """Take commits of other nodes: the same documents, history and audit trail, with their numbers.
 
         They are taken in one step, since a document that several have changed is in the last of them alone. `stamp` is
         that of the last one in the ledger. Raises `CommitRefused` unless they are those that follow the last of this

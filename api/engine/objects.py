@@ -108,7 +108,7 @@ class Hooks(Generic[R]):
     permit: Callable[[Caller, Proposal[R]], None] = _nothing
     """Refuses what this caller may not do, make or leave behind."""
     check: Callable[[Proposals[R]], None] = _nothing
-    """Refuses what does not fit to other objects, of changes that are made together. The lock is held.
+    """Refuses what does not fit to other objects, of changes that are made together. Called under the lock.
 
     In a fleet it is called again when other nodes can't change anything: it waits for nothing."""
     prepare: Callable[[Proposals[R]], None] = _nothing

@@ -172,7 +172,7 @@ class FleetFile:
         return self._number
 
     def next_number(self) -> int:
-        """As `number`, of one more commit: several that were made elsewhere are taken in one transaction."""
+        """As `number`, of one more commit: several of other nodes are taken in one transaction."""
         self._number = (self._number or last_number(self.database)) + 1
         return self.number()
 

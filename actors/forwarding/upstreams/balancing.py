@@ -204,7 +204,7 @@ _POLICIES: dict[str, Callable[[Sequence[Upstream]], BalancingPolicy]] = {
 
 
 _GOLDEN = (5**0.5 - 1) / 2
-"""Multiples of it modulo 1 lie far apart, however many there are."""
+"""Multiples of it modulo 1 are spread evenly, however many there are."""
 
 
 def new_policy(policy: str, upstreams: Sequence[Upstream], worker: int = 0) -> BalancingPolicy:
