@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import errno
+import os
 import secrets
 import stat
 from collections.abc import Iterator
@@ -185,8 +187,24 @@ def written_below(folder: Path) -> dict[str, bytes]:
     for path in folder.rglob("*"):
         with suppress(FileNotFoundError):
             if path.is_file():
-                found[str(path)] = path.read_bytes()
+                found[str(path)] = written_in(path)
     return found
+
+
+def written_in(path: Path) -> bytes:
+    """What a file has, without its holes: tables of live state have room for millions of accounts."""
+    parts = []
+    with path.open("rb") as file:
+        end = 0
+        while True:
+            try:
+                begin = os.lseek(file.fileno(), end, os.SEEK_DATA)
+            except OSError as error:  # nothing but a hole follows
+                if error.errno != errno.ENXIO:
+                    raise
+                return b"".join(parts)
+            end = os.lseek(file.fileno(), begin, os.SEEK_HOLE)
+            parts.append(os.pread(file.fileno(), end - begin, begin))
 
 
 def test_no_secret_is_written_shown_or_left_in_a_command_line(planted: Planted) -> None:
