@@ -122,6 +122,10 @@ class DataDir:
     """The file of the configuration, the accounts, their history and the audit trail (`api.store`)."""
     unsettled = _Below("unsettled.json")
     """What is not settled yet with the ledger of a fleet (`api.engine.ledger`)."""
+    cluster = _Below("cluster")
+    """The folder of what a node of a fleet has for itself (`actors.cluster`)."""
+    node = _Below("cluster/node.json")
+    """What makes this installation a node of a fleet; there is none without one."""
     keys = _Below("keys")
     """The folder of key files: of sealed secrets and of live metrics."""
     curve_key = _Below("keys/metrics-curve.key")
