@@ -31,6 +31,7 @@ from api.engine.objects import Hooks, Objects, Records, load, one_at_a_time
 from api.engine.record_cache import RecordCache
 from api.engine.records import R, Stored
 from api.errors import NotFound
+from api.fleet import StandAlone, ThisNode
 from api.history.document_changes import DocumentChange
 from api.history.reader import Reader
 from api.history.recorder import Purpose
@@ -149,9 +150,11 @@ class Services:
         run_dir: RunDir,
         supervisor_pid: int | None = None,
         proxies: ProxyCache | None = None,
+        node: ThisNode | None = None,
     ) -> None:
         """`proxies` are those of the store, if they were read already."""
         self.settings = settings
+        self.node: ThisNode = node or StandAlone()
         self.ending = threading.Event()
         """Set when the API ends: requests that wait for something return."""
         self.store = store

@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from actors.bus.loop import THREADED_WAIT
 from actors.bus.mailbox import ASK_TIMEOUT, Reply, refuse
@@ -30,6 +30,7 @@ from api.objects.proxies.proxy_cache import ProxyCache
 from api.objects.proxies.supervisor_link import REPLACE_TIMEOUT
 from api.objects.users.password_reset import PasswordResetHandler
 from api.objects.webhooks.webhook_sender import WebhookLink
+from api.operator.cluster import node_of
 from api.operator.start import ensure_administrator, read_desired_objects, read_desired_proxies
 from api.periodic_work import HistoryPruning
 from api.security import users
@@ -42,6 +43,8 @@ from config.files.paths import DataDir, PathError, private_directory
 from config.files.secret_box import secret_box_of
 from config.settings.runtime import Stored
 
+if TYPE_CHECKING:  # in a fleet alone
+    from api.cluster.fleet_node import FleetNode
 log = logging.getLogger(__name__)
 
 DRAIN_CHECK_PERIOD = 0.02
@@ -51,20 +54,22 @@ REPORT_RETRY = 0.5
 
 
 class OpenedStore(NamedTuple):
-    """The store, and its proxies, which are read."""
+    """The store, its proxies, which are read, and what this installation is in its fleet."""
 
     engine: Engine
     proxies: ProxyCache
+    node: FleetNode | None
 
 
 def open_store(data: DataDir) -> OpenedStore:
-    """Open it for the API. Raises `StoreError`."""
+    """Open it for the API. A node needs no database for that. Raises `StoreError`."""
     with without_collections():
         require_store(data)
-        engine = Engine(data, secret_box_of(data))
+        node = node_of(data)
+        engine = Engine(data, secret_box_of(data), None if node is None else node.ledger)
         proxies = ProxyCache(engine)
         proxies.all()
-        return OpenedStore(engine, proxies)
+        return OpenedStore(engine, proxies, node)
 
 
 class ApiStart:
@@ -84,7 +89,8 @@ class ApiStart:
         The supervisor gets no class of the API: it would load that.
         """
         self._data = data = DataDir(Path(folder))
-        self._opened = engine, proxies = open_store(data)
+        self._opened = opened = open_store(data)
+        engine, proxies = opened.engine, opened.proxies
         desired = read_desired_proxies(proxies, data), read_desired_objects(engine, data)
         return read_stored(engine), *desired, not engine.find(users.COLLECTION)
 
@@ -122,8 +128,17 @@ class ApiActor(Actor):
         try:
             keep_temporary_files_in(self.data_dir)
             pid = boot.params.get("supervisor_pid")
-            self._store, proxies = opened or open_store(self.data_dir)
-            self._services = Services(self._store, self._bridge, settings, self.data_dir, self.run_dir, pid, proxies)
+            self._store, proxies, self._node = opened or open_store(self.data_dir)
+            self._services = Services(
+                self._store,
+                self._bridge,
+                settings,
+                self.data_dir,
+                self.run_dir,
+                pid,
+                proxies,
+                self._node,
+            )
             self._services.pool_states.forget_deleted()
         except (StoreError, PathError) as error:
             log.critical("the API can't start: %s", error)
@@ -189,6 +204,8 @@ class ApiActor(Actor):
         self._ends.close()
         self._pruning.close()
         self._renewals.close()
+        if self._node is not None:
+            self._node.close()
         self._services.close()
         self._store.close()
         super().close()
@@ -212,6 +229,8 @@ class ApiActor(Actor):
             self._ends.start()
             self._pruning.start()
             self._services.list_fetches.start()
+            if self._node is not None:
+                self._node.start(self._store)
             self.ready()
             self._webhooks.send_webhooks()
             # an earlier process may have been killed between the commit of a setting and its effect

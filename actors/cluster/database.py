@@ -93,6 +93,7 @@ class Database:
         self._last_error: DatabaseError = DatabaseUnavailable(f"{self.place}: closed")
         self._closed = threading.Event()
         self._wall_offset = time.time() - time.monotonic()
+        self._responded_at = time.monotonic()
         self.round_trip: float | None = None
         """Seconds of the last check."""
 
@@ -104,6 +105,11 @@ class Database:
     def time(self) -> float:
         """The database's time in seconds since 1970, whatever this machine's clock does; until it is known, ours."""
         return time.monotonic() + self._wall_offset
+
+    @property
+    def silent_for(self) -> float:
+        """Seconds since it has responded, or since this was made."""
+        return time.monotonic() - self._responded_at
 
     @property
     def clock_offset(self) -> float:
@@ -203,7 +209,7 @@ class Database:
         except DatabaseUnavailable as error:
             self._note_failure(error)
             raise
-        self._failures = 0
+        self._failures, self._responded_at = 0, time.monotonic()
 
     def _note_failure(self, error: DatabaseError) -> None:
         self._close_idle()  # those of a server that was restarted

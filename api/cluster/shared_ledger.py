@@ -33,10 +33,10 @@ from uuid import UUID, uuid4
 from actors.cluster.database import CHANGE, REPORT, Database, DatabaseSession
 from actors.cluster.errors import DatabaseBusy, DatabaseError, DatabaseUnavailable, StatementRefused
 from api.audit.trail import Row
-from api.engine.ledger import Commit, LedgerCommit, OutcomeUnknown, TooFarBehind
+from api.engine.ledger import Commit, LedgerCommit, TooFarBehind
 from api.history.document_changes import UNREVISED
 from api.history.recorder import RecordedRevision
-from api.store import Change, CommitRefused, HistoryPruned, StoreDamaged, StoreError
+from api.store import Change, CommitRefused, HistoryPruned, LedgerError, OutcomeUnknown, StoreDamaged
 from api.store.accounts.staging import ChangeRow
 from api.store.rows import text_of
 
@@ -55,10 +55,6 @@ _WRITE = "SELECT proxyfleet.write_change(%s, %s, %s)"
 _COMMIT = "SELECT proxyfleet.commit_change(%s, %s, %s, %s, %s, %s, %s, %s, %s)"
 _FIND = "SELECT proxyfleet.find_commit(%s)"
 _DOES_NOT_FOLLOW = "PF001"
-
-
-class LedgerError(StoreError):
-    """The ledger isn't what this replica follows."""
 
 
 class NoFleet(LedgerError):

@@ -28,11 +28,11 @@ from api.engine.ledger import (
     Ledger,
     LedgerCommit,
     LedgerTurn,
-    OutcomeUnknown,
     TooFarBehind,
     UnsettledEntries,
     commit_of,
     commits_of,
+    forget_stamp,
     note_stamp,
     stamped,
 )
@@ -44,12 +44,14 @@ from api.store import (
     Document,
     FleetStore,
     NotStored,
+    OutcomeUnknown,
     RevisionConflict,
     Store,
     StoreError,
     Write,
 )
 from api.store.accounts import Staging
+from api.store.fleet_file import last_number
 from api.store.fleet_store import Key, require_store
 from api.store.rows import text_of
 from config.files.paths import DataDir
@@ -90,7 +92,7 @@ class Engine(FleetStore):
 
     def __init__(self, data: DataDir, seal: SecretBox | None, ledger: Ledger | None = None) -> None:
         """As `FleetStore`. Without a seal hashes of passwords and keys are not in the history."""
-        super().__init__(data, None if ledger is None else self._confirm)
+        super().__init__(data, self._confirm)
         self._ledger = ledger
         self._changing = threading.RLock()
         self._turn: LedgerTurn | None = None
@@ -98,10 +100,12 @@ class Engine(FleetStore):
         self._thread = _ChecksOfThread()
         self.history = Recorder(self.file, seal)
         try:
-            self._unsettled = None if ledger is None else UnsettledEntries(data.unsettled)
-            self.trail = Trail(self.file, unsettled=self._unsettled_entries)
-            if self._unsettled is not None and self._unsettled.number <= self.file.last_number:
+            self._unsettled = UnsettledEntries(data.unsettled)
+            self.trail = Trail(self.file, unsettled=lambda: self._unsettled.entries)
+            if self._unsettled.number <= self.file.last_number:
                 self._unsettled.end()
+            if ledger is None:
+                self._forget_ledger()
         except BaseException:
             super().close()
             raise
@@ -192,9 +196,36 @@ class Engine(FleetStore):
 
     def catch_up(self) -> None:
         """Take what the ledger has more than this file."""
-        if self._ledger is not None:
-            with self.effects.settled(), self._changing:
+        with self.effects.settled(), self._changing:
+            if self._ledger is not None:
                 self._take(tuple(self._ledger.changes(*self._stamped())))
+
+    def follow_ledger(self, ledger: Ledger, stamp: UUID) -> None:
+        """From now on this ledger has the last word. Its last commit is that of this file, and has this stamp there.
+
+        Within `alone`, no commit comes between. Raises `StoreError`.
+        """
+        with self._changing:
+            with self.file.transaction() as database:
+                note_stamp(database, last_number(database), stamp)
+            self._ledger = ledger
+
+    def stand_alone(self) -> None:
+        """From now on the transaction of the file is all there is to a commit. Raises `StoreError`.
+
+        A commit of which it is not known whether it was made is one that was not.
+        """
+        with self._changing:
+            self._ledger = None
+            self._forget_ledger()
+
+    def _forget_ledger(self) -> None:
+        with self.file.reading() as database:
+            if self._unsettled.number == 0 and stamped(database)[1] is None:
+                return
+        with self.file.transaction() as database:
+            self._settle(self._unsettled.number, ())
+            forget_stamp(database)
 
     def _take(self, commits: Sequence[LedgerCommit]) -> None:
         self.adopt(*(each.commit for each in commits), stamp=commits[-1].stamp if commits else None)
@@ -300,10 +331,9 @@ class Engine(FleetStore):
 
     def _confirm(self, database: sqlite3.Connection, number: int) -> None:
         """See `FleetFile`: what has been written is appended to the ledger, unless it is from there."""
-        if self._adopts:
+        if self._ledger is None or self._adopts:
             return
         assert self._turn is not None
-        assert self._unsettled is not None
         entries, durable = self.trail.after(self._turn.audited), self.trail.durable
         if new := [each for each in entries if each[0] > durable]:
             self._unsettled.begin(number, new)
@@ -318,12 +348,9 @@ class Engine(FleetStore):
         note_stamp(database, number, stamp)
         self._thread.checks = ()  # of a commit that is made
 
-    def _unsettled_entries(self) -> Sequence[Row]:
-        return () if self._unsettled is None else self._unsettled.entries
-
     def _settle(self, number: int, audit: Sequence[Row]) -> None:
         """The commit with this number has these entries, within a transaction: now it is known whether it is ours."""
-        if self._unsettled is None or number != self._unsettled.number:
+        if not self._unsettled.number or number != self._unsettled.number:
             return
         entries = self._unsettled.entries
         self.file.after(self._unsettled.end)
@@ -345,7 +372,7 @@ class Engine(FleetStore):
 
         Of what the ledger may have this is written when it is known.
         """
-        if self._unsettled_entries():
+        if self._unsettled.number:
             return
 
         def record() -> None:
@@ -396,14 +423,15 @@ def size_of(writes: Sequence[Write]) -> int:
 
 
 @contextmanager
-def open_engine(data: DataDir, kind: str, operation: str) -> Iterator[Engine]:
-    """The engine, for changes by the `command_line` or the `system` without the API.
+def open_engine(data: DataDir, kind: str, operation: str, ledger: Ledger | None = None) -> Iterator[Engine]:
+    """The engine, for changes by the `command_line` or the `system` without the API. It has all that the ledger has.
 
     The caller holds the lock of the data directory. Raises `StoreError`.
     """
     require_store(data)
-    engine = Engine(data, _seal(data, make=kind == "system"))
+    engine = Engine(data, _seal(data, make=kind == "system"), ledger)
     try:
+        engine.catch_up()
         with on_behalf_of(kind, operation):
             yield engine
     finally:

@@ -60,13 +60,6 @@ class Commit:
         return sum(len(each or "") for each in texts) + sum(len(str(each.body)) for each in self.documents)
 
 
-class OutcomeUnknown(StoreError):
-    """Whether the commit was made could not be learnt in time."""
-
-    def __init__(self) -> None:
-        super().__init__("the database did not respond in time: it is not known yet whether the change was made")
-
-
 class TooFarBehind(StoreError):
     """The file lacks more than is read while no other node commits: take `Ledger.changes` first."""
 
@@ -162,6 +155,11 @@ def stamped(database: sqlite3.Connection) -> tuple[int, UUID | None]:
 def note_stamp(database: sqlite3.Connection, number: int, stamp: UUID) -> None:
     """The last commit has this stamp, within its transaction."""
     database.execute("REPLACE INTO ledger VALUES (1, ?, ?)", (number, str(stamp)))
+
+
+def forget_stamp(database: sqlite3.Connection) -> None:
+    """There is no ledger any more, within a transaction."""
+    database.execute("DELETE FROM ledger")
 
 
 def commits_of(file: Path, after: int) -> Iterator[Commit]:

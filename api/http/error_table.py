@@ -24,7 +24,7 @@ from api.errors import (
     TooBusy,
     Unauthenticated,
 )
-from api.store.interface import RevisionConflict, StoreError
+from api.store.interface import LedgerError, OutcomeUnknown, RevisionConflict, StoreError
 from config.model.fields import InvalidResource
 from config.settings.runtime import ReadOnlySetting
 
@@ -121,6 +121,9 @@ def _unavailable(message: str) -> ApiError:
     return ApiError(503, "UNAVAILABLE", message, {}, {"Retry-After": "1"})
 
 
+_DATABASE = "The fleet's database can't be used now; nothing was changed, and all that can be read is there"
+_UNKNOWN = "The fleet's database did not respond in time: the audit trail will say whether the change was made"
+
 TABLE: dict[type[Exception], Callable[[Any, str], ApiError]] = {
     InvalidMany: _invalid_fields,
     InvalidResource: lambda error, _: invalid(error.field, error.error, 400),
@@ -137,6 +140,10 @@ TABLE: dict[type[Exception], Callable[[Any, str], ApiError]] = {
     StoreError: lambda _, request_id: internal(
         request_id, "The configuration could not be written; nothing was changed"
     ),
+    LedgerError: lambda error, _: ApiError(
+        503, "DATABASE_UNAVAILABLE", _DATABASE, {"reason": str(error)}, {"Retry-After": "5"}
+    ),
+    OutcomeUnknown: lambda _error, _: ApiError(503, "OUTCOME_UNKNOWN", _UNKNOWN, {}, {"Retry-After": "5"}),
     OperationFailed: lambda error, request_id: internal(request_id, str(error)),
     PeerUnavailable: _peer_unavailable,
     NotReady: lambda error, _: _unavailable(str(error)),

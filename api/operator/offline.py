@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from api.engine.commit import open_engine
 from api.objects import live_settings
 from api.objects.users.password_reset import OPERATION, reset
+from api.operator.cluster import offline_engine
 from api.security import users
 from api.security.signing import SigningKeys
 from api.security.tokens import Lifetimes, Tokens
@@ -25,7 +25,7 @@ def reset_password(data: DataDir, username: str, password: str | None) -> str:
     A disabled user stays disabled. The caller holds the lock of the data directory.
     Raises `password_reset.UnknownUser`, `first_start.WeakPassword`, `StoreError`.
     """
-    with open_engine(data, "command_line", OPERATION) as engine:
+    with offline_engine(data, OPERATION) as engine:
         user, chosen = reset(engine, username, password)
     if user.username == ADMINISTRATOR:
         forget_initial_password(data)
@@ -44,7 +44,7 @@ def is_disabled(data: DataDir, username: str) -> bool:
 
 def reset_settings(data: DataDir) -> list[str]:
     """Delete all settings changed through the API; their keys. The caller holds the lock. Raises `StoreError`."""
-    with open_engine(data, "command_line", "reset-settings") as engine:
+    with offline_engine(data, "reset-settings") as engine:
         stored = live_settings.read_stored(engine)
         if stored:
             key = live_settings.COLLECTION, live_settings.DOCUMENT
@@ -62,7 +62,7 @@ def rotate_signing_key(data: DataDir, revoke_previous: bool = False) -> tuple[st
         raise StoreError(f"{data.keys}: the key that seals secrets is not here; rotate while the product runs")
     resource, details = {"type": "signing_key", "id": None, "name": None}, {"revoke_previous": revoke_previous}
     with (
-        open_engine(data, "command_line", "rotate-signing-key") as engine,
+        offline_engine(data, "rotate-signing-key") as engine,
         engine.recorded("signing_key.rotated", resource, details),
     ):
         keys = SigningKeys(engine, seal)

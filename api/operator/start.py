@@ -19,6 +19,7 @@ from api.objects.named.list_contents import ListStates
 from api.objects.named.shared_objects import PoolSources, SharedObjects
 from api.objects.proxies.proxy_cache import ProxyCache
 from api.objects.proxies.proxy_specs import specs_of
+from api.operator.cluster import node_of
 from api.operator.offline import peek_settings
 from api.security import users
 from api.security.users import ADMINISTRATOR, check_strength, new_password
@@ -48,6 +49,8 @@ def check_start(settings: Settings, data: DataDir, entries: ActorClasses | None 
         raise WouldNotStart(error_text)
     try:
         check_fleet_file(data)
+        if (node := node_of(data)) is not None:
+            node.close()
     except StoreError as error:
         raise WouldNotStart(str(error)) from error
     try:

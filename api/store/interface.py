@@ -14,6 +14,8 @@ Errors: everything that a store raises is a `StoreError`.
 `NotStored`         there is no such document
 `HistoryPruned`     changes were asked for since a commit after which deletions are forgotten; read everything anew
 `CommitRefused`     a commit of another file does not follow the last one of this file; nothing was changed
+`LedgerError`       the ledger of the fleet can't be used for this; nothing was changed
+`OutcomeUnknown`    the ledger of the fleet has not said in time whether the commit was made
 ==================  ================================================================================================
 """
 
@@ -74,6 +76,17 @@ class HistoryPruned(StoreError):
 
 class CommitRefused(StoreError):
     """A commit of another file does not follow the last one of this file."""
+
+
+class LedgerError(StoreError):
+    """The ledger of the fleet can't be used for this, now or as it is; nothing was changed."""
+
+
+class OutcomeUnknown(StoreError):
+    """Whether the commit was made could not be learnt in time."""
+
+    def __init__(self) -> None:
+        super().__init__("the database did not respond in time: it is not known yet whether the change was made")
 
 
 @dataclass(frozen=True, slots=True)

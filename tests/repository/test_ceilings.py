@@ -9,9 +9,9 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 72_044,
-    "files of the product": 542,
-    "code lines of the tests": 78_781,
+    "code lines of the product": 72_139,
+    "files of the product": 543,
+    "code lines of the tests": 78_916,
     "code lines of scripts": 3_516,
     "files under 60 lines that one module imports": 6,
     "class names that stand twice": 15,

@@ -20,7 +20,7 @@ from api.errors import (
     Unauthenticated,
 )
 from api.http.error_table import ApiError, translated
-from api.store import NotStored, RevisionConflict
+from api.store import LedgerError, NotStored, OutcomeUnknown, RevisionConflict
 from tests.kit.tables import table
 
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="proxyfleet", Basic realm="proxyfleet", charset="UTF-8"'}
@@ -64,6 +64,8 @@ CASES = [
         {},
     ),
     (OperationFailed("The log can't be read"), 500, "INTERNAL_ERROR", {"request_id": "req_1"}, {}),
+    (LedgerError("db: gone"), 503, "DATABASE_UNAVAILABLE", {"reason": "db: gone"}, {"Retry-After": "5"}),
+    (OutcomeUnknown(), 503, "OUTCOME_UNKNOWN", {}, {"Retry-After": "5"}),
     (NotStored("proxies", "prx_1"), 500, "INTERNAL_ERROR", {"request_id": "req_1"}, {}),
 ]
 

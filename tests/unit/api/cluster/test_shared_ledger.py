@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 from actors.cluster import database as connections
 from api.cluster import shared_ledger as module
 from api.cluster.shared_ledger import (
-    LedgerError,
     LedgerUnavailable,
     NoFleet,
     OtherFleet,
@@ -33,8 +32,8 @@ from api.cluster.shared_ledger import (
     encoded_parts,
 )
 from api.engine.commit import Engine
-from api.engine.ledger import OutcomeUnknown, TooFarBehind
-from api.store import CommitRefused, HistoryPruned, NotStored, StoreDamaged, Write
+from api.engine.ledger import TooFarBehind
+from api.store import CommitRefused, HistoryPruned, LedgerError, NotStored, OutcomeUnknown, StoreDamaged, Write
 from api.store.rows import text_of
 from config.files.paths import open_data_dir
 from tests.kit.cutting_relay import CuttingRelay, Where

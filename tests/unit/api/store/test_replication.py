@@ -17,12 +17,12 @@ from api.audit.audit_context import on_behalf_of, origin
 from api.audit.trail import Selection, verify
 from api.engine.commit import Engine
 from api.engine.effects import CommitEffect
-from api.engine.ledger import Commit, OutcomeUnknown
+from api.engine.ledger import Commit, LedgerCommit
 from api.history.document_changes import DocumentChange
 from api.history.recorder import NO_PURPOSE, Purpose
 from api.security.account_sessions import AccountSession
 from api.security.caller import AccountHolder
-from api.store import CommitRefused, HistoryPruned, RevisionConflict, StoreWriteError, Write
+from api.store import CommitRefused, HistoryPruned, OutcomeUnknown, RevisionConflict, StoreWriteError, Write
 from api.store import tiny as documents
 from api.store.accounts import store as accounts
 from config.files.paths import DataDir
@@ -310,6 +310,65 @@ def test_a_node_that_does_not_know_what_became_of_its_commit_goes_on_with_the_en
         other.catch_up()
         assert other.every("proxies") == one.every("proxies")
         assert not DataDir(one.file.path.parent).unsettled.exists()
+
+
+def uploaded(engine: Engine) -> MemoryLedger:
+    """A ledger with all commits of this engine."""
+    ledger = MemoryLedger()
+    ledger.commits = [LedgerCommit(each, uuid4(), "a", 0.0) for each in engine.changes(0)]
+    return ledger
+
+
+def test_a_running_engine_begins_to_follow_a_ledger_between_two_commits_and_stands_alone_again() -> None:
+    with engines() as (one, other, seal):
+        commit(one, [("proxies", 0, 1), ("accounts", 1, 1)])
+
+        def change(number: int) -> None:
+            one.put("lists", {"id": str(number), "name": str(number)})
+
+        def follow() -> None:
+            with one.alone():
+                ledger = uploaded(one)
+                one.follow_ledger(ledger.of("a"), ledger.commits[-1].stamp)
+                ledgers.append(ledger)
+
+        ledgers: list[MemoryLedger] = []
+        with ThreadPoolExecutor(4) as pool:
+            for _ in pool.map(lambda each: follow() if each == 10 else change(each), range(30)):
+                pass
+        (ledger,) = ledgers
+        assert [each.commit for each in ledger.commits] == [*one.changes(0)]
+        with closing(Engine(DataDir(other.file.path.parent), seal, ledger.of("b"))) as second:
+            second.catch_up()
+            assert second.every("lists") == one.every("lists")
+        known = len(ledger.commits)
+        one.stand_alone()
+        change(31)
+        data = DataDir(one.file.path.parent)
+        with closing(Engine(data, seal)) as again:
+            assert (len(ledger.commits), again.file.last_number) == (known, known + 1)
+        assert verify(data) == one.trail.head
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_who_stands_alone_has_not_made_the_commit_of_which_nothing_is_known(killed: bool) -> None:
+    ledger = MemoryLedger()
+    with nodes(ledger) as (first, _), ExitStack() as stack:
+        one, data = first, DataDir(first.file.path.parent)
+        one.put("plans", plan("plan"))
+        ledger.append = unknown_and_not_made
+        with pytest.raises(OutcomeUnknown):
+            one.put("proxies", {"id": "p", "name": "a"})
+        if killed:
+            one.close()
+            one = stack.enter_context(closing(Engine(data, secret_box_of(data))))
+        else:
+            one.stand_alone()
+        one.put("plans", plan("another"))
+        plans = ("plan.created", "done")
+        assert entries(one) == [plans, ("proxy.created", "failed"), plans]
+        assert (one.get("proxies", "p"), data.unsettled.exists()) == (None, False)
+        assert verify(data) == one.trail.head
 
 
 def test_a_file_whose_last_commit_is_another_one_in_the_ledger_is_noticed() -> None:

@@ -1,0 +1,106 @@
+"""An installation that is a node opens without the database, and what is changed in it is a change of the fleet."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+
+import pytest
+
+from actors.cluster.identity import NodeIdentity
+from api.operator.cluster import NOT_INSTALLED
+from api.operator.offline import reset_password
+from api.operator.start import WouldNotStart, check_start
+from api.process import ApiStart, open_store
+from api.security import users
+from api.security.users import UserCreate, new_user
+from api.store import LedgerError, StoreError
+from config.files.paths import DataDir
+from config.files.secret_box import secret_box_of
+from config.passwords import check_password
+from config.settings.settings import Settings
+from tests.kit.ports import free_port
+from tests.kit.postgresql import needs_postgresql
+from tests.unit.api.cluster.nodes import Fleet, fleet
+
+pytestmark = needs_postgresql
+
+
+@dataclass
+class Installed:
+    """The data directory of a node, which is not open; and its fleet."""
+
+    fleet: Fleet
+    data: DataDir
+
+    def identify(self, dsn: str) -> None:
+        NodeIdentity(self.fleet.id, "a", "here", "full", dsn).save(self.data, secret_box_of(self.data))
+
+
+@pytest.fixture
+def installed() -> Iterator[Installed]:
+    with fleet() as made:
+        node = made.node("a")
+        user = new_user(UserCreate(username="admin", password="correct horse", role="administrator"))
+        node.engine.put(users.COLLECTION, user.model_dump(mode="json"))
+        node.engine.close()
+        found = Installed(made, node.data)
+        found.identify(made.dsn)
+        yield found
+
+
+def unreachable() -> str:
+    return f"host=127.0.0.1 port={free_port()} user=postgres dbname=postgres"
+
+
+def test_the_api_of_a_node_opens_and_reads_without_the_database_and_changes_nothing(installed: Installed) -> None:
+    installed.identify(unreachable())
+    start = ApiStart()
+    *_, is_first = start.read(str(installed.data.path))
+    assert not is_first
+    assert start._opened is not None
+    engine, _, node = start._opened
+    assert node is not None
+    with closing(engine), closing(node):
+        assert node.cut_off_for() is None
+        for _ in range(2):
+            with pytest.raises(LedgerError, match="refused"):
+                engine.put("lists", {"id": "l", "name": "listed"})
+        assert (engine.every("lists"), len(engine.every(users.COLLECTION))) == ([], 1)
+        assert node.cut_off_for() is not None
+
+
+def test_a_command_without_the_api_changes_the_fleet_or_nothing(installed: Installed) -> None:
+    other = installed.fleet.node("b")
+    other.engine.put("lists", {"id": "l", "name": "listed"})
+    reset_password(installed.data, "admin", "battery staple")
+    opened = open_store(installed.data)
+    assert opened.node is not None
+    with closing(opened.engine), closing(opened.node):
+        assert len(opened.engine.every("lists")) == 1
+    other.follow()
+    changed = users.by_name(other.engine, "admin")
+    assert changed is not None
+    assert check_password("battery staple", changed.password_hash)
+    installed.identify(unreachable())
+    with pytest.raises(LedgerError, match="refused"):
+        reset_password(installed.data, "admin", "correct horse")
+
+
+def test_a_node_without_psycopg_or_with_a_broken_identity_does_not_start_and_says_why(
+    installed: Installed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [each for each in sys.modules if each.startswith(("actors.cluster", "api.cluster", "psycopg"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(StoreError, match=re.escape(NOT_INSTALLED)):
+        open_store(installed.data)
+    with pytest.raises(WouldNotStart, match="psycopg"):
+        check_start(Settings(), installed.data)
+    monkeypatch.undo()
+    installed.data.node.write_text("{}")
+    with pytest.raises(StoreError, match=r"node\.json: can't be read"):
+        open_store(installed.data)
