@@ -68,10 +68,10 @@ from api.queries.attention import Administrator, Attention
 from api.queries.health import HealthService
 from api.queries.log_search import LogSearch
 from api.queries.overview import Overviews
-from api.security import users
+from api.security import api_keys, users
 from api.security.account_sessions import AccountSessions
-from api.security.api_keys import LastUsed
 from api.security.authentication import Authenticator
+from api.security.last_used import LastUsed
 from api.security.login_throttle import LoginThrottle
 from api.security.password_checker import PasswordChecker
 from api.security.rate_limits import RateLimits
@@ -227,7 +227,8 @@ class Services:
         self.sessions = Sessions(store, self.tokens)
         self.login_throttle = LoginThrottle(lambda: self.settings.auth.max_login_attempts)
         self.password_checker = PasswordChecker()
-        self.last_used = LastUsed(store)
+        self.last_used = LastUsed(store, api_keys.COLLECTION, api_keys.LAST_USED_STEP)
+        self.last_login = LastUsed(store, users.COLLECTION)
         self.authenticator = Authenticator(
             store, self.tokens, self.login_throttle, self.last_used, self.publish, self._record, self.password_checker
         )
@@ -264,7 +265,7 @@ class Services:
             "policies": (records["policies"], hooks(POLICIES, views.policies)),
             "users": (
                 _cache(store, USERS),
-                hooks_of_users(store, self.publish, self.authenticator.confirm),
+                hooks_of_users(store, self.publish, self.authenticator.confirm, self.last_login),
             ),
             "webhooks": (webhooks, hooks_of_webhooks(self.webhooks.statuses, self.seal)),
             "plans": (self.plans, hooks_of_plans(self.account_store, self._announced, refuse)),

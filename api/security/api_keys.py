@@ -10,9 +10,7 @@ import hmac
 import re
 import secrets
 import string
-import threading
 import time
-from contextlib import suppress
 from ipaddress import ip_network
 from typing import Annotated, Any
 
@@ -30,7 +28,7 @@ from pydantic import (
 
 from api.engine.records import view_of
 from api.security.users import Permissions
-from api.store import Document, FleetStore, Store, StoreWriteError
+from api.store import Document, Store
 from api.store.loaded import Loaded
 from config.model import json_patterns
 from config.model.declaration import MOMENT, SECRET, Instant
@@ -125,7 +123,7 @@ class ApiKey(BaseModel):
     scope: Scope | None = None
     created_at: Instant
     last_used: Annotated[float | None, MOMENT] = None
-    """Not in the document: `LastUsed` has it."""
+    """Not in the document: `api.security.last_used` has it."""
     expires_at: Annotated[float | None, MOMENT] = None
 
     def expired(self, now: float) -> bool:
@@ -190,29 +188,6 @@ def load(document: Document) -> ApiKey:
 
 
 _loaded = Loaded(COLLECTION, load)
-
-
-class LastUsed:
-    """When keys were used last, stored now and then. Thread-safe."""
-
-    def __init__(self, store: FleetStore) -> None:
-        self._store = store
-        self._lock = threading.Lock()
-        self._known = store.last_used(COLLECTION)
-
-    def touch(self, key: ApiKey, now: float) -> None:
-        """The key was used now. A full disk costs only the update of `last_used`."""
-        with self._lock:
-            if now - self._known.get(key.id, 0.0) < LAST_USED_STEP:
-                return
-            living = {each: at for each, at in self._known.items() if self._store.revision_of(COLLECTION, each)}
-            self._known = {**living, key.id: now}
-        with suppress(StoreWriteError):  # the request itself needs no write
-            self._store.note_use(COLLECTION, key.id, now)
-
-    def noted(self, key: ApiKey) -> ApiKey:
-        """The key with its `last_used`."""
-        return key.model_copy(update={"last_used": self._known.get(key.id)})
 
 
 def _identifier(hashed: str) -> str:

@@ -19,8 +19,9 @@ from typing import Any
 from actors.net.client_key import client_key
 from api.errors import Denied, TooBusy, Unauthenticated
 from api.security import users
-from api.security.api_keys import LastUsed, find_key
+from api.security.api_keys import find_key
 from api.security.caller import Caller
+from api.security.last_used import LastUsed
 from api.security.login_throttle import LoginThrottle
 from api.security.password_checker import PasswordChecker
 from api.security.tokens import BadToken, ExpiredToken, Tokens
@@ -121,7 +122,7 @@ class Authenticator:
             raise Unauthenticated("The API key is invalid, expired or revoked", "INVALID_API_KEY")
         if not key.admits(address):
             raise Denied("the address of the client is not in the key's ip_whitelist")
-        self._last_used.touch(key, now)
+        self._last_used.touch(key.id, now)
         return Caller(owner, key=key)
 
     def _by_token(self, text: str) -> Caller:

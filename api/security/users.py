@@ -146,6 +146,7 @@ class User(BaseModel):
     permissions: Annotated[list[str] | None, INTERNAL] = None
     status: Status = "active"
     last_login: Annotated[float | None, MOMENT] = None
+    """Of documents of earlier releases; `api.security.last_used` has the later ones."""
     oauth: Annotated[OAuthLink | None, INTERNAL] = None
     email_claimed: Annotated[bool, INTERNAL] = False
     created_at: Instant

@@ -135,7 +135,7 @@ class FleetStore:
             return dict(database.execute("SELECT id, at FROM last_used WHERE collection = ?", [collection]))
 
     def note_use(self, collection: str, identifier: str, at: float) -> None:
-        """A document was used: that is no change of it, and has no number. Raises `StoreWriteError`."""
+        """A document was used; of a user, signed in. That is no change, and has no number. Raises `StoreWriteError`."""
         with self.file.transaction() as database:
             database.execute(
                 "REPLACE INTO last_used SELECT collection, id, ? FROM documents WHERE collection = ? AND id = ?",

@@ -9,7 +9,7 @@
 | `revisions`, `revision_changes` | what each change of the configuration altered (`api.history`) |
 | `steps` | the number of the last commit |
 | `ledger` | the number and the stamp of the last commit that is in the ledger of a fleet (`api.engine.ledger`); none without one |
-| `last_used` | when an API key was used last, which is no change of the key: no commit has it |
+| `last_used` | when an API key was used last and when a user signed in last, which is no change of them: no commit has it |
 
 A document that is there is in none of `deleted` and `gone`, so the last change of each is in one row. `commit_number`
 is the number of the commit that an entry or a revision goes with: its own, or the next one, if it was made alone.

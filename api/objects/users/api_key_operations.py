@@ -77,7 +77,9 @@ def list_keys(call: Call) -> Reply:
     keys = [api_keys.load(document) for document in found]
     own = [key for key in keys if _may_manage(call.caller, key)]
     own.sort(key=lambda key: (key.created_at, key.id))
-    return Reply({"api_keys": [call.services.last_used.noted(key).view() for key in own], "total": len(own)})
+    used = call.services.last_used.of
+    views = [key.model_copy(update={"last_used": used(key.id)}).view() for key in own]
+    return Reply({"api_keys": views, "total": len(own)})
 
 
 def create_key(call: Call) -> Reply:

@@ -236,7 +236,7 @@ def _sign_in(call: Call, identity: Identity, settings: OAuth2, session: Session)
         origin().signed_in(user, METHOD)
         services.audit.append("auth.login", account(user))
         pair = services.tokens.issue(user.id, session, client(call))
-        user = note_login(services.store, user)
+        user = note_login(call, user)
     if new:
         services.publish("user.created", USERS.about(user))
     return signed_in(call, pair, user, session)

@@ -13,7 +13,7 @@ from api.engine.operation import ANY, BEARER, NONE, V1, get, post, resource
 from api.engine.responses import Message, Moment, ResponseModel
 from api.errors import Denied, Unauthenticated
 from api.http import session_cookie
-from api.objects.users.user_kind import UserView
+from api.objects.users.user_kind import UserView, with_login
 from api.security import users
 from api.security.authentication import expired
 from api.security.caller import Caller
@@ -21,7 +21,6 @@ from api.security.permissions import ADMIN
 from api.security.sessions import client_of
 from api.security.tokens import COOKIE, BadToken, Claims, Client, ExpiredToken, IssuedTokens, ReusedToken
 from api.security.users import User
-from api.store import RevisionConflict, Store, StoreWriteError
 from config.model.fields import Body, Input, example
 from config.text.formatting import timestamp_text
 
@@ -127,7 +126,7 @@ def login(call: Call) -> Reply:
         origin().signed_in(now, "password")
         call.services.audit.append("auth.login", account(now))
         pair = call.services.tokens.issue(user.id, call.body.session, client(call))
-        user = note_login(call.services.store, now)
+        user = note_login(call, now)
     return signed_in(call, pair, user, call.body.session)
 
 
@@ -300,16 +299,10 @@ def _who(caller: Caller) -> dict[str, Any]:
     return {"user_id": user.id, "username": user.username, "role": user.role, "permissions": caller.permissions()}
 
 
-def note_login(store: Store, user: User) -> User:
-    """`user` with the time of this sign-in, or unchanged when the time could not be stored."""
-    document = store.get(users.COLLECTION, user.id)
-    if document is None:
-        return user
-    noted = {**document.body, "last_login": time.time()}
-    try:
-        return users.load(store.put(users.COLLECTION, noted, document.revision))
-    except (RevisionConflict, StoreWriteError):
-        return user  # another request changed the user at this moment, or the disk is full; the sign-in is valid
+def note_login(call: Call, user: User) -> User:
+    """`user` with the time of this sign-in, which is noted."""
+    call.services.last_login.touch(user.id, time.time())
+    return with_login(user, call.services.last_login)
 
 
 ROWS = resource(f"{V1}/auth")(

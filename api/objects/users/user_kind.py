@@ -23,6 +23,7 @@ from api.errors import Denied, Invalid, MissingPermission, Unauthenticated
 from api.security import api_keys, tokens
 from api.security.api_keys import ApiKey
 from api.security.caller import Caller
+from api.security.last_used import LastUsed
 from api.security.permissions import ADMIN, AUDITOR, first_missing, holds
 from api.security.users import (
     COLLECTION,
@@ -283,7 +284,9 @@ Confirm = Callable[[User, str, str], bool]
 """Whether this is the password of a user, for a caller with this address. Raises `TooBusy`."""
 
 
-def hooks_of_users(engine: Engine, publish: Callable[[str, dict[str, Any]], None], confirm: Confirm) -> Hooks[User]:
+def hooks_of_users(
+    engine: Engine, publish: Callable[[str, dict[str, Any]], None], confirm: Confirm, last_login: LastUsed
+) -> Hooks[User]:
     """A caller can't grant permissions beyond their own, nor change the password, role or permissions of a user with
     more. The last active administrator can't be deleted, disabled or demoted.
     """
@@ -333,21 +336,9 @@ def hooks_of_users(engine: Engine, publish: Callable[[str, dict[str, Any]], None
             field = "status" if after is not None and after.status != "active" else "role"
             raise Invalid(None if after is None else field, "the last active administrator has to stay one")
 
-    def beside_sign_ins(proposal: Proposal[User], write: Write) -> Write:
-        """The same of the user as they are now, if nothing but sign-ins has come meanwhile: a hash takes longer."""
-        now = engine.get(COLLECTION, write.id)
-        if now is None or proposal.before is None or now.revision == proposal.before.revision:
-            return write
-        seen = proposal.before.record
-        signed_in = {"last_login": now.body["last_login"]}
-        if load(now).model_copy(update={"last_login": seen.last_login}) != seen:
-            return write
-        return replace(write, body=write.body and {**write.body, **signed_in}, expect=now.revision)
-
     def commit(proposals: Proposals[User], writes: Sequence[Write]) -> int:
         changed = [(each.before.record, each.after) for each in proposals if each.before is not None]
-        present = [beside_sign_ins(*each) for each in zip(proposals, writes, strict=True)]
-        number, revoked = commit_and_revoke(engine, present, changed)
+        number, revoked = commit_and_revoke(engine, writes, changed)
         for key in revoked:
             publish("api_key.revoked", api_keys.about(key))
         return number
@@ -359,8 +350,14 @@ def hooks_of_users(engine: Engine, publish: Callable[[str, dict[str, Any]], None
         check=check,
         again=lambda seen, now: seen.password_hash == now.password_hash,
         commit=commit,
+        complete=lambda stored: Stored(with_login(stored.record, last_login), stored.revision),
         views=lambda _caller, stored, _whole: [each.record.view() for each in stored],
     )
+
+
+def with_login(user: User, last_login: LastUsed) -> User:
+    """`user` with the time of the last sign-in, which is not in the document."""
+    return user.model_copy(update={"last_login": last_login.of(user.id) or user.last_login})
 
 
 def commit_and_revoke(

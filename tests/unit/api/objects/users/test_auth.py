@@ -20,7 +20,7 @@ from api.security.permissions import PERMISSIONS
 from config import passwords
 from config.passwords import hash_password
 from config.settings.settings import Auth
-from tests.kit.api_stage import PASSWORD, PROXY, QUIET, Api, error_of
+from tests.kit.api_stage import PASSWORD, PROXY, QUIET, Api, error_of, revision_of
 from tests.kit.tables import table
 
 
@@ -667,10 +667,28 @@ def test_a_user_who_signs_in_meanwhile_changes_the_password(api: Api, monkeypatc
     monkeypatch.setattr("api.security.users.hash_password", hashed)
     assert api.patch(f"/users/{eva.id}", {"password": "new password"}, api.token()).status_code == 200
     assert hashes == 1
-    stored = users.by_name(api.store, "eva")
-    assert stored is not None
-    assert stored.last_login is not None
+    assert api.get(f"/users/{eva.id}", api.token()).json["data"]["user"]["last_login"] is not None
     assert login(api, "eva", "new password").status_code == 200
+
+
+def test_a_sign_in_is_no_change_of_the_user_and_its_time_outlives_changes_and_a_restart(api: Api) -> None:
+    eva, headers = api.add_user("eva"), api.token()
+
+    def seen() -> tuple[Any, Any]:
+        result = api.get(f"/users/{eva.id}", headers)
+        (listed,) = [each for each in api.get("/users", headers).json["data"]["users"] if each["id"] == eva.id]
+        assert listed == result.json["data"]["user"]
+        return revision_of(result), listed["last_login"]
+
+    tag, never = seen()
+    assert never is None
+    given = login(api, "eva", PASSWORD).json["data"]["user"]["last_login"]
+    assert seen() == (tag, given)
+    assert given is not None
+    changed = api.patch(f"/users/{eva.id}", {"email": "eva@example.com"}, {**headers, "If-Match": f'"{tag}"'})
+    assert changed.json["data"]["user"]["last_login"] == given
+    api.start()
+    assert seen()[1] == given
 
 
 def test_guesses_at_the_current_password_count_together_with_those_at_the_same_time(

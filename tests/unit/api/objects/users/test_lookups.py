@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from api.security import users
-from api.security.api_keys import LAST_USED_STEP, LastUsed, load
+from api.security.api_keys import LAST_USED_STEP, load
+from api.security.last_used import LastUsed
 from tests.kit.api_stage import PROXY, Api, error_of
 
 
@@ -29,16 +30,18 @@ def test_a_user_who_is_deleted_or_made_anew_is_not_the_one_that_was_found_before
 def test_uses_are_written_now_and_then_and_those_of_revoked_keys_are_forgotten(api: Api) -> None:
     for _ in range(3):
         api.key()
-    noted = LastUsed(api.store)
+    noted = LastUsed(api.store, "api_keys", LAST_USED_STEP)
     keys = [load(document) for document in api.store.find("api_keys")]
     for key in keys:
         for moment in (1e9, 1e9 + LAST_USED_STEP - 1):
-            noted.touch(key, moment)
+            noted.touch(key.id, moment)
     assert api.store.last_used("api_keys") == {each.id: 1e9 for each in keys}
     for each in keys[:2]:
         api.store.delete("api_keys", each.id)
-    noted.touch(keys[2], 2e9)
-    assert noted._known == api.store.last_used("api_keys") == {keys[2].id: 2e9}
+    another = load(api.store.put("api_keys", {**keys[2].model_dump(mode="json"), "id": "key_other"}))
+    noted.touch(keys[2].id, 2e9)
+    noted.touch(another.id, 2e9)
+    assert noted._known == api.store.last_used("api_keys") == {keys[2].id: 2e9, another.id: 2e9}
 
 
 def test_a_name_that_is_taken_is_quoted_as_it_was_written(api: Api) -> None:
