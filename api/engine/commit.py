@@ -481,7 +481,7 @@ def _resource(collection: str, identifier: str, body: Mapping[str, Any]) -> dict
     return {"type": kind_of(collection), "id": identifier, "name": body.get("name") or body.get("username")}
 
 
-_BY_NAME = frozenset({"lists", "pools", "policies"})
+_BY_NAME = frozenset({"lists", "pools", "policies", "nodes"})
 """Collections whose documents a path names by id or name."""
 
 

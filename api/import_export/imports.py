@@ -223,8 +223,9 @@ def _writes(plan: Plan) -> list[Write]:
     writes = [step.write() for step in plan.pending()]
     if plan.settings is not None and plan.settings.changed:
         body = {"id": live_settings.DOCUMENT, **plan.settings.stored}
-        known = (revision for name, _, revision in plan.state.revisions if name == live_settings.COLLECTION)
-        writes.append(Write(live_settings.COLLECTION, live_settings.DOCUMENT, body, next(known, 0)))
+        key = live_settings.COLLECTION, live_settings.DOCUMENT
+        known = (revision for *each, revision in plan.state.revisions if tuple(each) == key)
+        writes.append(Write(*key, body, next(known, 0)))
     return writes
 
 

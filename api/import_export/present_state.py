@@ -47,10 +47,11 @@ def read_state(store: FleetStore) -> State:
     with store.file.reading():
         found = {name: store.find(name) for name in (*KINDS, live_settings.COLLECTION) if name != ACCOUNTS}
         accounts = str(store.accounts.horizon), store.accounts.last_change()
+    settings = {each.id: each.body for each in found[live_settings.COLLECTION]}
     of_documents = ((name, each.id, each.revision) for name, documents in found.items() for each in documents)
     return State(
         records={name: _records(name, found[name]) for name in KINDS if name != ACCOUNTS},
-        settings=next((live_settings.stored_of(each.body) for each in found[live_settings.COLLECTION]), {}),
+        settings=live_settings.stored_of(settings.get(live_settings.DOCUMENT, {})),
         revisions=(*of_documents, (ACCOUNTS, *accounts)),
         mark=_mark(found, accounts),
     )

@@ -32,7 +32,7 @@ from api.engine.kind import Kind
 from api.engine.objects import load
 from api.engine.records import Stored
 from api.errors import Invalid, NotFound
-from api.history.document_changes import LOST, Body, DocumentChange, is_renewed
+from api.history.document_changes import LOST, Body, DocumentChange, is_renewed, kind_of
 from api.history.recorder import Purpose
 from api.import_export.account_entries import known_by, names_of
 from api.import_export.checks import refuse_invalid
@@ -46,6 +46,7 @@ from api.objects.kinds import KINDS
 from api.security import api_keys
 from api.store import Document, StoreWriteError
 from config.files.secret_box import SecretBoxError
+from config.model import nodes
 from config.model.fields import InvalidResource
 from config.settings import runtime
 
@@ -57,6 +58,7 @@ PRESENT_PASSWORD = "the present password stays, since an earlier one may be know
 KEY_MADE = "the key stays valid until it is revoked"
 KEY_REVOKED = "the key was revoked, and stays so"
 KEY_CHANGED = "API keys stay as they are"
+OF_NODES = "nodes, and settings of one node, stay as they are"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +156,8 @@ class _Objects:
         """The object as it was before this change. Raises `StoreError`."""
         present = self._store.get(change.collection, change.id)
         body = None if present is None else present.body
-        if change.collection == api_keys.COLLECTION:
-            self._leave_key(change, body)
+        if change.collection in (api_keys.COLLECTION, nodes.COLLECTION) or _is_of_one_node(change):
+            self._leave(change, body)
             return
         target = change.before if self._undo is None else self._undo.target(change, body)
         if change.collection == live_settings.COLLECTION:
@@ -226,15 +228,21 @@ class _Objects:
         self.left.append(NotRestored(*named, MISSING if then == LOST else PRESENT_PASSWORD))
         return True
 
-    def _leave_key(self, change: DocumentChange, present: Mapping[str, Any] | None) -> None:
+    def _leave(self, change: DocumentChange, present: Mapping[str, Any] | None) -> None:
         then = change.before
         if then is None and present is None:
             return
         reason = KEY_MADE if then is None else KEY_REVOKED if present is None else KEY_CHANGED
+        if change.collection != api_keys.COLLECTION:
+            reason = OF_NODES
         if then is not None and present is not None and difference(then, present) == ({}, {}):
             return
         name = (then or present or {}).get("name", "")
-        self.left.append(NotRestored("api_key", change.id, name, None, reason))
+        self.left.append(NotRestored(kind_of(change.collection), change.id, name, None, reason))
+
+
+def _is_of_one_node(change: DocumentChange) -> bool:
+    return change.collection == live_settings.COLLECTION and change.id != live_settings.DOCUMENT
 
 
 def _lost_hashes(value: Any, path: str = "") -> Iterator[str]:

@@ -14,6 +14,7 @@ from api.objects.named.list_kind import LISTS
 from api.objects.named.named_kind import NamedKind
 from api.objects.named.policy_kind import POLICIES
 from api.objects.named.pool_kind import POOLS
+from api.objects.nodes.node_kind import NODES
 from api.objects.proxies.proxy_kind import PROXIES
 from api.objects.users.user_kind import USERS
 from api.objects.webhooks.webhook_kind import WEBHOOKS
@@ -24,12 +25,13 @@ NAMED: Mapping[str, NamedKind[Any]] = {each.collection: each for each in (LISTS,
 
 _TABLE: tuple[Kind[Any], ...] = (PROXIES, USERS, WEBHOOKS, PLANS, *NAMED.values(), ACCOUNTS)
 KINDS: Mapping[str, Kind[Any]] = {each.collection: each for each in _TABLE}
-"""By collection, in the order in which documents of the configuration have them."""
+"""By collection, in the order in which documents of the configuration have them. Nodes are in none: they are of the
+installation, so no export has them, and an import, a restored state or a backup leaves them as they are."""
 OBJECT_KINDS: Mapping[str, ObjectKind[Any]] = {
     name: each for name, each in KINDS.items() if isinstance(each, ObjectKind)
 }
 """Those whose operations the engine has."""
-REVISED = (*(each.name for each in KINDS.values()), "api_key", "settings")
+REVISED = (*(each.name for each in KINDS.values()), "api_key", "settings", NODES.name)
 """What the objects are called whose changes are revisions."""
 AUTHORED = (
     *("proxy.", "user.", "api_key.", "settings.", "account.", "credential.", "config.", "upstream."),

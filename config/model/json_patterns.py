@@ -67,6 +67,9 @@ HOST = rf"^(?:{_IPV4}|{_IPV6}|(?!.{{254}})(?!(?:.*\.)?{_NUMBER}$){_LABEL}(?:\.{_
 UPSTREAM_HOST = rf"^(?:{_IPV4}|{_IPV6}|(?!.{{254}})(?!(?:.*\.)?{_NUMBER}\.?$){_LABEL}(?:\.{_LABEL})*\.?)$"
 TLS_NAME = rf"^(?:{UPSTREAM_HOST[1:-1]}|(?:{_IPV4}|{_IPV6})\.)?$"
 """A host, perhaps with a final dot, or nothing for a handshake without a name."""
+NODE_NAME = "^[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?$"
+ADDRESS_NAME = "^[a-z][a-z0-9_-]{0,31}$"
+"""What an address of a node is called."""
 HOSTS_NAME = rf"^(?!.{{254}})(?!(?:.*\.)?{_NUMBER}$){_LABEL}(?:\.{_LABEL})*$"
 _SERVER_NAME = rf"(?![^:/#]{{254}})(?!(?:[^:/#]*\.)?{_NUMBER}(?:[:/#]|$)){_LABEL}(?:\.{_LABEL})*"
 _SERVER_HOST = rf"(?:{_IPV4}|\[{_IPV6}\]|{_SERVER_NAME})(?::{_PORT})?"
@@ -75,6 +78,8 @@ NAME_SERVER = (
     rf"|https://{_SERVER_HOST}(?:/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*)?(?:#{_SERVER_NAME})?)$"
 )
 """The grammar is in `config.net.dns_servers`."""
+NODE_ADDRESS = rf"^(?:{_IPV6}|(?:{_IPV4}|\[{_IPV6}\]|{_SERVER_NAME})(?::{_PORT})?)$"
+"""The reader is in `config.model.nodes`."""
 _PORTS = rf":{_PORT}(?:-{_PORT})?"
 _LONG = r"[^:]{253}(?:[^:.]|\.[^:])"
 """More than 253 characters, a dot at the end left out."""

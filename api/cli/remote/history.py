@@ -126,12 +126,12 @@ def verify_audit() -> None:
 
 # --- revisions ---
 
-_IDENTIFIER = re.compile(r"(prx|usr|key|wh|pln|acc|list|pool|policy)_[0-9a-f]{16,}|settings", re.ASCII)
+_IDENTIFIER = re.compile(r"(prx|usr|key|wh|pln|acc|list|pool|policy|nod)_[0-9a-f]{16,}|settings", re.ASCII)
 _RANGE = re.compile(r"([1-9][0-9]*)(?:\.{2,3}([1-9][0-9]*))?", re.ASCII)
 _NAMED = 3
 """Objects of a revision that a row of the list names; of more it has the number."""
 
-Kind = Literal["proxy", "user", "api_key", "webhook", "settings", "plan", "account", "list", "pool", "policy"]
+Kind = Literal["proxy", "user", "api_key", "webhook", "settings", "plan", "account", "list", "pool", "policy", "node"]
 
 
 def _objects(row: Any) -> str:

@@ -20,6 +20,7 @@ from config.model import json_patterns, webhooks
 from config.model.accounts import AccountName, Bandwidth
 from config.model.fields import FilePath, Host, Name, Username
 from config.model.fleet_accounts import Certificate
+from config.model.nodes import NodeAddress, NodeName
 from config.model.object_fields import HeaderValue, LabelName, ListName, ObjectName, Tag
 from config.model.plans import EndOfWindow, TimeOfDay
 from config.model.proxies import BindAddress
@@ -130,6 +131,8 @@ PAIRS: dict[str, tuple[str, Callable[[str], bool]]] = {
     "use": (json_patterns.USE, typed(Use)),
     "server": (json_patterns.NAME_SERVER, reading(read_server)),
     "hosts": (json_patterns.HOSTS_NAME, reading(read_hosts_name)),
+    "node": (json_patterns.NODE_NAME, typed(NodeName)),
+    "address of a node": (json_patterns.NODE_ADDRESS, typed(NodeAddress)),
     "value": (json_patterns.FIELD_VALUE, typed(HeaderValue)),
 }
 LONGEST = {

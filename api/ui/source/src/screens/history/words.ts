@@ -2,7 +2,7 @@
 import type { Schemas } from "../../api/client";
 import { t } from "../../texts";
 
-export const KINDS = ["proxy", "account", "plan", "list", "pool", "policy", "user", "api_key", "webhook", "settings"] as const;
+export const KINDS = ["proxy", "account", "plan", "list", "pool", "policy", "user", "api_key", "webhook", "settings", "node"] as const;
 export type Kind = (typeof KINDS)[number];
 type Revision = Pick<Schemas["RevisionView"], "summary" | "kinds" | "objects">;
 
