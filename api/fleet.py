@@ -6,7 +6,18 @@
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+
+class Claimed(NamedTuple):
+    """Of events of the fleet, by their keys: those that this node is to publish, and those that have been published.
+
+    The others are another node's, and may be claimed again later.
+    """
+
+    ours: frozenset[str]
+    done: frozenset[str]
 
 
 class ThisNode(Protocol):
@@ -33,8 +44,15 @@ class ThisNode(Protocol):
         """Whether this node does now what one node does for all."""
         ...
 
-    def claim(self, key: str) -> bool:
-        """Whether this node is the one that announces this event of the fleet. Waits for the database, a second."""
+    def claim(self, keys: Iterable[str]) -> Claimed:
+        """Which of these events of the fleet this node announces. Waits for the database, a second.
+
+        Who publishes one says so by `announced`. Raises `StoreError`.
+        """
+        ...
+
+    def announced(self, keys: Iterable[str]) -> None:
+        """These events have been published. Waits and raises as `claim`."""
         ...
 
 
@@ -59,6 +77,9 @@ class StandAlone:
         """See `ThisNode`."""
         return True
 
-    def claim(self, key: str) -> bool:  # noqa: ARG002 - there is no other
+    def claim(self, keys: Iterable[str]) -> Claimed:
         """See `ThisNode`."""
-        return True
+        return Claimed(frozenset(keys), frozenset())
+
+    def announced(self, keys: Iterable[str]) -> None:
+        """See `ThisNode`."""

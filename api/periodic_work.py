@@ -9,14 +9,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from api.history.recorder import Limits, Recorder
-from api.store import StoreError
+from config import OperatorError
 from config.settings.groups import History
 
 log = logging.getLogger(__name__)
 
 
 class PeriodicWork(ABC):
-    """Calls `act` every `period` seconds, from `start` until `close`. An error of the store ends that run alone."""
+    """Calls `act` every `period` seconds, from `start` until `close`. Its errors end that run alone."""
 
     def __init__(self, name: str, task: str, period: float, first_after: float) -> None:
         """`name` is the thread's, `task` what a log line says cannot be done. Times are seconds."""
@@ -28,7 +28,7 @@ class PeriodicWork(ABC):
 
     @abstractmethod
     def act(self) -> None:
-        """One run. Raises `StoreError`."""
+        """One run. Raises `OperatorError`."""
 
     def start(self) -> None:
         """Begin."""
@@ -50,7 +50,7 @@ class PeriodicWork(ABC):
             pause = self._period
             try:
                 self.act()
-            except StoreError as error:
+            except OperatorError as error:
                 log.error("cannot %s: %s", self._task, error)
 
 

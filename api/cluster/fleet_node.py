@@ -6,12 +6,15 @@ database.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from actors.cluster.database import Database
 from actors.cluster.identity import NodeIdentity
-from api.cluster.shared_ledger import SharedLedger
+from api.cluster.duties import Duties
+from api.cluster.shared_ledger import SharedLedger, as_of_store
 from api.engine.commit import Engine
+from api.fleet import Claimed
 
 
 class Part(Protocol):
@@ -34,7 +37,8 @@ class FleetNode:
         self.identity = identity
         self.database = Database(identity.dsn)
         self.ledger = SharedLedger(self.database, identity.fleet, identity.id)
-        self._parts: list[Part] = []
+        self.duties = Duties(self.database, identity.id)
+        self._parts: list[Part] = [self.duties]
 
     @property
     def node_id(self) -> str:
@@ -53,13 +57,19 @@ class FleetNode:
         """See `ThisNode`."""
         return True
 
-    def has_duty(self, name: str) -> bool:  # noqa: ARG002 - there are no duties yet
+    def has_duty(self, name: str) -> bool:
         """See `ThisNode`."""
-        return True
+        return self.duties.has(name)
 
-    def claim(self, key: str) -> bool:  # noqa: ARG002 - as above
+    def claim(self, keys: Iterable[str]) -> Claimed:
         """See `ThisNode`."""
-        return True
+        with as_of_store():
+            return self.duties.claim(keys)
+
+    def announced(self, keys: Iterable[str]) -> None:
+        """See `ThisNode`."""
+        with as_of_store():
+            self.duties.announced(keys)
 
     def start(self, engine: Engine) -> None:  # noqa: ARG002 - for what is to run
         """Start all that runs beside the requests."""

@@ -106,7 +106,7 @@ class FleetLock:
         Raises `CommitRefused` when it doesn't follow the last one, `OutcomeUnknown`, and `LedgerError`: then it was not
         made.
         """
-        with _as_of_store():
+        with as_of_store():
             return self._append(self, commit)
 
 
@@ -126,7 +126,7 @@ class SharedLedger:
         `size` is how many bytes the commit will have, about; large ones have longer. Raises `HistoryPruned`, and
         `DatabaseBusy` when the lock is not free in time.
         """
-        with _as_of_store(), self._database.session() as session:
+        with as_of_store(), self._database.session() as session:
             rows = session.begin(_BEGIN, [after, stamp, self._node, AT_ONCE], CHANGE + size / RATE)
             page = self._page(after, rows)
             if not page.is_whole:
@@ -136,7 +136,7 @@ class SharedLedger:
     def changes(self, after: int, stamp: UUID | None = None) -> Iterator[LedgerCommit]:
         """The commits after this one, which the reader has with this stamp. Raises `HistoryPruned`."""
         while True:
-            with _as_of_store(), self._database.session() as session:
+            with as_of_store(), self._database.session() as session:
                 rows = session.transaction(_READ, [after, stamp, self._node, AT_ONCE], REPORT)
             page = self._page(after, rows)
             yield from page.commits
@@ -201,7 +201,7 @@ class SharedLedger:
 
 
 @contextmanager
-def _as_of_store() -> Iterator[None]:
+def as_of_store() -> Iterator[None]:
     """Errors of the database as those of stores."""
     try:
         yield

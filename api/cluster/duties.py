@@ -1,0 +1,94 @@
+"""What one node does for all, and what one node announces.
+
+A duty is a row with an end, `LEASE` seconds ahead by the database's clock, which the node that has it moves on. A node
+that dies loses its duties to the next one that asks, one that ends gives them back, one that is cut off has none.
+
+**Two nodes may do it at once**: one that hangs within a run goes on when it has lost the duty. So what stands behind a
+duty is safe then: documents are deleted by their revision, files are named by their content, events are claimed.
+
+**A claim** is of one event of the fleet: who has it publishes the event, and says that it is done. Before that it ends
+after a while, so that an event is not lost with the node that was about to publish it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from actors.cluster.database import REPORT, SIGN_IN, Database
+from actors.cluster.errors import DatabaseError
+from api.fleet import Claimed
+from api.periodic_work import PeriodicWork
+
+RENEWAL = 4.0
+"""Seconds between two renewals."""
+LEASE = 15.0
+"""Seconds after which another node may have a duty that was not renewed."""
+TRUSTED = 10.0
+"""Seconds for which a node relies on a renewal: less than `LEASE`, and no more than until it is cut off."""
+CLAIM = 60.0
+"""Seconds after which an event that was claimed and not announced may be claimed by another node."""
+
+
+class Duties(PeriodicWork):
+    """Those of this node. Thread-safe."""
+
+    def __init__(self, database: Database, node: str, monotonic: Callable[[], float] = time.monotonic) -> None:
+        super().__init__("duties", "renew what this node does for all", RENEWAL, first_after=0.0)
+        self._database = database
+        self._node = node
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._wanted: set[str] = set()
+        self._known: tuple[frozenset[str], float] = frozenset(), 0.0
+        """Those it had at the last renewal, and until when that is good by the monotonic clock."""
+
+    def has(self, name: str) -> bool:
+        """Whether this node has the duty now. One that is asked for first is wanted from then on."""
+        if name not in self._wanted:
+            with self._lock:
+                self._wanted.add(name)
+        had, until = self._known
+        return name in had and self._monotonic() < until
+
+    def act(self) -> None:
+        """Renew those that it has, and take those that are free."""
+        with suppress(DatabaseError):  # then it has none, and others say that the database is away
+            self.renew()
+
+    def renew(self) -> None:
+        """As `act`. Raises `DatabaseError`."""
+        with self._lock:
+            wanted = sorted(self._wanted)
+        if not wanted:
+            return
+        began = self._monotonic()  # the lease begins later
+        with self._database.session() as session:
+            rows = session.transaction(
+                "SELECT * FROM proxyfleet.take_duties(%s, %s, %s)", [self._node, wanted, LEASE], REPORT
+            )
+        self._known = frozenset(name for (name,) in rows), began + TRUSTED
+
+    def close(self) -> None:
+        """End, and give the duties back if the database responds."""
+        self._ended.set()
+        had, _ = self._known
+        self._known = frozenset(), 0.0
+        if had:
+            with suppress(DatabaseError), self._database.session() as session:
+                session.transaction("SELECT proxyfleet.give_back_duties(%s)", [self._node], SIGN_IN)
+
+    def claim(self, keys: Iterable[str]) -> Claimed:
+        """Claim the events with these keys. Waits for the database, a second. Raises `DatabaseError`."""
+        with self._database.session() as session:
+            rows = session.transaction(
+                "SELECT * FROM proxyfleet.claim(%s, %s, %s)", [self._node, [*keys], CLAIM], SIGN_IN
+            )
+        return Claimed(frozenset(key for key, ours, _ in rows if ours), frozenset(key for key, _, done in rows if done))
+
+    def announced(self, keys: Iterable[str]) -> None:
+        """These events have been published. Waits and raises as `claim`."""
+        with self._database.session() as session:
+            session.transaction("SELECT proxyfleet.claims_done(%s)", [[*keys]], SIGN_IN)

@@ -1,0 +1,172 @@
+"""What one node does for all: who has a duty, through deaths and outages; and events that one node announces."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from actors.cluster.database import Database
+from actors.cluster.errors import DatabaseError
+from api.cluster import duties as module
+from api.cluster.duties import Duties
+from api.cluster.migration_runner import migrate
+from tests.kit.postgresql import Server, needs_postgresql
+from tests.kit.wait import wait_until
+from tests.unit.api.cluster.nodes import Fleet, fleet
+
+pytestmark = needs_postgresql
+NAME = "lists"
+
+
+@pytest.fixture
+def ours() -> Iterator[Fleet]:
+    with fleet() as found:
+        yield found
+
+
+@pytest.fixture
+def two(ours: Fleet) -> tuple[Duties, Duties]:
+    """Those of two nodes, both of which want the duty."""
+    found = Duties(ours.database, "a"), Duties(ours.database, "b")
+    assert [each.has(NAME) for each in found] == [False, False]
+    return found
+
+
+def has(*duties: Duties) -> list[bool]:
+    return [each.has(NAME) for each in duties]
+
+
+def end_lease(ours: Fleet) -> None:
+    """As if `LEASE` had passed on the database's clock."""
+    ours.execute("UPDATE proxyfleet.duties SET until = clock_timestamp() - interval '1 ms'")
+
+
+def test_one_node_has_a_duty_while_it_renews_it(ours: Fleet, two: tuple[Duties, Duties]) -> None:
+    one, other = two
+    for _ in range(2):
+        one.renew()
+        other.renew()
+        assert has(one, other) == [True, False]
+    one.close()
+    other.renew()
+    assert has(one, other) == [False, True]
+    assert ours.execute("SELECT node, until > clock_timestamp() + interval '14 s' FROM proxyfleet.duties") == [
+        ("b", True)
+    ]
+
+
+def test_a_node_that_was_stopped_loses_its_duty_for_good(ours: Fleet, two: tuple[Duties, Duties]) -> None:
+    one, other = two
+    one.renew()
+    end_lease(ours)  # one is stopped meanwhile
+    other.renew()
+    one.renew()
+    assert has(one, other) == [False, True]
+
+
+def test_of_many_at_once_one_gets_it(ours: Fleet) -> None:
+    found = [Duties(ours.database, f"n{number}") for number in range(3)]
+    assert not any(has(*found))
+    start = threading.Barrier(len(found))
+
+    def renew(each: Duties) -> None:
+        start.wait()
+        each.renew()
+
+    threads = [threading.Thread(target=renew, args=(each,)) for each in found]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert sorted(has(*found)) == [False, False, True]
+
+
+def test_a_node_without_the_database_has_no_duty_before_another_may(ours: Fleet) -> None:
+    now = 1000.0
+    one = Duties(ours.database, "a", lambda: now)
+    one.has(NAME)
+    one.renew()
+    now += 9.9
+    assert has(one) == [True]
+    now += 0.2
+    assert has(one) == [False]
+    assert module.TRUSTED < module.LEASE
+
+
+def test_a_clock_of_the_node_that_jumps_changes_nothing(
+    two: tuple[Duties, Duties], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, _ = two
+    one.renew()
+    for jump in (-3600.0, 3600.0):
+        wall = time.time() + jump
+        monkeypatch.setattr(time, "time", lambda wall=wall: wall)
+        assert has(one) == [True]
+
+
+def test_a_database_that_stops_ends_duties_and_one_that_returns_gives_them_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "TRUSTED", 0.5)
+    with Server() as server, server.database() as dsn, closing(Database(dsn)) as database:
+        migrate(database, "a")
+        duties = Duties(database, "a")
+        duties._period = 0.1
+        duties.has(NAME)
+        duties.start()
+        wait_until(lambda: has(duties) == [True], "the node has the duty")
+        server.stop()
+        wait_until(lambda: has(duties) == [False], "it has none without the database")
+        server.start()
+        wait_until(lambda: has(duties) == [True], "it has the duty again")
+        duties.close()
+
+
+def claimed(of: Duties, *keys: str) -> tuple[list[str], list[str]]:
+    found = of.claim(keys)
+    return sorted(found.ours), sorted(found.done)
+
+
+def test_an_event_is_announced_by_the_first_node_that_claims_it(two: tuple[Duties, Duties]) -> None:
+    one, other = two
+    assert claimed(one, "1", "2") == (["1", "2"], [])
+    assert claimed(other, "1", "3") == (["3"], [])
+    one.announced(["1"])
+    assert claimed(other, "1", "2", "3") == (["3"], ["1"])
+    assert claimed(one, "1", "2") == (["2"], ["1"]), "as after a restart before it was announced"
+    assert claimed(one) == ([], [])
+
+
+def test_an_event_of_a_node_that_died_before_it_is_another_ones(ours: Fleet, two: tuple[Duties, Duties]) -> None:
+    one, other = two
+    one.claim(["1", "2"])
+    one.announced(["2"])
+    ours.execute("UPDATE proxyfleet.claims SET until = clock_timestamp() - interval '1 ms'")
+    assert claimed(other, "1", "2") == (["1"], ["2"])
+    assert claimed(one, "1") == ([], [])
+
+
+def test_many_that_claim_at_once_share_the_events(ours: Fleet) -> None:
+    keys = [str(number) for number in range(50)]
+    found: list[Any] = []
+
+    def claim(node: str, order: int) -> None:
+        found.extend(Duties(ours.database, node).claim(keys[::order]).ours)
+
+    threads = [threading.Thread(target=claim, args=each) for each in (("a", 1), ("b", -1), ("c", 1))]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert sorted(found) == sorted(keys)
+
+
+def test_a_claim_without_the_database_is_an_error_soon(ours: Fleet) -> None:
+    nowhere = Database(ours.dsn.replace("host=127.0.0.1", "host=127.0.0.2"))
+    with closing(nowhere) as database, pytest.raises(DatabaseError):
+        Duties(database, "a").claim(["1"])
