@@ -8,6 +8,7 @@ know that there is a database, and goes on without it.
 |---|---|
 | `shared_ledger` | the commits of the database: take its lock, append to it, read what a replica lacks |
 | `duties` | what one node does for all, and who announces an event of the fleet |
+| `certificates` | by what nodes know each other, and TLS between them |
 | `migration_runner` | brings the schema of the database forward; its steps are the files of `migrations` |
 
 **One order.** Commits are numbered 1, 2, 3 under the lock of the one row of `fleet`, so numbers appear in the order of
