@@ -9,13 +9,13 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 72_139,
-    "files of the product": 543,
-    "code lines of the tests": 78_916,
+    "code lines of the product": 72_477,
+    "files of the product": 549,
+    "code lines of the tests": 79_205,
     "code lines of scripts": 3_516,
-    "files under 60 lines that one module imports": 6,
+    "files under 60 lines that one module imports": 7,
     "class names that stand twice": 15,
-    "modules of the longest folder": 14,
+    "modules of the longest folder": 15,
     "dependencies": 26,
     "tests that take longer than the ceiling": 18,
     "seconds of a test": 5,
