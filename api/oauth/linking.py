@@ -21,7 +21,7 @@ from api.audit.audit_context import origin
 from api.oauth.id_token import Identity, IdentityRefused, domain_of, same_address
 from api.security import users
 from api.security.users import OAuthLink, User
-from api.store import Document, Store, repeated
+from api.store import Document, FleetStore, RevisionConflict, Store, repeated
 from config.model.fields import new_name
 from config.passwords import hash_password
 from config.settings.groups import MappedRole, OAuth2
@@ -34,7 +34,7 @@ METHOD = "oauth2"
 """What the audit trail calls this kind of sign-in."""
 
 
-def admit(store: Store, identity: Identity, settings: OAuth2) -> tuple[User, bool]:
+def admit(store: FleetStore, identity: Identity, settings: OAuth2) -> tuple[User, bool]:
     """The account of `identity`, and whether it is new. Called with `users.one_change` held.
 
     Raises `IdentityRefused`, `StoreError`.
@@ -42,21 +42,29 @@ def admit(store: Store, identity: Identity, settings: OAuth2) -> tuple[User, boo
     return repeated(lambda: _admitted(store, identity, settings))
 
 
-def _admitted(store: Store, identity: Identity, settings: OAuth2) -> tuple[User, bool]:
+def _admitted(store: FleetStore, identity: Identity, settings: OAuth2) -> tuple[User, bool]:
     _check_domain(identity, settings)
-    linked = _linked(store, identity)
-    if linked is not None:
-        return _active(linked), False
+    seen = linked, same = _related(store, identity)
+    if linked:
+        return _active(users.load(linked[0])), False
     if identity.email is None:
         raise IdentityRefused(_NO_ADDRESS)
-    same = _of_address(store, identity.email)
     if same:
-        return _link(store, same, identity), False
-    if not settings.auto_create:
+        user, expect = _linked(same, identity), same[0].revision
+    elif settings.auto_create:
+        user, expect = _new_user(store, identity, identity.email, mapped_role(identity, settings.role_mapping)), 0
+    else:
         raise IdentityRefused(_NO_ACCOUNT)
-    user = _new_user(store, identity, identity.email, mapped_role(identity, settings.role_mapping))
-    _put(store, user, 0)
-    return user, True
+
+    def refuse_overtaken() -> None:
+        named = users.by_name(store, user.username)
+        if _related(store, identity) != seen or (named is not None and named.id != user.id):
+            raise RevisionConflict(users.COLLECTION, user.id, expect, store.revision_of(users.COLLECTION, user.id))
+
+    origin().signed_in(user, METHOD)  # in the audit trail that user is the author
+    with store.rechecked(refuse_overtaken):
+        store.put(users.COLLECTION, user.model_dump(mode="json"), expect)
+    return user, not same
 
 
 def mapped_role(identity: Identity, mapping: Mapping[str, MappedRole]) -> MappedRole:
@@ -96,31 +104,28 @@ def _check_domain(identity: Identity, settings: OAuth2) -> None:
         raise IdentityRefused("your e-mail address is not of a domain that may sign in")
 
 
-def _linked(store: Store, identity: Identity) -> User | None:
-    wanted = _link_of(identity).model_dump()
-    found = store.find(users.COLLECTION, lambda body: body.get("oauth") == wanted)
-    return users.load(found[0]) if found else None
-
-
-def _of_address(store: Store, address: str) -> list[Document]:
+def _related(store: Store, identity: Identity) -> tuple[list[Document], list[Document]]:
+    """The accounts that are linked to an identity, and else those with its e-mail address."""
+    wanted, address = _link_of(identity).model_dump(), identity.email
+    linked = store.find(users.COLLECTION, lambda body: body.get("oauth") == wanted)
+    if linked or address is None:
+        return linked, []
     found = store.find(users.COLLECTION, lambda body: same_address(body.get("email") or "", address))
-    return [each for each in found if not users.load(each).email_claimed]
+    return [], [each for each in found if not users.load(each).email_claimed]
 
 
-def _link(store: Store, same: list[Document], identity: Identity) -> User:
+def _linked(same: list[Document], identity: Identity) -> User:
     known = users.load(same[0])
     if len(same) > 1 or known.oauth is not None:
         raise IdentityRefused("it is not certain that the account with your e-mail address is yours")
-    user = _active(known)
-    linked = user.model_copy(update={"oauth": _link_of(identity), "updated_at": time.time()})
-    _put(store, linked, same[0].revision)
-    return linked
+    return _active(known).model_copy(update={"oauth": _link_of(identity), "updated_at": time.time()})
 
 
-def _put(store: Store, user: User, expect: int) -> None:
-    """Store the user; in the audit trail that user is the author."""
-    origin().signed_in(user, METHOD)
-    store.put(users.COLLECTION, user.model_dump(mode="json"), expect)
+def require_active(store: Store, user: User) -> None:
+    """Raise `IdentityRefused` if the account was deleted or disabled meanwhile."""
+    now = users.by_id(store, user.id)
+    if now is None or now.status != "active":
+        raise IdentityRefused(_NO_ACCOUNT)
 
 
 def _active(user: User) -> User:

@@ -9,9 +9,9 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 72_477,
+    "code lines of the product": 72_517,
     "files of the product": 549,
-    "code lines of the tests": 79_205,
+    "code lines of the tests": 79_389,
     "code lines of scripts": 3_516,
     "files under 60 lines that one module imports": 7,
     "class names that stand twice": 15,

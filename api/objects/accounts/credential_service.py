@@ -57,14 +57,21 @@ class AccountCredentials:
 
     def mint(self, account_id: str, body: CredentialCreate) -> tuple[AccountCredential, str]:
         """The new credential and its secret. Raises `NotFound`, `Invalid`, `InvalidResource`, `StoreError`."""
-        account, now = self._account(account_id), self._clock()
-        if not account.enabled:
-            raise Invalid(None, "the account is disabled, which ends its credentials: enable it first")
-        if account.expires_at is not None and account.expires_at <= now:
-            raise Invalid(None, "the account has expired, and no credential outlives it")
-        self._refuse_unknown(named_in(body.allow_destinations, "allow_destinations"))
+        now = self._clock()
+
+        def check() -> FleetAccount:
+            account = self._account(account_id)
+            if not account.enabled:
+                raise Invalid(None, "the account is disabled, which ends its credentials: enable it first")
+            if account.expires_at is not None and account.expires_at <= now:
+                raise Invalid(None, "the account has expired, and no credential outlives it")
+            self._refuse_unknown(named_in(body.allow_destinations, "allow_destinations"))
+            return account
+
+        account = check()
         credential, secret = new_credential(account_id, account.expires_at, body, now)
-        self._engine.put(CREDENTIALS, credential.model_dump(mode="json"), expect=0)
+        with self._engine.rechecked(check):
+            self._engine.put(CREDENTIALS, credential.model_dump(mode="json"), expect=0)
         if self._store.get(ACCOUNTS, account_id) is None:  # deleted meanwhile, with the credentials that it had then
             self._delete(credential)
             raise NotFound("The account")

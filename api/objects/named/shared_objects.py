@@ -8,6 +8,7 @@ the order in which the store has them.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -24,7 +25,7 @@ from api.objects.kinds import NAMED
 from api.objects.named.list_kind import LISTS, list_ref
 from api.objects.named.named_kind import FileOf, NamedKind
 from api.objects.named.policy_kind import POLICIES
-from api.store import Document, Store, StoreDamaged, repeated
+from api.store import Document, RevisionConflict, Store, StoreDamaged, repeated
 from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.object_fields import Named
 from config.model.proxies import ProxyRecord
@@ -204,4 +205,5 @@ class PoolSources:
         """Delete what was fetched for pools that are gone, or have no source any more. Raises `StoreError`."""
         for each in self._cache.all():
             if each.record.id not in pool_ids:
-                self._store.delete(FETCHED_UPSTREAMS, each.record.id, each.revision)
+                with suppress(RevisionConflict):  # another node did so
+                    self._store.delete(FETCHED_UPSTREAMS, each.record.id, each.revision)

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from actors.bus.messages.common import SUPERVISOR
 from actors.bus.messages.supervision import (
@@ -36,7 +36,7 @@ from api.objects.proxies.proxy_cache import COLLECTION, ProxyCache, StoredProxy
 from api.objects.proxies.proxy_changes import UpstreamPolicy, refuse_beyond, refuse_chain, refuse_pool, with_secrets
 from api.objects.proxies.supervisor_link import SupervisorLink
 from api.security.api_keys import Scope
-from api.store import FleetStore, NotStored, RevisionConflict, StoreWriteError, Write
+from api.store import FleetStore, StoreWriteError, Write, repeated
 from api.store.loaded import is_same
 from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.accounts import ProxyAccount, refuse_weak
@@ -49,6 +49,7 @@ from config.model.shared_objects.pools import Pool
 from config.settings.settings import ProxyGroup, Server, ServerTls
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 LOCK_TIMEOUT = 15.0
 """Seconds that a change waits for the one before it; the supervisor may take a while to bind."""
@@ -130,10 +131,15 @@ class Proxies:
         record = new_record(body, identifier, time.time(), rules.default_timeout, rules.sleep_after, rules.workers)
         self._refuse_weak(body, (), record)
         check_certificate(record, self.rules.tls)
-        with self.lock():
-            record = self._with_upstreams(record, body)
+
+        def check() -> None:
+            self._refuse_upstreams(record, body)
             self._refuse_unfit(record)
-            with self._reserved(record), self._store.rechecked(lambda: self._refuse_unfit(record)):
+
+        with self.lock():
+            record = self._sealed(record, body)
+            check()
+            with self._reserved(record), self._store.rechecked(check):
                 stored = self._put_named(None, record, expect=0)
         _warn(None, record)
         self.publish_event("proxy.created", record)
@@ -151,8 +157,11 @@ class Proxies:
             before.append(record.auth.backend)
             return self._applied(record, body, scope)
 
-        stored = self.change(proxy_id, alter, if_match, scope)
-        return self._showing(before[0], stored)
+        def check(record: ProxyRecord) -> None:
+            self._refuse_upstreams(record, body, None if scope is None else frozenset(scope.proxies or ()))
+
+        stored = self.change(proxy_id, alter, if_match, scope, check)
+        return self._showing(before[-1], stored)
 
     def _showing(self, before: AuthBackend | None, stored: StoredProxy) -> StoredProxy:
         """The proxy with the secret of its back end, if the change has set it."""
@@ -168,30 +177,45 @@ class Proxies:
         alter: Callable[[ProxyRecord], ProxyRecord],
         if_match: int | None,
         scope: Scope | None = None,
+        check: Callable[[ProxyRecord], None] = lambda _record: None,
     ) -> StoredProxy:
-        """What `alter` makes of the record; it may raise `InvalidProxy`.
+        """What `alter` makes of the record; it and `check`, which refuses a record, may raise `InvalidProxy`.
 
         The supervisor gets it even when that changes nothing: an earlier change may have failed to reach it.
         """
+        before, after = self._repeated(if_match, lambda: self._changed(proxy_id, alter, if_match, scope, check))
+        if after is not before:
+            _warn(before.record, after.record)
+            self.publish_event("proxy.updated", after.record)
+        return after
+
+    def _changed(
+        self,
+        proxy_id: str,
+        alter: Callable[[ProxyRecord], ProxyRecord],
+        if_match: int | None,
+        scope: Scope | None,
+        check: Callable[[ProxyRecord], None],
+    ) -> tuple[StoredProxy, StoredProxy]:
+        """The proxy as it was and as it is, the same object if that is no change."""
         with self.lock():
             before = self._matching(proxy_id, if_match)
             record = alter(before.record)
+
+            def check_again() -> None:
+                check(record)
+                self._refuse_unfit(record, before.record)
+
+            check(record)
             check_certificate(record, self.rules.tls)
             self._refuse_unfit(record, before.record)
             self._require_supervisor(proxy_id)
             same = is_same(before.record, record)
-            with (
-                self._reserved_if_moved(before.record, record, scope),
-                self._store.rechecked(lambda: self._refuse_unfit(record, before.record)),
-            ):
+            with self._reserved_if_moved(before.record, record, scope), self._store.rechecked(check_again):
                 if not same:
-                    stored = self._put_named(before.record, record, before.revision)
-            if same:
-                self._link.again(COLLECTION, proxy_id)
-                return before
-        _warn(before.record, record)
-        self.publish_event("proxy.updated", record)
-        return stored
+                    return before, self._put_named(before.record, record, before.revision)
+            self._link.again(COLLECTION, proxy_id)
+            return before, before
 
     def check_pool(self, pool: Pool) -> None:
         """Raise `InvalidProxy` when upstreams of a pool may not be used, or lead back to a proxy that has the pool."""
@@ -201,18 +225,19 @@ class Proxies:
 
     def delete(self, proxy_id: str, if_match: int | None) -> None:
         """Delete a proxy; its connections drain."""
-        with self.lock():
-            before = self._matching(proxy_id, if_match)
-            self._require_supervisor(proxy_id)
-            try:
+
+        def gone() -> StoredProxy:
+            with self.lock():
+                before = self._matching(proxy_id, if_match)
+                self._require_supervisor(proxy_id)
                 self._store.delete(COLLECTION, proxy_id, before.revision)
-            except (NotStored, RevisionConflict) as error:
-                raise NotFound("The proxy") from error
-        self.publish_event("proxy.deleted", before.record)
+                return before
+
+        self.publish_event("proxy.deleted", self._repeated(if_match, gone).record)
 
     def start(self, proxy_id: str, if_match: int | None, scope: Scope | None = None) -> tuple[StoredProxy, bool]:
         """Make a proxy active: the proxy, and whether that is a change. Raises `Invalid` when its address is in use."""
-        after, changed = self._activate(proxy_id, if_match, scope, restart=False)
+        after, changed = self._repeated(if_match, lambda: self._activate(proxy_id, if_match, scope, restart=False))
         if changed:
             self.publish_event("proxy.started", after.record)
         self._link.await_start(proxy_id, wake=True)
@@ -220,10 +245,14 @@ class Proxies:
 
     def stop(self, proxy_id: str, if_match: int | None) -> tuple[StoredProxy, bool]:
         """Make a proxy inactive: the proxy, and whether that is a change."""
-        with self.lock():
-            before = self._matching(proxy_id, if_match)
-            self._require_supervisor(proxy_id)
-            after, changed = self._put_status(before, "inactive")
+
+        def stopped() -> tuple[StoredProxy, bool]:
+            with self.lock():
+                before = self._matching(proxy_id, if_match)
+                self._require_supervisor(proxy_id)
+                return self._put_status(before, "inactive")
+
+        after, changed = self._repeated(if_match, stopped)
         if changed:
             self.publish_event("proxy.stopped", after.record)
         return after, changed
@@ -233,7 +262,7 @@ class Proxies:
 
         Raises `InvalidProxy` when the new process would serve a worse certificate than the present one.
         """
-        after, _ = self._activate(proxy_id, if_match, scope, restart=True)
+        after, _ = self._repeated(if_match, lambda: self._activate(proxy_id, if_match, scope, restart=True))
         self.publish_event("proxy.restarted", after.record)
         self._link.await_start(proxy_id)
         return after
@@ -260,22 +289,22 @@ class Proxies:
     def _applied(self, record: ProxyRecord, body: ProxyUpdate, scope: Scope | None) -> ProxyRecord:
         changed = apply(record, body, time.time())
         self._refuse_weak(body, record.accounts, changed)
-        if scope is None:
-            return self._with_upstreams(changed, body)
-        refuse_beyond(scope, record, changed, body)
-        return self._with_upstreams(changed, body, frozenset(scope.proxies or ()))
+        if scope is not None:
+            refuse_beyond(scope, record, changed, body)
+        return self._sealed(changed, body)
 
     def _refuse_weak(self, body: ProxyUpdate, known: Sequence[ProxyAccount], after: ProxyRecord) -> None:
         if not self.rules.weak_passwords:
             refuse_weak(body.accounts or (), known, after.accounts)
 
-    def _with_upstreams(
-        self, record: ProxyRecord, body: ProxyUpdate, scope: frozenset[str] | None = None
-    ) -> ProxyRecord:
+    def _sealed(self, record: ProxyRecord, body: ProxyUpdate) -> ProxyRecord:
         try:
-            record = with_secrets(record, body, self._seal)
+            return with_secrets(record, body, self._seal)
         except SecretBoxError as error:
             raise StoreWriteError(str(error)) from error
+
+    def _refuse_upstreams(self, record: ProxyRecord, body: ProxyUpdate, scope: frozenset[str] | None = None) -> None:
+        """Refuse upstreams that lead back to a proxy, or may not be used."""
         records = [each.record for each in self.all()]
         pooled = record.pool is not None and "pool" in body.model_fields_set
         if body.upstreams or pooled or body.host is not None or body.port is not None:
@@ -284,7 +313,6 @@ class Proxies:
             self.rules.upstream_policy.refuse(record, records, scope)
         if getattr(getattr(body, "dns", None), "servers", None):
             self.rules.upstream_policy.refuse_name_servers(record, records)
-        return record
 
     def _refuse_worse_certificate(self, record: ProxyRecord) -> None:
         """The process that runs may have read a better certificate than the one that is in the file now."""
@@ -319,6 +347,11 @@ class Proxies:
         self._publish(kind, {**about, "protocol": record.protocol, "status": record.status})
 
     # --- the store ---
+
+    @staticmethod
+    def _repeated(if_match: int | None, change: Callable[[], T]) -> T:
+        """Made anew when another node changes the proxy at this moment, unless the caller asks for a revision."""
+        return repeated(change) if if_match is None else change()
 
     def _matching(self, proxy_id: str, if_match: int | None) -> StoredProxy:
         stored = self.get(proxy_id)
@@ -443,21 +476,26 @@ class ProxyTaggings:
 
     def apply(self, body: ProxyTagging) -> Tagged:
         """Make the change. Raises `Invalid`, `InvalidMany`, `PeerUnavailable` and `StoreWriteError`."""
-        with self._proxies.lock(), self._names.lock():
-            pairs = self._prepared(body)
-            pending = [(before, after) for before, after in pairs if before.record.tags != after.tags]
-            if pending:
-                # without the supervisor nothing is stored
-                request(self._bridge, SUPERVISOR, QueryRuntime((pending[0][1].id,)), RuntimeReport)
-                writes = [
-                    Write(COLLECTION, after.id, after.model_dump(mode="json"), before.revision)
-                    for before, after in pending
-                ]
-                with self._store.rechecked(lambda: self._prepared(body)):
-                    self._store.commit(writes)
-        for _, after in pending:
+
+        def change() -> tuple[list[ProxyRecord], list[ProxyRecord]]:
+            with self._proxies.lock(), self._names.lock():
+                pairs = self._prepared(body)
+                pending = [(before, after) for before, after in pairs if before.record.tags != after.tags]
+                if pending:
+                    # without the supervisor nothing is stored
+                    request(self._bridge, SUPERVISOR, QueryRuntime((pending[0][1].id,)), RuntimeReport)
+                    writes = [
+                        Write(COLLECTION, after.id, after.model_dump(mode="json"), before.revision)
+                        for before, after in pending
+                    ]
+                    with self._store.rechecked(lambda: self._prepared(body)):
+                        self._store.commit(writes)
+                return [after for _, after in pairs], [after for _, after in pending]
+
+        tagged, changed = repeated(change)
+        for after in changed:
             self._proxies.publish_event("proxy.updated", after)
-        return Tagged([after for _, after in pairs], len(pending))
+        return Tagged(tagged, len(changed))
 
     def _prepared(self, body: ProxyTagging) -> list[tuple[StoredProxy, ProxyRecord]]:
         _refuse_twice(body.ids)

@@ -142,12 +142,17 @@ def _replaced(call: Call, key: api_keys.ApiKey, revision: int, grace: int) -> tu
     now = time.time()
     record, text = api_keys.rotated(key, now)
     ends = None if grace == 0 else min(now + grace, key.expires_at or now + grace)
-    if ends is not None:
-        _check_key_limit(call, key.user_id)
+
+    def check() -> None:
+        if ends is not None:
+            _check_key_limit(call, key.user_id)
+
+    check()
     rest = None if ends is None else key.model_copy(update={"expires_at": ends}).model_dump(mode="json")
     collection = api_keys.COLLECTION
     new = Write(collection, record.id, record.model_dump(mode="json"), expect=0)
-    call.services.store.commit([new, Write(collection, key.id, rest, expect=revision)])
+    with call.services.store.rechecked(check):
+        call.services.store.commit([new, Write(collection, key.id, rest, expect=revision)])
     return record, text, ends
 
 

@@ -17,7 +17,7 @@ from api.errors import Invalid, PeerUnavailable, TooBusy, Unauthenticated
 from api.http import session_cookie
 from api.http.query import Query, choice, text
 from api.oauth.id_token import Identity, IdentityRefused
-from api.oauth.linking import METHOD, admit
+from api.oauth.linking import METHOD, admit, require_active
 from api.oauth.sign_in import LIFETIME, SignIns, cookie_name
 from api.objects.users.sign_in_operations import (
     NOT_CACHED,
@@ -235,7 +235,8 @@ def _sign_in(call: Call, identity: Identity, settings: OAuth2, session: Session)
         user, new = admit(services.store, identity, settings)
         origin().signed_in(user, METHOD)
         services.audit.append("auth.login", account(user))
-        pair = services.tokens.issue(user.id, session, client(call))
+        with services.store.rechecked(lambda: require_active(services.store, user)):
+            pair = services.tokens.issue(user.id, session, client(call))
         user = note_login(call, user)
     if new:
         services.publish("user.created", USERS.about(user))

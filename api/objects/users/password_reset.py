@@ -21,7 +21,7 @@ from api.objects.users.user_kind import USERS, commit_and_revoke
 from api.security import users
 from api.security.login_throttle import LoginThrottle
 from api.security.users import User, WeakPassword, check_strength, new_password
-from api.store import Store, StoreError, Write, repeated
+from api.store import Document, Store, StoreError, Write, repeated
 from config.passwords import hash_password
 
 log = logging.getLogger(__name__)
@@ -40,15 +40,15 @@ def reset(store: Engine, username: str, password: str | None) -> tuple[User, str
     Returns the user as stored, and the password. A disabled user stays disabled. Raises `UnknownUser`,
     `WeakPassword`, `StoreError`.
     """
-    known = _user(store, username)
+    known = users.load(_document(store, username))
     chosen = new_password() if password is None else check_strength(password, known.username)
     hashed = hash_password(chosen)  # bcrypt takes its time, so no lock is held
 
     def change() -> User:
-        expect = store.revision_of(users.COLLECTION, known.id)
-        user = _user(store, username)
+        document = _document(store, username)
+        user = users.load(document)
         changed = user.model_copy(update={"password_hash": hashed, "updated_at": time.time()})
-        write = Write(users.COLLECTION, user.id, changed.model_dump(mode="json"), expect)
+        write = Write(users.COLLECTION, user.id, changed.model_dump(mode="json"), document.revision)
         commit_and_revoke(store, [write], [(user, changed)])
         return changed
 
@@ -56,12 +56,13 @@ def reset(store: Engine, username: str, password: str | None) -> tuple[User, str
         return repeated(change), chosen
 
 
-def _user(store: Store, username: str) -> User:
+def _document(store: Store, username: str) -> Document:
     user = users.by_name(store, username)
-    if user is None:
+    document = None if user is None else store.get(users.COLLECTION, user.id)
+    if document is None:
         known = sorted(document.body["username"] for document in store.find(users.COLLECTION))
         raise UnknownUser(f"there is no user {username!r}; users: {', '.join(known) or 'none'}")
-    return user
+    return document
 
 
 class PasswordResetHandler:

@@ -119,15 +119,20 @@ def login(call: Call) -> Reply:
     """
     check_page(call, call.body.session)
     user = call.services.authenticator.sign_in(call.body.username, call.body.password, call.address)
-    with users.one_change:
+
+    def present() -> User:
         now = users.by_id(call.services.store, user.id)
         if now is None or now.password_hash != user.password_hash or now.status != "active":
             raise Unauthenticated("The user name or the password is wrong")  # it was right when it was checked
+        return now
+
+    with users.one_change, call.services.store.rechecked(present):
+        now = present()
         origin().signed_in(now, "password")
         call.services.audit.append("auth.login", account(now))
         pair = call.services.tokens.issue(user.id, call.body.session, client(call))
-        user = note_login(call, now)
-    return signed_in(call, pair, user, call.body.session)
+        now = note_login(call, now)
+    return signed_in(call, pair, now, call.body.session)
 
 
 def refresh(call: Call) -> Reply:
