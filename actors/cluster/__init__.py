@@ -8,6 +8,7 @@ nowhere else.
 | `errors` | what can go wrong, translated once |
 | `connection` | a connection whose every call has a deadline on this side |
 | `database` | the connections of a process, whether the database responds, and its time |
+| `doorbell` | a connection that listens for what the database announces |
 
 **A deadline on this side.** A server that is stopped, or behind a cable that was cut, still acknowledges what it gets
 or says nothing at all: keepalives, `tcp_user_timeout` and `statement_timeout` don't end that. So the wait itself ends

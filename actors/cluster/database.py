@@ -95,7 +95,7 @@ class Database:
         self._wall_offset = time.time() - time.monotonic()
         self._responded_at = time.monotonic()
         self.round_trip: float | None = None
-        """Seconds of the last check."""
+        """Seconds of the last statement that has asked for the time."""
 
     @property
     def is_available(self) -> bool:
@@ -136,6 +136,11 @@ class Database:
         """Ask for its time, and whether it can be used. Raises `DatabaseError`."""
         with self.session(even_if_unavailable=True) as session, self._noted():
             self._check(session.connection)
+
+    def note_time(self, now: float, began: float, ended: float) -> None:
+        """The database has said what time it is, between these readings of the monotonic clock."""
+        self.round_trip = ended - began
+        self._wall_offset = now - (began + ended) / 2
 
     def close(self) -> None:
         """End all connections. Later calls raise `DatabaseUnavailable`."""
@@ -187,8 +192,7 @@ class Database:
         began = time.monotonic()
         ((now, version, encoding, is_standby),) = connection.run(_CHECK, None, CONNECT)
         ended = time.monotonic()
-        self.round_trip = ended - began
-        self._wall_offset = now - (began + ended) / 2
+        self.note_time(now, began, ended)
         if version < OLDEST_VERSION:
             raise DatabaseUnusable(f"{self.place}: is PostgreSQL {version // 10_000}, and 13 or newer is needed")
         if encoding != "UTF8":

@@ -9,6 +9,9 @@ know that there is a database, and goes on without it.
 | `shared_ledger` | the commits of the database: take its lock, append to it, read what a replica lacks |
 | `duties` | what one node does for all, and who announces an event of the fleet |
 | `certificates` | by what nodes know each other, and TLS between them |
+| `heartbeat` | each 4 s: this node is there, what it has, what is wrong with it; the reply says what there is |
+| `follower` | takes what other nodes have committed, soon; a node *serves* a commit when its effects are made |
+| `fleet_node` | puts the parts of a node together |
 | `migration_runner` | brings the schema of the database forward; its steps are the files of `migrations` |
 
 **One order.** Commits are numbered 1, 2, 3 under the lock of the one row of `fleet`, so numbers appear in the order of
@@ -17,7 +20,8 @@ trips, and no other wait between. So every check that one machine makes holds ov
 the lock is checked again within it (`api.engine.commit.Engine.rechecked`).
 
 **A document is in its last commit alone**, as in the embedded store: a commit that is read later lacks the documents
-that a later one has changed again. Only at the end of what there is to read is the replica whole.
+that a later one has changed again. Only at the end of what there is to read is the replica whole: so all of it is
+taken in one step.
 
 **Each node has an audit trail of its own**: a hash chain can't be continued by two. Its entries are synced here before
 their commit goes to the ledger (`api.engine.ledger.UnsettledEntries`), or a node that is killed between would continue

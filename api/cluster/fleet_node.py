@@ -10,11 +10,18 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from actors.cluster.database import Database
+from actors.cluster.doorbell import Doorbell
 from actors.cluster.identity import NodeIdentity
 from api.cluster.duties import Duties
+from api.cluster.follower import CHANNEL, Follower, own_channel
+from api.cluster.heartbeat import Heartbeat, installation
 from api.cluster.shared_ledger import SharedLedger, as_of_store
 from api.engine.commit import Engine
 from api.fleet import Claimed
+from config.files.paths import DataDir
+
+CUT_OFF = 10.0
+"""Seconds since the last exchange with the database after which a node is cut off from it."""
 
 
 class Part(Protocol):
@@ -38,6 +45,7 @@ class FleetNode:
         self.database = Database(identity.dsn)
         self.ledger = SharedLedger(self.database, identity.fleet, identity.id)
         self.duties = Duties(self.database, identity.id)
+        self._follower: Follower | None = None
         self._parts: list[Part] = [self.duties]
 
     @property
@@ -51,11 +59,12 @@ class FleetNode:
 
     def cut_off_for(self) -> float | None:
         """See `ThisNode`."""
-        return None if self.database.is_available else self.database.silent_for
+        silent = self.database.silent_for
+        return silent if silent >= CUT_OFF or not self.database.is_available else None
 
-    def wait_for(self, number: int, seconds: float) -> bool:  # noqa: ARG002 - nothing follows yet
+    def wait_for(self, number: int, seconds: float) -> bool:
         """See `ThisNode`."""
-        return True
+        return self._follower is not None and self._follower.wait_for(number, seconds)
 
     def has_duty(self, name: str) -> bool:
         """See `ThisNode`."""
@@ -71,10 +80,26 @@ class FleetNode:
         with as_of_store():
             self.duties.announced(keys)
 
-    def start(self, engine: Engine) -> None:  # noqa: ARG002 - for what is to run
+    def start(self, engine: Engine) -> None:
         """Start all that runs beside the requests."""
+        here = DataDir(engine.file.path.parent)
+        self.heartbeat = beats = Heartbeat(self.database, self.identity.id, installation(here), engine.stamped)
+        own = own_channel(self.identity.id)
+        doorbell = Doorbell(self.identity.listen_dsn or self.identity.dsn, self.database.place, [CHANNEL, own])
+        self._follower = follower = Follower(engine, doorbell, own, beats.soon, lambda: None)
+        beats.gives.append(follower.expect)
+        beats.followers.append(follower.noted)
+        beats.refused.append(self.ledger.refuse)
+        beats.reports.append(self._state_of_database)
+        self._parts += [follower, beats]
         for each in self._parts:
             each.start()
+
+    def _state_of_database(self) -> dict[str, object]:
+        trip = self.database.round_trip
+        assert self._follower is not None
+        found = {"doorbell": self._follower.doorbell, "round_trip_ms": None if trip is None else round(trip * 1000, 1)}
+        return {"database": found}
 
     def close(self) -> None:
         """End it."""

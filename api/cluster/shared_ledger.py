@@ -27,6 +27,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryFile, gettempdir
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -38,6 +41,7 @@ from api.history.document_changes import UNREVISED
 from api.history.recorder import RecordedRevision
 from api.store import Change, CommitRefused, HistoryPruned, LedgerError, OutcomeUnknown, StoreDamaged
 from api.store.accounts.staging import ChangeRow
+from api.store.fleet_file import translated
 from api.store.rows import text_of
 
 RATE = 4 * 2**20
@@ -80,11 +84,16 @@ class _Page:
     head: int
     stamp: UUID
     audited: int
-    commits: tuple[LedgerCommit, ...]
+    rows: tuple[tuple[Any, ...], ...]
 
     @property
     def is_whole(self) -> bool:
-        return not self.commits or self.commits[-1].commit.number == self.head
+        return not self.rows or self.rows[-1][0] == self.head
+
+    @property
+    def commits(self) -> Iterator[LedgerCommit]:
+        """Raises `StoreDamaged`."""
+        return map(_commit, self.rows)
 
 
 class FleetLock:
@@ -92,7 +101,7 @@ class FleetLock:
 
     def __init__(self, session: DatabaseSession, page: _Page, append: Callable[[FleetLock, Commit], UUID]) -> None:
         self.session = session
-        self.missing = page.commits
+        self.missing = tuple(page.commits)
         self.head = page.head
         self.stamp = page.stamp
         """Of the last commit."""
@@ -118,6 +127,11 @@ class SharedLedger:
         self._fleet = fleet
         self._node = node
         self._new_stamp = new_stamp
+        self._refusal = ""
+
+    def refuse(self, why: str) -> None:
+        """This node makes no commit for this reason; empty: it may."""
+        self._refusal = why
 
     @contextmanager
     def begin(self, after: int, stamp: UUID | None = None, size: int = 0) -> Iterator[FleetLock]:
@@ -126,6 +140,8 @@ class SharedLedger:
         `size` is how many bytes the commit will have, about; large ones have longer. Raises `HistoryPruned`, and
         `DatabaseBusy` when the lock is not free in time.
         """
+        if self._refusal:
+            raise LedgerUnavailable(self._refusal)
         with as_of_store(), self._database.session() as session:
             rows = session.begin(_BEGIN, [after, stamp, self._node, AT_ONCE], CHANGE + size / RATE)
             page = self._page(after, rows)
@@ -134,15 +150,36 @@ class SharedLedger:
             yield FleetLock(session, page, self._append)
 
     def changes(self, after: int, stamp: UUID | None = None) -> Iterator[LedgerCommit]:
-        """The commits after this one, which the reader has with this stamp. Raises `HistoryPruned`."""
-        while True:
-            with as_of_store(), self._database.session() as session:
-                rows = session.transaction(_READ, [after, stamp, self._node, AT_ONCE], REPORT)
-            page = self._page(after, rows)
+        """The commits after this one, which the reader has with this stamp. Raises `HistoryPruned`.
+
+        More than come to `AT_ONCE` bytes are in a temporary file meanwhile.
+        """
+        pages = self._pages(after, stamp)
+        page = next(pages)
+        if page.is_whole:
             yield from page.commits
+            return
+        with translated(Path(gettempdir())), TemporaryFile("w+", encoding="utf-8") as file:
+            for each in chain([page], pages):
+                file.writelines(json.dumps([number, of.hex, *rest]) + "\n" for number, of, *rest in each.rows)
+            file.seek(0)
+            for line in file:
+                number, of, *rest = json.loads(line)
+                yield _commit((number, UUID(of), *rest))
+
+    def _pages(self, after: int, stamp: UUID | None) -> Iterator[_Page]:
+        """At least one, the last one whole."""
+        while True:
+            page = self._read(after, stamp)
+            yield page
             if page.is_whole:
                 return
-            after, stamp = page.commits[-1].commit.number, page.commits[-1].stamp
+            after, stamp = page.rows[-1][:2]
+
+    def _read(self, after: int, stamp: UUID | None) -> _Page:
+        with as_of_store(), self._database.session() as session:
+            rows = session.transaction(_READ, [after, stamp, self._node, AT_ONCE], REPORT)
+        return self._page(after, rows)
 
     def _page(self, after: int, rows: Sequence[Sequence[Any]]) -> _Page:
         if not rows:
@@ -154,12 +191,8 @@ class SharedLedger:
             raise HistoryPruned(pruned_to)
         if not followed:
             raise Rewound(f"the commit {after} of this node is not in the database: its last one is {head}")
-        found = tuple(
-            LedgerCommit(decoded(number, content), of, node, at)
-            for *_, number, of, node, at, content in rows
-            if number is not None
-        )
-        numbers = [each.commit.number for each in found]
+        found = tuple(tuple(row[6:]) for row in rows if row[6] is not None)
+        numbers = [row[0] for row in found]
         if numbers != [*range(after + 1, after + 1 + len(found))]:
             raise LedgerError(f"commits after {after} are missing in the database: there are {numbers[:10]}")
         return _Page(head, stamp, audited, found)
@@ -228,6 +261,11 @@ def create_fleet(database: Database, fleet: UUID, node: str, head: int, history:
 
 
 # --- a commit as JSON ---
+
+
+def _commit(row: Sequence[Any]) -> LedgerCommit:
+    number, stamp, node, at, content = row
+    return LedgerCommit(decoded(number, content), stamp, node, at)
 
 
 def encoded_parts(commit: Commit, most: int = PART) -> Iterator[str]:

@@ -12,9 +12,10 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 from uuid import UUID
 
@@ -65,6 +66,8 @@ OF_HOLDERS = ("id", "prefix", "expires_at")
 """What entries have of credentials that holders of accounts make and revoke."""
 OF_ALL_HOLDERS = 10_000
 """Such entries of all holders in an hour."""
+PART = 2**20
+"""Bytes of commits of other nodes that are in memory at once."""
 COPIES = 4
 """How often a change has a document: itself, in its entry, and in the revision before and after it."""
 
@@ -176,29 +179,33 @@ class Engine(FleetStore):
         that of the last one in the ledger. Raises `CommitRefused` unless they are those that follow the last of this
         file, and `StoreError`.
         """
-        if not commits:
-            return
-        size = sum(each.size for each in commits)
-        with self.effects.settled(), self._changing, self._adopting(), self.file.transaction(size) as database:
-            changes: dict[Key, Change] = {}
-            for each in commits:
-                following = self.file.next_number()
-                if each.number != following:
-                    raise CommitRefused(f"the commit {each.number} does not follow the last one, {following - 1}")
-                self._record(self.history.new_of(each.revisions), self.trail.new_of(each.audit))
-                self._settle(each.number, each.audit)
-                for change in each.documents:
-                    changes.pop((change.collection, change.id), None)
-                    changes[change.collection, change.id] = change
-            self._write([*changes.values()], {each: self.present(database, *each) for each in changes})
-            if stamp is not None:
-                note_stamp(database, commits[-1].number, stamp)
+        stamps = [None] * (len(commits) - 1) + [stamp]
+        with self.effects.settled():
+            self._adopt(zip(commits, stamps, strict=True) if commits else (), sum(each.size for each in commits))
 
-    def catch_up(self) -> None:
-        """Take what the ledger has more than this file."""
+    def catch_up(self, to: int | None = None) -> None:
+        """Take what the ledger has more than this file. Nothing is asked for when it has the commit `to`.
+
+        The ledger is waited for without a lock. All there is becomes one step, which is not in memory as a whole.
+        """
+        with self._changing:  # a commit that is under way
+            ledger, (after, stamp) = self._ledger, self.stamped()
+        if ledger is None or (to is not None and to <= after):
+            return
+        missing = iter(ledger.changes(after, stamp))
+        first = next(missing, None)
+        if first is None:
+            return
         with self.effects.settled(), self._changing:
-            if self._ledger is not None:
-                self._take(tuple(self._ledger.changes(*self._stamped())))
+            if self._ledger is ledger:
+                known = self.file.last_number
+                self._take(each for each in chain([first], missing) if each.commit.number > known)
+
+    def settled_number(self) -> int:
+        """The last commit, when its effects are made."""
+        number = self.file.last_number
+        self.effects.finish()
+        return number
 
     def follow_ledger(self, ledger: Ledger, stamp: UUID) -> None:
         """From now on this ledger has the last word. Its last commit is that of this file, and has this stamp there.
@@ -227,8 +234,26 @@ class Engine(FleetStore):
             self._settle(self._unsettled.number, ())
             forget_stamp(database)
 
-    def _take(self, commits: Sequence[LedgerCommit]) -> None:
-        self.adopt(*(each.commit for each in commits), stamp=commits[-1].stamp if commits else None)
+    def _take(self, commits: Iterable[LedgerCommit], size: int = 0) -> None:
+        self._adopt(((each.commit, each.stamp) for each in commits), size)
+
+    def _adopt(self, commits: Iterable[tuple[Commit, UUID | None]], size: int) -> None:
+        """See `adopt`. Changes that no effect wants are not remembered until the end of the transaction."""
+        with self._changing, self._adopting(), self.file.transaction(size) as database:
+            for part in _parts(commits):
+                changes: dict[Key, Change] = {}
+                for each, stamp in part:
+                    following = self.file.next_number()
+                    if each.number != following:
+                        raise CommitRefused(f"the commit {each.number} does not follow the last one, {following - 1}")
+                    self._record(self.history.new_of(each.revisions), self.trail.new_of(each.audit))
+                    self._settle(each.number, each.audit)
+                    for change in each.documents:
+                        changes.pop((change.collection, change.id), None)
+                        changes[change.collection, change.id] = change
+                    if stamp is not None:
+                        note_stamp(database, each.number, stamp)
+                self._write([*changes.values()], {each: self.present(database, *each) for each in changes})
 
     def _record(self, revisions: Sequence[RecordedRevision], audit: Sequence[Row]) -> None:
         """What is recorded of a commit, within its transaction."""
@@ -243,7 +268,9 @@ class Engine(FleetStore):
             DocumentChange(each.collection, each.id, None if was is None else was.body, each.body)
             for each, was in zip(changes, known, strict=True)
         ]
-        self.file.after(lambda: self.effects.note(noted))
+        wanted = self.effects.wanted(noted)
+        if wanted:
+            self.file.after(lambda: self.effects.note(wanted))
 
     def close(self) -> None:
         """See `Store.close`."""
@@ -273,10 +300,11 @@ class Engine(FleetStore):
                 stack.callback(self._end_turn)
                 while self._turn is None:
                     try:
-                        self._turn = stack.enter_context(self._ledger.begin(*self._stamped()))
+                        self._turn = stack.enter_context(self._ledger.begin(*self.stamped()))
                     except TooFarBehind:
                         self.catch_up()
-                self._take(self._turn.missing)
+                missing = self._turn.missing
+                self._take(missing, sum(each.commit.size for each in missing))
                 with self.file.transaction():
                     self._settle(self.file.upcoming(), ())
                 for check in self._thread.checks:
@@ -299,7 +327,8 @@ class Engine(FleetStore):
     def _end_turn(self) -> None:
         self._turn = None
 
-    def _stamped(self) -> tuple[int, UUID | None]:
+    def stamped(self) -> tuple[int, UUID | None]:
+        """The last commit of this file, and its stamp if it is in a ledger."""
         with self.file.reading() as database:
             return stamped(database)
 
@@ -415,6 +444,19 @@ class Engine(FleetStore):
         resource = {"type": kind_of(CREDENTIALS), "id": write.id, "name": None}
         row = {"action": _action(CREDENTIALS, old, new), "resource": resource, "before": old, "after": new}
         return _Recorded({**row, "details": details or None}, None)
+
+
+def _parts(commits: Iterable[tuple[Commit, UUID | None]]) -> Iterator[list[tuple[Commit, UUID | None]]]:
+    """As many at once as come to `PART` bytes."""
+    part, size = [], 0
+    for each in commits:
+        part.append(each)
+        size += each[0].size
+        if size >= PART:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
 
 
 def size_of(writes: Sequence[Write]) -> int:

@@ -37,9 +37,13 @@ class CommitEffect:
         self._lock = threading.Lock()
         self._waiting: deque[tuple[list[DocumentChange], Future[None]]] = deque()
 
+    def concerns(self, change: DocumentChange) -> bool:
+        """Whether it follows from this change."""
+        return change.collection in self._collections and bool(self._wants(change))
+
     def note(self, changes: Sequence[DocumentChange]) -> Future[None] | None:
         """A commit has made these changes, and no later one is made yet; None when they are nothing to this effect."""
-        wanted = [each for each in changes if each.collection in self._collections and self._wants(each)]
+        wanted = [each for each in changes if self.concerns(each)]
         if not wanted:
             return None
         made = Future[None]()
@@ -53,8 +57,15 @@ class CommitEffect:
                 self._make_of([self._waiting.popleft() for _ in range(len(self._waiting))])
         made.result()
 
+    def finish(self) -> None:
+        """Return when all that was noted is made, whatever becomes of it."""
+        with self._lock:
+            self._make_of([self._waiting.popleft() for _ in range(len(self._waiting))])
+
     def _make_of(self, commits: Sequence[tuple[list[DocumentChange], Future[None]]]) -> None:
         """Those of several commits at once; one after the other if that fails, so that each has its own outcome."""
+        if not commits:
+            return
         try:
             self._make([change for changes, _ in commits for change in changes])
         except Exception as error:  # noqa: BLE001 - it belongs to whose change it is
@@ -85,11 +96,20 @@ class Effects:
         """From now on these follow from commits, one after the other."""
         self._table = effects
 
+    def wanted(self, changes: Sequence[DocumentChange]) -> list[DocumentChange]:
+        """Those from which anything follows."""
+        return [each for each in changes if any(effect.concerns(each) for effect in self._table)]
+
     def note(self, changes: Sequence[DocumentChange]) -> None:
         """A commit has made these changes, and no later one is made yet."""
         due = [(effect, made) for effect in self._table if (made := effect.note(changes)) is not None]
         if self._thread.due is not None:
             self._thread.due.extend(due)
+
+    def finish(self) -> None:
+        """Return when the effects of all commits are made, whatever becomes of them."""
+        for each in self._table:
+            each.finish()
 
     @contextmanager
     def settled(self) -> Iterator[None]:

@@ -35,6 +35,8 @@ _DOCUMENTS = " UNION ALL ".join(
         "SELECT * FROM (SELECT collection, id, body FROM documents WHERE revision = :number ORDER BY place)",
     )
 )
+STAMPS = 10_000
+"""Of so many commits a file has the stamps: when the ledger has lost the last ones, that says which."""
 _CHANGES = "SELECT collection, id, name, fields, before, after FROM revision_changes WHERE number = ? ORDER BY place"
 
 
@@ -112,7 +114,10 @@ class Ledger(Protocol):
         ...
 
     def changes(self, after: int, stamp: UUID | None) -> Iterator[LedgerCommit]:
-        """The commits after this one. Only with the last of them they are a state that was there."""
+        """The commits after this one. Only with the last of them they are a state that was there.
+
+        What is to be waited for is when the first one is asked for.
+        """
         ...
 
 
@@ -153,8 +158,9 @@ def stamped(database: sqlite3.Connection) -> tuple[int, UUID | None]:
 
 
 def note_stamp(database: sqlite3.Connection, number: int, stamp: UUID) -> None:
-    """The last commit has this stamp, within its transaction."""
-    database.execute("REPLACE INTO ledger VALUES (1, ?, ?)", (number, str(stamp)))
+    """A commit has this stamp, within its transaction."""
+    database.execute("REPLACE INTO ledger VALUES (?, ?)", (number, str(stamp)))
+    database.execute("DELETE FROM ledger WHERE number <= ?", [number - STAMPS])
 
 
 def forget_stamp(database: sqlite3.Connection) -> None:

@@ -8,7 +8,7 @@
 | `audit`, `head` | the audit trail (`api.audit.trail`): entries that are never altered, and the last of them |
 | `revisions`, `revision_changes` | what each change of the configuration altered (`api.history`) |
 | `steps` | the number of the last commit |
-| `ledger` | the number and the stamp of the last commit that is in the ledger of a fleet (`api.engine.ledger`); none without one |
+| `ledger` | the numbers and the stamps of the last commits in the ledger of a fleet (`api.engine.ledger`); none without one |
 | `last_used` | when an API key was used last and when a user signed in last, which is no change of them: no commit has it |
 
 A document that is there is in none of `deleted` and `gone`, so the last change of each is in one row. `commit_number`
@@ -49,9 +49,7 @@ CREATE TABLE IF NOT EXISTS steps (
     one INTEGER PRIMARY KEY CHECK (one = 1), revision INTEGER NOT NULL, horizon INTEGER NOT NULL
 );
 INSERT OR IGNORE INTO steps VALUES (1, 0, 0);
-CREATE TABLE IF NOT EXISTS ledger (
-    one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER NOT NULL, stamp TEXT NOT NULL
-);
+CREATE TABLE IF NOT EXISTS ledger (number INTEGER PRIMARY KEY, stamp TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS last_used (
     collection TEXT NOT NULL, id TEXT NOT NULL, at REAL NOT NULL, PRIMARY KEY (collection, id)
 ) WITHOUT ROWID;

@@ -36,6 +36,7 @@ EXCEPTIONS = {
     "api.door": "a socket in the run directory, which a running older program has bound",
     "api_door": "as above",
     "elders": "a key of the handover from a running older program",
+    "heard": "what the API says of the doorbell of a node",
     "told": "columns of tables on disk: attempts of deliveries, series of metrics",
     "user.unprivileged: nobody": "dante's configuration",
 }

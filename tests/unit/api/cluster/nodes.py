@@ -21,6 +21,12 @@ from config.files.paths import DataDir, open_data_dir
 from config.files.secret_box import SecretBox, secret_box_of
 from tests.kit.folders import FOLDERS
 from tests.kit.postgresql import database
+from tests.unit.api.store.replicas import write_of
+
+
+def proxy(which: int = 0, value: int = 0) -> list[Write]:
+    """The change that makes a proxy, or alters it."""
+    return [write_of(("proxies", which, value))]
 
 
 class _Turn:

@@ -40,7 +40,7 @@ from tests.kit.cutting_relay import CuttingRelay, Where
 from tests.kit.postgresql import Server, needs_pgbouncer, needs_postgresql, pooler, shared_server
 from tests.kit.tables import table
 from tests.kit.wait import wait_until
-from tests.unit.api.cluster.nodes import Fleet, Node, fleet
+from tests.unit.api.cluster.nodes import Fleet, Node, fleet, proxy
 from tests.unit.api.store.replicas import CHANGES, answers, write_of
 
 pytestmark = needs_postgresql
@@ -61,10 +61,6 @@ STEPS = st.lists(
 def ours() -> Iterator[Fleet]:
     with fleet() as found:
         yield found
-
-
-def proxy(which: int = 0, value: int = 0) -> list[Write]:
-    return [write_of(("proxies", which, value))]
 
 
 class Killed(BaseException):

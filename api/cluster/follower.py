@@ -1,0 +1,211 @@
+"""A node follows the ledger: what is committed anywhere is in its replica soon, and its effects are made.
+
+A doorbell says that there is a commit (`actors.cluster.doorbell`). What came while the replica took others is taken
+with them in one step. The doorbell is proven, not assumed: each heartbeat rings at the node's own, and one that was
+silent is connected anew; meanwhile the ledger is asked each second. So a pooler in transaction mode, where listening
+never works, costs a second. The heartbeat has the head, too.
+
+A node *serves* a commit when its effects are made: then the supervisor and the actors have it.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import Literal
+
+from actors.cluster.doorbell import Doorbell
+from actors.cluster.errors import DatabaseError
+from api.cluster.heartbeat import Beat
+from api.cluster.shared_ledger import LedgerUnavailable, Rewound
+from api.engine.commit import Engine
+from api.store import HistoryPruned, StoreError
+
+log = logging.getLogger(__name__)
+
+CHANNEL = "proxyfleet"
+"""Where commits announce their numbers."""
+SILENCE = 5.0
+"""Seconds after which a doorbell that doesn't ring is not relied on."""
+POLL = 1.0
+"""Seconds between two looks at the ledger meanwhile, and between two tries to connect the doorbell."""
+
+
+def own_channel(node: str) -> str:
+    """Where the heartbeat of a node rings."""
+    return f"{CHANNEL}_{node}"
+
+
+class Follower:
+    """Thread-safe. Two threads from `start` until `close`: one listens, one takes what there is."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        doorbell: Doorbell,
+        own: str,
+        prove: Callable[[], object],
+        reread: Callable[[], object],
+    ) -> None:
+        """`own` is the channel of this node's heartbeat, and `prove` has it ring.
+
+        `reread` reads everything anew, and raises `StoreError`.
+        """
+        self._engine = engine
+        self._doorbell = doorbell
+        self._own = own
+        self._prove = prove
+        self._reread = reread
+        self._changed = threading.Condition()
+        self._wanted: int | None = None
+        """The commit that is known to be there; None for all there are, which are to be asked for."""
+        self._rung = True
+        self._served = 0
+        self._expected: float | None = time.monotonic()
+        """Since when the own doorbell should have rung."""
+        self._rings: bool | None = None
+        self._problem = ""
+        self._ended = threading.Event()
+        self._threads = [
+            threading.Thread(target=each, name=name, daemon=True)
+            for name, each in (("doorbell", self._listen), ("follower", self._follow))
+        ]
+
+    @property
+    def served(self) -> int:
+        """The last commit whose effects are made here."""
+        return self._served
+
+    @property
+    def problem(self) -> str:
+        """Why this node does not follow; empty while it does."""
+        return self._problem
+
+    @property
+    def doorbell(self) -> Literal["heard", "polling"]:
+        """Whether it rings, or the ledger is asked."""
+        return "heard" if self._rings else "polling"
+
+    def ring(self, number: int | None = None) -> None:
+        """There is this commit; None: there may be any."""
+        with self._changed:
+            if number is None or self._wanted is None:
+                self._wanted = None
+            else:
+                self._wanted = max(self._wanted, number)
+            self._rung = True
+            self._changed.notify_all()
+
+    def wait_for(self, number: int, seconds: float) -> bool:
+        """Wait until this node serves the commit with this number; whether it does."""
+        if self._served < number:
+            self.ring(number)
+        with self._changed:
+            return self._changed.wait_for(lambda: self._served >= number, seconds)
+
+    def expect(self) -> dict[str, object]:
+        """The heartbeat is about to ring."""
+        if self._expected is None:
+            self._expected = time.monotonic()
+        return {}
+
+    def noted(self, beat: Beat) -> None:
+        """What the heartbeat has learnt."""
+        if not beat.followed:
+            self.ring()
+        elif beat.head > self._served:
+            self.ring(beat.head)
+
+    def start(self) -> None:
+        """Begin."""
+        for each in self._threads:
+            each.start()
+
+    def close(self) -> None:
+        """End, after the step that is under way."""
+        self._ended.set()
+        self._doorbell.wake()
+        self.ring()
+        for each in self._threads:
+            if each.is_alive():
+                each.join()
+        self._doorbell.close()
+
+    # --- listening ---
+
+    def _listen(self) -> None:
+        while not self._ended.is_set():
+            try:
+                found = self._doorbell.wait(POLL if self._expected else SILENCE, self._connected)
+            except DatabaseError as error:
+                self._set_ringing(False, str(error))
+                self._ended.wait(POLL * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
+                continue
+            if self._own in found:
+                self._expected = None
+                self._set_ringing(True)
+            if CHANNEL in found:
+                self.ring(_number(found[CHANNEL]))
+            expected = self._expected
+            if expected is not None and time.monotonic() - expected > SILENCE:
+                self._set_ringing(False, f"silent for {SILENCE:g} s")
+                self._doorbell.disconnect()
+                self._expected = None
+
+    def _connected(self) -> None:
+        """What was announced before is asked for."""
+        self.ring()
+        self._prove()
+
+    def _set_ringing(self, rings: bool, why: str = "") -> None:
+        if rings == self._rings:
+            return
+        self._rings = rings
+        if rings:
+            log.info("the database announces commits")
+        else:
+            log.warning("the database does not announce commits: it is asked each second; %s", why)
+            self.ring()
+
+    # --- following ---
+
+    def _follow(self) -> None:
+        while not self._ended.is_set():
+            with self._changed:
+                if not self._changed.wait_for(lambda: self._rung, None if self._rings else POLL):
+                    self._wanted = None
+                wanted, self._wanted, self._rung = self._wanted, 0, False
+            if not self._ended.is_set():
+                self._take(wanted)
+
+    def _take(self, wanted: int | None) -> None:
+        try:
+            try:
+                self._engine.catch_up(wanted)
+            except (Rewound, HistoryPruned) as error:
+                log.warning("everything is read anew: %s", error)
+                self._reread()
+        except StoreError as error:
+            self._note(error)
+        except Exception:  # of an effect; what it belongs to is said by who made it
+            log.exception("what follows from a commit of another node has failed")
+        else:
+            self._note(None)
+        number = self._engine.settled_number()
+        with self._changed:
+            self._served = number
+            self._changed.notify_all()
+
+    def _note(self, error: StoreError | None) -> None:
+        """Log it once. An outage is not this node's problem."""
+        text = "" if error is None or isinstance(error, LedgerUnavailable) else str(error)
+        if text and text != self._problem:
+            log.error("this node can't follow the ledger: %s", text)
+        self._problem = text
+
+
+def _number(payload: str) -> int | None:
+    return int(payload) if payload.isdecimal() else None

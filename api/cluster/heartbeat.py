@@ -1,0 +1,170 @@
+"""The heartbeat of a node: each 4 s one statement says that it is there, and what it has, and learns what there is.
+
+What else goes with it is not known here: `gives` add to what is said, `reports` to the problems of the node, which
+others see, and `followers` get the reply. A later migration replaces the function `heartbeat` of the schema by one that
+takes and returns more.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from actors.cluster.database import REPORT, Database
+from actors.cluster.errors import DatabaseError, DatabaseUnusable
+from config import VERSION
+from config.files.paths import DataDir
+
+log = logging.getLogger(__name__)
+
+PERIOD = 4.0
+"""Seconds between two."""
+RETRY = 1.0
+"""Seconds between two tries, which cost nothing while the database is known to be away."""
+LEVEL = 1
+"""The version of formats that this release can write."""
+_BEAT = "SELECT proxyfleet.heartbeat(%s, %s)"
+_MACHINE = Path("/proc/sys/kernel/random/boot_id")
+
+Gives = Callable[[], Mapping[str, Any]]
+"""Called before each heartbeat: JSON-like values by their names."""
+
+
+class SecondInstallation(DatabaseUnusable):
+    """Another installation has the id of this node: one is a copy of the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """The reply: the last commit, whether that of this node is in the ledger, and the database's time (Unix seconds).
+
+    `whole` has all of it, also what later migrations have added.
+    """
+
+    head: int
+    followed: bool
+    now: float
+    whole: Mapping[str, Any]
+
+
+class Heartbeat:
+    """That of one node, in a thread of its own from `start` until `close`. Thread-safe."""
+
+    def __init__(
+        self, database: Database, node: str, boot: str, replica: Callable[[], tuple[int, UUID | None]]
+    ) -> None:
+        """`boot` is which installation this is (`installation`), `replica` has this last commit and stamp."""
+        self._database = database
+        self._node = node
+        self._boot = boot
+        self._replica = replica
+        self._began = time.monotonic()
+        self._beating = threading.Lock()
+        self._due = threading.Event()
+        self._has_ended = False
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+        self._problem = ""
+        self.followers: list[Callable[[Beat], object]] = []
+        self.gives: list[Gives] = [lambda: {"settings": {}}]
+        self.reports: list[Gives] = []
+        self.refused: list[Callable[[str], object]] = []
+        """Called with the reason when this installation is refused, and with an empty one when it no longer is."""
+
+    def problems(self) -> dict[str, Any]:
+        """What is wrong with this node, as the others see it."""
+        return _merged(self.reports)
+
+    def beat_now(self) -> Beat:
+        """Make one, and have the followers know. Raises `DatabaseError`."""
+        with self._beating:
+            commit, stamp = self._replica()
+            beat = {
+                "boot": self._boot, "up_for": time.monotonic() - self._began, "version": VERSION, "level": LEVEL,
+                "commit": commit, "stamp": stamp and str(stamp), "clock_offset": self._database.clock_offset,
+                "problems": self.problems(), **_merged(self.gives),
+            }  # fmt: skip
+            with self._database.session() as session:
+                began = time.monotonic()
+                ((reply,),) = session.transaction(_BEAT, [self._node, json.dumps(beat)], REPORT)
+                ended = time.monotonic()
+            if reply is None:
+                raise DatabaseUnusable("the database holds no fleet")
+            self._database.note_time(reply["now"], began, ended)
+            self._refuse(reply["refused"])
+            found = Beat(reply["head"], reply["followed"], reply["now"], reply)
+        for each in self.followers:
+            each(found)
+        return found
+
+    def soon(self) -> None:
+        """Have the thread make one now."""
+        self._due.set()
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End, after the one that is under way."""
+        self._has_ended = True
+        self._due.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _refuse(self, since: float | None) -> None:
+        text = "" if since is None else (
+            f"the id {self._node} is that of another installation, which runs since"
+            f" {datetime.fromtimestamp(since, UTC):%Y-%m-%d %H:%M:%S} UTC: one is a copy of the other"
+        )  # fmt: skip
+        for each in self.refused:
+            each(text)
+        if text:
+            raise SecondInstallation(text)
+
+    def _run(self) -> None:
+        pause = 0.0
+        while True:
+            self._due.wait(pause * random.uniform(0.9, 1.0))  # noqa: S311 - no secret
+            self._due.clear()
+            if self._has_ended:
+                return
+            try:
+                self.beat_now()
+            except DatabaseError as error:
+                pause = PERIOD if isinstance(error, DatabaseUnusable) else RETRY
+                self._note(str(error))
+            else:
+                pause = PERIOD
+                self._note("")
+
+    def _note(self, problem: str) -> None:
+        """Log it once."""
+        if problem and problem != self._problem:
+            log.error("the heartbeat of this node fails: %s", problem)
+        elif self._problem and not problem:
+            log.info("the database has the heartbeat of this node again")
+        self._problem = problem
+
+
+def installation(data: DataDir) -> str:
+    """Which one this is: the same after a restart, another one for a copy of it, there or on another machine.
+
+    One that is alone for 10 s in any case is the same after its machine was started again, too.
+    """
+    found = os.stat(data.cluster)
+    return sha256(f"{_MACHINE.read_text()} {found.st_dev} {found.st_ino}".encode()).hexdigest()[:16]
+
+
+def _merged(givers: list[Gives]) -> dict[str, Any]:
+    return {name: value for each in givers for name, value in each().items()}

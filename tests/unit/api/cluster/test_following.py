@@ -1,0 +1,307 @@
+"""A node follows the ledger: soon by its doorbell, without it by polling, whatever the database does."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from typing import Any
+
+import pytest
+
+from actors.cluster import database as connections
+from actors.cluster.identity import NodeIdentity
+from api.cluster import follower as following
+from api.cluster import heartbeat as beating
+from api.cluster.fleet_node import FleetNode
+from api.cluster.heartbeat import SecondInstallation
+from api.cluster.shared_ledger import LedgerUnavailable
+from api.engine.commit import Engine
+from api.engine.effects import CommitEffect
+from api.history.document_changes import DocumentChange
+from config.files.paths import open_data_dir
+from tests.kit.postgresql import Server, needs_pgbouncer, needs_postgresql, pooler, shared_server
+from tests.kit.wait import wait_until
+from tests.unit.api.cluster.nodes import Fleet, fleet, proxy
+
+pytestmark = needs_postgresql
+SOON = 4.0
+"""Seconds that a machine under load may take for what takes none."""
+
+
+@pytest.fixture
+def ours() -> Iterator[Fleet]:
+    with fleet() as found:
+        yield found
+
+
+class Following:
+    """A node that follows as in a product, with what its effects have got."""
+
+    def __init__(self, fleet: Fleet, name: str, dsn: str = "", listen_dsn: str = "") -> None:
+        self.node = FleetNode(NodeIdentity(fleet.id, name, name, "full", dsn or fleet.dsn, listen_dsn))
+        self.data = open_data_dir(fleet.folder / name)
+        self.data.cluster.mkdir(exist_ok=True)
+        self.engine = Engine(self.data, fleet.seal, self.node.ledger)
+        self.made: list[Sequence[DocumentChange]] = []
+        self.engine.effects.follow(CommitEffect(["proxies"], self.made.append))
+        self.node.start(self.engine)
+
+    def close(self) -> None:
+        self.node.close()
+        self.engine.close()
+
+    def proxies(self) -> int:
+        return len(self.engine.every("proxies"))
+
+    @property
+    def doorbell(self) -> str:
+        return str(self.node.heartbeat.problems()["database"]["doorbell"])
+
+
+@contextmanager
+def nodes(fleet: Fleet, *names: str, **more: Any) -> Iterator[list[Following]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(closing(Following(fleet, name, **more))) for name in names]
+
+
+def bodies(node: Following) -> dict[str, Any]:
+    return {each.id: each.body for each in node.engine.every("proxies")}
+
+
+def rings(node: Following) -> None:
+    wait_until(lambda: node.doorbell == "heard", "the doorbell rings", 10)
+
+
+def test_what_one_node_commits_the_others_serve_when_their_effects_are_made(ours: Fleet) -> None:
+    with nodes(ours, "a", "b", "c") as (one, *others):
+        for each in others:
+            rings(each)
+        began = time.monotonic()
+        number = one.engine.commit(proxy(0, 1))
+        assert all(each.node.wait_for(number, 5) for each in (one, *others))
+        assert time.monotonic() - began < following.POLL
+        for each in others:
+            assert [[change.id for change in made] for made in each.made] == [["proxies_0"]]
+            assert each.engine.stamped() == one.engine.stamped()
+            assert not each.node.wait_for(number + 1, 0.01)
+            assert each.node.cut_off_for() is None
+
+
+def test_a_commit_is_not_served_before_its_effects_are_made(ours: Fleet) -> None:
+    with nodes(ours, "a", "b") as (one, other):
+        may_go_on, begun = threading.Event(), threading.Event()
+
+        def make(_changes: Sequence[DocumentChange]) -> None:
+            begun.set()
+            assert may_go_on.wait(10)
+
+        other.engine.effects.follow(CommitEffect(["proxies"], make))
+        number = one.engine.commit(proxy())
+        assert begun.wait(5)
+        assert other.proxies() == 1
+        assert not other.node.wait_for(number, 0.05)
+        may_go_on.set()
+        assert other.node.wait_for(number, 5)
+
+
+def test_what_comes_while_effects_are_made_is_taken_in_one_step(ours: Fleet) -> None:
+    with nodes(ours, "a", "b") as (one, other):
+        may_go_on, begun, made = threading.Event(), threading.Event(), []
+
+        def make(changes: Sequence[DocumentChange]) -> None:
+            made.append(len(changes))
+            begun.set()
+            assert may_go_on.wait(10)
+
+        other.engine.effects.follow(CommitEffect(["proxies"], make))
+        one.engine.commit(proxy(0))
+        assert begun.wait(5)
+        for value in range(20):
+            number = one.engine.commit(proxy(value % 3, value))
+        may_go_on.set()
+        assert other.node.wait_for(number, 5)
+        assert made[0] == 1
+        assert len(made) <= 3
+        assert bodies(other) == bodies(one)
+
+
+def test_an_effect_that_fails_stops_no_following(ours: Fleet) -> None:
+    with nodes(ours, "a", "b") as (one, other):
+
+        def make(_changes: Sequence[DocumentChange]) -> None:
+            raise RuntimeError("as a bug")
+
+        other.engine.effects.follow(CommitEffect(["proxies"], make))
+        for value in range(2):
+            number = one.engine.commit(proxy(0, value))
+            assert other.node.wait_for(number, 5)
+
+
+def test_a_doorbell_that_ended_is_connected_anew_and_what_came_meanwhile_is_there(ours: Fleet) -> None:
+    with nodes(ours, "a", "b") as (one, other):
+        rings(other)
+        ended = ours.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%proxyfleet_b%'"
+        )
+        assert ended == [(True,)]
+        assert other.node.wait_for(one.engine.commit(proxy()), 5)
+        rings(other)
+
+
+def test_a_doorbell_whose_backend_hangs_is_reported_and_polled_and_connected_anew(
+    ours: Fleet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The backend is stopped: it acknowledges nothing and ends nothing."""
+    monkeypatch.setattr(beating, "PERIOD", 0.2)
+    monkeypatch.setattr(following, "SILENCE", 0.5)
+    monkeypatch.setattr(following, "POLL", 0.2)
+    with nodes(ours, "a", "b") as (one, other):
+        rings(other)
+        ((pid,),) = ours.execute("SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN%proxyfleet_b%'")
+        assert isinstance(pid, int)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            wait_until(lambda: "it is asked each second; silent for" in caplog.text, "it is noticed", 5)
+            assert other.node.wait_for(one.engine.commit(proxy()), 5)
+            rings(other)  # by another backend
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+
+@needs_pgbouncer
+def test_behind_a_pooler_where_listening_never_works_it_polls_unless_it_listens_directly(
+    ours: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "SILENCE", 0.5)
+    server = shared_server()
+    with pooler(server, "transaction") as port, ExitStack() as stack:
+        dsn = ours.dsn.replace(f"port={server.port}", f"port={port}")
+        one, other = (
+            stack.enter_context(closing(Following(ours, name, dsn, listen)))
+            for name, listen in (("a", ours.dsn), ("b", ""))
+        )
+        rings(one)
+        assert other.node.wait_for(one.engine.commit(proxy()), 5)
+        wait_until(lambda: other.node.cut_off_for() is None, "it is connected")
+        assert other.doorbell == "polling"
+        assert one.node.wait_for(other.engine.commit(proxy(1)), following.POLL)
+
+
+def test_a_lost_notification_costs_no_more_than_a_heartbeat(ours: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(beating, "PERIOD", 0.3)
+    ours.execute("ALTER FUNCTION proxyfleet.commit_change RENAME TO commit_and_announce")
+    ours.execute(
+        "CREATE FUNCTION proxyfleet.commit_change(bigint, uuid, uuid, text, json, int, bigint, bigint, boolean)"
+        " RETURNS void LANGUAGE sql AS"
+        " 'SELECT proxyfleet.commit_and_announce($1, $2, $3, $4, $5, $6, $7, $8, false)'"
+    )
+    with nodes(ours, "a", "b") as (one, other):
+        rings(other)
+        assert other.node.wait_for(one.engine.commit(proxy()), SOON)
+        assert other.doorbell == "heard"
+
+
+def test_an_idle_node_makes_one_statement_in_a_heartbeat_and_a_writer_reads_nothing_back(
+    ours: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(beating, "PERIOD", 60.0)
+    with nodes(ours, "a") as (one,):
+        rings(one)
+        number = one.engine.commit(proxy())
+        assert one.node.wait_for(number, 5)
+        sessions: list[Any] = []
+        session = one.node.database.session
+        monkeypatch.setattr(one.node.database, "session", lambda *given: sessions.append(given) or session(*given))
+        one.node.heartbeat.beat_now()
+        assert len(sessions) == 1
+        number = one.engine.commit(proxy(1))
+        assert one.node.wait_for(number, 5)
+        assert len(sessions) == 2
+
+
+def test_a_heartbeat_says_what_a_node_has_and_learns_what_there_is(ours: Fleet) -> None:
+    with nodes(ours, "a") as (one,):
+        one.node.heartbeat.gives.append(lambda: {"settings": {"proxy": "digest"}})
+        one.node.heartbeat.reports.append(lambda: {"failed": [{"id": "prx_1"}]})
+        number = one.engine.commit(proxy())
+        beat = one.node.heartbeat.beat_now()
+        assert (beat.head, beat.followed, beat.whole["fleet"]) == (number, True, str(ours.id))
+        assert abs(beat.now - time.time()) < 1
+        ((node, commit, stamp, offset, problems, settings, version),) = ours.execute(
+            'SELECT node, "commit", stamp, clock_offset, problems, settings, version FROM proxyfleet.heartbeats'
+        )
+        assert (node, (commit, stamp), settings) == ("a", one.engine.stamped(), {"proxy": "digest"})
+        assert abs(offset) < 1
+        assert problems["failed"] == [{"id": "prx_1"}]
+        assert problems["database"].keys() == {"doorbell", "round_trip_ms"}
+        assert version == beating.VERSION
+
+
+def test_a_copy_of_a_node_is_refused_and_changes_nothing_and_the_first_one_stays(ours: Fleet) -> None:
+    with nodes(ours, "a") as (one,):
+        one.node.heartbeat.beat_now()
+        with ExitStack() as stack:
+            shutil.copytree(one.data.path, ours.folder / "copy")
+            data = open_data_dir(ours.folder / "copy")
+            node = FleetNode(one.node.identity)
+            engine = stack.enter_context(closing(Engine(data, ours.seal, node.ledger)))
+            stack.callback(node.close)
+            node.start(engine)
+            with pytest.raises(SecondInstallation, match="the id a is that of another installation, which runs since"):
+                node.heartbeat.beat_now()
+            with pytest.raises(LedgerUnavailable, match="one is a copy of the other"):
+                engine.commit(proxy())
+            assert node.wait_for(one.engine.commit(proxy()), 5)  # it follows, and so forwards
+            ours.execute("UPDATE proxyfleet.heartbeats SET at = at - interval '11 s'")
+            node.heartbeat.beat_now()  # it was moved here, as far as one can know
+            engine.commit(proxy(1))
+            one.node.heartbeat.beat_now()  # the one that began first is there again
+            with pytest.raises(SecondInstallation):
+                node.heartbeat.beat_now()
+
+
+def test_the_same_installation_is_not_refused_after_a_restart(ours: Fleet) -> None:
+    for _ in range(2):
+        with nodes(ours, "a") as (one,):
+            one.node.heartbeat.beat_now()
+    ((since, started),) = ours.execute("SELECT since, started_at FROM proxyfleet.heartbeats")
+    assert since < started
+
+
+def test_a_database_that_is_away_stops_nothing_and_is_followed_as_soon_as_it_is_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connections, "PROBE", 0.1)
+    monkeypatch.setattr(beating, "RETRY", 0.1)
+    monkeypatch.setattr(following, "POLL", 0.2)
+    with Server() as server, server.database() as dsn, fleet(dsn) as ours, nodes(ours, "a", "b") as (one, other):
+        for each in (one, other):
+            rings(each)
+        server.stop()
+        wait_until(lambda: not one.node.database.is_available, "it is noticed", 5)
+        with pytest.raises(LedgerUnavailable):
+            one.engine.commit(proxy())
+        monkeypatch.setattr("api.cluster.fleet_node.CUT_OFF", 0.01)
+        assert one.node.cut_off_for() is not None
+        monkeypatch.undo()
+        server.start()
+        wait_until(lambda: one.node.database.is_available, "it is back", 10)
+        for _ in range(2):
+            with suppress(LedgerUnavailable):
+                number = one.engine.commit(proxy())
+                break
+        assert other.node.wait_for(number, 10)
+        rings(other)
+
+
+def test_a_node_that_starts_in_an_outage_is_cut_off_at_once_and_ends_soon(ours: Fleet) -> None:
+    with nodes(ours, "a", dsn="host=127.0.0.1 port=1 user=x dbname=x") as (one,):
+        wait_until(lambda: one.node.cut_off_for() is not None, "it is noticed", 10)
+        began = time.monotonic()
+        one.node.close()
+        assert time.monotonic() - began < SOON
