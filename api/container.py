@@ -331,7 +331,7 @@ class Services:
             self.fleet_accounts, self.store, self.account_names, self.publish, self._announced, refuse_unknown
         )
         self.credentials = AccountCredentials(self.store, self.publish, refuse_unknown)
-        self.account_ends = AccountEnds(self.account_store, bridge)
+        self.account_ends = AccountEnds(self.account_store, bridge, self.clock, lambda: self.node)
 
     @contextmanager
     def _announced(self, policies: Collection[str]) -> Iterator[None]:
@@ -422,6 +422,10 @@ class Services:
         """Where the product itself listens."""
         services = ((host, port, port) for host, port in self._rules().upstream_policy.services)
         return merged((*services, *(each.record.listens_at for each in self.proxies.all())))
+
+    def clock(self) -> float:
+        """Unix time: in a fleet the same on all nodes."""
+        return self.node.clock()
 
     def close(self) -> None:
         """Close what the services opened themselves."""

@@ -16,10 +16,16 @@ log = logging.getLogger(__name__)
 
 
 class PeriodicWork(ABC):
-    """Calls `act` every `period` seconds, from `start` until `close`. Its errors end that run alone."""
+    """Calls `act` every `period` seconds, from `start` until `close`, if `is_due`. Its errors end that run alone."""
 
-    def __init__(self, name: str, task: str, period: float, first_after: float) -> None:
-        """`name` is the thread's, `task` what a log line says cannot be done. Times are seconds."""
+    def __init__(
+        self, name: str, task: str, period: float, first_after: float, is_due: Callable[[], bool] = lambda: True
+    ) -> None:
+        """`name` is the thread's, `task` what a log line says cannot be done. Times are seconds.
+
+        In a fleet `is_due` is whether this node has the duty, for what one node does for all.
+        """
+        self.is_due = is_due
         self._task = task
         self._period = period
         self._first_after = first_after
@@ -34,9 +40,13 @@ class PeriodicWork(ABC):
         """Begin."""
         self._thread.start()
 
+    def end(self) -> None:
+        """Begin no more runs."""
+        self._ended.set()
+
     def close(self) -> None:
         """End, after the run that is under way."""
-        self._ended.set()
+        self.end()
         if self._thread.is_alive():
             self._thread.join()
 
@@ -49,7 +59,8 @@ class PeriodicWork(ABC):
         while self.pause(pause):
             pause = self._period
             try:
-                self.act()
+                if self.is_due():
+                    self.act()
             except OperatorError as error:
                 log.error("cannot %s: %s", self._task, error)
 

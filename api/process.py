@@ -146,8 +146,8 @@ class ApiActor(Actor):
         behind_tls = bool(boot.params.get("behind_tls"))
         application, on_rejected = create_app(self._services), RejectedRequestLog(self._services)
         self._server = ApiServer(application, sockets[0], settings.server.max_connections, behind_tls, on_rejected)
-        self._expired_credentials = ExpiredCredentials(self._services.credentials)
-        self._ends = ExpiredAccounts(self._services.account_ends)
+        self._expired_credentials = ExpiredCredentials(self._services.credentials, lambda: self._services.node)
+        self._ends = ExpiredAccounts(self._services.account_ends, lambda: self._services.node)
         self._pruning = HistoryPruning(self._services.history, lambda: self._services.settings.history)
         self._webhooks = WebhookLink(
             self._services.objects["webhooks"],
@@ -230,7 +230,8 @@ class ApiActor(Actor):
             self._pruning.start()
             self._services.list_fetches.start()
             if self._node is not None:
-                self._node.start(self._store)
+                services = self._services
+                self._node.start(self._store, services.publish, lambda: services.settings.history)
             self.ready()
             self._webhooks.send_webhooks()
             # an earlier process may have been killed between the commit of a setting and its effect

@@ -12,6 +12,7 @@ know that there is a database, and goes on without it.
 | `heartbeat` | each 4 s: this node is there, what it has, what is wrong with it; the reply says what there is |
 | `follower` | takes what other nodes have committed, soon; a node *serves* a commit when its effects are made |
 | `fleet_node` | puts the parts of a node together |
+| `fleet_chores` | what the node with the duty prunes, and says of other nodes |
 | `migration_runner` | brings the schema of the database forward; its steps are the files of `migrations` |
 
 **One order.** Commits are numbered 1, 2, 3 under the lock of the one row of `fleet`, so numbers appear in the order of

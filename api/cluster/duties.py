@@ -73,7 +73,7 @@ class Duties(PeriodicWork):
 
     def close(self) -> None:
         """End, and give the duties back if the database responds."""
-        self._ended.set()
+        self.end()
         had, _ = self._known
         self._known = frozenset(), 0.0
         if had:

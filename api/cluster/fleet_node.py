@@ -6,19 +6,21 @@ database.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from actors.cluster.database import Database
 from actors.cluster.doorbell import Doorbell
 from actors.cluster.identity import NodeIdentity
 from api.cluster.duties import Duties
+from api.cluster.fleet_chores import FleetPruning, NodeEvents, Publish
 from api.cluster.follower import CHANNEL, Follower, own_channel
 from api.cluster.heartbeat import Heartbeat, installation
 from api.cluster.shared_ledger import SharedLedger, as_of_store
 from api.engine.commit import Engine
 from api.fleet import Claimed
 from config.files.paths import DataDir
+from config.settings.groups import History
 
 CUT_OFF = 10.0
 """Seconds since the last exchange with the database after which a node is cut off from it."""
@@ -80,8 +82,8 @@ class FleetNode:
         with as_of_store():
             self.duties.announced(keys)
 
-    def start(self, engine: Engine) -> None:
-        """Start all that runs beside the requests."""
+    def start(self, engine: Engine, publish: Publish, history: Callable[[], History]) -> None:
+        """Start all that runs beside the requests. `publish` gets events, `history` returns the settings of that."""
         here = DataDir(engine.file.path.parent)
         self.heartbeat = beats = Heartbeat(self.database, self.identity.id, installation(here), engine.stamped)
         own = own_channel(self.identity.id)
@@ -91,7 +93,12 @@ class FleetNode:
         beats.followers.append(follower.noted)
         beats.refused.append(self.ledger.refuse)
         beats.reports.append(self._state_of_database)
-        self._parts += [follower, beats]
+        self._parts += [
+            follower,
+            beats,
+            FleetPruning(self.database, self.duties, history),
+            NodeEvents(self.node_id, engine, self.database, self.duties, self.cut_off_for, publish),
+        ]
         for each in self._parts:
             each.start()
 

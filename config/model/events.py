@@ -254,6 +254,44 @@ class ConfigUndone(_Caused):
     revision: int
 
 
+class NodeEvent(_Requested):
+    """A node has joined the fleet, or was removed from it."""
+
+    node_id: str
+    name: str
+
+
+class NodeSince(NodeEvent):
+    """A node has not responded since then, or does so again; or it has no connection to the database since then."""
+
+    since: str
+
+
+class NodeFailure(NodeEvent):
+    """A node can't apply the commit `revision` of an object, and serves what it had of that; `error` says why.
+
+    `object_id` is in the collection `collection`; `object` is its name, if it has one.
+    """
+
+    collection: str
+    object_id: str
+    object: str | None
+    revision: int
+    error: str
+
+
+class FleetRewind(NodeEvent):
+    """The database was restored or failed over to an earlier state, as a node has found out.
+
+    `revision` is the last commit that is in both, `commits` how many are gone. `file` on that node, in its data
+    directory, has them and their documents.
+    """
+
+    revision: int
+    commits: int
+    file: str
+
+
 class WebhookDisabled(_Requested):
     """`reason` says why it was disabled."""
 
@@ -326,6 +364,13 @@ EVENT_DATA: Mapping[str, type[EventData]] = {
     "settings.reloaded": SettingsReload,
     "config.restored": ConfigRestored,
     "config.undone": ConfigUndone,
+    "node.joined": NodeEvent,
+    "node.removed": NodeEvent,
+    "node.down": NodeSince,
+    "node.up": NodeSince,
+    "node.cut_off": NodeSince,
+    "node.failed": NodeFailure,
+    "fleet.rewound": FleetRewind,
     "webhook.disabled": WebhookDisabled,
     "webhook.test": WebhookTest,
 }

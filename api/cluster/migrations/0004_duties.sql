@@ -65,3 +65,83 @@ LANGUAGE plpgsql VOLATILE SET search_path = proxyfleet, pg_temp AS $$
 BEGIN
     UPDATE claims SET done = true WHERE key = ANY (wanted);
 END $$;
+
+-- Events of nodes that wait for their claim: which node, what, its key, and since when (Unix seconds). A node is down
+-- when it has not responded for `down_after` seconds, and up again when it has, and that it was down was published.
+CREATE FUNCTION proxyfleet.node_changes(down_after double precision)
+RETURNS TABLE (node text, event text, key text, since double precision)
+LANGUAGE plpgsql STABLE SET search_path = proxyfleet, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    WITH beats AS (
+        SELECT h.node, h.at, extract(epoch FROM h.at)::float8 AS since,
+            h.at < clock_timestamp() - make_interval(secs => down_after) AS is_down,
+            'node.down/' || h.node || '/' AS prefix
+        FROM heartbeats h
+    ), downs AS (
+        SELECT b.node, b.since, max(c.key) AS key FROM beats b JOIN claims c
+            ON c.key >= b.prefix COLLATE "C" AND c.key < (b.prefix || '~') COLLATE "C" AND c.done
+        WHERE NOT b.is_down GROUP BY b.node, b.since
+    )
+    SELECT b.node, 'node.down', b.prefix || to_char(b.at AT TIME ZONE 'UTC', 'YYYYMMDDHH24MISSUS'), b.since
+    FROM beats b WHERE b.is_down
+        AND NOT EXISTS (
+            SELECT FROM claims c WHERE c.done
+                AND c.key = b.prefix || to_char(b.at AT TIME ZONE 'UTC', 'YYYYMMDDHH24MISSUS')
+        )
+    UNION ALL
+    SELECT d.node, 'node.up', replace(d.key, 'node.down/', 'node.up/'), d.since FROM downs d
+    WHERE NOT EXISTS (SELECT FROM claims c WHERE c.done AND c.key = replace(d.key, 'node.down/', 'node.up/'));
+END $$;
+
+-- Forget what is past its end: claims and commits older than so many days, with the deletions in these, at most `most`
+-- commits; marks of requests. How many rows of each.
+CREATE FUNCTION proxyfleet.prune(days double precision, most bigint)
+RETURNS TABLE (of_commits bigint, of_deletions bigint, of_claims bigint, of_marks bigint)
+LANGUAGE plpgsql VOLATILE SET search_path = proxyfleet, pg_temp AS $$
+DECLARE
+    oldest timestamptz := clock_timestamp() - make_interval(secs => days * 86400);
+    before bigint;
+    target bigint;
+BEGIN
+    DELETE FROM idempotency WHERE until < clock_timestamp();
+    GET DIAGNOSTICS of_marks = ROW_COUNT;
+    DELETE FROM claims WHERE at < oldest;
+    GET DIAGNOSTICS of_claims = ROW_COUNT;
+    of_commits := 0;
+    of_deletions := 0;
+    -- The last one that is forgotten keeps its row, since replicas that are there compare its stamp.
+    SELECT f.pruned_to, max(c.number) INTO before, target FROM fleet f JOIN commits c
+        ON c.number > f.pruned_to AND c.number <= f.pruned_to + most AND c.at < oldest
+    GROUP BY f.pruned_to;
+    IF target IS NOT NULL THEN
+        UPDATE fleet SET pruned_to = target WHERE pruned_to < target;
+        DELETE FROM documents WHERE revision > before AND revision <= target AND body IS NULL;
+        GET DIAGNOSTICS of_deletions = ROW_COUNT;
+        DELETE FROM commits WHERE number < target;
+        GET DIAGNOSTICS of_commits = ROW_COUNT;
+    END IF;
+    RETURN NEXT;
+END $$;
+
+-- Delete revisions of the history beyond these limits, oldest first, but never the last; how many. `size` is bytes.
+CREATE FUNCTION proxyfleet.prune_history(days integer, revisions bigint, size bigint) RETURNS bigint
+LANGUAGE plpgsql VOLATILE SET search_path = proxyfleet, pg_temp AS $$
+DECLARE
+    keep_from bigint;
+    removed bigint;
+BEGIN
+    SELECT min(n.number) INTO keep_from FROM (
+        SELECT r.number, r."timestamp"::timestamptz AS at, row_number() OVER newest AS place, sum(r.size) OVER newest AS total
+        FROM revisions r WINDOW newest AS (ORDER BY r.number DESC)
+    ) n
+    WHERE n.place = 1 OR (
+        n.at >= clock_timestamp() - make_interval(days => prune_history.days)
+        AND n.place <= prune_history.revisions AND n.total <= prune_history.size
+    );
+    DELETE FROM revision_changes c WHERE c.number < keep_from;
+    DELETE FROM revisions r WHERE r.number < keep_from;
+    GET DIAGNOSTICS removed = ROW_COUNT;
+    RETURN removed;
+END $$;

@@ -2,7 +2,8 @@
 events of accounts of the fleet whose time is over: once for each end, also through restarts.
 
 An end is published first and marked as announced when the event has left the process. One that was published
-right before the API died is published again with its id, by which receivers know it.
+right before the API died is published again with its id, by which receivers know it. In a fleet each node has all ends
+in its file, and claims those that it is about to publish: others mark them when they have been published.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from actors.bus.messages.events import Event
 from api.bus_bridge import Bridge
 from api.engine.commit import Engine
 from api.errors import Invalid, NotFound
+from api.fleet import StandAlone, ThisNode
 from api.periodic_work import PeriodicWork
 from api.store import NotStored, RevisionConflict, Write
 from api.store.accounts import ACCOUNTS, CREDENTIALS, AccountEnd, AccountStore, Position
@@ -136,8 +138,14 @@ class AccountCredentials:
 class ExpiredCredentials(PeriodicWork):
     """Removes expired credentials, those that expired while the API was down among them."""
 
-    def __init__(self, credentials: AccountCredentials, period: float = PURGE_PERIOD) -> None:
-        super().__init__("expired-credentials", "remove expired credentials", period, first_after=0.0)
+    def __init__(
+        self,
+        credentials: AccountCredentials,
+        node: Callable[[], ThisNode] = StandAlone,
+        period: float = PURGE_PERIOD,
+    ) -> None:
+        name = "expired-credentials"
+        super().__init__(name, "remove expired credentials", period, 0.0, lambda: node().has_duty(name))
         self._credentials = credentials
 
     def act(self) -> None:
@@ -175,17 +183,31 @@ BATCH = 500
 class AccountEnds:
     """Announces ends, in runs of one thread."""
 
-    def __init__(self, store: AccountStore, bridge: Bridge, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        store: AccountStore,
+        bridge: Bridge,
+        clock: Callable[[], float] = time.time,
+        node: Callable[[], ThisNode] = StandAlone,
+    ) -> None:
         self._store = store
         self._bridge = bridge
         self._clock = clock
-        self._published: list[AccountEnd] = []
+        self._node = node
+        self._published: dict[str, AccountEnd] = {}
+        """By their keys."""
 
     def announce(self) -> int:
         """Publish the events of ends that have come and were not announced yet; how many. Raises `StoreError`."""
         self.settle()
-        self._published = self._store.due_ends(self._clock(), BATCH)
-        for each in self._published:
+        found = self._store.due_ends(self._clock(), BATCH)
+        due = {f"{EXPIRED}/{each.account_id}/{each.expires_at}": each for each in found}
+        if not due:
+            return 0
+        claimed = self._node().claim(due)
+        self._store.ends_announced([due[key] for key in claimed.done])
+        self._published = {key: due[key] for key in claimed.ours}
+        for each in self._published.values():
             event = self._event(each)
             self._bridge.publish(event_topic(event), event)
         return len(self._published)
@@ -193,8 +215,9 @@ class AccountEnds:
     def settle(self) -> None:
         """Mark what was published as announced. Raises `StoreError`; nothing is published again before it is marked."""
         if self._published:
-            self._store.ends_announced(self._published)
-        self._published = []
+            self._node().announced(self._published)
+            self._store.ends_announced(self._published.values())
+        self._published = {}
 
     def _event(self, end: AccountEnd) -> Event:
         text = timestamp_text(end.expires_at)
@@ -206,8 +229,14 @@ class AccountEnds:
 class ExpiredAccounts(PeriodicWork):
     """Announces the ends of accounts, those that came while the API was down among them."""
 
-    def __init__(self, ends: AccountEnds, period: float = PERIOD) -> None:
-        super().__init__("expired-accounts", "announce accounts that have expired", period, first_after=period)
+    def __init__(self, ends: AccountEnds, node: Callable[[], ThisNode] = StandAlone, period: float = PERIOD) -> None:
+        super().__init__(
+            "expired-accounts",
+            "announce accounts that have expired",
+            period,
+            period,
+            lambda: node().cut_off_for() is None,  # else it can't claim
+        )
         self._ends = ends
 
     def act(self) -> None:

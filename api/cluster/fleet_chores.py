@@ -1,0 +1,117 @@
+"""What the node with the duty does in the database: it prunes what is past its end, and says which nodes are down.
+
+And what each node says of itself: that it is cut off.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from actors.cluster.database import Database, DatabaseSession
+from api.cluster.duties import Duties
+from api.engine.commit import Engine
+from api.history.recorder import Limits
+from api.periodic_work import PeriodicWork
+from config.settings.groups import History
+from config.text.formatting import timestamp_text
+
+log = logging.getLogger(__name__)
+
+KEPT_DAYS = 30.0
+"""Of commits, deletions and claims. A replica that is further behind is read anew."""
+COMMITS_AT_ONCE = 5_000
+"""Commits that one transaction forgets: it holds the lock of the fleet."""
+PRUNING, WATCHING = 60.0, 2.0
+"""Seconds between two runs."""
+PRUNING_MAX = 30.0
+"""Seconds of one statement."""
+DOWN_AFTER = 30.0
+"""Seconds without a response of a node, or of the database, until that is an event."""
+
+Publish = Callable[[str, dict[str, Any]], None]
+
+
+class FleetWork(PeriodicWork):
+    """What waits for the database, and isn't waited for at the end: nothing is lost with a run."""
+
+    def close(self) -> None:
+        """See `PeriodicWork`."""
+        self.end()
+
+
+class FleetPruning(FleetWork):
+    """Prunes the database, by the settings of the moment."""
+
+    def __init__(self, database: Database, duties: Duties, settings: Callable[[], History]) -> None:
+        name = "fleet-pruning"
+        super().__init__(name, "prune the fleet's database", PRUNING, PRUNING, lambda: duties.has(name))
+        self._database = database
+        self._settings = settings
+
+    def act(self) -> None:
+        """See `PeriodicWork`. Raises `DatabaseError`."""
+        with self._database.session() as session:
+            while self._prune(session) >= COMMITS_AT_ONCE:
+                log.debug("there are more old commits")
+            settings = self._settings()
+            limits = Limits(settings.retention_days, settings.max_revisions)
+            session.transaction(
+                "SELECT proxyfleet.prune_history(%s, %s, %s)", [limits.days, limits.revisions, limits.size], PRUNING_MAX
+            )
+
+    def _prune(self, session: DatabaseSession) -> int:
+        (found,) = session.transaction(
+            "SELECT * FROM proxyfleet.prune(%s, %s)", [KEPT_DAYS, COMMITS_AT_ONCE], PRUNING_MAX
+        )
+        commits, *_ = found
+        if any(found):
+            log.info("forgot %d old commits, %d deletions, %d claims and %d marks of requests in the database", *found)
+        return int(commits)
+
+
+class NodeEvents(FleetWork):
+    """Publishes which nodes are down or up again, and that this one is cut off from the database.
+
+    `cut_off_for` returns for how many seconds it is, None when it isn't.
+    """
+
+    def __init__(
+        self, node: str, engine: Engine, database: Database, duties: Duties, cut_off_for: Callable[[], float | None],
+        publish: Publish,
+    ) -> None:  # fmt: skip
+        super().__init__("node-events", "say which nodes are down", WATCHING, WATCHING)
+        self._node = node
+        self._engine = engine
+        self._database = database
+        self._duties = duties
+        self._cut_off_for = cut_off_for
+        self._publish = publish
+        self._is_cut_off = False
+
+    def act(self) -> None:
+        """See `PeriodicWork`. Raises `DatabaseError`."""
+        seconds = self._cut_off_for() or 0.0
+        if seconds >= DOWN_AFTER and not self._is_cut_off:
+            since = timestamp_text(self._database.time() - seconds)
+            self._publish("node.cut_off", {**self._about(self._node), "since": since})
+        self._is_cut_off = seconds >= DOWN_AFTER
+        if self._duties.has("node-events"):
+            self._announce()
+
+    def _announce(self) -> None:
+        with self._database.session() as session:
+            found = session.transaction("SELECT * FROM proxyfleet.node_changes(%s)", [DOWN_AFTER])
+        if not found:
+            return
+        ours = self._duties.claim(key for *_, key, _ in found).ours
+        for node, event, key, since in found:
+            if key in ours:
+                self._publish(event, {**self._about(node), "since": timestamp_text(since)})
+        self._duties.announced(ours)
+
+    def _about(self, node: str) -> dict[str, Any]:
+        """A node that was removed has its id for its name."""
+        found = self._engine.get("nodes", node)
+        return {"node_id": node, "name": node if found is None else found.body["name"]}

@@ -1,0 +1,253 @@
+"""What one node does for all, and what is said once of the fleet: by several nodes at once, in an outage, and after."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from typing import Any
+
+import pytest
+
+from actors.cluster.identity import NodeIdentity
+from api.cluster.fleet_chores import FleetPruning, NodeEvents
+from api.cluster.fleet_node import FleetNode
+from api.engine.commit import Engine
+from api.objects.accounts.credential_service import AccountCredentials, AccountEnds, ExpiredAccounts
+from api.store import StoreError, Write
+from config.files.paths import open_data_dir
+from config.model.subscriptions import checked
+from config.settings.groups import History
+from tests.kit.postgresql import Server, needs_postgresql
+from tests.unit.api.cluster.nodes import Fleet, fleet
+from tests.unit.api.store.account_documents import account, credential
+
+pytestmark = needs_postgresql
+
+
+class Machine:
+    """A node with what it does beside requests, each when a test says so; and the events that it has published."""
+
+    def __init__(self, ours: Fleet, name: str, stack: ExitStack) -> None:
+        self.node = FleetNode(NodeIdentity(ours.id, f"nod_{name}", name, "full", ours.dsn))
+        stack.callback(self.node.close)
+        self.engine = stack.enter_context(
+            closing(Engine(open_data_dir(ours.folder / name), ours.seal, self.node.ledger))
+        )
+        self.events: list[tuple[str, str]] = []
+        self.cut_off: float | None = None
+        self.ends = AccountEnds(self.engine.accounts, self, time.time, lambda: self.node)
+        self.credentials = AccountCredentials(self.engine, self.note)
+        self.pruning = FleetPruning(self.node.database, self.node.duties, lambda: History(max_revisions=10))
+        self.says = NodeEvents(
+            self.node.node_id, self.engine, self.node.database, self.node.duties, lambda: self.cut_off, self.note
+        )
+
+    def note(self, event: str, data: dict[str, Any]) -> None:
+        checked(event, data)
+        self.events.append((event, data.get("name") or data["username"]))
+
+    def publish(self, _topic: str, event: Any) -> None:
+        self.note(event.type, event.data)
+
+    def ask(self, *_request: Any) -> Any:
+        raise NotImplementedError
+
+    def ask_all(self, *_request: Any) -> Any:
+        raise NotImplementedError
+
+    def take_duty(self, name: str) -> bool:
+        self.node.has_duty(name)
+        self.node.duties.renew()
+        return self.node.has_duty(name)
+
+
+@pytest.fixture
+def ours() -> Iterator[Fleet]:
+    with fleet() as found:
+        yield found
+
+
+@pytest.fixture
+def two(ours: Fleet) -> Iterator[list[Machine]]:
+    with ExitStack() as stack:
+        yield [Machine(ours, name, stack) for name in ("a", "b")]
+
+
+def at_once(calls: Sequence[Callable[[], Any]]) -> None:
+    """All of them, each in a thread. What one raises fails the test."""
+    failed: list[BaseException] = []
+    start = threading.Barrier(len(calls))
+
+    def run(call: Callable[[], Any]) -> None:
+        start.wait()
+        try:
+            call()
+        except BaseException as error:  # noqa: BLE001 - for the test
+            failed.append(error)
+
+    threads = [threading.Thread(target=run, args=(each,)) for each in calls]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert failed == []
+
+
+def beat(ours: Fleet, node: str, age: float = 0.0) -> None:
+    """A node has responded so many seconds ago."""
+    ours.execute(
+        "INSERT INTO proxyfleet.heartbeats VALUES"
+        f" ('{node}', clock_timestamp() - interval '{age} s', '', '1', 1, 0, NULL, 0, '{{}}', '{{}}')"
+        " ON CONFLICT (node) DO UPDATE SET at = excluded.at"
+    )
+
+
+def all_events(machines: Sequence[Machine]) -> list[tuple[str, str]]:
+    return sorted(event for each in machines for event in each.events)
+
+
+def test_an_end_of_an_account_is_announced_by_one_node(two: list[Machine]) -> None:
+    one, other = two
+    names = [f"user-{number}" for number in range(30)]
+    one.engine.commit(
+        [Write("accounts", f"acc_{name}", account(f"acc_{name}", name, expires_at=2.0)) for name in names]
+    )
+    other.engine.catch_up()
+    at_once([one.ends.announce, other.ends.announce])
+    at_once([one.ends.settle, other.ends.settle])
+    assert all_events(two) == sorted(("account.expired", name) for name in names)
+    for each in two:
+        each.ends.announce()
+        each.ends.settle()
+        assert each.engine.accounts.due_ends(time.time(), 100) == [], "another node's are marked, too"
+    assert len(all_events(two)) == len(names)
+
+
+def test_an_end_that_its_node_was_about_to_announce_is_announced_by_another(ours: Fleet, two: list[Machine]) -> None:
+    one, other = two
+    one.engine.commit([Write("accounts", "acc_1", account("acc_1", "ada", expires_at=2.0))])
+    other.engine.catch_up()
+    one.ends.announce()  # and is killed before the event has left it
+    assert other.ends.announce() == 0
+    ours.execute("UPDATE proxyfleet.claims SET until = clock_timestamp() - interval '1 ms'")
+    assert other.ends.announce() == 1
+
+
+def test_expired_credentials_are_removed_also_by_two_at_once(two: list[Machine]) -> None:
+    one, other = two
+    bodies = [{**credential(f"crd_{number}", "acc_1", f"s{number}"), "expires_at": 2.0} for number in range(20)]
+    one.engine.commit([Write("accounts", "acc_1", account("acc_1", "ada"))])
+    one.engine.commit_unrecorded([Write("credentials", each["id"], each) for each in bodies])
+    other.engine.catch_up()
+    at_once([one.credentials.remove_expired, other.credentials.remove_expired])
+    for each in two:
+        each.engine.catch_up()
+        assert each.engine.accounts.credential_count("acc_1") == 0
+    assert one.engine.file.last_number == other.engine.file.last_number <= 4
+
+
+def test_periodic_work_of_one_node_is_done_by_the_one_with_the_duty(two: list[Machine]) -> None:
+    one, other = two
+    assert one.take_duty("fleet-pruning")
+    assert not other.take_duty("fleet-pruning")
+    assert [each.pruning.is_due() for each in two] == [True, False]
+
+
+def test_old_commits_are_forgotten_with_their_deletions(ours: Fleet, two: list[Machine]) -> None:
+    one, other = two
+    one.engine.commit([Write("pools", f"pool_{number}", {"id": f"pool_{number}", "name": "n"}) for number in (1, 2)])
+    one.engine.commit([Write("pools", "pool_1", None)])
+    one.engine.commit([Write("lists", "list_1", {"id": "list_1", "name": "n"})])
+    ours.execute("UPDATE proxyfleet.commits SET at = at - interval '31 days' WHERE number <= 2")
+    ours.execute("INSERT INTO proxyfleet.idempotency VALUES ('m', 'a', clock_timestamp() - interval '1 s', NULL)")
+    ours.execute("INSERT INTO proxyfleet.claims VALUES ('k', 'a', '2020-01-01', '2020-01-01', true)")
+    one.node.claim(["fresh"])
+    at_once([one.pruning.act, other.pruning.act])
+    kept = "SELECT (SELECT pruned_to FROM proxyfleet.fleet), (SELECT array_agg(number ORDER BY number)"
+    rest = "FROM proxyfleet.commits), (SELECT array_agg(id ORDER BY id) FROM proxyfleet.documents)"
+    assert ours.execute(f"{kept} {rest}") == [(2, [2, 3], ["list_1", "pool_2"])]
+    assert ours.execute("SELECT key FROM proxyfleet.claims") == [("fresh",)]
+    assert ours.execute("SELECT count(*) FROM proxyfleet.idempotency") == [(0,)]
+    one.engine.catch_up()
+    assert one.engine.get("lists", "list_1") is not None
+
+
+def test_old_revisions_are_deleted_from_the_database_and_never_the_last(ours: Fleet, two: list[Machine]) -> None:
+    one, _ = two
+    for number in range(12):
+        one.engine.commit([Write("pools", f"pool_{number}", {"id": f"pool_{number}", "name": "n"})])
+
+    def numbers() -> list[int]:
+        return [number for (number,) in ours.execute("SELECT number FROM proxyfleet.revisions ORDER BY number")]
+
+    one.pruning.act()
+    assert numbers() == [*range(3, 13)]
+    ours.execute("UPDATE proxyfleet.revisions SET timestamp = '2020-01-01T00:00:00.000Z'")
+    one.pruning.act()
+    assert numbers() == [12]
+    assert ours.execute("SELECT DISTINCT number FROM proxyfleet.revision_changes") == [(12,)]
+
+
+def test_a_node_that_is_down_is_said_once_and_once_that_it_is_up(ours: Fleet, two: list[Machine]) -> None:
+    one, other = two
+    one.engine.commit([Write("nodes", "nod_c", {"id": "nod_c", "name": "fra2"})])
+    other.engine.catch_up()
+    one.take_duty("node-events")
+
+    def act() -> list[tuple[str, str]]:
+        """The events of a run of both; as if both had the duty."""
+        at_once([each.says._announce for each in two])
+        found = all_events(two)
+        for each in two:
+            each.events.clear()
+        return found
+
+    beat(ours, "nod_a")
+    beat(ours, "nod_c", age=29)
+    assert act() == []
+    beat(ours, "nod_c", age=31)
+    assert act() == [("node.down", "fra2")]
+    assert act() == []
+    beat(ours, "nod_c")
+    assert act() == [("node.up", "fra2")]
+    assert act() == []
+    beat(ours, "nod_c", age=40)
+    assert act() == [("node.down", "fra2")]
+    assert [each.says._duties.has("node-events") for each in two] == [True, False]
+
+
+def test_a_node_that_died_before_the_event_is_no_reason_not_to_say_it(ours: Fleet, two: list[Machine]) -> None:
+    one, other = two
+    beat(ours, "nod_c", age=31)
+    one.node.claim([key for *_, key, _ in ours.execute("SELECT * FROM proxyfleet.node_changes(30)")])
+    other.take_duty("node-events")
+    other.says.act()
+    assert other.events == []
+    ours.execute("UPDATE proxyfleet.claims SET until = clock_timestamp() - interval '1 ms'")
+    other.says.act()
+    assert other.events == [("node.down", "nod_c")]
+
+
+def test_a_node_says_by_itself_that_it_is_cut_off(two: list[Machine]) -> None:
+    one, _ = two
+    for seconds, said in ((29.0, 0), (30.0, 1), (300.0, 1), (None, 1), (31.0, 2)):
+        one.cut_off = seconds
+        one.says.act()
+        assert one.events == [("node.cut_off", "nod_a")] * said
+
+
+def test_what_waits_in_an_outage_is_done_after_it() -> None:
+    with Server() as server, server.database() as dsn, fleet(dsn) as ours, ExitStack() as stack:
+        one = Machine(ours, "a", stack)
+        one.engine.commit([Write("accounts", "acc_1", account("acc_1", "ada", expires_at=2.0))])
+        one.take_duty("node-events")
+        server.stop()
+        work = ExpiredAccounts(one.ends, lambda: one.node)
+        with pytest.raises(StoreError):
+            work.act()
+        assert one.events == []
+        server.start()
+        work.act()
+        assert one.events == [("account.expired", "ada")]
