@@ -20,7 +20,7 @@ _CHANGED = "SELECT * FROM proxyfleet.changed_usage(%s, %s, %s)"
 _RESET = "SELECT * FROM proxyfleet.reset_usage(%s)"
 
 
-class UsageRow(NamedTuple):
+class LedgerRow(NamedTuple):
     """What a ledger has of an hour, an account and a proxy; `number` is that of its last change."""
 
     number: int
@@ -53,7 +53,7 @@ class LedgerReport(NamedTuple):
     acknowledged: int
     upto: int
     settles: int
-    rows: Sequence[UsageRow]
+    rows: Sequence[LedgerRow]
     accounts: Sequence[ReportedAccount]
 
 
@@ -108,7 +108,7 @@ class UsageTable:
     def report(self, ledger: str, report: LedgerReport, warning: float) -> ReportReply:
         """Report. `warning` is the part of a quota that is announced, 0 for none; `ledger` the id of the ledger."""
         columns = [
-            *_columns(report.rows, len(UsageRow._fields)),
+            *_columns(report.rows, len(LedgerRow._fields)),
             *_columns(report.accounts, len(ReportedAccount._fields)),
         ]
         first = [self._node, ledger, report.acknowledged, report.upto, report.settles, warning]

@@ -36,7 +36,7 @@ from actors.bus.events import new_event
 from actors.bus.messages.accounts import CREDENTIAL, AccountActivity, AccountUsage
 from actors.bus.messages.events import Event
 from actors.sqlite import open_database, transaction
-from actors.state.usage import CountedLine
+from actors.state.booked_usage import CountedLine
 from config.model.choices import PERIODS, period_at
 from config.text.formatting import timestamp_text
 

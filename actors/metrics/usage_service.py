@@ -26,7 +26,8 @@ from actors.bus.messages.common import Done, Failed
 from actors.bus.messages.events import Event
 from actors.log_lines import ThrottledLog
 from actors.metrics.account_usage import LineName, UsageLedger
-from actors.state.usage import BookedUsage, CountedLine, open_booked, period_word
+from actors.state.booked_usage import BookedUsage, CountedLine, open_booked
+from actors.state.usage import period_word
 
 log = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from actors.mapped_file import Words
+from actors.state.booked_usage import CountedLine
 from actors.state.live_state import LiveState
 from actors.state.processes import instance_of
-from actors.state.usage import CountedLine
 from actors.supervision.processes.live_state_files import LiveStateFiles
 
 PROXY = "px1"

@@ -29,8 +29,9 @@ from actors.forwarding.limits.usage import (
 )
 from actors.metrics.account_usage import UsageLedger
 from actors.metrics.usage_service import LINES_AT_ONCE
+from actors.state.booked_usage import open_booked
 from actors.state.table import FOREVER
-from actors.state.usage import MILLISECONDS, UsageOfProcess, open_booked, period_word
+from actors.state.usage import MILLISECONDS, UsageOfProcess, period_word
 from tests.kit.tables import table
 from tests.unit.actors.forwarding.usage_world import ADA, Process, Service, World
 

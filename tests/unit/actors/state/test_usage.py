@@ -14,6 +14,7 @@ from typing import Any, cast
 import pytest
 
 from actors.mapped_file import Words
+from actors.state.booked_usage import BookedUsage, CountedLine, open_booked
 from actors.state.processes import open_processes
 from actors.state.table import FOREVER, OWNER, RELEASED, open_table
 from actors.state.usage import (
@@ -25,11 +26,8 @@ from actors.state.usage import (
     STATE,
     TABLE,
     USAGE,
-    BookedUsage,
-    CountedLine,
     SharedUsage,
     UsageOfProcess,
-    open_booked,
     period_word,
 )
 from tests.kit.live_state import PROXY, Killed, Machine, Writes, dies_after

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from actors.cluster.database import Database
 from actors.cluster.usage_report import (
-    TotalsCursor,
     FleetTotal,
+    LedgerReport,
+    LedgerRow,
     ReportedAccount,
     ReportReply,
-    LedgerReport,
-    UsageRow,
+    TotalsCursor,
     UsageTable,
 )
 from api.cluster.migration_runner import migrate
@@ -100,13 +100,13 @@ def fleet(one_fleet: FleetUsage) -> FleetUsage:
     return one_fleet
 
 
-class Ledger:
+class NodeLedger:
     """What a node's ledger does, in memory. `lease` is what it may use of each account beyond what it has reported."""
 
     def __init__(self, fleet: FleetUsage, name: str) -> None:
         self.name = name
         self._table = UsageTable(fleet.database, name)
-        self._rows: dict[tuple[int, str, str], UsageRow] = {}
+        self._rows: dict[tuple[int, str, str], LedgerRow] = {}
         self._number = self._acknowledged = 0
         self.sent: list[LedgerReport] = []
         self.lease: Counter[str] = Counter()
@@ -117,8 +117,8 @@ class Ledger:
     def use(self, account: str, proxy: str, hours_ago: int, count: int) -> None:
         self._number += 1
         key = int(time.time() // 3600) - hours_ago, account, proxy
-        old = self._rows.get(key, UsageRow(0, *key, 0, 0, 0, 0, 0))
-        self._rows[key] = UsageRow(
+        old = self._rows.get(key, LedgerRow(0, *key, 0, 0, 0, 0, 0))
+        self._rows[key] = LedgerRow(
             self._number, *key, old.bytes_in + count, old.bytes_out + 1, old.requests + 1, old.milliseconds, 0
         )
         self.unreported[account] += count + 1
@@ -176,7 +176,7 @@ def test_sums_are_exact_whatever_is_lost_repeated_late_or_restored(fleet: FleetU
     def holds(steps: list[tuple[Any, ...]]) -> None:
         fleet.empty()
         fleet.dump()
-        nodes, used = [Ledger(fleet, f"nod_{number}") for number in range(3)], Counter[str]()
+        nodes, used = [NodeLedger(fleet, f"nod_{number}") for number in range(3)], Counter[str]()
         for kind, *rest in steps:
             if kind == "use":
                 number, account, proxy, hours, count = rest
@@ -206,7 +206,7 @@ def test_leases_never_sum_to_more_than_is_left_and_no_one_goes_beyond_the_quota(
     @given(st.lists(st.tuples(NODES, st.floats(0, 1), st.booleans(), st.booleans()), max_size=30))
     def holds(steps: list[tuple[int, float, bool, bool]]) -> None:
         fleet.empty()
-        nodes = [Ledger(fleet, f"nod_{number}") for number in range(3)]
+        nodes = [NodeLedger(fleet, f"nod_{number}") for number in range(3)]
         for number, part, lost, wants in steps:
             node = nodes[number]
             most = node.lease["acc_a"] - node.unreported["acc_a"]
@@ -221,7 +221,7 @@ def test_leases_never_sum_to_more_than_is_left_and_no_one_goes_beyond_the_quota(
 
 
 def test_a_lease_is_at_least_a_little_while_that_is_left_and_what_is_left_at_the_end(fleet: FleetUsage) -> None:
-    one, other = Ledger(fleet, "nod_1"), Ledger(fleet, "nod_2")
+    one, other = NodeLedger(fleet, "nod_1"), NodeLedger(fleet, "nod_2")
     leases = []
     while fleet.left("acc_a"):
         for each in (one, other):
@@ -234,10 +234,10 @@ def test_a_lease_is_at_least_a_little_while_that_is_left_and_what_is_left_at_the
 
 
 def test_who_uses_more_is_leased_more_and_who_gives_back_leaves_it_to_others(fleet: FleetUsage) -> None:
-    one, other = Ledger(fleet, "nod_1"), Ledger(fleet, "nod_2")
+    one, other = NodeLedger(fleet, "nod_1"), NodeLedger(fleet, "nod_2")
     large = 1 << 40
     fast = ReportedAccount("acc_a", 0, large, "total", True, 0, "", "")
-    row = UsageRow(1, int(time.time() // 3600), "acc_a", "prx_1", large - 2000 * MIB, 0, 0, 0, 0)
+    row = LedgerRow(1, int(time.time() // 3600), "acc_a", "prx_1", large - 2000 * MIB, 0, 0, 0, 0)
     [first] = one.send(LedgerReport(0, 1, 0, [row], [fast])).totals or ()
     assert first.lease == 64 * MIB, "never more"
     row = row._replace(number=2, bytes_in=large - 100 * MIB)
@@ -252,7 +252,7 @@ def test_who_uses_more_is_leased_more_and_who_gives_back_leaves_it_to_others(fle
 
 
 def test_the_lease_of_a_silent_node_is_taken_back_after_a_minute(fleet: FleetUsage) -> None:
-    one, other = Ledger(fleet, "nod_1"), Ledger(fleet, "nod_2")
+    one, other = NodeLedger(fleet, "nod_1"), NodeLedger(fleet, "nod_2")
     one.report()
     fleet.execute("UPDATE proxyfleet.leases SET at = at - 59")
     other.report()
@@ -265,7 +265,7 @@ def test_the_lease_of_a_silent_node_is_taken_back_after_a_minute(fleet: FleetUsa
 def test_a_reset_begins_a_generation_and_what_belongs_to_the_former_one_counts_for_hours_alone(
     fleet: FleetUsage,
 ) -> None:
-    one, other = Ledger(fleet, "nod_1"), Ledger(fleet, "nod_2")
+    one, other = NodeLedger(fleet, "nod_1"), NodeLedger(fleet, "nod_2")
     for each in (one, other):
         each.use("acc_a", "prx_1", 0, 99)
         each.report()
@@ -282,7 +282,7 @@ def test_a_reset_begins_a_generation_and_what_belongs_to_the_former_one_counts_f
 
 
 def test_a_reset_that_a_restored_database_does_not_know_holds_when_a_node_does(fleet: FleetUsage) -> None:
-    one = Ledger(fleet, "nod_1")
+    one = NodeLedger(fleet, "nod_1")
     one.use("acc_a", "prx_1", 0, 99)
     one.report()
     fleet.dump()
@@ -295,7 +295,7 @@ def test_a_reset_that_a_restored_database_does_not_know_holds_when_a_node_does(f
 
 
 def test_usage_counts_in_the_periods_that_its_hour_is_in(fleet: FleetUsage) -> None:
-    one = Ledger(fleet, "nod_1")
+    one = NodeLedger(fleet, "nod_1")
     for hours in (0, 24, 24 * 7, 24 * 31):
         one.use("acc_a", "prx_1", hours, 0)
     one.report()
@@ -307,7 +307,7 @@ def test_usage_counts_in_the_periods_that_its_hour_is_in(fleet: FleetUsage) -> N
 
 
 def test_what_a_period_before_had_is_gone_when_the_next_begins(fleet: FleetUsage) -> None:
-    one = Ledger(fleet, "nod_1")
+    one = NodeLedger(fleet, "nod_1")
     one.use("acc_a", "prx_1", 0, 99)
     one.report()
     fleet.execute("UPDATE proxyfleet.usage_totals SET day = day - 24, week = week - 168, month = month - 700")
@@ -324,7 +324,7 @@ def test_a_clock_that_is_set_back_a_little_stays_in_its_hour(fleet: FleetUsage) 
 
 
 def test_one_node_announces_that_a_quota_is_near_and_used_up(fleet: FleetUsage) -> None:
-    one, other = Ledger(fleet, "nod_1"), Ledger(fleet, "nod_2")
+    one, other = NodeLedger(fleet, "nod_1"), NodeLedger(fleet, "nod_2")
     said = []
     for count in (7 * MIB, MIB):
         one.use("acc_a", "prx_1", 0, count)
@@ -340,7 +340,7 @@ def test_one_node_announces_that_a_quota_is_near_and_used_up(fleet: FleetUsage) 
 
 
 def test_hours_are_added_up_after_a_week_days_keep_nodes_and_repeated_reports_add_nothing(fleet: FleetUsage) -> None:
-    one, other = Ledger(fleet, "nod_1"), Ledger(fleet, "nod_2")
+    one, other = NodeLedger(fleet, "nod_1"), NodeLedger(fleet, "nod_2")
     for each in (one, other):
         for hours in (0, 24 * 7, 24 * 7 + 1, 24 * 30):
             each.use("acc_a", "prx_1", hours, 9)
@@ -372,7 +372,7 @@ def test_hours_are_added_up_after_a_week_days_keep_nodes_and_repeated_reports_ad
 def test_a_month_gets_a_partition_with_what_came_too_early_and_loses_it_after_400_days(fleet: FleetUsage) -> None:
     parts = "SELECT count(*) FROM pg_inherits WHERE inhparent = 'proxyfleet.usage_hours'::regclass"
     assert fleet.execute(parts) == [(3,)]
-    one = Ledger(fleet, "nod_1")
+    one = NodeLedger(fleet, "nod_1")
     one.use("acc_a", "prx_1", -24 * 70, 9)
     one.use("acc_a", "prx_1", 24 * 450, 9)
     one.report()
@@ -396,7 +396,7 @@ def test_totals_that_have_changed_are_read_from_where_the_last_ones_ended(
     fleet: FleetUsage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("actors.cluster.usage_report.TOTALS_AT_ONCE", 2)
-    one = Ledger(fleet, "nod_1")
+    one = NodeLedger(fleet, "nod_1")
     for each in ACCOUNTS:
         one.use(each, "prx_1", 0, 9)
     one.report()
@@ -410,10 +410,10 @@ def test_totals_that_have_changed_are_read_from_where_the_last_ones_ended(
 
 def test_reports_at_the_same_time_of_the_same_accounts_wait_for_each_other(fleet: FleetUsage) -> None:
     """A deadlock would be an error of one of them."""
-    nodes = [Ledger(fleet, f"nod_{number}") for number in range(3)]
+    nodes = [NodeLedger(fleet, f"nod_{number}") for number in range(3)]
     failed = []
 
-    def run(node: Ledger) -> None:
+    def run(node: NodeLedger) -> None:
         try:
             for round_ in range(12):
                 for account in (f"acc_{number}" for number in range(round_, round_ + 40)):
@@ -442,7 +442,7 @@ def test_updates_stay_on_their_page(fleet: FleetUsage) -> None:
         fleet.execute("SELECT pg_stat_force_next_flush()")
         return {table: (count, on_page) for table, count, on_page in fleet.execute(statement)}
 
-    node, before = Ledger(fleet, "nod_1"), updates()
+    node, before = NodeLedger(fleet, "nod_1"), updates()
     for _ in range(10):
         for number in range(200):
             node.use(f"acc_{number}", "prx_1", 0, 0)
