@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 
 from actors.cluster.connection import CONNECT, TimedConnection
@@ -24,6 +24,9 @@ PROBE = 1.0
 """Seconds between two probes, in the mean."""
 CONNECTIONS = 4
 OLDEST_VERSION = 130_000
+
+_OF_MACHINE = frozenset({"passfile", "service", "servicefile", "sslcert", "sslkey", "sslpassword"})
+"""Parts of a DSN by which one role on one machine signs in."""
 
 _CHECK = (
     "SELECT extract(epoch FROM clock_timestamp())::float8, current_setting('server_version_num')::int,"
@@ -236,6 +239,16 @@ class Database:
                 if self.is_available:
                     self._is_probing = False
                     return
+
+
+def dsn_of_role(dsn: str, role: str, password: str) -> str:
+    """The DSN of the same database for another role, on whatever machine. Raises `DatabaseUnusable` for one that can't
+    be read."""
+    try:
+        parts = {name: str(value) for name, value in conninfo_to_dict(dsn).items() if name not in _OF_MACHINE}
+        return make_conninfo(**{**parts, "user": role, "password": password})
+    except psycopg.Error:
+        raise DatabaseUnusable("the DSN of the database can't be read") from None
 
 
 def roll_back(connection: TimedConnection) -> None:

@@ -8,6 +8,7 @@ know that there is a database, and goes on without it.
 |---|---|
 | `shared_ledger` | the commits of the database: take its lock, append to it, read what a replica lacks |
 | `duties` | what one node does for all, and who announces an event of the fleet |
+| `roles` | the database role of each node: what it may do there is in `migrations/0006_nodes.sql` |
 | `certificates` | by what nodes know each other, and TLS between them |
 | `heartbeat` | each 4 s: this node is there, what it has, what is wrong with it; the reply says what there is |
 | `follower` | takes what other nodes have committed, soon; a node *serves* a commit when its effects are made |

@@ -28,6 +28,13 @@ CREATE TABLE proxyfleet.migrations (
     at timestamptz NOT NULL DEFAULT clock_timestamp(), version text NOT NULL, node text NOT NULL
 )
 """
+_IS_OWNER = "SELECT pg_has_role(nspowner, 'USAGE') FROM pg_namespace WHERE nspname = 'proxyfleet'"
+# What the roles of nodes may do with the tables and functions that are new, if there are such roles.
+_RIGHTS = """DO $$ BEGIN
+    IF to_regprocedure('proxyfleet.set_rights()') IS NOT NULL THEN
+        PERFORM proxyfleet.set_rights() FROM proxyfleet.fleet WHERE has_roles;
+    END IF;
+END $$"""
 
 
 class SchemaRefused(OperatorError):
@@ -76,14 +83,18 @@ def migrate(database: Database, node: str, known: Sequence[Migration] | None = N
             return []
         if missing[0].number == 1:
             session.go_on(_TABLE, None)
+        ((is_owner,),) = session.go_on(_IS_OWNER)
         for each in missing:
-            session.go_on(each.sql, None, DEADLINE)
+            if is_owner:
+                session.go_on(each.sql, None, DEADLINE)
+            else:
+                session.go_on("SELECT proxyfleet.run_as_owner(%s)", [each.sql], DEADLINE)
             row = [each.number, each.name, each.digest, VERSION, node]
             session.go_on(
                 "INSERT INTO proxyfleet.migrations (number, name, sha256, version, node) VALUES (%s, %s, %s, %s, %s)",
                 row,
             )
-        session.finish("SELECT 1")
+        session.finish(_RIGHTS)
     return missing
 
 

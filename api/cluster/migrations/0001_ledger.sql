@@ -103,6 +103,15 @@ CREATE TABLE proxyfleet.idempotency (
 );
 CREATE INDEX idempotency_by_end ON proxyfleet.idempotency (until);
 
+-- The documents of a commit, but those that a later one has changed again.
+CREATE FUNCTION proxyfleet.documents_of(of_commit bigint)
+RETURNS TABLE (collection text, id text, place integer, body text)
+LANGUAGE plpgsql STABLE SET search_path = proxyfleet, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY SELECT d.collection, d.id, d.place, d.body::text FROM documents d WHERE d.revision = of_commit;
+END $$;
+
 -- What a replica at the commit `after` lacks, of one moment: a row for each commit, with as many as come to `most` bytes,
 -- and at least one; one row without a number when there is none. `followed` says whether its last commit is in the
 -- ledger with this stamp, or is there at all if the stamp isn't known. Entries of the audit trail are those of `reader`,
@@ -121,8 +130,8 @@ BEGIN
         c.number, c.stamp, c.node, extract(epoch FROM c.at)::float8,
         CASE WHEN c.number IS NOT NULL THEN json_build_object(
             'documents', (
-                SELECT json_agg(json_build_array(d.collection, d.id, d.body::text) ORDER BY d.place)
-                FROM documents d WHERE d.revision = c.number
+                SELECT json_agg(json_build_array(d.collection, d.id, d.body) ORDER BY d.place)
+                FROM documents_of(c.number) d
             ),
             'revisions', (
                 SELECT json_agg(json_build_array(

@@ -1,0 +1,394 @@
+"""Who reads and writes what in the fleet's database: tried with the roles themselves, over real connections."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from itertools import count
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import errors as sql
+
+from actors.cluster.database import Database
+from actors.cluster.errors import DatabaseError, DatabaseUnusable
+from api.cluster.migration_runner import Migration, migrate, migrations
+from api.cluster.roles import NodeLogin, begin_roles, end_connections, verifier
+from api.store import StoreError, Write
+from tests.kit.postgresql import PASSWORD, needs_postgresql, shared_server
+from tests.kit.tables import table
+from tests.kit.wait import wait_until
+from tests.unit.api.cluster.nodes import Fleet, Node, fleet
+
+pytestmark = needs_postgresql
+FULL, EDGE, OTHER = (f"nod_{letter * 16}" for letter in "fed")
+DOCUMENTS: dict[str, dict[str, dict[str, Any]]] = {
+    "nodes": {
+        FULL: {"name": "full", "role": "full", "tags": []},
+        EDGE: {"name": "edge", "role": "edge", "tags": ["eu"]},
+    },
+    "proxies": {
+        "prx_all": {"nodes": {"all": True}},
+        "prx_default": {},
+        "prx_named": {"nodes": {"names": ["x", "edge"]}},
+        "prx_tagged": {"nodes": {"tags": ["us", "eu"]}},
+        "prx_full": {"nodes": {"names": ["full"]}},
+        "prx_us": {"nodes": {"tags": ["us"]}},
+        "prx_none": {"nodes": {"all": False}},
+    },
+    "lists": {"lst_a": {}},
+    "pools": {"pol_a": {}},
+    "policies": {"plc_a": {}},
+    "users": {"usr_a": {}},
+    "api_keys": {"key_a": {}},
+    "refresh_families": {"fam_a": {}},
+    "webhooks": {"whk_a": {}},
+    "secrets": {"access-tokens": {}},
+}
+OF_EDGE = {
+    "nodes": {FULL, EDGE},
+    "proxies": {"prx_all", "prx_default", "prx_named", "prx_tagged"},
+    "lists": {"lst_a"},
+    "pools": {"pol_a"},
+    "policies": {"plc_a"},
+}
+RIGHTS_OF_EDGE = {
+    "fleet": {"SELECT"},
+    "commits": {"SELECT"},
+    "documents": {"SELECT"},
+    "revisions": {"SELECT"},
+    "revision_changes": {"SELECT"},
+    "blobs": {"SELECT"},
+    "audit": {"SELECT", "INSERT"},
+    "heartbeats": {"SELECT", "INSERT", "UPDATE"},
+}
+"""Of some only rows, and of revisions none: as the other tests have it."""
+FUNCTIONS_OF_EDGE = {
+    *("this_node", "group_of", "is_edge", "own_document", "runs_on", "edge_documents", "documents_of"),
+    *("changes_after", "heartbeat", "report_usage"),
+}
+_numbers = count()
+
+
+@contextmanager
+def owner(may_make_roles: bool = True) -> Iterator[str]:
+    """A database with an owner that is no superuser: the DSN."""
+    server, name = shared_server(), f"owner_{next(_numbers)}"
+    server.execute(f"CREATE ROLE {name} LOGIN {'CREATEROLE' if may_make_roles else ''} PASSWORD '{PASSWORD}'")
+    with server.database() as dsn:
+        database = psycopg.conninfo.conninfo_to_dict(dsn)["dbname"]
+        server.execute(f"ALTER DATABASE {database} OWNER TO {name}")
+        yield psycopg.conninfo.make_conninfo(dsn, user=name)
+
+
+class Place:
+    """A fleet with a full node and an edge node, whose roles are real."""
+
+    def __init__(self, fleet: Fleet, full: str = FULL, edge: str = EDGE, other: str = OTHER) -> None:
+        self.fleet = fleet
+        self.logins = {full: NodeLogin(full, "full"), edge: NodeLogin(edge, "edge"), other: NodeLogin(other, "edge")}
+        begin_roles(fleet.database, self.logins[full])
+        for each in (edge, other):
+            statement, parameters = self.logins[each].statement
+            with fleet.database.session() as session:
+                session.transaction(statement, parameters)
+        self.owner = fleet.node("owner")
+
+    def dsn(self, node: str) -> str:
+        return self.logins[node].dsn(self.fleet.dsn)
+
+    @contextmanager
+    def as_role(self, node: str) -> Iterator[psycopg.Connection[Any]]:
+        with psycopg.connect(self.dsn(node), autocommit=True) as connection:
+            yield connection
+
+    def refused(self, node: str, statement: str, *parameters: Any) -> bool:
+        """Whether the role has no right to it; it may fail otherwise."""
+        with self.as_role(node) as connection:
+            try:
+                with connection.transaction():
+                    connection.execute(statement.encode(), parameters)
+                    raise psycopg.Rollback
+            except sql.InsufficientPrivilege:
+                return True
+            except psycopg.Error:
+                return False
+            return False
+
+    def write(self, collection: str, identifier: str, body: dict[str, Any] | None) -> None:
+        whole = None if body is None else {"id": identifier, **body}
+        self.owner.change([Write(collection, identifier, whole)])
+
+    def tables(self) -> list[str]:
+        found = self.fleet.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'proxyfleet' ORDER BY 1")
+        return [name for (name,) in found]
+
+
+def another(fleet: Fleet) -> tuple[Place, str, str, str]:
+    """One more on the same server, where roles are for all databases; with the ids of its nodes."""
+    full, edge, other = (f"nod_{letter}{next(_numbers):015}" for letter in "fed")
+    return Place(fleet, full, edge, other), full, edge, other
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Place]:
+    with owner() as dsn, fleet(dsn) as made:
+        found = Place(made)
+        for collection, bodies in DOCUMENTS.items():
+            for identifier, body in bodies.items():
+                found.write(collection, identifier, body)
+        yield found
+
+
+def seen(node: Node) -> dict[str, set[str]]:
+    """What the replica of a node has."""
+    node.follow()
+    found = {name: {each.id for each in node.engine.find(name)} for name in DOCUMENTS}
+    return {name: each for name, each in found.items() if each}
+
+
+# --- an edge node ---
+
+
+def test_an_edge_has_these_rights_to_tables_and_no_others(place: Place) -> None:
+    found = {}
+    for name in place.tables():
+        ((column,),) = place.fleet.execute(
+            "SELECT attname FROM pg_attribute WHERE attnum > 0 AND NOT attisdropped"
+            f" AND attrelid = 'proxyfleet.{name}'::regclass ORDER BY attnum LIMIT 1"
+        )
+        tries = {
+            "SELECT": f"SELECT FROM proxyfleet.{name} LIMIT 1",
+            "INSERT": f"INSERT INTO proxyfleet.{name} ({column}) VALUES (NULL)",
+            "UPDATE": f'UPDATE proxyfleet.{name} SET "{column}" = NULL WHERE false',
+            "DELETE": f"DELETE FROM proxyfleet.{name} WHERE false",
+            "TRUNCATE": f"TRUNCATE proxyfleet.{name}",
+        }
+        found[name] = {what for what, statement in tries.items() if not place.refused(EDGE, statement)}
+    wanted = {name: RIGHTS_OF_EDGE.get(name, set()) for name in found}
+    wanted["audit"] = wanted["audit"] - {"INSERT"}  # of a row that is no node's: refused by the policy
+    wanted["heartbeats"] = wanted["heartbeats"] - {"INSERT"}
+    assert found == wanted
+
+
+def test_an_edge_may_call_these_functions_and_no_others(place: Place) -> None:
+    found = place.fleet.execute(
+        "SELECT proname, pronargs FROM pg_proc WHERE pronamespace = 'proxyfleet'::regnamespace ORDER BY 1"
+    )
+    allowed = {
+        name
+        for name, arguments in found
+        if not place.refused(EDGE, f"SELECT proxyfleet.{name}({', '.join(['NULL'] * arguments)})")
+    }
+    assert allowed == FUNCTIONS_OF_EDGE & {name for name, _ in found}
+    assert {"make_node_role", "run_as_owner", "commit_change", "begin_change", "use_token"} <= {
+        name for name, _ in found
+    }
+
+
+def test_an_edge_reads_what_forwards_and_of_proxies_those_that_run_there(place: Place) -> None:
+    with place.as_role(EDGE) as connection:
+        found: dict[str, set[str]] = {}
+        for collection, identifier in connection.execute("SELECT collection, id FROM proxyfleet.documents"):
+            found.setdefault(collection, set()).add(identifier)
+        assert found == OF_EDGE
+        for name in ("revisions", "revision_changes"):
+            assert connection.execute(f"SELECT count(*) FROM proxyfleet.{name}".encode()).fetchone() == (0,)
+        assert place.fleet.execute("SELECT count(*) > 0 FROM proxyfleet.revisions") == [(True,)]
+
+
+def test_an_edge_writes_its_own_audit_trail_and_heartbeat_alone(place: Place) -> None:
+    entry = "INSERT INTO proxyfleet.audit VALUES (%s, 1, 0, '{}', '')"
+    assert not place.refused(EDGE, entry, EDGE)
+    assert place.refused(EDGE, entry, FULL)
+    said = {"boot": "b", "up_for": 1, "version": "1", "level": 1, "commit": 0, "clock_offset": 0}
+    beat = json.dumps({**said, "problems": {}, "settings": {}})
+    assert place.refused(EDGE, "INSERT INTO proxyfleet.heartbeats (node) VALUES (%s)", FULL)
+    if place.fleet.execute("SELECT to_regproc('proxyfleet.heartbeat')") != [(None,)]:
+        with place.as_role(EDGE) as connection:
+            connection.execute("SELECT proxyfleet.heartbeat(%s, %s)", [EDGE, beat])
+            place.fleet.execute(f"DELETE FROM proxyfleet.heartbeats WHERE node = '{EDGE}'")
+        assert place.refused(EDGE, "SELECT proxyfleet.heartbeat(%s, %s)", FULL, beat)
+
+
+@table(
+    "statement",
+    [
+        "SET ROLE owner_0",
+        "SET ROLE postgres",
+        "SET SESSION AUTHORIZATION postgres",
+        "CREATE ROLE mallory",
+        "CREATE TABLE proxyfleet.mine (a int)",
+        "ALTER TABLE proxyfleet.documents DISABLE ROW LEVEL SECURITY",
+        "DROP POLICY of_edge ON proxyfleet.documents",
+        f"ALTER ROLE pf_{FULL} PASSWORD 'x'",
+        f"ALTER ROLE pf_{EDGE} BYPASSRLS",
+        f"GRANT pf_{FULL} TO pf_{EDGE}",
+        f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'pf_{FULL}'",
+        "SELECT * FROM pg_authid",
+        "SELECT pg_read_file('/etc/passwd')",
+        "COPY proxyfleet.documents TO PROGRAM 'cat'",
+        "SELECT FROM proxyfleet.fleet FOR UPDATE",
+    ],
+)
+def test_an_edge_gets_no_further(place: Place, statement: str) -> None:
+    name = psycopg.conninfo.conninfo_to_dict(place.fleet.dsn)["user"]
+    with place.as_role(FULL):
+        assert place.refused(EDGE, statement.replace("owner_0", str(name)))
+
+
+def test_no_group_opens_what_the_other_has(place: Place) -> None:
+    for node, group in ((EDGE, "full"), (FULL, "edge")):
+        ((name,),) = place.fleet.execute(f"SELECT proxyfleet.group_of('{group}')")
+        assert place.refused(node, f"SET ROLE {name}")
+
+
+# --- an edge follows ---
+
+
+def test_an_edge_follows_every_number_and_gets_its_documents_alone(place: Place) -> None:
+    edge = place.fleet.node(EDGE, place.dsn(EDGE))
+    assert seen(edge) == OF_EDGE
+    assert edge.number == place.owner.number
+    place.write("users", "usr_a", {"again": True})
+    assert seen(edge) == OF_EDGE
+    assert edge.number == place.owner.number
+
+
+def test_proxies_come_and_go_with_what_selects_them(place: Place) -> None:
+    edge = place.fleet.node(EDGE, place.dsn(EDGE))
+    before = OF_EDGE["proxies"]
+    assert seen(edge)["proxies"] == before
+    place.write("proxies", "prx_us", {"nodes": {"all": True}})
+    assert seen(edge)["proxies"] == before | {"prx_us"}
+    place.write("proxies", "prx_us", DOCUMENTS["proxies"]["prx_us"])
+    assert seen(edge)["proxies"] == before
+    place.write("nodes", EDGE, {"name": "renamed", "role": "edge", "tags": ["us"]})
+    assert seen(edge)["proxies"] == {"prx_all", "prx_default", "prx_tagged", "prx_us"}
+    place.write("nodes", EDGE, DOCUMENTS["nodes"][EDGE])
+    assert seen(edge)["proxies"] == before
+    place.write("proxies", "prx_all", None)
+    assert seen(edge)["proxies"] == before - {"prx_all"}
+    place.write("proxies", "prx_all", DOCUMENTS["proxies"]["prx_all"])
+    assert seen(edge) == OF_EDGE
+    assert edge.number == place.owner.number
+
+
+def test_a_node_that_follows_late_has_the_same(place: Place) -> None:
+    one, two = place.fleet.node(OTHER, place.dsn(OTHER)), place.fleet.node("late", place.dsn(OTHER))
+    others = {
+        name: each for name, each in OF_EDGE.items() if name != "proxies"
+    }  # it has no document: nothing runs there
+    assert seen(one) == seen(two) == others
+
+
+def test_an_edge_commits_nothing(place: Place) -> None:
+    edge = place.fleet.node(EDGE, place.dsn(EDGE))
+    edge.follow()
+    with pytest.raises(StoreError, match="permission denied"):
+        edge.change([Write("lists", "lst_b", {"id": "lst_b"})])
+    assert seen(edge) == OF_EDGE
+
+
+# --- a full node ---
+
+
+def test_a_full_node_follows_and_commits_as_its_own_role(place: Place) -> None:
+    full = place.fleet.node(FULL, place.dsn(FULL))
+    full.follow()
+    full.change([Write("lists", "lst_a", {"id": "lst_a", "by": "full"})])
+    assert seen(full) == {name: set(each) for name, each in DOCUMENTS.items()}
+    assert full.number > place.owner.number
+    place.owner.follow()
+
+
+def test_a_full_node_brings_the_schema_forward_and_the_new_table_is_in_its_rights() -> None:
+    with owner() as dsn, fleet(dsn) as made:
+        place, full, edge, _ = another(made)
+        new = Migration(9999, "new", "CREATE TABLE proxyfleet.new (a int); COMMENT ON TABLE proxyfleet.new IS '%'")
+        with closing(Database(place.dsn(full))) as database:
+            assert migrate(database, full, [*migrations(), new]) == [new]
+        assert not place.refused(full, "INSERT INTO proxyfleet.new VALUES (1)")
+        assert place.refused(edge, "SELECT FROM proxyfleet.new")
+        assert place.refused(full, "DROP TABLE proxyfleet.new")
+
+
+# --- beginning and end ---
+
+
+def test_a_removed_node_is_out_within_a_second() -> None:
+    with owner() as dsn, fleet(dsn) as made:
+        place, full, edge, other = another(made)
+        with place.as_role(edge) as connection, closing(Database(place.dsn(full))) as database:
+            with database.session() as session:
+                session.transaction("SELECT proxyfleet.remove_node(%s)", [edge])
+            with pytest.raises(sql.InsufficientPrivilege):
+                connection.execute("SELECT FROM proxyfleet.fleet")
+            assert end_connections(database, edge) == 1
+            wait_until(lambda: not is_alive(connection), "its connection has ended", 1)
+        with pytest.raises(psycopg.OperationalError, match="not permitted to log in"):
+            psycopg.connect(place.dsn(edge))
+        with closing(Database(place.dsn(edge))) as removed, pytest.raises(DatabaseUnusable):
+            removed.check()
+        with place.as_role(other) as connection:
+            assert is_alive(connection)
+
+
+def is_alive(connection: psycopg.Connection[Any]) -> bool:
+    try:
+        connection.execute("SELECT 1")
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+def test_without_the_right_to_make_roles_the_error_says_what_can_be_done() -> None:
+    with owner(may_make_roles=False) as dsn, fleet(dsn) as made:
+        with pytest.raises(DatabaseUnusable, match=r"CREATEROLE.*--shared-role"):
+            begin_roles(made.database, NodeLogin(FULL, "full"))
+        node = made.node("a")
+        node.change([Write("lists", "lst_a", {"id": "lst_a"})])
+        assert made.execute("SELECT has_roles FROM proxyfleet.fleet") == [(False,)]
+
+
+@table(
+    "node, role, password",
+    [
+        ("x", "full", "SCRAM-SHA-256$"),
+        ("nod_a; DROP", "full", "SCRAM-SHA-256$"),
+        ("nod_a", "postgres", "SCRAM-SHA-256$"),
+        ("nod_a", "full", "plain"),
+    ],
+)
+def test_a_role_is_made_of_nothing_else(place: Place, node: str, role: str, password: str) -> None:
+    with (
+        closing(Database(place.dsn(FULL))) as full,
+        full.session() as session,
+        pytest.raises(DatabaseError, match="no role can be made"),
+    ):
+        session.transaction("SELECT proxyfleet.make_node_role(%s, %s, %s)", [node, role, password])
+
+
+def test_a_login_is_in_no_text() -> None:
+    login = NodeLogin(FULL, "full")
+    assert login.password not in repr(login)
+    assert login.password not in str(login.statement)
+    assert verifier("x") != verifier("x")
+
+
+def test_a_dsn_for_another_role_has_nothing_of_the_machine() -> None:
+    login = NodeLogin(FULL, "full", "secret")
+    made = login.dsn("host=db port=5433 dbname=pf user=a password=b sslmode=verify-full sslkey=/k passfile=/p")
+    assert psycopg.conninfo.conninfo_to_dict(made) == {
+        "host": "db",
+        "port": "5433",
+        "dbname": "pf",
+        "user": f"pf_{FULL}",
+        "password": "secret",
+        "sslmode": "verify-full",
+    }
+    with pytest.raises(DatabaseUnusable) as caught:
+        login.dsn("host=db password=hidden x")
+    assert "hidden" not in str(caught.value)
