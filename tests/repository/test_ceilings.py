@@ -9,11 +9,11 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 72_517,
-    "files of the product": 549,
-    "code lines of the tests": 79_389,
+    "code lines of the product": 73_264,
+    "files of the product": 556,
+    "code lines of the tests": 80_536,
     "code lines of scripts": 3_516,
-    "files under 60 lines that one module imports": 7,
+    "files under 60 lines that one module imports": 6,
     "class names that stand twice": 15,
     "modules of the longest folder": 15,
     "dependencies": 26,

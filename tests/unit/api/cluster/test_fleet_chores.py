@@ -99,7 +99,8 @@ def beat(ours: Fleet, node: str, age: float = 0.0) -> None:
     """A node has responded so many seconds ago."""
     ours.execute(
         "INSERT INTO proxyfleet.heartbeats VALUES"
-        f" ('{node}', clock_timestamp() - interval '{age} s', '', '1', 1, 0, NULL, 0, '{{}}', '{{}}')"
+        f" ('{node}', clock_timestamp() - interval '{age} s', '', '1', 1, 0, NULL, 0, '{{}}', '{{}}',"
+        " clock_timestamp(), clock_timestamp())"
         " ON CONFLICT (node) DO UPDATE SET at = excluded.at"
     )
 

@@ -24,6 +24,7 @@ from api.engine.commit import Engine
 from api.engine.effects import CommitEffect
 from api.history.document_changes import DocumentChange
 from config.files.paths import open_data_dir
+from config.settings.groups import History
 from tests.kit.postgresql import Server, needs_pgbouncer, needs_postgresql, pooler, shared_server
 from tests.kit.wait import wait_until
 from tests.unit.api.cluster.nodes import Fleet, fleet, proxy
@@ -49,7 +50,7 @@ class Following:
         self.engine = Engine(self.data, fleet.seal, self.node.ledger)
         self.made: list[Sequence[DocumentChange]] = []
         self.engine.effects.follow(CommitEffect(["proxies"], self.made.append))
-        self.node.start(self.engine)
+        self.node.start(self.engine, lambda _type, _data: None, History)
 
     def close(self) -> None:
         self.node.close()
@@ -251,7 +252,7 @@ def test_a_copy_of_a_node_is_refused_and_changes_nothing_and_the_first_one_stays
             node = FleetNode(one.node.identity)
             engine = stack.enter_context(closing(Engine(data, ours.seal, node.ledger)))
             stack.callback(node.close)
-            node.start(engine)
+            node.start(engine, lambda _type, _data: None, History)
             with pytest.raises(SecondInstallation, match="the id a is that of another installation, which runs since"):
                 node.heartbeat.beat_now()
             with pytest.raises(LedgerUnavailable, match="one is a copy of the other"):
