@@ -9,6 +9,7 @@ Services raise them; `api.http.error_table` has the one table that translates th
 `Denied`             a rule forbids it: scope, address, kind of credential; `MissingPermission` names a permission
 `Unauthenticated`    the credentials are missing, wrong or expired
 `TooBusy`            a limit is reached; it may be tried again after some seconds
+`Behind`             this node of a fleet does not serve the revision yet that the caller insists on
 `NotReady`           a process that it depends on is starting; it may be tried again in a moment
 `OperationFailed`    it was tried and failed for a reason inside of the product
 `PeerUnavailable`    another process or service does not reply as expected
@@ -104,6 +105,14 @@ class TooBusy(DomainError):
 
 class NotReady(DomainError):
     """A process that it depends on is starting; the caller may try again in a moment."""
+
+
+class Behind(NotReady):
+    """This node of a fleet does not serve the commit `number` yet."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"This node does not have revision {number} yet; another one may")
+        self.number = number
 
 
 class OperationFailed(DomainError):

@@ -21,6 +21,8 @@ if TYPE_CHECKING:  # the supervisor, which writes to the trail at a first start,
 class Origin:
     """Where changes come from. `kind` is `anonymous`, `system` or `command_line`; `rows` counts the entries written.
 
+    `commit` is the number of the last commit that was made, 0 for none.
+
     `caller` is the user with the credential that was used, once that is known, `holder` the holder of an account;
     `signed_in` sets a user who signs in.
     """
@@ -32,6 +34,7 @@ class Origin:
     request_id: str | None = None
     operation: str | None = None
     rows: int = 0
+    commit: int = 0
     purpose: Purpose = NO_PURPOSE
     """Of the revision that this request makes."""
     changes: dict[str, set[str]] = field(default_factory=dict)

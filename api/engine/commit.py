@@ -375,6 +375,7 @@ class Engine(FleetStore):
             self._unsettled.end()
             raise
         note_stamp(database, number, stamp)
+        origin().commit = number
         self._thread.checks = ()  # of a commit that is made
 
     def _settle(self, number: int, audit: Sequence[Row]) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from actors.bus.messages.common import LOGS, METRICS, SUPERVISOR, WEBHOOKS
 from api.errors import (
     IDENTITY_PROVIDER,
+    Behind,
     Denied,
     InvalidMany,
     MissingPermission,
@@ -146,6 +147,7 @@ TABLE: dict[type[Exception], Callable[[Any, str], ApiError]] = {
     OutcomeUnknown: lambda _error, _: ApiError(503, "OUTCOME_UNKNOWN", _UNKNOWN, {}, {"Retry-After": "5"}),
     OperationFailed: lambda error, request_id: internal(request_id, str(error)),
     PeerUnavailable: _peer_unavailable,
+    Behind: lambda error, _: ApiError(503, "BEHIND", str(error), {"revision": error.number}, {"Retry-After": "1"}),
     NotReady: lambda error, _: _unavailable(str(error)),
 }
 """By the class of an error, or its nearest base: `(error, id of the request)` to the response."""

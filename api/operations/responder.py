@@ -17,7 +17,7 @@ from api.audit.audit_context import origin
 from api.call import Call, Document, Reply, RequestHeaders
 from api.container import Services
 from api.engine.operation import BEARER, HOLDER, NONE, PERSON, Operation
-from api.errors import Denied, MissingPermission, StaleRevision, Unauthenticated
+from api.errors import Behind, Denied, Invalid, MissingPermission, StaleRevision, Unauthenticated
 from api.http import session_cookie
 from api.http.body import Lines, has_lines, read_body, read_lines, read_model
 from api.http.error_table import invalid, translated
@@ -26,6 +26,10 @@ from api.http.representation import IDENTITY, form_of, is_known
 from api.http.request_site import NO_SITE, SAFE, Site, is_secure
 from api.security.caller import Caller
 
+REVISION = "X-Config-Revision"
+"""In a fleet: of a response to a change, the number of its commit; of a request, the one that is to be served here."""
+REVISION_WAIT = 5.0
+"""Seconds that a request waits for it."""
 REPLAYED = {"Idempotency-Replayed": "true"}
 
 
@@ -41,6 +45,7 @@ class Responder:
         req.context.origin.operation = self._operation.id
         try:
             call = self._call(req, params)
+            self._await_revision(req)
             reply = self._reply(call, req)
         except (Denied, MissingPermission) as error:
             self._note_refusal(error, req, params)
@@ -48,6 +53,15 @@ class Responder:
         if req.method in SAFE and reply.revision is not None and call.if_match not in (None, reply.revision):
             raise StaleRevision(reply.revision)  # operations that change something have compared it before
         self._respond(req, resp, reply)
+
+    def _await_revision(self, req: falcon.Request) -> None:
+        given, node = req.get_header(REVISION), self._services.node
+        if given is None or node.node_id is None:
+            return
+        if not (given.isascii() and given.isdecimal() and len(given) < 19):  # as many digits as PostgreSQL's bigint
+            raise Invalid(REVISION, "must be the number that a response to a change had")
+        if not node.wait_for(int(given), REVISION_WAIT):
+            raise Behind(int(given))
 
     def _respond(self, req: falcon.Request, resp: falcon.Response, reply: Reply) -> None:
         resp.status = reply.status
@@ -139,7 +153,9 @@ class Responder:
         if acts and not origin().rows and reply.data.get("changed") is not False:
             resource = self._services.store.resource_named(call.params)
             self._services.audit.append(operation.audit or operation.id, resource)
-        return reply
+        if self._services.node.node_id is None or not origin().commit:
+            return reply
+        return replace(reply, headers={**reply.headers, REVISION: str(origin().commit)})
 
     def _note_refusal(self, error: Denied | MissingPermission, req: falcon.Request, params: dict[str, str]) -> None:
         caller, holder = req.context.caller, req.context.holder

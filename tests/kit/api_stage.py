@@ -48,6 +48,7 @@ from actors.supervision.settings_updates import EffectiveSettings
 from api.app import create_app
 from api.container import ApiSettings, Services
 from api.engine.commit import Engine
+from api.fleet import ThisNode
 from api.security import users
 from api.security.users import User, UserCreate
 from api.store import FleetStore
@@ -287,6 +288,9 @@ class StagedClient(DescribedClient):
 class Api:
     """The application with an administrator, and short ways to talk to it."""
 
+    node: ThisNode | None = None
+    """What a node of a fleet has."""
+
     def __init__(self, settings: ApiSettings | None = None) -> None:
         self.folder = tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS)
         self.data: DataDir = open_data_dir(with_empty_stores(Path(self.folder.name) / "d"))
@@ -316,7 +320,7 @@ class Api:
         self.fleet.removed.clear()  # the supervisor gets the whole state at each start
         locks: list[Any] = [self.engine.file._lock, self.engine._changing]
         self.fleet.within_a_commit = lambda: any(each._is_owned() for each in locks)
-        self.services = Services(self.engine, self.fleet, self.settings, self.data, self.run)
+        self.services = Services(self.engine, self.fleet, self.settings, self.data, self.run, node=self.node)
         self.services.runtime.remembered = 0.0
         self.client = StagedClient(self.services)
 

@@ -6,6 +6,7 @@ from actors.bus.messages.common import LOGS, METRICS, SUPERVISOR, WEBHOOKS, forw
 from api import errors
 from api.errors import (
     IDENTITY_PROVIDER,
+    Behind,
     Denied,
     DomainError,
     Invalid,
@@ -43,6 +44,7 @@ CASES = [
     (NotFound("The proxy"), 404, "NOT_FOUND", {}, {}),
     (StaleRevision(7), 412, "INVALID_REQUEST", {"field": "If-Match", "error": 'the ETag is "7" now'}, {}),
     (TooBusy(3), 429, "RATE_LIMITED", {"retry_after": 3}, {"Retry-After": "3"}),
+    (Behind(7), 503, "BEHIND", {"revision": 7}, SOON),
     (NotReady("starting"), 503, "UNAVAILABLE", {}, SOON),
     (PeerUnavailable(SUPERVISOR, "x"), 500, "INTERNAL_ERROR", {"request_id": "req_1"}, {}),
     (PeerUnavailable(METRICS, "x"), 503, "UNAVAILABLE", {}, SOON),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -15,37 +14,12 @@ from api.oauth.id_token import Identity, IdentityRefused
 from api.oauth.linking import admit
 from api.objects.users.password_reset import reset
 from api.security import users
-from api.security.users import User
-from config.files.secret_box import secret_box_of
 from config.passwords import check_password
 from config.settings.groups import OAuth2
-from tests.kit.api_stage import PASSWORD, PROXY, Api, UnrecordedStore, error_of
+from tests.kit.api_stage import PASSWORD, PROXY
 from tests.kit.tables import table
+from tests.unit.api.cluster.node_api import NodeApi
 from tests.unit.api.store.replicas import MemoryLedger, OfNode, nodes
-
-
-class NodeApi(Api):
-    """That of a node of a fleet, which has the key of another one."""
-
-    def __init__(self, ledger: MemoryLedger, name: str, other: NodeApi | None = None) -> None:
-        self.ledger, self.name, self.other = ledger, name, other
-        super().__init__()
-        self.headers = self.token()
-
-    def open(self) -> None:
-        if self.other is not None:
-            shutil.copytree(self.other.data.keys, self.data.keys, dirs_exist_ok=True)
-        self.engine = Engine(self.data, secret_box_of(self.data), self.ledger.of(self.name))
-        self.engine.catch_up()
-        self.store = cast("UnrecordedStore", self.engine)
-
-    def add_user(self, username: str, **fields: Any) -> User:
-        return users.by_name(self.engine, username) or super().add_user(username, **fields)
-
-    def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-        """Status and data, or what is wrong."""
-        result = self.request(method, path, self.headers, **({} if body is None else {"json": body}))
-        return result.status_code, result.json["data"] if result.status_code < 300 else error_of(result)
 
 
 @contextmanager

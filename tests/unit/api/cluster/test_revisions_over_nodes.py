@@ -1,0 +1,100 @@
+"""`X-Config-Revision`: what was changed at one node is read at another, which says so while it does not have it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+
+import pytest
+
+from api.engine.commit import Engine
+from api.fleet import StandAlone
+from api.operations import responder
+from tests.kit.api_stage import PROXY, Api, error_of
+from tests.kit.tables import table
+from tests.unit.api.cluster.node_api import NodeApi
+from tests.unit.api.store.replicas import MemoryLedger
+
+HEADER = responder.REVISION
+
+
+class Waiting(StandAlone):
+    """What a node has that takes what others have committed when a request waits for it."""
+
+    def __init__(self, name: str) -> None:
+        self.node_id = name
+        self.may_follow = threading.Event()
+        self.engine: Engine | None = None
+
+    def wait_for(self, number: int, seconds: float) -> bool:
+        assert self.engine is not None
+        if self.may_follow.wait(seconds):
+            self.engine.catch_up()
+        return self.engine.file.last_number >= number
+
+
+class Node(NodeApi):
+    def open(self) -> None:
+        super().open()
+        self.waiting = self.node = Waiting(self.name)
+        self.waiting.engine = self.engine
+
+
+@pytest.fixture
+def two() -> Iterator[tuple[Node, Node]]:
+    ledger = MemoryLedger()
+    with ExitStack() as stack:
+        one = stack.enter_context(closing(Node(ledger, "a")))
+        yield one, stack.enter_context(closing(Node(ledger, "b", one)))
+
+
+def test_what_was_changed_at_one_node_is_read_at_another_by_its_revision(two: tuple[Node, Node]) -> None:
+    one, other = two
+    made = one.post("/proxies", PROXY, one.headers)
+    number = made.headers[HEADER]
+    assert int(number) == one.engine.file.last_number
+    proxy = made.json["data"]["proxy"]["id"]
+    assert other.get(f"/proxies/{proxy}", other.headers).status_code == 404
+    other.waiting.may_follow.set()
+    read = other.get(f"/proxies/{proxy}", {**other.headers, HEADER: number})
+    assert (read.status_code, HEADER in read.headers) == (200, False)
+    changed = other.patch(f"/proxies/{proxy}", {"description": "x"}, {**other.headers, HEADER: number})
+    assert int(changed.headers[HEADER]) == int(number) + 1
+    assert HEADER not in other.patch(f"/proxies/{proxy}", {"description": "x"}, other.headers).headers
+    gone = other.request("DELETE", f"/proxies/{proxy}", other.headers)
+    assert int(gone.headers[HEADER]) == int(number) + 2
+
+
+def test_a_repetition_has_the_revision_of_the_first_response(two: tuple[Node, Node]) -> None:
+    one, _ = two
+    headers = {**one.headers, "Idempotency-Key": "k"}
+    first, second = (one.post("/proxies", PROXY, headers) for _ in range(2))
+    assert second.headers["Idempotency-Replayed"] == "true"
+    assert first.headers[HEADER] == second.headers[HEADER]
+
+
+def test_a_node_that_does_not_have_it_in_time_says_so(two: tuple[Node, Node], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(responder, "REVISION_WAIT", 0.05)
+    one, _ = two
+    number = one.engine.file.last_number + 1
+    refused = one.get("/proxies", {**one.headers, HEADER: str(number)})
+    assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
+    assert error_of(refused)[1:] == ("BEHIND", {"revision": number})
+    unknown = one.get("/proxies", {HEADER: str(number)})
+    assert unknown.status_code == 401
+
+
+@table("given", ["", "x", "-1", "1.0", "9" * 19, "٣"])
+def test_what_is_no_number_is_refused(two: tuple[Node, Node], given: str) -> None:
+    one, _ = two
+    refused = one.get("/proxies", {**one.headers, HEADER: given})
+    assert refused.status_code == 400
+    assert error_of(refused)[2]["field"] == HEADER
+
+
+def test_one_machine_neither_sends_nor_reads_it() -> None:
+    with closing(Api()) as api:
+        headers = {**api.token(), HEADER: "x"}
+        made = api.post("/proxies", PROXY, headers)
+        assert (made.status_code, HEADER in made.headers) == (201, False)
