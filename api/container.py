@@ -223,7 +223,9 @@ class Services:
 
     def _make_authentication(self, store: Engine) -> None:
         """What finds out who sends a request."""
-        self.tokens = Tokens(store, SigningKeys(store, self.seal), lambda: Lifetimes.of(self.settings.auth))
+        self.tokens = Tokens(
+            store, SigningKeys(store, self.seal), lambda: Lifetimes.of(self.settings.auth), loose=store.loose
+        )
         self.sessions = Sessions(store, self.tokens)
         self.login_throttle = LoginThrottle(lambda: self.settings.auth.max_login_attempts)
         self.password_checker = PasswordChecker()
@@ -313,7 +315,7 @@ class Services:
         self.every_account = EveryAccount(self.fleet_accounts, fleet, self.inline_accounts)
         self.password_renewal = PasswordRenewal(self.store)
         self.self_service = SelfService(
-            AccountSessions(data),
+            AccountSessions(data, self.store, self.store.loose),
             self.account_store,
             self.every_account,
             self.inline_accounts,

@@ -44,6 +44,10 @@ class ThisNode(Protocol):
         """Whether this node does now what one node does for all."""
         ...
 
+    def pending(self) -> dict[str, int]:
+        """How many `sign_ins`, `credentials` and entries of the `audit` trail wait here for the database."""
+        ...
+
     def claim(self, keys: Iterable[str]) -> Claimed:
         """Which of these events of the fleet this node announces. Waits for the database, a second.
 
@@ -72,6 +76,10 @@ class StandAlone:
     def wait_for(self, number: int, seconds: float) -> bool:  # noqa: ARG002 - what was committed is served
         """See `ThisNode`."""
         return True
+
+    def pending(self) -> dict[str, int]:
+        """See `ThisNode`."""
+        return {"sign_ins": 0, "credentials": 0, "audit": 0}
 
     def has_duty(self, name: str) -> bool:  # noqa: ARG002 - it does everything itself
         """See `ThisNode`."""

@@ -67,6 +67,8 @@ def open_store(data: DataDir) -> OpenedStore:
         require_store(data)
         node = node_of(data)
         engine = Engine(data, secret_box_of(data), None if node is None else node.ledger)
+        if node is not None:
+            node.opened(engine)
         proxies = ProxyCache(engine)
         proxies.all()
         return OpenedStore(engine, proxies, node)

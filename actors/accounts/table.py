@@ -2,7 +2,8 @@
 
 A row of `accounts`, `plans` and `credentials` has in `packed` what forwarding needs of it (`actors.accounts.records`),
 before the document itself, which isn't read here. `accounts_store` has the number of the last commit that changed any
-of them, and up to which one deletions are forgotten. `api.store.schema` has all tables.
+of them, and up to which one deletions are forgotten; in a fleet `loose` has the last changes of credentials.
+`api.store.schema` has all tables.
 
 A reader sees the last commit at each look-up, and waits for no writer (WAL). The death of a process at any moment
 leaves whole tables.
@@ -30,6 +31,9 @@ Kind = Literal["account", "plan", "credential"]
 Changed = tuple[Kind, str]
 """What changed, and its id."""
 
+Revision = tuple[int, int]
+"""The last commit that changed anything, and the last step of what needs no order in a fleet (`api.engine.loose`)."""
+
 CHANGES_MAX = 1_000
 """Of more changes at once no list is made: a follower reads anew what it holds, which is less."""
 CACHE = 256
@@ -42,14 +46,15 @@ _MOST_ROUNDS = "SELECT ifnull(max(rounds), 0) FROM accounts WHERE rounds > 0"
 _PLAN = "SELECT packed FROM plans WHERE id = ?"
 _CREDENTIAL = "SELECT packed FROM credentials WHERE secret_hash = ?"
 _CREDENTIAL_BY_ID = "SELECT packed FROM credentials WHERE id = ?"
-_REVISION = "SELECT revision FROM accounts_store"
+_REVISION = "SELECT revision, ifnull((SELECT seq FROM loose_heads WHERE node = ''), 0) FROM accounts_store"
 _HORIZON = "SELECT horizon FROM accounts_store"
 _CHANGES = """
 SELECT 'account', id FROM accounts WHERE revision > ?1
 UNION ALL SELECT 'plan', id FROM plans WHERE revision > ?1
 UNION ALL SELECT 'credential', id FROM credentials WHERE revision > ?1
 UNION ALL SELECT rtrim(collection, 's'), id FROM gone WHERE revision > ?1
-LIMIT ?2
+UNION ALL SELECT 'credential', id FROM loose WHERE step > ?2 AND collection = 'credentials'
+LIMIT ?3
 """
 
 R = TypeVar("R")
@@ -92,10 +97,10 @@ class AccountTable:
         return inode != self._inode or size < before
 
     @property
-    def revision(self) -> int:
-        """The last commit that changed an account, a plan or a credential; 0 for none."""
-        ((revision,),) = self._rows(_REVISION)
-        return int(revision)
+    def revision(self) -> Revision:
+        """The last commit that changed an account, a plan or a credential, and the last step; 0 for none."""
+        ((revision, step),) = self._rows(_REVISION)
+        return int(revision), int(step)
 
     def account(self, identifier: str) -> AccountRecord | None:
         """The account, or None."""
@@ -126,11 +131,11 @@ class AccountTable:
         """The credential, or None."""
         return self._one(credential_of, _CREDENTIAL_BY_ID, identifier)
 
-    def changes(self, since: int) -> set[Changed] | None:
+    def changes(self, since: Revision) -> set[Changed] | None:
         """What changed after this revision; None when that is not known, or too much: everything may have."""
-        found = self._rows(_CHANGES, since, CHANGES_MAX + 1)
+        found = self._rows(_CHANGES, *since, CHANGES_MAX + 1)
         ((horizon,),) = self._rows(_HORIZON)  # behind the changes: what was forgotten before they were read shows
-        return None if since < horizon or len(found) > CHANGES_MAX else set(found)
+        return None if since[0] < horizon or len(found) > CHANGES_MAX else set(found)
 
     def close(self) -> None:
         """Close the file."""

@@ -196,6 +196,13 @@ class Trail:
         with self._file.reading() as database:
             return self._last(database)
 
+    @property
+    def waiting(self) -> int:
+        """The number of entries that were made alone, and go with the next commit."""
+        with self._file.reading() as database:
+            found = database.execute("SELECT count(*) FROM audit WHERE commit_number > (SELECT revision FROM steps)")
+            return int(found.fetchone()[0])
+
     def after(self, seq: int) -> tuple[Row, ...]:
         """The entries after this one, as they are stored."""
         with self._file.reading() as database:

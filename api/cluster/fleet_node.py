@@ -15,7 +15,9 @@ from actors.cluster.identity import NodeIdentity
 from api.cluster.duties import Duties
 from api.cluster.fleet_chores import FleetPruning, NodeEvents, Publish
 from api.cluster.follower import CHANNEL, Follower, own_channel
-from api.cluster.heartbeat import Heartbeat, installation
+from api.cluster.heartbeat import PERIOD, Heartbeat, installation
+from api.cluster.loose import CHANNEL as LOOSE_CHANNEL
+from api.cluster.loose import POLL, Loose
 from api.cluster.shared_ledger import SharedLedger, as_of_store
 from api.engine.commit import Engine
 from api.fleet import Claimed
@@ -49,6 +51,18 @@ class FleetNode:
         self.duties = Duties(self.database, identity.id)
         self._follower: Follower | None = None
         self._parts: list[Part] = [self.duties]
+        self._engine: Engine | None = None
+        self._loose: Loose | None = None
+
+    def opened(self, engine: Engine, all_of_them: bool = False) -> None:
+        """The store is open. From now on its sign-ins and credentials go to the database, once what runs is started.
+
+        With `all_of_them` also those that are there: they were of one machine.
+        """
+        self._engine = engine
+        self._loose = Loose(self.database, self.identity.id, engine.loose, self._poll_of_loose)
+        self._parts.append(self._loose)
+        engine.loose.share(self._loose, all_of_them)
 
     @property
     def node_id(self) -> str:
@@ -67,6 +81,12 @@ class FleetNode:
     def wait_for(self, number: int, seconds: float) -> bool:
         """See `ThisNode`."""
         return self._follower is not None and self._follower.wait_for(number, seconds)
+
+    def pending(self) -> dict[str, int]:
+        """See `ThisNode`."""
+        if self._loose is None or self._engine is None:
+            return {"sign_ins": 0, "credentials": 0, "audit": 0}
+        return {**self._loose.pending(), "audit": self._engine.trail.waiting}
 
     def has_duty(self, name: str) -> bool:
         """See `ThisNode`."""
@@ -87,8 +107,10 @@ class FleetNode:
         here = DataDir(engine.file.path.parent)
         self.heartbeat = beats = Heartbeat(self.database, self.identity.id, installation(here), engine.stamped)
         own = own_channel(self.identity.id)
-        doorbell = Doorbell(self.identity.listen_dsn or self.identity.dsn, self.database.place, [CHANNEL, own])
-        self._follower = follower = Follower(engine, doorbell, own, beats.soon, lambda: None)
+        rung = {} if self._loose is None else {LOOSE_CHANNEL: self._loose.announced}
+        dsn = self.identity.listen_dsn or self.identity.dsn
+        doorbell = Doorbell(dsn, self.database.place, [CHANNEL, own, *rung])
+        self._follower = follower = Follower(engine, doorbell, own, beats.soon, lambda: None, rung)
         beats.gives.append(follower.expect)
         beats.followers.append(follower.noted)
         beats.refused.append(self.ledger.refuse)
@@ -101,6 +123,9 @@ class FleetNode:
         ]
         for each in self._parts:
             each.start()
+
+    def _poll_of_loose(self) -> float:
+        return PERIOD if self._follower is not None and self._follower.doorbell == "heard" else POLL
 
     def _state_of_database(self) -> dict[str, object]:
         trip = self.database.round_trip

@@ -14,7 +14,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 from actors.cluster.doorbell import Doorbell
@@ -49,11 +49,13 @@ class Follower:
         own: str,
         prove: Callable[[], object],
         reread: Callable[[], object],
+        others: Mapping[str, Callable[[], object]] | None = None,
     ) -> None:
         """`own` is the channel of this node's heartbeat, and `prove` has it ring.
 
-        `reread` reads everything anew, and raises `StoreError`.
+        `reread` reads everything anew, and raises `StoreError`. `others` are called when their channels ring.
         """
+        self._others = dict(others or {})
         self._engine = engine
         self._doorbell = doorbell
         self._own = own
@@ -149,6 +151,8 @@ class Follower:
                 self._set_ringing(True)
             if CHANNEL in found:
                 self.ring(_number(found[CHANNEL]))
+            for channel in self._others.keys() & found.keys():
+                self._others[channel]()
             expected = self._expected
             if expected is not None and time.monotonic() - expected > SILENCE:
                 self._set_ringing(False, f"silent for {SILENCE:g} s")
@@ -158,6 +162,8 @@ class Follower:
     def _connected(self) -> None:
         """What was announced before is asked for."""
         self.ring()
+        for each in self._others.values():
+            each()
         self._prove()
 
     def _set_ringing(self, rings: bool, why: str = "") -> None:

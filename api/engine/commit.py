@@ -37,6 +37,7 @@ from api.engine.ledger import (
     note_stamp,
     stamped,
 )
+from api.engine.loose import LOOSE, LooseObjects
 from api.history.document_changes import UNREVISED, DocumentChange, collection_of, is_renewed, kind_of
 from api.history.recorder import RecordedRevision, Recorder
 from api.store import (
@@ -58,7 +59,7 @@ from api.store.rows import text_of
 from config.files.paths import DataDir
 from config.files.secret_box import SecretBox, SecretBoxError, secret_box_of
 
-UNAUDITED = frozenset({"refresh_families", "fetched_upstreams", "secrets"})
+UNAUDITED = frozenset({"refresh_families", "account_sessions", "fetched_upstreams", "secrets"})
 """Collections of sign-ins and their keys, which have entries of their own; and of what is fetched."""
 
 CREDENTIALS = "credentials"
@@ -114,6 +115,7 @@ class Engine(FleetStore):
             raise
         self._of_holders = Budget(in_all=OF_ALL_HOLDERS)
         self.effects = Effects()
+        self.loose = LooseObjects(self.file, self._write, self.revision_of, self.effects.settled)
 
     def commit(self, writes: Sequence[Write]) -> int:
         """See `Store.commit`."""
@@ -125,6 +127,8 @@ class Engine(FleetStore):
 
     def _commit(self, writes: Sequence[Write], recorded: bool) -> int:
         found: list[_Recorded] = []
+        if self.loose.are_shared and writes and all(each.collection in LOOSE for each in writes):
+            return self._commit_loose(writes, recorded)
         try:
             with self.exclusive(size_of(writes)) as database:
                 before, changes = self.changes_of(database, writes)
@@ -133,13 +137,33 @@ class Engine(FleetStore):
                     found += self._recorded(writes, known)
                 number = self.file.number()
                 self._record(*self._records_of(found))
-                self._write(changes, before)
+                self._write(self.loose.noted(database, changes, before), before)
                 origin().rows += len(found)
                 return number
         except (RevisionConflict, NotStored):
             raise
         except StoreError as error:
             self._record_failure([{name: each.row[name] for name in ("action", "resource")} for each in found], error)
+            raise
+
+    def _commit_loose(self, writes: Sequence[Write], recorded: bool) -> int:
+        """In a fleet, without its lock and its database; the revision that all of them have, which is negative."""
+        rows: list[dict[str, Any]] = []
+        try:
+            with self.effects.settled(), self.file.transaction(size_of(writes)) as database:
+                before, changes = self.changes_of(database, writes, number=0)
+                if recorded:
+                    known = [before[each.collection, each.id] for each in writes]
+                    rows += (each.row for each in self._recorded(writes, known))
+                if rows:
+                    self.trail.append_all(rows)
+                made = self.loose.noted(database, changes, before)
+                self._write(made, before)
+                return made[-1].revision
+        except (RevisionConflict, NotStored):
+            raise
+        except StoreError as error:
+            self._record_failure([{name: each[name] for name in ("action", "resource")} for each in rows], error)
             raise
 
     def stage_records(self, staged: Staging) -> None:
@@ -224,6 +248,7 @@ class Engine(FleetStore):
         """
         with self._changing:
             self._ledger = None
+            self.loose.stand_alone()
             self._forget_ledger()
 
     def _forget_ledger(self) -> None:
@@ -253,6 +278,8 @@ class Engine(FleetStore):
                         changes[change.collection, change.id] = change
                     if stamp is not None:
                         note_stamp(database, each.number, stamp)
+                ended = [one for each in changes.values() for one in self.loose.ended_by(database, self, each)]
+                changes = {(each.collection, each.id): each for each in ended} | changes
                 self._write([*changes.values()], {each: self.present(database, *each) for each in changes})
 
     def _record(self, revisions: Sequence[RecordedRevision], audit: Sequence[Row]) -> None:

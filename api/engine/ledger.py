@@ -164,8 +164,10 @@ def note_stamp(database: sqlite3.Connection, number: int, stamp: UUID) -> None:
 
 
 def forget_stamp(database: sqlite3.Connection) -> None:
-    """There is no ledger any more, within a transaction."""
+    """There is no ledger any more, within a transaction; nor a database for what needs no order."""
     database.execute("DELETE FROM ledger")
+    database.execute("DELETE FROM loose")
+    database.execute("DELETE FROM loose_heads WHERE node <> ''")
 
 
 def commits_of(file: Path, after: int) -> Iterator[Commit]:

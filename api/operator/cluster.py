@@ -45,6 +45,8 @@ def offline_engine(data: DataDir, operation: str) -> Iterator[Engine]:
     node = node_of(data)
     try:
         with open_engine(data, "command_line", operation, None if node is None else node.ledger) as engine:
+            if node is not None:
+                node.opened(engine)
             yield engine
     finally:
         if node is not None:

@@ -2,22 +2,27 @@
 
 A token is `pfs_` and 40 characters; its SHA-256 is stored, with the account and a fingerprint of the password's hash.
 So a token ends with its time, a sign-out, or another password.
+
+On one machine they are in a file of their own. A node of a fleet stores them as documents, which all nodes share
+(`api.engine.loose`); those in the file stay good until their end.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
 import sqlite3
 import string
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 
 from actors.sqlite import open_database, transaction
-from api.store import StoreError, StoreWriteError
+from api.engine.loose import HOLDERS, LooseObjects
+from api.store import FleetStore, NotStored, StoreError, StoreWriteError, Write
 from config.files.paths import DataDir, PathError
 from config.passwords import fingerprint
 
@@ -29,6 +34,7 @@ SESSIONS_PER_ACCOUNT = 20
 
 _ALPHABET = string.digits + string.ascii_letters
 _LENGTH = 40
+_TOKEN = re.compile(r"pfs_[0-9A-Za-z]{40}", re.ASCII)
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS sessions
     (digest TEXT PRIMARY KEY, account TEXT NOT NULL, password TEXT NOT NULL, until REAL NOT NULL) WITHOUT ROWID;
@@ -50,8 +56,16 @@ class AccountSession:
 class AccountSessions:
     """The sign-ins of one data directory. Thread-safe. `clock` is wall time."""
 
-    def __init__(self, data: DataDir, clock: Callable[[], float] = time.time) -> None:
-        """Raises `StoreError`."""
+    def __init__(
+        self,
+        data: DataDir,
+        store: FleetStore,
+        loose: LooseObjects,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`loose` are those of the store. Raises `StoreError`."""
+        self._store = store
+        self._loose = loose
         self._clock = clock
         self._lock = threading.Lock()
         try:
@@ -64,6 +78,9 @@ class AccountSessions:
         token = PREFIX + "".join(secrets.choice(_ALPHABET) for _ in range(_LENGTH))
         now = self._clock()
         row = (_digest(token), account_id, fingerprint(password_hash), now + LIFETIME)
+        if self._loose.are_shared:
+            self._share(AccountSession(*row), now)
+            return token
         with self._writing() as database:
             database.execute("DELETE FROM sessions WHERE until <= ?", [now])
             database.execute("INSERT INTO sessions VALUES (?, ?, ?, ?)", row)
@@ -82,22 +99,48 @@ class AccountSessions:
                 row = self._database.execute(query, [_digest(token)]).fetchone()
         except sqlite3.Error as error:
             raise StoreError(f"the sign-ins of accounts can't be read: {error}") from error
-        return None if row is None else AccountSession(*row)
+        return self._shared(token) if row is None else AccountSession(*row)
 
     def end(self, session: AccountSession) -> None:
         """End a sign-in. Raises `StoreWriteError`."""
+        self._end_shared([session.id])
         with self._writing() as database:
             database.execute("DELETE FROM sessions WHERE digest = ?", [session.id])
 
     def end_of(self, account_ids: Iterable[str]) -> None:
         """End all sign-ins of these accounts. Raises `StoreWriteError`."""
+        ended = set(account_ids)
+        found = self._store.find(HOLDERS, lambda body: body["account_id"] in ended)
+        self._end_shared([each.id for each in found])
         with self._writing() as database:
-            database.executemany("DELETE FROM sessions WHERE account = ?", [(each,) for each in account_ids])
+            database.executemany("DELETE FROM sessions WHERE account = ?", [(each,) for each in ended])
 
     def close(self) -> None:
         """Close the file."""
         with self._lock:
             self._database.close()
+
+    def _share(self, session: AccountSession, now: float) -> None:
+        over = [each.id for each in self._store.find(HOLDERS, lambda body: body["until"] <= now)]
+        live = self._store.find(HOLDERS, lambda body: body["until"] > now, account_id=session.account_id)
+        live.sort(key=lambda document: document.body["until"])
+        self._end_shared([*over, *(each.id for each in live[: max(0, len(live) + 1 - SESSIONS_PER_ACCOUNT)])])
+        self._store.put(HOLDERS, asdict(session), expect=0)
+
+    def _shared(self, token: str) -> AccountSession | None:
+        """That of a fleet. One that isn't here may be of a sign-in at another node of this moment."""
+        if not _TOKEN.fullmatch(token):
+            return None
+        found = self._store.get(HOLDERS, _digest(token))
+        if found is None:
+            self._loose.ask()
+            found = self._store.get(HOLDERS, _digest(token))
+        return None if found is None else AccountSession(**found.body)
+
+    def _end_shared(self, identifiers: Iterable[str]) -> None:
+        for each in identifiers:
+            with suppress(NotStored):
+                self._store.commit([Write(HOLDERS, each, None)])
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:

@@ -35,8 +35,9 @@ from typing import Any, NoReturn
 
 import jwt
 
+from api.engine.loose import LooseObjects
 from api.security.signing import SigningKeys
-from api.store import NotStored, RevisionConflict, Store, Write
+from api.store import Document, NotStored, RevisionConflict, Store, Write
 from config.settings.settings import Auth
 
 ISSUER = "proxyfleet"
@@ -128,7 +129,10 @@ class Tokens:
         keys: SigningKeys,
         lifetimes: Callable[[], Lifetimes],
         clock: Callable[[], float] = time.time,
+        loose: LooseObjects | None = None,
     ) -> None:
+        """`loose` are those of the store, which other nodes of a fleet change, too."""
+        self._loose = loose
         self._store = store
         self._keys = keys
         self.lifetimes = lifetimes
@@ -142,14 +146,32 @@ class Tokens:
         with self._lock:
             now = self._clock()
             body = {"id": family, "user_id": user_id, "session": session, "tag_key": key, "created_at": now}
+            if self._loose is not None and self._loose.node is not None:
+                body["node"] = self._loose.node
             self._begin(user_id, self._following(body, secret, client))
         return self._pair(user_id, family, secret, self.lifetimes().refresh_token_ttl)
 
     def refresh(self, token: str, by_cookie: bool = False, client: Client | None = None) -> tuple[str, IssuedTokens]:
         """The user id and the next pair. Raises `BadToken`, `ExpiredToken`, `StoreWriteError`."""
         family, secret = _parts(token)
+        document = self._family(family)
+        if document is not None and not is_hash_of(document.body["secret_hash"], secret):
+            self._require_newest(document.body, secret)
         with self._lock:
-            return self._rotate(family, secret, by_cookie, client)
+            found = self._rotate(family, secret, by_cookie, client)
+        if self._loose is None:
+            return found
+        try:
+            self._loose.settle()
+        except RevisionConflict:  # another node has ended it, or replaced the same token
+            with self._lock:
+                found = self._rotate(family, secret, by_cookie, client)
+        return found
+
+    def _require_newest(self, family: Mapping[str, Any], secret: str) -> None:
+        """A secret that was issued and is not the current one may be newer than what is here. Raises `BadToken`."""
+        if self._loose is not None and was_issued(secret, family["tag_key"]) and not self._loose.ask():
+            raise BadToken
 
     def owner(self, token: str) -> tuple[str, str]:
         """The family and the user id that a refresh token of a cookie was issued for, the current one or an old one.
@@ -157,7 +179,7 @@ class Tokens:
         Raises `BadToken`.
         """
         family, secret = _parts(token)
-        document = self._store.get(COLLECTION, family)
+        document = self._family(family)
         if document is None or document.body.get("session") != COOKIE:
             raise BadToken
         if not was_issued(secret, document.body["tag_key"]):
@@ -174,7 +196,7 @@ class Tokens:
         if not self._clock() < expires_at:
             raise ExpiredToken(expires_at)
         user_id, family = claims["sub"], claims["fam"]
-        document = self._store.get(COLLECTION, str(family))
+        document = self._family(str(family))
         if document is None or document.body["user_id"] != user_id:
             raise BadToken
         return Claims(user_id, family, expires_at, document.body.get("session"))
@@ -204,6 +226,14 @@ class Tokens:
         """End every family of a user. Raises `StoreWriteError`."""
         for document in self._store.find(COLLECTION, user_id=user_id):
             self.revoke(document.id)
+
+    def _family(self, family: str) -> Document | None:
+        """The document of a family. One that isn't here may be of a sign-in at another node of this moment."""
+        found = self._store.get(COLLECTION, family)
+        if found is None and self._loose is not None:
+            self._loose.ask()
+            found = self._store.get(COLLECTION, family)
+        return found
 
     def _rotate(self, family: str, secret: str, by_cookie: bool, client: Client | None) -> tuple[str, IssuedTokens]:
         document = self._store.get(COLLECTION, family)

@@ -84,14 +84,17 @@ class FleetStore:
         """What is committed within the block is checked again where others may have committed since."""
         yield
 
-    def changes_of(self, database: Any, writes: Sequence[Write]) -> tuple[dict[Key, Document | None], list[Change]]:
+    def changes_of(
+        self, database: Any, writes: Sequence[Write], number: int | None = None
+    ) -> tuple[dict[Key, Document | None], list[Change]]:
         """What these writes change, within the transaction that has their number, and what is there before it.
 
+        `number` is that of the commit unless it is given.
         The deletion of an account ends its credentials, too. Raises `RevisionConflict`, `NotStored`.
         """
         before: dict[Key, Document | None] = {}
         changes: dict[Key, Change] = {}
-        number = self.file.number()
+        number = self.file.number() if number is None else number
         for each in writes:
             key = each.collection, each.id
             known = before[key] = self.present(database, *key)
@@ -182,6 +185,8 @@ def start_over(data: DataDir, collections: Collection[str], above: int) -> None:
             database.executemany("DELETE FROM documents WHERE collection = ?", [[each] for each in collections])
             database.execute("DELETE FROM deleted")
             database.execute("DELETE FROM gone")
+            database.execute("DELETE FROM loose")
+            database.execute("DELETE FROM loose_heads")
             database.execute("UPDATE steps SET revision = max(revision, ?), horizon = max(revision, ?)", [above] * 2)
             horizon = "(SELECT horizon FROM steps)"
             database.execute(f"UPDATE accounts_store SET revision = {horizon}, horizon = {horizon}")  # noqa: S608 - ours

@@ -173,8 +173,9 @@ class RowStorage(Storage):
         number = self._number() if number is None else number
         for identifier in gone:
             self.database.execute("DELETE FROM documents WHERE collection = ? AND id = ?", [name, identifier])
-            known = sum_of(name, identifier, number)
-            self.database.execute("REPLACE INTO deleted VALUES (?, ?, ?, ?)", [name, identifier, number, known])
+            if number > 0:  # else `loose` says that it is gone
+                known = sum_of(name, identifier, number)
+                self.database.execute("REPLACE INTO deleted VALUES (?, ?, ?, ?)", [name, identifier, number, known])
         for identifier, text in written:
             known = sum_of(name, identifier, number, text.encode())
             self.database.execute("DELETE FROM deleted WHERE collection = ? AND id = ?", [name, identifier])

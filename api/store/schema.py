@@ -9,10 +9,14 @@
 | `revisions`, `revision_changes` | what each change of the configuration altered (`api.history`) |
 | `steps` | the number of the last commit |
 | `ledger` | the numbers and the stamps of the last commits in the ledger of a fleet (`api.engine.ledger`); none without one |
+| `loose` | sign-ins and credentials of a fleet, which need no order (`api.engine.loose`); empty without one |
+| `loose_heads` | how far this node has read of each node's; with an empty name the number of steps here |
 | `last_used` | when an API key was used last and when a user signed in last, which is no change of them: no commit has it |
 
 A document that is there is in none of `deleted` and `gone`, so the last change of each is in one row. `commit_number`
-is the number of the commit that an entry or a revision goes with: its own, or the next one, if it was made alone.
+is the number of the commit that an entry or a revision goes with: its own, or the next one, if it was made alone. The
+revision of what is in `loose` is its step, negative: no commit of the fleet has it. `loose.was` is NULL when the
+database has it.
 
 `documents.place` is the order in which documents were inserted. `sum` is the checksum of a row (`api.store.rows.sum_of`),
 since SQLite notices damage of its own structures alone. Deletions up to `steps.horizon` and `accounts_store.horizon`
@@ -53,6 +57,14 @@ CREATE TABLE IF NOT EXISTS ledger (number INTEGER PRIMARY KEY, stamp TEXT NOT NU
 CREATE TABLE IF NOT EXISTS last_used (
     collection TEXT NOT NULL, id TEXT NOT NULL, at REAL NOT NULL, PRIMARY KEY (collection, id)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS loose (
+    collection TEXT NOT NULL, id TEXT NOT NULL, step INTEGER NOT NULL, until REAL NOT NULL, was TEXT,
+    PRIMARY KEY (collection, id)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS loose_by_step ON loose (step, collection, id);
+CREATE INDEX IF NOT EXISTS loose_by_end ON loose (until);
+CREATE INDEX IF NOT EXISTS loose_pending ON loose (step) WHERE was IS NOT NULL;
+CREATE TABLE IF NOT EXISTS loose_heads (node TEXT PRIMARY KEY, seq INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TRIGGER IF NOT EXISTS use_of_deleted_document AFTER DELETE ON documents
     BEGIN DELETE FROM last_used WHERE collection = OLD.collection AND id = OLD.id; END;
 """
@@ -171,6 +183,8 @@ READ_AT_START = ("documents", "deleted", "steps")
 CHECKED_AT_START = (
     "ledger",
     "last_used",
+    "loose",
+    "loose_heads",
     "accounts_store",
     "plans",
     "accounts",

@@ -131,7 +131,7 @@ class View:
         with self._stepping:
             for change in changes:
                 self._show(change)
-                self.revision = change.revision
+                self.revision = max(self.revision, change.revision)
 
     def forget(self, deleted: Iterable[tuple[str, str]], horizon: int) -> None:
         """These deletions, all up to step `horizon`, are not known any more."""
@@ -144,7 +144,8 @@ class View:
     def _show(self, change: Change) -> None:
         which = change.collection, change.id
         self._last.pop(which, None)
-        self._last[which] = change.revision  # at the end: the order is that of the steps
+        if change.revision > 0:  # else it is in no order, and nothing follows it
+            self._last[which] = change.revision  # at the end: the order is that of the steps
         live = self._live[change.collection]
         if change.body is None:
             live.pop(change.id, None)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from actors.accounts.records import AccountRecord, CredentialRecord, effective
-from actors.accounts.table import AccountTable, Changed, TableError, digest_of
+from actors.accounts.table import AccountTable, Changed, Revision, TableError, digest_of
 from actors.bounded import keep
 from actors.bus.loop import Loop
 from actors.bus.messages.common import ACCOUNTS_TABLE
@@ -107,7 +107,7 @@ class Fleet:
 
     # --- look-ups ---
 
-    def state(self) -> tuple[int, int]:
+    def state(self) -> tuple[int, Revision]:
         """Which file it is and its last revision; another value means that something may have changed."""
         if self._loop.now - self._checked >= REPLACED_CHECKED:
             self._checked = self._loop.now
@@ -116,7 +116,7 @@ class Fleet:
                 self._open()
         return self.opened, self._read(lambda table: table.revision)
 
-    def changes(self, since: int) -> set[Changed] | None:
+    def changes(self, since: Revision) -> set[Changed] | None:
         """As `AccountTable.changes`."""
         return self._read(lambda table: table.changes(since))
 
@@ -217,7 +217,7 @@ class Directory:
         self._fleet: Fleet | None = None
         self._found: dict[str, FoundAccount | None] = {}
         self._certified: dict[str, tuple[str, ...]] = {}
-        self._state = (0, 0)
+        self._state: tuple[int, Revision] = (0, (0, 0))
         self._refreshed = -1.0
 
     def configure(self, spec: ProxySpec) -> None:
@@ -411,7 +411,7 @@ class Directory:
             return
         state, before = fleet.state(), self._state
         if state != before:
-            follows = state[0] == before[0] and state[1] > before[1]
+            follows = state[0] == before[0] and state[1][0] >= before[1][0] and state[1][1] >= before[1][1]
             changes = fleet.changes(before[1]) if follows else None
             if changes is None or any(kind != "credential" for kind, _id in changes):
                 self._forget()

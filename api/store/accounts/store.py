@@ -214,11 +214,12 @@ class AccountStore:
     def take(self, changes: Sequence[Change]) -> None:
         """Make these changes, within the transaction that has their numbers."""
         with self._file.transaction() as database:
-            batch = _Writes(database, changes[-1].revision)
+            batch = _Writes(database, max(each.revision for each in changes))
             for each in changes:
                 batch.take(each)
             batch.finish()
-            self._file.after(lambda: self._committed(batch.number))
+            if batch.number > 0:
+                self._file.after(lambda: self._committed(batch.number))
 
     @staticmethod
     def ended_with(database: sqlite3.Connection, account_id: str) -> dict[str, Document | None]:
@@ -284,7 +285,7 @@ class AccountStore:
 
 
 class _Writes:
-    """Writes of a transaction; `number` is that of its last commit."""
+    """Writes of a transaction; `number` is that of its last commit, negative when none of them is of one."""
 
     def __init__(self, database: sqlite3.Connection, number: int) -> None:
         self._database = database
@@ -299,13 +300,16 @@ class _Writes:
             return
         if collection == ACCOUNTS:
             self._put_certificates(change.id, ())
-        self._deleted = True
         self._database.execute(f"DELETE FROM {collection} WHERE id = ?", [change.id])  # noqa: S608 - the name is ours
+        if change.revision < 0:
+            return  # `loose` says that it is gone
+        self._deleted = True
         self._database.execute("REPLACE INTO gone VALUES (?, ?, ?)", [collection, change.id, change.revision])
 
     def finish(self) -> None:
         """Forget the oldest deletions if there are too many."""
-        _note_number(self._database, self.number)
+        if self.number > 0:
+            _note_number(self._database, self.number)
         if self._deleted and self._database.execute("SELECT count(*) FROM gone").fetchone()[0] >= 2 * GONE_KEPT:
             (horizon,) = self._database.execute(
                 "SELECT revision FROM gone ORDER BY revision DESC LIMIT 1 OFFSET ?", [GONE_KEPT]

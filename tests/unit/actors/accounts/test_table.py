@@ -57,13 +57,13 @@ def test_what_was_stored_is_read(accounts: FleetAccounts, table: AccountTable) -
     assert table.plan("pln_1") == gold
     assert table.credential(digest_of("pfc_x")) == CREDENTIAL
     assert table.credential_by_id("crd_1") == CREDENTIAL
-    assert table.revision == number + 1
+    assert table.revision == (number + 1, 0)
 
 
 def test_what_is_not_there_is_not_found(table: AccountTable) -> None:
     assert (table.account("acc_1"), table.plan("pln_1"), table.credential_by_id("crd_1")) == (None, None, None)
     assert (table.accounts_named("alice"), table.accounts_certified("CN=a")) == ([], [])
-    assert (table.credential(digest_of("pfc_x")), table.most_rounds(), table.revision) == (None, 0, 0)
+    assert (table.credential(digest_of("pfc_x")), table.most_rounds(), table.revision) == (None, 0, (0, 0))
 
 
 def test_a_name_that_is_no_utf_8_is_no_accounts(accounts: FleetAccounts, table: AccountTable) -> None:
@@ -123,15 +123,15 @@ def test_changes_since_a_revision(accounts: FleetAccounts, table: AccountTable) 
     accounts.put(PlanRecord("pln_1", "gold"))
     last = accounts.remove(ALICE)
 
-    assert table.changes(0) == table.changes(first)
-    assert table.changes(first) == {("plan", "pln_1"), ("account", "acc_1"), ("credential", "crd_1")}
-    assert table.changes(last) == set()
+    assert table.changes((0, 0)) == table.changes((first, 0))
+    assert table.changes((first, 0)) == {("plan", "pln_1"), ("account", "acc_1"), ("credential", "crd_1")}
+    assert table.changes((last, 0)) == set()
 
 
 def test_a_follower_that_was_away_for_too_long_takes_everything_anew(
     accounts: FleetAccounts, table: AccountTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    since = accounts.put(ALICE)
+    since = accounts.put(ALICE), 0
     monkeypatch.setattr(module, "CHANGES_MAX", 3)
     accounts.put(*(AccountRecord(f"acc_x{each}", f"x{each}") for each in range(3)))
     assert len(table.changes(since) or ()) == 3
@@ -228,9 +228,9 @@ def test_neither_a_commit_under_way_nor_one_that_fails_is_seen(accounts: FleetAc
     number = accounts.put(ALICE)
     with suppress(RuntimeError), accounts.store._file.transaction():
         accounts.put(ALICE._replace(username="bob"))
-        assert (table.account("acc_1"), table.revision) == (ALICE, number)
+        assert (table.account("acc_1"), table.revision) == (ALICE, (number, 0))
         raise RuntimeError
-    assert (table.account("acc_1"), table.changes(number)) == (ALICE, set())
+    assert (table.account("acc_1"), table.changes((number, 0))) == (ALICE, set())
 
 
 def test_the_death_of_the_writer_at_any_commit_leaves_whole_tables(tmp_path: Path) -> None:
@@ -250,5 +250,5 @@ def test_the_death_of_the_writer_at_any_commit_leaves_whole_tables(tmp_path: Pat
             writer.wait()
             names = {found.username for part in range(9) if (found := table.account(f"acc_{part}")) is not None}
             assert len(names) == 1
-            assert table.revision >= acknowledged
+            assert table.revision >= (acknowledged, 0)
             assert len(table.accounts_named(names.pop())) == 9

@@ -259,8 +259,8 @@ def test_the_number_of_the_last_change_is_kept_over_starts_and_a_restore_forgets
     assert store.put("accounts", account("acc_2")).revision == store.revision > horizon
     store.close()
     with closing(AccountTable(data.fleet)) as table:
-        assert table.revision == store.revision
-        assert [table.changes(since) for since in (number, horizon)] == [None, {("account", "acc_2")}]
+        assert table.revision == (store.revision, 0)
+        assert [table.changes((since, 0)) for since in (number, horizon)] == [None, {("account", "acc_2")}]
 
 
 def test_at_the_end_all_is_in_the_file_itself_though_others_read_it(data: DataDir) -> None:

@@ -141,7 +141,7 @@ def test_sign_ins_are_bounded_and_none_is_kept_as_text(api: Api) -> None:
 
 def test_expired_sign_ins_are_removed(api: Api) -> None:
     now = [1_700_000_000.0]
-    sessions = AccountSessions(api.data, lambda: now[0])
+    sessions = AccountSessions(api.data, api.engine, api.engine.loose, lambda: now[0])
     old = sessions.issue("acc_1", "hash")
     now[0] += LIFETIME + 1
     new = sessions.issue("acc_2", "hash")

@@ -1,0 +1,246 @@
+"""Brings loose objects (`api.engine.loose`) to the database and back: sign-ins, credentials, locks of sign-ins.
+
+They take no lock of the fleet and are in no commit. Each node writes a stream of its own: its changes are numbered
+under the lock of its own row, so that their numbers appear in their order, and a reader that knows the last number of
+each node misses nothing, also when rows commit out of order, or a transaction goes on that was given up here. A
+database that was restored has lower numbers: then all of it is read anew, and all that this node knows is sent again.
+
+One thread sends and reads, in this order, so what is read is never older than what was sent. Changes that are made
+while it sends go together with the next ones. It announces them at most each `QUIET`, since a notification takes a lock
+of the whole instance. Where that isn't heard it reads each `POLL`. A request waits for it as long as the database keeps
+up, and a second at most; after that, and in an outage, nothing waits, and what is pending stays in the file.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from actors.cluster.database import REPORT, SIGN_IN, Database
+from actors.cluster.errors import DatabaseError
+from api.engine.loose import CREDENTIALS, HOLDERS, SIGN_INS, LooseObject, LooseObjects
+from api.store import StoreError
+from api.store.accounts.columns import columns
+
+log = logging.getLogger(__name__)
+
+CHANNEL = "proxyfleet_loose"
+"""Where changes are announced."""
+QUIET = 0.2
+"""Seconds between two announcements of one node."""
+POLL = 1.0
+"""Seconds between two reads; and until what has failed is tried again, unless the database is known to be away."""
+LOOK = 0.2
+"""Seconds between two looks whether it is back."""
+AT_ONCE = 500
+"""Objects of one statement."""
+FORGETTING = 3600.0
+"""Seconds between two removals of what is over."""
+
+_WRITE = "SELECT * FROM proxyfleet.write_loose(%s, %s, %s)"
+_READ = "SELECT * FROM proxyfleet.read_loose(%s, %s)"
+_NOTIFY = f"SELECT pg_notify('{CHANNEL}', '')"
+_FORGET = "SELECT proxyfleet.forget_ended()"
+
+Locks = Mapping[str, float]
+"""Seconds for which a pair of user name and address is locked, by its digest."""
+
+
+class Loose:
+    """The `LooseOutlet` of one node, with a thread from `start` until `close`. Thread-safe."""
+
+    def __init__(
+        self, database: Database, node: str, objects: LooseObjects, poll: Callable[[], float] = lambda: POLL
+    ) -> None:
+        """`poll` says after how many seconds it is read at the latest."""
+        self.node = node
+        self._database = database
+        self._objects = objects
+        self._poll = poll
+        self._on_locks: list[Callable[[Locks], object]] = []
+        self._work: list[Callable[[], object]] = []
+        self._changed = threading.Condition()
+        self._sent, self._reads, self._failures = 0, 0, 0
+        self._wants_read, self._wants_work = True, False
+        self._is_stuck, self._is_reading = False, False
+        self._announced, self._owes = 0.0, False
+        self._forgot = time.monotonic()
+        self._read_at = -POLL
+        self._ended = False
+        self._thread = threading.Thread(target=self._run, name="loose objects", daemon=True)
+
+    def follow_locks(self, take: Callable[[Locks], object]) -> None:
+        """Before `start`: after each read `take` gets the locks of sign-ins that the database has."""
+        self._on_locks.append(take)
+
+    def also(self, work: Callable[[], object]) -> None:
+        """Before `start`: do this after each read. It may raise `DatabaseError`, and is done again then."""
+        self._work.append(work)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End. What is pending is sent after the next start."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+        if self._thread.is_alive():
+            self._thread.join(SIGN_IN)
+
+    def ring(self) -> None:
+        """See `LooseOutlet`."""
+        with self._changed:
+            self._wants_work = True
+            self._changed.notify_all()
+
+    def announced(self) -> None:
+        """Another node has changed something."""
+        with self._changed:
+            self._wants_read = True
+            self._changed.notify_all()
+
+    def wait(self, step: int) -> None:
+        """See `LooseOutlet`."""
+        self._wait_for(lambda: self._sent >= step)
+
+    def ask(self) -> bool:
+        """See `LooseOutlet`."""
+        with self._changed:
+            wanted = self._reads + (2 if self._is_reading else 1)  # one that is under way may be too old
+        self.announced()
+        return self._wait_for(lambda: self._reads >= wanted)
+
+    def pending(self) -> dict[str, int]:
+        """How many sign-ins and credentials wait here for the database."""
+        found = self._objects.counts()
+        sign_ins = found.get(SIGN_INS, 0) + found.get(HOLDERS, 0)
+        return {"sign_ins": sign_ins, "credentials": found.get(CREDENTIALS, 0)}
+
+    def _wait_for(self, done: Callable[[], bool]) -> bool:
+        """A second at most, and not at all when others wait longer already. Whether it is so then."""
+        with self._changed:
+            failures = self._failures
+            if self._is_stuck or not self._database.is_available or not self._thread.is_alive():
+                return False
+            met = self._changed.wait_for(lambda: done() or self._failures != failures or self._ended, SIGN_IN)
+            self._is_stuck = self._is_stuck or not met
+            return done()
+
+    # --- the thread ---
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._ended or self._wants_work or self._wants_read, self._pause())
+                if self._ended:
+                    return
+                self._wants_work = False
+            if not self._database.is_available:
+                with self._changed:
+                    self._wants_read = True
+                    self._changed.wait_for(lambda: self._ended, LOOK)
+                continue
+            try:
+                self.exchange()
+            except Exception as error:  # an effect may raise anything
+                if not isinstance(error, DatabaseError | StoreError):
+                    log.exception("what follows from a sign-in or a credential has failed")
+                log.debug("sign-ins and credentials wait for the database: %s", error)
+                with self._changed:
+                    self._failures += 1
+                    self._wants_work = self._wants_read = True
+                    self._changed.notify_all()
+                    self._changed.wait_for(lambda: self._ended, LOOK)
+
+    def _pause(self) -> float:
+        now = time.monotonic()
+        due = self._read_at + self._poll()
+        return max(0.0, min(due, self._announced + QUIET) - now if self._owes else due - now)
+
+    def exchange(self) -> None:
+        """Send what is pending, and read what there is if it is time. Raises `DatabaseError`, `StoreError`."""
+        while self._send():
+            pass
+        if self._owes and time.monotonic() >= self._announced + QUIET:
+            self._announce()
+        if self._wants_read or time.monotonic() >= self._read_at + self._poll():
+            with self._changed:
+                self._wants_read, self._is_reading = False, True
+            try:
+                while self._read():
+                    pass
+            finally:
+                self._is_reading = False
+            with self._changed:
+                self._reads += 1
+                self._is_stuck = False
+                self._changed.notify_all()
+            for each in self._work:
+                each()
+        if time.monotonic() >= self._forgot + FORGETTING:
+            self._forgot = time.monotonic()
+            self._objects.forget_ended()
+            with self._database.session() as session:
+                session.transaction(_FORGET, (), REPORT)
+
+    def _send(self) -> bool:
+        """Send what is pending; whether there may be more."""
+        changes, step = self._objects.pending(AT_ONCE)
+        if changes:
+            now = time.monotonic()
+            announces = now >= self._announced + QUIET
+            rows = sorted([each.collection, each.id, each.until, each.was, each.text] for each in changes)
+            with self._database.session() as session:
+                refused = session.transaction(_WRITE, [self.node, json.dumps(rows), announces], REPORT)
+            self._announced, self._owes = (now, False) if announces else (self._announced, True)
+            self._objects.sent(changes, {each[:2]: found for each in refused if (found := _object(*each)) is not None})
+        with self._changed:
+            self._sent, self._is_stuck = step, False
+            self._changed.notify_all()
+        return len(changes) == AT_ONCE
+
+    def _announce(self) -> None:
+        with self._database.session() as session:
+            session.transaction(_NOTIFY, (), SIGN_IN)
+        self._announced, self._owes = time.monotonic(), False
+
+    def _read(self) -> bool:
+        """Take what others have changed; whether there may be more."""
+        known = self._objects.heads()
+        with self._database.session() as session:
+            (first, *rows) = session.transaction(_READ, [json.dumps(known), AT_ONCE], REPORT)
+        heads: dict[str, int] = json.loads(first[0])
+        for each in self._on_locks:
+            each(json.loads(first[1]))
+        if any(heads.get(node, 0) < seq for node, seq in known.items()):
+            log.warning("the database was restored to an earlier state: what needs no order is sent and read anew")
+            self._objects.begin_anew()
+            return self._send() or True
+        is_whole = len(rows) < AT_ONCE
+        if not is_whole:
+            heads = {node: seq for _, _, node, seq, *_ in rows}
+        if heads != {node: known.get(node, 0) for node in heads}:
+            found = [_object(*row) for _, _, _, _, *row in rows]
+            self._objects.read([each for each in found if each is not None], heads)
+        self._read_at = time.monotonic()
+        return not is_whole
+
+
+def _object(collection: str, identifier: str, until: float, content: str | None) -> LooseObject | None:
+    """As the database has it; None for what no node has written."""
+    try:
+        body: Any = None if content is None else json.loads(content)
+        if body is not None and (not isinstance(body, dict) or body["id"] != identifier):
+            raise ValueError("is no object")
+        if body is not None and collection == CREDENTIALS:
+            columns(collection, body)
+    except (ValueError, KeyError, TypeError) as error:
+        log.error("%s/%s in the fleet's database can't be used: %s", collection, identifier, error)
+        return None
+    return LooseObject(collection, identifier, until, body)
