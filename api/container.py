@@ -48,6 +48,7 @@ from api.objects.accounts.plan_kind import Plans, hooks_of_plans
 from api.objects.accounts.self_service import SelfService
 from api.objects.kinds import AUTHORED, CHANGES, OBJECT_KINDS
 from api.objects.live_settings import LiveSettings
+from api.objects.named.fleet_lists import LIST_STATES, FleetLists
 from api.objects.named.list_contents import ListContents, ListStates, Sourced
 from api.objects.named.list_fetches import ListFetches
 from api.objects.named.list_kind import LISTS
@@ -208,6 +209,7 @@ class Services:
         store.effects.follow(
             CommitEffect(["settings"], lambda _changes: self.live.apply()),
             CommitEffect([LISTS.collection], settle_lists),
+            CommitEffect([LIST_STATES], lambda _changes: self.list_fetches.wake()),
             CommitEffect(SENT, self.link.apply, self.link.concerns),
             CommitEffect(["webhooks"], lambda _changes: self.webhooks.notify()),
             CommitEffect(WITH_USAGE, self.account_activity.follow, ends_usage),
@@ -243,6 +245,7 @@ class Services:
             store, self.seal, states.current_file, self.pool_sources, self.account_store.named_policies
         )
         self.list_contents = ListContents(states)
+        self.fleet_lists = FleetLists(store, states, lambda: self.node)
         self.list_fetches = ListFetches(
             states,
             lambda: [each.record for kind in (LISTS, POOLS) for each in self.shared_objects.all(kind)],
@@ -253,6 +256,7 @@ class Services:
             opened=lambda headers: opened_headers(headers, self.seal),
             keep=self._keep_upstreams,
             has=self.pool_sources.has,
+            fleet=self.fleet_lists,
         )
 
     def _make_objects(self, store: Engine, webhooks: Records[WebhookRecord]) -> Mapping[str, Objects[Any]]:
@@ -280,7 +284,8 @@ class Services:
 
     def _settle_contents(self, records: Sequence[Sourced]) -> list[str]:
         """Of lists and pools; the ids of lists whose files were made."""
-        self.pool_sources.keep_only({each.id for each in records if isinstance(each, Pool) and each.source is not None})
+        if self.fleet_lists.has_duty:
+            self.pool_sources.keep_only({each.id for each in records if isinstance(each, Pool) and each.source})
         return self.list_contents.settle([each for each in records if isinstance(each, DestinationList)])
 
     def _keep_upstreams(self, pool: Pool, upstreams: Sequence[Mapping[str, Any]]) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 
@@ -20,12 +21,29 @@ class Claimed(NamedTuple):
     done: frozenset[str]
 
 
+class SharedFiles(Protocol):
+    """Files that one node makes for all, by their SHA-256 in hex. Waits for the database; raises `StoreError`."""
+
+    def put(self, path: Path) -> str:
+        """Have this file for all; its digest. A document has to name it soon, or it is removed."""
+        ...
+
+    def get(self, digest: str, path: Path) -> None:
+        """The file at `path` is the one with this digest then."""
+        ...
+
+
 class ThisNode(Protocol):
     """Thread-safe. Nothing here waits for the database, but what says so."""
 
     @property
     def node_id(self) -> str | None:
         """The id of this node; None without a fleet."""
+        ...
+
+    @property
+    def files(self) -> SharedFiles | None:
+        """What lists are compiled into by one node; None without a fleet."""
         ...
 
     def clock(self) -> float:
@@ -64,6 +82,7 @@ class StandAlone:
     """The `ThisNode` of an installation without one."""
 
     node_id: str | None = None
+    files: SharedFiles | None = None
 
     def clock(self) -> float:
         """See `ThisNode`."""

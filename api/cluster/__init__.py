@@ -7,6 +7,7 @@ know that there is a database, and goes on without it.
 | module | what |
 |---|---|
 | `shared_ledger` | the commits of the database: take its lock, append to it, read what a replica lacks |
+| `blobs` | files that one node makes for all |
 | `duties` | what one node does for all, and who announces an event of the fleet |
 | `roles` | the database role of each node: what it may do there is in `migrations/0006_nodes.sql` |
 | `certificates` | by what nodes know each other, and TLS between them |

@@ -67,7 +67,11 @@ class FleetPruning(FleetWork):
         )
         commits, *_ = found
         if any(found):
-            log.info("forgot %d old commits, %d deletions, %d claims and %d marks of requests in the database", *found)
+            log.info(
+                "removed %d old commits, %d deletions, %d claims, %d marks of requests and %d MiB of files"
+                " from the database",
+                *found,
+            )
         return int(commits)
 
 

@@ -12,6 +12,7 @@ from typing import Protocol
 from actors.cluster.database import Database
 from actors.cluster.doorbell import Doorbell
 from actors.cluster.identity import NodeIdentity
+from api.cluster.blobs import Blobs
 from api.cluster.duties import Duties
 from api.cluster.fleet_chores import FleetPruning, NodeEvents, Publish
 from api.cluster.follower import CHANNEL, Follower, own_channel
@@ -20,7 +21,7 @@ from api.cluster.loose import CHANNEL as LOOSE_CHANNEL
 from api.cluster.loose import POLL, Loose
 from api.cluster.shared_ledger import SharedLedger, as_of_store
 from api.engine.commit import Engine
-from api.fleet import Claimed
+from api.fleet import Claimed, SharedFiles
 from config.files.paths import DataDir
 from config.settings.groups import History
 
@@ -48,6 +49,7 @@ class FleetNode:
         self.identity = identity
         self.database = Database(identity.dsn)
         self.ledger = SharedLedger(self.database, identity.fleet, identity.id)
+        self._blobs = Blobs(self.database)
         self.duties = Duties(self.database, identity.id)
         self._follower: Follower | None = None
         self._parts: list[Part] = [self.duties]
@@ -68,6 +70,11 @@ class FleetNode:
     def node_id(self) -> str:
         """See `ThisNode`."""
         return self.identity.id
+
+    @property
+    def files(self) -> SharedFiles:
+        """See `ThisNode`."""
+        return self._blobs
 
     def clock(self) -> float:
         """See `ThisNode`."""

@@ -53,6 +53,8 @@ PART = 8 * 2**20
 RETRY = 0.2
 """Seconds between two tries to learn what became of a commit."""
 
+_SILENT = UNREVISED - {"list_states"}
+"""Collections whose changes no other node waits for: each notification takes a lock of all databases of the server."""
 _BEGIN = "SELECT * FROM proxyfleet.begin_change(%s, %s, %s, %s)"
 _READ = "SELECT * FROM proxyfleet.changes_after(%s, %s, %s, %s)"
 _WRITE = "SELECT proxyfleet.write_change(%s, %s, %s)"
@@ -203,7 +205,7 @@ class SharedLedger:
         for each in parts:
             lock.session.go_on(_WRITE, [commit.number, self._node, each], within)
         history = max((each.row[0] for each in commit.revisions), default=0)
-        notify = any(each.collection not in UNREVISED for each in commit.documents)
+        notify = any(each.collection not in _SILENT for each in commit.documents)
         values = [commit.number, stamp, lock.stamp, self._node, last, len(commit.documents), commit.size, history]
         try:
             lock.session.finish(_COMMIT, [*values, notify], within)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from api.store import StoreWriteError
 from config.files.secret_box import SecretBox, SecretBoxError
 
-UNREVISED = frozenset({"refresh_families", "account_sessions", "fetched_upstreams", "credentials", "secrets"})
+UNREVISED = frozenset({"refresh_families", "account_sessions", "fetched_upstreams", "list_states", "credentials", "secrets"})
 """Collections whose changes are no revisions: they are no configuration."""
 _IRREGULAR = {"proxies": "proxy", "policies": "policy", "settings": "settings"}
 

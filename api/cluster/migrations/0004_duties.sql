@@ -96,9 +96,9 @@ BEGIN
 END $$;
 
 -- Forget what is past its end: claims and commits older than so many days, with the deletions in these, at most `most`
--- commits; marks of requests. How many rows of each.
+-- commits; marks of requests; and files that no document names, unless they are new. How many rows of each.
 CREATE FUNCTION proxyfleet.prune(days double precision, most bigint)
-RETURNS TABLE (of_commits bigint, of_deletions bigint, of_claims bigint, of_marks bigint)
+RETURNS TABLE (of_commits bigint, of_deletions bigint, of_claims bigint, of_marks bigint, of_parts bigint)
 LANGUAGE plpgsql VOLATILE SET search_path = proxyfleet, pg_temp AS $$
 DECLARE
     oldest timestamptz := clock_timestamp() - make_interval(secs => days * 86400);
@@ -109,6 +109,11 @@ BEGIN
     GET DIAGNOSTICS of_marks = ROW_COUNT;
     DELETE FROM claims WHERE at < oldest;
     GET DIAGNOSTICS of_claims = ROW_COUNT;
+    DELETE FROM blobs b WHERE b.at < clock_timestamp() - interval '10 min' AND NOT EXISTS (
+        SELECT FROM documents d
+        WHERE d.collection = 'list_states' AND d.body IS NOT NULL AND d.body ->> 'digest' = b.digest
+    );
+    GET DIAGNOSTICS of_parts = ROW_COUNT;
     of_commits := 0;
     of_deletions := 0;
     -- The last one that is forgotten keeps its row, since replicas that are there compare its stamp.

@@ -1,5 +1,7 @@
 """Fetches the lists and the pools that have a source, when they are due: one process each (`actors.lists.fetching`).
 
+In a fleet one node does so for all (`api.objects.named.fleet_lists`).
+
 Whatever goes wrong, the content that there is stays. The first failure after a success is an event; the interval to the
 next attempt begins with a minute and doubles up to that of the list. Lists that failed have one place of those for
 fetches: others are fetched whatever those take.
@@ -23,7 +25,9 @@ from typing import Any, Final
 
 from actors.lists.files import CPU_MAX, Fetched, FetchJob, is_whole, remove_outdated, version_of
 from actors.log_lines import ThrottledLog
+from api.objects.named.fleet_lists import FleetLists
 from api.objects.named.list_contents import ListState, ListStates, Sourced, asked, fetched_kind
+from api.store import StoreError
 from config.files.secret_box import SecretBoxError
 from config.model.shared_objects.lists import ListSource, Source
 from config.model.shared_objects.pools import Pool
@@ -56,7 +60,7 @@ class ListFetches:
     a thread of its own with the id of one that has another content. `settle` makes the files of lists that are not
     fetched, and returns the ids of those made. `opened` returns stored headers in the clear, and raises
     `SecretBoxError`. `keep` stores the upstreams of a pool and returns how many it leaves out; `has` is whether some
-    are stored.
+    are stored. `fleet` are those of other nodes.
     """
 
     def __init__(
@@ -71,8 +75,10 @@ class ListFetches:
         opened: Callable[[Mapping[str, str]], dict[str, str]] = dict,
         keep: Callable[[Pool, Sequence[Mapping[str, Any]]], int] = lambda _pool, _upstreams: 0,
         has: Callable[[Pool], bool] = lambda _pool: True,
+        fleet: FleetLists | None = None,
     ) -> None:
         self.states = states
+        self._fleet = fleet
         self._records = records
         self._keep = keep
         self._has = has
@@ -119,6 +125,10 @@ class ListFetches:
             self._wanted.add(list_id)
         self._wake.set()
 
+    def wake(self) -> None:
+        """Look now what is due."""
+        self._wake.set()
+
     def is_under_way(self, list_id: str) -> bool:
         """Whether it is being fetched, or about to be."""
         with self._lock:
@@ -131,6 +141,8 @@ class ListFetches:
             self._wake.clear()
             try:
                 records = self._records()
+                for list_id in self._fleet.follow(records) if self._fleet else ():
+                    self._changed(list_id)
                 self._begin_due(records)
                 self._settle_others(records)
                 self._forget_others(records)
@@ -161,7 +173,7 @@ class ListFetches:
                 wanted = record.id in self._wanted
                 if self._closed or record.id in self._under_way or record.source is None:
                     continue
-                if not wanted and not self._is_due(record, now):
+                if not wanted and not (self._asks(record) and self._is_due(record, now)):
                     continue
                 if self.states.get(record.id).failures:
                     if self._retried:
@@ -170,6 +182,15 @@ class ListFetches:
                 self._wanted.discard(record.id)
                 self._under_way.add(record.id)
             self._workers.submit(self._fetch, record, record.source)
+
+    def _asks(self, record: Sourced) -> bool:
+        return self._fleet is None or self._fleet.asks(record)
+
+    def _put(self, record: Sourced, state: ListState) -> None:
+        """The state is this one now, on all nodes. Raises `OSError` and `StoreError`."""
+        if self._fleet is not None:
+            self._fleet.share(record, state)
+        self.states.put(record.id, state)
 
     def _is_due(self, record: Sourced, now: float) -> bool:
         state = self.states.get(record.id)
@@ -204,6 +225,8 @@ class ListFetches:
             self._store(record, source, self._result_of(record, source))
         except OSError as error:
             self._unstored(record, source, f"its state can't be stored: {error.strerror or error}")
+        except StoreError as error:
+            self._unstored(record, source, f"it can't be stored: {error}")
         except Exception as error:
             log.exception("what was fetched of the %s %s can't be used", _what(record), record.name)
             self._unstored(record, source, _unforeseen(error))
@@ -288,7 +311,7 @@ class ListFetches:
             known = {"kind": fetched_kind(record), "url": source.place, "form": source.form}
             names = ("file", "etag", "last_modified", "entries", "skipped", "examples")
             after = after.model_copy(update={**known, **{name: getattr(result, name) for name in names}})
-        self.states.put(record.id, after)
+        self._put(record, after)
         if before.failures:
             log.info("the %s %s is fetched again", _what(record), record.name)
         if after.file != before.file:
@@ -318,7 +341,7 @@ class ListFetches:
         if not before.failures:
             what = _what(record)
             self._publish(f"{what}.error", {f"{what}_id": record.id, "name": record.name, "error": error})
-        self.states.put(record.id, _after_failure(record, source, before, error, now))
+        self._put(record, _after_failure(record, source, before, error, now))
 
 
 def _what(record: Sourced) -> str:
