@@ -55,7 +55,7 @@ from api.objects.named.list_kind import LISTS
 from api.objects.named.object_changes import ObjectChanges, ObjectUsers, ObjectViews
 from api.objects.named.policy_kind import POLICIES
 from api.objects.named.pool_kind import POOLS
-from api.objects.named.pool_states import PoolStates
+from api.objects.named.pool_states import VERDICTS, PoolStates
 from api.objects.named.shared_objects import PoolSources, SharedObjects
 from api.objects.proxies.proxy_cache import ProxyCache
 from api.objects.proxies.proxy_changes import UpstreamPolicy
@@ -181,7 +181,9 @@ class Services:
         self.proxies = Proxies(store, bridge, self.publish, self.seal, names, objects, cache, self.link, self._rules)
         self.proxy_taggings = ProxyTaggings(self.proxies, store, names, bridge)
         self.object_users = ObjectUsers(cache.all, self.account_store)
-        self.pool_states = PoolStates(run_dir.pools, objects, self.publish, self.runtime.pools_in_use)
+        self.pool_states = PoolStates(
+            run_dir.pools, objects, self.publish, self.runtime.pools_in_use, store, lambda: self.node
+        )
         self._make_fleet_accounts(bridge, data, run_dir)
         webhooks = _cache(store, WEBHOOKS)
         self.webhooks = WebhookSender(store, webhooks, bridge, self.seal)
@@ -209,6 +211,7 @@ class Services:
         store.effects.follow(
             CommitEffect(["settings"], lambda _changes: self.live.apply()),
             CommitEffect([LISTS.collection], settle_lists),
+            CommitEffect([VERDICTS], self.pool_states.apply),
             CommitEffect([LIST_STATES], lambda _changes: self.list_fetches.wake()),
             CommitEffect(SENT, self.link.apply, self.link.concerns),
             CommitEffect(["webhooks"], lambda _changes: self.webhooks.notify()),

@@ -142,6 +142,7 @@ class ApiActor(Actor):
                 self._node,
             )
             self._services.pool_states.forget_deleted()
+            self._services.pool_states.apply_stored()
         except (StoreError, PathError) as error:
             log.critical("the API can't start: %s", error)
             raise SystemExit(1) from None

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from actors.cluster.database import Database, DatabaseSession
 from api.cluster.duties import Duties
 from api.engine.commit import Engine
 from api.history.recorder import Limits
+from api.objects.named.pool_states import VERDICTS
 from api.periodic_work import PeriodicWork
+from api.store import NotStored, RevisionConflict, Write
 from config.settings.groups import History
 from config.text.formatting import timestamp_text
 
@@ -44,14 +47,16 @@ class FleetWork(PeriodicWork):
 class FleetPruning(FleetWork):
     """Prunes the database, by the settings of the moment."""
 
-    def __init__(self, database: Database, duties: Duties, settings: Callable[[], History]) -> None:
+    def __init__(self, engine: Engine, database: Database, duties: Duties, settings: Callable[[], History]) -> None:
         name = "fleet-pruning"
         super().__init__(name, "prune the fleet's database", PRUNING, PRUNING, lambda: duties.has(name))
+        self._engine = engine
         self._database = database
         self._settings = settings
 
     def act(self) -> None:
         """See `PeriodicWork`. Raises `DatabaseError`."""
+        self._remove_verdicts()
         with self._database.session() as session:
             while self._prune(session) >= COMMITS_AT_ONCE:
                 log.debug("there are more old commits")
@@ -60,6 +65,14 @@ class FleetPruning(FleetWork):
             session.transaction(
                 "SELECT proxyfleet.prune_history(%s, %s, %s)", [limits.days, limits.revisions, limits.size], PRUNING_MAX
             )
+
+    def _remove_verdicts(self) -> None:
+        """Those that have ended. Raises `StoreError`."""
+        now = self._database.time()
+        ended = [each for each in self._engine.find(VERDICTS) if each.body["until"] < now]
+        if ended:
+            with suppress(RevisionConflict, NotStored):  # there is another one, or another node has removed it
+                self._engine.commit_unrecorded([Write(VERDICTS, each.id, None, each.revision) for each in ended])
 
     def _prune(self, session: DatabaseSession) -> int:
         (found,) = session.transaction(

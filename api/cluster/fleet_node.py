@@ -125,7 +125,7 @@ class FleetNode:
         self._parts += [
             follower,
             beats,
-            FleetPruning(self.database, self.duties, history),
+            FleetPruning(engine, self.database, self.duties, history),
             NodeEvents(self.node_id, engine, self.database, self.duties, self.cut_off_for, publish),
         ]
         for each in self._parts:

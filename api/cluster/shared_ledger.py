@@ -53,7 +53,7 @@ PART = 8 * 2**20
 RETRY = 0.2
 """Seconds between two tries to learn what became of a commit."""
 
-_SILENT = UNREVISED - {"list_states"}
+_SILENT = UNREVISED - {"list_states", "verdicts"}
 """Collections whose changes no other node waits for: each notification takes a lock of all databases of the server."""
 _BEGIN = "SELECT * FROM proxyfleet.begin_change(%s, %s, %s, %s)"
 _READ = "SELECT * FROM proxyfleet.changes_after(%s, %s, %s, %s)"

@@ -59,7 +59,9 @@ from api.store.rows import text_of
 from config.files.paths import DataDir
 from config.files.secret_box import SecretBox, SecretBoxError, secret_box_of
 
-UNAUDITED = frozenset({"refresh_families", "account_sessions", "fetched_upstreams", "list_states", "secrets"})
+UNAUDITED = frozenset(
+    {"refresh_families", "account_sessions", "fetched_upstreams", "list_states", "verdicts", "secrets"}
+)
 """Collections of sign-ins and their keys, which have entries of their own; and of what is fetched."""
 
 CREDENTIALS = "credentials"

@@ -12,7 +12,9 @@ from typing import Any, Literal
 from api.store import StoreWriteError
 from config.files.secret_box import SecretBox, SecretBoxError
 
-UNREVISED = frozenset({"refresh_families", "account_sessions", "fetched_upstreams", "list_states", "credentials", "secrets"})
+UNREVISED = frozenset(
+    {"refresh_families", "account_sessions", "fetched_upstreams", "list_states", "verdicts", "credentials", "secrets"}
+)
 """Collections whose changes are no revisions: they are no configuration."""
 _IRREGULAR = {"proxies": "proxy", "policies": "policy", "settings": "settings"}
 

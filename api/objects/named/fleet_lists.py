@@ -88,6 +88,7 @@ class FleetLists:
         """Take over what other nodes have fetched; the ids of those that have another content by that."""
         files = self._node().files
         if files is None:
+            self._forget_all_but(set())  # those of a fleet that it has left
             return
         ids = {each.id for each in records if each.source is not None and not _is_of_machine(each)}
         for record in records:

@@ -1,31 +1,56 @@
 """What is known of the upstreams of pools, from files that all processes map, and the verdicts of clients' programs.
 
 The API reads the files, and of their words it writes the bans: these hold for all processes at once, with no message.
+In a fleet a verdict is a document with the end of its ban, and each node applies it to its own files.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ValidationError
+
 from actors.pools.slot import Health, UpstreamSlot, spans_of
 from actors.pools.state import PoolCounts, SharedPoolState, known_state, summary_of, unknown
+from api.engine.commit import Engine
 from api.engine.records import Stored
 from api.errors import NotFound
+from api.fleet import StandAlone, ThisNode
+from api.history.document_changes import DocumentChange
 from api.objects.named.pool_kind import POOLS
 from api.objects.named.shared_objects import SharedObjects
-from api.store import StoreWriteError
+from api.store import StoreError, StoreWriteError
 from config.model.shared_objects.pools import BAN_DEFAULT, Pool, PoolUpstream, UpstreamReport
 from config.text.formatting import timestamp_text
 
 log = logging.getLogger(__name__)
 
+VERDICTS = "verdicts"
+"""The collection of verdicts in a fleet, one for each upstream that has one."""
 _UNKNOWN = Health("unknown", 0.0, 0, "", 0.0, 0.0, None, "", 0.0, None, 0, 0, 0)
+
+
+class Verdict(BaseModel):
+    """A document of the collection. Times are Unix seconds; an upstream that is good has an `until` that is past."""
+
+    id: str
+    created_at: float
+    pool_id: str
+    upstream: str
+    until: float
+
+    @classmethod
+    def of(cls, pool_id: str, upstream: str, now: float, until: float) -> Verdict:
+        """The one of an upstream, which is the same document for all of its verdicts."""
+        digest = hashlib.sha256(f"{pool_id} {upstream}".encode()).hexdigest()
+        return cls(id=f"vdt_{digest[:24]}", created_at=now, pool_id=pool_id, upstream=upstream, until=until)
 
 
 class PoolStates:
@@ -40,8 +65,12 @@ class PoolStates:
         objects: SharedObjects,
         publish: Callable[[str, dict[str, Any]], None],
         in_use: Callable[[], Collection[str] | None],
+        store: Engine,
+        node: Callable[[], ThisNode] = StandAlone,
     ) -> None:
         self._in_use = in_use
+        self._store = store
+        self._node = node
         self._folder = folder
         self._objects = objects
         self._publish = publish
@@ -87,19 +116,66 @@ class PoolStates:
         stored = self._objects.complete(self._objects.get(POOLS, key))
         index, upstream = _named(stored.record, name)
         seconds = BAN_DEFAULT if body.seconds is None else body.seconds
-        with self._lock:
-            state = self._state(stored)
-            slot, now = state.slots[index], time.monotonic()
-            if body.verdict == "bad":
-                state.ban(slot, now + seconds)
-            else:
-                slot.lift(now)
+        left = seconds if body.verdict == "bad" else 0
+        if self._node().node_id is None:
+            slot = self._judge(stored, index, left)
+        else:
+            now = self._node().clock()
+            verdict = Verdict.of(stored.record.id, name, now, now + left)
+            self._store.put(VERDICTS, verdict.model_dump(mode="json"))  # what follows from it applies it, here too
+            slot = self._state(stored).slots[index]
         about = {"pool_id": stored.record.id, "pool": stored.record.name, "upstream": name}
         if body.verdict == "bad":
             self._publish("upstream.banned", {**about, "seconds": seconds})
         else:
             self._publish("upstream.unbanned", about)
-        return stored.record, _view(upstream, slot, now)
+        return stored.record, _view(upstream, slot, time.monotonic())
+
+    def apply(self, changes: Sequence[DocumentChange]) -> None:
+        """Verdicts that were given at some node. A ban whose document is gone ends; others have ended already."""
+        for each in changes:
+            if each.after is not None:
+                self._apply(each.after)
+            elif each.before is not None and each.before["until"] > self._node().clock():
+                self._apply({**each.before, "until": 0.0})
+
+    def apply_stored(self) -> None:
+        """At the start: those that came while this node was down. A machine that has left its fleet has none any more.
+
+        Raises `StoreError`.
+        """
+        for document in self._store.find(VERDICTS):
+            if self._node().node_id is None:
+                self._store.delete(VERDICTS, document.id, document.revision)
+            else:
+                self._apply(document.body, again=True)
+
+    def _apply(self, body: Mapping[str, Any], again: bool = False) -> None:
+        """`again`: it may have been applied before, and what has happened since then holds."""
+        try:
+            verdict = Verdict.model_validate(body)
+            left = verdict.until - self._node().clock()
+            stored = self._objects.complete(self._objects.get(POOLS, verdict.pool_id))
+            index, upstream = _named(stored.record, verdict.upstream)
+            slot = self._slots(stored.record).get(upstream.identity)
+            is_banned = slot is not None and slot.health(time.monotonic()).banned_until > time.monotonic()
+            if not again or is_banned != (left > 0):
+                self._judge(stored, index, left)
+        except NotFound:
+            pass  # it was deleted, or has another name now
+        except (ValidationError, StoreError, OSError) as error:
+            log.error("the report %s of an upstream can't be applied: %s", body.get("id"), error)
+
+    def _judge(self, stored: Stored[Any], index: int, left: float) -> UpstreamSlot:
+        """Leave an upstream alone for so many seconds, or end that. Raises `StoreWriteError`."""
+        with self._lock:
+            state = self._state(stored)
+            slot, now = state.slots[index], time.monotonic()
+            if left > 0:
+                state.ban(slot, now + left)
+            else:
+                slot.lift(now)
+            return slot
 
     def forget_deleted(self) -> None:
         """Delete the files of pools that are gone."""

@@ -39,7 +39,9 @@ class Machine:
         self.cut_off: float | None = None
         self.ends = AccountEnds(self.engine.accounts, self, time.time, lambda: self.node)
         self.credentials = AccountCredentials(self.engine, self.note)
-        self.pruning = FleetPruning(self.node.database, self.node.duties, lambda: History(max_revisions=10))
+        self.pruning = FleetPruning(
+            self.engine, self.node.database, self.node.duties, lambda: History(max_revisions=10)
+        )
         self.says = NodeEvents(
             self.node.node_id, self.engine, self.node.database, self.node.duties, lambda: self.cut_off, self.note
         )
