@@ -1,0 +1,342 @@
+"""Where nodes ask each other: JSON over HTTP over TLS, at the address `cluster.listen`; and how they ask.
+
+The other side shows the certificate of a node. Only what says so (`Route.for_strangers`) needs none: that is joining,
+whose secret is in its body. Each request looks the node up anew, so one that was removed gets no further response, on
+connections that are open either. Everything is bounded: connections, of strangers and in all, heads, bodies, and how
+long a request may take to come. A request that is refused costs one handshake.
+
+The API's process binds the address, with SO_REUSEPORT, and needs no second process: an installation that becomes a node
+listens at once, and the next process of an upgrade takes over without a gap but for what is in the queue.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import logging
+import select
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler
+from typing import Any, Protocol
+
+from actors.log_lines import ThrottledLog
+from actors.net.client_key import client_key
+from api.cluster.certificates import Certificates, KnownNode, NodeCertificateError, OwnCertificate, connected
+from config import OperatorError
+
+log = logging.getLogger(__name__)
+
+CONNECTIONS, STRANGERS, STRANGERS_OF_ADDRESS = 96, 32, 8
+"""At once: in all, and of those that have not (yet) the certificate of a node, in all and at one address."""
+TO_COME = 5.0
+"""Seconds that a handshake has, and then a request of a stranger, and the body of any."""
+IDLE = 60.0
+"""Seconds after which a connection of a node that sends nothing is closed."""
+BODY_OF_STRANGERS, BODY = 16 * 1024, 4 * 2**20
+"""Bytes."""
+RETRY = 1.0
+"""Seconds between two tries to bind the address."""
+LINGER, LINGER_READS = 0.5, 32
+"""Seconds without anything, and how often something is read, behind the last response of a connection."""
+_BACKLOG = 64
+
+
+class NodeRefused(OperatorError):
+    """The other node has refused a request, or this one refuses one: with this HTTP status, and why."""
+
+    def __init__(self, text: str, status: int = 403) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class NodeUnreachable(OperatorError):
+    """The other node can't be reached, or doesn't respond in time."""
+
+
+class Handle(Protocol):
+    """Handles one request. Raises `NodeRefused`."""
+
+    def __call__(self, node: KnownNode | None, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """`node` asks; it is None for a stranger."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What responds to `POST` at a path."""
+
+    handle: Handle
+    for_strangers: bool = False
+    for_edges: bool = False
+    """Whether edge nodes may ask it, too."""
+
+
+class InternalApi:
+    """Serves the routes, from `start` until `close`."""
+
+    def __init__(
+        self, address: tuple[str, int], certificates: Certificates, routes: Callable[[], Mapping[str, Route]]
+    ) -> None:
+        self.address = address
+        self.certificates = certificates
+        self.routes = routes
+        self._listener: socket.socket | None = None
+        self._connections: set[Connection] = set()
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="internal api", daemon=True)
+        self._bind_log = ThrottledLog(log, "other nodes can't reach this one")
+
+    def start(self) -> None:
+        """Listen, at once or when the address is free."""
+        self._bind()
+        self._thread.start()
+
+    def close(self) -> None:
+        """End it, and all connections."""
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join(2 * RETRY)
+        with self._lock:
+            for each in self._connections:
+                each.end()
+        if self._listener is not None:
+            self._listener.close()
+
+    def admits(self, connection: Connection) -> bool:
+        """Whether there is room for this one, which is a stranger's until it is known."""
+        with self._lock:
+            strangers = [each.peer for each in self._connections if each.is_stranger]
+            if len(self._connections) >= CONNECTIONS or len(strangers) >= STRANGERS:
+                return False
+            if strangers.count(connection.peer) >= STRANGERS_OF_ADDRESS:
+                return False
+            self._connections.add(connection)
+            return True
+
+    def forget(self, connection: Connection) -> None:
+        """It has ended."""
+        with self._lock:
+            self._connections.discard(connection)
+
+    def _bind(self) -> None:
+        host, port = self.address
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            self._listener = socket.create_server((host, port), family=family, backlog=_BACKLOG, reuse_port=True)
+        except OSError as error:
+            self._bind_log.error(f"cluster.listen {host}:{port}: {error.strerror or error}")
+            return
+        self._listener.setblocking(False)
+        self.address = self._listener.getsockname()[:2]
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            if self._listener is None:
+                self._ended.wait(RETRY)
+                self._bind()
+                continue
+            with suppress(OSError):
+                if select.select([self._listener], [], [], RETRY / 2)[0]:
+                    self._accept(*self._listener.accept())
+            now = time.monotonic()
+            with self._lock:
+                for each in [each for each in self._connections if each.until < now]:
+                    each.end()
+
+    def _accept(self, plain: socket.socket, peer: Any) -> None:
+        connection = Connection(self, plain, client_key(peer[0]))
+        if not self.admits(connection):
+            plain.close()
+            return
+        try:
+            threading.Thread(target=connection.serve, name="internal api", daemon=True).start()
+        except RuntimeError:  # there can be no more threads
+            self.forget(connection)
+            plain.close()
+
+
+class Connection:
+    """One that came. `until` is of the monotonic clock: then it is ended, whatever it does."""
+
+    def __init__(self, api: InternalApi, plain: socket.socket, peer: str) -> None:
+        self.api = api
+        self.peer = peer
+        self.is_stranger = True
+        self.until = time.monotonic() + TO_COME
+        self._plain = plain
+        self._secured: ssl.SSLSocket | None = None
+
+    def serve(self) -> None:
+        """Serve it, in a thread of its own."""
+        try:
+            self._plain.settimeout(TO_COME)
+            with self.api.certificates.server_context().wrap_socket(self._plain, server_side=True) as self._secured:
+                self.is_stranger = self.node() is None
+                _Requests(self, self._secured)
+        except (OSError, ValueError, NodeCertificateError) as error:  # of this connection alone
+            log.debug("a connection of %s to the internal API has ended: %s", self.peer, error)
+        finally:
+            self._plain.close()
+            self.api.forget(self)
+
+    def node(self) -> KnownNode | None:
+        """Whose it is, now."""
+        return None if self._secured is None else self.api.certificates.node_of(self._secured)
+
+    def end(self) -> None:
+        """End it, from any thread: what waits for it gets an error."""
+        for each in (self._plain, self._secured):
+            if each is not None:
+                with suppress(OSError):
+                    socket.socket.shutdown(each, socket.SHUT_RDWR)
+
+    def has(self, seconds: float) -> None:
+        """From now on it has so many seconds."""
+        self.until = time.monotonic() + seconds
+
+
+class _Requests(BaseHTTPRequestHandler):
+    """The requests of a connection, until it ends: one of a stranger."""
+
+    protocol_version = default_request_version = "HTTP/1.1"
+    server_version = "proxyfleet"
+    sys_version = ""
+
+    def __init__(self, of: Connection, secured: ssl.SSLSocket) -> None:
+        self._of = of
+        super().__init__(secured, (of.peer, 0), None)  # type: ignore[arg-type]
+
+    def handle_one_request(self) -> None:
+        """Of a node the next one may come later."""
+        self._of.has(TO_COME if self._of.is_stranger else IDLE)
+        self.connection.settimeout(IDLE)
+        super().handle_one_request()
+
+    def do_POST(self) -> None:
+        """Respond to a request."""
+        try:
+            status, reply = 200, self._reply()
+        except NodeRefused as error:
+            status, reply = error.status, {"error": str(error)}
+        except NodeCertificateError as error:
+            status, reply = 400, {"error": str(error)}
+        except Exception:
+            log.exception("a request of another node has failed")
+            status, reply = 500, {"error": "it has failed: see the log of that node"}
+        self._respond(status, reply)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002
+        """As other responses."""
+        self._respond(code, {"error": message or "refused"})
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as the class has it
+        """Nothing: what is asked is in the audit trail, or changes nothing."""
+
+    def _reply(self) -> Mapping[str, Any]:
+        node = self._of.node()
+        route = self._of.api.routes().get(self.path)
+        if node is None and (route is None or not route.for_strangers):
+            raise NodeRefused("this needs the certificate of a node of the fleet")
+        if route is None:
+            raise NodeRefused("there is no such request", 404)
+        if node is not None and node.role != "full" and not (route.for_edges or route.for_strangers):
+            raise NodeRefused("an edge node may not ask this")
+        body = self._body(BODY if node is not None else BODY_OF_STRANGERS)
+        self._of.until = float("inf")  # while it is handled
+        return route.handle(node, body)
+
+    def _body(self, most: int) -> Mapping[str, Any]:
+        length = self.headers.get("Content-Length", "")
+        if "Transfer-Encoding" in self.headers or not (length.isascii() and length.isdecimal() and len(length) < 10):
+            raise NodeRefused("the length of the body is needed", 411)
+        if int(length) > most:
+            raise NodeRefused(f"the body may have {most} bytes", 413)
+        self._of.has(TO_COME)
+        try:
+            body = json.loads(self.rfile.read(int(length)))
+        except (ValueError, RecursionError):
+            raise NodeRefused("the body is no JSON", 400) from None
+        if not isinstance(body, dict):
+            raise NodeRefused("the body is no object", 400)
+        return body
+
+    def _respond(self, status: int, reply: Mapping[str, Any]) -> None:
+        self._of.has(TO_COME)
+        content = json.dumps(reply).encode()
+        self.close_connection = self.close_connection or status != 200 or self._of.is_stranger
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(content)
+        if self.close_connection:
+            self._linger()
+
+    def _linger(self) -> None:
+        """Read what still comes: else the response would be lost with it."""
+        with suppress(OSError):
+            socket.socket.shutdown(self.connection, socket.SHUT_WR)
+            self.connection.settimeout(LINGER)
+            for _ in range(LINGER_READS):
+                if not socket.socket.recv(self.connection, 65536):
+                    return
+
+
+def ask(
+    address: tuple[str, int],
+    fingerprint: str,
+    path: str,
+    body: Mapping[str, Any],
+    within: float,
+    own: OwnCertificate | None = None,
+) -> dict[str, Any]:
+    """Ask the node with this fingerprint, at this address; with our certificate, if given. The reply.
+
+    Raises `NodeCertificateError` when another one is there, `NodeRefused`, `NodeUnreachable`.
+    """
+    place = f"{address[0]}:{address[1]}"
+    until = time.monotonic() + within
+    try:
+        with connected(address, fingerprint, until, own) as secured:
+            timer = threading.Timer(max(until - time.monotonic(), 0), _end, [secured])
+            timer.daemon = True
+            timer.start()
+            try:
+                return _exchange(secured, place, path, body)
+            finally:
+                timer.cancel()
+    except (OSError, http.client.HTTPException) as error:
+        late = time.monotonic() >= until
+        reason = f"no response within {within:g} s" if late else getattr(error, "strerror", None) or str(error)
+        raise NodeUnreachable(f"{place}: {reason or type(error).__name__}") from error
+
+
+def _exchange(secured: ssl.SSLSocket, place: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    connection = http.client.HTTPConnection(place)
+    connection.sock = secured
+    connection.request("POST", path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    response = connection.getresponse()
+    content = response.read(BODY + 1)
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or len(content) > BODY:
+        raise NodeUnreachable(f"{place}: is no node of a fleet: its response has the status {response.status}")
+    if response.status != 200:
+        raise NodeRefused(f"{place}: {str(found.get('error'))[:500]}", response.status)
+    return found
+
+
+def _end(secured: ssl.SSLSocket) -> None:
+    with suppress(OSError):
+        socket.socket.shutdown(secured, socket.SHUT_RDWR)

@@ -1,0 +1,211 @@
+"""Nodes ask each other by HTTP over TLS; what others send costs little, and gets nothing."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.cluster import internal_api as module
+from api.cluster.certificates import (
+    Certificates,
+    KnownNode,
+    NodeCertificateError,
+    connected,
+    own_certificate,
+)
+from api.cluster.internal_api import InternalApi, NodeRefused, NodeUnreachable, Route, ask
+from config.files.paths import DataDir
+from tests.kit.tables import table
+from tests.kit.wait import wait_until
+
+
+class Stage:
+    """A node that serves, and others that ask it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.own = {name: own_certificate(DataDir(folder / name)) for name in ("a", "full", "edge", "stranger")}
+        self.nodes = [
+            KnownNode(f"nod_{name}", name, "edge" if name == "edge" else "full", self.own[name].pem)
+            for name in ("a", "full", "edge")
+        ]
+        self.release = threading.Event()
+        self.routes = {
+            "/who": Route(lambda node, body: {"who": node and node.name, **body}, for_edges=True),
+            "/full": Route(lambda _node, _body: {}),
+            "/join": Route(self.join, for_strangers=True),
+            "/fails": Route(self.fail),
+        }
+        self.api = InternalApi(("127.0.0.1", 0), Certificates(self.own["a"], lambda: self.nodes), lambda: self.routes)
+        self.api.start()
+
+    def close(self) -> None:
+        self.release.set()
+        self.api.close()
+
+    def join(self, node: KnownNode | None, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        if body.get("wait"):
+            self.release.wait(10)
+        raise NodeRefused("no such token" if node is None else "known")
+
+    def fail(self, node: KnownNode | None, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        raise ValueError(f"secret of {node}: {body}")
+
+    def ask(self, who: str | None, path: str, within: float = 5, **body: Any) -> dict[str, Any]:
+        own = None if who is None else self.own[who]
+        return ask(self.api.address, self.own["a"].fingerprint, path, body, within, own)
+
+    def raw(self, who: str | None, content: bytes) -> bytes:
+        """All that comes back."""
+        own = None if who is None else self.own[who]
+        with connected(self.api.address, self.own["a"].fingerprint, time.monotonic() + 5, own) as secured:
+            secured.sendall(content)
+            found = b""
+            while part := secured.recv(65536):
+                found += part
+            return found
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    with closing(Stage(tmp_path)) as made:
+        yield made
+
+
+def test_a_node_is_known_by_its_certificate(stage: Stage) -> None:
+    assert stage.ask("full", "/who", x=1) == {"who": "full", "x": 1}
+    assert stage.ask("edge", "/who") == {"who": "edge"}
+
+
+@table(
+    "who, path, status, why",
+    [
+        (None, "/who", 403, "needs the certificate"),
+        (None, "/nothing", 403, "needs the certificate"),
+        ("full", "/nothing", 404, "no such request"),
+        ("edge", "/full", 403, "an edge node may not"),
+        (None, "/join", 403, "no such token"),
+        ("edge", "/join", 403, "known"),
+        ("full", "/fails", 500, "see the log"),
+    ],
+)
+def test_others_are_refused(stage: Stage, who: str | None, path: str, status: int, why: str) -> None:
+    with pytest.raises(NodeRefused, match=why) as caught:
+        stage.ask(who, path)
+    assert caught.value.status == status
+
+
+def test_a_certificate_that_is_not_known_ends_the_connection(stage: Stage) -> None:
+    with pytest.raises(NodeUnreachable):
+        stage.ask("stranger", "/join")
+
+
+def test_a_removed_node_gets_no_further_response_on_an_open_connection(stage: Stage) -> None:
+    request = b"POST /who HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}"
+    with connected(stage.api.address, stage.own["a"].fingerprint, time.monotonic() + 5, stage.own["full"]) as secured:
+        secured.settimeout(5)
+        secured.sendall(request)
+        found = b""
+        while not found.endswith(b'"full"}'):
+            found += secured.recv(65536)
+        assert found.startswith(b"HTTP/1.1 200")
+        stage.nodes = [each for each in stage.nodes if each.name != "full"]
+        secured.sendall(request)
+        assert secured.recv(65536).startswith(b"HTTP/1.1 403")
+
+
+@table(
+    "content, status",
+    [
+        (b"GET /join HTTP/1.1\r\n\r\n", 501),
+        (b"POST /join HTTP/1.1\r\n\r\n", 411),
+        (b"POST /join HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\n{}", 411),
+        (b"POST /join HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 411),
+        (b"POST /join HTTP/1.1\r\nContent-Length: 104857600\r\n\r\n", 413),
+        (b"POST /join HTTP/1.1\r\nContent-Length: 2\r\n\r\n[]", 400),
+        (b"POST /join HTTP/1.1\r\nContent-Length: 2\r\n\r\n{{", 400),
+        (b"POST /join HTTP/1.1\r\nContent-Length: 16000\r\n\r\n" + b"[" * 16000, 400),
+        (b"POST /join HTTP/1.1\r\n" + b"A: b\r\n" * 200 + b"\r\n", 431),
+        (b"POST /" + b"a" * 70000 + b" HTTP/1.1\r\n\r\n", 414),
+        (b"\x16\x03\x01\r\n\r\n", 400),
+    ],
+)
+def test_what_is_no_good_request_gets_its_status_and_ends_the_connection(
+    stage: Stage, content: bytes, status: int
+) -> None:
+    assert f" {status} ".encode() in stage.raw(None, content).partition(b"\r\n")[0] + b" "
+
+
+def test_who_sends_slowly_is_closed_in_time(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TO_COME", 0.3)
+    monkeypatch.setattr(module, "RETRY", 0.1)
+    began = time.monotonic()
+    with ExitStack() as stack:
+        plain = [stack.enter_context(socket.create_connection(stage.api.address)) for _ in range(2)]
+        secured = stack.enter_context(connected(stage.api.address, stage.own["a"].fingerprint, time.monotonic() + 5))
+        secured.sendall(b"POST /join HTTP/1.1\r\nContent-Length: 9\r\n\r\n{")
+        for each in (*plain, secured):
+            each.settimeout(5)
+            while each.recv(100):
+                pass
+    assert time.monotonic() - began < 4
+
+
+def test_strangers_take_no_place_of_nodes(stage: Stage) -> None:
+    with ExitStack() as stack:
+        strangers = [stack.enter_context(socket.create_connection(stage.api.address)) for _ in range(20)]
+        first = strangers[module.STRANGERS_OF_ADDRESS]
+        first.settimeout(5)
+        assert first.recv(1) == b""
+    wait_until(lambda: responds(stage), "the places of strangers are free again", 10)
+
+
+def responds(stage: Stage) -> bool:
+    try:
+        return stage.ask("full", "/who") == {"who": "full"}
+    except NodeUnreachable:
+        return False
+
+
+def test_one_that_hangs_is_given_up_in_time(stage: Stage) -> None:
+    began = time.monotonic()
+    with pytest.raises(NodeUnreachable, match=r"within 0.5 s"):
+        stage.ask(None, "/join", 0.5, wait=True)
+    assert time.monotonic() - began < 3
+
+
+def test_another_machine_at_the_address_gets_nothing(stage: Stage) -> None:
+    with pytest.raises(NodeCertificateError, match="nothing was sent"):
+        ask(stage.api.address, stage.own["full"].fingerprint, "/join", {}, 5)
+
+
+def test_what_is_no_node_is_said_so() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = listener.getsockname()
+    with pytest.raises(NodeUnreachable, match=f"{address[0]}:{address[1]}: Connection refused"):
+        ask(address, "0" * 64, "/join", {}, 5)
+
+
+def test_the_address_is_bound_when_it_gets_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RETRY", 0.05)
+    own = own_certificate(DataDir(tmp_path / "a"))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = taken.getsockname()
+        api = InternalApi(address, Certificates(own, list), dict)
+        api.start()
+    with closing(api):
+
+        def is_served() -> bool:
+            try:
+                connected(address, own.fingerprint, time.monotonic() + 5).close()
+            except OSError:
+                return False
+            return True
+
+        wait_until(is_served, "it listens")
