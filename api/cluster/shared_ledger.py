@@ -33,7 +33,7 @@ from tempfile import TemporaryFile, gettempdir
 from typing import Any
 from uuid import UUID, uuid4
 
-from actors.cluster.database import CHANGE, REPORT, Database, DatabaseSession
+from actors.cluster.database import CHANGE, REPORT, SIGN_IN, Database, DatabaseSession
 from actors.cluster.errors import DatabaseBusy, DatabaseError, DatabaseUnavailable, StatementRefused
 from api.audit.trail import Row
 from api.engine.ledger import Commit, LedgerCommit, TooFarBehind
@@ -207,6 +207,7 @@ class SharedLedger:
         history = max((each.row[0] for each in commit.revisions), default=0)
         notify = any(each.collection not in _SILENT for each in commit.documents)
         values = [commit.number, stamp, lock.stamp, self._node, last, len(commit.documents), commit.size, history]
+        sent = time.monotonic()
         try:
             lock.session.finish(_COMMIT, [*values, notify], within)
         except StatementRefused as error:
@@ -216,13 +217,17 @@ class SharedLedger:
         except DatabaseBusy:
             raise
         except DatabaseUnavailable as error:
-            if not self._was_made(stamp):
+            if not self._was_made(stamp, sent):
                 raise error
         return stamp
 
-    def _was_made(self, stamp: UUID) -> bool:
-        """What became of a commit whose connection broke. Raises `OutcomeUnknown`."""
-        until = time.monotonic() + CHANGE
+    def _was_made(self, stamp: UUID, sent: float) -> bool:
+        """What became of a commit whose connection broke. Raises `OutcomeUnknown`.
+
+        Other changes of this node wait meanwhile, reads don't. So this ends with the time that a change has, or after
+        another second if that is over: a server that did not respond for so long is not back soon.
+        """
+        until = max(sent + CHANGE, time.monotonic() + SIGN_IN)
         while True:
             left = until - time.monotonic()
             try:

@@ -102,6 +102,8 @@ class Engine(FleetStore):
         self._ledger = ledger
         self._changing = threading.RLock()
         self._turn: LedgerTurn | None = None
+        self._held = ExitStack()
+        """What the turn holds."""
         self._adopts = False
         self._thread = _ChecksOfThread()
         self.history = Recorder(self.file, seal)
@@ -319,26 +321,35 @@ class Engine(FleetStore):
     def alone(self) -> Iterator[None]:
         """Within the block no other thread and no other node commits, and this file has all that they have committed.
 
-        Effects of what is committed in it follow behind the block. What waits for something else is done before it.
+        Of nodes that holds up to the first commit in it, which ends the turn of this one; each more has a turn of its
+        own. Effects of what is committed follow behind the block. What waits for something else is done before it.
         """
         with self.effects.settled(), self._changing:
             if self._ledger is None or self._turn is not None:
                 yield
                 return
-            with ExitStack() as stack:
-                stack.callback(self._end_turn)
-                while self._turn is None:
-                    try:
-                        self._turn = stack.enter_context(self._ledger.begin(*self.stamped()))
-                    except TooFarBehind:
-                        self.catch_up()
-                missing = self._turn.missing
-                self._take(missing, sum(each.commit.size for each in missing))
-                with self.file.transaction():
-                    self._settle(self.file.upcoming(), ())
-                for check in self._thread.checks:
-                    check()
+            try:
+                self._begin_turn(self._ledger)
                 yield
+            finally:
+                self._end_turn()
+
+    def _begin_turn(self, ledger: Ledger) -> None:
+        while self._turn is None:
+            try:
+                self._turn = self._held.enter_context(ledger.begin(*self.stamped()))
+            except TooFarBehind:
+                self.catch_up()
+        missing = self._turn.missing
+        self._take(missing, sum(each.commit.size for each in missing))
+        with self.file.transaction():
+            self._settle(self.file.upcoming(), ())
+        for check in self._thread.checks:
+            check()
+
+    def _end_turn(self) -> None:
+        self._turn = None
+        self._held.close()
 
     @contextmanager
     def rechecked(self, check: Callable[[], object]) -> Iterator[None]:
@@ -352,9 +363,6 @@ class Engine(FleetStore):
             yield
         finally:
             self._thread.checks = before
-
-    def _end_turn(self) -> None:
-        self._turn = None
 
     def stamped(self) -> tuple[int, UUID | None]:
         """The last commit of this file, and its stamp if it is in a ledger."""
@@ -403,6 +411,8 @@ class Engine(FleetStore):
         except StoreError:
             self._unsettled.end()
             raise
+        finally:
+            self._end_turn()  # whatever became of it, there is one commit in a turn
         note_stamp(database, number, stamp)
         origin().commit = number
         self._thread.checks = ()  # of a commit that is made

@@ -46,6 +46,8 @@ class FleetFile:
         self.path = path
         self._confirm = confirm
         self._lock = threading.RLock()
+        self._writer = 0
+        """The thread of the transaction that is under way, 0 for none."""
         self._depth = 0
         self._after: list[Callable[[], None]] = []
         self._after_failure: list[Callable[[], None]] = []
@@ -62,6 +64,7 @@ class FleetFile:
                 self.database.execute("PRAGMA secure_delete=ON")  # hashes and sealed secrets are gone when deleted
                 require_sound(self.database, path)
                 self.bring_in()
+                self._reader = ReadingConnection(path)
                 self._inode = path.stat().st_ino
             except BaseException:
                 self.database.close()
@@ -73,14 +76,14 @@ class FleetFile:
 
         `size` is how many bytes it will write, about. Raises `StoreError`.
         """
-        with self._lock:
+        with self._lock, ExitStack() as published:
             if self._depth:
                 with self._part() as database:
                     yield database
                 return
-            self._depth, self._number = 1, 0
+            self._depth, self._number, self._writer = 1, 0, threading.get_ident()
             try:
-                with self._translated(), self._whole(size) as database:
+                with self._translated(), self._whole(size, published) as database:
                     yield database
             except BaseException:
                 # a transaction of one of these that fails, too, doesn't do them again
@@ -88,11 +91,11 @@ class FleetFile:
                 self._do_after()
                 raise
             finally:
-                self._depth, self._after_failure = 0, []
+                self._depth, self._after_failure, self._writer = 0, [], 0
             self._do_after()
 
     @contextmanager
-    def _whole(self, size: int) -> Iterator[sqlite3.Connection]:
+    def _whole(self, size: int, published: ExitStack) -> Iterator[sqlite3.Connection]:
         self._refuse_uncertain()
         self._refuse_full(size)
         self.database.execute("BEGIN IMMEDIATE")
@@ -101,6 +104,7 @@ class FleetFile:
             self._require_begun()
             if self._number and self._confirm is not None:
                 self._confirm(self.database, self._number)
+            published.enter_context(self._reader())  # who reads sees all of it or nothing
             self._commit()
         except BaseException as error:
             if self.database.in_transaction:  # SQLite has rolled back by itself after some errors
@@ -188,7 +192,20 @@ class FleetFile:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Read what the writer reads."""
+        """Read what the last commit has left, with no other one meanwhile; within a transaction what is written there.
+
+        It waits for no transaction that is under way: in a fleet one takes as long as the database does.
+        """
+        with self._translated():
+            if self._writer == threading.get_ident():
+                yield self.database
+                return
+            with self._reader() as database:
+                yield database
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """The writer's connection, while no other thread has a transaction."""
         with self._lock, self._translated():
             yield self.database
 
@@ -215,6 +232,7 @@ class FleetFile:
     def close(self) -> None:
         """Close the file. What is in its log is brought into it."""
         with self._lock:
+            self._reader.close()
             self.bring_in()  # SQLite does so for the last one that closes it, and forwarding actors have it open
             self.database.close()
 
@@ -307,7 +325,7 @@ class ReadingConnection:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         with translated(file):
             self._database = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
             self._database.execute("PRAGMA query_only=1")

@@ -162,7 +162,7 @@ class Staging:
     @contextmanager
     def attached(self, file: FleetFile) -> Iterator[None]:
         """The writer can read all of it within the block, as `staged`, and has memory for many changes."""
-        with file.reading() as database:
+        with file.writing() as database:
             (before,) = database.execute("PRAGMA cache_size").fetchone()
             database.execute("ATTACH ? AS staged", [str(self._file)])
             database.execute(f"PRAGMA cache_size = -{CACHE}")

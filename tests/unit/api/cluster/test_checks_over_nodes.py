@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from typing import Any, cast
+from uuid import UUID
 
 from api.engine.commit import Engine
+from api.import_export.present_state import read_state
 from api.oauth.id_token import Identity, IdentityRefused
 from api.oauth.linking import admit
 from api.objects.users.password_reset import reset
@@ -305,6 +308,48 @@ def put_user(engine: Engine, username: str, email: str | None) -> None:
 
 def ledger_of(engine: Engine) -> MemoryLedger:
     return cast("OfNode", engine._ledger).ledger
+
+
+READS = (
+    *(
+        "/proxies",
+        "{id}",
+        "/users",
+        "/accounts",
+        "/accounts?sort=-username",
+        "/plans",
+        "/lists",
+        "/api-keys",
+        "/webhooks",
+    ),
+    *("/audit", "/revisions", "/revisions/1", "/settings", "/auth/sessions", "/auth/test", "/health"),
+)
+
+
+def test_reads_go_on_while_a_commit_waits_for_the_database() -> None:
+    asked, goes_on = threading.Event(), threading.Event()
+
+    def append(make: Callable[[], UUID]) -> UUID:
+        asked.set()
+        assert goes_on.wait(60)
+        return make()
+
+    with closing(NodeApi(MemoryLedger(), "a")) as one, ThreadPoolExecutor(2) as pool:
+        path = made_at(one, FIRST)
+        one.ledger.append = append
+        change = pool.submit(one.ask, "PATCH", path, {"tags": ["new"]})
+        try:
+            assert asked.wait(60)
+            for each in READS:
+                status, result = pool.submit(one.ask, "GET", each.replace("{id}", path)).result(30)
+                assert status == 200, (each, result)
+                assert '"new"' not in json.dumps(result)
+            state = pool.submit(read_state, one.engine).result(30)
+            assert [each.record.tags for each in state.records["proxies"]] == [[]]
+        finally:
+            goes_on.set()
+        assert change.result()[0] == 200
+        assert one.ask("GET", path)[1]["proxy"]["tags"] == ["new"]
 
 
 def test_users_of_one_name_are_made_once_and_an_import_is_planned_anew() -> None:

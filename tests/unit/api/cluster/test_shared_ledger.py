@@ -237,6 +237,16 @@ def test_a_commit_whose_backend_is_stopped_has_no_known_outcome_until_it_goes_on
     whole(ours, [node, ours.node("b")])
 
 
+def test_commits_of_one_block_have_a_turn_each(ours: Fleet) -> None:
+    node, other = ours.node("a"), ours.node("b")
+    with node.engine.alone():
+        node.engine.commit(proxy(0, 1))
+        other.engine.commit(proxy(0, 2))
+        node.engine.commit(proxy(1, 1))
+    assert (node.number, node.engine.revision_of("proxies", "proxies_0")) == (3, 2)
+    whole(ours, [node, other])
+
+
 def test_a_server_that_is_killed_while_a_node_changes_loses_no_change_that_was_confirmed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
