@@ -34,7 +34,7 @@ QUIET = 0.2
 """Seconds between two announcements of one node."""
 POLL = 1.0
 """Seconds between two reads; and until what has failed is tried again, unless the database is known to be away."""
-LOOK = 0.2
+POLL = 0.2
 """Seconds between two looks whether it is back."""
 AT_ONCE = 500
 """Objects of one statement."""
@@ -144,7 +144,7 @@ class Loose:
             if not self._database.is_available:
                 with self._changed:
                     self._wants_read = True
-                    self._changed.wait_for(lambda: self._ended, LOOK)
+                    self._changed.wait_for(lambda: self._ended, POLL)
                 continue
             try:
                 self.exchange()
@@ -156,7 +156,7 @@ class Loose:
                     self._failures += 1
                     self._wants_work = self._wants_read = True
                     self._changed.notify_all()
-                    self._changed.wait_for(lambda: self._ended, LOOK)
+                    self._changed.wait_for(lambda: self._ended, POLL)
 
     def _pause(self) -> float:
         now = time.monotonic()

@@ -114,6 +114,13 @@ LANGUAGE sql STABLE AS $$
     )
 $$;
 
+-- What a report may say of generations. A later migration has more to say of it.
+CREATE FUNCTION proxyfleet.own_report(by_node text, of_account text[], of_generation bigint[]) RETURNS bigint[]
+LANGUAGE plpgsql STABLE SET search_path = proxyfleet, pg_temp AS $$
+BEGIN
+    RETURN of_generation;
+END $$;
+
 -- Take what a node's ledger says. `changed_…` are the columns of rows in the order of their numbers, all after
 -- `acknowledged` up to `upto`; what it says of hours before `settles` is all here then. `of_…` are columns of the accounts
 -- of these rows, and of those that want a lease. The reply's `number` is what is here now: less than `acknowledged` when
@@ -137,6 +144,7 @@ DECLARE
     begins record;
     reply text;
 BEGIN
+    of_generation := own_report(by_node, of_account, of_generation);
     INSERT INTO usage_ledgers (node, ledger) VALUES (by_node, of_ledger) ON CONFLICT DO NOTHING;
     SELECT l.number, l.settled INTO known, known_settled
         FROM usage_ledgers l WHERE l.node = by_node AND l.ledger = of_ledger FOR UPDATE;

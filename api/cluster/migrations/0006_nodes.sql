@@ -8,20 +8,6 @@
 
 ALTER TABLE proxyfleet.fleet ADD COLUMN has_roles boolean NOT NULL DEFAULT false;
 
--- For one node to join. The secret itself is in the line that the administrator got, and nowhere else.
-CREATE TABLE proxyfleet.tokens (
-    id text PRIMARY KEY,
-    digest text NOT NULL,
-    role text NOT NULL CHECK (role IN ('full', 'edge')),
-    name text,
-    tags json NOT NULL,
-    made_by text NOT NULL,
-    made_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    until timestamptz NOT NULL,
-    used_by text,
-    used_at timestamptz
-);
-
 -- The node whose role has signed in; NULL for any other role.
 CREATE FUNCTION proxyfleet.this_node() RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = proxyfleet, pg_temp AS $$
@@ -105,6 +91,25 @@ BEGIN
     END IF;
 END $$;
 
+-- An edge node reports what it has counted itself, and begins no new generation of totals: that is a reset.
+CREATE OR REPLACE FUNCTION proxyfleet.own_report(by_node text, of_account text[], of_generation bigint[])
+RETURNS bigint[]
+LANGUAGE plpgsql STABLE SET search_path = proxyfleet, pg_temp AS $$
+BEGIN
+    IF NOT is_edge() THEN
+        RETURN of_generation;
+    END IF;
+    IF by_node IS DISTINCT FROM this_node() THEN
+        RAISE EXCEPTION 'a node reports its own usage alone' USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    RETURN ARRAY(
+        SELECT least(a.generation, coalesce(t.generation, 0))
+        FROM unnest(of_account, of_generation) WITH ORDINALITY a (account, generation, place)
+            LEFT JOIN usage_totals t ON t.account = a.account
+        ORDER BY a.place
+    );
+END $$;
+
 -- Make the two groups, if need be, and say what they may do with each table and function that there is now. To be called
 -- by the owner, once at the beginning and after each migration. Without `CREATEROLE` it raises an error.
 CREATE FUNCTION proxyfleet.set_rights() RETURNS void
@@ -125,14 +130,21 @@ DECLARE
     ];
     functions text[] := ARRAY[
         'this_node', 'group_of', 'is_edge', 'own_document', 'runs_on', 'edge_documents', 'documents_of', 'changes_after',
-        'heartbeat', 'report_usage'
+        'heartbeat', 'report_usage', 'changed_usage'
     ];
+    -- What writes for an edge more than it may, or makes tables for a full node: it checks itself who calls it.
+    with_rights_of_owner text[] := ARRAY['report_usage', 'changed_usage', 'tend_usage'];
 BEGIN
     FOREACH each IN ARRAY ARRAY[full_group, edge_group] LOOP
         IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = each) THEN
             EXECUTE format('CREATE ROLE %I NOLOGIN', each);
         END IF;
         EXECUTE format('GRANT USAGE ON SCHEMA proxyfleet TO %I', each);
+    END LOOP;
+    FOR each IN SELECT p.oid::regprocedure FROM pg_proc p
+        WHERE p.pronamespace = 'proxyfleet'::regnamespace AND p.proname = ANY (with_rights_of_owner)
+    LOOP
+        EXECUTE format('ALTER FUNCTION %s SECURITY DEFINER', each);
     END LOOP;
     REVOKE ALL ON ALL FUNCTIONS IN SCHEMA proxyfleet FROM PUBLIC;
     EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE, TRUNCATE ON ALL TABLES IN SCHEMA proxyfleet TO %I', full_group);
@@ -176,6 +188,7 @@ BEGIN
         EXECUTE format('CREATE ROLE %I', name);
     END IF;
     EXECUTE format('ALTER ROLE %I LOGIN CONNECTION LIMIT 16 PASSWORD %L', name, verifier);
+    EXECUTE format('REVOKE %I, %I FROM %I', group_of('full'), group_of('edge'), name);
     EXECUTE format('GRANT %I TO %I', group_of(as_role), name);
     EXECUTE format('GRANT %I TO %I', name, current_user); -- who ends its backends has to be in it
 END $$;
@@ -186,17 +199,14 @@ CREATE FUNCTION proxyfleet.remove_node(of_node text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = proxyfleet, pg_temp AS $$
 DECLARE
     name text := 'pf_' || of_node;
-    each text;
 BEGIN
     IF of_node LIKE 'nod\_%' AND EXISTS (SELECT FROM pg_roles WHERE rolname = name) THEN
         EXECUTE format('ALTER ROLE %I NOLOGIN', name);
         EXECUTE format('REVOKE %I, %I FROM %I', group_of('full'), group_of('edge'), name);
     END IF;
-    FOREACH each IN ARRAY ARRAY['heartbeats', 'leases', 'duties'] LOOP
-        IF to_regclass('proxyfleet.' || each) IS NOT NULL THEN
-            EXECUTE format('DELETE FROM proxyfleet.%I WHERE node = %L', each, of_node);
-        END IF;
-    END LOOP;
+    DELETE FROM heartbeats WHERE node = of_node;
+    DELETE FROM duties WHERE node = of_node;
+    DELETE FROM leases WHERE node = of_node;
 END $$;
 
 CREATE FUNCTION proxyfleet.end_backends(of_node text) RETURNS bigint
@@ -206,17 +216,6 @@ BEGIN
         SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
         WHERE usename = 'pf_' || of_node AND of_node LIKE 'nod\_%' AND pid <> pg_backend_pid()
     );
-END $$;
-
--- A token is used up by the commit that makes its node. SQLSTATE PF006 when it can't be.
-CREATE FUNCTION proxyfleet.use_token(of_token text, of_digest text, by_node text) RETURNS void
-LANGUAGE plpgsql VOLATILE SET search_path = proxyfleet, pg_temp AS $$
-BEGIN
-    UPDATE tokens SET used_by = by_node, used_at = coalesce(used_at, clock_timestamp())
-    WHERE id = of_token AND digest = of_digest AND coalesce(used_by, by_node) = by_node AND until > clock_timestamp();
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'the token was used by another node, is over or was revoked' USING ERRCODE = 'PF006';
-    END IF;
 END $$;
 
 -- Bring the schema forward, for full nodes, which do not own it.

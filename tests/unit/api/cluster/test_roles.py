@@ -67,7 +67,7 @@ RIGHTS_OF_EDGE = {
 """Of some only rows, and of revisions none: as the other tests have it."""
 FUNCTIONS_OF_EDGE = {
     *("this_node", "group_of", "is_edge", "own_document", "runs_on", "edge_documents", "documents_of"),
-    *("changes_after", "heartbeat", "report_usage"),
+    *("changes_after", "heartbeat", "report_usage", "changed_usage"),
 }
 _numbers = count()
 
@@ -104,15 +104,15 @@ class Place:
         with psycopg.connect(self.dsn(node), autocommit=True) as connection:
             yield connection
 
-    def refused(self, node: str, statement: str, *parameters: Any) -> bool:
-        """Whether the role has no right to it; it may fail otherwise."""
+    def refused(self, node: str, statement: str, *parameters: Any, why: str = "") -> bool:
+        """Whether the role has no right to it; it may fail otherwise. `why` is in the error."""
         with self.as_role(node) as connection:
             try:
                 with connection.transaction():
                     connection.execute(statement.encode(), parameters)
                     raise psycopg.Rollback
-            except sql.InsufficientPrivilege:
-                return True
+            except sql.InsufficientPrivilege as error:
+                return why in str(error)
             except psycopg.Error:
                 return False
             return False
@@ -174,17 +174,17 @@ def test_an_edge_has_these_rights_to_tables_and_no_others(place: Place) -> None:
 
 
 def test_an_edge_may_call_these_functions_and_no_others(place: Place) -> None:
-    found = place.fleet.execute("SELECT proname FROM pg_proc WHERE pronamespace = 'proxyfleet'::regnamespace")
-    with place.as_role(EDGE) as connection:
-        rows = connection.execute(
-            "SELECT proname FROM pg_proc WHERE pronamespace = 'proxyfleet'::regnamespace"
-            " AND has_function_privilege(oid, 'EXECUTE')"
-        ).fetchall()
-    allowed = {name for (name,) in rows}
-    assert allowed == FUNCTIONS_OF_EDGE & {name for (name,) in found}
-    assert {"make_node_role", "run_as_owner", "commit_change", "begin_change", "use_token"} <= {
-        name for (name,) in found
+    found = place.fleet.execute(
+        "SELECT proname, pronargs FROM pg_proc WHERE pronamespace = 'proxyfleet'::regnamespace ORDER BY 1"
+    )
+    why = "permission denied for function"
+    allowed = {
+        name
+        for name, arguments in found
+        if not place.refused(EDGE, f"SELECT proxyfleet.{name}({', '.join(['NULL'] * arguments)})", why=why)
     }
+    assert allowed == FUNCTIONS_OF_EDGE & {name for name, _ in found}
+    assert {"make_node_role", "run_as_owner", "commit_change", "begin_change"} <= {name for name, _ in found}
 
 
 def test_an_edge_reads_what_forwards_and_of_proxies_those_that_run_there(place: Place) -> None:
@@ -210,6 +210,32 @@ def test_an_edge_writes_its_own_audit_trail_and_heartbeat_alone(place: Place) ->
             connection.execute("SELECT proxyfleet.heartbeat(%s, %s)", [EDGE, beat])
             place.fleet.execute(f"DELETE FROM proxyfleet.heartbeats WHERE node = '{EDGE}'")
         assert place.refused(EDGE, "SELECT proxyfleet.heartbeat(%s, %s)", FULL, beat)
+
+
+def report(place: Place, as_node: str, of_node: str, generation: int) -> list[Any]:
+    """A report of 5 bytes of one account: [generation, …, bytes in] of its totals."""
+    rows: list[Any] = [[1], [1], ["acc_a"], ["prx_a"], [5], [0], [1], [1], [0]]
+    account: list[Any] = [["acc_a"], [generation], [0], ["total"], [False], [0.0], [""], [""]]
+    kinds = ["bigint", "integer", "text", "text", *["bigint"] * 5]
+    kinds += ["text", "bigint", "bigint", "text", "boolean", "float8", "text", "text"]
+    values = ", ".join(f"%s::{kind}[]" for kind in kinds)
+    call = f"SELECT rows FROM proxyfleet.report_usage(%s, 'ledger', 0, 1, 0, 0.8, {values})"
+    with place.as_role(as_node) as connection:
+        found = connection.execute(call.encode(), [of_node, *rows, *account]).fetchone()
+    assert found is not None
+    ((row, *_),) = json.loads(found[0])
+    return list(row)
+
+
+def test_an_edge_reports_its_own_usage_and_resets_none(place: Place) -> None:
+    before = report(place, FULL, FULL, 3)
+    assert (before[1], before[11]) == (3, 5)
+    after = report(place, EDGE, EDGE, 9)
+    assert (after[1], after[11]) == (3, 10)
+    with pytest.raises(sql.InsufficientPrivilege, match="its own usage alone"):
+        report(place, EDGE, FULL, 3)
+    with place.as_role(EDGE) as connection:
+        assert connection.execute("SELECT account FROM proxyfleet.changed_usage(0, '', 9)").fetchall() == [("acc_a",)]
 
 
 @table(
@@ -301,6 +327,13 @@ def test_a_full_node_follows_and_commits_as_its_own_role(place: Place) -> None:
     assert seen(full) == {name: set(each) for name, each in DOCUMENTS.items()}
     assert full.number > place.owner.number
     place.owner.follow()
+
+
+def test_a_full_node_does_what_needs_new_tables(place: Place) -> None:
+    with place.as_role(FULL) as connection:
+        connection.execute("SELECT proxyfleet.tend_usage()")
+        connection.execute("SELECT proxyfleet.prune(30, 1000)")
+        connection.execute("SELECT proxyfleet.prune_history(30, 1000, 1000000)")
 
 
 def test_a_full_node_brings_the_schema_forward_and_the_new_table_is_in_its_rights() -> None:
