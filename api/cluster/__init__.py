@@ -10,6 +10,7 @@ know that there is a database, and goes on without it.
 | `blobs` | files that one node makes for all |
 | `duties` | what one node does for all, and who announces an event of the fleet |
 | `roles` | the database role of each node: what it may do there is in `migrations/0006_nodes.sql` |
+| `joining` | how a machine becomes a node, by a token |
 | `internal_api` | where nodes ask each other: HTTP over TLS, at `cluster.listen` |
 | `certificates` | by what nodes know each other, and TLS between them |
 | `heartbeat` | each 4 s: this node is there, what it has, what is wrong with it; the reply says what there is |

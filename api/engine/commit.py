@@ -75,7 +75,7 @@ COPIES = 4
 """How often a change has a document: itself, in its entry, and in the revision before and after it."""
 
 _HASHES = frozenset({"password_hash", "renewal_hash"})
-_REVOKED = frozenset({"api_keys", CREDENTIALS})
+_REVOKED = frozenset({"api_keys", CREDENTIALS, "node_tokens"})
 """Collections whose documents are revoked, not deleted."""
 
 

@@ -13,7 +13,10 @@ from api.store import StoreWriteError
 from config.files.secret_box import SecretBox, SecretBoxError
 
 UNREVISED = frozenset(
-    {"refresh_families", "account_sessions", "fetched_upstreams", "list_states", "verdicts", "credentials", "secrets"}
+    {
+        *("refresh_families", "account_sessions", "fetched_upstreams", "list_states", "verdicts", "credentials"),
+        *("secrets", "node_tokens"),
+    }
 )
 """Collections whose changes are no revisions: they are no configuration."""
 _IRREGULAR = {"proxies": "proxy", "policies": "policy", "settings": "settings"}

@@ -124,6 +124,8 @@ class DataDir:
     """What is not settled yet with the ledger of a fleet (`api.engine.ledger`)."""
     cluster = _Below("cluster")
     """The folder of what a node of a fleet has for itself (`actors.cluster`)."""
+    joining = _Below("cluster/joining.json")
+    """What an installation that has joined a fleet was given, until it is a node of it (`api.cluster.joining`)."""
     node = _Below("cluster/node.json")
     """What makes this installation a node of a fleet; there is none without one."""
     keys = _Below("keys")

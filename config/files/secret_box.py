@@ -104,6 +104,10 @@ class SecretBox:
         """Whether there is a key file."""
         return self._path.exists()
 
+    def exported(self) -> str:
+        """The key itself as hex digits, for another node of the same fleet. Raises `SecretBoxError`."""
+        return self._known(make=True).hex()
+
     def seal(self, secret: str, purpose: str) -> str:
         """The text to store. Raises `SecretBoxError`."""
         key = self._known(make=True)
@@ -175,8 +179,13 @@ class SecretBox:
 
 def secret_box_of(data: DataDir) -> SecretBox:
     """The seal of a data directory: with the key that systemd has given, else with one of its own."""
+    return SecretBox(seal_file(data))
+
+
+def seal_file(data: DataDir) -> Path:
+    """The file of the key that seals secrets, whether it is made or not. Raises `SecretBoxError`."""
     try:
-        return SecretBox(credential(SECRETS_KEY) or data.keys / "secrets.key")
+        return credential(SECRETS_KEY) or data.keys / "secrets.key"
     except CredentialError as error:
         raise SecretBoxError(str(error)) from error
 
