@@ -9,13 +9,13 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 73_264,
-    "files of the product": 556,
-    "code lines of the tests": 80_536,
+    "code lines of the product": 74_722,
+    "files of the product": 563,
+    "code lines of the tests": 81_838,
     "code lines of scripts": 3_516,
-    "files under 60 lines that one module imports": 6,
-    "class names that stand twice": 15,
-    "modules of the longest folder": 15,
+    "files under 60 lines that one module imports": 7,
+    "class names that stand twice": 18,
+    "modules of the longest folder": 16,
     "dependencies": 26,
     "tests that take longer than the ceiling": 18,
     "seconds of a test": 5,

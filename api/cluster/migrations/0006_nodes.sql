@@ -119,18 +119,22 @@ DECLARE
     edge_group text := group_of('edge');
     each text;
     -- of an edge node: tables that it reads whole, and those of which it reads some rows, with which
-    read text[] := ARRAY['fleet', 'commits', 'blobs'];
-    partly text[] := ARRAY['documents', 'revisions', 'revision_changes', 'audit', 'heartbeats'];
+    read text[] := ARRAY['fleet', 'commits', 'blobs', 'loose_heads'];
+    partly text[] := ARRAY[
+        'documents', 'revisions', 'revision_changes', 'audit', 'heartbeats', 'loose', 'lockouts'
+    ];
     which text[] := ARRAY[
         $which$collection IN (
-            'accounts', 'plans', 'credentials', 'lists', 'pools', 'policies', 'fetched_upstreams', 'bans', 'nodes', 'settings'
+            'accounts', 'plans', 'credentials', 'lists', 'list_states', 'pools', 'policies', 'fetched_upstreams',
+            'verdicts', 'nodes', 'settings'
         ) OR (collection = 'proxies'
             AND (body IS NULL OR runs_on(body -> 'nodes', (SELECT proxyfleet.own_document()))))$which$,
-        'false', 'false', 'node = (SELECT proxyfleet.this_node())', 'node = (SELECT proxyfleet.this_node())'
+        'false', 'false', 'node = (SELECT proxyfleet.this_node())', 'node = (SELECT proxyfleet.this_node())',
+        $which$collection = 'credentials'$which$, 'false'
     ];
     functions text[] := ARRAY[
         'this_node', 'group_of', 'is_edge', 'own_document', 'runs_on', 'edge_documents', 'documents_of', 'changes_after',
-        'heartbeat', 'report_usage', 'changed_usage'
+        'heartbeat', 'report_usage', 'changed_usage', 'read_loose'
     ];
     -- What writes for an edge more than it may, or makes tables for a full node: it checks itself who calls it.
     with_rights_of_owner text[] := ARRAY['report_usage', 'changed_usage', 'tend_usage'];

@@ -61,13 +61,16 @@ RIGHTS_OF_EDGE = {
     "revisions": {"SELECT"},
     "revision_changes": {"SELECT"},
     "blobs": {"SELECT"},
+    "loose": {"SELECT"},
+    "loose_heads": {"SELECT"},
+    "lockouts": {"SELECT"},
     "audit": {"SELECT", "INSERT"},
     "heartbeats": {"SELECT", "INSERT", "UPDATE"},
 }
 """Of some only rows, and of revisions none: as the other tests have it."""
 FUNCTIONS_OF_EDGE = {
     *("this_node", "group_of", "is_edge", "own_document", "runs_on", "edge_documents", "documents_of"),
-    *("changes_after", "heartbeat", "report_usage", "changed_usage"),
+    *("changes_after", "heartbeat", "report_usage", "changed_usage", "read_loose"),
 }
 _numbers = count()
 
@@ -325,6 +328,17 @@ def test_a_full_node_follows_and_commits_as_its_own_role(place: Place) -> None:
     assert seen(full) == {name: set(each) for name, each in DOCUMENTS.items()}
     assert full.number > place.owner.number
     place.owner.follow()
+
+
+def test_an_edge_reads_credentials_and_no_sign_ins(place: Place) -> None:
+    with place.as_role(FULL) as connection:
+        rows = [[name, "x", 1e10, [""], '{"id": "x"}'] for name in ("account_sessions", "credentials", "sign_ins")]
+        connection.execute("SELECT proxyfleet.write_loose(%s, %s, false)", [FULL, json.dumps(rows)])
+        connection.execute("INSERT INTO proxyfleet.lockouts VALUES ('p', 'n', 'infinity')")
+    with place.as_role(EDGE) as connection:
+        first, *others = connection.execute("SELECT * FROM proxyfleet.read_loose('{}', 9)").fetchall()
+    assert (json.loads(first[0]), json.loads(first[1])) == ({FULL: 3}, {})
+    assert [each[4] for each in others] == ["credentials"]
 
 
 def test_a_full_node_does_what_needs_new_tables(place: Place) -> None:
