@@ -55,7 +55,7 @@ from api.objects.named.list_kind import LISTS
 from api.objects.named.object_changes import ObjectChanges, ObjectUsers, ObjectViews
 from api.objects.named.policy_kind import POLICIES
 from api.objects.named.pool_kind import POOLS
-from api.objects.named.pool_states import VERDICTS, PoolStates
+from api.objects.named.pool_states import PoolStates
 from api.objects.named.shared_objects import PoolSources, SharedObjects
 from api.objects.proxies.proxy_cache import ProxyCache
 from api.objects.proxies.proxy_changes import UpstreamPolicy
@@ -85,7 +85,7 @@ from config.files.paths import DataDir, RunDir, forget_initial_password
 from config.files.secret_box import secret_box_of
 from config.model.fleet_accounts import FleetAccount
 from config.model.shared_objects.lists import DestinationList
-from config.model.shared_objects.pools import Pool
+from config.model.shared_objects.pools import VERDICTS, Pool
 from config.model.subscriptions import checked, is_about_people
 from config.model.webhooks import WebhookRecord, opened_headers
 from config.net.names import Range, merged

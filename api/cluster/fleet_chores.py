@@ -14,9 +14,9 @@ from actors.cluster.database import Database, DatabaseSession
 from api.cluster.duties import Duties
 from api.engine.commit import Engine
 from api.history.recorder import Limits
-from api.objects.named.pool_states import VERDICTS
 from api.periodic_work import PeriodicWork
 from api.store import NotStored, RevisionConflict, Write
+from config.model.shared_objects.pools import VERDICTS
 from config.settings.groups import History
 from config.text.formatting import timestamp_text
 

@@ -117,7 +117,7 @@ class Admission:
     def _let_in(self, given: Mapping[str, str]) -> dict[str, Any]:
         token, revision = self._token(given)
         fingerprint = fingerprint_of(given["certificate"])
-        if not is_signed(given["certificate"], _said(token.id, self._certificates.own.fingerprint), _octets(given)):
+        if not is_signed(given["certificate"], _proven(token.id, self._certificates.own.fingerprint), _octets(given)):
             raise NodeRefused("the signature is not by the key of the certificate")
         before = next((each for each in self._nodes() if each.certificate.fingerprint == fingerprint), None)
         self._check_token(token, before)
@@ -192,7 +192,7 @@ class Admission:
         return bool(found)
 
     def _logins(self, record: NodeRecord) -> dict[str, str]:
-        """How the node reaches the database: with a new password each time that it is told."""
+        """How the node reaches the database: with a new password each time that a node asks."""
         dsns = {"dsn": self._identity.dsn, "listen_dsn": self._identity.listen_dsn}
         if not self._has_roles():
             return dsns
@@ -203,7 +203,7 @@ class Admission:
         return {name: login.dsn(each) if each else "" for name, each in dsns.items()}
 
 
-def _said(token: str, fingerprint: str) -> str:
+def _proven(token: str, fingerprint: str) -> str:
     """What a machine signs that joins."""
     return f"proxyfleet join {token} {fingerprint}"
 
@@ -253,7 +253,7 @@ def ask_to_join(data: DataDir, line: str, name: str = "", address: str = "") -> 
             "token": token.id,
             "secret": token.secret,
             "certificate": own.pem,
-            "signature": base64.b64encode(own.sign(_said(token.id, token.fingerprint))).decode(),
+            "signature": base64.b64encode(own.sign(_proven(token.id, token.fingerprint))).decode(),
             "name": name or _name_of_machine(),
             "address": address or _address_towards(token.place),
             "version": VERSION,

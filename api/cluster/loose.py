@@ -7,7 +7,7 @@ database that was restored has lower numbers: then all of it is read anew, and a
 
 One thread sends and reads, in this order, so what is read is never older than what was sent. Changes that are made
 while it sends go together with the next ones. It announces them at most each `QUIET`, since a notification takes a lock
-of the whole instance. Where that isn't heard it reads each `POLL`. A request waits for it as long as the database keeps
+of the whole instance. Without notifications it reads each `POLL`. A request waits for it as long as the database keeps
 up, and a second at most; after that, and in an outage, nothing waits, and what is pending stays in the file.
 """
 

@@ -27,13 +27,11 @@ from api.history.document_changes import DocumentChange
 from api.objects.named.pool_kind import POOLS
 from api.objects.named.shared_objects import SharedObjects
 from api.store import StoreError, StoreWriteError
-from config.model.shared_objects.pools import BAN_DEFAULT, Pool, PoolUpstream, UpstreamReport
+from config.model.shared_objects.pools import BAN_DEFAULT, VERDICTS, Pool, PoolUpstream, UpstreamReport
 from config.text.formatting import timestamp_text
 
 log = logging.getLogger(__name__)
 
-VERDICTS = "verdicts"
-"""The collection of verdicts in a fleet, one for each upstream that has one."""
 _UNKNOWN = Health("unknown", 0.0, 0, "", 0.0, 0.0, None, "", 0.0, None, 0, 0, 0)
 
 

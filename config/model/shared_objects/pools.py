@@ -27,6 +27,8 @@ from config.model.shared_objects.upstreams import (
     replace_upstreams,
 )
 
+VERDICTS = "verdicts"
+"""The collection of verdicts in a fleet, one for each upstream that has one."""
 STATUSES_MAX = 50
 COOLDOWN_MAX = 86_400
 ATTEMPTS_MAX = 20

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any, cast
 
 from api.engine.commit import Engine
@@ -35,3 +37,11 @@ class NodeApi(Api):
         """Status and data, or what is wrong."""
         result = self.request(method, path, self.headers, **({} if body is None else {"json": body}))
         return result.status_code, result.json["data"] if result.status_code < 300 else error_of(result)
+
+
+@contextmanager
+def two() -> Iterator[tuple[NodeApi, NodeApi]]:
+    ledger = MemoryLedger()
+    with ExitStack() as stack:
+        one = stack.enter_context(closing(NodeApi(ledger, "a")))
+        yield one, stack.enter_context(closing(NodeApi(ledger, "b", one)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
+from itertools import count
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -20,7 +21,7 @@ from api.store import Write
 from config.files.paths import DataDir, open_data_dir
 from config.files.secret_box import SecretBox, secret_box_of
 from tests.kit.folders import FOLDERS
-from tests.kit.postgresql import database
+from tests.kit.postgresql import PASSWORD, database, shared_server
 from tests.unit.api.store.replicas import write_of
 
 
@@ -135,3 +136,17 @@ def fleet(dsn: str | None = None) -> Iterator[Fleet]:
         ExitStack() as stack,
     ):
         yield Fleet(found, Path(folder), stack)
+
+
+_numbers = count()
+
+
+@contextmanager
+def owner(may_make_roles: bool = True) -> Iterator[str]:
+    """A database with an owner that is no superuser: the DSN."""
+    server, name = shared_server(), f"owner_{next(_numbers)}"
+    server.execute(f"CREATE ROLE {name} LOGIN {'CREATEROLE' if may_make_roles else ''} PASSWORD '{PASSWORD}'")
+    with server.database() as dsn:
+        database = psycopg.conninfo.conninfo_to_dict(dsn)["dbname"]
+        server.execute(f"ALTER DATABASE {database} OWNER TO {name}")
+        yield psycopg.conninfo.make_conninfo(dsn, user=name)

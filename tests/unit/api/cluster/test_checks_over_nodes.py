@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Any, cast
 from uuid import UUID
@@ -21,16 +21,8 @@ from config.passwords import check_password
 from config.settings.groups import OAuth2
 from tests.kit.api_stage import PASSWORD, PROXY
 from tests.kit.tables import table
-from tests.unit.api.cluster.node_api import NodeApi
+from tests.unit.api.cluster.node_api import NodeApi, two
 from tests.unit.api.store.replicas import MemoryLedger, OfNode, nodes
-
-
-@contextmanager
-def two() -> Iterator[tuple[NodeApi, NodeApi]]:
-    ledger = MemoryLedger()
-    with ExitStack() as stack:
-        one = stack.enter_context(closing(NodeApi(ledger, "a")))
-        yield one, stack.enter_context(closing(NodeApi(ledger, "b", one)))
 
 
 @contextmanager

@@ -27,8 +27,7 @@ from config.model.node_tokens import NodeTokenCreate, TokenLine, new_token
 from config.model.nodes import NodeRecord
 from tests.kit.postgresql import needs_postgresql
 from tests.kit.tables import table
-from tests.unit.api.cluster.nodes import Fleet, fleet
-from tests.unit.api.cluster.test_roles import owner
+from tests.unit.api.cluster.nodes import Fleet, fleet, owner
 
 pytestmark = needs_postgresql
 _numbers = iter(range(10**6))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from itertools import count
 from typing import Any
 
 import psycopg
@@ -17,10 +16,10 @@ from actors.cluster.errors import DatabaseError, DatabaseUnusable
 from api.cluster.migration_runner import Migration, migrate, migrations
 from api.cluster.roles import NodeLogin, begin_roles, end_connections, verifier
 from api.store import StoreError, Write
-from tests.kit.postgresql import PASSWORD, needs_postgresql, shared_server
+from tests.kit.postgresql import needs_postgresql
 from tests.kit.tables import table
 from tests.kit.wait import wait_until
-from tests.unit.api.cluster.nodes import Fleet, Node, fleet
+from tests.unit.api.cluster.nodes import Fleet, Node, fleet, owner
 
 pytestmark = needs_postgresql
 FULL, EDGE, OTHER = (f"nod_{letter * 16}" for letter in "fed")
@@ -73,17 +72,6 @@ FUNCTIONS_OF_EDGE = {
     *("changes_after", "heartbeat", "report_usage", "changed_usage", "read_loose"),
 }
 _numbers = count()
-
-
-@contextmanager
-def owner(may_make_roles: bool = True) -> Iterator[str]:
-    """A database with an owner that is no superuser: the DSN."""
-    server, name = shared_server(), f"owner_{next(_numbers)}"
-    server.execute(f"CREATE ROLE {name} LOGIN {'CREATEROLE' if may_make_roles else ''} PASSWORD '{PASSWORD}'")
-    with server.database() as dsn:
-        database = psycopg.conninfo.conninfo_to_dict(dsn)["dbname"]
-        server.execute(f"ALTER DATABASE {database} OWNER TO {name}")
-        yield psycopg.conninfo.make_conninfo(dsn, user=name)
 
 
 class Place:

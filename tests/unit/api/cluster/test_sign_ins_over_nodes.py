@@ -16,7 +16,7 @@ from config.settings.settings import AccountSettings
 from tests.kit.api_stage import PASSWORD
 from tests.kit.postgresql import Server, database, needs_postgresql
 from tests.kit.wait import wait_until
-from tests.unit.api.cluster.test_checks_over_nodes import NodeApi
+from tests.unit.api.cluster.node_api import NodeApi
 from tests.unit.api.holding import sign_in
 from tests.unit.api.store.replicas import MemoryLedger
 

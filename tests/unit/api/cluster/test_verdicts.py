@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from api.fleet import StandAlone
-from api.objects.named.pool_states import VERDICTS
 from api.store import Write
-from tests.unit.api.cluster.test_checks_over_nodes import NodeApi, two
+from config.model.shared_objects.pools import VERDICTS
+from tests.unit.api.cluster.node_api import NodeApi, two
 
 POOL = {
     "name": "paris",
