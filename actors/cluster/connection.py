@@ -5,7 +5,7 @@ from __future__ import annotations
 import select
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any, Self, TypeVar
 
@@ -69,6 +69,14 @@ class TimedConnection(psycopg.Connection[Any]):
                 rows = cursor.fetchall()
             if not cursor.nextset():
                 return rows
+
+    def copy_rows(self, table: str, rows: Iterable[Sequence[Any]], within: float) -> int:
+        """Add rows to a table, within so many seconds: how many they are. Raises `psycopg.Error`."""
+        self.deadline, count = time.monotonic() + within, 0
+        with self.cursor() as cursor, cursor.copy(f"COPY {table} FROM STDIN".encode()) as copy:
+            for count, each in enumerate(rows, 1):  # noqa: B007 - it is what is returned
+                copy.write_row(each)
+        return count
 
     def wait(self, gen: PQGen[T], interval: float = 0, timeout: float | None = None) -> T:  # noqa: ARG002 - psycopg's
         """See `psycopg.Connection.wait`; the deadline takes the place of `interval` and `timeout`."""

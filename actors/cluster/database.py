@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import random
+import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from ipaddress import ip_address
 from typing import Any
 
 import psycopg
@@ -63,6 +66,20 @@ class DatabaseSession:
     def go_on(self, statements: str, parameters: Sequence[Any] | None = (), within: float = CHANGE) -> list[Any]:
         """Do it in the transaction that has begun. Without parameters (None) a `%` is one."""
         return self._run(statements, parameters, within)
+
+    @property
+    def own_address(self) -> str:
+        """The address of this machine by which it reaches the database; empty where both are one machine."""
+        with socket.socket(fileno=os.dup(self.connection.fileno())) as sock:
+            if sock.family == socket.AF_UNIX:
+                return ""
+            address = str(sock.getsockname()[0])
+        return "" if ip_address(address).is_loopback else address
+
+    def copy(self, table: str, rows: Iterable[Sequence[Any]], within: float) -> int:
+        """Add rows to a table, with its columns behind it, in the transaction that has begun; their number."""
+        with self._noted():
+            return self.connection.copy_rows(table, rows, within)
 
     def finish(self, statements: str, parameters: Sequence[Any] = (), within: float = CHANGE) -> list[Any]:
         """Do it, and commit. After `DatabaseUnavailable` it may have been committed, or be so in a moment."""

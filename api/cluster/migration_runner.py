@@ -19,8 +19,10 @@ from config import VERSION, OperatorError
 DEADLINE = 60.0
 """Seconds of one migration."""
 LOCK_TIMEOUT = "5s"
-_LOCK = 7_075_663_081
+LOCK = 7_075_663_081
 """The number of the lock, ours alone in the fleet's database."""
+ALONE = f"SELECT pg_advisory_xact_lock({LOCK})"
+"""Within a transaction: no other one does this meanwhile."""
 _TABLE = """
 CREATE SCHEMA proxyfleet;
 CREATE TABLE proxyfleet.migrations (
@@ -77,7 +79,7 @@ def migrate(database: Database, node: str, known: Sequence[Migration] | None = N
     Raises `SchemaRefused`, and `DatabaseError`: then nothing was changed.
     """
     with database.session() as session:
-        session.begin(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'; SELECT pg_advisory_xact_lock({_LOCK})", (), DEADLINE)
+        session.begin(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'; {ALONE}", (), DEADLINE)
         missing = _pending(session, known)
         if not missing:
             return []

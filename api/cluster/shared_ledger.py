@@ -55,11 +55,10 @@ RETRY = 0.2
 
 _SILENT = UNREVISED - {"list_states", "verdicts"}
 """Collections whose changes no other node waits for: each notification takes a lock of all databases of the server."""
-_BEGIN = "SELECT * FROM proxyfleet.begin_change(%s, %s, %s, %s)"
+BEGIN = "SELECT * FROM proxyfleet.begin_change(%s, %s, %s, %s)"
 _READ = "SELECT * FROM proxyfleet.changes_after(%s, %s, %s, %s)"
-_WRITE = "SELECT proxyfleet.write_change(%s, %s, %s)"
+WRITE = "SELECT proxyfleet.write_change(%s, %s, %s)"
 _COMMIT = "SELECT proxyfleet.commit_change(%s, %s, %s, %s, %s, %s, %s, %s, %s)"
-_FIND = "SELECT proxyfleet.find_commit(%s)"
 _DOES_NOT_FOLLOW = "PF001"
 
 
@@ -124,6 +123,8 @@ class FleetLock:
 class SharedLedger:
     """The `api.engine.ledger.Ledger` of one node. Raises `LedgerError`."""
 
+    _find = "SELECT proxyfleet.find_commit(%s)"
+
     def __init__(self, database: Database, fleet: UUID, node: str, new_stamp: Callable[[], UUID] = uuid4) -> None:
         self._database = database
         self._fleet = fleet
@@ -145,7 +146,7 @@ class SharedLedger:
         if self._refusal:
             raise LedgerUnavailable(self._refusal)
         with as_of_store(), self._database.session() as session:
-            rows = session.begin(_BEGIN, [after, stamp, self._node, AT_ONCE], CHANGE + size / RATE)
+            rows = session.begin(BEGIN, [after, stamp, self._node, AT_ONCE], CHANGE + size / RATE)
             page = self._page(after, rows)
             if not page.is_whole:
                 raise TooFarBehind(f"the commit {after} is {page.head - after} commits behind the last one")
@@ -203,7 +204,7 @@ class SharedLedger:
         stamp, within = self._new_stamp(), CHANGE + commit.size / RATE
         *parts, last = encoded_parts(commit)
         for each in parts:
-            lock.session.go_on(_WRITE, [commit.number, self._node, each], within)
+            lock.session.go_on(WRITE, [commit.number, self._node, each], within)
         history = max((each.row[0] for each in commit.revisions), default=0)
         notify = any(each.collection not in _SILENT for each in commit.documents)
         values = [commit.number, stamp, lock.stamp, self._node, last, len(commit.documents), commit.size, history]
@@ -232,7 +233,7 @@ class SharedLedger:
             left = until - time.monotonic()
             try:
                 with self._database.session(even_if_unavailable=True) as session:
-                    ((number,),) = session.transaction(_FIND, [stamp], max(left, RETRY))
+                    ((number,),) = session.transaction(self._find, [stamp], max(left, RETRY))
                     return number is not None
             except DatabaseError as error:
                 if left <= RETRY:
@@ -254,16 +255,23 @@ def create_fleet(database: Database, fleet: UUID, node: str, head: int, history:
 
     Raises `LedgerError` when there is one, and `DatabaseError`.
     """
-    stamp = uuid4()
     with database.session() as session:
         found = session.begin("SELECT id FROM proxyfleet.fleet")
         if found:
             raise LedgerError(f"the database holds the fleet {found[0][0]} already")
-        session.finish(
-            "INSERT INTO proxyfleet.fleet (id, head, history, pruned_to, key_fingerprint) VALUES (%s, %s, %s, %s, %s);"
-            " INSERT INTO proxyfleet.commits (number, stamp, node, objects, size) VALUES (%s, %s, %s, 0, 0)",
-            [fleet, head, history, head, key_fingerprint, head, stamp, node],
-        )
+        stamp = insert_fleet(session, fleet, node, head, history, key_fingerprint)
+        session.finish("SELECT 1")
+    return stamp
+
+
+def insert_fleet(session: DatabaseSession, fleet: UUID, node: str, head: int, history: int, key: str) -> UUID:
+    """As `create_fleet`, within a transaction."""
+    stamp = uuid4()
+    session.go_on(
+        "INSERT INTO proxyfleet.fleet (id, head, history, pruned_to, key_fingerprint) VALUES (%s, %s, %s, %s, %s);"
+        " INSERT INTO proxyfleet.commits (number, stamp, node, objects, size) VALUES (%s, %s, %s, 0, 0)",
+        [fleet, head, history, head, key, head, stamp, node],
+    )
     return stamp
 
 

@@ -235,22 +235,24 @@ class Engine(FleetStore):
         self.effects.finish()
         return number
 
-    def follow_ledger(self, ledger: Ledger, stamp: UUID) -> None:
-        """From now on this ledger has the last word. Its last commit is that of this file, and has this stamp there.
+    def follow_ledger(self, ledger: Ledger, stamp: UUID | None = None) -> None:
+        """From now on this ledger has the last word. It has the last commit of this file, with this stamp.
 
-        Within `alone`, no commit comes between. Raises `StoreError`.
+        None is the stamp that is noted. Within `alone` no commit comes between. Raises `StoreError`.
         """
         with self._changing:
-            with self.file.transaction() as database:
-                note_stamp(database, last_number(database), stamp)
+            if stamp is not None:
+                with self.file.transaction() as database:
+                    note_stamp(database, last_number(database), stamp)
             self._ledger = ledger
 
-    def stand_alone(self) -> None:
+    def stand_alone(self, decided: Callable[[], object] = lambda: None) -> None:
         """From now on the transaction of the file is all there is to a commit. Raises `StoreError`.
 
-        A commit of which it is not known whether it was made is one that was not.
+        `decided` makes that lasting, between two commits. One of which it is not known whether it was made is none.
         """
         with self._changing:
+            decided()
             self._ledger = None
             self.loose.stand_alone()
             self._forget_ledger()

@@ -126,6 +126,8 @@ class DataDir:
     """The folder of what a node of a fleet has for itself (`actors.cluster`)."""
     joining = _Below("cluster/joining.json")
     """What an installation that has joined a fleet was given, until it is a node of it (`api.cluster.joining`)."""
+    founding = _Below("cluster/founding.json")
+    """The id of the fleet that this installation is about to become, until it is a node of it."""
     node = _Below("cluster/node.json")
     """What makes this installation a node of a fleet; there is none without one."""
     keys = _Below("keys")

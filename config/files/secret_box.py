@@ -108,6 +108,11 @@ class SecretBox:
         """The key itself as hex digits, for another node of the same fleet. Raises `SecretBoxError`."""
         return self._known(make=True).hex()
 
+    @property
+    def fingerprint(self) -> str:
+        """Eight hex digits that stand for the key. Raises `SecretBoxError`."""
+        return _mark(self._known(make=True))
+
     def seal(self, secret: str, purpose: str) -> str:
         """The text to store. Raises `SecretBoxError`."""
         key = self._known(make=True)

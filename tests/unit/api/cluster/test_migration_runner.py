@@ -108,7 +108,7 @@ def test_without_the_right_to_make_a_schema_nothing_is_made(dsn: str) -> None:
 def test_a_lock_that_another_has_ends_the_wait(ours: Database, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LOCK_TIMEOUT", "100ms")
     with closing(Database(dsn)) as other, other.session() as session:
-        session.begin(f"SELECT pg_advisory_xact_lock({module._LOCK})", within=connections.CHANGE)
+        session.begin(f"SELECT pg_advisory_xact_lock({module.LOCK})", within=connections.CHANGE)
         with pytest.raises(DatabaseBusy):
             migrate(ours, "a")
     assert migrate(ours, "a") == [*migrations()]

@@ -1,0 +1,236 @@
+"""Making a fleet of an installation that stands alone, and an installation of a node again.
+
+**`found_fleet` is whole or has changed nothing.** All is one transaction of the database. What the installation has is
+copied as of one moment, while changes go on; then, while no change is made (some milliseconds), what has changed since
+follows, and the fleet's first commit: the document of this node. That commit is made as any other, so its transaction
+of the file is rolled back when the database refuses, and the file takes it from there when the process is killed.
+Numbers, history and audit trail stay: ETags and ids hold on. Deletions are not there, so nothing before is followed.
+
+`data.founding` says which fleet this installation is making. When it is killed between the database and `data.node`,
+it stands alone, and the database has a fleet without a node: the next try replaces that, since it is its own. A fleet
+of others is never replaced.
+
+**`leave_fleet`** takes the document of this node out of the fleet, and then the file that makes it one. What a node has
+is all that one machine needs.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from uuid import UUID, uuid4
+
+from pydantic import TypeAdapter, ValidationError
+
+from actors.cluster.database import Database, DatabaseSession
+from actors.cluster.identity import NodeIdentity
+from actors.sqlite import open_for_reading
+from api.cluster.fleet_node import FleetNode
+from api.cluster.migration_runner import ALONE, DEADLINE, migrate
+from api.cluster.shared_ledger import (
+    AT_ONCE,
+    BEGIN,
+    RATE,
+    WRITE,
+    FleetLock,
+    SharedLedger,
+    as_of_store,
+    encoded_parts,
+    insert_fleet,
+)
+from api.engine.commit import Engine
+from api.engine.ledger import Commit
+from api.history.recorder import STORED, newest_revision
+from api.store import NotStored, StoreError, Write
+from api.store.accounts.columns import TABLES
+from api.store.fleet_file import last_number, translated
+from config import OperatorError
+from config.files.durable import replace_file, sync
+from config.files.paths import DataDir, private_directory
+from config.files.secret_box import SecretBox, SecretBoxError
+from config.model.nodes import COLLECTION, INTERNAL_ADDRESS, NodeAddress, NodeRecord, new_node_id, node_name
+
+_DOCUMENTS = "documents (collection, id, revision, place, body)"
+_COPIED = [
+    (_DOCUMENTS, "SELECT collection, id, revision, place, body FROM documents"),
+    *((_DOCUMENTS, f"SELECT '{each}', id, revision, rowid, body FROM {each}") for each in TABLES),  # noqa: S608 - ours
+    (
+        f'revisions ({STORED}, "commit", node)',
+        f"SELECT {STORED}, commit_number, :node FROM revisions",  # noqa: S608 - ours
+    ),
+    (
+        "revision_changes (number, place, collection, id, name, fields, before, after)",
+        "SELECT number, place, collection, id, name, fields, before, after FROM revision_changes",
+    ),
+    (
+        'audit (node, seq, "commit", content, hash)',
+        "SELECT :node, seq, commit_number, content, hash FROM audit WHERE commit_number <= :number",
+    ),
+]
+"""The tables of the database with what they get from the file."""
+
+
+class FoundingRefused(OperatorError):
+    """The fleet was not made; the text says why, and what can be done."""
+
+
+def found_fleet(
+    engine: Engine, data: DataDir, seal: SecretBox, dsn: str, name: str = "", address: str = "", listen_dsn: str = ""
+) -> FleetNode:
+    """Make this installation the first node of a new fleet in this database: the node, which `engine` follows.
+
+    Changes wait for some milliseconds, and nothing else does. Raises `FoundingRefused`, `DatabaseError`,
+    `SchemaRefused`, and `StoreError`: then it still stands alone.
+    """
+    if data.node.exists():
+        raise FoundingRefused("this installation is a node of a fleet already: see `proxyfleet cluster status`")
+    identity = NodeIdentity(uuid4(), new_node_id(), _name(name), "full", dsn, listen_dsn)
+    node = FleetNode(identity)
+    try:
+        node.database.check()
+        _make_room(node.database, data)
+        migrate(node.database, identity.id)
+        record = NodeRecord(
+            id=identity.id, name=identity.name, addresses=_addresses(address, node), created_at=node.clock()
+        )
+        _make(engine, data, seal, node, record)
+    except BaseException:
+        node.close()
+        raise
+    return node
+
+
+def leave_fleet(engine: Engine, data: DataDir, node_id: str, force: bool) -> None:
+    """Take this node out of its fleet, and go on alone with everything it has.
+
+    Unless by `force` the fleet has to be reached. Raises `LedgerError`: then it still is a node; and `StoreError`.
+    """
+    if not force:
+        with suppress(NotStored):
+            engine.delete(COLLECTION, node_id)
+    engine.stand_alone(lambda: _forget(data))
+    if nodes := engine.every(COLLECTION):
+        engine.commit_unrecorded([Write(COLLECTION, each.id, None) for each in nodes])
+
+
+def _forget(data: DataDir) -> None:
+    data.node.unlink(missing_ok=True)
+    sync(data.cluster)
+
+
+def _name(given: str) -> str:
+    """The name of this node: the machine's, unless one is given."""
+    of_machine = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname().partition(".")[0]).strip("-")
+    try:
+        return node_name(given or of_machine[:63] or "first")
+    except ValueError as error:
+        raise FoundingRefused(f"--name: {error}") from None
+
+
+def _addresses(given: str, node: FleetNode) -> dict[str, str]:
+    """Where other nodes reach this one: by default at the address from which it reaches the database."""
+    with node.database.session() as session:
+        found = given or session.own_address
+    try:
+        return {INTERNAL_ADDRESS: TypeAdapter(NodeAddress).validate_python(found)} if found else {}
+    except ValidationError as error:
+        raise FoundingRefused(f"--address: {error.errors()[0]['msg'].removeprefix('Value error, ')}") from None
+
+
+def _make_room(database: Database, data: DataDir) -> None:
+    """Refuse a database that holds a fleet, and remove one that this installation began and is no node of."""
+    with database.session() as session:
+        ((table,),) = session.begin(f"{ALONE}; SELECT to_regclass('proxyfleet.fleet')")
+        if not table:
+            return
+        found = session.go_on("SELECT id, created_at::timestamp(0)::text FROM proxyfleet.fleet")
+        if not found:
+            return
+        fleet, since = found[0]
+        if str(fleet) != _begun(data):
+            raise FoundingRefused(
+                f"{database.place} holds the fleet {fleet} since {since}: `proxyfleet cluster join` makes this a node"
+                " of it; if it is to be no more, `DROP SCHEMA proxyfleet CASCADE` in the database ends it"
+            )
+        session.finish("DROP SCHEMA proxyfleet CASCADE")
+
+
+def _begun(data: DataDir) -> str | None:
+    try:
+        return data.founding.read_text()
+    except FileNotFoundError:
+        return None
+
+
+def _make(engine: Engine, data: DataDir, seal: SecretBox, node: FleetNode, record: NodeRecord) -> None:
+    within = DEADLINE + data.fleet.stat().st_size / RATE
+    with node.database.session() as session:
+        if found := session.begin(f"{ALONE}; SELECT id FROM proxyfleet.fleet", (), within):  # noqa: S608 - ours
+            raise FoundingRefused(f"{node.database.place} holds the fleet {found[0][0]} since a moment ago")
+        copied = _copy(session, engine.file.path, node.node_id, within)
+        with engine.alone():
+            for commit in engine.changes(copied):
+                for part in encoded_parts(commit):
+                    session.go_on(WRITE, [commit.number, node.node_id, part], within)
+            with engine.file.reading() as file:
+                head, history = last_number(file), newest_revision(file)
+            stamp = insert_fleet(session, node.identity.fleet, node.node_id, head, history, _key_of(seal))
+            private_directory(data.cluster)
+            replace_file(data.founding, str(node.identity.fleet).encode())
+
+            def made() -> None:
+                node.identity.save(data, seal)
+
+            engine.follow_ledger(_FirstTurn(node, session, made), stamp)
+            try:
+                engine.put(COLLECTION, record.model_dump(mode="json"), 0)
+            finally:
+                if data.node.exists():
+                    engine.follow_ledger(node.ledger)
+                else:
+                    engine.stand_alone()
+    data.founding.unlink()
+
+
+def _copy(session: DatabaseSession, file: Path, node: str, within: float) -> int:
+    """Copy what the file has at this moment; the number of its last commit then."""
+    with translated(file), closing(open_for_reading(file)) as database:
+        database.execute("BEGIN")
+        number = last_number(database)
+        values = {"node": node, "number": number}
+        for table, rows in _COPIED:
+            session.copy(f"proxyfleet.{table}", database.execute(rows, values), within)
+        return number
+
+
+def _key_of(seal: SecretBox) -> str:
+    try:
+        return seal.fingerprint
+    except SecretBoxError as error:
+        raise StoreError(str(error)) from error
+
+
+class _FirstTurn(SharedLedger):
+    """The ledger of a fleet that is being made: its first commit ends the transaction that makes it."""
+
+    _find = f"{ALONE}; {SharedLedger._find}"
+    """Who makes it holds that lock until its transaction ends."""
+
+    def __init__(self, node: FleetNode, session: DatabaseSession, made: Callable[[], None]) -> None:
+        super().__init__(node.database, node.identity.fleet, node.node_id)
+        self._session, self._made = session, made
+
+    @contextmanager
+    def begin(self, after: int, stamp: UUID | None = None, size: int = 0) -> Iterator[FleetLock]:  # noqa: ARG002
+        """See `SharedLedger.begin`."""
+        with as_of_store():
+            rows = self._session.go_on(BEGIN, [after, stamp, self._node, AT_ONCE])
+            yield FleetLock(self._session, self._page(after, rows), self._append)
+
+    def _append(self, lock: FleetLock, commit: Commit) -> UUID:
+        stamp = super()._append(lock, commit)
+        self._made()
+        return stamp
