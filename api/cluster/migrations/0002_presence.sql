@@ -2,7 +2,7 @@
 
 -- `since` is when the installation that is this node has first been it: an API that starts again doesn't change that.
 ALTER TABLE proxyfleet.heartbeats
-    ADD COLUMN started_at timestamptz NOT NULL, ADD COLUMN since timestamptz NOT NULL;
+    ADD COLUMN started_at timestamptz, ADD COLUMN since timestamptz;
 
 -- Write what the node says of itself, ring at its own doorbell (the channel with its id), and return the head, whether
 -- the last commit of its replica is in the ledger, and the time. Both are JSON objects, so that a later migration that

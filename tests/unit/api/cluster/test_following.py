@@ -50,7 +50,8 @@ class Following:
         self.engine = Engine(self.data, fleet.seal, self.node.ledger)
         self.made: list[Sequence[DocumentChange]] = []
         self.engine.effects.follow(CommitEffect(["proxies"], self.made.append))
-        self.node.start(self.engine, lambda _type, _data: None, History)
+        self.events: list[tuple[str, dict[str, Any]]] = []
+        self.node.start(self.engine, lambda *event: self.events.append(event), History)
 
     def close(self) -> None:
         self.node.close()
@@ -252,7 +253,7 @@ def test_a_copy_of_a_node_is_refused_and_changes_nothing_and_the_first_one_stays
             node = FleetNode(one.node.identity)
             engine = stack.enter_context(closing(Engine(data, ours.seal, node.ledger)))
             stack.callback(node.close)
-            node.start(engine, lambda _type, _data: None, History)
+            node.start(engine, lambda *_event: None, History)
             with pytest.raises(SecondInstallation, match="the id a is that of another installation, which runs since"):
                 node.heartbeat.beat_now()
             with pytest.raises(LedgerUnavailable, match="one is a copy of the other"):
