@@ -19,6 +19,7 @@ from api.cluster.follower import CHANNEL, Follower, own_channel
 from api.cluster.heartbeat import PERIOD, Heartbeat, installation
 from api.cluster.loose import CHANNEL as LOOSE_CHANNEL
 from api.cluster.loose import POLL, Loose
+from api.cluster.rereading import Rereading
 from api.cluster.shared_ledger import SharedLedger, as_of_store
 from api.engine.commit import Engine
 from api.fleet import Claimed, SharedFiles
@@ -117,7 +118,8 @@ class FleetNode:
         rung = {} if self._loose is None else {LOOSE_CHANNEL: self._loose.announced}
         dsn = self.identity.listen_dsn or self.identity.dsn
         doorbell = Doorbell(dsn, self.database.place, [CHANNEL, own, *rung])
-        self._follower = follower = Follower(engine, doorbell, own, beats.soon, lambda: None, rung)
+        rereading = Rereading(self.database, self.identity, engine, publish)
+        self._follower = follower = Follower(engine, doorbell, own, beats.soon, rereading, rung)
         beats.gives.append(follower.expect)
         beats.followers.append(follower.noted)
         beats.refused.append(self.ledger.refuse)

@@ -302,12 +302,12 @@ def decoded(number: int, content: str) -> Commit:
     parts = json.loads(content)
     return Commit(
         number,
-        tuple(_document(number, *row) for row in parts["documents"] or ()),
+        tuple(document(number, *row) for row in parts["documents"] or ()),
         tuple(
-            RecordedRevision(tuple(row), tuple(_change(*each) for each in changes or ()))
+            RecordedRevision(tuple(row), tuple(revision_change(*each) for each in changes or ()))
             for row, changes in parts["revisions"] or ()
         ),
-        tuple(_entry(*row) for row in parts["audit"] or ()),
+        tuple(audit_entry(*row) for row in parts["audit"] or ()),
     )
 
 
@@ -327,19 +327,22 @@ def _joined(rows: dict[str, list[str]]) -> str:
     return f"{{{','.join(lists)}}}"
 
 
-def _document(number: int, collection: str, identifier: str, text: str | None) -> Change:
+def document(number: int, collection: str, identifier: str, text: str | None) -> Change:
+    """A document as the database has it. Raises `StoreDamaged` for what no node has written."""
     body = None if text is None else json.loads(text)
     if body is not None and not isinstance(body, dict):
         raise StoreDamaged(f"{collection}/{identifier} is no document in the fleet's database")
     return Change(collection, identifier, number, body)
 
 
-def _change(collection: str, identifier: str, name: str | None, fields: str, *bodies: str | None) -> ChangeRow:
+def revision_change(collection: str, identifier: str, name: str | None, fields: str, *bodies: str | None) -> ChangeRow:
+    """A change of a revision, as the database gives it."""
     before, after = (None if each is None else base64.b64decode(each) for each in bodies)
     return collection, identifier, name, fields, before, after
 
 
-def _entry(seq: int, content: str, digest: str) -> Row:
+def audit_entry(seq: int, content: str, digest: str) -> Row:
+    """An entry of an audit trail."""
     return seq, content, digest
 
 

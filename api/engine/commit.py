@@ -29,6 +29,7 @@ from api.engine.ledger import (
     Ledger,
     LedgerCommit,
     LedgerTurn,
+    Stamped,
     TooFarBehind,
     UnsettledEntries,
     commit_of,
@@ -229,6 +230,33 @@ class Engine(FleetStore):
                 known = self.file.last_number
                 self._take(each for each in chain([first], missing) if each.commit.number > known)
 
+    def read_anew(self, of: Stamped, to: Stamped, parts: Iterable[Commit], common: int | None) -> None:
+        """Take differences, in `parts`, that make this file what the ledger has at the commit `to`.
+
+        `of` is where this file is, `common` the last commit that both have, if it is not that. What is the same isn't
+        touched, and effects are made of differing bodies alone. Raises `CommitRefused` and `StoreError`.
+        """
+        with self.effects.settled(), self._changing, self._adopting(), self.file.transaction() as database:
+            if stamped(database) != of:
+                raise CommitRefused("a commit was made while everything was read anew")
+            unsettled = self._unsettled.entries
+            settled: list[Row] = []
+            if common is not None:
+                self.history.forget_after(common)
+            self.file.jump(to[0])
+            for part in parts:
+                self._record(self.history.new_of(part.revisions), self.trail.new_of(part.audit))
+                settled += [each for each in part.audit if each in unsettled]
+                keys = [(each.collection, each.id) for each in part.documents]
+                before = {each: self.present(database, *each) for each in keys}
+                self._write(part.documents, before, differing=True)
+            if unsettled:
+                self._settle(self._unsettled.number, settled)
+            self.begin_anew(database, to[0])
+            forget_stamp(database)
+            if to[1] is not None:
+                note_stamp(database, to[0], to[1])
+
     def settled_number(self) -> int:
         """The last commit, when its effects are made."""
         number = self.file.last_number
@@ -293,13 +321,17 @@ class Engine(FleetStore):
         self.trail.insert(audit)
         self.history.insert(revisions)
 
-    def _write(self, changes: Sequence[Change], before: Mapping[Key, Document | None]) -> None:
-        """The one way into the file, within the transaction that has the numbers. `before` is what is there now."""
+    def _write(self, changes: Sequence[Change], before: Mapping[Key, Document | None], differing: bool = False) -> None:
+        """The one way into the file, within the transaction that has the numbers. `before` is what is there now.
+
+        With `differing` there are no effects of a document that stays the same.
+        """
         self.take(changes)
         known = [before[each.collection, each.id] for each in changes]
         noted = [
             DocumentChange(each.collection, each.id, None if was is None else was.body, each.body)
             for each, was in zip(changes, known, strict=True)
+            if was is None or was.body != each.body or not differing
         ]
         wanted = self.effects.wanted(noted)
         if wanted:
@@ -366,7 +398,7 @@ class Engine(FleetStore):
         finally:
             self._thread.checks = before
 
-    def stamped(self) -> tuple[int, UUID | None]:
+    def stamped(self) -> Stamped:
         """The last commit of this file, and its stamp if it is in a ledger."""
         with self.file.reading() as database:
             return stamped(database)

@@ -150,7 +150,11 @@ class UnsettledEntries:
             self._path.unlink(missing_ok=True)
 
 
-def stamped(database: sqlite3.Connection) -> tuple[int, UUID | None]:
+Stamped = tuple[int, UUID | None]
+"""The number of a commit, and its stamp in the ledger, if that is known."""
+
+
+def stamped(database: sqlite3.Connection) -> Stamped:
     """The number of the last commit of a file, and its stamp in the ledger, if it is from there."""
     number = last_number(database)
     found = database.execute("SELECT stamp FROM ledger WHERE number = ?", [number]).fetchone()

@@ -98,11 +98,16 @@ class Packing:
             return None
         text = _json(body)
         if _HASH.search(text):
-            try:
-                text = _json(_each_hash(dict(body), self._sealed))
-            except SecretBoxError as error:
-                raise StoreWriteError(str(error)) from error
+            text = _json(self.sealed(body))
         return text if len(text) < COMPRESSED_FROM else zlib.compress(text, 1)
+
+    def sealed(self, body: Body) -> dict[str, Any]:
+        """A body whose hashes are sealed. Raises `StoreWriteError`."""
+        try:
+            found: dict[str, Any] = _each_hash(dict(body), self._sealed)
+        except SecretBoxError as error:
+            raise StoreWriteError(str(error)) from error
+        return found
 
     def unpack(self, stored: bytes | None) -> dict[str, Any] | None:
         """The inverse; a hash that can't be opened is `LOST`. JSON begins with a brace, and nothing else does."""

@@ -146,6 +146,17 @@ class Recorder:
                 fresh.append(each)
         return tuple(fresh)
 
+    def forget_after(self, commit: int) -> None:
+        """Delete the revisions of later commits, which were not made, within a transaction."""
+        with self._file.transaction() as database:
+            where = "number IN (SELECT number FROM revisions WHERE commit_number > ?)"
+            database.execute(f"DELETE FROM revision_changes WHERE {where}", [commit])  # noqa: S608 - ours
+            database.execute("DELETE FROM revisions WHERE commit_number > ?", [commit])
+
+    def sealed(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """A body as people may keep it: its hashes are sealed, other secrets are already."""
+        return self._packing.sealed(body)
+
     def _insert(self, database: sqlite3.Connection, number: int, purpose: Purpose, origin: Mapping[str, Any]) -> int:
         database.execute(
             "INSERT INTO revisions (number, timestamp, author, restored, undone, commit_number)"

@@ -180,6 +180,11 @@ class FleetFile:
         self._number = (self._number or last_number(self.database)) + 1
         return self.number()
 
+    def jump(self, number: int) -> None:
+        """Within a transaction: this commit has this number, which is that of another file."""
+        self._number = number
+        self.number()
+
     def upcoming(self) -> int:
         """Within a transaction: the number of this commit if it has one, else of the next that has one."""
         return self._number or last_number(self.database) + 1

@@ -120,6 +120,18 @@ class FleetStore:
             if part:
                 store.take(part)
 
+    def begin_anew(self, database: Any, number: int) -> None:
+        """Within a transaction: the file is at this commit, above all that it has had, and no step leads there.
+
+        Followers of an earlier one get `HistoryPruned`.
+        """
+        for table in ("deleted", "gone"):
+            database.execute(f"DELETE FROM {table}")  # noqa: S608 - names of ours
+        database.execute("UPDATE steps SET revision = ?1, horizon = ?1", [number])
+        database.execute("UPDATE accounts_store SET revision = ?1, horizon = ?1", [number])
+        self.file.after(lambda: self.documents.begin_anew(number))
+        self.file.after(lambda: self.accounts.begin_anew(number))
+
     @staticmethod
     def present(database: Any, collection: str, identifier: str) -> Document | None:
         """A document as the writer sees it within its transaction."""

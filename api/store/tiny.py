@@ -83,6 +83,10 @@ class TinyStore:
             if first:
                 self.file.after(self.file.bring_in)  # without its log the file is no new one any more
 
+    def begin_anew(self, number: int) -> None:
+        """The file is at this commit, which is durable, and its followers read everything."""
+        self._view.begin_anew(number)
+
     def changed(self, since: int) -> list[Change]:
         """See `Store.changed`."""
         return [replace(change, body=copied(change.body)) for change in self._view.changes(since)]
@@ -132,6 +136,12 @@ class View:
             for change in changes:
                 self._show(change)
                 self.revision = max(self.revision, change.revision)
+
+    def begin_anew(self, number: int) -> None:
+        """No step leads to what is there now, which has this number."""
+        with self._stepping:
+            self._last = {which: step for which, step in self._last.items() if which[1] in self._live[which[0]]}
+            self._horizon = self.revision = number
 
     def forget(self, deleted: Iterable[tuple[str, str]], horizon: int) -> None:
         """These deletions, all up to step `horizon`, are not known any more."""

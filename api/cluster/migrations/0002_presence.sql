@@ -42,3 +42,27 @@ BEGIN
         'refused', extract(epoch FROM other)
     ) FROM fleet f);
 END $$;
+
+-- The ledger has lost the last commits of a replica, which is at the commit `above`: an empty commit whose number is
+-- beyond that, so that no number is given out again. All replicas are read anew then. Does nothing when the head is above.
+CREATE FUNCTION proxyfleet.rise_above(above bigint, new_stamp uuid, by_node text) RETURNS void
+LANGUAGE plpgsql VOLATILE SET search_path = proxyfleet, pg_temp AS $$
+BEGIN
+    UPDATE fleet SET head = above + 1000, pruned_to = above + 1000 WHERE head <= above;
+    IF FOUND THEN
+        DELETE FROM documents WHERE body IS NULL;
+        INSERT INTO commits (number, stamp, node, objects, size) VALUES (above + 1000, new_stamp, by_node, 0, 0);
+        PERFORM pg_notify('proxyfleet', (above + 1000)::text);
+    END IF;
+END $$;
+
+-- Entries of a node's audit trail, [[seq, content, hash], …], that the ledger lacks and no commit brings.
+CREATE FUNCTION proxyfleet.add_audit(of_node text, entries json) RETURNS void
+LANGUAGE plpgsql VOLATILE SET search_path = proxyfleet, pg_temp AS $$
+DECLARE
+    last bigint;
+BEGIN
+    SELECT head INTO last FROM fleet FOR UPDATE;
+    INSERT INTO audit SELECT of_node, (a ->> 0)::bigint, last, a ->> 1, a ->> 2 FROM json_array_elements(entries) a
+    ON CONFLICT DO NOTHING;
+END $$;

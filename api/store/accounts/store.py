@@ -221,6 +221,10 @@ class AccountStore:
             if batch.number > 0:
                 self._file.after(lambda: self._committed(batch.number))
 
+    def begin_anew(self, number: int) -> None:
+        """The file is at this commit, and its followers read everything."""
+        self._committed(number)
+
     @staticmethod
     def ended_with(database: sqlite3.Connection, account_id: str) -> dict[str, Document | None]:
         """The credentials that end with an account, as the writer sees them."""

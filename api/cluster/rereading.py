@@ -1,0 +1,292 @@
+"""Everything is read anew: the replica lacks commits that are forgotten, or has some that the database has lost.
+
+The second is a database that was restored, or failed over to a standby that lacks the last commits. What it has now
+holds. First its numbers rise above all that the replica has, so that no ETag and no number of a commit is given out
+twice; the history goes on without a gap, and the undone revisions are forgotten here.
+
+The database is read in one snapshot, into a file: of documents only digests, and then those that differ. They are taken
+in one step, and what is the same isn't touched. What was undone, commits and documents, is in a file of its own
+beside the event `fleet.rewound`. What only this node has, its entries of the audit trail, is sent again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from hashlib import md5
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from uuid import UUID, uuid4
+
+from actors.cluster.database import REPORT, Database, DatabaseSession
+from actors.cluster.identity import NodeIdentity
+from api.cluster.shared_ledger import NoFleet, OtherFleet, as_of_store, audit_entry, document, revision_change
+from api.engine.commit import Engine
+from api.engine.ledger import Commit, Stamped
+from api.history.recorder import RecordedRevision
+from api.store import Change
+from api.store.accounts.columns import TABLES
+from api.store.fleet_file import translated
+from config.files.durable import replace_file
+from config.files.paths import DataDir
+from config.text.formatting import timestamp_text
+
+log = logging.getLogger(__name__)
+
+WITHIN = 60.0
+"""Seconds of one statement."""
+PAGE = 5_000
+"""Rows of digests and of entries that are read at once."""
+BODIES = 500
+"""Documents, and revisions with all that they changed."""
+
+_HEAD = """
+SET TRANSACTION ISOLATION LEVEL REPEATABLE READ;
+SELECT f.id, f.head, c.stamp FROM proxyfleet.fleet f JOIN proxyfleet.commits c ON c.number = f.head
+"""
+_STAMPS = "SELECT number, stamp FROM proxyfleet.commits WHERE number >= %s ORDER BY number"
+_DIGESTS = """
+SELECT collection, id, revision, md5(body::text) FROM proxyfleet.documents
+WHERE (collection, id) > (%s, %s) AND body IS NOT NULL ORDER BY collection, id LIMIT %s
+"""
+_BODIES = """
+SELECT d.collection, d.id, d.revision, d.place, d.body::text
+FROM json_array_elements(%s) w JOIN proxyfleet.documents d ON d.collection = w ->> 0 AND d.id = w ->> 1
+"""
+_REVISIONS = """
+SELECT number, json_build_array(
+    json_build_array(number, "timestamp", author, restored, undone, created, updated, deleted, kinds, size),
+    (
+        SELECT json_agg(json_build_array(
+            e.collection, e.id, e.name, e.fields, encode(e.before, 'base64'), encode(e.after, 'base64')
+        ) ORDER BY e.place) FROM proxyfleet.revision_changes e WHERE e.number = r.number
+    )
+)::text
+FROM proxyfleet.revisions r WHERE number > %s ORDER BY number LIMIT %s
+"""
+_AUDIT = "SELECT seq, content, hash FROM proxyfleet.audit WHERE node = %s AND seq >= %s ORDER BY seq LIMIT %s"
+_SCRATCH = """
+CREATE TABLE there (
+    collection TEXT, id TEXT, revision INTEGER, digest TEXT, PRIMARY KEY (collection, id)
+) WITHOUT ROWID;
+CREATE TABLE bodies (collection TEXT, id TEXT, revision INTEGER, place INTEGER, body TEXT);
+CREATE TABLE revisions (text TEXT);
+CREATE TABLE audit (seq INTEGER, content TEXT, hash TEXT);
+"""
+
+Publish = Callable[[str, dict[str, Any]], object]
+
+
+@dataclass(frozen=True, slots=True)
+class _Replica:
+    """Where it is: its last commit, the stamps that it knows by number, its last revision, and its audit trail's."""
+
+    at: Stamped
+    stamps: Mapping[int, str]
+
+
+class Rereading:
+    """Of one node. Called, it reads everything. Raises `StoreError`; then the replica is as it was."""
+
+    def __init__(self, database: Database, identity: NodeIdentity, engine: Engine, publish: Publish) -> None:
+        self._database = database
+        self._identity = identity
+        self._engine = engine
+        self._publish = publish
+
+    def __call__(self) -> None:
+        """Do it."""
+        with translated(self._engine.file.path), TemporaryDirectory(prefix="reread-") as folder:
+            scratch = sqlite3.connect(Path(folder) / "there.sqlite", isolation_level=None, uri=True)
+            with closing(scratch):
+                scratch.executescript(f"PRAGMA synchronous=OFF; {_SCRATCH}")
+                scratch.create_function("digest", 1, _digest, deterministic=True)
+                scratch.execute("ATTACH ? AS here", [f"{self._engine.file.path.absolute().as_uri()}?mode=ro"])
+                self._read(scratch)
+
+    def _read(self, scratch: sqlite3.Connection) -> None:
+        replica = self._replica(scratch)
+        with as_of_store():
+            self._rise_above(replica)
+            with self._database.session() as session:
+                head, stamp = self._head(session)
+                lost = _lost(replica, head, session.go_on(_STAMPS, [min(replica.stamps, default=head)], WITHIN))
+                common = min(lost) - 1 if lost else None
+                self._read_documents(session, scratch)
+                self._read_records(session, scratch, common)
+                session.finish("SELECT 1")
+        undone = [] if common is None else [*_undone(scratch, common, self._engine)]
+        self._engine.read_anew(replica.at, (head, stamp), _parts(scratch, head), common)
+        log.info("everything was read anew, to the commit %d", head)
+        if common is not None:
+            self._report(common, lost, undone)
+        with as_of_store():
+            self._send_audit()
+
+    @staticmethod
+    def _replica(scratch: sqlite3.Connection) -> _Replica:
+        (number,) = scratch.execute("SELECT revision FROM here.steps").fetchone()
+        stamps = dict(scratch.execute("SELECT number, stamp FROM here.ledger"))
+        known = stamps.get(number)
+        return _Replica((number, None if known is None else UUID(known)), stamps)
+
+    def _head(self, session: DatabaseSession) -> tuple[int, UUID]:
+        found = session.begin(_HEAD, (), WITHIN)
+        if not found:
+            raise NoFleet("the database holds no fleet")
+        fleet, head, stamp = found[0]
+        if fleet != self._identity.fleet:
+            raise OtherFleet(f"the database holds the fleet {fleet}, and this node is of {self._identity.fleet}")
+        return head, stamp
+
+    def _rise_above(self, replica: _Replica) -> None:
+        number, stamp = replica.at
+        with self._database.session() as session:
+            head, known = self._head(session)
+            session.finish("SELECT 1")
+            if head < number or (head == number and stamp not in (None, known)):
+                values = [number, uuid4(), self._identity.id]
+                session.transaction("SELECT proxyfleet.rise_above(%s, %s, %s)", values, REPORT)
+
+    @staticmethod
+    def _read_documents(session: DatabaseSession, scratch: sqlite3.Connection) -> None:
+        last = "", ""
+        while rows := session.go_on(_DIGESTS, [*last, PAGE], WITHIN):
+            scratch.executemany("INSERT INTO there VALUES (?, ?, ?, ?)", rows)
+            last = rows[-1][:2]
+        wanted = _different(scratch)
+        for start in range(0, len(wanted), BODIES):
+            rows = session.go_on(_BODIES, [json.dumps(wanted[start : start + BODIES])], WITHIN)
+            scratch.executemany("INSERT INTO bodies VALUES (?, ?, ?, ?, ?)", rows)
+
+    def _read_records(self, session: DatabaseSession, scratch: sqlite3.Connection, common: int | None) -> None:
+        """Revisions that the replica lacks, and entries of this node's audit trail, if they continue that here."""
+        where, values = ("", []) if common is None else (" WHERE commit_number <= ?", [common])
+        (last,) = scratch.execute(f"SELECT ifnull(max(number), 0) FROM here.revisions{where}", values).fetchone()  # noqa: S608 - ours
+        while rows := session.go_on(_REVISIONS, [last, BODIES], WITHIN):
+            scratch.executemany("INSERT INTO revisions VALUES (?)", [row[1:] for row in rows])
+            last = rows[-1][0]
+        head = self._engine.trail.head
+        rows = session.go_on(_AUDIT, [self._identity.id, head.seq, PAGE], WITHIN)
+        known = rows.pop(0) if head.seq and rows else None
+        if known is not None and known[2] != head.hash:
+            log.error("the database has another audit trail of this node than this machine")
+            return
+        while rows:
+            scratch.executemany("INSERT INTO audit VALUES (?, ?, ?)", rows)
+            rows = session.go_on(_AUDIT, [self._identity.id, rows[-1][0] + 1, PAGE], WITHIN)
+
+    def _report(self, common: int, lost: Sequence[int], undone: Sequence[Mapping[str, Any]]) -> None:
+        moment = timestamp_text(self._database.time())
+        file = DataDir(self._engine.file.path.parent).cluster / f"lost-{moment.replace(':', '')}.json"
+        content = {
+            "at": moment, "fleet": str(self._identity.fleet), "node": self._identity.name,
+            "revision": common, "commits": [*lost], "documents": undone,
+        }  # fmt: skip
+        replace_file(file, json.dumps(content, indent=1).encode())
+        text = "the database was restored, or failed over: %d commits after %d are undone, with %d documents: %s"
+        log.warning(text, len(lost), common, len(undone), file)
+        self._publish(
+            "fleet.rewound",
+            {
+                "node_id": self._identity.id, "name": self._identity.name,
+                "revision": common, "commits": len(lost), "file": f"cluster/{file.name}",
+            },
+        )  # fmt: skip
+
+    def _send_audit(self) -> None:
+        with self._database.session() as session:
+            ((last,),) = session.transaction(
+                "SELECT coalesce(max(seq), 0) FROM proxyfleet.audit WHERE node = %s", [self._identity.id], REPORT
+            )
+            entries = self._engine.trail.after(last)
+            for start in range(0, len(entries), PAGE):
+                values = [self._identity.id, json.dumps(entries[start : start + PAGE])]
+                session.transaction("SELECT proxyfleet.add_audit(%s, %s)", values, WITHIN)
+
+
+def _digest(text: str) -> str:
+    return md5(text.encode(), usedforsecurity=False).hexdigest()
+
+
+def _lost(replica: _Replica, head: int, there: Sequence[tuple[int, UUID]]) -> list[int]:
+    """The commits of the replica that the database does not have, as far as their stamps are known.
+
+    Of commits before the first of `there` it is only known that they are forgotten.
+    """
+    stamps = {number: str(stamp) for number, stamp in there}
+    first = min(stamps, default=head)
+    differ = [each for each, stamp in replica.stamps.items() if each >= first and stamps.get(each) != stamp]
+    return sorted(each for each in replica.stamps if differ and each >= min(differ))
+
+
+def _of_replica() -> Iterator[tuple[str, str]]:
+    """Each table of documents in the replica: how its collection is found in `there`, and where."""
+    for name in TABLES:
+        yield f"t.collection = '{name}'", f"(SELECT '{name}' AS collection, id, revision, body FROM here.{name})"  # noqa: S608 - ours
+    known = ", ".join(f"'{each}'" for each in TABLES)
+    yield f"t.collection NOT IN ({known})", "here.documents"
+
+
+def _different(scratch: sqlite3.Connection) -> list[tuple[str, str]]:
+    """Of the documents that are there, those that the replica lacks or has otherwise."""
+    return [
+        row
+        for which, table in _of_replica()
+        for row in scratch.execute(
+            f"SELECT t.collection, t.id FROM there t LEFT JOIN {table} p ON p.collection = t.collection AND p.id = t.id"  # noqa: S608 - ours
+            f" WHERE {which} AND (p.id IS NULL OR p.revision <> t.revision OR digest(p.body) <> t.digest)"
+        )
+    ]
+
+
+def _gone(scratch: sqlite3.Connection) -> list[tuple[str, str]]:
+    """Those of the replica that are not there."""
+    return [
+        row
+        for _, table in _of_replica()
+        for row in scratch.execute(
+            f"SELECT p.collection, p.id FROM {table} p WHERE NOT EXISTS"  # noqa: S608 - ours
+            " (SELECT 1 FROM there t WHERE t.collection = p.collection AND t.id = p.id)"
+        )
+    ]
+
+
+def _undone(scratch: sqlite3.Connection, common: int, engine: Engine) -> Iterator[dict[str, Any]]:
+    """What later commits than `common` have written or deleted, and is not so there; secrets are sealed."""
+    gone = set(_gone(scratch))
+    for collection, identifier in sorted({*_different(scratch), *gone}):
+        here = engine.get(collection, identifier)
+        if here is None or here.revision > common:
+            body = None if here is None else engine.history.sealed(here.body)
+            name = None if body is None else body.get("name") or body.get("username")
+            yield {
+                "collection": collection, "id": identifier, "name": name,
+                "revision": None if here is None else here.revision, "body": body,
+            }  # fmt: skip
+
+
+def _parts(scratch: sqlite3.Connection, head: int) -> Iterator[Commit]:
+    """What is to be taken: first what is gone, since names and secrets of that may be others' now."""
+    gone = _gone(scratch)
+    for start in range(0, len(gone), BODIES):
+        yield Commit(head, tuple(Change(*each, head, None) for each in gone[start : start + BODIES]), (), ())
+    bodies = scratch.execute("SELECT collection, id, revision, body FROM bodies ORDER BY revision, place")
+    while rows := bodies.fetchmany(BODIES):
+        yield Commit(head, tuple(document(revision, name, key, text) for name, key, revision, text in rows), (), ())
+    revisions = scratch.execute("SELECT text FROM revisions ORDER BY rowid")
+    while rows := revisions.fetchmany(BODIES):
+        yield Commit(head, (), tuple(_revision(text) for (text,) in rows), ())
+    entries = scratch.execute("SELECT seq, content, hash FROM audit ORDER BY seq")
+    while rows := entries.fetchmany(PAGE):
+        yield Commit(head, (), (), tuple(audit_entry(*row) for row in rows))
+
+
+def _revision(text: str) -> RecordedRevision:
+    row, changes = json.loads(text)
+    return RecordedRevision(tuple(row), tuple(revision_change(*each) for each in changes or ()))

@@ -1,0 +1,264 @@
+"""A replica whose commits the database has lost or forgotten becomes what that has, and names what was lost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from actors.cluster.database import Database
+from actors.cluster.identity import NodeIdentity
+from api.audit.trail import Head, Selection, verify
+from api.cluster.rereading import Rereading
+from api.cluster.shared_ledger import NoFleet, OtherFleet, Rewound, SharedLedger
+from api.engine.commit import Engine
+from api.engine.effects import CommitEffect
+from api.history.document_changes import DocumentChange
+from api.store import HistoryPruned, LedgerError, Write
+from config.files.paths import open_data_dir
+from tests.kit.postgresql import needs_postgresql
+from tests.unit.api.cluster.nodes import Fleet, fleet, proxy
+from tests.unit.api.store.replicas import COLLECTIONS, answers, write_of
+
+pytestmark = needs_postgresql
+TABLES = ("fleet", "commits", "documents", "revisions", "revision_changes", "audit")
+
+
+@pytest.fixture
+def ours() -> Iterator[Fleet]:
+    with fleet() as found:
+        yield found
+
+
+class Replica:
+    """A node that takes what there is when it is asked, with the changes that its effects have got."""
+
+    def __init__(self, fleet: Fleet, name: str, stack: ExitStack, folder: str = "") -> None:
+        self.name = name
+        self.data = open_data_dir(fleet.folder / (folder or name))
+        self.data.cluster.mkdir(exist_ok=True)
+        self.database = stack.enter_context(closing(Database(fleet.dsn)))
+        self.engine = Engine(self.data, fleet.seal, SharedLedger(self.database, fleet.id, name))
+        stack.callback(self.engine.close)
+        self.made: list[DocumentChange] = []
+        self.engine.effects.follow(CommitEffect(COLLECTIONS, self.made.extend))
+        self.events: list[tuple[str, dict[str, Any]]] = []
+        identity = NodeIdentity(fleet.id, name, f"name-{name}", "full", fleet.dsn)
+        self.reread = Rereading(
+            self.database, identity, self.engine, lambda kind, data: self.events.append((kind, data))
+        )
+
+    def follow(self) -> None:
+        try:
+            self.engine.catch_up()
+        except (Rewound, HistoryPruned):
+            self.reread()
+
+    def lost(self) -> Any:
+        (found,) = self.data.cluster.glob("lost-*.json")
+        return json.loads(found.read_text())
+
+
+@pytest.fixture
+def two(ours: Fleet) -> Iterator[tuple[Replica, Replica]]:
+    with ExitStack() as stack:
+        yield Replica(ours, "a", stack), Replica(ours, "b", stack)
+
+
+def dump(fleet: Fleet) -> None:
+    fleet.execute(
+        "CREATE SCHEMA dump;" + ";".join(f"CREATE TABLE dump.{each} AS TABLE proxyfleet.{each}" for each in TABLES)
+    )
+
+
+def restore(fleet: Fleet) -> None:
+    fleet.execute(
+        ";".join(
+            f"TRUNCATE proxyfleet.{each}; INSERT INTO proxyfleet.{each} SELECT * FROM dump.{each}" for each in TABLES
+        )
+    )
+
+
+def alike(fleet: Fleet, *nodes: Replica) -> None:
+    """All nodes are what the database has, and the ledger has each of their audit trails whole."""
+    wanted, *others = (answers(each.engine, fleet.seal) for each in nodes)
+    assert len({each.engine.stamped() for each in nodes}) == 1
+    for found in others:
+        for name in wanted.keys() - {"audit", "changed", "recent", "clash", "numbers"}:
+            assert found[name] == wanted[name], name
+    documents = fleet.execute(
+        "SELECT collection, id, revision FROM proxyfleet.documents WHERE body IS NOT NULL ORDER BY 1, 2"
+    )
+    engine = nodes[0].engine
+    assert documents == sorted((name, each.id, each.revision) for name in COLLECTIONS for each in engine.every(name))
+    assert [engine.stamped()[0]] == [row[0] for row in fleet.execute("SELECT head FROM proxyfleet.fleet")]
+    for node in nodes:
+        sent = fleet.execute(f"SELECT seq, hash FROM proxyfleet.audit WHERE node = '{node.name}' ORDER BY seq")
+        head = verify(node.data)
+        assert isinstance(head, Head)
+        assert sent[-1:] == ([(head.seq, head.hash)] if head.seq else [])
+
+
+def test_after_an_older_dump_all_nodes_follow_it_and_name_what_was_undone(
+    ours: Fleet, two: tuple[Replica, Replica]
+) -> None:
+    one, other = two
+    cache = ProxyCacheOf(one.engine)
+    one.engine.commit([*proxy(0, 0), *proxy(1, 0), write_of(("accounts", 0, 0)), write_of(("users", 0, 0))])
+    other.follow()
+    dump(ours)
+    one.engine.commit([*proxy(0, 1), write_of(("accounts", 1, 1))])
+    one.engine.commit([Write("proxies", "proxies_1", None)])
+    one.engine.commit([write_of(("credentials", 0, 0))])
+    other.follow()
+    assert cache.bodies() == {"proxies_0": "name-1"}
+    numbers = one.engine.stamped()[0]
+    restore(ours)
+    for each in two:
+        each.made.clear()
+        each.follow()
+    alike(ours, *two)
+    assert one.engine.stamped()[0] == numbers + 1000
+    assert cache.bodies() == {"proxies_0": "name-0", "proxies_1": "name-0"}
+    for each in two:
+        touched = {(change.collection, change.id) for change in each.made}
+        assert touched == {
+            ("proxies", "proxies_0"), ("proxies", "proxies_1"),
+            ("accounts", "accounts_1"), ("credentials", "credentials_0"),
+        }  # fmt: skip
+        assert {(row["collection"], row["id"], row["revision"]) for row in each.lost()["documents"]} == {
+            ("proxies", "proxies_0", 2), ("proxies", "proxies_1", None), ("accounts", "accounts_1", 2),
+            ("credentials", "credentials_0", 4),
+        }  # fmt: skip
+        assert (each.lost()["revision"], each.lost()["commits"]) == (1, [2, 3, 4])
+        assert "hash-1" not in json.dumps(each.lost())
+        ((kind, data),) = each.events
+        assert kind == "fleet.rewound"
+        assert (data["name"], data["revision"], data["commits"]) == (f"name-{each.name}", 1, 3)
+        assert (each.data.path / data["file"]).exists()
+    number = other.engine.commit(proxy(2, 2))
+    one.follow()
+    alike(ours, *two)
+    assert number == numbers + 1001
+    assert ours.execute("SELECT number FROM proxyfleet.revisions ORDER BY 1") == [(1,), (2,)]
+
+
+class ProxyCacheOf:
+    """What a cache of records has of the proxies."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._seen = -1
+        self._known: dict[str, str] = {}
+
+    def bodies(self) -> dict[str, str]:
+        try:
+            changes: Sequence[Any] = self._engine.changed(self._seen)
+        except HistoryPruned:
+            self._known = {each.id: each.body["name"] for each in self._engine.every("proxies")}
+        else:
+            for each in changes:
+                if each.collection == "proxies":
+                    self._known.pop(each.id, None)
+                    if each.body is not None:
+                        self._known[each.id] = each.body["name"]
+        self._seen = self._engine.revision
+        return self._known
+
+
+def test_changes_that_others_made_since_the_restore_are_taken_and_not_called_undone(
+    ours: Fleet, two: tuple[Replica, Replica]
+) -> None:
+    one, other = two
+    one.engine.commit([*proxy(0, 0), *proxy(1, 0)])
+    other.follow()
+    dump(ours)
+    one.engine.commit(proxy(0, 1))
+    restore(ours)
+    for value in range(3):
+        other.engine.commit(proxy(1, value))
+    one.follow()
+    other.follow()
+    alike(ours, *two)
+    assert [(row["id"], row["body"]["name"]) for row in one.lost()["documents"]] == [("proxies_0", "name-1")]
+    assert one.lost()["commits"] == [2]
+    assert other.events == []
+    assert one.engine.stamped()[0] == 4  # the head was above already
+
+
+def test_a_replica_behind_what_is_kept_takes_the_differences_alone(ours: Fleet, two: tuple[Replica, Replica]) -> None:
+    one, other = two
+    one.engine.commit([*proxy(0, 0), *proxy(1, 0), write_of(("accounts", 0, 0))])
+    other.follow()
+    other.engine.trail.append("user.signed_in")
+    one.engine.commit([Write("proxies", "proxies_1", None), *proxy(2, 0)])
+    one.engine.commit(proxy(0, 2))
+    ours.execute("UPDATE proxyfleet.fleet SET pruned_to = 3; DELETE FROM proxyfleet.commits WHERE number < 3")
+    ours.execute("DELETE FROM proxyfleet.documents WHERE body IS NULL")
+    other.made.clear()
+    other.follow()
+    alike(ours, *two)
+    assert [each.id for each in other.made] == ["proxies_1", "proxies_2", "proxies_0"]
+    assert (other.events, [*other.data.cluster.glob("lost-*")]) == ([], [])
+    one.follow()
+    one.engine.commit(proxy(0, 1))
+    other.follow()
+    alike(ours, *two)
+
+
+def test_a_replica_that_was_lost_is_read_whole_with_its_audit_trail(ours: Fleet, two: tuple[Replica, Replica]) -> None:
+    one, other = two
+    for value in range(3):
+        one.engine.commit([write_of((name, value, value)) for name in COLLECTIONS])
+        other.follow()
+    other.engine.commit([Write("proxies", "proxies_1", None)])
+    one.follow()
+    with ExitStack() as stack:
+        again = Replica(ours, "a", stack, "again")
+        again.reread()
+        alike(ours, one, other, again)
+        assert again.events == []
+        assert again.engine.trail.head == one.engine.trail.head
+        again.engine.commit(proxy(2, 1))
+        other.follow()
+        alike(ours, other, again)
+
+
+def test_an_empty_database_and_that_of_another_fleet_are_refused_and_nothing_is_changed(
+    ours: Fleet, two: tuple[Replica, Replica]
+) -> None:
+    one, _ = two
+    one.engine.commit(proxy())
+    before = answers(one.engine, ours.seal)
+    ours.execute(f"UPDATE proxyfleet.fleet SET id = '{uuid4()}'")
+    for follow in (one.follow, one.reread):
+        with pytest.raises(OtherFleet, match=f"and this node is of {ours.id}"):
+            follow()
+    ours.execute("TRUNCATE proxyfleet.fleet")
+    for follow in (one.follow, one.reread):
+        with pytest.raises(NoFleet, match="the database holds no fleet"):
+            follow()
+    ours.execute("DROP SCHEMA proxyfleet CASCADE")
+    with pytest.raises(LedgerError, match="proxyfleet"):
+        one.follow()
+    assert answers(one.engine, ours.seal) == before
+
+
+def test_a_replica_whose_last_commit_has_an_unknown_outcome_settles_it(
+    ours: Fleet, two: tuple[Replica, Replica]
+) -> None:
+    one, other = two
+    one.engine.commit(proxy())
+    one.engine._unsettled.begin(2, one.engine.trail.rows_of([{"action": "proxy.updated"}]))
+    other.follow()
+    other.engine.commit(proxy(0, 1))
+    ours.execute("UPDATE proxyfleet.fleet SET pruned_to = 2; DELETE FROM proxyfleet.commits WHERE number < 2")
+    one.follow()
+    alike(ours, *two)
+    assert one.engine._unsettled.number == 0
+    (entry, *_), _ = one.engine.trail.find(Selection({}), 1, 0)
+    assert entry.content["outcome"] == "failed"
