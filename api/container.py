@@ -57,6 +57,8 @@ from api.objects.named.policy_kind import POLICIES
 from api.objects.named.pool_kind import POOLS
 from api.objects.named.pool_states import PoolStates
 from api.objects.named.shared_objects import PoolSources, SharedObjects
+from api.objects.nodes.fleet_nodes import fleet_nodes, hooks_of_nodes
+from api.objects.nodes.node_kind import NODES
 from api.objects.proxies.proxy_cache import ProxyCache
 from api.objects.proxies.proxy_changes import UpstreamPolicy
 from api.objects.proxies.proxy_service import Proxies, ProxyRules, ProxyTaggings
@@ -177,8 +179,14 @@ class Services:
         self.account_names = names = AccountNames(self.account_store, cache.all, store.effects.settled)
         self._make_shared_objects(store, data)
         objects = self.shared_objects
-        self.link = SupervisorLink(bridge, cache, objects, self.seal, self.runtime.changed)
-        self.proxies = Proxies(store, bridge, self.publish, self.seal, names, objects, cache, self.link, self._rules)
+        self.nodes = fleet_nodes(store, lambda: self.node.node_id, cache)
+        self.link = SupervisorLink(bridge, self.nodes, objects, self.seal, self.runtime.changed)
+        self.proxies = Proxies(
+            store, bridge, self.publish, self.seal, names, objects, cache, self.link, self._rules, self.nodes
+        )
+        self.node_objects = Objects(
+            NODES, store, self.nodes.records, self.seal, self.publish, hooks_of_nodes(self.nodes, self.proxies.lock)
+        )
         self.proxy_taggings = ProxyTaggings(self.proxies, store, names, bridge)
         self.object_users = ObjectUsers(cache.all, self.account_store)
         self.pool_states = PoolStates(
@@ -431,7 +439,7 @@ class Services:
     def _own_addresses(self) -> list[Range]:
         """Where the product itself listens."""
         services = ((host, port, port) for host, port in self._rules().upstream_policy.services)
-        return merged((*services, *(each.record.listens_at for each in self.proxies.all())))
+        return merged((*services, *(each.record.listens_at for each in self.proxies.here())))
 
     def clock(self) -> float:
         """Unix time: in a fleet the same on all nodes."""

@@ -5,6 +5,7 @@ Services raise them; `api.http.error_table` has the one table that translates th
 ===================  ===============================================================================================
 `Invalid`            a field of what was asked for is wrong; `InvalidMany`: several are
 `NotFound`           there is no such resource
+`NotAFleet`          it is for nodes of a fleet, and this installation stands alone
 `StaleRevision`      the resource is not at the revision that the caller insists on
 `Denied`             a rule forbids it: scope, address, kind of credential; `MissingPermission` names a permission
 `Unauthenticated`    the credentials are missing, wrong or expired
@@ -54,6 +55,13 @@ class NotFound(DomainError):
 
     def __init__(self, kind: str) -> None:
         super().__init__(f"{kind} was not found")
+
+
+class NotAFleet(DomainError):
+    """It is for nodes of a fleet, and this installation stands alone."""
+
+    def __init__(self) -> None:
+        super().__init__("This installation is no node of a fleet; proxyfleet cluster init makes one")
 
 
 class StaleRevision(DomainError):

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 
 class Claimed(NamedTuple):
@@ -31,6 +32,25 @@ class SharedFiles(Protocol):
     def get(self, digest: str, path: Path) -> None:
         """The file at `path` is the one with this digest then."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """What the last heartbeat of a node said. Times are Unix seconds of the database, `silent` is how old it is."""
+
+    seen_at: float
+    silent: float
+    started_at: float
+    version: str
+    level: int
+    revision: int
+    """The last commit that it serves, and how old the first is that it does not."""
+    behind: float
+    clock_offset: float
+    problems: Mapping[str, Any] = field(default_factory=dict)
+    """By name, what parts of the node report (`ThisNode.add_report`)."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Digests of what must be the same on all nodes, by key."""
 
 
 class ThisNode(Protocol):
@@ -77,6 +97,28 @@ class ThisNode(Protocol):
         """These events have been published. Waits and raises as `claim`."""
         ...
 
+    def presence(self, fresh: bool = False) -> Mapping[str, Presence]:
+        """By id, the nodes that have made a heartbeat. Waits for the database, a second.
+
+        In an outage it is what was last known. It is at most a second old, or read now if it is to be `fresh`.
+        """
+        ...
+
+    def add_report(self, report: Callable[[], Mapping[str, Any]]) -> None:
+        """What this returns goes with each heartbeat, as `Presence.problems`."""
+        ...
+
+    def beat_soon(self) -> None:
+        """Something has changed that other nodes are to know now."""
+        ...
+
+    def remove(self, node_id: str) -> Mapping[str, Any]:
+        """End what another node may do: its role in the database, its certificate, its sign-ins.
+
+        Returns what it had that no other node has. May be repeated. Waits for the database. Raises `StoreError`.
+        """
+        ...
+
 
 class StandAlone:
     """The `ThisNode` of an installation without one."""
@@ -110,3 +152,17 @@ class StandAlone:
 
     def announced(self, keys: Iterable[str]) -> None:
         """See `ThisNode`."""
+
+    def presence(self, fresh: bool = False) -> Mapping[str, Presence]:  # noqa: ARG002 - there is none to hear of
+        """See `ThisNode`."""
+        return {}
+
+    def add_report(self, report: Callable[[], Mapping[str, Any]]) -> None:
+        """See `ThisNode`."""
+
+    def beat_soon(self) -> None:
+        """See `ThisNode`."""
+
+    def remove(self, node_id: str) -> Mapping[str, Any]:
+        """See `ThisNode`."""
+        raise NotImplementedError(node_id)  # there is no other

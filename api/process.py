@@ -26,6 +26,7 @@ from api.engine.commit import Engine
 from api.objects.accounts.credential_service import ExpiredAccounts, ExpiredCredentials
 from api.objects.accounts.password_renewal import PasswordRenewalHandler
 from api.objects.live_settings import read_stored
+from api.objects.nodes.fleet_nodes import fleet_nodes
 from api.objects.proxies.proxy_cache import ProxyCache
 from api.objects.proxies.supervisor_link import REPLACE_TIMEOUT
 from api.objects.users.password_reset import PasswordResetHandler
@@ -93,7 +94,8 @@ class ApiStart:
         self._data = data = DataDir(Path(folder))
         self._opened = opened = open_store(data)
         engine, proxies = opened.engine, opened.proxies
-        desired = read_desired_proxies(proxies, data), read_desired_objects(engine, data)
+        nodes = fleet_nodes(engine, lambda: None if opened.node is None else opened.node.node_id, proxies)
+        desired = read_desired_proxies(nodes.here(), data), read_desired_objects(engine, data)
         return read_stored(engine), *desired, not engine.find(users.COLLECTION)
 
     def make_administrator(self, given: str | None) -> str | None:

@@ -6,8 +6,8 @@ database.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
 
 from actors.cluster.database import Database
 from actors.cluster.doorbell import Doorbell
@@ -19,10 +19,11 @@ from api.cluster.follower import CHANNEL, Follower, own_channel
 from api.cluster.heartbeat import PERIOD, Heartbeat, installation
 from api.cluster.loose import CHANNEL as LOOSE_CHANNEL
 from api.cluster.loose import POLL, Loose
+from api.cluster.presence import Presences
 from api.cluster.rereading import Rereading
 from api.cluster.shared_ledger import SharedLedger, as_of_store
 from api.engine.commit import Engine
-from api.fleet import Claimed, SharedFiles
+from api.fleet import Claimed, Presence, SharedFiles
 from config.files.paths import DataDir
 from config.settings.groups import History
 
@@ -53,6 +54,9 @@ class FleetNode:
         self._blobs = Blobs(self.database)
         self.duties = Duties(self.database, identity.id)
         self._follower: Follower | None = None
+        self.presences = Presences(self.database)
+        self._reports: list[Callable[[], Mapping[str, Any]]] = [lambda: {"pending": self.pending()}]
+        self._beat_soon: Callable[[], object] = lambda: None
         self._parts: list[Part] = [self.duties]
         self._engine: Engine | None = None
         self._loose: Loose | None = None
@@ -110,6 +114,22 @@ class FleetNode:
         with as_of_store():
             self.duties.announced(keys)
 
+    def presence(self, fresh: bool = False) -> Mapping[str, Presence]:
+        """See `ThisNode`."""
+        return self.presences.read(fresh)
+
+    def add_report(self, report: Callable[[], Mapping[str, Any]]) -> None:
+        """See `ThisNode`."""
+        self._reports.append(report)
+
+    def beat_soon(self) -> None:
+        """See `ThisNode`."""
+        self._beat_soon()
+
+    def remove(self, node_id: str) -> Mapping[str, Any]:  # noqa: ARG002 - it has nothing of its own yet
+        """See `ThisNode`."""
+        return {}
+
     def start(self, engine: Engine, publish: Publish, history: Callable[[], History]) -> None:
         """Start all that runs beside the requests. `publish` gets events, `history` returns the settings of that."""
         here = DataDir(engine.file.path.parent)
@@ -123,7 +143,8 @@ class FleetNode:
         beats.gives.append(follower.expect)
         beats.followers.append(follower.noted)
         beats.refused.append(self.ledger.refuse)
-        beats.reports.append(self._state_of_database)
+        beats.reports += [self._state_of_database, *self._reports]
+        self._beat_soon = beats.soon
         self._parts += [
             follower,
             beats,

@@ -53,7 +53,7 @@ def entry_of(record: BaseModel) -> dict[str, Any]:
 
 ALWAYS = frozenset({"name", "host", "port", "protocol", "username", "auth", "role"})
 """Fields that a minimal document always has; `auth` unless all of it has its defaults."""
-WHOLE = frozenset({"proxies"})
+WHOLE = frozenset({"proxies", "nodes"})
 """Of which a part says something else than the whole: `all` beside `tags`."""
 _NO_DEFAULT = object()
 

@@ -17,6 +17,7 @@ from api.errors import (
     Denied,
     InvalidMany,
     MissingPermission,
+    NotAFleet,
     NotFound,
     NotReady,
     OperationFailed,
@@ -133,6 +134,7 @@ TABLE: dict[type[Exception], Callable[[Any, str], ApiError]] = {
     Denied: lambda error, _: ApiError(403, "FORBIDDEN", "This is not allowed", {"reason": error.reason}),
     MissingPermission: _missing_permission,
     NotFound: lambda error, _: ApiError(404, "NOT_FOUND", str(error), {}),
+    NotAFleet: lambda error, _: ApiError(409, "NOT_A_FLEET", str(error), {}),
     StaleRevision: lambda error, _: invalid("If-Match", str(error), 412),
     RevisionConflict: lambda error, _: invalid(
         "If-Match", f"the resource was changed at this moment; it is at {error.actual} now", 412

@@ -10,6 +10,7 @@ from typing import Any
 
 from api.container import Services
 from api.engine.kind import Kind
+from api.errors import Invalid
 from api.import_export.plan import Plan, Problems, Step, pending, records_after
 from api.objects.accounts.plan_kind import PLANS
 from api.objects.kinds import KINDS, NAMED
@@ -37,9 +38,10 @@ Names = Mapping[str, Mapping[str, str]]
 def refuse_invalid(services: Services, plan: Plan, caller_id: str, problems: Problems) -> None:
     """Add the errors of the configuration as it would be, and raise `InvalidMany` if there are any."""
     proxies = records_after(plan.state, plan.of, "proxies")
+    here = {name: services.nodes.for_clients(each) for name, each in proxies.items()}
     for step in pending(plan.of["proxies"]):
         if step.after is not None:
-            _refuse_unusable(services, step, proxies, problems)
+            _refuse_unusable(services, step, here, problems)
     _refuse_names_of_nothing(plan, services.object_users, problems)
     for name, kind in KINDS.items():
         if name != ACCOUNTS:
@@ -151,14 +153,18 @@ def _refuse_unusable(
     """Certificates, circles of upstreams, and upstreams and name servers that may not be used."""
     record, before, rules = step.record, step.before, services.proxies.rules
     try:
-        check_certificate(record, rules.tls)
+        services.nodes.refuse_unfit(record, before)
+        here = services.nodes.as_here(record)
+        if here is not None:
+            check_certificate(here, rules.tls)
+        record = here or record
         if before is None or before.dns.servers != record.dns.servers:
             rules.upstream_policy.refuse_name_servers(record, proxies.values())
         if record.upstreams:
             refuse_circle(record, proxies.values())
         if before is None or before.upstreams != record.upstreams:
             rules.upstream_policy.refuse(record, proxies.values())
-    except InvalidProxy as error:
+    except (InvalidProxy, Invalid) as error:
         problems.add(f"{step.path}.{error.field}", error.error)
 
 
@@ -201,7 +207,8 @@ def _refuse_clashes(services: Services, plan: Plan, proxies: Mapping[str, ProxyR
     stored = plan.state.records["proxies"]
     known, wanted = processes_of(each.record for each in stored), processes_of(proxies.values())
     if wanted > known:
-        refuse_too_many(wanted, "proxies")
+        refuse_too_many(services.nodes.most_on_a_node(proxies.values(), processes_of), "proxies")
+    services.nodes.refuse_together("proxies", list(proxies.values()))
     changed = {step.id: step.after for step in pending(plan.of["accounts"])}
     paths = {step.id: f"{step.path}." for step in plan.of["accounts"]}
     names.refuse_accounts(changed, paths, [StoredProxy(each, 0) for each in proxies.values()])

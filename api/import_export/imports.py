@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from actors.bus.messages.common import SUPERVISOR
 from actors.bus.messages.supervision import (
@@ -43,6 +43,7 @@ from api.import_export.present_state import read_state
 from api.objects import live_settings
 from api.objects.kinds import KINDS
 from api.objects.named.list_kind import LISTS
+from api.objects.nodes.fleet_nodes import FleetNodes
 from api.objects.users.user_kind import commit_and_revoke
 from api.security import api_keys, users
 from api.security.api_keys import ApiKey
@@ -152,11 +153,21 @@ def _locked(services: Services) -> Iterator[None]:
 # --- addresses ----------------------------------------------------------------------------------------------------
 
 
+class _Listening(NamedTuple):
+    """A proxy on this machine, before and after."""
+
+    id: str
+    path: str
+    before: ProxyRecord | None
+    after: ProxyRecord | None
+
+
 @contextmanager
 def _reserved_listeners(services: Services, plan: Plan, keep: bool) -> Iterator[None]:
     """Every address that the plan needs is bound within the block; released at its end unless it succeeded."""
-    wanted = [step for step in plan.of["proxies"] if _binds(step.before, step.after)]
-    leaving = tuple(step.id for step in plan.of["proxies"] if _binds(step.after, step.before))
+    steps = [_here(services.nodes, step) for step in plan.of["proxies"]]
+    wanted = [step for step in steps if _binds(step.before, step.after)]
+    leaving = tuple(step.id for step in steps if _binds(step.after, step.before))
     kept = False
     try:
         _reserve(services, wanted, leaving)
@@ -169,6 +180,12 @@ def _reserved_listeners(services: Services, plan: Plan, keep: bool) -> Iterator[
             _release_listeners(services, wanted)
 
 
+def _here(nodes: FleetNodes, step: Step[Any]) -> _Listening:
+    """What a step changes on this machine."""
+    before, after = (None if each is None else nodes.as_here(each) for each in (step.before, step.after))
+    return _Listening(step.id, step.path, before, None if nodes.drains else after)
+
+
 def _binds(before: ProxyRecord | None, after: ProxyRecord | None) -> bool:
     """Whether `after` listens at an address at which `before` does not."""
     address = _listens_at(after)
@@ -179,10 +196,11 @@ def _listens_at(record: ProxyRecord | None) -> Range | None:
     return record.listens_at if record is not None and record.status == "active" else None
 
 
-def _reserve(services: Services, wanted: Sequence[Step[Any]], leaving: tuple[str, ...]) -> None:
+def _reserve(services: Services, wanted: Sequence[_Listening], leaving: tuple[str, ...]) -> None:
     problems = Problems()
     for step in wanted:
-        record = step.record
+        record = step.after
+        assert record is not None
         message = ReserveListener(step.id, record.host, record.port, leaving, record.last_port)
         reply: Any = request(services.bridge, SUPERVISOR, message, ListenerReserved, ListenerRefused)
         if isinstance(reply, ListenerRefused):
@@ -197,7 +215,7 @@ def _validate_settings(services: Services, stored: Any) -> None:
         raise Invalid(f"settings.{error.field}" if error.field else "settings", error.error) from error
 
 
-def _release_listeners(services: Services, wanted: Sequence[Step[Any]]) -> None:
+def _release_listeners(services: Services, wanted: Sequence[_Listening]) -> None:
     """Without a reply nothing is to be done: the supervisor's reservations expire."""
     if wanted:
         services.bridge.ask(SUPERVISOR, CancelListeners(tuple(step.id for step in wanted)))

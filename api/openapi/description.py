@@ -36,6 +36,7 @@ CODES: dict[int, tuple[str, tuple[str, ...]]] = {
     403: ("The caller may not do this", ("FORBIDDEN", "INSUFFICIENT_PERMISSIONS")),
     404: ("There is no such resource", ("NOT_FOUND",)),
     406: ("The response is not available in an accepted media type", ("INVALID_REQUEST",)),
+    409: ("This installation is no node of a fleet", ("NOT_A_FLEET",)),
     412: ("The resource has changed since the ETag in If-Match", ("INVALID_REQUEST",)),
     413: ("The body is larger than 1 MiB (8 MiB for an import)", ("INVALID_REQUEST",)),
     415: ("The body is not application/json", ("INVALID_REQUEST",)),
@@ -53,6 +54,7 @@ CODES: dict[int, tuple[str, tuple[str, ...]]] = {
 _DETAILS: dict[int, dict[str, Any]] = {
     403: {"required_permission": "proxy.write"},
     404: {},
+    409: {},
     401: {},
     429: {"retry_after": 30},
     500: {"request_id": "0f8fad5b-d9cb-469f-a165-70867728950e"},

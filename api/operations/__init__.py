@@ -15,6 +15,7 @@ from api.objects import setting_operations
 from api.objects.accounts import account_operations, credential_operations, inline_account_operations
 from api.objects.kinds import OBJECT_KINDS
 from api.objects.named import named_operations
+from api.objects.nodes import node_operations
 from api.objects.proxies import access_operations, client_operations, proxy_operations
 from api.objects.users import api_key_operations, oauth_operations, session_operations, sign_in_operations
 from api.objects.webhooks import webhook_operations
@@ -48,6 +49,7 @@ TABLE: tuple[Operation, ...] = (
     *account_operations.ROWS,
     *chain.from_iterable(operations(kind, _CREATES.get(name)) for name, kind in OBJECT_KINDS.items()),
     *named_operations.ROWS,
+    *node_operations.ROWS,
     *me_operations.ROWS,
     *account_operations.BATCH_ROWS,
     *credential_operations.ROWS,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from actors.bus.messages.specs import FleetObject, ProxySpec
@@ -17,7 +18,7 @@ from api.audit.audit_context import on_behalf_of
 from api.engine.commit import Engine
 from api.objects.named.list_contents import ListStates
 from api.objects.named.shared_objects import PoolSources, SharedObjects
-from api.objects.proxies.proxy_cache import ProxyCache
+from api.objects.proxies.proxy_cache import StoredProxy
 from api.objects.proxies.proxy_specs import specs_of
 from api.operator.cluster import node_of
 from api.operator.offline import peek_settings
@@ -101,14 +102,14 @@ def _write_private(path: Path, text: str) -> None:
         raise StoreWriteError(f"{path}: {error.strerror or error}") from error
 
 
-def read_desired_proxies(proxies: ProxyCache, data: DataDir) -> tuple[ProxySpec, ...]:
-    """All proxies, active or not. The caller holds the lock of the data directory. Raises `StoreError`.
+def read_desired_proxies(proxies: Sequence[StoredProxy], data: DataDir) -> tuple[ProxySpec, ...]:
+    """These proxies, active or not. The caller holds the lock of the data directory. Raises `StoreError`.
 
     The key file of sealed secrets is made here at the first start; without it no secret that is there could be read.
     """
     try:
         seal = secret_box_of(data)
-        specs = specs_of(proxies.all(), seal)
+        specs = specs_of(proxies, seal)
         seal.ensure()
         return specs
     except SecretBoxError as error:

@@ -56,6 +56,11 @@ class HealthService:
         self._supervisor_pid = supervisor_pid
         self._started_at = time.time()
 
+    def started_at(self) -> float:
+        """Since when it runs (Unix seconds)."""
+        fleet = self._runtime.whole()
+        return self._started_at if fleet is None else fleet.started_at
+
     def status(self) -> str:
         """The worst of all checks."""
         return _worst(self._checks().values())
@@ -97,7 +102,7 @@ class HealthService:
                 "lab": fleet is not None and LAB in fleet.actors,
                 **_resource_view(metrics),
             },
-            "proxy": _proxies_view(metrics, checks["proxy_service"], _wanted(self._proxies.all())),
+            "proxy": _proxies_view(metrics, checks["proxy_service"], _wanted(self._proxies.here())),
             "network": _network_view(metrics),
             "webhooks": _sender_view(self._webhooks.sender_state()),
             "problems": [each.view() for each in self._flaws(fleet)],
@@ -120,7 +125,7 @@ class HealthService:
         fleet = self._runtime.whole()
         if fleet is None:
             return {"status": UNHEALTHY, "active_proxies": 0, "error": "the supervisor does not respond"}
-        proxies = [each for each in self._proxies.all() if scope is None or each.record.id in scope]
+        proxies = [each for each in self._proxies.here() if scope is None or each.record.id in scope]
         flaws, others = condition.of_proxies(fleet, proxies), condition.of_actors(fleet)
         failed = [each.id for each in flaws if fleet.proxies[each.id].state == "failed"]
         return {
@@ -145,7 +150,7 @@ class HealthService:
         failing = self._webhooks.failing()
         if fleet is None:
             return failing
-        return [*condition.of_proxies(fleet, self._proxies.all()), *condition.of_actors(fleet), *failing]
+        return [*condition.of_proxies(fleet, self._proxies.here()), *condition.of_actors(fleet), *failing]
 
     def _uptime(self, fleet: RuntimeReport | None) -> float:
         return time.time() - (self._started_at if fleet is None else fleet.started_at)

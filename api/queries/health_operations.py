@@ -258,9 +258,11 @@ def check(call: Call) -> Reply:
 def ready(call: Call) -> Reply:
     """Readiness check.
 
-    Responds 200 when the service can do its work, 503 otherwise. Use it to decide whether to send traffic to the
-    service.
+    Responds 200 when the service can do its work, 503 otherwise, and while this node of a fleet is drained. Use it to
+    decide whether to send traffic to the service.
     """
+    if call.services.nodes.drains:
+        return Reply({"status": UNHEALTHY, "version": VERSION}, 503)
     return check(call)
 
 
@@ -310,6 +312,7 @@ ROWS = (
         get("/health", "health", check, SmallHealth, may_be_503=True, unlimited=True),
         get("/livez", "livez", live, Alive, unlimited=True),
         get("/readyz", "readyz", ready, SmallHealth, may_be_503=True, unlimited=True),
+        get("/health/ready", "healthReady", ready, SmallHealth, may_be_503=True, unlimited=True),
     ),
     *resource(V1)(
         get("/overview", "getOverview", overview, Overview, ANY, query=OverviewRange, scoped=True),

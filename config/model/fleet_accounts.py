@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import secrets
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import AfterValidator, ConfigDict, Field, StrictBool, StrictStr, model_validator
+from pydantic import AfterValidator, Field, StrictBool, StrictStr
 
 from config.files.certificates import ENTRY_MAX, normal_entry
 from config.model import json_patterns
 from config.model.account_credentials import refuse_secret
 from config.model.accounts import AccountName, Moment, Networks
-from config.model.declaration import MOMENT, SECRET, Given, Instant, Storable, Viewed, gives, update
+from config.model.declaration import MOMENT, SECRET, Given, Instant, gives, update
 from config.model.fields import NULLABLE, Body, InvalidResource, Name, Password, example, plain_text, refuse_long
-from config.model.object_fields import Tags, plain_or_empty, retagged
+from config.model.object_fields import Chosen, ChosenInput, Tags, plain_or_empty, retagged, selecting
 from config.model.plans import StoredRules, refuse_no_quota
 from config.passwords import PREHASHED, fingerprint, given_hash, hash_to_store, renewal
 
@@ -41,7 +41,6 @@ The cost is bounded, since every first sign-in pays it.
 ProxyIds = Annotated[
     list[Annotated[StrictStr, Field(min_length=1, max_length=64)]], Field(min_length=1, max_length=IDS_MAX)
 ]
-ProxyTags = Annotated[Tags, Field(min_length=1)]
 Metadata = Annotated[
     dict[
         Annotated[StrictStr, Field(min_length=1, max_length=64), AfterValidator(plain_text)],
@@ -73,39 +72,21 @@ Certificate = Annotated[
 Certificates = Annotated[list[Certificate], Field(max_length=CERTIFICATES_MAX), AfterValidator(_distinct)]
 
 
-class AccountProxies(Viewed):
+class AccountProxies(Chosen):
     """The proxies that an account may use: every proxy, or each that an id or a tag names."""
 
-    all: bool = False
     ids: list[str] = Field(default_factory=list)
     tags: list[str] = Field(default_factory=list)
 
-    def view(self) -> dict[str, Any]:
-        """What it names, as a request writes it."""
-        return {name: value for name, value in self.model_dump().items() if value}
 
-
-_SOME: list[Any] = [
-    {"required": ["all"], "properties": {"all": {"const": True}}},
-    {"required": ["ids"]},
-    {"required": ["tags"]},
-]
-
-
-class ProxiesInput(Storable):
+class ProxiesInput(ChosenInput):
     """The proxies that an account may use: `all`, or each that one of the ids or tags names."""
 
-    model_config = ConfigDict(json_schema_extra={"anyOf": _SOME})
+    model_config = selecting("ids")
+    SELECTED = "proxies"
+    BY = "ids"
 
-    all: StrictBool | None = None
     ids: ProxyIds | None = None
-    tags: ProxyTags | None = None
-
-    @model_validator(mode="after")
-    def _names_some(self) -> ProxiesInput:
-        if not (self.all or self.ids or self.tags):
-            raise ValueError('must name proxies: {"all": true}, {"ids": ["…"]} or {"tags": ["…"]}')
-        return self
 
     def stored(self) -> AccountProxies:
         """As it is stored."""

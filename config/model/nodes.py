@@ -1,19 +1,28 @@
-"""Nodes of a fleet in requests, and as they are stored. One machine without a fleet has no such document."""
+"""Nodes of a fleet in requests, and as they are stored; which of them a proxy runs on, and as what.
+
+One machine without a fleet has no such document. In `host`, `bind_address` and the paths of `tls` of a proxy `{node}`
+stands for the name of the node, and `{address}` and `{address:public}` for a host of its `addresses`, of which
+`internal` needs no name.
+"""
 
 from __future__ import annotations
 
 import re
 import secrets
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, StrictStr
 
 from config.model import json_patterns
 from config.model.declaration import INTERNAL, Given, Instant, Viewed, gives, update
-from config.model.fields import Body, Distinct, Text, example
-from config.model.object_fields import Tags
-from config.net.addresses import is_plain_address
+from config.model.fields import Body, Distinct, InvalidProxy, Text, example
+from config.model.object_fields import Chosen, ChosenInput, Tags, selecting
+from config.net.addresses import is_plain_address, read_bind_address
 from config.net.names import is_host_name
+
+if TYPE_CHECKING:  # it has what is declared here
+    from config.model.proxies import ProxyRecord
 
 COLLECTION = "nodes"
 INTERNAL_ADDRESS = "internal"
@@ -118,3 +127,113 @@ def new_node_id() -> str:
 def changed_node(before: NodeRecord, body: NodeUpdate) -> NodeRecord:
     """`before` with the changes of `body`."""
     return before.model_copy(update=update(before, body))
+
+
+# --- which nodes a proxy runs on ------------------------------------------------------------------------------------
+
+
+class NodesOfProxy(Chosen):
+    """The nodes that a proxy runs on: every node, or each that a name or a tag names."""
+
+    names: list[str] = Field(default_factory=list)
+    tags: list[str] = Field(default_factory=list)
+
+    def selects(self, node: NodeRecord) -> bool:
+        """Whether the proxy runs on this node."""
+        return self.all or node.name in self.names or not set(self.tags).isdisjoint(node.tags)
+
+
+NodeNames = Annotated[list[NodeName], Field(min_length=1, max_length=MAX_NODES)]
+
+
+class NodesInput(ChosenInput):
+    """The nodes that a proxy runs on: `all`, or each that one of the names or tags names."""
+
+    model_config = selecting("names")
+    SELECTED = "nodes"
+    BY = "names"
+
+    names: NodeNames | None = None
+
+    def stored(self) -> NodesOfProxy:
+        """As it is stored."""
+        return NodesOfProxy.model_validate(self.model_dump(exclude_none=True))
+
+
+EVERY_NODE = NodesOfProxy(all=True)
+
+# --- what stands for a part of a node ---------------------------------------------------------------------------------
+
+_PLACEHOLDER = re.compile(r"\{node\}|\{address(?::([a-z][a-z0-9_-]{0,31}))?\}", re.ASCII)
+_ADDRESS_OF_NODE = re.compile(json_patterns.ADDRESS_OF_NODE, re.ASCII)
+_PROXY_HOST = re.compile(json_patterns.PROXY_HOST, re.ASCII)
+_PATHS = ("cert_file", "key_file", "client_ca", "client_crl")
+
+
+def is_address_of_node(text: str) -> bool:
+    """Whether it stands for an address of the node: `{address}`, `{address:public}`."""
+    return _ADDRESS_OF_NODE.fullmatch(text) is not None
+
+
+def _proxy_host(text: str) -> str:
+    if is_plain_address(text) or is_host_name(text) or ("{" in text and _PROXY_HOST.fullmatch(text) is not None):
+        return text
+    raise ValueError("must be an IP address or a host name of this machine")
+
+
+ProxyHost = Annotated[StrictStr, Text(1, 253, _proxy_host, pattern=json_patterns.PROXY_HOST, lengths=False)]
+
+
+def placeholders_of(proxy: ProxyRecord) -> Iterator[tuple[str, str]]:
+    """The fields of a proxy that name a part of the node, with their texts."""
+    for field, text in _texts_of(proxy):
+        if "{" in text and _PLACEHOLDER.search(text):
+            yield field, text
+
+
+def on_node(proxy: ProxyRecord, node: NodeRecord) -> ProxyRecord:
+    """The proxy as it runs on this node. Raises `InvalidProxy` when the node lacks what it names."""
+    found = {field: _on_node(field, text, node) for field, text in placeholders_of(proxy)}
+    if not found:
+        return proxy
+    changed: dict[str, Any] = {"host": found.get("host", proxy.host)}
+    bind = proxy.bind_address
+    if isinstance(bind, list):
+        changed["bind_address"] = [found.get(f"bind_address[{index}]", each) for index, each in enumerate(bind)]
+    else:
+        changed["bind_address"] = found.get("bind_address", bind)
+    if proxy.tls is not None:
+        paths = {name: found.get(f"tls.{name}", getattr(proxy.tls, name)) for name in _PATHS}
+        changed["tls"] = proxy.tls.model_copy(update=paths)
+    return proxy.model_copy(update=changed)
+
+
+def _texts_of(proxy: ProxyRecord) -> Iterator[tuple[str, str]]:
+    yield "host", proxy.host
+    if isinstance(proxy.bind_address, list):
+        yield from ((f"bind_address[{index}]", each) for index, each in enumerate(proxy.bind_address))
+    else:
+        yield "bind_address", proxy.bind_address
+    for name in _PATHS if proxy.tls is not None else ():
+        yield f"tls.{name}", getattr(proxy.tls, name) or ""
+
+
+def _on_node(field: str, text: str, node: NodeRecord) -> str:
+    def part(found: re.Match[str]) -> str:
+        if found[0] == "{node}":
+            return node.name
+        name = found[1] or INTERNAL_ADDRESS
+        host = node.address(name)
+        if host is None:
+            raise InvalidProxy(field, f"{found[0]}: the node {node.name!r} has no address {name!r}")
+        return host
+
+    made = _PLACEHOLDER.sub(part, text)
+    if field == "host" and not (is_plain_address(made) or is_host_name(made)):
+        raise InvalidProxy(field, f"would be {made!r} on the node {node.name!r}, which is no host")
+    if field.startswith("bind_address"):
+        try:
+            return read_bind_address(made)
+        except ValueError as error:
+            raise InvalidProxy(field, f"would be {made!r} on the node {node.name!r}: {error}") from error
+    return made

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, NamedTuple, Self
 
-from pydantic import AfterValidator, Field, StrictStr, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, StrictBool, StrictStr, model_validator
 
 from config.model import json_patterns
 from config.model.fields import Body, InvalidResource, Text, example, name_text, plain_text
@@ -23,7 +23,7 @@ from typing import Literal
 
 from pydantic import WithJsonSchema
 
-from config.model.declaration import Given, Group
+from config.model.declaration import Given, Group, Storable, Viewed
 from config.model.fields import InvalidProxy
 from config.net.names import OWN_FIELDS, canonical_name
 
@@ -96,6 +96,42 @@ TAGS_MAX = 50
 Tags = Annotated[list[Tag], Field(max_length=TAGS_MAX)]
 TAGGED_MAX = 1_000
 """Proxies that one request may tag."""
+
+SomeTags = Annotated[Tags, Field(min_length=1)]
+
+
+class Chosen(Viewed):
+    """Objects of another kind: all of them, or each that the other fields name."""
+
+    all: bool = False
+
+    def view(self) -> dict[str, Any]:
+        """What it names, as a request writes it."""
+        return {name: value for name, value in self.model_dump().items() if value}
+
+
+class ChosenInput(Storable):
+    """Such a choice in a request, which names `SELECTED`: `all`, or each that `tags` or the field `BY` names."""
+
+    SELECTED: ClassVar[str]
+    BY: ClassVar[str]
+
+    all: StrictBool | None = None
+    tags: SomeTags | None = None
+
+    @model_validator(mode="after")
+    def _names_some(self) -> Self:
+        if not any(self.model_dump().values()):
+            raise ValueError(f'must name {self.SELECTED}: {{"all": true}}, {{"{self.BY}": ["…"]}} or {{"tags": ["…"]}}')
+        return self
+
+
+def selecting(by: str) -> ConfigDict:
+    """`model_config` of a `ChosenInput`, for the description of the API."""
+    everything: dict[str, Any] = {"required": ["all"], "properties": {"all": {"const": True}}}
+    some: list[Any] = [everything, {"required": [by]}, {"required": ["tags"]}]
+    return ConfigDict(json_schema_extra={"anyOf": some})
+
 
 ProxyId = Annotated[StrictStr, Field(min_length=1, max_length=64)]
 

@@ -37,7 +37,6 @@ from config.model.fields import (
     WORKERS,
     Body,
     FilePath,
-    Host,
     InvalidProxy,
     Name,
     Password,
@@ -47,6 +46,7 @@ from config.model.fields import (
     example,
     refuse_long,
 )
+from config.model.nodes import EVERY_NODE, NodesInput, NodesOfProxy, ProxyHost, is_address_of_node
 from config.model.object_fields import Description, ObjectName, ProxyHeaders, Tags, check_headers
 from config.model.proxy_parts import (
     AuthBackend,
@@ -136,7 +136,7 @@ class ProxyRecord(BaseModel):
 
     id: str
     name: Annotated[str, Given(Name)]
-    host: Annotated[str, Given(Host)]
+    host: Annotated[str, Given(ProxyHost)]
     port: int
     last_port: Annotated[int, INTERNAL] = 0
     protocol: Annotated[ProxyProtocol, Given(ProxyProtocol)]
@@ -164,6 +164,7 @@ class ProxyRecord(BaseModel):
     sleep_after: Annotated[int, Given(SleepAfter)] = 0
     tls_name: Annotated[TlsNameCheck, Given(TlsNameCheck)] = "auto"
     tls_ports: Annotated[list[int], Given(SomePorts)] = [443]
+    nodes: Annotated[NodesOfProxy, Given(NodesInput)] = EVERY_NODE
     created_at: Instant
     updated_at: Instant
 
@@ -202,7 +203,7 @@ class ProxyUpdate(Body):
     )
 
     name: Name | None = None
-    host: Host | None = None
+    host: ProxyHost | None = None
     port: PortOrRange | None = None
     protocol: ProxyProtocol | None = None
     auth: AuthInput | None = None
@@ -237,7 +238,7 @@ class ProxyCreate(ProxyUpdate):
     name: Name
     port: PortOrRange
     protocol: ProxyProtocol
-    host: Host = "127.0.0.1"
+    host: ProxyHost = "127.0.0.1"
 
 
 def new_record(
@@ -293,8 +294,8 @@ def apply(record: ProxyRecord, body: ProxyUpdate, now: float) -> ProxyRecord:
     Raises `InvalidProxy`.
     """
     changed = update(record, body)
-    if changed.get("bind_address"):
-        _refuse_foreign(changed["bind_address"])
+    if changed.get("bind_address") and changed.get("nodes", record.nodes).all:
+        _refuse_foreign(changed["bind_address"])  # else it need not be an address of this machine
     if body.port is not None:
         changed |= _stored(Ports.given(body.port))
     protocol = changed.get("protocol", record.protocol)
@@ -379,7 +380,7 @@ def _refuse_foreign(bind_address: str | list[str]) -> None:
     if isinstance(bind_address, list):
         refuse_foreign(bind_address, "bind_address")
         return
-    error = None if is_network(bind_address) else not_local(bind_address)
+    error = None if is_network(bind_address) or is_address_of_node(bind_address) else not_local(bind_address)
     if error is not None:
         raise InvalidProxy("bind_address", error)
 

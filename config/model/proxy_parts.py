@@ -31,6 +31,7 @@ from config.files.secret_box import SecretBox
 from config.model import json_patterns
 from config.model.declaration import SECRET, Given, Group, gives, update
 from config.model.fields import Body, InvalidProxy, InvalidResource, Text, TextList, each_entry
+from config.model.nodes import is_address_of_node
 from config.model.webhooks import Secret, Url, new_secret
 from config.net.addresses import not_local, read_bind_address
 from config.net.dns_servers import TTL_MAX, read_address, read_hosts_name, read_server
@@ -74,15 +75,20 @@ def _usual_forms(entries: list[str]) -> list[str]:
     return [usual_form(each) for each in entries]
 
 
+def _of_proxy(entry: str) -> str:
+    """An entry of `bind_address` as it is stored. Raises `ValueError`."""
+    return entry if is_address_of_node(entry) else usual_form(entry)
+
+
 def _bind_address(given: Any) -> str | list[str]:
     """One address or network, empty for any address, or several; an empty list is any address as well."""
     if isinstance(given, str):
-        return usual_form(given) if is_network(given) else read_bind_address(given)
+        return _of_proxy(given) if is_network(given) or is_address_of_node(given) else read_bind_address(given)
     if not isinstance(given, list):
         raise ValueError("must be an address, a network or a list of them")
     if len(given) > EGRESS_MAX:
         raise ValueError(f"must have at most {EGRESS_MAX} entries")
-    return _usual_forms(each_entry(read_egress)(given)) or ""
+    return [_of_proxy(each) for each in each_entry(_of_proxy)(given)] or ""
 
 
 BindAddress = Annotated[
@@ -90,8 +96,8 @@ BindAddress = Annotated[
     PlainValidator(_bind_address),
     json_patterns.any_of(
         json_patterns.EMPTY,
-        json_patterns.text(json_patterns.NETWORK, highest=49),
-        json_patterns.texts(json_patterns.NETWORK, EGRESS_MAX),
+        json_patterns.text(json_patterns.SOURCE, highest=49),
+        json_patterns.texts(json_patterns.SOURCE, EGRESS_MAX),
     ),
 ]
 Egress = Annotated[list[str], TextList(EGRESS_MAX, read_egress, json_patterns.NETWORK), AfterValidator(_usual_forms)]
@@ -103,7 +109,7 @@ SomeEgress = Annotated[
 def refuse_foreign(entries: Iterable[str], field: str) -> None:
     """Raises `InvalidResource` for a single address that this machine doesn't have; networks need not be configured."""
     for index, entry in enumerate(entries):
-        error = None if is_network(entry) else not_local(entry)
+        error = None if is_network(entry) or is_address_of_node(entry) else not_local(entry)
         if error is not None:
             routed = f"{entry}/{128 if ':' in entry else 32}"
             raise InvalidResource(f"{field}[{index}]", f"{error}; write {routed} if it is only routed here")

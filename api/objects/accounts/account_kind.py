@@ -31,11 +31,10 @@ from config.model.fields import Body, Name
 from config.model.fleet_accounts import (
     FleetAccount,
     FleetAccountUpdate,
-    ProxyTags,
     change_fleet_account,
     new_fleet_account,
 )
-from config.model.object_fields import Named, names_of_rules
+from config.model.object_fields import Named, SomeTags, names_of_rules
 from config.model.proxies import ProxyRecord
 from config.model.proxy_parts import Warned
 from config.weak_passwords import weakness_of_account
@@ -46,7 +45,7 @@ class EntryAccountProxies(Body):
 
     all: StrictBool | None = None
     names: Annotated[list[Name], Field(max_length=1000)] | None = None
-    tags: ProxyTags | None = None
+    tags: SomeTags | None = None
 
     @model_validator(mode="after")
     def _names_some(self) -> EntryAccountProxies:

@@ -3,22 +3,70 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from api.engine.kind import Kind
-from api.engine.responses import ResponseModel, shows
+from api.engine.responses import Moment, ResponseModel, shows
 from api.engine.transfer import Transfer
-from config.model.nodes import COLLECTION, MAX_NODES, NodeCertificate, NodeRecord, NodeUpdate
+from config.model.nodes import COLLECTION, MAX_NODES, NodeCertificate, NodeRecord, NodeRole, NodeUpdate
+
+NodeState = Literal["up", "late", "down", "draining", "drained", "joining"]
 
 
 @shows(NodeCertificate)
 class CertificateOfNode(ResponseModel):
-    """The public certificate of a node. `fingerprint` is its SHA-256; both are empty while it has none."""
+    """The public certificate of a node. `fingerprint` is its SHA-256."""
 
 
-@shows(NodeRecord)
+class NotApplied(ResponseModel):
+    """A document that a node could not apply in its present revision: it serves the previous one."""
+
+    collection: str
+    id: str
+    name: str | None
+    revision: int
+    error: str
+    since: Moment
+
+
+class DatabaseOfNode(ResponseModel):
+    """How a node reaches the database. `doorbell` is `polling` while it gets no notifications."""
+
+    connected: bool
+    since: Moment | None
+    doorbell: Literal["heard", "polling"] | None
+    round_trip_ms: float | None
+
+
 class NodeView(ResponseModel):
-    """A node of the fleet."""
+    """A node of the fleet, or a machine without one, which has no `id`.
 
-    certificate: CertificateOfNode
+    `revision` is the last commit that it serves, `behind_seconds` the age of the oldest one that it does not. `failed`
+    is what it could not apply. `pending` are numbers of what waits there for the database. `proxies` is how many active
+    proxies select it. `settings_differ` names, by key of the configuration file, the nodes that have another value.
+    What heartbeats say is null while none was seen.
+    """
+
+    id: str | None
+    name: str
+    role: NodeRole
+    state: NodeState
+    tags: list[str]
+    addresses: dict[str, str]
+    certificate: CertificateOfNode | None
+    created_at: Moment | None
+    proxies: int
+    revision: int | None
+    behind_seconds: float | None
+    failed: list[NotApplied]
+    database: DatabaseOfNode | None
+    pending: dict[str, float]
+    version: str | None
+    level: int | None
+    started_at: Moment | None
+    last_seen_at: Moment | None
+    clock_offset: float | None
+    settings_differ: dict[str, list[str]]
 
 
 NODES = Kind(

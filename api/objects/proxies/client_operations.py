@@ -310,7 +310,7 @@ def pac(call: Call) -> Reply:
     tag = query.tag
     scope = call.identified.scope if call.identified else None
     found = [
-        proxy.record
+        call.services.nodes.for_clients(proxy.record)
         for proxy in call.services.proxies.all()
         if proxy.record.status == "active"
         and (tag is None or tag in proxy.record.tags)
@@ -357,6 +357,7 @@ def snippets_of(
     call: Call, record: ProxyRecord, username: str | None = None, socks4_by_name: bool = False
 ) -> dict[str, str | None]:
     """The snippets of a proxy for this user, or else for its first one."""
+    record = call.services.nodes.for_clients(record)
     return lines_for(record, _own_host(call), _has_private_ca(call, record), username, socks4_by_name)
 
 

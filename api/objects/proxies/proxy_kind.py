@@ -21,7 +21,7 @@ from api.objects.named.named_kind import (
 )
 from api.objects.proxies.proxy_cache import COLLECTION
 from api.objects.proxies.proxy_changes import with_secrets
-from api.objects.proxies.proxy_responses import TlsView
+from api.objects.proxies.proxy_responses import NodesView, TlsView
 from api.objects.proxies.proxy_views import configuration
 from config.files.secret_box import SecretBox
 from config.model.accounts import AccountInput, ProxyAccount, refuse_weak
@@ -100,6 +100,7 @@ class ExportedProxy(ResponseModel):
     auth: ExportedAuth
     upstreams: list[ExportedUpstream]
     accounts: list[ExportedAccount]
+    nodes: NodesView
     tls: TlsView | None = None
 
 

@@ -297,6 +297,7 @@ def test_proxy(call: Call) -> Reply:
     """
     proxy = call.services.proxies.get(call.params["proxy_id"])
     url, timeout = call.body.url, float(call.body.timeout)
+    proxy = call.services.nodes.served(proxy) or proxy
     result = call.services.tester.run(proxy, url, timeout, call.request_id)
     visible = call.upstreams
     if visible is not None and result["parent"] not in visible:

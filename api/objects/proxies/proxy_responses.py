@@ -11,6 +11,7 @@ from actors.counters import COUNTERS
 from api.engine.responses import Moment, Reason, ResponseModel, Warned, having, mirrors, shows
 from api.objects.accounts.account_responses import AccountView
 from config.model.choices import ProxyProtocol, ProxyStatus, UpstreamProtocol
+from config.model.nodes import NodesOfProxy
 from config.model.proxies import ProxyRecord, ProxyTls
 from config.model.proxy_parts import AuthBackend
 
@@ -162,9 +163,16 @@ class ListedProxy(ResponseModel):
     stats: StatsView
 
 
+@shows(NodesOfProxy, sparse=True)
+class NodesView(ResponseModel):
+    """The nodes that a proxy runs on: all, or each that a name or a tag names."""
+
+
 @shows(ProxyRecord)
 class CreatedProxy(ResponseModel):
     """The configuration of a proxy."""
+
+    nodes: NodesView
 
     auth: AuthView
     port: int | str

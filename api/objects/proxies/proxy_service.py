@@ -32,6 +32,7 @@ from api.bus_bridge import Bridge, request
 from api.errors import Invalid, InvalidMany, NotFound, PeerUnavailable, StaleRevision
 from api.objects.accounts.account_names import ERRORS_MAX, AccountNames
 from api.objects.named.shared_objects import SharedObjects
+from api.objects.nodes.fleet_nodes import FleetNodes
 from api.objects.proxies.proxy_cache import COLLECTION, ProxyCache, StoredProxy
 from api.objects.proxies.proxy_changes import UpstreamPolicy, refuse_beyond, refuse_chain, refuse_pool, with_secrets
 from api.objects.proxies.supervisor_link import SupervisorLink
@@ -70,10 +71,6 @@ class ProxyRules:
     weak_passwords: bool = False
 
 
-EVERY_ADDRESS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - nothing is bound here
-"""Hosts that leave no other one free."""
-
-
 class Proxies:
     """Reads and changes. Thread-safe.
 
@@ -92,6 +89,7 @@ class Proxies:
         cache: ProxyCache,
         link: SupervisorLink,
         rules: Callable[[], ProxyRules],
+        nodes: FleetNodes,
     ) -> None:
         self._rules = rules
         self._seal = seal
@@ -103,6 +101,7 @@ class Proxies:
         self._lock = threading.Lock()
         self._objects = objects
         self._link = link
+        self._nodes = nodes
 
     @property
     def rules(self) -> ProxyRules:
@@ -112,6 +111,10 @@ class Proxies:
     def all(self) -> Sequence[StoredProxy]:
         """All proxies, oldest first."""
         return self._cache.all()
+
+    def here(self) -> Sequence[StoredProxy]:
+        """The proxies of this machine, oldest first, as they run on it: all of them without a fleet."""
+        return self._nodes.here()
 
     def get(self, proxy_id: str) -> StoredProxy:
         """One proxy. Raises `NotFound`."""
@@ -130,7 +133,7 @@ class Proxies:
         rules, identifier = self.rules, "prx_" + secrets.token_hex(8)
         record = new_record(body, identifier, time.time(), rules.default_timeout, rules.sleep_after, rules.workers)
         self._refuse_weak(body, (), record)
-        check_certificate(record, self.rules.tls)
+        self._check_certificate(record)
 
         def check() -> None:
             self._refuse_upstreams(record, body)
@@ -143,7 +146,7 @@ class Proxies:
                 stored = self._put_named(None, record, expect=0)
         _warn(None, record)
         self.publish_event("proxy.created", record)
-        self._link.await_start(record.id)
+        self._await_start(record)
         return self._showing(None, stored)
 
     def update(self, proxy_id: str, body: ProxyUpdate, if_match: int | None, scope: Scope | None = None) -> StoredProxy:
@@ -207,7 +210,7 @@ class Proxies:
                 self._refuse_unfit(record, before.record)
 
             check(record)
-            check_certificate(record, self.rules.tls)
+            self._check_certificate(record)
             self._refuse_unfit(record, before.record)
             self._require_supervisor(proxy_id)
             same = is_same(before.record, record)
@@ -219,7 +222,7 @@ class Proxies:
 
     def check_pool(self, pool: Pool) -> None:
         """Raise `InvalidProxy` when upstreams of a pool may not be used, or lead back to a proxy that has the pool."""
-        records = [each.record for each in self.all()]
+        records = [each.record for each in self.here()]
         refuse_pool(pool.name, pool.upstreams, records, self._objects.upstreams_of_pool)
         self.rules.upstream_policy.refuse(pool, records)
 
@@ -240,7 +243,7 @@ class Proxies:
         after, changed = self._repeated(if_match, lambda: self._activate(proxy_id, if_match, scope, restart=False))
         if changed:
             self.publish_event("proxy.started", after.record)
-        self._link.await_start(proxy_id, wake=True)
+        self._await_start(after.record, wake=True)
         return after, changed
 
     def stop(self, proxy_id: str, if_match: int | None) -> tuple[StoredProxy, bool]:
@@ -264,7 +267,7 @@ class Proxies:
         """
         after, _ = self._repeated(if_match, lambda: self._activate(proxy_id, if_match, scope, restart=True))
         self.publish_event("proxy.restarted", after.record)
-        self._link.await_start(proxy_id)
+        self._await_start(after.record)
         return after
 
     def _activate(
@@ -272,7 +275,7 @@ class Proxies:
     ) -> tuple[StoredProxy, bool]:
         with self.lock():
             before = self._matching(proxy_id, if_match)
-            check_certificate(before.record, self.rules.tls)  # an ended one is no worse than it was
+            self._check_certificate(before.record)  # an ended one is no worse than it was
             if restart:
                 self._refuse_worse_certificate(before.record)
             active = before.record.model_copy(update={"status": "active"})
@@ -282,7 +285,7 @@ class Proxies:
                 self._store.rechecked(lambda: self._refuse_too_many(active, before.record)),
             ):
                 after, changed = self._put_status(before, "active")
-            if restart and not changed:
+            if restart and not changed and self._runs_here(before.record):
                 self._link.request(RestartProxy(proxy_id))
         return after, changed
 
@@ -305,14 +308,32 @@ class Proxies:
 
     def _refuse_upstreams(self, record: ProxyRecord, body: ProxyUpdate, scope: frozenset[str] | None = None) -> None:
         """Refuse upstreams that lead back to a proxy, or may not be used."""
-        records = [each.record for each in self.all()]
+        here = self._here(record)
+        records = [each.record for each in self.here()]
         pooled = record.pool is not None and "pool" in body.model_fields_set
         if body.upstreams or pooled or body.host is not None or body.port is not None:
-            refuse_chain(record, records, self._objects.upstreams_of_pool)
+            refuse_chain(here, records, self._objects.upstreams_of_pool)
         if body.upstreams or pooled:
-            self.rules.upstream_policy.refuse(record, records, scope)
+            self.rules.upstream_policy.refuse(here, records, scope)
         if getattr(getattr(body, "dns", None), "servers", None):
-            self.rules.upstream_policy.refuse_name_servers(record, records)
+            self.rules.upstream_policy.refuse_name_servers(here, records)
+
+    def _here(self, record: ProxyRecord) -> ProxyRecord:
+        """The proxy as it would run on this machine, or as it is where it would not."""
+        return self._nodes.as_here(record) or record
+
+    def _runs_here(self, record: ProxyRecord) -> bool:
+        return self._nodes.as_here(record) is not None and not self._nodes.drains
+
+    def _await_start(self, record: ProxyRecord, wake: bool = False) -> None:
+        if self._runs_here(record):
+            self._link.await_start(record.id, wake)
+
+    def _check_certificate(self, record: ProxyRecord) -> None:
+        """Its files are those of this machine; other nodes say themselves what they lack."""
+        here = self._nodes.as_here(record)
+        if here is not None:
+            check_certificate(here, self.rules.tls)
 
     def _refuse_worse_certificate(self, record: ProxyRecord) -> None:
         """The process that runs may have read a better certificate than the one that is in the file now."""
@@ -320,7 +341,7 @@ class Proxies:
             return
         runtime = self._require_supervisor(record.id).proxies.get(record.id)
         if runtime is not None:
-            refuse_ended_certificate(record, self.rules.tls, runtime.certificate_ends, time.time())
+            refuse_ended_certificate(self._here(record), self.rules.tls, runtime.certificate_ends, time.time())
 
     # --- for changes of many at once (`api.import_export`) ---
 
@@ -337,9 +358,12 @@ class Proxies:
     def refusal(self, refused: ListenerRefused, proxy_id: str, scope: Scope | None = None) -> str:
         """Why the address is refused to this proxy; names the proxy that has it, if that is in `scope`."""
         holder = self._cache.get(refused.holder) if refused.holder != proxy_id else None
-        if holder is None or (scope is not None and refused.holder not in (scope.proxies or ())):
-            return refused.error
-        return f"{refused.error} by the proxy {holder.record.name!r} ({holder.record.ports})"
+        return refused.error if holder is None else refused.error + self._holder(holder.record, scope)
+
+    def _holder(self, holder: ProxyRecord, scope: Scope | None) -> str:
+        if scope is not None and holder.id not in (scope.proxies or ()):
+            return ""
+        return f" by the proxy {holder.name!r} ({holder.ports})"
 
     def publish_event(self, kind: str, record: ProxyRecord) -> None:
         """Publish an event about a proxy."""
@@ -364,16 +388,11 @@ class Proxies:
         self._refuse_taken_name(record)
         self._refuse_too_many(record, before)
         self._objects.refuse_unknown(names_of_proxy(record))
+        self._nodes.refuse_unfit(record, before)
 
     def _refuse_taken_address(self, record: ProxyRecord, scope: Scope | None) -> None:
-        """What this machine has bound, another node may have given to another proxy meanwhile."""
-        for each in self.all():
-            other = each.record
-            if other.id == record.id or other.status != "active" or not other.ports.overlaps(record.ports):
-                continue
-            if other.host == record.host or {other.host, record.host} & EVERY_ADDRESS:
-                refused = ListenerRefused("port", f"port {record.ports} is already in use", other.id)
-                raise Invalid(refused.field, self.refusal(refused, record.id, scope))
+        """What this machine has bound, another node may have given to another proxy; and other nodes run some, too."""
+        self._nodes.refuse_taken(record, lambda other: self._holder(other, scope))
 
     def _refuse_taken_name(self, record: ProxyRecord) -> None:
         if self._cache.named(record.name) not in (None, record.id):
@@ -382,7 +401,8 @@ class Proxies:
     def _refuse_too_many(self, record: ProxyRecord, before: ProxyRecord | None = None) -> None:
         if processes_of([record]) > processes_of([] if before is None else [before]):
             others = (each.record for each in self.all() if each.record.id != record.id)
-            refuse_too_many(processes_of([record, *others]), "workers" if record.processes > 1 else None)
+            most = self._nodes.most_on_a_node([record, *others], processes_of)
+            refuse_too_many(most, "workers" if record.processes > 1 else None)
 
     def _put_status(self, before: StoredProxy, status: ProxyStatus) -> tuple[StoredProxy, bool]:
         if before.record.status == status:
@@ -417,14 +437,17 @@ class Proxies:
     @contextmanager
     def _reserved_if_moved(self, before: ProxyRecord, after: ProxyRecord, scope: Scope | None) -> Iterator[None]:
         """As `_reserved`, for an active proxy that is to listen elsewhere."""
-        if after.status != "active" or before.listens_at == after.listens_at:
+        if after.status != "active" or (before.listens_at, before.nodes) == (after.listens_at, after.nodes):
             yield
             return
         with self._reserved(after, scope):
             yield
 
     def _reserve(self, record: ProxyRecord, scope: Scope | None) -> None:
-        message = ReserveListener(record.id, record.host, record.port, last_port=record.last_port)
+        here = self._nodes.as_here(record)
+        if here is None or self._nodes.drains:
+            return  # it is bound when the node runs it
+        message = ReserveListener(record.id, here.host, record.port, last_port=record.last_port)
         reply: Any = request(self._bridge, SUPERVISOR, message, ListenerReserved, ListenerRefused)
         if isinstance(reply, ListenerRefused):
             raise Invalid(reply.field, self.refusal(reply, record.id, scope))

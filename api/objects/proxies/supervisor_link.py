@@ -30,16 +30,18 @@ from api.objects.kinds import NAMED
 from api.objects.named.policy_kind import POLICIES
 from api.objects.named.pool_kind import POOLS
 from api.objects.named.shared_objects import FETCHED_UPSTREAMS, SharedObjects
-from api.objects.proxies.proxy_cache import COLLECTION, ProxyCache
+from api.objects.nodes.fleet_nodes import FleetNodes
+from api.objects.proxies.proxy_cache import COLLECTION
 from api.objects.proxies.proxy_specs import spec_of, specs_of
 from api.store import StoreError
 from config.files.secret_box import SecretBox
+from config.model.nodes import COLLECTION as NODES
 
 log = logging.getLogger(__name__)
 
 WITH_POLICIES = ("accounts", "plans")
 """Collections whose documents name policies that each proxy must know."""
-SENT = (COLLECTION, *NAMED, FETCHED_UPSTREAMS, *WITH_POLICIES)
+SENT = (COLLECTION, *NAMED, FETCHED_UPSTREAMS, *WITH_POLICIES, NODES)
 """Collections that messages are about."""
 START_WAIT = 3.0
 """Seconds that a create, start or restart waits until the new process serves; then `runtime.state` says `starting`."""
@@ -59,10 +61,10 @@ class SupervisorLink:
     """
 
     def __init__(
-        self, bridge: Bridge, proxies: ProxyCache, objects: SharedObjects, seal: SecretBox, sent: Callable[[], None]
+        self, bridge: Bridge, nodes: FleetNodes, objects: SharedObjects, seal: SecretBox, sent: Callable[[], None]
     ) -> None:
         self._bridge = bridge
-        self._proxies = proxies
+        self._nodes = nodes
         self._objects = objects
         self._seal = seal
         self._sent = sent
@@ -79,7 +81,7 @@ class SupervisorLink:
 
         Raises `StoreDamaged` when a secret in it can't be opened.
         """
-        proxies = self._proxies.all()
+        proxies = self._nodes.here()
         known = known or {}
         changed = [each for each in proxies if known.get(each.record.id) != each.revision]
         unchanged = tuple(each.record.id for each in proxies if known.get(each.record.id) == each.revision)
@@ -89,6 +91,8 @@ class SupervisorLink:
 
     def concerns(self, change: DocumentChange) -> bool:
         """Whether the supervisor gets anything about a change."""
+        if change.collection == NODES:
+            return change.id == self._nodes.this_id
         return change.collection not in WITH_POLICIES or _policy(change.after) not in ("", _policy(change.before))
 
     def apply(self, changes: Sequence[DocumentChange]) -> None:
@@ -143,6 +147,8 @@ class SupervisorLink:
     # --- inside ---
 
     def _send(self, changed: Collection[tuple[str, str]], policies: Collection[str]) -> Any:
+        if any(collection == NODES for collection, _ in changed):  # which decides about all proxies
+            return self._replace_all()
         proxies = [identifier for collection, identifier in changed if collection == COLLECTION]
         there = {identifier for collection, identifier in changed if self._stored(collection, identifier) is not None}
         again = not self._gone.isdisjoint(there) or len(self._gone) >= GONE_MOST
@@ -150,7 +156,7 @@ class SupervisorLink:
         if again or (len(changed) + len(policies) > 1 and proxies):
             return self._replace_all()
         if proxies:
-            stored = self._proxies.get(proxies[0])
+            stored = self._nodes.proxy(proxies[0])
             return self._ask(RemoveProxy(proxies[0]) if stored is None else ApplyProxy(spec_of(stored, self._seal)))
         if not changed and not policies:
             return Done()
@@ -170,8 +176,9 @@ class SupervisorLink:
 
     def _stored(self, collection: str, identifier: str) -> Any:
         """What is sent about it; None if it is gone."""
-        records = self._proxies if collection == COLLECTION else self._objects.records[_named_by(collection)]
-        return records.get(identifier)
+        if collection == COLLECTION:
+            return self._nodes.proxy(identifier)
+        return self._objects.records[_named_by(collection)].get(identifier)
 
     def _replace_all(self) -> Any:
         known = self._ask(QueryDesired())

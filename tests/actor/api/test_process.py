@@ -171,7 +171,7 @@ def stored(data: DataDir, read: Callable[[FleetStore, DataDir], Sequence[Any]]) 
 
 
 def desired_proxies(store: FleetStore, data: DataDir) -> Sequence[Any]:
-    return read_desired_proxies(ProxyCache(store), data)
+    return read_desired_proxies(ProxyCache(store).all(), data)
 
 
 def first_start(data: DataDir, password: str | None) -> str | None:

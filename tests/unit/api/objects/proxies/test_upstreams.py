@@ -112,11 +112,11 @@ def test_the_detail_form_shows_how_the_upstreams_are(api: Api, headers: dict[str
 def test_the_desired_state_of_a_restart_has_the_passwords_and_a_missing_key_is_an_error_naming_the_file(
     api: Api, made: dict[str, Any]
 ) -> None:
-    assert read_desired_proxies(ProxyCache(api.store), api.data)[0].upstreams.entries[0].password == SECRET
+    assert read_desired_proxies(ProxyCache(api.store).all(), api.data)[0].upstreams.entries[0].password == SECRET
     key = api.data.keys / "secrets.key"
     key.unlink()
     with pytest.raises(StoreDamaged, match=r"secrets\.key: missing"):
-        read_desired_proxies(ProxyCache(api.store), api.data)
+        read_desired_proxies(ProxyCache(api.store).all(), api.data)
     assert not key.exists()
 
 
@@ -143,7 +143,7 @@ def test_a_chain_in_a_circle_of_own_listeners_is_refused(api: Api, headers: dict
 
 def test_the_key_file_is_made_at_the_first_start(api: Api) -> None:
     assert not (api.data.keys / "secrets.key").exists()
-    read_desired_proxies(ProxyCache(api.store), api.data)
+    read_desired_proxies(ProxyCache(api.store).all(), api.data)
     assert (api.data.keys / "secrets.key").stat().st_mode & 0o777 == 0o600
 
 

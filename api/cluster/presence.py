@@ -1,0 +1,54 @@
+"""What is known of the nodes of a fleet by their heartbeats, read once for all requests of a second."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from actors.cluster.database import Database
+from actors.cluster.errors import DatabaseError
+from api.fleet import Presence
+
+WITHIN = 1.0
+"""Seconds that a reader waits for the database at most; and how long a reply is good."""
+_READ = """
+SELECT h.node, extract(epoch FROM h.at)::float8, extract(epoch FROM clock_timestamp() - h.at)::float8,
+    extract(epoch FROM h.started_at)::float8, h.version, h.level, h."commit",
+    coalesce((
+        SELECT extract(epoch FROM clock_timestamp() - c.at)::float8
+        FROM proxyfleet.commits c WHERE c.number > h."commit" ORDER BY c.number LIMIT 1
+    ), 0), h.clock_offset, h.problems::text, h.settings::text
+FROM proxyfleet.heartbeats h
+"""
+
+
+class Presences:
+    """Those in this database. Thread-safe."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._reading = threading.Lock()
+        self._read_at = 0.0
+        self._known: Mapping[str, Presence] = {}
+
+    def read(self, fresh: bool = False) -> Mapping[str, Presence]:
+        """By id. In an outage what was last known, which grows older by the database's clock."""
+        with self._reading:
+            if fresh or time.monotonic() - self._read_at >= WITHIN:
+                try:
+                    with self._database.session() as session:
+                        self._known = {row[0]: _presence(*row[1:]) for row in session.transaction(_READ, (), WITHIN)}
+                except DatabaseError:
+                    now = self._database.time()
+                    self._known = {name: replace(each, silent=now - each.seen_at) for name, each in self._known.items()}
+                self._read_at = time.monotonic()
+            return self._known
+
+
+def _presence(*columns: Any) -> Presence:
+    *plain, problems, settings = columns
+    return replace(Presence(*plain), problems=json.loads(problems), settings=json.loads(settings))

@@ -1,0 +1,64 @@
+"""APIs of nodes that share a ledger in memory, with their documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from typing import Any
+
+from actors.bus.messages.specs import ProxySpec
+from api.fleet import Presence, StandAlone
+from config.model.nodes import NodeRecord
+from tests.unit.api.cluster.node_api import NodeApi
+from tests.unit.api.store.replicas import MemoryLedger
+
+
+class StagedNode(StandAlone):
+    """What an API asks of its node."""
+
+    def __init__(self, node_id: str) -> None:
+        self.node_id = node_id
+        self.present: dict[str, Presence] = {}
+        self.removed: list[str] = []
+
+    def presence(self, fresh: bool = False) -> Mapping[str, Presence]:
+        return self.present
+
+    def remove(self, node_id: str) -> Mapping[str, Any]:
+        self.removed.append(node_id)
+        return {"usage_bytes": 7}
+
+
+class FleetApi(NodeApi):
+    """That of the node `nod_NAME`, whose document it makes."""
+
+    def __init__(self, ledger: MemoryLedger, name: str, other: NodeApi | None = None, **fields: Any) -> None:
+        self.id = f"nod_{name}"
+        self.node: StagedNode = StagedNode(self.id)
+        super().__init__(ledger, name, other)
+        record = NodeRecord(id=self.id, name=name, created_at=float(len(self.engine.every("nodes"))), **fields)
+        self.engine.put("nodes", record.model_dump(mode="json"), 0)
+
+    def follow(self) -> None:
+        self.engine.catch_up()
+
+    @property
+    def specs(self) -> dict[str, ProxySpec]:
+        """What its supervisor has, by name."""
+        self.follow()
+        return {each.name: each for each in self.fleet.desired.values()}
+
+
+FRA = {"tags": ["eu"], "addresses": {"internal": "10.0.0.1:7443", "public": "192.0.2.1"}}
+NYC = {"tags": ["us"], "addresses": {"internal": "10.0.0.2", "public": "192.0.2.2"}}
+
+
+@contextmanager
+def two_nodes() -> Iterator[tuple[FleetApi, FleetApi]]:
+    """`fra`, with the tag eu, and `nyc`, with us."""
+    ledger = MemoryLedger()
+    with ExitStack() as stack:
+        fra = stack.enter_context(closing(FleetApi(ledger, "fra", **FRA)))
+        nyc = stack.enter_context(closing(FleetApi(ledger, "nyc", fra, **NYC)))
+        fra.follow()
+        yield fra, nyc
