@@ -59,6 +59,7 @@ from api.objects.named.pool_states import PoolStates
 from api.objects.named.shared_objects import PoolSources, SharedObjects
 from api.objects.nodes.fleet_nodes import fleet_nodes, hooks_of_nodes
 from api.objects.nodes.node_kind import NODES
+from api.objects.nodes.proxies_over_nodes import ProxiesOverNodes
 from api.objects.proxies.proxy_cache import ProxyCache
 from api.objects.proxies.proxy_changes import UpstreamPolicy
 from api.objects.proxies.proxy_service import Proxies, ProxyRules, ProxyTaggings
@@ -187,6 +188,8 @@ class Services:
         self.node_objects = Objects(
             NODES, store, self.nodes.records, self.seal, self.publish, hooks_of_nodes(self.nodes, self.proxies.lock)
         )
+        self.proxies_over_nodes = ProxiesOverNodes(self.nodes, self.runtime, lambda: self.node)
+        self.node.add_report(self.proxies_over_nodes.report)
         self.proxy_taggings = ProxyTaggings(self.proxies, store, names, bridge)
         self.object_users = ObjectUsers(cache.all, self.account_store)
         self.pool_states = PoolStates(
@@ -222,6 +225,7 @@ class Services:
             CommitEffect([VERDICTS], self.pool_states.apply),
             CommitEffect([LIST_STATES], lambda _changes: self.list_fetches.wake()),
             CommitEffect(SENT, self.link.apply, self.link.concerns),
+            CommitEffect(["proxies"], self.proxies_over_nodes.changed, self.proxies_over_nodes.concerns),
             CommitEffect(["webhooks"], lambda _changes: self.webhooks.notify()),
             CommitEffect(WITH_USAGE, self.account_activity.follow, ends_usage),
             CommitEffect([POOLS.collection], lambda _changes: self.pool_states.forget_deleted(), _is_deletion),

@@ -9,9 +9,9 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 75_305,
-    "files of the product": 566,
-    "code lines of the tests": 82_174,
+    "code lines of the product": 75_461,
+    "files of the product": 567,
+    "code lines of the tests": 82_270,
     "code lines of scripts": 3_516,
     "files under 60 lines that one module imports": 7,
     "class names that stand twice": 18,

@@ -32,6 +32,7 @@ from api.http.query import (
 from api.objects.accounts.account_names import may_use
 from api.objects.named.policy_kind import unrouted
 from api.objects.named.pool_kind import POOLS
+from api.objects.nodes.proxies_over_nodes import listens_otherwise
 from api.objects.proxies import proxy_views
 from api.objects.proxies.proxy_cache import StoredProxy
 from api.objects.proxies.proxy_responses import ActedProxy, NewProxy, OneProxy, Proxies, TaggedProxies, Tested
@@ -190,6 +191,7 @@ def list_proxies(call: Call) -> Reply:
     """
     page = call.query.page_of(_usable(call, call.query.account), call.caller.scope)
     views = proxy_views.listed(call.services.runtime, page.proxies)
+    views = call.services.proxies_over_nodes.with_nodes(views, page.proxies)
     return Reply({"proxies": views, "pagination": page.pagination(), "next_cursor": page.next_cursor})
 
 
@@ -216,7 +218,7 @@ def create_proxy(call: Call) -> Reply:
     proxy = call.services.proxies.create(call.body)
     headers = {"Location": f"/api/v1/proxies/{proxy.record.id}"}
     view = proxy_views.with_backend_secret(proxy_views.created(proxy), proxy)
-    return Reply({"proxy": view, "warnings": _warnings(proxy)}, 201, proxy.revision, headers)
+    return Reply({"proxy": view, "warnings": _warnings(proxy) + _refusals(call, proxy)}, 201, proxy.revision, headers)
 
 
 def tag_proxies(call: Call) -> Reply:
@@ -244,9 +246,10 @@ def update_proxy(call: Call) -> Reply:
     Changes the given fields and keeps all others. The change applies to new connections at once and ends none, unless
     it takes a client's access away. A new address listens before the old one closes, and its connections drain.
     """
-    return _one(
-        call, call.services.proxies.update(call.params["proxy_id"], call.body, call.if_match, call.caller.narrowed)
-    )
+    before = call.services.proxies.get(call.params["proxy_id"]).record
+    proxy = call.services.proxies.update(call.params["proxy_id"], call.body, call.if_match, call.caller.narrowed)
+    refused = _refusals(call, proxy) if listens_otherwise(vars(before), vars(proxy.record)) else []
+    return _one(call, proxy, refused)
 
 
 def delete_proxy(call: Call) -> Reply:
@@ -266,7 +269,8 @@ def start_proxy(call: Call) -> Reply:
     Sets the proxy to `active` and starts its process. `changed` is false if it was active already.
     """
     proxy, changed = call.services.proxies.start(call.params["proxy_id"], call.if_match, call.caller.narrowed)
-    return _acted(call, proxy, changed, "The proxy was started" if changed else "The proxy was active already")
+    refused = _refusals(call, proxy) if changed else []
+    return _acted(call, proxy, changed, "The proxy was started" if changed else "The proxy was active already", refused)
 
 
 def stop_proxy(call: Call) -> Reply:
@@ -305,16 +309,26 @@ def test_proxy(call: Call) -> Reply:
     return Reply({"test_result": result})
 
 
-def _one(call: Call, proxy: StoredProxy) -> Reply:
-    return Reply({"proxy": _detail(call, proxy), "warnings": _warnings(proxy)}, revision=proxy.revision)
+Warnings = list[dict[str, str]]
 
 
-def _acted(call: Call, proxy: StoredProxy, changed: bool, message: str) -> Reply:
-    data = {"proxy": _detail(call, proxy), "changed": changed, "message": message, "warnings": _warnings(proxy)}
+def _one(call: Call, proxy: StoredProxy, more: Warnings | None = None) -> Reply:
+    warned = _warnings(proxy) + (more or [])
+    return Reply({"proxy": _detail(call, proxy), "warnings": warned}, revision=proxy.revision)
+
+
+def _acted(call: Call, proxy: StoredProxy, changed: bool, message: str, more: Warnings | None = None) -> Reply:
+    warned = _warnings(proxy) + (more or [])
+    data = {"proxy": _detail(call, proxy), "changed": changed, "message": message, "warnings": warned}
     return Reply(data, revision=proxy.revision)
 
 
-def _warnings(proxy: StoredProxy) -> list[dict[str, str]]:
+def _refusals(call: Call, proxy: StoredProxy) -> Warnings:
+    """Of other nodes of a fleet."""
+    return [each._asdict() for each in call.services.proxies_over_nodes.refusals(proxy)]
+
+
+def _warnings(proxy: StoredProxy) -> Warnings:
     found = (*proxy.once(_exposure), *unrouted(proxy.record.bind_address, "bind_address"))
     return [each._asdict() for each in found]
 
@@ -331,6 +345,7 @@ def _shows_pool(call: Call, proxy: StoredProxy) -> bool:
 
 def _detail(call: Call, proxy: StoredProxy) -> dict[str, Any]:
     view = proxy_views.with_backend_secret(proxy_views.detail(call.services.runtime, proxy), proxy)
+    (view,) = call.services.proxies_over_nodes.with_nodes([view], [proxy])
     if not call.caller.may("proxy.write"):
         view = proxy_views.with_masked_backend(view)
     runtime, record = view["runtime"], proxy.record

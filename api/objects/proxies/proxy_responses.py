@@ -110,6 +110,14 @@ class ExitView(ResponseModel):
     total: int | None
 
 
+class RuntimeOnNode(ResponseModel):
+    """The state on one node of a fleet; `unknown` where the node has been silent for 30 seconds."""
+
+    node: str
+    state: Literal["starting", "running", "degraded", "draining", "failed", "sleeping", "stopped", "unknown"]
+    error: str | None
+
+
 class RuntimeView(ResponseModel):
     """The actual state. `degraded` is running with `problems`; `error` is all of them in one text.
 
@@ -117,6 +125,8 @@ class RuntimeView(ResponseModel):
     and `upstreams` of a proxy with upstreams or a pool; uses and bytes are its own.
 
     `sleeping` is active without a process, which the next client starts; `pid` is null then.
+
+    In a fleet `state` is the sum of `nodes`, `degraded` if some of them run it; what else is here is of the asked node.
     """
 
     state: Literal["starting", "running", "degraded", "draining", "failed", "sleeping", "stopped"]
@@ -128,6 +138,7 @@ class RuntimeView(ResponseModel):
     workers: list[WorkerView] | None = None
     upstreams: list[UpstreamStateView] | None = None
     exit: ExitView | None = None
+    nodes: list[RuntimeOnNode] | None = None
 
 
 @having({row.view: (int, Field(description=row.help)) for row in COUNTERS if row.view})

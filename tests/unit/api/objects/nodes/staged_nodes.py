@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
@@ -13,16 +13,29 @@ from tests.unit.api.cluster.node_api import NodeApi
 from tests.unit.api.store.replicas import MemoryLedger
 
 
+def presence(silent: float = 1.0, **changed: Any) -> Presence:
+    known: dict[str, Any] = {
+        "seen_at": 1_000_000.0, "silent": silent, "started_at": 999_000.0, "version": "1.2", "level": 1, "revision": 8,
+        "behind": 0.0, "clock_offset": 0.25,
+    }  # fmt: skip
+    return Presence(**{**known, **changed})
+
+
 class StagedNode(StandAlone):
     """What an API asks of its node."""
 
     def __init__(self, node_id: str) -> None:
         self.node_id = node_id
         self.present: dict[str, Presence] = {}
+        self.asked: Callable[[], Mapping[str, Presence]] = lambda: self.present
+        self.beats = 0
         self.removed: list[str] = []
 
     def presence(self, fresh: bool = False) -> Mapping[str, Presence]:
-        return self.present
+        return self.asked()
+
+    def beat_soon(self) -> None:
+        self.beats += 1
 
     def remove(self, node_id: str) -> Mapping[str, Any]:
         self.removed.append(node_id)

@@ -8,24 +8,15 @@ from typing import Any
 
 import pytest
 
-from api.fleet import Presence
 from tests.kit.api_stage import PROXY, Api, error_of
 from tests.kit.tables import table
-from tests.unit.api.objects.nodes.staged_nodes import FleetApi, two_nodes
+from tests.unit.api.objects.nodes.staged_nodes import FleetApi, presence, two_nodes
 
 
 @pytest.fixture
 def fleet() -> Iterator[tuple[FleetApi, FleetApi]]:
     with two_nodes() as nodes:
         yield nodes
-
-
-def presence(silent: float = 1.0, **changed: Any) -> Presence:
-    known: dict[str, Any] = {
-        "seen_at": 1_000_000.0, "silent": silent, "started_at": 999_000.0, "version": "1.2", "level": 1, "revision": 8,
-        "behind": 0.0, "clock_offset": 0.25,
-    }  # fmt: skip
-    return Presence(**{**known, **changed})
 
 
 def test_without_a_fleet_there_is_this_machine_alone() -> None:
