@@ -172,7 +172,7 @@ class Services:
         self.data = data
         self._make_authentication(store)
         self.runtime = RuntimeView(bridge)
-        self.idempotency = Idempotency(data, self.seal)
+        self.idempotency = Idempotency(data, self.seal, node=lambda: self.node)
         self.account_store = store.accounts
         self.revisions = Reader(data.fleet, self.seal)
         self._begin_history()
@@ -244,7 +244,7 @@ class Services:
             store, SigningKeys(store, self.seal), lambda: Lifetimes.of(self.settings.auth), loose=store.loose
         )
         self.sessions = Sessions(store, self.tokens)
-        self.login_throttle = LoginThrottle(lambda: self.settings.auth.max_login_attempts)
+        self.login_throttle = LoginThrottle(lambda: self.settings.auth.max_login_attempts, node=lambda: self.node)
         self.password_checker = PasswordChecker()
         self.last_used = LastUsed(store, api_keys.COLLECTION, api_keys.LAST_USED_STEP)
         self.last_login = LastUsed(store, users.COLLECTION)
@@ -346,7 +346,7 @@ class Services:
             self._record_holder,
             self.password_renewal,
             lambda: self.settings.accounts.self_service,
-            LoginThrottle(lambda: self.settings.auth.max_login_attempts),
+            LoginThrottle(lambda: self.settings.auth.max_login_attempts, node=lambda: self.node, kind="account"),
         )
         self.account_batches = AccountBatches(self.fleet_accounts)
         self.account_imports = AccountImports(

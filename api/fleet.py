@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -53,6 +53,13 @@ class Presence:
     """Digests of what must be the same on all nodes, by key."""
 
 
+class ClaimedRequest(NamedTuple):
+    """Whether a request of this mark is this node's to execute; else the sealed response, once there is one."""
+
+    ours: bool
+    response: str | None
+
+
 class ThisNode(Protocol):
     """Thread-safe. Nothing here waits for the database, but what says so."""
 
@@ -84,6 +91,29 @@ class ThisNode(Protocol):
 
     def pending(self) -> dict[str, int]:
         """How many `sign_ins`, `credentials` and entries of the `audit` trail wait here for the database."""
+        ...
+
+    def claim_request(self, mark: str) -> ClaimedRequest | None:
+        """Take a request with this mark; None where this node is alone with it. Waits for the database, a second."""
+        ...
+
+    def settle_request(self, mark: str, sealed: str | None) -> None:
+        """What a request that was taken has come to; None gives it back. Waits as `claim_request`."""
+        ...
+
+    def count_failure(self, pair: str, name: str, limit: int) -> bool | None:
+        """Count a failed sign-in over all nodes: whether it has locked the pair.
+
+        `pair` and `name` are digests. None where this node counts alone. Waits for the database, a second.
+        """
+        ...
+
+    def locked_for(self, pair: str) -> float:
+        """Seconds for which the pair is locked by failures at any node."""
+        ...
+
+    def forget_failures(self, pairs: Collection[str] = (), names: Collection[str] = ()) -> None:
+        """Forget failures of these pairs, or of these names with all locks, at all nodes, soon."""
         ...
 
     def claim(self, keys: Iterable[str]) -> Claimed:
@@ -137,6 +167,24 @@ class StandAlone:
     def wait_for(self, number: int, seconds: float) -> bool:  # noqa: ARG002 - what was committed is served
         """See `ThisNode`."""
         return True
+
+    def claim_request(self, mark: str) -> ClaimedRequest | None:  # noqa: ARG002 - its own file has them
+        """See `ThisNode`."""
+        return None
+
+    def settle_request(self, mark: str, sealed: str | None) -> None:
+        """See `ThisNode`."""
+
+    def count_failure(self, pair: str, name: str, limit: int) -> bool | None:  # noqa: ARG002 - it counts in memory
+        """See `ThisNode`."""
+        return None
+
+    def locked_for(self, pair: str) -> float:  # noqa: ARG002 - as above
+        """See `ThisNode`."""
+        return 0.0
+
+    def forget_failures(self, pairs: Collection[str] = (), names: Collection[str] = ()) -> None:
+        """See `ThisNode`."""
 
     def pending(self) -> dict[str, int]:
         """See `ThisNode`."""

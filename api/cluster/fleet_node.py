@@ -6,7 +6,7 @@ database.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Protocol
 
 from actors.cluster.database import Database
@@ -22,8 +22,9 @@ from api.cluster.loose import POLL, Loose
 from api.cluster.presence import Presences
 from api.cluster.rereading import Rereading
 from api.cluster.shared_ledger import SharedLedger, as_of_store
+from api.cluster.shared_requests import SharedRequests
 from api.engine.commit import Engine
-from api.fleet import Claimed, Presence, SharedFiles
+from api.fleet import Claimed, ClaimedRequest, Presence, SharedFiles
 from config.files.paths import DataDir
 from config.settings.groups import History
 
@@ -60,6 +61,7 @@ class FleetNode:
         self._parts: list[Part] = [self.duties]
         self._engine: Engine | None = None
         self._loose: Loose | None = None
+        self._requests: SharedRequests | None = None
 
     def opened(self, engine: Engine, all_of_them: bool = False) -> None:
         """The store is open. From now on its sign-ins and credentials go to the database, once what runs is started.
@@ -67,8 +69,13 @@ class FleetNode:
         With `all_of_them` also those that are there: they were of one machine.
         """
         self._engine = engine
-        self._loose = Loose(self.database, self.identity.id, engine.loose, self._poll_of_loose)
-        self._parts.append(self._loose)
+        identity, is_edge = self.identity, self.identity.role == "edge"
+        self._loose = loose = Loose(self.database, identity.id, engine.loose, self._poll_of_loose, is_edge)
+        if not is_edge:
+            self._requests = requests = SharedRequests(self.database, identity.id, engine, loose.announced)
+            loose.follow_locks(requests.take_locks)
+            loose.also(requests.work)
+        self._parts.append(loose)
         engine.loose.share(self._loose, all_of_them)
 
     @property
@@ -99,6 +106,28 @@ class FleetNode:
         if self._loose is None or self._engine is None:
             return {"sign_ins": 0, "credentials": 0, "audit": 0}
         return {**self._loose.pending(), "audit": self._engine.trail.waiting}
+
+    def claim_request(self, mark: str) -> ClaimedRequest | None:
+        """See `ThisNode`."""
+        return None if self._requests is None else self._requests.claim(mark)
+
+    def settle_request(self, mark: str, sealed: str | None) -> None:
+        """See `ThisNode`."""
+        if self._requests is not None:
+            self._requests.settle(mark, sealed)
+
+    def count_failure(self, pair: str, name: str, limit: int) -> bool | None:
+        """See `ThisNode`."""
+        return None if self._requests is None else self._requests.count_failure(pair, name, limit)
+
+    def locked_for(self, pair: str) -> float:
+        """See `ThisNode`."""
+        return 0.0 if self._requests is None else self._requests.locked_for(pair)
+
+    def forget_failures(self, pairs: Collection[str] = (), names: Collection[str] = ()) -> None:
+        """See `ThisNode`."""
+        if self._requests is not None:
+            self._requests.forget_failures(pairs, names)
 
     def has_duty(self, name: str) -> bool:
         """See `ThisNode`."""

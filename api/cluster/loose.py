@@ -17,12 +17,12 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from actors.cluster.database import REPORT, SIGN_IN, Database
 from actors.cluster.errors import DatabaseError
-from api.engine.loose import CREDENTIALS, HOLDERS, SIGN_INS, LooseObject, LooseObjects
+from api.engine.loose import CREDENTIALS, HOLDERS, SIGN_INS, LooseObject, LooseObjects, PendingChange
 from api.store import StoreError
 from api.store.accounts.columns import columns
 
@@ -34,8 +34,8 @@ QUIET = 0.2
 """Seconds between two announcements of one node."""
 POLL = 1.0
 """Seconds between two reads; and until what has failed is tried again, unless the database is known to be away."""
-POLL = 0.2
-"""Seconds between two looks whether it is back."""
+LATER = 0.2
+"""Seconds until it is tried again."""
 AT_ONCE = 500
 """Objects of one statement."""
 FORGETTING = 3600.0
@@ -54,9 +54,15 @@ class Loose:
     """The `LooseOutlet` of one node, with a thread from `start` until `close`. Thread-safe."""
 
     def __init__(
-        self, database: Database, node: str, objects: LooseObjects, poll: Callable[[], float] = lambda: POLL
+        self,
+        database: Database,
+        node: str,
+        objects: LooseObjects,
+        poll: Callable[[], float] = lambda: POLL,
+        only_reads: bool = False,
     ) -> None:
-        """`poll` says after how many seconds it is read at the latest."""
+        """`poll` says after how many seconds it is read at the latest. An edge node `only_reads`."""
+        self._only_reads = only_reads
         self.node = node
         self._database = database
         self._objects = objects
@@ -78,7 +84,7 @@ class Loose:
         self._on_locks.append(take)
 
     def also(self, work: Callable[[], object]) -> None:
-        """Before `start`: do this after each read. It may raise `DatabaseError`, and is done again then."""
+        """Before `start`: do this each time. It may raise `DatabaseError`, and is done again then."""
         self._work.append(work)
 
     def start(self) -> None:
@@ -144,7 +150,7 @@ class Loose:
             if not self._database.is_available:
                 with self._changed:
                     self._wants_read = True
-                    self._changed.wait_for(lambda: self._ended, POLL)
+                    self._changed.wait_for(lambda: self._ended, LATER)
                 continue
             try:
                 self.exchange()
@@ -156,7 +162,7 @@ class Loose:
                     self._failures += 1
                     self._wants_work = self._wants_read = True
                     self._changed.notify_all()
-                    self._changed.wait_for(lambda: self._ended, POLL)
+                    self._changed.wait_for(lambda: self._ended, LATER)
 
     def _pause(self) -> float:
         now = time.monotonic()
@@ -167,6 +173,8 @@ class Loose:
         """Send what is pending, and read what there is if it is time. Raises `DatabaseError`, `StoreError`."""
         while self._send():
             pass
+        for each in self._work:
+            each()
         if self._owes and time.monotonic() >= self._announced + QUIET:
             self._announce()
         if self._wants_read or time.monotonic() >= self._read_at + self._poll():
@@ -181,11 +189,11 @@ class Loose:
                 self._reads += 1
                 self._is_stuck = False
                 self._changed.notify_all()
-            for each in self._work:
-                each()
         if time.monotonic() >= self._forgot + FORGETTING:
             self._forgot = time.monotonic()
             self._objects.forget_ended()
+            if self._only_reads:
+                return
             with self._database.session() as session:
                 session.transaction(_FORGET, (), REPORT)
 
@@ -193,17 +201,22 @@ class Loose:
         """Send what is pending; whether there may be more."""
         changes, step = self._objects.pending(AT_ONCE)
         if changes:
+            self._bring(changes)
+        with self._changed:
+            self._sent, self._is_stuck = step, False
+            self._changed.notify_all()
+        return len(changes) == AT_ONCE
+
+    def _bring(self, changes: Sequence[PendingChange]) -> None:
+        refused: list[Any] = []
+        if not self._only_reads:
             now = time.monotonic()
             announces = now >= self._announced + QUIET
             rows = sorted([each.collection, each.id, each.until, each.was, each.text] for each in changes)
             with self._database.session() as session:
                 refused = session.transaction(_WRITE, [self.node, json.dumps(rows), announces], REPORT)
             self._announced, self._owes = (now, False) if announces else (self._announced, True)
-            self._objects.sent(changes, {each[:2]: found for each in refused if (found := _object(*each)) is not None})
-        with self._changed:
-            self._sent, self._is_stuck = step, False
-            self._changed.notify_all()
-        return len(changes) == AT_ONCE
+        self._objects.sent(changes, {each[:2]: found for each in refused if (found := _object(*each)) is not None})
 
     def _announce(self) -> None:
         with self._database.session() as session:

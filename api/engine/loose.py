@@ -9,8 +9,8 @@ An object is inserted once, replaced by its owner, and deleted for good. Each st
 the place of, as digests; if the database has another one, it was replaced or deleted at another node, and what the
 database has is taken here. So of two nodes that replace one state one is refused.
 
-All have an end, `until`, after which they are good for nothing: a node removes what is over by itself, and nobody
-remembers that it was deleted.
+All have an end, `until`, after which they are good for nothing: a node removes what is over by itself, and does
+not remember that it was deleted.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class LooseOutlet(Protocol):
         ...
 
 
-class _OfThread(threading.local):
+class _DueOfThread(threading.local):
     """What a thread has changed and not settled: its last step, and the revisions of what it has written."""
 
     step = 0
@@ -119,7 +119,7 @@ class LooseObjects:
         self._settled = settled
         self._clock = clock
         self._outlet: LooseOutlet | None = None
-        self._thread = _OfThread()
+        self._thread = _DueOfThread()
 
     @property
     def are_shared(self) -> bool:

@@ -4,6 +4,9 @@ After draft-ietf-httpapi-idempotency-key-header. A key belongs to the caller (AP
 another request is 400. A repetition during the first request waits for it. Only successes are kept: a failed request
 may be repeated.
 
+In a fleet the request is taken in its database first, so a repetition at another node waits or has the same response.
+In an outage each node is for itself.
+
 The responses are kept on disk, so they survive a restart, and sealed (`config.files.secret_box`) together with a
 fingerprint of the request: a response may contain a new API key, a request a password. A crash during a request leaves
 no response, so its repetition is executed.
@@ -24,6 +27,7 @@ from typing import Any, Protocol, TypeVar
 
 from actors.sqlite import open_database
 from api.errors import Invalid, TooBusy
+from api.fleet import StandAlone, ThisNode
 from api.store.interface import StoreError
 from config.files.paths import DataDir, PathError
 from config.files.secret_box import SecretBox, SecretBoxError
@@ -47,6 +51,8 @@ RETENTION = 24 * 3600.0
 RESPONSES_MAX = 100_000
 LONGEST_WAIT = 10.0
 """Seconds that a repetition waits for the first request; then the response is 429."""
+AGAIN = 0.1
+"""Seconds between two looks whether another node has responded."""
 
 _PURPOSE = "idempotency"
 _PURGE_PERIOD = 600.0
@@ -60,8 +66,15 @@ CREATE INDEX IF NOT EXISTS answers_by_age ON answers (created);
 class Idempotency:
     """The responses of one data directory. Thread-safe. `clock` is wall time: responses outlive the process."""
 
-    def __init__(self, data: DataDir, seal: SecretBox, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        data: DataDir,
+        seal: SecretBox,
+        clock: Callable[[], float] = time.time,
+        node: Callable[[], ThisNode] = StandAlone,
+    ) -> None:
         """Raises `StoreError`."""
+        self._node = node
         self._seal = seal
         self._clock = clock
         self._lock = threading.Lock()
@@ -84,7 +97,13 @@ class Idempotency:
         with self._turn(mark):
             kept = self._find(mark)
             if kept is None:
-                reply = execute()
+                kept = self._taken(mark)
+            if kept is None:
+                try:
+                    reply = execute()
+                except BaseException:
+                    self._node().settle_request(mark, None)
+                    raise
                 self._keep(mark, {"request": _digest(request), "answer": reply.plain()})
                 return reply
         if kept["request"] != _digest(request):
@@ -115,13 +134,33 @@ class Idempotency:
                 if not turn.wanted:
                     del self._turns[mark]
 
+    def _taken(self, mark: str) -> dict[str, Any] | None:
+        """The entry of another node of the fleet; None when the request is this node's. Raises `TooBusy`."""
+        until, busy = time.monotonic() + LONGEST_WAIT, False
+        while True:
+            claimed = self._node().claim_request(mark)
+            if (claimed is None and not busy) or (claimed is not None and claimed.ours):
+                return None
+            busy = True
+            if claimed is not None and claimed.response is not None:
+                try:
+                    return self._opened(mark, claimed.response)
+                except SecretBoxError as error:
+                    log.error("cannot read the response of another node to an earlier request: %s", error)
+            if time.monotonic() >= until:
+                raise TooBusy(1, "The first request with this Idempotency-Key is still under way")
+            time.sleep(AGAIN)
+
+    def _opened(self, mark: str, sealed: str) -> dict[str, Any]:
+        return dict(json.loads(self._seal.open(sealed, f"{_PURPOSE} {mark}")))
+
     def _find(self, mark: str) -> dict[str, Any] | None:
         """The entry, if there is a readable one; without it, the request is executed as a first one."""
         statement = "SELECT sealed FROM answers WHERE mark = ? AND created > ?"
         try:
             with self._lock:
                 found = self._database.execute(statement, (mark, self._clock() - RETENTION)).fetchone()
-            return None if found is None else dict(json.loads(self._seal.open(found[0], f"{_PURPOSE} {mark}")))
+            return None if found is None else self._opened(mark, found[0])
         except (sqlite3.Error, SecretBoxError) as error:
             log.error("cannot read the response to an earlier request: %s", error)
             return None
@@ -130,6 +169,7 @@ class Idempotency:
         """The request has been executed: an error here only affects its repetition, so it is logged."""
         try:
             sealed = self._seal.seal(json.dumps(entry), f"{_PURPOSE} {mark}")
+            self._node().settle_request(mark, sealed)
             with self._lock:
                 self._database.execute("REPLACE INTO answers VALUES (?, ?, ?)", (mark, self._clock(), sealed))
                 self._purge()

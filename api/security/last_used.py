@@ -17,6 +17,7 @@ class LastUsed:
         self._step = step
         self._lock = threading.Lock()
         self._known = store.last_used(collection)
+        store.follow_uses(collection, self._used_elsewhere)
 
     def touch(self, identifier: str, now: float) -> None:
         """It was used now (Unix seconds). A full disk costs only the update of this."""
@@ -32,6 +33,10 @@ class LastUsed:
     def of(self, identifier: str) -> float | None:
         """When it was used last; None if it never was."""
         return self._known.get(identifier)
+
+    def _used_elsewhere(self, identifier: str, at: float) -> None:
+        with self._lock:
+            self._known[identifier] = at
 
     def _is_there(self, identifier: str) -> bool:
         return bool(self._store.revision_of(self._collection, identifier))

@@ -31,8 +31,12 @@ class FleetStore:
     `revision` and `changed` are those of `documents`.
     """
 
+    USED = ("api_keys", "users")
+    """Collections of which it is noted when documents were used last."""
+
     def __init__(self, data: DataDir, confirm: Confirm | None = None) -> None:
         """Open the file, or make it; `confirm` as in `FleetFile`. Raises `StoreError`."""
+        self._of_uses: dict[str, Callable[[str, float], object]] = {}
         self.file = FleetFile(data.fleet, confirm)
         try:
             self.documents = TinyStore(self.file)
@@ -149,13 +153,22 @@ class FleetStore:
         with self.file.reading() as database:
             return dict(database.execute("SELECT id, at FROM last_used WHERE collection = ?", [collection]))
 
-    def note_use(self, collection: str, identifier: str, at: float) -> None:
-        """A document was used; of a user, signed in. That is no change, and has no number. Raises `StoreWriteError`."""
+    def follow_uses(self, collection: str, take: Callable[[str, float], object]) -> None:
+        """Call `take` when another node has used a document of this collection, with its id and when."""
+        self._of_uses[collection] = take
+
+    def note_use(self, collection: str, identifier: str, at: float, elsewhere: bool = False) -> None:
+        """A document was used; of a user, signed in. That is no change, and has no number. Raises `StoreWriteError`.
+
+        `elsewhere` is at another node of the fleet.
+        """
         with self.file.transaction() as database:
             database.execute(
                 "REPLACE INTO last_used SELECT collection, id, ? FROM documents WHERE collection = ? AND id = ?",
                 [at, collection, identifier],
             )
+        if elsewhere and collection in self._of_uses:
+            self._of_uses[collection](identifier, at)
 
     def check(self) -> None:
         """See `Store.check`."""

@@ -129,7 +129,7 @@ CREATE FUNCTION proxyfleet.forget_failures(pairs text[], names text[]) RETURNS v
 LANGUAGE plpgsql VOLATILE SET search_path = proxyfleet, pg_temp AS $$
 BEGIN
     DELETE FROM failures WHERE pair = ANY (pairs) OR name = ANY (names);
-    DELETE FROM lockouts WHERE pair = ANY (pairs) OR name = ANY (names);
+    DELETE FROM lockouts WHERE name = ANY (names);
 END $$;
 
 -- When keys and users were used last.

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from actors.cluster.database import Database
-from api.cluster.loose import Loose
+from actors.cluster.identity import NodeIdentity
+from api.call import Reply
+from api.cluster import shared_requests
+from api.cluster.fleet_node import FleetNode
 from api.cluster.migration_runner import migrate
+from api.errors import TooBusy
+from api.http import idempotency
+from api.http.idempotency import _digest
 from config.settings.settings import AccountSettings
 from tests.kit.api_stage import PASSWORD
 from tests.kit.postgresql import Server, database, needs_postgresql
@@ -34,14 +43,15 @@ class SharingApi(NodeApi):
 
     def open(self) -> None:
         super().open()
-        self.database = Database(self.dsn)
-        self.loose = Loose(self.database, self.name, self.engine.loose)
-        self.engine.loose.share(self.loose)
+        self.node = node = FleetNode(NodeIdentity(UUID(int=1), self.name, self.name, "full", self.dsn))
+        node.opened(self.engine)
+        assert node._loose is not None
+        self.database, self.loose = node.database, node._loose
         self.loose.start()
 
     def end(self) -> None:
-        self.loose.close()
-        self.database.close()
+        assert isinstance(self.node, FleetNode)
+        self.node.close()
         super().end()
 
     def login(self, password: str = PASSWORD, **body: Any) -> Any:
@@ -128,3 +138,126 @@ def test_in_an_outage_people_sign_in_and_out_and_credentials_are_minted_and_revo
         credential = minted["credential"]["id"]
         assert other.ask("DELETE", f"{path}/{credential}")[0] == 200
         wait_until(lambda: not one.ask("GET", path)[1]["credentials"], "it is revoked", 1.5)
+
+
+def test_a_request_with_a_key_is_executed_once_whichever_node_it_comes_to(nodes: tuple[SharingApi, SharingApi]) -> None:
+    one, other = nodes
+    key = {"Idempotency-Key": "k1"}
+    body = {"name": "deploy"}
+    first = one.post("/api-keys", body, {**one.headers, **key})
+    assert first.status_code == 201, first.text
+    other.engine.catch_up()
+    again = other.post("/api-keys", body, {**one.headers, **key})
+    assert again.json["data"]["key"] == first.json["data"]["key"]
+    assert other.post("/api-keys", {"name": "other"}, {**one.headers, **key}).status_code == 400
+    assert len(one.engine.find("api_keys")) == 1
+
+
+def test_a_repetition_at_another_node_waits_and_what_failed_is_executed_there(
+    nodes: tuple[SharingApi, SharingApi], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = (each.services.idempotency for each in nodes)
+    begun, go_on = threading.Event(), threading.Event()
+    replies: list[Any] = []
+
+    def slow() -> Reply:
+        begun.set()
+        assert go_on.wait(5)
+        return Reply({"made": "first"})
+
+    def failing() -> Reply:
+        begun.set()
+        assert go_on.wait(5)
+        raise RuntimeError
+
+    def second() -> Reply:
+        return Reply({"made": "second"})
+
+    for number, (execute, expected) in enumerate(((slow, "first"), (failing, "second"))):
+        begun.clear()
+        go_on.clear()
+        mark = f"k{number}"
+
+        def ask(execute: Any = execute, mark: str = mark) -> None:
+            with suppress(RuntimeError):
+                one.once("usr", mark, {}, execute)
+
+        def repeat(mark: str = mark) -> None:
+            found = other.once("usr", mark, {}, second)
+            replies.append(found.plain() if isinstance(found, Reply) else found)
+
+        threads = [threading.Thread(target=ask)]
+        threads[0].start()
+        assert begun.wait(5)
+        threads.append(threading.Thread(target=repeat))
+        threads[1].start()
+        time.sleep(0)
+        assert len(replies) == number, "it waits"
+        go_on.set()
+        for each in threads:
+            each.join()
+        assert expected in str(replies[-1])
+    monkeypatch.setattr(idempotency, "LONGEST_WAIT", 0.2)
+    assert nodes[0].node is not None
+    nodes[0].node.claim_request(_digest(["usr", "k3"]))
+    with pytest.raises(TooBusy):
+        other.once("usr", "k3", {}, second)
+
+
+def test_failed_sign_ins_count_at_all_nodes_and_a_lock_holds_at_all(nodes: tuple[SharingApi, SharingApi]) -> None:
+    one, other = nodes
+    limit = one.services.settings.auth.max_login_attempts
+    for number in range(limit - 1):
+        assert nodes[number % 2].login("wrong").status_code == 401
+    assert one.login().status_code == 200
+    wait_until(lambda: not rows(one, "SELECT FROM proxyfleet.failures"), "they are forgotten", 2)
+    for number in range(limit):
+        assert nodes[number % 2].login("wrong").status_code == 401
+    assert nodes[(limit - 1) % 2].login().status_code == 429, "at once where it was locked"
+    wait_until(lambda: one.login().status_code == other.login().status_code == 429, "it is locked at both", 2)
+    stored = str(rows(one, "SELECT * FROM proxyfleet.lockouts"))
+    assert "admin" not in stored
+    assert "127.0.0.1" not in stored
+    other.services.login_throttle.forget("Admin")
+    wait_until(lambda: one.login().status_code == other.login().status_code == 200, "the lock is lifted", 2)
+
+
+def test_a_node_that_is_cut_off_counts_by_itself() -> None:
+    with Server() as server, server.database() as dsn, two(dsn) as (one, other):
+        limit = one.services.settings.auth.max_login_attempts
+        server.stop()
+        for _ in range(limit):
+            assert one.login("wrong").status_code == 401
+        assert (one.login().status_code, other.login().status_code) == (429, 200)
+        server.start()
+
+
+def test_the_last_use_of_a_key_is_the_same_at_all_nodes(
+    nodes: tuple[SharingApi, SharingApi], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_requests, "USES", 0.0)
+    one, other = nodes
+    made = one.post("/api-keys", {"name": "deploy"}, one.headers).json["data"]
+    other.engine.catch_up()
+    key_id = one.engine.find("api_keys")[0].id
+    assert other.get("/proxies", {"X-API-Key": made["key"]}).status_code == 200
+    for each in (other, one):
+        each.loose.announced()
+    known = other.services.last_used.of(key_id)
+    assert known is not None
+    wait_until(lambda: one.services.last_used.of(key_id) == known, "it is known at both", 3)
+    assert one.engine.last_used("api_keys") == other.engine.last_used("api_keys") == {key_id: known}
+    other.engine.note_use("api_keys", key_id, known - 100)
+    wait_until(lambda: other.engine.last_used("api_keys") == {key_id: known}, "the greatest wins", 3)
+
+
+def test_nothing_waits_where_all_can_be_sent(nodes: tuple[SharingApi, SharingApi]) -> None:
+    one, _ = nodes
+    one.login()
+    assert one.node is not None
+    assert one.node.pending()["sign_ins"] == 0
+
+
+def rows(node: SharingApi, statement: str) -> list[Any]:
+    with node.database.session() as session:
+        return session.transaction(statement)

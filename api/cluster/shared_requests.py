@@ -1,0 +1,137 @@
+"""What requests at several nodes share beside sign-ins: marks of `Idempotency-Key`, failed sign-ins, last uses.
+
+All of it is rows of the database with an end, judged by its time. What waits for it has a second, and goes on alone
+after that.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from actors.cluster.database import REPORT, SIGN_IN, Database
+from actors.cluster.errors import DatabaseError
+from api.fleet import ClaimedRequest
+from api.store import FleetStore
+
+log = logging.getLogger(__name__)
+
+LEASE, KEPT = "5 minutes", "1 day"
+"""How long a request may take until another node takes it over, and how long its response is there."""
+WINDOW, LOCK = "5 minutes", "15 minutes"
+"""In which failures count, and which a lock lasts."""
+USES = 30.0
+"""Seconds between two exchanges of last uses."""
+OVERLAP = 300.0
+"""Seconds by which the clocks of nodes may differ for those."""
+FORGOTTEN_MAX = 20_000
+
+_CLAIM = "SELECT * FROM proxyfleet.claim_mark(%s, %s, %s)"
+_SETTLE = "SELECT proxyfleet.settle_mark(%s, %s, %s, %s)"
+_COUNT = "SELECT * FROM proxyfleet.count_failure(%s, %s, %s, %s, %s)"
+_FORGET = "SELECT proxyfleet.forget_failures(%s, %s)"
+_USES = "SELECT * FROM proxyfleet.note_uses(%s, %s)"
+
+
+class SharedRequests:
+    """Those of one node. Thread-safe."""
+
+    def __init__(self, database: Database, node: str, store: FleetStore, ring: Callable[[], object]) -> None:
+        """`ring` has `work` called soon."""
+        self._database = database
+        self._node = node
+        self._store = store
+        self._ring = ring
+        self._lock = threading.Lock()
+        self._locks: dict[str, float] = {}
+        self._forgotten: tuple[set[str], set[str]] = (set(), set())
+        self._used_at, self._uses_until = -USES, 0.0
+
+    # --- marks ---
+
+    def claim(self, mark: str) -> ClaimedRequest | None:
+        """See `api.fleet.ThisNode.claim_request`."""
+        rows = self._tried(_CLAIM, [mark, self._node, LEASE])
+        return ClaimedRequest(*rows[0]) if rows else None
+
+    def settle(self, mark: str, sealed: str | None) -> None:
+        """See `api.fleet.ThisNode.settle_request`."""
+        self._tried(_SETTLE, [mark, self._node, sealed, KEPT])
+
+    # --- failures ---
+
+    def count_failure(self, pair: str, name: str, limit: int) -> bool | None:
+        """See `api.fleet.ThisNode`."""
+        rows = self._tried(_COUNT, [pair, name, limit, WINDOW, LOCK])
+        if not rows:
+            return None
+        ((seconds, has_locked),) = rows
+        if seconds > 0:
+            with self._lock:
+                self._locks = {**self._locks, pair: time.monotonic() + seconds}
+        return bool(has_locked)
+
+    def locked_for(self, pair: str) -> float:
+        """See `api.fleet.ThisNode`."""
+        return max(0.0, self._locks.get(pair, 0.0) - time.monotonic())
+
+    def take_locks(self, locks: Mapping[str, float]) -> None:
+        """These are all there are: seconds by pair."""
+        now = time.monotonic()
+        with self._lock:
+            self._locks = {pair: now + seconds for pair, seconds in locks.items()}
+
+    def forget_failures(self, pairs: Collection[str], names: Collection[str]) -> None:
+        """See `api.fleet.ThisNode`."""
+        with self._lock:
+            if names:
+                self._locks = {}  # those of other names are known again with the next read
+            for known, more in zip(self._forgotten, (pairs, names), strict=True):
+                if len(known) < FORGOTTEN_MAX:
+                    known.update(more)
+        self._ring()
+
+    # --- with the exchange of loose objects ---
+
+    def work(self) -> None:
+        """Bring to the database what waits for no one. Raises `DatabaseError`, `StoreError`."""
+        with self._lock:
+            pairs, names = forgotten = self._forgotten
+            self._forgotten = (set(), set())
+        if pairs or names:
+            try:
+                self._done(_FORGET, [[*pairs], [*names]], SIGN_IN)
+            except DatabaseError:
+                with self._lock:
+                    for known, more in zip(self._forgotten, forgotten, strict=True):
+                        known.update(more)
+                raise
+        if time.monotonic() >= self._used_at + USES:
+            self._exchange_uses()
+
+    def _exchange_uses(self) -> None:
+        """The latest use of each key and user wins."""
+        known = {(kind, each): at for kind in self._store.USED for each, at in self._store.last_used(kind).items()}
+        since, now = self._uses_until - OVERLAP, self._database.time()
+        ours = sorted([*key, at] for key, at in known.items() if at > since)
+        theirs = self._done(_USES, [json.dumps(ours), since], REPORT)
+        for kind, identifier, at in theirs:
+            if at > known.get((kind, identifier), 0.0):
+                self._store.note_use(kind, identifier, at, elsewhere=True)
+        self._uses_until, self._used_at = now, time.monotonic()
+
+    def _tried(self, statement: str, parameters: list[Any]) -> list[Any]:
+        """Nothing when the database can't be used now."""
+        try:
+            return self._done(statement, parameters, SIGN_IN)
+        except DatabaseError as error:
+            log.debug("this node is for itself: %s", error)
+            return []
+
+    def _done(self, statement: str, parameters: list[Any], within: float) -> list[Any]:
+        with self._database.session() as session:
+            return session.transaction(statement, parameters, within)
