@@ -22,6 +22,9 @@ class Claimed(NamedTuple):
     done: frozenset[str]
 
 
+NOTHING_CLAIMED = Claimed(frozenset(), frozenset())
+
+
 class SharedFiles(Protocol):
     """Files that one node makes for all, by their SHA-256 in hex. Waits for the database; raises `StoreError`."""
 

@@ -1,7 +1,8 @@
 """What one node does for all, and what one node announces.
 
-A duty is a row with an end, `LEASE` seconds ahead by the database's clock, which the node that has it moves on. A node
-that dies loses its duties to the next one that asks, one that ends gives them back, one that is cut off has none.
+A duty is a row with an end, `LEASE` seconds ahead by the database's clock, which the heartbeat of the node that has it
+moves on. A node that dies loses its duties to the next one that asks, one that ends gives them back, one that is cut
+off has none.
 
 **Two nodes may do it at once**: one that hangs within a run goes on when it has lost the duty. So what stands behind a
 duty is safe then: documents are deleted by their revision, files are named by their content, events are claimed.
@@ -12,18 +13,16 @@ after a while, so that an event is not lost with the node that was about to publ
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from typing import Any
 
-from actors.cluster.database import REPORT, SIGN_IN, Database
+from actors.cluster.database import SIGN_IN, Database
 from actors.cluster.errors import DatabaseError
+from api.cluster.heartbeat import Beat
 from api.fleet import Claimed
-from api.periodic_work import PeriodicWork
 
-RENEWAL = 4.0
-"""Seconds between two renewals."""
 LEASE = 15.0
 """Seconds after which another node may have a duty that was not renewed."""
 TRUSTED = 10.0
@@ -32,48 +31,39 @@ CLAIM = 60.0
 """Seconds after which an event that was claimed and not announced may be claimed by another node."""
 
 
-class Duties(PeriodicWork):
+class Duties:
     """Those of this node. Thread-safe."""
 
     def __init__(self, database: Database, node: str, monotonic: Callable[[], float] = time.monotonic) -> None:
-        super().__init__("duties", "renew what this node does for all", RENEWAL, first_after=0.0)
         self._database = database
         self._node = node
         self._monotonic = monotonic
-        self._lock = threading.Lock()
-        self._wanted: set[str] = set()
+        self._wanted: frozenset[str] = frozenset()
+        self._asked = 0.0
         self._known: tuple[frozenset[str], float] = frozenset(), 0.0
-        """Those it had at the last renewal, and until when that is good by the monotonic clock."""
+        """Those it had at the last heartbeat, and until when that is good by the monotonic clock."""
 
     def has(self, name: str) -> bool:
         """Whether this node has the duty now. One that is asked for first is wanted from then on."""
         if name not in self._wanted:
-            with self._lock:
-                self._wanted.add(name)
+            self._wanted |= {name}
         had, until = self._known
         return name in had and self._monotonic() < until
 
-    def act(self) -> None:
-        """Renew those that it has, and take those that are free."""
-        with suppress(DatabaseError):  # then it has none, and others say that the database is away
-            self.renew()
+    def wants(self) -> Mapping[str, Any]:
+        """What the next heartbeat is to ask for."""
+        self._asked = self._monotonic()  # the lease begins later
+        return {"duties": sorted(self._wanted), "lease": LEASE}
 
-    def renew(self) -> None:
-        """As `act`. Raises `DatabaseError`."""
-        with self._lock:
-            wanted = sorted(self._wanted)
-        if not wanted:
-            return
-        began = self._monotonic()  # the lease begins later
-        with self._database.session() as session:
-            rows = session.transaction(
-                "SELECT * FROM proxyfleet.take_duties(%s, %s, %s)", [self._node, wanted, LEASE], REPORT
-            )
-        self._known = frozenset(name for (name,) in rows), began + TRUSTED
+    def noted(self, beat: Beat) -> None:
+        """The reply to it."""
+        self._known = frozenset(beat.whole["duties"]), self._asked + TRUSTED
+
+    def start(self) -> None:
+        """Nothing is to be begun: the heartbeat does it."""
 
     def close(self) -> None:
         """End, and give the duties back if the database responds."""
-        self.end()
         had, _ = self._known
         self._known = frozenset(), 0.0
         if had:

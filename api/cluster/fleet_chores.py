@@ -6,16 +6,18 @@ And what each node says of itself: that it is cut off.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from actors.cluster.database import Database, DatabaseSession
-from api.cluster.duties import Duties
+from api.cluster.heartbeat import Beat
 from api.engine.commit import Engine
+from api.fleet import ThisNode
 from api.history.recorder import Limits
 from api.periodic_work import PeriodicWork
 from api.store import NotStored, RevisionConflict, Write
+from config.model.shared_objects.pools import VERDICTS
 from config.model.shared_objects.pools import VERDICTS
 from config.settings.groups import History
 from config.text.formatting import timestamp_text
@@ -33,6 +35,9 @@ PRUNING_MAX = 30.0
 DOWN_AFTER = 30.0
 """Seconds without a response of a node, or of the database, until that is an event."""
 
+WATCH = "node-events"
+"""The duty of those who say it."""
+
 Publish = Callable[[str, dict[str, Any]], None]
 
 
@@ -47,9 +52,11 @@ class FleetWork(PeriodicWork):
 class FleetPruning(FleetWork):
     """Prunes the database, by the settings of the moment."""
 
-    def __init__(self, engine: Engine, database: Database, duties: Duties, settings: Callable[[], History]) -> None:
+    def __init__(
+        self, engine: Engine, database: Database, has_duty: Callable[[str], bool], settings: Callable[[], History]
+    ) -> None:
         name = "fleet-pruning"
-        super().__init__(name, "prune the fleet's database", PRUNING, PRUNING, lambda: duties.has(name))
+        super().__init__(name, "prune the fleet's database", PRUNING, PRUNING, lambda: has_duty(name))
         self._engine = engine
         self._database = database
         self._settings = settings
@@ -89,44 +96,43 @@ class FleetPruning(FleetWork):
 
 
 class NodeEvents(FleetWork):
-    """Publishes which nodes are down or up again, and that this one is cut off from the database.
+    """Publishes which nodes are down or up again, and that this one is cut off from the database."""
 
-    `cut_off_for` returns for how many seconds it is, None when it isn't.
-    """
-
-    def __init__(
-        self, node: str, engine: Engine, database: Database, duties: Duties, cut_off_for: Callable[[], float | None],
-        publish: Publish,
-    ) -> None:  # fmt: skip
-        super().__init__("node-events", "say which nodes are down", WATCHING, WATCHING)
+    def __init__(self, node: ThisNode, node_id: str, engine: Engine, publish: Publish) -> None:
+        super().__init__(WATCH, "say which nodes are down", WATCHING, WATCHING)
         self._node = node
+        self._node_id = node_id
         self._engine = engine
-        self._database = database
-        self._duties = duties
-        self._cut_off_for = cut_off_for
         self._publish = publish
         self._is_cut_off = False
+        self._found: Sequence[Mapping[str, Any]] = ()
+
+    def wants(self) -> Mapping[str, Any]:
+        """What heartbeats are to ask for: the node with the duty gets what `noted` takes."""
+        self._node.has_duty(WATCH)
+        return {"down_after": DOWN_AFTER}
+
+    def noted(self, beat: Beat) -> None:
+        """The reply to one."""
+        self._found = beat.whole["nodes"]
 
     def act(self) -> None:
-        """See `PeriodicWork`. Raises `DatabaseError`."""
-        seconds = self._cut_off_for() or 0.0
+        """See `PeriodicWork`. Raises `StoreError`."""
+        seconds = self._node.cut_off_for() or 0.0
         if seconds >= DOWN_AFTER and not self._is_cut_off:
-            since = timestamp_text(self._database.time() - seconds)
-            self._publish("node.cut_off", {**self._about(self._node), "since": since})
+            since = timestamp_text(self._node.clock() - seconds)
+            self._publish("node.cut_off", {**self._about(self._node_id), "since": since})
         self._is_cut_off = seconds >= DOWN_AFTER
-        if self._duties.has("node-events"):
-            self._announce()
+        found, self._found = self._found, ()
+        if found:
+            self._announce(found)
 
-    def _announce(self) -> None:
-        with self._database.session() as session:
-            found = session.transaction("SELECT * FROM proxyfleet.node_changes(%s)", [DOWN_AFTER])
-        if not found:
-            return
-        ours = self._duties.claim(key for *_, key, _ in found).ours
-        for node, event, key, since in found:
-            if key in ours:
-                self._publish(event, {**self._about(node), "since": timestamp_text(since)})
-        self._duties.announced(ours)
+    def _announce(self, found: Sequence[Mapping[str, Any]]) -> None:
+        ours = self._node.claim(each["key"] for each in found).ours
+        for each in found:
+            if each["key"] in ours:
+                self._publish(each["event"], {**self._about(each["node"]), "since": timestamp_text(each["since"])})
+        self._node.announced(ours)
 
     def _about(self, node: str) -> dict[str, Any]:
         """A node that was removed has its id for its name."""

@@ -24,7 +24,7 @@ from api.cluster.rereading import Rereading
 from api.cluster.shared_ledger import SharedLedger, as_of_store
 from api.cluster.shared_requests import SharedRequests
 from api.engine.commit import Engine
-from api.fleet import Claimed, ClaimedRequest, Presence, SharedFiles
+from api.fleet import Claimed, ClaimedRequest, NOTHING_CLAIMED, Presence, SharedFiles
 from config.files.paths import DataDir
 from config.settings.groups import History
 
@@ -88,6 +88,11 @@ class FleetNode:
         """See `ThisNode`."""
         return self._blobs
 
+    @property
+    def _is_full(self) -> bool:
+        """An edge node does nothing for others, and has no right to."""
+        return self.identity.role == "full"
+
     def clock(self) -> float:
         """See `ThisNode`."""
         return self.database.time()
@@ -131,10 +136,12 @@ class FleetNode:
 
     def has_duty(self, name: str) -> bool:
         """See `ThisNode`."""
-        return self.duties.has(name)
+        return self._is_full and self.duties.has(name)
 
     def claim(self, keys: Iterable[str]) -> Claimed:
         """See `ThisNode`."""
+        if not self._is_full:
+            return NOTHING_CLAIMED
         with as_of_store():
             return self.duties.claim(keys)
 
@@ -169,16 +176,17 @@ class FleetNode:
         doorbell = Doorbell(dsn, self.database.place, [CHANNEL, own, *rung])
         rereading = Rereading(self.database, self.identity, engine, publish)
         self._follower = follower = Follower(engine, doorbell, own, beats.soon, rereading, rung)
-        beats.gives.append(follower.expect)
-        beats.followers.append(follower.noted)
+        events = NodeEvents(self, self.node_id, engine, publish)
+        beats.gives += [follower.expect, events.wants, self.duties.wants]
+        beats.followers += [follower.noted, events.noted, self.duties.noted]
         beats.refused.append(self.ledger.refuse)
         beats.reports += [self._state_of_database, *self._reports]
         self._beat_soon = beats.soon
         self._parts += [
             follower,
             beats,
-            FleetPruning(engine, self.database, self.duties, history),
-            NodeEvents(self.node_id, engine, self.database, self.duties, self.cut_off_for, publish),
+            FleetPruning(engine, self.database, self.has_duty, history),
+            events,
         ]
         for each in self._parts:
             each.start()

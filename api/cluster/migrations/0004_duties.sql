@@ -150,3 +150,23 @@ BEGIN
     GET DIAGNOSTICS removed = ROW_COUNT;
     RETURN removed;
 END $$;
+
+-- The heartbeat takes and keeps the `duties` that the node wants, for `lease` seconds, and returns those that it has. An
+-- installation that is refused gets none. Who has the duty `node-events` gets `nodes`, with `down_after` (`node_changes`).
+ALTER FUNCTION proxyfleet.heartbeat(text, json) RENAME TO note_heartbeat;
+CREATE FUNCTION proxyfleet.heartbeat(of_node text, beat json) RETURNS json
+LANGUAGE plpgsql VOLATILE SET search_path = proxyfleet, pg_temp AS $$
+DECLARE
+    reply jsonb := note_heartbeat(of_node, beat)::jsonb;
+    wanted text[] := ARRAY(SELECT json_array_elements_text(beat -> 'duties'));
+    taken jsonb := '[]';
+    nodes jsonb := '[]';
+BEGIN
+    IF reply ->> 'refused' IS NULL AND cardinality(wanted) > 0 THEN
+        taken := (SELECT coalesce(jsonb_agg(d), '[]') FROM take_duties(of_node, wanted, (beat ->> 'lease')::float8) d);
+    END IF;
+    IF taken ? 'node-events' THEN
+        nodes := (SELECT coalesce(jsonb_agg(n), '[]') FROM node_changes((beat ->> 'down_after')::float8) n);
+    END IF;
+    RETURN (reply || jsonb_build_object('duties', taken, 'nodes', nodes))::json;
+END $$;

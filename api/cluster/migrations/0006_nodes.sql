@@ -134,7 +134,7 @@ DECLARE
     ];
     functions text[] := ARRAY[
         'this_node', 'group_of', 'is_edge', 'own_document', 'runs_on', 'edge_documents', 'documents_of', 'changes_after',
-        'heartbeat', 'report_usage', 'changed_usage', 'read_loose'
+        'heartbeat', 'note_heartbeat', 'report_usage', 'changed_usage', 'read_loose'
     ];
     -- What writes for an edge more than it may, or makes tables for a full node: it checks itself who calls it.
     with_rights_of_owner text[] := ARRAY['report_usage', 'changed_usage', 'tend_usage'];

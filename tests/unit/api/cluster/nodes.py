@@ -13,6 +13,8 @@ from uuid import UUID, uuid4
 import psycopg
 
 from actors.cluster.database import Database
+from api.cluster.duties import Duties
+from api.cluster.heartbeat import Beat, Heartbeat
 from api.cluster.migration_runner import migrate
 from api.cluster.shared_ledger import FleetLock, SharedLedger, create_fleet
 from api.engine.commit import Engine
@@ -125,6 +127,14 @@ class Fleet:
         with psycopg.connect(self.dsn, autocommit=True) as connection:
             cursor = connection.execute(statement.encode())
             return cursor.fetchall() if cursor.description else []
+
+
+def beat(duties: Duties, database: Database, node: str) -> Beat:
+    """One heartbeat of a node, by which it renews its duties."""
+    heartbeat = Heartbeat(database, node, node, lambda: (0, None))
+    heartbeat.gives += [lambda: {"down_after": 30}, duties.wants]
+    heartbeat.followers.append(duties.noted)
+    return heartbeat.beat_now()
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
@@ -13,11 +14,12 @@ import pytest
 from actors.cluster.database import Database
 from actors.cluster.errors import DatabaseError
 from api.cluster import duties as module
+from api.cluster import heartbeat
 from api.cluster.duties import Duties
-from api.cluster.migration_runner import migrate
+from api.cluster.heartbeat import Heartbeat, SecondInstallation
 from tests.kit.postgresql import Server, needs_postgresql
 from tests.kit.wait import wait_until
-from tests.unit.api.cluster.nodes import Fleet, fleet
+from tests.unit.api.cluster.nodes import Fleet, beat, fleet
 
 pytestmark = needs_postgresql
 NAME = "lists"
@@ -37,6 +39,11 @@ def two(ours: Fleet) -> tuple[Duties, Duties]:
     return found
 
 
+def renew(ours: Fleet, *nodes: tuple[str, Duties]) -> None:
+    for name, duties in nodes:
+        beat(duties, ours.database, name)
+
+
 def has(*duties: Duties) -> list[bool]:
     return [each.has(NAME) for each in duties]
 
@@ -49,11 +56,10 @@ def end_lease(ours: Fleet) -> None:
 def test_one_node_has_a_duty_while_it_renews_it(ours: Fleet, two: tuple[Duties, Duties]) -> None:
     one, other = two
     for _ in range(2):
-        one.renew()
-        other.renew()
+        renew(ours, ("a", one), ("b", other))
         assert has(one, other) == [True, False]
     one.close()
-    other.renew()
+    renew(ours, ("b", other))
     assert has(one, other) == [False, True]
     assert ours.execute("SELECT node, until > clock_timestamp() + interval '14 s' FROM proxyfleet.duties") == [
         ("b", True)
@@ -62,35 +68,25 @@ def test_one_node_has_a_duty_while_it_renews_it(ours: Fleet, two: tuple[Duties, 
 
 def test_a_node_that_was_stopped_loses_its_duty_for_good(ours: Fleet, two: tuple[Duties, Duties]) -> None:
     one, other = two
-    one.renew()
+    renew(ours, ("a", one))
     end_lease(ours)  # one is stopped meanwhile
-    other.renew()
-    one.renew()
+    renew(ours, ("b", other), ("a", one))
     assert has(one, other) == [False, True]
 
 
 def test_of_many_at_once_one_gets_it(ours: Fleet) -> None:
-    found = [Duties(ours.database, f"n{number}") for number in range(3)]
-    assert not any(has(*found))
-    start = threading.Barrier(len(found))
-
-    def renew(each: Duties) -> None:
-        start.wait()
-        each.renew()
-
-    threads = [threading.Thread(target=renew, args=(each,)) for each in found]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    assert sorted(has(*found)) == [False, False, True]
+    found = {f"n{number}": Duties(ours.database, f"n{number}") for number in range(3)}
+    assert not any(has(*found.values()))
+    with ThreadPoolExecutor(len(found)) as pool:
+        list(pool.map(lambda each: renew(ours, each), found.items()))
+    assert sorted(has(*found.values())) == [False, False, True]
 
 
 def test_a_node_without_the_database_has_no_duty_before_another_may(ours: Fleet) -> None:
     now = 1000.0
     one = Duties(ours.database, "a", lambda: now)
     one.has(NAME)
-    one.renew()
+    renew(ours, ("a", one))
     now += 9.9
     assert has(one) == [True]
     now += 0.2
@@ -99,10 +95,10 @@ def test_a_node_without_the_database_has_no_duty_before_another_may(ours: Fleet)
 
 
 def test_a_clock_of_the_node_that_jumps_changes_nothing(
-    two: tuple[Duties, Duties], monkeypatch: pytest.MonkeyPatch
+    ours: Fleet, two: tuple[Duties, Duties], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, _ = two
-    one.renew()
+    renew(ours, ("a", one))
     for jump in (-3600.0, 3600.0):
         wall = time.time() + jump
         monkeypatch.setattr(time, "time", lambda wall=wall: wall)
@@ -113,18 +109,32 @@ def test_a_database_that_stops_ends_duties_and_one_that_returns_gives_them_again
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "TRUSTED", 0.5)
-    with Server() as server, server.database() as dsn, closing(Database(dsn)) as database:
-        migrate(database, "a")
-        duties = Duties(database, "a")
-        duties._period = 0.1
+    monkeypatch.setattr(heartbeat, "PERIOD", 0.1)
+    with Server() as server, server.database() as dsn, fleet(dsn) as ours:
+        duties = Duties(ours.database, "a")
         duties.has(NAME)
-        duties.start()
+        beats = Heartbeat(ours.database, "a", "a", lambda: (0, None))
+        beats.gives.append(duties.wants)
+        beats.followers.append(duties.noted)
+        beats.start()
         wait_until(lambda: has(duties) == [True], "the node has the duty")
         server.stop()
         wait_until(lambda: has(duties) == [False], "it has none without the database")
         server.start()
         wait_until(lambda: has(duties) == [True], "it has the duty again")
+        beats.close()
         duties.close()
+
+
+def test_a_copy_of_a_node_gets_no_duty(ours: Fleet) -> None:
+    node, copy = Duties(ours.database, "a"), Duties(ours.database, "a")
+    copy.has(NAME)
+    renew(ours, ("a", node))
+    beats = Heartbeat(ours.database, "a", "another", lambda: (0, None))
+    beats.gives.append(copy.wants)
+    with pytest.raises(SecondInstallation):
+        beats.beat_now()
+    assert ours.execute("SELECT * FROM proxyfleet.duties") == []
 
 
 def claimed(of: Duties, *keys: str) -> tuple[list[str], list[str]]:

@@ -13,6 +13,7 @@ import pytest
 from actors.cluster.identity import NodeIdentity
 from api.cluster.fleet_chores import FleetPruning, NodeEvents
 from api.cluster.fleet_node import FleetNode
+from api.cluster.heartbeat import Beat, Heartbeat
 from api.engine.commit import Engine
 from api.objects.accounts.credential_service import AccountCredentials, AccountEnds, ExpiredAccounts
 from api.store import StoreError, Write
@@ -20,7 +21,7 @@ from config.files.paths import open_data_dir
 from config.model.subscriptions import checked
 from config.settings.groups import History
 from tests.kit.postgresql import Server, needs_postgresql
-from tests.unit.api.cluster.nodes import Fleet, fleet
+from tests.unit.api.cluster.nodes import Fleet, beat, fleet
 from tests.unit.api.store.account_documents import account, credential
 
 pytestmark = needs_postgresql
@@ -36,15 +37,12 @@ class Machine:
             closing(Engine(open_data_dir(ours.folder / name), ours.seal, self.node.ledger))
         )
         self.events: list[tuple[str, str]] = []
-        self.cut_off: float | None = None
         self.ends = AccountEnds(self.engine.accounts, self, time.time, lambda: self.node)
         self.credentials = AccountCredentials(self.engine, self.note)
         self.pruning = FleetPruning(
-            self.engine, self.node.database, self.node.duties, lambda: History(max_revisions=10)
+            self.engine, self.node.database, self.node.has_duty, lambda: History(max_revisions=10)
         )
-        self.says = NodeEvents(
-            self.node.node_id, self.engine, self.node.database, self.node.duties, lambda: self.cut_off, self.note
-        )
+        self.says = NodeEvents(self.node, self.node.node_id, self.engine, self.note)
 
     def note(self, event: str, data: dict[str, Any]) -> None:
         checked(event, data)
@@ -61,8 +59,11 @@ class Machine:
 
     def take_duty(self, name: str) -> bool:
         self.node.has_duty(name)
-        self.node.duties.renew()
+        self.beat()
         return self.node.has_duty(name)
+
+    def beat(self) -> None:
+        self.says.noted(beat(self.node.duties, self.node.database, self.node.node_id))
 
 
 @pytest.fixture
@@ -97,14 +98,12 @@ def at_once(calls: Sequence[Callable[[], Any]]) -> None:
     assert failed == []
 
 
-def beat(ours: Fleet, node: str, age: float = 0.0) -> None:
+def responded(ours: Fleet, node: str, age: float = 0.0) -> None:
     """A node has responded so many seconds ago."""
-    ours.execute(
-        "INSERT INTO proxyfleet.heartbeats VALUES"
-        f" ('{node}', clock_timestamp() - interval '{age} s', '', '1', 1, 0, NULL, 0, '{{}}', '{{}}',"
-        " clock_timestamp(), clock_timestamp())"
-        " ON CONFLICT (node) DO UPDATE SET at = excluded.at"
-    )
+    found = Heartbeat(ours.database, node, node, lambda: (0, None))
+    found.gives.append(lambda: {"duties": []})
+    found.beat_now()
+    ours.execute(f"UPDATE proxyfleet.heartbeats SET at = at - interval '{age} s' WHERE node = '{node}'")
 
 
 def all_events(machines: Sequence[Machine]) -> list[tuple[str, str]]:
@@ -201,42 +200,45 @@ def test_a_node_that_is_down_is_said_once_and_once_that_it_is_up(ours: Fleet, tw
 
     def act() -> list[tuple[str, str]]:
         """The events of a run of both; as if both had the duty."""
-        at_once([each.says._announce for each in two])
+        one.beat()
+        other.says.noted(Beat(0, True, 0.0, {"nodes": one.says._found}))
+        at_once([each.says.act for each in two])
         found = all_events(two)
         for each in two:
             each.events.clear()
         return found
 
-    beat(ours, "nod_a")
-    beat(ours, "nod_c", age=29)
+    responded(ours, "nod_a")
+    responded(ours, "nod_c", age=29)
     assert act() == []
-    beat(ours, "nod_c", age=31)
+    responded(ours, "nod_c", age=31)
     assert act() == [("node.down", "fra2")]
     assert act() == []
-    beat(ours, "nod_c")
+    responded(ours, "nod_c")
     assert act() == [("node.up", "fra2")]
     assert act() == []
-    beat(ours, "nod_c", age=40)
+    responded(ours, "nod_c", age=40)
     assert act() == [("node.down", "fra2")]
-    assert [each.says._duties.has("node-events") for each in two] == [True, False]
+    assert [each.node.has_duty("node-events") for each in two] == [True, False]
 
 
 def test_a_node_that_died_before_the_event_is_no_reason_not_to_say_it(ours: Fleet, two: list[Machine]) -> None:
     one, other = two
-    beat(ours, "nod_c", age=31)
-    one.node.claim([key for *_, key, _ in ours.execute("SELECT * FROM proxyfleet.node_changes(30)")])
+    responded(ours, "nod_c", age=31)
+    one.node.claim([key for _, _, key, _ in ours.execute("SELECT * FROM proxyfleet.node_changes(30)")])
     other.take_duty("node-events")
     other.says.act()
     assert other.events == []
+    other.beat()
     ours.execute("UPDATE proxyfleet.claims SET until = clock_timestamp() - interval '1 ms'")
     other.says.act()
     assert other.events == [("node.down", "nod_c")]
 
 
-def test_a_node_says_by_itself_that_it_is_cut_off(two: list[Machine]) -> None:
+def test_a_node_says_by_itself_that_it_is_cut_off(two: list[Machine], monkeypatch: pytest.MonkeyPatch) -> None:
     one, _ = two
     for seconds, said in ((29.0, 0), (30.0, 1), (300.0, 1), (None, 1), (31.0, 2)):
-        one.cut_off = seconds
+        monkeypatch.setattr(one.node, "cut_off_for", lambda seconds=seconds: seconds)
         one.says.act()
         assert one.events == [("node.cut_off", "nod_a")] * said
 

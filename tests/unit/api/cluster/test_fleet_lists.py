@@ -31,7 +31,7 @@ from config.settings.groups import History
 from tests.kit.list_sources import Content, Source, content
 from tests.kit.postgresql import Server, needs_postgresql
 from tests.kit.wait import wait_until
-from tests.unit.api.cluster.nodes import Fleet, fleet
+from tests.unit.api.cluster.nodes import Fleet, beat, fleet
 
 pytestmark = needs_postgresql
 LIST, POOL = "list_1", "pool_1"
@@ -74,7 +74,7 @@ class Machine:
 
     def take_duty(self) -> bool:
         self.lists.has_duty  # noqa: B018 - from now on it is wanted
-        self.node.duties.renew()
+        beat(self.node.duties, self.node.database, self.node.node_id)
         return self.lists.has_duty
 
     def matches(self, name: str) -> str | None:
@@ -229,7 +229,7 @@ def test_a_list_that_is_deleted_is_forgotten_with_its_file(ours: Fleet, two: tup
     start(one, other)
     other.follows(lambda: other.state.file, "the other has it")
     named = "SELECT digest FROM proxyfleet.blobs"
-    pruning = FleetPruning(one.engine, one.node.database, one.node.duties, History)
+    pruning = FleetPruning(one.engine, one.node.database, one.node.has_duty, History)
     ours.execute("UPDATE proxyfleet.blobs SET at = at - interval '11 min'")
     pruning.act()
     assert len(ours.execute(named)) == 1, "a document names it"

@@ -70,7 +70,7 @@ RIGHTS_OF_EDGE = {
 """Of some only rows, and of revisions none: as the other tests have it."""
 FUNCTIONS_OF_EDGE = {
     *("this_node", "group_of", "is_edge", "own_document", "runs_on", "edge_documents", "documents_of"),
-    *("changes_after", "heartbeat", "report_usage", "changed_usage", "read_loose"),
+    *("changes_after", "heartbeat", "note_heartbeat", "report_usage", "changed_usage", "read_loose"),
 }
 _numbers = count()
 
