@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from actors.bus.events import new_event
 from actors.bus.messages.accounts import CREDENTIAL, AccountActivity, AccountUsage
@@ -40,11 +40,14 @@ from actors.state.booked_usage import CountedLine
 from config.model.choices import PERIODS, period_at
 from config.text.formatting import timestamp_text
 
+if TYPE_CHECKING:
+    from actors.metrics.usage_changes import UsageChanges
+
 FIGURES = ("bytes_in", "bytes_out", "requests", "milliseconds", "refusals")
 """What is counted of an account, as columns."""
 SUMS = tuple(f"{kind}_{column}" for kind in PERIODS for column in ("since", "in", "out"))
 
-_FIGURES = ", ".join(f"{name} INTEGER NOT NULL" for name in FIGURES)
+FIGURES_SQL = ", ".join(f"{name} INTEGER NOT NULL" for name in FIGURES)
 SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS accounts (
     number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE,
@@ -57,17 +60,17 @@ CREATE INDEX IF NOT EXISTS accounts_by_usage ON accounts (period, since, used, i
 CREATE INDEX IF NOT EXISTS accounts_by_last_seen ON accounts (last_seen, id);
 CREATE TABLE IF NOT EXISTS proxies (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE);
 CREATE TABLE IF NOT EXISTS booked (
-    instance INTEGER, serial INTEGER, account INTEGER NOT NULL, {_FIGURES}, PRIMARY KEY (instance, serial)
+    instance INTEGER, serial INTEGER, account INTEGER NOT NULL, {FIGURES_SQL}, PRIMARY KEY (instance, serial)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS booked_by_account ON booked (account);
 CREATE TABLE IF NOT EXISTS notices (
     id TEXT PRIMARY KEY, kind TEXT NOT NULL, at REAL NOT NULL, data TEXT NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS hours (
-    hour INTEGER, account INTEGER, proxy INTEGER, {_FIGURES}, PRIMARY KEY (hour, account, proxy)
+    hour INTEGER, account INTEGER, proxy INTEGER, {FIGURES_SQL}, PRIMARY KEY (hour, account, proxy)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS days (
-    day INTEGER, account INTEGER, proxy INTEGER, {_FIGURES}, PRIMARY KEY (day, account, proxy)
+    day INTEGER, account INTEGER, proxy INTEGER, {FIGURES_SQL}, PRIMARY KEY (day, account, proxy)
 ) WITHOUT ROWID;
 """
 
@@ -169,7 +172,7 @@ class Total(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Account:
+class AccountRow:
     """A row of `accounts`; the sums are `since`, `in`, `out` of each period."""
 
     number: int
@@ -213,11 +216,12 @@ class UsageLedger:
     """
 
     def __init__(self, folder: Path, wall: Callable[[], float] = time.time) -> None:
-        self._wall = wall
-        self._database = open_database(folder / "usage.sqlite", SCHEMA)
-        self.notices = QuotaNotices(self._database)
+        self.wall = self._local_wall = wall
+        self.database = open_database(folder / "usage.sqlite", SCHEMA)
+        self.notices = QuotaNotices(self.database)
+        self._fleet: UsageChanges | None = None
         self._proxies: dict[str, int] = {}
-        self._hour: int = self._database.execute("SELECT ifnull(max(hour), 0) FROM hours").fetchone()[0]
+        self._hour: int = self.database.execute("SELECT ifnull(max(hour), 0) FROM hours").fetchone()[0]
         self._starts_of = -1.0
         self._starts: tuple[float, ...] = ()
 
@@ -226,7 +230,7 @@ class UsageLedger:
         """All changes within are stored together."""
         self._proxies_before = dict(self._proxies)
         try:
-            with transaction(self._database):
+            with transaction(self.database):
                 yield
         except BaseException:  # SystemExit too: the transaction is rolled back
             self._proxies = self._proxies_before
@@ -249,7 +253,9 @@ class UsageLedger:
             account.gone = 0
         if account.row() != before:
             self._write(account)
-        if not account.id.startswith(CREDENTIAL):
+        if self._fleet is not None:
+            self._fleet.saw(counted)
+        elif not account.id.startswith(CREDENTIAL):
             usage = account.usage(counted.period)
             self.notices.note(account.number, account.id, account.username, counted.quota, usage)
 
@@ -257,7 +263,7 @@ class UsageLedger:
         """Those of the lines of these accounts of which not all figures are booked, or that have another period."""
         found = list[CountedLine]()
         for account_id, of_account in lines.items():
-            rows = self._database.execute(_BOOKED_OF, (account_id,)).fetchall()
+            rows = self.database.execute(_BOOKED_OF, (account_id,)).fetchall()
             period = rows[0][0] if rows else None
             booked = {row[1:3]: row[3:] for row in rows}
             for each in of_account:
@@ -268,18 +274,18 @@ class UsageLedger:
 
     def forget_lines(self, lines: Iterable[LineName]) -> None:
         """These are free."""
-        self._database.executemany("DELETE FROM booked WHERE instance = ? AND serial = ?", lines)
+        self.database.executemany("DELETE FROM booked WHERE instance = ? AND serial = ?", lines)
 
     def lines(self) -> list[LineName]:
         """All of which something is booked."""
-        return self._database.execute("SELECT instance, serial FROM booked").fetchall()
+        return self.database.execute("SELECT instance, serial FROM booked").fetchall()
 
     def total(self, account_id: str) -> Total | None:
         """What an account has used, in the period that it has; None if it was never used."""
         account = self._account(account_id)
         if account is None:
             return None
-        rows = self._database.execute(
+        rows = self.database.execute(
             "SELECT instance, serial, bytes_in, bytes_out FROM booked WHERE account = ?", (account.number,)
         )
         return Total(account.usage(account.period), {(row[0], row[1]): (row[2], row[3]) for row in rows})
@@ -301,7 +307,7 @@ class UsageLedger:
     def reached(self, limit: int) -> list[str]:
         """Ids of accounts that have reached their quota in the present period."""
         starts = dict(zip(PERIODS, self._starts_now(), strict=True))
-        rows = self._database.execute(_REACHED, (CREDENTIAL,))
+        rows = self.database.execute(_REACHED, (CREDENTIAL,))
         return list(islice((each for each, period, since in rows if starts.get(period) == since), limit))
 
     def reset(self, account_ids: Iterable[str]) -> None:
@@ -312,70 +318,105 @@ class UsageLedger:
                 for place in range(0, len(account.sums), 3):
                     account.sums[place + 1] = account.sums[place + 2] = 0
                 self._write(account)
-                self._database.execute(
+                self.database.execute(
                     "UPDATE accounts SET warned = NULL, reached = NULL WHERE number = ?", (account.number,)
                 )
 
     def forget(self, account_ids: Sequence[str]) -> None:
         """These accounts were removed; their hours stay under their names."""
         self.reset(account_ids)
-        now = int(self._wall())
-        self._database.executemany("UPDATE accounts SET gone = ? WHERE id = ?", [(now, each) for each in account_ids])
-        self._database.execute("DELETE FROM accounts WHERE gone AND substr(id, 1, 4) = ?", (CREDENTIAL,))
+        now = int(self.wall())
+        self.database.executemany("UPDATE accounts SET gone = ? WHERE id = ?", [(now, each) for each in account_ids])
+        self.database.execute("DELETE FROM accounts WHERE gone AND substr(id, 1, 4) = ?", (CREDENTIAL,))
 
     def prune(self) -> None:
         """Delete what is older than it is kept."""
-        day = int(self._wall()) // DAY - RETENTION_DAYS
-        self._database.execute("DELETE FROM hours WHERE hour < ?", (day * 24,))
-        self._database.execute("DELETE FROM days WHERE day < ?", (day,))
-        self._database.execute(
+        day = int(self.wall()) // DAY - RETENTION_DAYS
+        self.database.execute("DELETE FROM hours WHERE hour < ?", (day * 24,))
+        self.database.execute("DELETE FROM days WHERE day < ?", (day,))
+        if self._fleet is not None:
+            self._fleet.prune()
+        self.database.execute(
             "DELETE FROM accounts WHERE (gone OR substr(id, 1, 4) = ?) AND last_seen < ?", (CREDENTIAL, (day - 1) * DAY)
         )
 
     def close(self) -> None:
         """Close the file."""
-        self._database.close()
+        self.database.close()
 
-    def _add_difference(self, account: _Account, counted: CountedLine) -> None:
+    def _add_difference(self, account: AccountRow, counted: CountedLine) -> None:
         """Add what was counted in the line since it was booked last."""
         line = counted.instance, counted.serial
-        before = self._database.execute(_LAST, line).fetchone() or _NOTHING
+        before = self.database.execute(_LAST, line).fetchone() or _NOTHING
         added = tuple(map(int.__sub__, counted.figures, before))
         if not any(added) or min(added) < 0:
             return  # nothing, or another program has written there
-        self._database.execute(_KEEP, (*line, account.number, *counted.figures))
+        self.database.execute(_KEEP, (*line, account.number, *counted.figures))
         account.add(added[0], added[1])
-        if not account.id.startswith(CREDENTIAL):
-            proxy, hour = self._proxy(counted.proxy_id), self._current_hour()
-            self._database.execute(_ADD_TO_HOUR, (hour, account.number, proxy, *added))
-            self._database.execute(_ADD_TO_DAY, (hour // 24, account.number, proxy, *added))
+        hour = self._current_hour()
+        is_credential = account.id.startswith(CREDENTIAL)
+        proxy = 0 if is_credential else self._proxy(counted.proxy_id)
+        if self._fleet is not None:
+            self._fleet.note(hour, account.number, proxy, added)
+        if not is_credential:
+            self.database.execute(_ADD_TO_HOUR, (hour, account.number, proxy, *added))
+            self.database.execute(_ADD_TO_DAY, (hour // 24, account.number, proxy, *added))
+
+    # --- in a fleet ---
+
+    def follow(self, fleet: UsageChanges | None, wall: Callable[[], float] | None = None) -> None:
+        """The sums are of all nodes from now on, and this is the fleet's time; None: of this machine alone."""
+        self._fleet, self.wall = fleet, wall or self._local_wall
+        self._starts_of = -1.0
+
+    def starts(self) -> Sequence[float]:
+        """The starts of the present periods, as in `PERIODS`."""
+        return self._starts_now()
+
+    def sums(self, account_id: str) -> Sequence[float]:
+        """Start, bytes in and bytes out of each present period; none for one that was never used."""
+        account = self._account(account_id)
+        return () if account is None else tuple(account.sums)
+
+    def fleet_account(self, account_id: str) -> AccountRow:
+        """An account, which may be used on another node alone."""
+        return self._account(account_id) or self._new_account(account_id)
+
+    def set_sums(
+        self, account: AccountRow, sums: Sequence[float], last_seen: float, client_ip: str, username: str
+    ) -> None:
+        """All nodes have used so much."""
+        account.sums[:] = sums
+        if last_seen > account.last_seen:
+            account.last_seen, account.client_ip, account.username = last_seen, client_ip, username
+        self._write(account)
 
     # --- rows ---
 
-    def _account(self, account_id: str) -> _Account | None:
+    def _account(self, account_id: str) -> AccountRow | None:
         """The account in the periods of this moment."""
-        row = self._database.execute(_READ, (account_id,)).fetchone()
+        row = self.database.execute(_READ, (account_id,)).fetchone()
         if row is None:
             return None
         columns = [*row[:_FIRST_SUM], list(row[_FIRST_SUM:])]
-        account = _Account(*columns)
+        account = AccountRow(*columns)
         account.roll(self._starts_now())
         return account
 
-    def _new_account(self, account_id: str) -> _Account:
-        self._database.execute("INSERT INTO accounts (id) VALUES (?)", (account_id,))
+    def _new_account(self, account_id: str) -> AccountRow:
+        self.database.execute("INSERT INTO accounts (id) VALUES (?)", (account_id,))
         account = self._account(account_id)
         assert account is not None
         return account
 
-    def _write(self, account: _Account) -> None:
-        self._database.execute(_WRITE, (*account.row(), account.number))
+    def _write(self, account: AccountRow) -> None:
+        self.database.execute(_WRITE, (*account.row(), account.number))
 
     def _proxy(self, proxy_id: str) -> int:
         number = self._proxies.get(proxy_id)
         if number is None:
-            self._database.execute("INSERT OR IGNORE INTO proxies (id) VALUES (?)", (proxy_id,))
-            (number,) = self._database.execute("SELECT number FROM proxies WHERE id = ?", (proxy_id,)).fetchone()
+            self.database.execute("INSERT OR IGNORE INTO proxies (id) VALUES (?)", (proxy_id,))
+            (number,) = self.database.execute("SELECT number FROM proxies WHERE id = ?", (proxy_id,)).fetchone()
             self._proxies[proxy_id] = number
         return number
 
@@ -383,19 +424,19 @@ class UsageLedger:
 
     def _starts_now(self) -> tuple[float, ...]:
         """The starts of the periods of this moment."""
-        now = self._wall()
+        now = self.wall()
         if now // HOUR != self._starts_of:
             self._starts_of = now // HOUR
             self._starts = tuple(period_at(kind, now)[0] for kind in PERIODS)
         return self._starts
 
     def _current_hour(self) -> int:
-        hour = int(self._wall()) // HOUR
+        hour = int(self.wall()) // HOUR
         self._hour = self._hour if self._hour - BACKWARD_MAX <= hour < self._hour else hour
         return self._hour
 
 
-def _activity(account: _Account, period: str, lines: Iterable[CountedLine]) -> AccountActivity:
+def _activity(account: AccountRow, period: str, lines: Iterable[CountedLine]) -> AccountActivity:
     open_at = Counter[str]()
     for each in lines:
         open_at[each.proxy_id] += each.connections

@@ -46,12 +46,16 @@ from actors.metrics.system import MEMORY, MachineMetrics
 from actors.metrics.totals import CounterTotals
 from actors.metrics.usage_service import PUBLISHED_AFTER, UsageService
 from actors.process import Actor, Boot, view
+from config import OperatorError
+from config.files.secret_box import SecretBoxError, secret_box_of
 from config.model.subscriptions import checked
 from config.net.addresses import tcp_parts
 
 log = logging.getLogger(__name__)
 
 PERIOD = 1.0
+FLEET_PERIOD = 5.0
+"""Seconds after which it is seen whether this installation is a node."""
 ENDED_MAX = 1_000
 DELETED_MAX = 1_000
 """Deleted proxies whose reports are ignored: their processes may drain for a while and go on counting."""
@@ -65,6 +69,9 @@ class MetricsActor(Actor):
         self._totals = CounterTotals(self.data_dir.metrics)
         self._usage = UsageService(self.loop, self.data_dir.metrics, self.run_dir.state, self._publish_event)
         self._usage.set_warning(boot.settings["alerts"]["quota_warning"])
+        self._node_file: tuple[int, int] | None = None
+        self._node_errors = ThrottledLog(log, "cannot report the usage of accounts to the fleet")
+        self._find_fleet()
         self._series = SeriesWriter(self._totals)
         self._alerts = ErrorRateAlerts(self.data_dir.metrics, view(boot.settings["alerts"]))
         self._alerts.begin(self._totals.stats())
@@ -83,7 +90,36 @@ class MetricsActor(Actor):
         self._subscription = Subscription(self.loop, self.context, self.run_dir.events_out, topics, self._on_published)
         self.loop.call_every(PERIOD, self._tick)
         self.loop.call_every(EVALUATION_PERIOD, self._evaluate_alerts)
+        self.loop.call_every(FLEET_PERIOD, self._find_fleet)
         self.ready()
+
+    def _find_fleet(self) -> None:
+        """Report usage to the fleet's database while this is a node, which it may become or cease to be."""
+        try:
+            status = self.data_dir.node.stat()
+            found = status.st_ino, status.st_mtime_ns
+        except OSError:
+            found = None
+        if found == self._node_file:
+            return
+        if found is None:
+            self._usage.leave()
+        else:
+            try:
+                self._join()
+            except (OperatorError, SecretBoxError, sqlite3.Error) as error:
+                self._node_errors.error(error)
+                return
+        self._node_file = found
+
+    def _join(self) -> None:
+        from actors.cluster.database import Database
+        from actors.cluster.identity import identity_of
+
+        identity = identity_of(self.data_dir, secret_box_of(self.data_dir))
+        if identity is not None:
+            policy = self.settings.get("cluster", {}).get("quota_offline", "share")
+            self._usage.follow(Database(identity.dsn), identity.id, policy)
 
     def _report_listener(self, endpoint: str) -> None:
         """The egress guard has to know the port, which port 0 leaves to the kernel."""

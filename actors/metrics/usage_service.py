@@ -3,6 +3,9 @@
 Each second it reads which lines of the table (`actors.state.usage`) have something new, and books them, some in each
 turn of the loop. Then it writes the totals of the accounts that have a quota, for all processes, and frees the lines
 that are final. Who asks for an account gets what all processes have counted of it by now.
+
+In a fleet (`follow`) the totals are of all nodes, and a reporter (`actors.metrics.usage_reporter`) has the fleet's
+database know what is counted here.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import logging
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from actors.bus.loop import Loop
 from actors.bus.mailbox import Reply
@@ -27,7 +31,12 @@ from actors.bus.messages.events import Event
 from actors.log_lines import ThrottledLog
 from actors.metrics.account_usage import LineName, UsageLedger
 from actors.state.booked_usage import BookedUsage, CountedLine, open_booked
+from actors.state.table import FOREVER
 from actors.state.usage import period_word
+
+if TYPE_CHECKING:
+    from actors.cluster.database import Database
+    from actors.metrics.usage_reporter import UsageReporter
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +70,9 @@ class UsageService:
         """Accounts that begin at zero, which processes don't know yet."""
         self._freed: list[LineName] = []
         """Lines that are free, of which the ledger still has what is booked."""
+        self._reporter: UsageReporter | None = None
+        self._to_write: list[str] = []
+        """Accounts that are used on other nodes as well, whose totals processes don't know yet."""
         loop.call_soon(self._book_changed)
         loop.call_every(PERIOD, self._book_changed)
         loop.call_later(PUBLISHED_AFTER, self._publish_notices)  # what the collector before had not published
@@ -71,8 +83,61 @@ class UsageService:
         if isinstance(message, (QueryUsage, QueryReached)):
             self._query(message, reply)
         else:
-            error = self._reset(message.account_ids, isinstance(message, DropAccountUsage))
+            self._receive_reset(message, reply)
+
+    def _receive_reset(self, message: ResetUsage | DropAccountUsage, reply: Reply) -> None:
+        def done(error: str | None) -> None:
             reply(Done() if error is None else Failed(error))
+
+        gone = isinstance(message, DropAccountUsage)
+        if self._reporter is None:
+            done(self._reset(message.account_ids, gone))
+        elif isinstance(message, ResetUsage) and message.by_change:
+            done(None)  # each kind of period has its own sums there, and each node gets the change
+        else:
+            self._book_accounts(message.account_ids)
+            self._reporter.reset(message.account_ids, gone, done)
+
+    # --- in a fleet ---
+
+    def follow(self, database: Database, node: str, quota_offline: str) -> None:
+        """Count for all nodes from now on; `node` is the id of this one. Raises `sqlite3.Error`."""
+        from actors.metrics.usage_reporter import UsageReporter
+
+        self.leave()
+        self._reporter = UsageReporter(self._loop, self._ledger, database, node, self, quota_offline)
+        table = self._opened()
+        if table is not None:
+            table.all_again()
+
+    def leave(self) -> None:
+        """Count for this machine alone."""
+        if self._reporter is not None:
+            reporter, self._reporter = self._reporter, None
+            reporter.close()
+            self.totals_changed(reporter.changes.quotas)
+
+    def change(self, change: Callable[[], object]) -> str | None:
+        """Make changes of the ledger in one transaction; why it failed, or None."""
+        return self._try(change)
+
+    def totals_changed(self, account_ids: Iterable[str]) -> None:
+        """Let processes know what these accounts have used, and how far they may go; of many some in each turn."""
+        waits = bool(self._to_write)
+        self._to_write += account_ids
+        if not waits:
+            self._write_some()
+        self._publish_notices()
+
+    def _write_some(self) -> None:
+        table = self._opened()
+        some, self._to_write = self._to_write[:LINES_AT_ONCE], self._to_write[LINES_AT_ONCE:]
+        if table is not None:
+            for each in some:
+                if table.has_total(each):
+                    self._write_total(table, each)
+        if self._to_write:
+            self._loop.call_soon(self._write_some)
 
     def set_warning(self, percent: float) -> None:
         """Warn at this part of a quota; 0: never."""
@@ -80,6 +145,7 @@ class UsageService:
 
     def close(self) -> None:
         """Book what was counted, and close the files. What can't be booked now the next collector finds."""
+        reporter, self._reporter = self._reporter, None
         while self._changed:
             self._book_some()
         table = self._opened()
@@ -89,6 +155,8 @@ class UsageService:
             while self._changed:
                 self._book_some()
             table.close()
+        if reporter is not None:
+            reporter.close()
         self._ledger.close()
 
     def _prune(self) -> None:
@@ -98,7 +166,10 @@ class UsageService:
         try:
             if isinstance(message, QueryUsage):
                 lines = self._book_accounts(message.periods)
-                reply(UsageOfAccounts(self._ledger.usage(message.periods, lines)))
+                found = self._ledger.usage(message.periods, lines)
+                reply(UsageOfAccounts(found))
+                if self._reporter is not None:
+                    self._reporter.ask({each: found[each].usage for each in lines if each in found})
             else:
                 reply(Reached(tuple(self._ledger.reached(message.limit))))
         except sqlite3.Error as error:
@@ -144,6 +215,8 @@ class UsageService:
     def _book_changed(self) -> None:
         """Find what is new, unless some of that is still to be booked."""
         table = self._opened()
+        if table is None and self._reporter is not None:
+            self._reporter.tick()
         if table is not None and not self._changed:
             self._unwritten = {each for each in self._unwritten if not self._write_total(table, each)}
             self._changed = self._lately = table.changed()
@@ -153,9 +226,14 @@ class UsageService:
         table = self._opened()
         some, self._changed = self._changed[:LINES_AT_ONCE], self._changed[LINES_AT_ONCE:]
         if table is not None and some:
-            self._book(table, [each for line in some if (each := table.read(line)) is not None])
+            lines = [each for line in some if (each := table.read(line)) is not None]
+            self._book(table, lines)
+            if self._reporter is not None:
+                self._reporter.used(each.account_id for each in lines)
         if self._changed:
             self._loop.call_soon(self._book_some)
+        elif self._reporter is not None:
+            self._reporter.tick()
 
     def _book_accounts(self, account_ids: Iterable[str]) -> dict[str, list[CountedLine]]:
         """Book what was counted of these accounts by now; their lines, by id."""
@@ -204,14 +282,15 @@ class UsageService:
     def _write_total(self, table: BookedUsage, account_id: str) -> bool:
         try:
             total = self._ledger.total(account_id)
+            if total is None:
+                return True
+            usage = total.usage
+            may_use = FOREVER if self._reporter is None else self._reporter.may_use(account_id, usage)
         except sqlite3.Error as error:
             self._errors.error(error)
             return False
-        if total is None:
-            return True
-        usage = total.usage
         period = period_word(usage.period, usage.since)
-        return table.write_total(account_id, period, usage.bytes_in, usage.bytes_out, total.booked)
+        return table.write_total(account_id, period, usage.bytes_in, usage.bytes_out, total.booked, may_use)
 
     # --- events ---
 

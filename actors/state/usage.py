@@ -298,6 +298,11 @@ class SharedUsage:
         return used_in, used_out
 
     @property
+    def writes(self) -> int:
+        """Another number each time that the collector has written something of the account."""
+        return self.numbers[self._total + STATE] if self.line and self._total else 0
+
+    @property
     def processes(self) -> int:
         """How many use the account, this one included."""
         return 1 + len(self._others)

@@ -132,9 +132,13 @@ class Reached:
 
 @message
 class ResetUsage:
-    """API → metrics collector: count the usage of these accounts from zero. → `Done`, and then all processes do."""
+    """API → metrics collector: count the usage of these accounts from zero. → `Done`, and then all processes do.
+
+    `by_change`: since their configuration has changed, which all nodes of a fleet say.
+    """
 
     account_ids: tuple[str, ...]
+    by_change: bool = False
 
 
 @message

@@ -13,7 +13,7 @@ from actors.bus.loop import Loop
 from actors.bus.mailbox import Mailbox
 from actors.bus.messages.accounts import QueryUsage, UsageOfAccounts
 from actors.bus.messages.common import METRICS
-from actors.forwarding.limits.usage import UsageCounters
+from actors.forwarding.limits.usage import AccountCounter, UsageCounters, do_nothing
 
 REPLY_TIMEOUT = 2.0
 AGAIN = 1.0
@@ -32,6 +32,7 @@ class EarlierUsage:
         self._asking = False
         self._waiting: list[Callable[[], None]] = []
         counters.on_unknown = self._ask_soon
+        counters.on_short = self._ask_for_more
 
     @property
     def is_known(self) -> bool:
@@ -42,6 +43,10 @@ class EarlierUsage:
         """Call `replied` when all is known, or the collector does not reply."""
         self._waiting.append(replied)
         self._ask_soon()
+
+    def _ask_for_more(self, counter: AccountCounter) -> None:
+        """The collector books what was counted, has more leased, and says so where all processes read it."""
+        self._mailbox.ask(METRICS, QueryUsage({counter.id: counter.period}), do_nothing, REPLY_TIMEOUT)
 
     def _ask_soon(self) -> None:
         if not self._asking:

@@ -4,9 +4,10 @@ What all have used is read from there whenever bytes are about to move, so a quo
 proxies an account uses, and whether the metrics collector is there or not. What may be moved at once near its end is a
 small part of what is left, divided by the processes: all of them may be about to move as much.
 
-The collector says up to what an account may be used on this machine. At that number a process stops reading until there
-is a larger one; after a second it goes on by a little, and by twice as much after each second more: a collector that is
-merely slow costs little, and a missing one delays nothing for long.
+The collector says up to what an account may be used on this machine. When half of that is used a process asks for more.
+At that number it stops reading until there is a larger one, and asks again and again. A collector that says nothing for
+a second is missing: then it goes on by a little, and by twice as much after each second more, so a slow one costs
+little, and a missing one delays nothing for long.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ WINDOW_PART: Final = 256
 """What may be moved at once is this part of what is left."""
 AWAY_AFTER: Final = 1.0
 """Seconds that a connection waits for the collector to let the account be used further."""
+ASKED_EACH: Final = 0.5
+"""Seconds after which the collector is asked again, which says something each time."""
 CHECKED_EACH: Final = 0.02
 """Seconds after which it is seen whether it has."""
 REFRESHED_AFTER: Final = 4096
@@ -81,8 +84,12 @@ class AccountCounter:
         self._beyond = 0
         self._beyond_of = FOREVER
         """Bytes by which it goes on without the collector, beyond the number that this has written last."""
+        self._lease = 0
+        """Bytes that it might move when the collector wrote that number."""
+        self._asked_at = -ASKED_EACH
         self._waiting: list[Wake] = []
         self._away_at = 0.0
+        self._writes = 0
         self.period = ""
         self.since, self.until = period_at("total", 0.0)
         self._in_table()
@@ -260,16 +267,29 @@ class AccountCounter:
     def _leased(self) -> int:
         """Bytes that the collector lets be used, of what is left."""
         may_use = self._shared.may_use
+        if may_use == FOREVER:
+            return UNLIMITED
+        leased = may_use - self.quota + self._left
         if may_use != self._beyond_of:
-            self._beyond_of, self._beyond = may_use, 0
-        return UNLIMITED if may_use == FOREVER else may_use - self.quota + self._left + self._beyond
+            self._beyond_of, self._beyond, self._lease = may_use, 0, leased
+            self._asked_at = -ASKED_EACH
+        if leased <= self._lease // 2:
+            self._ask()
+        return leased + self._beyond
+
+    def _ask(self) -> None:
+        """Have more leased."""
+        now = self._counts.loop.now
+        if now >= self._asked_at + ASKED_EACH and self._left > 0:
+            self._asked_at = now
+            self._counts.on_short(self)
 
     def wait(self, wake: Wake) -> bool:
         """Call `wake` when the collector lets the account be used further; False when nothing waits for that."""
         if not self.quota or self._leased() > 0:
             return False
         if not self._waiting:
-            self._away_at = self._counts.loop.now + AWAY_AFTER
+            self._writes, self._away_at = self._shared.writes, self._counts.loop.now + AWAY_AFTER
             self._counts.loop.call_later(CHECKED_EACH, self._go_on)
         self._waiting.append(wake)
         return True
@@ -277,6 +297,8 @@ class AccountCounter:
     def _go_on(self) -> None:
         loop = self._counts.loop
         self.refresh()
+        if self._shared.writes != self._writes:
+            self._writes, self._away_at = self._shared.writes, loop.now + AWAY_AFTER
         if self._leased() <= 0 and loop.now >= self._away_at:
             self._beyond = min(max(WINDOW_MIN, 2 * self._beyond), UNLIMITED)
         if self._leased() <= 0 and self.quota:
@@ -330,7 +352,7 @@ class AccountCounter:
         return f"<AccountCounter {self.id}, {self._shared!r}, {self._left} left>"
 
 
-def do_nothing() -> None:
+def do_nothing(_counter: AccountCounter | None = None) -> None:
     """Nothing is to be done."""
 
 
@@ -343,6 +365,8 @@ class UsageCounters:
         self.by_id: dict[str, AccountCounter] = {}
         self.on_unknown: Callable[[], None] = do_nothing
         """Called when it is not known what was used before of an account with a quota."""
+        self.on_short: Callable[[AccountCounter], None] = do_nothing
+        """Called when half of what the collector lets be used is used."""
         self._process = UsageOfProcess(state or LiveState(lambda: loop.now))
         self.shares = self._process.shares
         """Whether it is counted where others see it."""

@@ -130,8 +130,8 @@ class AccountActivities:
             before, after = _periods(each.collection, each.before), _periods(each.collection, each.after)
             gone += before.keys() - after.keys()
             begun += [key for key in before.keys() & after.keys() if before[key] != after[key]]
-        for ids, message in ((gone, DropAccountUsage), (begun, ResetUsage)):
-            reply = self._bridge.ask(METRICS, message(tuple(ids)), ASK_TIMEOUT) if ids else Done()
+        for ids, message in ((gone, DropAccountUsage(tuple(gone))), (begun, ResetUsage(tuple(begun), by_change=True))):
+            reply = self._bridge.ask(METRICS, message, ASK_TIMEOUT) if ids else Done()
             if not isinstance(reply, Done):
                 log.warning("cannot change the usage of %d accounts: %s", len(ids), reason_of(reply))
 

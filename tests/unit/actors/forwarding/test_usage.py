@@ -80,7 +80,7 @@ def test_refusals_are_counted_for_the_account_that_they_are_of(world: World) -> 
     for user in ("ada", "unknown", "ada"):
         one.limits.count_refusal(user)
     world.pass_time(2.1)
-    [(refusals,)] = world.collector.service._ledger._database.execute("SELECT sum(refusals) FROM hours").fetchall()
+    [(refusals,)] = world.collector.service._ledger.database.execute("SELECT sum(refusals) FROM hours").fetchall()
     assert refusals == 2
 
 
@@ -203,7 +203,7 @@ def test_the_time_of_open_connections_is_counted_each_minute(world: World) -> No
     one.ada.connected(1)
     one.ada.connected(1)
     world.pass_time(TIME_PERIOD + 3)
-    database = world.collector.service._ledger._database
+    database = world.collector.service._ledger.database
     [(milliseconds,)] = database.execute("SELECT sum(milliseconds) FROM hours").fetchall()
     assert milliseconds == pytest.approx(2 * 1000 * TIME_PERIOD, rel=0.05)
 
@@ -625,7 +625,7 @@ def test_lines_that_the_collector_before_has_freed_are_forgotten_though_the_file
     world.pass_time(3)
     service = world.collector.service
     with service._ledger.changes():
-        service._ledger._database.execute("INSERT INTO booked VALUES (99, 1, 1, 0, 0, 0, 0, 0)")
+        service._ledger.database.execute("INSERT INTO booked VALUES (99, 1, 1, 0, 0, 0, 0, 0)")
     with monkeypatch.context() as patch:
         patch.setattr(UsageLedger, "lines", fail)
         world.collector.restart()

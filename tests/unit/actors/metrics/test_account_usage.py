@@ -171,9 +171,9 @@ def test_a_removed_account_that_is_used_later_has_come_back_and_a_connection_tha
 
 def test_a_line_that_has_nothing_new_is_not_written_again(world: World) -> None:
     world.report(1, 10, quota=100, last_seen=5.0)
-    before = world.ledger._database.total_changes
+    before = world.ledger.database.total_changes
     world.report(1, 10, quota=100, last_seen=5.0)
-    assert world.ledger._database.total_changes == before
+    assert world.ledger.database.total_changes == before
     world.report(1, 10, username="eve")
     assert world.rows("accounts")[0][2] == "eve"
 

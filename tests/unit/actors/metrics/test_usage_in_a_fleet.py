@@ -1,0 +1,416 @@
+"""Collectors of several nodes with the fleet's database, and the processes whose accounts they count."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.bus.messages.accounts import ResetUsage
+from actors.bus.messages.common import Done, Failed
+from actors.cluster.database import Database, DatabaseSession
+from actors.cluster.errors import DatabaseUnavailable
+from actors.metrics.usage_reporter import CUT_OFF_AFTER, GIVEN_BACK_AFTER, READ_EACH, UsageReporter
+from api.cluster.migration_runner import migrate
+from tests.kit.postgresql import database, needs_postgresql
+from tests.kit.tables import table
+from tests.unit.actors.forwarding.usage_world import ADA, Process, World
+
+pytestmark = needs_postgresql
+
+MIB = 1 << 20
+QUOTA = 16 * MIB
+
+
+class CutDatabase(Database):
+    """The database, behind a cable that a test cuts."""
+
+    is_cut = False
+
+    @contextmanager
+    def session(self, even_if_unavailable: bool = False) -> Iterator[DatabaseSession]:
+        if self.is_cut:
+            raise DatabaseUnavailable("no response in time")
+        with super().session(even_if_unavailable) as session:
+            yield session
+
+
+class Node(World):
+    """A machine of the fleet with its collector."""
+
+    def __init__(self, folder: Path, name: str, dsn: str, policy: str = "share") -> None:
+        folder.mkdir(parents=True)
+        super().__init__(folder)
+        self.folder, self.name, self._dsn, self._policy = folder, name, dsn, policy
+
+    def follow(self) -> None:
+        self.database = CutDatabase(self._dsn)
+        self.collector.service.follow(self.database, self.name, self._policy)
+        self.turn()
+
+    @property
+    def reporter(self) -> UsageReporter:
+        found = self.collector.service._reporter
+        assert found is not None
+        return found
+
+    def turn(self) -> None:
+        super().turn()
+        deadline = time.monotonic() + 5
+        while self.collector.service._reporter and self.reporter._busy and time.monotonic() < deadline:
+            self.loop.turn(0.01)
+        super().turn()
+
+    def restart(self) -> None:
+        self.collector.service.leave()
+        self.collector.restart()
+        self.follow()
+
+    def unreported(self) -> int:
+        [(count,)] = self.collector.service._ledger.database.execute("SELECT counted - reported FROM reporting")
+        return int(count)
+
+
+class Fleet:
+    def __init__(self, dsn: str, folder: Path, stack: ExitStack) -> None:
+        self.dsn, self._folder, self._stack = dsn, folder, stack
+        self.database = stack.enter_context(closing(Database(dsn)))
+        self.nodes: list[Node] = []
+        migrate(self.database, "a")
+
+    def node(self, policy: str = "share", follows: bool = True) -> Node:
+        name = f"nod_{len(self.nodes)}"
+        node = Node(self._folder / name, name, self.dsn, policy)
+        self._stack.callback(node.close)
+        self.nodes.append(node)
+        self.execute(
+            "INSERT INTO proxyfleet.documents (collection, id, revision, place, body)"
+            f" VALUES ('nodes', '{name}', 1, 0, '{{}}')"
+        )
+        if follows:
+            node.follow()
+        return node
+
+    def pass_time(self, seconds: float) -> None:
+        for _ in range(round(seconds * 2)):
+            for node in self.nodes:
+                node.hand.time += 0.5
+                node.turn()
+
+    def execute(self, statement: str) -> list[Any]:
+        with self.database.session() as session:
+            return session.transaction(statement)
+
+    def total(self, account: str = "acc_1") -> int:
+        [(total,)] = self.execute(
+            f"SELECT total_in + total_out FROM proxyfleet.usage_totals WHERE account = '{account}'"
+        )
+        return int(total)
+
+    def hours(self) -> int:
+        [(total,)] = self.execute("SELECT coalesce(sum(bytes_in + bytes_out), 0)::bigint FROM proxyfleet.usage_hours")
+        return int(total)
+
+    def cut(self, is_cut: bool = True) -> None:
+        for node in self.nodes:
+            node.database.is_cut = is_cut
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[Fleet]:
+    with database() as dsn, ExitStack() as stack:
+        yield Fleet(dsn, tmp_path, stack)
+
+
+def process(node: Node, quota: int = QUOTA, proxy: str = "px1", **more: Any) -> Process:
+    made = Process(node, proxy)
+    made.configure(replace(ADA, quota=quota, **more))
+    node.turn()
+    return made
+
+
+def uses_all_it_may(processes: list[Process], most: int = 1 << 60) -> int:
+    """What they move in a turn, each as much as it may."""
+    moved = 0
+    for each in processes:
+        if not each.ada.exhausted:
+            count = min(each.ada.room(), most)
+            each.uses(count)
+            moved += count
+            each.ada.wait(lambda: None)
+    return moved
+
+
+def test_what_one_node_counts_all_know(fleet: Fleet) -> None:
+    one, other = fleet.node(), fleet.node()
+    here, there = process(one), process(other)
+    here.uses(300)
+    fleet.pass_time(2)
+    assert fleet.total() == 300
+    there.uses(50)
+    fleet.pass_time(READ_EACH + 3)
+    assert (here.knows(), there.knows(), fleet.total(), fleet.hours()) == (350, 350, 350, 350)
+    here.uses(5)
+    assert here.knows() == 355
+    for node in (one, other):
+        assert node.collector.activity().usage.bytes_in == (355 if node is one else 350)
+
+
+def test_what_was_used_before_there_was_a_fleet_counts_in_it(fleet: Fleet) -> None:
+    one = fleet.node(follows=False)
+    here = process(one)
+    here.uses(300)
+    one.pass_time(3)
+    one.follow()
+    here.uses(20)
+    fleet.pass_time(3)
+    assert (fleet.total(), here.knows()) == (320, 320)
+    rows = fleet.execute("SELECT day_in, week_in, month_in FROM proxyfleet.usage_totals")
+    assert rows == [(320, 320, 320)]
+    one.collector.service.leave()
+    here.uses(1)
+    one.pass_time(2)
+    assert (here.knows(), fleet.total()) == (321, 320)
+
+
+def test_collectors_that_die_and_reports_that_get_no_reply_count_nothing_twice(fleet: Fleet) -> None:
+    one, other = fleet.node(), fleet.node()
+    here, there = process(one), process(other)
+    for round_ in range(6):
+        here.uses(1000)
+        there.uses(10)
+        fleet.pass_time(1)
+        if round_ % 2:
+            one.restart()
+            # the reply to the last report has not come
+            one.collector.service._ledger.database.execute("UPDATE reporting SET acknowledged = acknowledged / 2")
+    fleet.pass_time(3)
+    assert (fleet.total(), fleet.hours()) == (6060, 6060)
+    fleet.pass_time(READ_EACH)
+    assert (here.knows(), there.knows()) == (6060, 6060)
+
+
+@table(("nodes", "proxies"), [(1, 1), (3, 1), (2, 2)])
+def test_a_quota_that_nodes_race_for_ends_within_a_mebibyte_for_each_proxy_on_each_node(
+    tmp_path: Path, nodes: int, proxies: int
+) -> None:
+    with database() as dsn, ExitStack() as stack:
+        fleet = Fleet(dsn, tmp_path / f"{nodes}{proxies}", stack)
+        made = [fleet.node() for _ in range(nodes)]
+        processes = [process(node, proxy=f"px{number}") for node in made for number in range(proxies)]
+        moved, still = 0, 0
+        while still < 8:
+            more = uses_all_it_may(processes, MIB)
+            still = 0 if more else still + 1
+            moved += more
+            fleet.pass_time(0.5)
+        assert QUOTA <= moved <= QUOTA + nodes * proxies * MIB
+        fleet.pass_time(READ_EACH + 2)
+        assert fleet.total() == moved
+        assert all(each.ada.exhausted for each in processes)
+
+
+def test_a_lease_comes_by_return_when_half_of_it_is_used(fleet: Fleet) -> None:
+    one = fleet.node()
+    here = process(one, 1 << 30)
+    assert here.ada.room() == 256 * 1024
+    here.uses(200_000)
+    here.ada.room()
+    for _ in range(3):
+        one.hand.time += 0.02
+        one.turn()
+    here.ada.room()
+    assert here.ada._leased() > 5 * MIB
+
+
+def test_a_lease_that_is_not_used_is_given_back(fleet: Fleet) -> None:
+    one = fleet.node()
+    here = process(one)
+    here.uses(1000)
+    fleet.pass_time(2)
+    leases = "SELECT bytes FROM proxyfleet.leases"
+    assert fleet.execute(leases) == [(256 * 1024,)]
+    fleet.pass_time(GIVEN_BACK_AFTER + 2)
+    assert fleet.execute(leases) == [(0,)]
+    assert here.ada.room() > 0
+
+
+def cut_off(fleet: Fleet, policy: str, cut: int = 2) -> tuple[list[Process], int]:
+    """Processes of two nodes that have used something, and are cut off; what is used."""
+    nodes = [fleet.node(policy) for _ in range(2)]
+    processes = [process(node) for node in nodes]
+    for each in processes:
+        each.uses(MIB)
+    fleet.pass_time(READ_EACH + 2)
+    for node in nodes[:cut]:
+        node.database.is_cut = True
+    fleet.pass_time(READ_EACH + CUT_OFF_AFTER + 2)
+    return processes, 2 * MIB
+
+
+@table(
+    ("policy", "least", "most"),
+    [("share", QUOTA - 2 * MIB, QUOTA + 2 * MIB), ("lease", 0, 4 * MIB), ("unlimited", QUOTA, QUOTA + 2 * MIB)],
+)
+def test_without_the_database_nodes_go_on_as_far_as_the_policy_says(
+    tmp_path: Path, policy: str, least: int, most: int
+) -> None:
+    with database() as dsn, ExitStack() as stack:
+        fleet = Fleet(dsn, tmp_path / policy, stack)
+        processes, used = cut_off(fleet, policy)
+        for _ in range(60):
+            used += uses_all_it_may(processes[: 1 if policy == "unlimited" else 2], MIB)
+            fleet.pass_time(0.5)
+        assert least <= used <= most
+        fleet.cut(False)
+        fleet.pass_time(5)
+        assert fleet.total() == fleet.hours() == used
+        assert all(node.unreported() == 0 for node in fleet.nodes)
+
+
+def test_a_new_period_in_an_outage_has_the_quota_divided_by_the_nodes(fleet: Fleet) -> None:
+    processes, _ = cut_off(fleet, "share")
+    for node in fleet.nodes:
+        node.collector.service._ledger.wall = lambda: time.time() + 40 * 86_400
+        node.collector.service._ledger._starts_of = -1.0
+    for each in processes:
+        each.configure(replace(ADA, quota=QUOTA, period="month"))
+        each.ada.roll(time.time() + 40 * 86_400)
+    fleet.pass_time(3)
+    used = 0
+    for _ in range(30):
+        used += uses_all_it_may(processes, MIB)
+        fleet.pass_time(0.5)
+    assert QUOTA - MIB <= used <= QUOTA + 2 * MIB
+
+
+def test_a_restart_in_an_outage_goes_on_where_it_was(fleet: Fleet) -> None:
+    (here, _), _ = cut_off(fleet, "lease")
+    before = here.ada._leased()
+    one = fleet.nodes[0]
+    one.restart()
+    one.database.is_cut = True
+    fleet.pass_time(CUT_OFF_AFTER + 2)
+    assert here.ada._leased() == before
+
+
+def reset(node: Node) -> list[Any]:
+    replies: list[Any] = []
+    node.collector.service.receive(ResetUsage(("acc_1",)), replies.append)
+    for _ in range(3):
+        node.turn()
+    return replies
+
+
+def test_a_reset_holds_on_all_nodes_and_is_refused_in_an_outage(fleet: Fleet) -> None:
+    one, other = fleet.node(), fleet.node()
+    here, there = process(one), process(other)
+    for each in (here, there):
+        each.uses(1000)
+    fleet.pass_time(READ_EACH + 2)
+    here.uses(7)
+    assert reset(one) == [Done()]
+    assert here.knows() == 0
+    there.uses(30)
+    fleet.pass_time(2)
+    assert there.knows() <= 30, "what was used before it knew of the reset is of the former generation"
+    there.uses(5)
+    fleet.pass_time(READ_EACH + 2)
+    assert here.knows() == there.knows() == fleet.total()
+    assert fleet.hours() == 2042
+    fleet.cut()
+    fleet.pass_time(2)
+    [failed] = reset(one)
+    assert isinstance(failed, Failed)
+    assert here.knows() == fleet.total()
+
+
+def test_an_empty_or_older_database_gets_again_what_it_lacks(fleet: Fleet) -> None:
+    one, other = fleet.node(), fleet.node()
+    here, there = process(one), process(other)
+    here.uses(1000)
+    there.uses(10)
+    fleet.pass_time(2)
+    fleet.execute(
+        "DELETE FROM proxyfleet.usage_hours; DELETE FROM proxyfleet.usage_totals; DELETE FROM proxyfleet.usage_ledgers"
+    )
+    for each in (here, there):
+        each.uses(1)
+    fleet.pass_time(READ_EACH + 4)
+    assert fleet.total() == fleet.hours() == here.knows() == there.knows() == 1012
+
+
+def test_a_file_that_was_restored_is_another_ledger_and_adds_only_what_is_new(fleet: Fleet) -> None:
+    one = fleet.node()
+    here = process(one)
+    here.uses(1000)
+    fleet.pass_time(2)
+    file = one.folder / "metrics" / "usage.sqlite"
+    with closing(one.collector.service._ledger.database) as ledger:
+        ledger.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        shutil.copy(file, one.folder / "backup")
+    one.collector.service._reporter, reporter = None, one.collector.service._reporter
+    assert reporter is not None
+    reporter._closed = True
+    one.collector.service._ledger.close()
+    one.collector.restart()
+    one.follow()
+    here.uses(200)
+    fleet.pass_time(2)
+    assert fleet.total() == 1200
+    one.collector.service.leave()
+    one.collector.service._ledger.close()
+    for each in file.parent.glob("usage.sqlite-*"):
+        each.unlink()
+    shutil.copy(one.folder / "backup", file)
+    here.die()
+    one.collector.restart()
+    one.follow()
+    new = process(one)
+    new.uses(30)
+    fleet.pass_time(READ_EACH + 3)
+    ledgers = fleet.execute("SELECT count(*) FROM proxyfleet.usage_ledgers")
+    assert ledgers == [(2,)]
+    assert fleet.total() >= 1230, "what processes had counted since the backup may be booked again"
+    assert fleet.total() == fleet.hours() == new.knows()
+
+
+def test_one_node_publishes_the_event_of_a_quota_for_all(fleet: Fleet) -> None:
+    nodes = [fleet.node(), fleet.node()]
+    processes = [process(node, 1000) for node in nodes]
+    fleet.pass_time(3)
+    processes[0].uses(900)
+    fleet.pass_time(READ_EACH + 2)
+    processes[1].uses(200)
+    fleet.pass_time(READ_EACH + 2)
+    kinds = [event.type for node in nodes for event in node.collector.events]
+    assert sorted(kinds) == ["account.quota_reached", "account.quota_warning"]
+
+
+def test_a_credential_has_its_quota_over_all_nodes_and_no_hours_of_a_proxy(fleet: Fleet) -> None:
+    nodes = [fleet.node(), fleet.node()]
+    counters = []
+    for node in nodes:
+        counter = Process(node).limits.usage.acquire("crd_1")
+        counter.configure("ada", QUOTA, "total", time.time())
+        counter.count(True, 100)
+        counters.append(counter)
+    fleet.pass_time(READ_EACH + 3)
+    assert fleet.total("crd_1") == 200
+    assert [each.state().usage.bytes_in for each in counters] == [200, 200]
+    assert fleet.execute("SELECT DISTINCT proxy FROM proxyfleet.usage_hours") == [("",)]
+
+
+def test_accounts_without_a_quota_have_no_lease_and_are_counted(fleet: Fleet) -> None:
+    one = fleet.node()
+    here = process(one, 0)
+    here.uses(300)
+    fleet.pass_time(3)
+    assert fleet.total() == 300
+    assert fleet.execute("SELECT * FROM proxyfleet.leases") == []
