@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 
 OPERATIONS = (*TABLE, *describe(TABLE))
 UNLIMITED_PATHS = frozenset(each.path for each in OPERATIONS if each.unlimited)
+PATHS_OF_EDGES = UNLIMITED_PATHS | {each.path for each in OPERATIONS if each.prometheus_token}
+"""What an edge node of a fleet responds to."""
 SCARCE = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS))
 """Errors of a process that is out of resources: no bugs."""
 
@@ -40,7 +42,7 @@ without a name of its own has its URL for one."""
 
 def create_app(services: Services) -> falcon.App[Any, Any]:
     """The routes of all operations; HEAD is GET without the body."""
-    app: falcon.App[Any, Any] = falcon.App(middleware=[RequestMiddleware(services, UNLIMITED_PATHS)])
+    app: falcon.App[Any, Any] = falcon.App(middleware=[RequestMiddleware(services, UNLIMITED_PATHS, PATHS_OF_EDGES)])
     app.req_options.auto_parse_qs_csv = False
     app.req_options.keep_blank_qs_values = True
     responders: dict[str, dict[str, Any]] = defaultdict(dict)

@@ -363,8 +363,9 @@ class Services:
             yield
 
     def _begin_history(self) -> None:
-        """Data of which all history was deleted have their first revision now."""
-        if not self.revisions.newest and self.store.revision:
+        """Data of which all history was deleted have their first revision now; an edge node has no history."""
+        has_history = self.node.management_at() is None
+        if has_history and not self.revisions.newest and self.store.revision:
             with on_behalf_of("system", "history-begin"):
                 self.history.add_empty(self.audit.stamp())
 

@@ -11,6 +11,7 @@ Services raise them; `api.http.error_table` has the one table that translates th
 `Unauthenticated`    the credentials are missing, wrong or expired
 `TooBusy`            a limit is reached; it may be tried again after some seconds
 `Behind`             this node of a fleet does not serve the revision yet that the caller insists on
+`NoManagementHere`   this is an edge node of a fleet; another node is to be asked
 `NotReady`           a process that it depends on is starting; it may be tried again in a moment
 `OperationFailed`    it was tried and failed for a reason inside of the product
 `PeerUnavailable`    another process or service does not reply as expected
@@ -109,6 +110,14 @@ class TooBusy(DomainError):
     def __init__(self, retry_after: int, text: str = "Too many requests") -> None:
         super().__init__(text)
         self.retry_after = retry_after
+
+
+class NoManagementHere(DomainError):
+    """This is an edge node, which has no management API; `addresses` are those of the full nodes."""
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        super().__init__("This is an edge node of a fleet; its full nodes have the management API")
+        self.addresses = tuple(addresses)
 
 
 class NotReady(DomainError):

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -74,6 +74,10 @@ class ThisNode(Protocol):
     @property
     def files(self) -> SharedFiles | None:
         """What lists are compiled into by one node; None without a fleet."""
+        ...
+
+    def management_at(self) -> Sequence[str] | None:
+        """The addresses of the nodes that have the management API, when this one has none: it is an edge node."""
         ...
 
     def clock(self) -> float:
@@ -158,6 +162,10 @@ class StandAlone:
 
     node_id: str | None = None
     files: SharedFiles | None = None
+
+    def management_at(self) -> Sequence[str] | None:
+        """See `ThisNode`."""
+        return None
 
     def clock(self) -> float:
         """See `ThisNode`."""

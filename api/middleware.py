@@ -16,7 +16,7 @@ import falcon
 from actors.net.client_key import client_key
 from api.audit.audit_context import Origin, serving
 from api.container import Services
-from api.errors import Denied, TooBusy, Unauthenticated
+from api.errors import Denied, NoManagementHere, TooBusy, Unauthenticated
 from api.http import session_cookie
 from api.http.body import BODY_GATE, BodyGate
 from api.http.request_site import SAFE, client_address, is_cross_site, is_secure, is_within, request_id
@@ -27,11 +27,15 @@ requests_log = logging.getLogger("api.requests")
 
 
 class RequestMiddleware:
-    """Falcon's middleware. `exempt` are the paths for monitoring: no limits, no guards, no log."""
+    """Falcon's middleware. `exempt` are the paths for monitoring: no limits, no guards, no log.
 
-    def __init__(self, services: Services, exempt: frozenset[str]) -> None:
+    An edge node of a fleet responds to `of_edges` alone.
+    """
+
+    def __init__(self, services: Services, exempt: frozenset[str], of_edges: frozenset[str]) -> None:
         self._services = services
         self._exempt = exempt
+        self._of_edges = of_edges
 
     def process_request(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Authenticate the request, check whether its client may reach the API, and count it."""
@@ -45,6 +49,9 @@ class RequestMiddleware:
         context.origin = Origin("anonymous", address=context.address, request_id=context.request_id)
         serving(context.origin)
         if req.path not in self._exempt:
+            full_nodes = self._services.node.management_at()
+            if full_nodes is not None and req.path not in self._of_edges:
+                raise NoManagementHere(full_nodes)
             self._admit(req, resp)
 
     def process_resource(self, req: falcon.Request, _resp: Any, resource: object, _params: Any) -> None:

@@ -96,7 +96,8 @@ class ApiStart:
         engine, proxies = opened.engine, opened.proxies
         nodes = fleet_nodes(engine, lambda: None if opened.node is None else opened.node.node_id, proxies)
         desired = read_desired_proxies(nodes.here(), data), read_desired_objects(engine, data)
-        return read_stored(engine), *desired, not engine.find(users.COLLECTION)
+        has_management = opened.node is None or opened.node.management_at() is None  # an edge node has none
+        return read_stored(engine), *desired, has_management and not engine.find(users.COLLECTION)
 
     def make_administrator(self, given: str | None) -> str | None:
         """Make the first user; the password, if it was made up. Raises `OperatorError`."""

@@ -18,7 +18,6 @@ from api.history.recorder import Limits
 from api.periodic_work import PeriodicWork
 from api.store import NotStored, RevisionConflict, Write
 from config.model.shared_objects.pools import VERDICTS
-from config.model.shared_objects.pools import VERDICTS
 from config.settings.groups import History
 from config.text.formatting import timestamp_text
 

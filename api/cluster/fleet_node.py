@@ -6,17 +6,21 @@ database.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from actors.cluster.database import Database
 from actors.cluster.doorbell import Doorbell
 from actors.cluster.identity import NodeIdentity
 from api.cluster.blobs import Blobs
+from api.cluster.certificates import Certificates, KnownNode, NodeCertificateError, own_certificate
 from api.cluster.duties import Duties
 from api.cluster.fleet_chores import FleetPruning, NodeEvents, Publish
 from api.cluster.follower import CHANNEL, Follower, own_channel
 from api.cluster.heartbeat import PERIOD, Heartbeat, installation
+from api.cluster.internal_api import InternalApi, Route
+from api.cluster.joining import PATH, Admission
 from api.cluster.loose import CHANNEL as LOOSE_CHANNEL
 from api.cluster.loose import POLL, Loose
 from api.cluster.presence import Presences
@@ -24,9 +28,14 @@ from api.cluster.rereading import Rereading
 from api.cluster.shared_ledger import SharedLedger, as_of_store
 from api.cluster.shared_requests import SharedRequests
 from api.engine.commit import Engine
-from api.fleet import Claimed, ClaimedRequest, NOTHING_CLAIMED, Presence, SharedFiles
+from api.fleet import NOTHING_CLAIMED, Claimed, ClaimedRequest, Presence, SharedFiles
 from config.files.paths import DataDir
+from config.files.secret_box import secret_box_of
+from config.model.node_tokens import place_of
+from config.model.nodes import COLLECTION, INTERNAL_ADDRESS
 from config.settings.groups import History
+
+log = logging.getLogger(__name__)
 
 CUT_OFF = 10.0
 """Seconds since the last exchange with the database after which a node is cut off from it."""
@@ -58,7 +67,7 @@ class FleetNode:
         self.presences = Presences(self.database)
         self._reports: list[Callable[[], Mapping[str, Any]]] = [lambda: {"pending": self.pending()}]
         self._beat_soon: Callable[[], object] = lambda: None
-        self._parts: list[Part] = [self.duties]
+        self._parts: list[Part] = []
         self._engine: Engine | None = None
         self._loose: Loose | None = None
         self._requests: SharedRequests | None = None
@@ -82,6 +91,14 @@ class FleetNode:
     def node_id(self) -> str:
         """See `ThisNode`."""
         return self.identity.id
+
+    def management_at(self) -> Sequence[str] | None:
+        """See `ThisNode`."""
+        if self.identity.role == "full":
+            return None
+        found = [each.body for each in self._engine.find("nodes")] if self._engine is not None else []
+        addresses = [each["addresses"] for each in found if each["role"] == "full"]
+        return sorted(each.get("api") or each.get("internal") or "" for each in addresses)
 
     @property
     def files(self) -> SharedFiles:
@@ -182,17 +199,35 @@ class FleetNode:
         beats.refused.append(self.ledger.refuse)
         beats.reports += [self._state_of_database, *self._reports]
         self._beat_soon = beats.soon
-        self._parts += [
-            follower,
-            beats,
-            FleetPruning(engine, self.database, self.has_duty, history),
-            events,
-        ]
+        self._parts += [follower, beats, events, *self._internal_api(engine, here)]
+        if self._is_full:
+            self._parts.append(FleetPruning(engine, self.database, self.has_duty, history))
         for each in self._parts:
             each.start()
 
     def _poll_of_loose(self) -> float:
         return PERIOD if self._follower is not None and self._follower.doorbell == "heard" else POLL
+
+    def _internal_api(self, engine: Engine, here: DataDir) -> list[Part]:
+        """Where other nodes ask this one, on all addresses of the machine, at the port that they know."""
+        document = engine.get(COLLECTION, self.node_id)
+        address = "" if document is None else document.body["addresses"].get(INTERNAL_ADDRESS, "")
+        if not address:
+            return []
+        try:
+            own = own_certificate(here)
+        except NodeCertificateError as error:
+            log.error("other nodes can't reach this one: %s", error)
+            return []
+
+        def nodes() -> list[KnownNode]:
+            return [KnownNode.of(each.body) for each in engine.find(COLLECTION)]
+
+        certificates, routes = Certificates(own, nodes), {}
+        if self.identity.role == "full":
+            admission = Admission(engine, secret_box_of(here), self.identity, self.database, certificates)
+            routes[PATH] = Route(admission.handle, for_strangers=True)
+        return [InternalApi(("", place_of(address)[1]), certificates, lambda: routes)]
 
     def _state_of_database(self) -> dict[str, object]:
         trip = self.database.round_trip

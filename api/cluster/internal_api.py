@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
-from typing import Any, Protocol
+from typing import Any
 
 from actors.log_lines import ThrottledLog
 from actors.net.client_key import client_key
@@ -59,12 +59,8 @@ class NodeUnreachable(OperatorError):
     """The other node can't be reached, or doesn't respond in time."""
 
 
-class Handle(Protocol):
-    """Handles one request. Raises `NodeRefused`."""
-
-    def __call__(self, node: KnownNode | None, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """`node` asks; it is None for a stranger."""
-        ...
+Handle = Callable[[KnownNode | None, Mapping[str, Any]], Mapping[str, Any]]
+"""Called with the node that asks, None for a stranger, and the body of the request; the reply. Raises `NodeRefused`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +79,12 @@ class InternalApi:
     def __init__(
         self, address: tuple[str, int], certificates: Certificates, routes: Callable[[], Mapping[str, Route]]
     ) -> None:
+        """Without a host it listens on all addresses of the machine."""
         self.address = address
         self.certificates = certificates
         self.routes = routes
         self._listener: socket.socket | None = None
-        self._connections: set[Connection] = set()
+        self._connections: set[NodeConnection] = set()
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="internal api", daemon=True)
@@ -109,7 +106,7 @@ class InternalApi:
         if self._listener is not None:
             self._listener.close()
 
-    def admits(self, connection: Connection) -> bool:
+    def admits(self, connection: NodeConnection) -> bool:
         """Whether there is room for this one, which is a stranger's until it is known."""
         with self._lock:
             strangers = [each.peer for each in self._connections if each.is_stranger]
@@ -120,16 +117,19 @@ class InternalApi:
             self._connections.add(connection)
             return True
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: NodeConnection) -> None:
         """It has ended."""
         with self._lock:
             self._connections.discard(connection)
 
     def _bind(self) -> None:
         host, port = self.address
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        both = not host and socket.has_dualstack_ipv6()
+        family = socket.AF_INET6 if both or ":" in host else socket.AF_INET
         try:
-            self._listener = socket.create_server((host, port), family=family, backlog=_BACKLOG, reuse_port=True)
+            self._listener = socket.create_server(
+                (host, port), family=family, backlog=_BACKLOG, reuse_port=True, dualstack_ipv6=both
+            )
         except OSError as error:
             self._bind_log.error(f"cluster.listen {host}:{port}: {error.strerror or error}")
             return
@@ -151,7 +151,7 @@ class InternalApi:
                     each.end()
 
     def _accept(self, plain: socket.socket, peer: Any) -> None:
-        connection = Connection(self, plain, client_key(peer[0]))
+        connection = NodeConnection(self, plain, client_key(peer[0]))
         if not self.admits(connection):
             plain.close()
             return
@@ -162,7 +162,7 @@ class InternalApi:
             plain.close()
 
 
-class Connection:
+class NodeConnection:
     """One that came. `until` is of the monotonic clock: then it is ended, whatever it does."""
 
     def __init__(self, api: InternalApi, plain: socket.socket, peer: str) -> None:
@@ -209,7 +209,7 @@ class _Requests(BaseHTTPRequestHandler):
     server_version = "proxyfleet"
     sys_version = ""
 
-    def __init__(self, of: Connection, secured: ssl.SSLSocket) -> None:
+    def __init__(self, of: NodeConnection, secured: ssl.SSLSocket) -> None:
         self._of = of
         super().__init__(secured, (of.peer, 0), None)  # type: ignore[arg-type]
 

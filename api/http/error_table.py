@@ -17,6 +17,7 @@ from api.errors import (
     Denied,
     InvalidMany,
     MissingPermission,
+    NoManagementHere,
     NotAFleet,
     NotFound,
     NotReady,
@@ -138,6 +139,9 @@ TABLE: dict[type[Exception], Callable[[Any, str], ApiError]] = {
     StaleRevision: lambda error, _: invalid("If-Match", str(error), 412),
     RevisionConflict: lambda error, _: invalid(
         "If-Match", f"the resource was changed at this moment; it is at {error.actual} now", 412
+    ),
+    NoManagementHere: lambda error, _: ApiError(
+        421, "NO_MANAGEMENT_API", str(error), {"full_nodes": list(error.addresses)}
     ),
     TooBusy: _too_busy,
     StoreError: lambda _, request_id: internal(

@@ -40,6 +40,10 @@ CODES: dict[int, tuple[str, tuple[str, ...]]] = {
     412: ("The resource has changed since the ETag in If-Match", ("INVALID_REQUEST",)),
     413: ("The body is larger than 1 MiB (8 MiB for an import)", ("INVALID_REQUEST",)),
     415: ("The body is not application/json", ("INVALID_REQUEST",)),
+    421: (
+        "An edge node of a fleet has no management API; `details` has the addresses of nodes that have it",
+        ("NO_MANAGEMENT_API",),
+    ),
     429: ("Too many requests; `Retry-After` is the number of seconds to wait", ("RATE_LIMITED",)),
     431: ("The head of the request is too large", ("INVALID_REQUEST",)),
     502: ("An external service does not respond as expected; try again", ("EXTERNAL_SERVICE_ERROR",)),
@@ -56,6 +60,7 @@ _DETAILS: dict[int, dict[str, Any]] = {
     404: {},
     409: {},
     401: {},
+    421: {"full_nodes": ["10.0.0.7:8080"]},
     429: {"retry_after": 30},
     500: {"request_id": "0f8fad5b-d9cb-469f-a165-70867728950e"},
     502: {"service": "identity_provider"},
@@ -89,6 +94,8 @@ def _statuses(operation: Operation) -> list[int]:
         statuses.add(503)
     if not operation.unlimited:
         statuses |= {403, 429}  # any client may be rejected by its address
+        if not operation.prometheus_token:
+            statuses.add(421)
     if operation.access != "(none)" or operation.body is not None:
         statuses.add(401)  # a failed sign-in is 401, too
     if "{" in operation.path:

@@ -1,0 +1,83 @@
+"""An edge node has no management API: it says who has, and responds to monitoring alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from hashlib import sha256
+
+import pytest
+
+from actors.cluster.identity import NodeIdentity
+from api.app import OPERATIONS
+from api.container import ApiSettings
+from api.fleet import StandAlone
+from api.process import ApiStart
+from config.files.secret_box import secret_box_of
+from tests.kit.api_stage import Api
+from tests.kit.postgresql import needs_postgresql
+from tests.unit.api.cluster.nodes import fleet
+
+TOKEN = "a token for monitoring"
+
+
+class Edge(StandAlone):
+    node_id: str | None = "nod_e"
+
+    def management_at(self) -> Sequence[str] | None:
+        return ["10.0.0.1:8080", "10.0.0.2"]
+
+
+class EdgeApi(Api):
+    node = Edge()
+
+
+@pytest.fixture(scope="module")
+def api() -> Iterator[EdgeApi]:
+    settings = ApiSettings(prometheus_token_hash=sha256(TOKEN.encode()).hexdigest())
+    with closing(made := EdgeApi(settings)):
+        yield made
+
+
+def test_every_operation_but_those_of_monitoring_is_refused_with_the_addresses_of_full_nodes(api: EdgeApi) -> None:
+    allowed = set()
+    headers = api.token()
+    for each in OPERATIONS:
+        found = api.client.simulate_request(each.method, each.path, headers=headers)
+        if found.status_code != 421:
+            allowed.add(each.path)
+            continue
+        error = found.json["error"]
+        assert (error["code"], error["details"]) == ("NO_MANAGEMENT_API", {"full_nodes": ["10.0.0.1:8080", "10.0.0.2"]})
+    assert allowed == {"/health", "/livez", "/readyz", "/metrics"}
+
+
+def test_the_dashboard_and_unknown_paths_are_refused_too(api: EdgeApi) -> None:
+    for path in ("/", "/ui/", "/api/v1/nothing"):
+        assert api.client.simulate_get(path).status_code == 421
+
+
+def test_metrics_need_their_token(api: EdgeApi) -> None:
+    assert api.client.simulate_get("/metrics").status_code == 401
+    assert api.client.simulate_get("/metrics", headers={"Authorization": f"Bearer {TOKEN}"}).status_code != 401
+
+
+def test_an_administrator_is_refused_without_a_word_about_the_credentials(api: EdgeApi) -> None:
+    found = api.get("/proxies", {"Authorization": "Bearer wrong"})
+    assert (found.status_code, found.json["error"]["code"]) == (421, "NO_MANAGEMENT_API")
+
+
+@needs_postgresql
+def test_an_edge_node_makes_no_administrator_at_its_first_start() -> None:
+    with fleet() as made:
+        for role, wants in (("full", True), ("edge", False)):
+            node = made.node(f"nod_{role}")
+            node.end()
+            NodeIdentity(made.id, f"nod_{role}", role, role, made.dsn).save(node.data, secret_box_of(node.data))  # type: ignore[arg-type]
+            start = ApiStart()
+            *_, makes = start.read(str(node.data.path))
+            assert makes == wants
+            assert start._opened is not None
+            start._opened.engine.close()
+            assert start._opened.node is not None
+            start._opened.node.close()
