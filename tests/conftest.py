@@ -36,6 +36,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--part", choices=["quick", "all", "pure", "compiled"], default="all", help="see tests/kit/suite.py"
     )
+    parser.addoption(
+        "--ledger", choices=["embedded", "shared", "both"], default="embedded", help="see tests/kit/ledgers.py"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

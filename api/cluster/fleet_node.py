@@ -201,7 +201,7 @@ class FleetNode:
         self._beat_soon = beats.soon
         self._parts += [follower, beats, events, *self._internal_api(engine, here)]
         if self._is_full:
-            self._parts.append(FleetPruning(engine, self.database, self.has_duty, history))
+            self._parts += [self.duties, FleetPruning(engine, self.database, self.has_duty, history)]
         for each in self._parts:
             each.start()
 

@@ -186,7 +186,7 @@ class Engine(FleetStore):
             self.history.add_staged(database, origin().purpose, self.trail.stamp())
 
         try:
-            with self.alone():
+            with self.alone(staged.size):
                 return self.accounts.commit_staged(staged, record)
         except RevisionConflict:
             raise
@@ -352,26 +352,27 @@ class Engine(FleetStore):
         return _resource(collection, found.id if found else identifier, found.body if found else {})
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def alone(self, size: int = 0) -> Iterator[None]:
         """Within the block no other thread and no other node commits, and this file has all that they have committed.
 
         Of nodes that holds up to the first commit in it, which ends the turn of this one; each more has a turn of its
-        own. Effects of what is committed follow behind the block. What waits for something else is done before it.
+        own. `size` is about how many bytes one writes. Effects of commits follow behind the block. What waits for
+        something else is done before it.
         """
         with self.effects.settled(), self._changing:
             if self._ledger is None or self._turn is not None:
                 yield
                 return
             try:
-                self._begin_turn(self._ledger)
+                self._begin_turn(self._ledger, size)
                 yield
             finally:
                 self._end_turn()
 
-    def _begin_turn(self, ledger: Ledger) -> None:
+    def _begin_turn(self, ledger: Ledger, size: int) -> None:
         while self._turn is None:
             try:
-                self._turn = self._held.enter_context(ledger.begin(*self.stamped()))
+                self._turn = self._held.enter_context(ledger.begin(*self.stamped(), size))
             except TooFarBehind:
                 self.catch_up()
         missing = self._turn.missing
@@ -406,7 +407,7 @@ class Engine(FleetStore):
     @contextmanager
     def exclusive(self, size: int = 0) -> Iterator[Any]:
         """As `alone`; and what is committed in the block is one commit, of about `size` bytes."""
-        with self.alone(), self.file.transaction(size) as database:
+        with self.alone(size), self.file.transaction(size) as database:
             yield database
 
     @contextmanager

@@ -109,8 +109,8 @@ class Ledger(Protocol):
     ledger. Without one an installation stands alone: the transaction of the file is all there is.
     """
 
-    def begin(self, after: int, stamp: UUID | None) -> AbstractContextManager[LedgerTurn]:
-        """Within the block no other node commits. Raises `TooFarBehind`."""
+    def begin(self, after: int, stamp: UUID | None, size: int = 0) -> AbstractContextManager[LedgerTurn]:
+        """Within the block no other node commits; this one writes about `size` bytes. Raises `TooFarBehind`."""
         ...
 
     def changes(self, after: int, stamp: UUID | None) -> Iterator[LedgerCommit]:

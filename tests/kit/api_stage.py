@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import cache
@@ -51,13 +51,14 @@ from api.engine.commit import Engine
 from api.fleet import ThisNode
 from api.security import users
 from api.security.users import User, UserCreate
-from api.store import FleetStore
+from api.store import FleetStore, Write
 from config.files.paths import DataDir, open_data_dir, open_run_dir
 from config.files.secret_box import secret_box_of
 from config.net.names import Ports
 from config.settings.runtime import Stored, overlay
 from config.settings.settings import ProxyGroup, RateLimiting, Security, Settings
 from tests.kit.folders import FOLDERS
+from tests.kit.ledgers import opened_engine
 from tests.kit.openapi_document import DescribedClient
 
 PASSWORD = "correct horse"
@@ -251,6 +252,12 @@ class UnrecordedStore(FleetStore):
 
     def __init__(self, engine: Engine) -> None:
         self.file, self.documents, self.accounts = engine.file, engine.documents, engine.accounts
+        self._alone = engine.alone
+
+    def commit(self, writes: Sequence[Write]) -> int:
+        """See `Store.commit`."""
+        with self._alone():
+            return super().commit(writes)
 
 
 class ServicesOfThread:
@@ -304,7 +311,7 @@ class Api:
 
     def open(self) -> None:
         """What the data directory has; `store` records nothing."""
-        self.engine = Engine(self.data, secret_box_of(self.data))
+        self.engine = opened_engine(self.data, secret_box_of(self.data))
         self.store = UnrecordedStore(self.engine)
 
     def end(self) -> None:

@@ -30,6 +30,7 @@ from config.files.paths import DataDir
 from config.files.secret_box import secret_box_of
 from config.model.fleet_accounts import FleetAccount
 from tests.kit.folders import FOLDERS
+from tests.kit.ledgers import opened_engine
 
 CHANGES_OF_DISK = {
     *("os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.link", "os.chmod", "os.utime"),
@@ -67,7 +68,7 @@ class Opened:
 @contextmanager
 def opened(data: DataDir) -> Iterator[Opened]:
     seal = secret_box_of(data)
-    with closing(Engine(data, seal)) as engine, closing(Reader(data.fleet, seal)) as reader:
+    with closing(opened_engine(data, seal)) as engine, closing(Reader(data.fleet, seal)) as reader:
         yield Opened(engine, reader)
 
 

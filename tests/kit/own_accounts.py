@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from api.store import Document, FleetStore, Write, open_store
+from api.engine.commit import Engine
+from api.store import Document, FleetStore, Write
 from api.store.accounts import AccountStore
 from config.files.paths import DataDir
+from tests.kit.ledgers import opened_store
 
 
 class OwnAccounts(AccountStore):
     """Opens and closes the file by itself."""
 
     def __init__(self, data: DataDir) -> None:
-        self._fleet: FleetStore = open_store(data)
+        self._fleet: FleetStore = opened_store(data)
         self._fleet.accounts.close()
         super().__init__(self._fleet.file, data)
         self._fleet.accounts = self
@@ -33,4 +35,6 @@ class OwnAccounts(AccountStore):
 
     def close(self) -> None:
         super().close()
+        if isinstance(self._fleet, Engine):
+            self._fleet.trail.close()
         self._file.close()

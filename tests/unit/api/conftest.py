@@ -14,6 +14,20 @@ from config import passwords
 from config.settings.settings import Auth
 from tests.kit.api_stage import QUIET, Api
 from tests.kit.fake_provider import FakeProvider, Make
+from tests.kit.ledgers import EACH, LEDGERS, ledger_of_test
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    chosen = metafunc.config.getoption("--ledger")
+    if chosen != "embedded" and metafunc.definition.get_closest_marker("embedded") is None:
+        metafunc.parametrize("_ledger", [EACH[name] for name in LEDGERS[chosen]], indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def _ledger(request: pytest.FixtureRequest) -> Iterator[None]:
+    """See `tests.kit.ledgers`."""
+    with ledger_of_test(getattr(request, "param", "embedded")):
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -56,9 +56,9 @@ class Node:
         return self.engine.file.last_number
 
     @contextmanager
-    def begin(self, after: int, stamp: UUID | None) -> Iterator[_Turn]:
+    def begin(self, after: int, stamp: UUID | None, size: int = 0) -> Iterator[_Turn]:
         """As the ledger."""
-        with self.ledger.begin(after, stamp) as lock:
+        with self.ledger.begin(after, stamp, size) as lock:
             yield _Turn(lock, self._between)
 
     def changes(self, after: int, stamp: UUID | None) -> Iterator[LedgerCommit]:

@@ -13,11 +13,15 @@ from uuid import UUID, uuid4
 
 from hypothesis import strategies as st
 
+from api.audit.audit_context import on_behalf_of, origin
 from api.audit.trail import Selection, verify
 from api.engine.commit import Engine
 from api.engine.ledger import Commit, LedgerCommit, TooFarBehind
 from api.history.reader import Reader, RevisionSelection
-from api.store import Change, CommitRefused, HistoryPruned, NotStored, Write
+from api.history.recorder import NO_PURPOSE, Purpose
+from api.security.account_sessions import AccountSession
+from api.security.caller import AccountHolder
+from api.store import CommitRefused, NotStored, Write
 from api.store.accounts import SORTS, AccountSelection
 from config.files.paths import DataDir, open_data_dir
 from config.files.secret_box import SecretBox, secret_box_of
@@ -68,6 +72,44 @@ def commit(engine: Engine, changes: list[tuple[str, int, int | None]], recorded:
             return
 
 
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(["commit", "as holder", "unrecorded", "undo"]), BATCHES),
+        st.tuples(st.just("staged"), st.lists(SMALL, min_size=1, max_size=3, unique=True)),
+        st.tuples(st.sampled_from(["an entry alone", "a batch ends", "all accounts end"]), st.none()),
+    ),
+    max_size=12,
+)
+"""Commits, entries of the audit trail beside them, and where the other engine takes what there is."""
+
+
+def stage(engine: Engine, which: list[int]) -> None:
+    with closing(engine.accounts.staging()) as staged:
+        for each in which:
+            write = write_of(("accounts", each, each))
+            staged.add(each, replace(write, expect=engine.revision_of("accounts", write.id)))
+        staged.finish()
+        engine.stage_records(staged)
+        engine.commit_staged(staged)
+
+
+def make(engine: Engine, step: tuple[str, Any]) -> None:
+    what, changes = step
+    with on_behalf_of("system", "test"):
+        if what == "an entry alone":
+            engine.trail.append("user.signed_in")
+        elif what == "staged":
+            stage(engine, changes)
+        elif what == "all accounts end":
+            commit(engine, [("accounts", each.id[-1], None) for each in engine.every("accounts")])
+        else:
+            if what == "as holder":
+                session = AccountSession("s" * 64, "accounts_0", "", 0.0)
+                origin().holder = AccountHolder("accounts_0", "name-0", session)
+            origin().purpose = Purpose(undone=1) if what == "undo" else NO_PURPOSE
+            commit(engine, changes, what != "unrecorded")
+
+
 def answers(engine: Engine, seal: SecretBox) -> dict[str, Any]:
     """Of all methods that read, in an order of their own where they promise none."""
 
@@ -79,9 +121,9 @@ def answers(engine: Engine, seal: SecretBox) -> dict[str, Any]:
     places = [(name, f"{name}_{which}") for name in COLLECTIONS for which in range(3)]
     found["one by one"] = [(engine.get(*each), engine.revision_of(*each)) for each in places]
     found["found"] = [engine.find(name, name="name-1") for name in COLLECTIONS]
-    found["recent"] = changed(engine, max(0, engine.revision - 1))
+    found["recent"] = engine.changed(max(0, engine.revision - 1))
     found["numbers"] = engine.file.last_number, engine.revision, engine.accounts.revision
-    found["changed"] = ordered(changed(engine, 0))
+    found["changed"] = ordered(engine.changed(0))
     found["audit"] = engine.trail.find(Selection({}), 1000, 0), engine.trail.head, verify(data)
     found["pages"] = [
         engine.accounts.account_page(AccountSelection(sort=sort, **more), None, 10)
@@ -97,13 +139,6 @@ def answers(engine: Engine, seal: SecretBox) -> dict[str, Any]:
         page = found["revisions"] = reader.page(RevisionSelection(), 1000)
         found["changes"] = [reader.changes(each.number, -1, 100) for each in page[0]]
     return found
-
-
-def changed(engine: Engine, since: int) -> list[Change]:
-    """None when it is not known."""
-    with suppress(HistoryPruned):
-        return engine.changed(since)
-    return []
 
 
 class MemoryLedger:
@@ -150,7 +185,7 @@ class OfNode:
     node: str
 
     @contextmanager
-    def begin(self, after: int, stamp: UUID | None) -> Iterator[MemoryTurn]:
+    def begin(self, after: int, stamp: UUID | None, size: int = 0) -> Iterator[MemoryTurn]:
         self.ledger.before(self.node)
         with self.ledger.lock:
             if len(self.ledger.commits) - after > self.ledger.near:

@@ -125,6 +125,7 @@ def test_what_was_committed_is_there_after_the_process_was_killed(data: DataDir)
     store.close()
 
 
+@pytest.mark.embedded
 def test_what_is_forgotten_stays_forgotten_in_a_transaction_of_several_commits(
     store: OwnAccounts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -247,6 +248,7 @@ def test_a_full_disk_refuses_a_change_and_leaves_what_was(store: OwnAccounts, mo
 # --- what forwarding actors read ---
 
 
+@pytest.mark.embedded
 def test_the_number_of_the_last_change_is_kept_over_starts_and_a_restore_forgets_changes(data: DataDir) -> None:
     store = OwnAccounts(data)
     assert store.revision == 0

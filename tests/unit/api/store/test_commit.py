@@ -25,6 +25,7 @@ from api.store import (
     tiny,
 )
 from config.files.paths import DataDir
+from tests.kit.ledgers import opened_store
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def store(folder: Path) -> FleetStore:
 
 def filled(folder: Path) -> FleetStore:
     """`a` in two collections, `old` in a third."""
-    made = FleetStore(DataDir(folder))
+    made = opened_store(DataDir(folder))
     made.put("proxies", {"id": "a", "text": "before"})
     made.put("users", {"id": "a", "text": "before"})
     made.put("webhooks", {"id": "old", "text": "before"})
@@ -59,7 +60,7 @@ def content(store: FleetStore) -> dict[str, dict[str, str]]:
 
 
 def reopened(folder: Path) -> dict[str, dict[str, str]]:
-    store = FleetStore(DataDir(folder))
+    store = opened_store(DataDir(folder))
     try:
         return content(store)
     finally:
@@ -76,7 +77,7 @@ def test_several_changes_are_made_together_with_one_number(store: FleetStore, fo
         ("webhooks", "old", True),
     ]
     store.close()
-    again = FleetStore(DataDir(folder))
+    again = opened_store(DataDir(folder))
     assert content(again) == AFTER
     assert again.revision == first
     assert again.put("proxies", {"id": "c", "text": ""}).revision == first + 1
@@ -102,6 +103,7 @@ def test_one_change_that_is_refused_refuses_all(
     assert reopened(folder) == BEFORE
 
 
+@pytest.mark.embedded
 def test_one_within_another_is_made_or_not_with_it(store: FleetStore, folder: Path) -> None:
     with suppress(KeyError), store.file.transaction():
         store.commit(change())

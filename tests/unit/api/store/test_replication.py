@@ -13,15 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from api.audit.audit_context import on_behalf_of, origin
 from api.audit.trail import Selection, verify
 from api.engine.commit import Engine
 from api.engine.effects import CommitEffect
 from api.engine.ledger import Commit, LedgerCommit
 from api.history.document_changes import DocumentChange
-from api.history.recorder import NO_PURPOSE, Purpose
-from api.security.account_sessions import AccountSession
-from api.security.caller import AccountHolder
 from api.store import CommitRefused, HistoryPruned, OutcomeUnknown, RevisionConflict, StoreWriteError, Write
 from api.store import tiny as documents
 from api.store.accounts import store as accounts
@@ -30,53 +26,15 @@ from config.files.secret_box import secret_box_of
 from tests.kit.tables import table
 from tests.unit.api.store.account_documents import account, plan
 from tests.unit.api.store.replicas import (
-    BATCHES,
     COLLECTIONS,
-    SMALL,
+    STEPS,
     MemoryLedger,
     answers,
     commit,
     engines,
+    make,
     nodes,
-    write_of,
 )
-
-STEPS = st.lists(
-    st.one_of(
-        st.tuples(st.sampled_from(["commit", "as holder", "unrecorded", "undo"]), BATCHES),
-        st.tuples(st.just("staged"), st.lists(SMALL, min_size=1, max_size=3, unique=True)),
-        st.tuples(st.sampled_from(["an entry alone", "a batch ends", "all accounts end"]), st.none()),
-    ),
-    max_size=12,
-)
-"""Commits, entries of the audit trail beside them, and where the other engine takes what there is."""
-
-
-def stage(engine: Engine, which: list[int]) -> None:
-    with closing(engine.accounts.staging()) as staged:
-        for each in which:
-            write = write_of(("accounts", each, each))
-            staged.add(each, replace(write, expect=engine.revision_of("accounts", write.id)))
-        staged.finish()
-        engine.stage_records(staged)
-        engine.commit_staged(staged)
-
-
-def make(engine: Engine, step: tuple[str, Any]) -> None:
-    what, changes = step
-    with on_behalf_of("system", "test"):
-        if what == "an entry alone":
-            engine.trail.append("user.signed_in")
-        elif what == "staged":
-            stage(engine, changes)
-        elif what == "all accounts end":
-            commit(engine, [("accounts", each.id[-1], None) for each in engine.every("accounts")])
-        else:
-            if what == "as holder":
-                session = AccountSession("s" * 64, "accounts_0", "", 0.0)
-                origin().holder = AccountHolder("accounts_0", "name-0", session)
-            origin().purpose = Purpose(undone=1) if what == "undo" else NO_PURPOSE
-            commit(engine, changes, what != "unrecorded")
 
 
 def replay(source: Engine, target: Engine) -> None:

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from tinydb import Query
 
-from api.store import open_store
 from api.store.rows import SCHEMA, RowDatabase, RowStorage, open_rows
 from config.files.paths import DataDir
 from tests.kit.folders import ROOT
+from tests.kit.ledgers import opened_store
 
 TINYDB = ROOT / ".cache" / "tinydb"
 """Where `.ci/run` puts TinyDB's sources."""
@@ -107,7 +107,7 @@ def test_each_change_has_a_number_and_deletions_are_known(
 
 
 def test_a_person_can_look_at_the_store_with_tinydb_while_it_is_in_use(tmp_path: Path) -> None:
-    with closing(open_store(DataDir(tmp_path))) as store:
+    with closing(opened_store(DataDir(tmp_path))) as store:
         store.put("proxies", {"id": "a", "status": "stopped"})
         store.put("proxies", {"id": "b", "status": "active"})
         with open_rows(tmp_path / "fleet.sqlite") as looked_at:

@@ -11,7 +11,6 @@ import pytest
 
 from api.store import (
     Change,
-    FleetStore,
     HistoryPruned,
     NotStored,
     RevisionConflict,
@@ -23,6 +22,7 @@ from api.store import (
 from api.store.fleet_file import FleetFile
 from config.files.paths import DataDir, open_data_dir
 from tests.kit.folders import FOLDERS
+from tests.kit.ledgers import opened_store
 
 
 def named(identifier: str, **fields: Any) -> dict[str, Any]:
@@ -30,10 +30,10 @@ def named(identifier: str, **fields: Any) -> dict[str, Any]:
 
 
 def test_a_stored_document_is_found_again_after_reopening(folder: Path) -> None:
-    store = FleetStore(DataDir(folder))
+    store = opened_store(DataDir(folder))
     stored = store.put("proxies", named("a", port=1, tags=["ä", "\u2028"]))
     store.close()
-    again = FleetStore(DataDir(folder)).get("proxies", "a")
+    again = opened_store(DataDir(folder)).get("proxies", "a")
     assert again == stored
     assert again is not None
     assert again.body == {"id": "a", "port": 1, "tags": ["ä", "\u2028"]}
@@ -46,7 +46,7 @@ def test_each_commit_is_synced(folder: Path) -> None:
 
 
 def test_every_change_in_any_collection_is_one_step_of_one_counter(folder: Path) -> None:
-    store = FleetStore(DataDir(folder))
+    store = opened_store(DataDir(folder))
     begin = store.revision
     steps = [
         store.put("proxies", named("a")).revision,
@@ -56,11 +56,11 @@ def test_every_change_in_any_collection_is_one_step_of_one_counter(folder: Path)
     ]
     assert steps == [begin + 1, begin + 2, begin + 3, begin + 4]
     store.close()
-    assert FleetStore(DataDir(folder)).revision == begin + 4
+    assert opened_store(DataDir(folder)).revision == begin + 4
 
 
 def test_what_is_read_or_was_given_is_the_readers_own(folder: Path) -> None:
-    store = FleetStore(DataDir(folder))
+    store = opened_store(DataDir(folder))
     given = named("a", tags=["x"])
     store.put("proxies", given)
     given["tags"].append("y")
@@ -71,7 +71,7 @@ def test_what_is_read_or_was_given_is_the_readers_own(folder: Path) -> None:
 
 
 def test_put_with_expect_refuses_what_someone_else_changed(folder: Path) -> None:
-    store = FleetStore(DataDir(folder))
+    store = opened_store(DataDir(folder))
     first = store.put("proxies", named("a"), expect=0)
     store.put("proxies", named("a", port=2), expect=first.revision)
     with pytest.raises(RevisionConflict) as caught:
@@ -84,7 +84,7 @@ def test_put_with_expect_refuses_what_someone_else_changed(folder: Path) -> None
 
 
 def test_find_by_fields_and_by_predicate(folder: Path) -> None:
-    store = FleetStore(DataDir(folder))
+    store = opened_store(DataDir(folder))
     for number in range(5):
         store.put("proxies", named(f"p{number}", port=number, protocol="http" if number % 2 else "https"))
     assert [each.id for each in store.find("proxies", protocol="http")] == ["p1", "p3"]
@@ -92,7 +92,7 @@ def test_find_by_fields_and_by_predicate(folder: Path) -> None:
 
 
 def test_a_deleted_document_is_gone_and_may_come_again(folder: Path) -> None:
-    store = FleetStore(DataDir(folder))
+    store = opened_store(DataDir(folder))
     store.put("proxies", named("a"))
     store.delete("proxies", "a")
     assert store.get("proxies", "a") is None
@@ -103,7 +103,7 @@ def test_a_deleted_document_is_gone_and_may_come_again(folder: Path) -> None:
 
 
 def test_changes_tell_each_document_once_deletions_too(folder: Path) -> None:
-    store = FleetStore(DataDir(folder))
+    store = opened_store(DataDir(folder))
     store.put("proxies", named("a"))
     since = store.revision
     store.put("proxies", named("a", port=1))
@@ -119,7 +119,7 @@ def test_changes_tell_each_document_once_deletions_too(folder: Path) -> None:
 
 def test_a_follower_that_missed_forgotten_deletions_is_informed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiny, "TOMBSTONES_KEPT", 3)
-    store = FleetStore(DataDir(folder))
+    store = opened_store(DataDir(folder))
     since = store.revision
     for number in range(10):
         store.put("proxies", named(f"p{number}"))
@@ -132,7 +132,7 @@ def test_a_follower_that_missed_forgotten_deletions_is_informed(folder: Path, mo
     assert 3 <= len(changes) <= 7
     newest = store.revision
     store.close()
-    assert FleetStore(DataDir(folder)).revision == newest
+    assert opened_store(DataDir(folder)).revision == newest
 
 
 def test_a_deletion_of_what_was_deleted_before_and_put_back_is_not_forgotten_with_the_first(
@@ -140,7 +140,7 @@ def test_a_deletion_of_what_was_deleted_before_and_put_back_is_not_forgotten_wit
 ) -> None:
     monkeypatch.setattr(tiny, "TOMBSTONES_KEPT", 6)
     names = [f"p{number}" for number in range(6)]
-    store = FleetStore(DataDir(folder))
+    store = opened_store(DataDir(folder))
     for _ in range(2):
         store.commit([Write("proxies", name, named(name)) for name in names])
         since = store.revision
@@ -149,7 +149,7 @@ def test_a_deletion_of_what_was_deleted_before_and_put_back_is_not_forgotten_wit
 
 
 def test_threads_lose_no_change(folder: Path) -> None:
-    store = FleetStore(DataDir(folder))
+    store = opened_store(DataDir(folder))
     begin = store.revision
     revisions: list[int] = []
 
@@ -166,17 +166,17 @@ def test_threads_lose_no_change(folder: Path) -> None:
         thread.join()
     assert sorted(revisions) == list(range(begin + 1, begin + 101))
     store.close()
-    assert len(FleetStore(DataDir(folder)).find("proxies")) == 100
+    assert len(opened_store(DataDir(folder)).find("proxies")) == 100
 
 
 def test_parts_that_documents_have_alike_are_one_in_memory_and_those_that_differ_in_anything_are_not(
     folder: Path,
 ) -> None:
-    store = FleetStore(DataDir(folder))
+    store = opened_store(DataDir(folder))
     for identifier, part in (("a", 1), ("b", 1), ("c", 2), ("d", 1.0), ("e", True)):
         store.put("proxies", named(identifier, limits={"rate": part, "hosts": {}}))
     store.close()
-    again = FleetStore(DataDir(folder))
+    again = opened_store(DataDir(folder))
     parts = {each.id: each.body["limits"] for each in again.every("proxies")}
     assert parts["a"] is parts["b"]
     assert [repr(each["rate"]) for each in parts.values()] == ["1", "1", "2", "1.0", "True"]
@@ -186,7 +186,7 @@ def test_parts_that_documents_have_alike_are_one_in_memory_and_those_that_differ
 
 
 def test_files_are_private(folder: Path) -> None:
-    FleetStore(DataDir(folder)).put("proxies", named("a"))
+    opened_store(DataDir(folder)).put("proxies", named("a"))
     assert folder.stat().st_mode & 0o777 == 0o700
     assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o600}
 

@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from api.store import FleetStore, StoreWriteError, fleet_file, tiny
+from api.store import StoreWriteError, fleet_file, tiny
 from config.files.paths import DataDir
+from tests.kit.ledgers import opened_store
 
 LONG = 120.0
 
 
+@pytest.mark.embedded
 def test_a_reader_waits_for_no_disk_and_sees_a_change_when_it_is_durable(folder: Path) -> None:
-    store = FleetStore(DataDir(folder))
+    store = opened_store(DataDir(folder))
     first = store.put("proxies", {"id": "a", "port": 1})
     with store.file.transaction():
         store.put("proxies", {"id": "a", "port": 2})
@@ -33,7 +35,7 @@ def test_a_reader_waits_for_no_disk_and_sees_a_change_when_it_is_durable(folder:
 
 
 def test_the_revision_of_a_document_is_zero_when_there_is_none(folder: Path) -> None:
-    store = FleetStore(DataDir(folder))
+    store = opened_store(DataDir(folder))
     made = store.put("proxies", {"id": "a"})
     assert store.revision_of("proxies", "a") == made.revision
     store.delete("proxies", "a")
@@ -45,7 +47,7 @@ def test_after_any_changes_and_failures_the_file_holds_what_readers_see(
 ) -> None:
     monkeypatch.setattr(tiny, "TOMBSTONES_KEPT", 3)
     dice = random.Random(7)
-    store = FleetStore(DataDir(folder))
+    store = opened_store(DataDir(folder))
     for step in range(150):
         name = f"p{dice.randrange(12)}"
         with monkeypatch.context() as disk:
@@ -60,5 +62,5 @@ def test_after_any_changes_and_failures_the_file_holds_what_readers_see(
                 continue
     seen, newest = store.find("proxies"), store.revision
     store.close()
-    again = FleetStore(DataDir(folder))
+    again = opened_store(DataDir(folder))
     assert (again.find("proxies"), again.revision) == (seen, newest)

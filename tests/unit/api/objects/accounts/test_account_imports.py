@@ -244,7 +244,7 @@ def test_an_import_in_parts_is_one_revision_and_a_failed_one_is_none(api: Api, m
         return found
 
     def changes() -> int:
-        with api.engine.file.writing() as database:
+        with api.engine.file.reading() as database:
             return int(database.execute("SELECT count(*) FROM revision_changes").fetchone()[0])
 
     for each in ("api.store.accounts.staging.READ", "api.history.recorder.PRUNED_AT_ONCE"):

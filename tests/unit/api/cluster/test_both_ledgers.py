@@ -1,0 +1,48 @@
+"""The database of a fleet as a ledger, against one machine as its model: the same changes, the same answers."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given, settings
+
+from api.engine.commit import Engine
+from config.files.paths import open_data_dir
+from config.files.secret_box import SecretBox, secret_box_of
+from tests.kit.folders import FOLDERS
+from tests.kit.ledgers import Fleets
+from tests.kit.postgresql import needs_postgresql
+from tests.unit.api.store.replicas import STEPS, answers, make
+
+pytestmark = needs_postgresql
+
+
+@contextmanager
+def one_of_each() -> Iterator[tuple[Engine, Engine, SecretBox]]:
+    """An engine that stands alone, one that is a node, and their key; for both it is always the same moment."""
+    with tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS) as folder, ExitStack() as stack:
+        alone, node = (open_data_dir(Path(folder) / name) for name in ("a", "b"))
+        seal = secret_box_of(alone)
+        fleets = stack.enter_context(closing(Fleets()))
+        engines = Engine(alone, seal), fleets.engine(node, seal)
+        for each in engines:
+            stack.enter_context(closing(each))
+            each.trail._clock = lambda: 0.0
+        yield *engines, seal
+
+
+@settings(max_examples=15)
+@given(STEPS)
+def test_a_node_answers_as_a_machine_alone_to_everything_that_can_be_read(steps: list[tuple[str, Any]]) -> None:
+    with one_of_each() as (*engines, seal):
+        for each in engines:
+            for step in steps:
+                if step[0] != "a batch ends":
+                    make(each, step)
+        wanted, found = (answers(each, seal) for each in engines)
+        for name, answer in wanted.items():
+            assert found[name] == answer, name
