@@ -186,7 +186,12 @@ class Services:
             store, bridge, self.publish, self.seal, names, objects, cache, self.link, self._rules, self.nodes
         )
         self.node_objects = Objects(
-            NODES, store, self.nodes.records, self.seal, self.publish, hooks_of_nodes(self.nodes, self.proxies.lock)
+            NODES,
+            store,
+            self.nodes.records,
+            self.seal,
+            self.publish,
+            hooks_of_nodes(self.nodes, self.proxies.lock, store),
         )
         self.proxies_over_nodes = ProxiesOverNodes(self.nodes, self.runtime, lambda: self.node)
         self.node.add_report(self.proxies_over_nodes.report)
@@ -203,7 +208,7 @@ class Services:
         self.health = HealthService(store, self.runtime, self.proxies, self.webhooks, data, supervisor_pid)
         self.overviews = self._make_overviews()
         self.log_search = LogSearch(bridge, self.ending, self.proxies.name_of)
-        self.live = LiveSettings(store, bridge, self.publish, lambda: self.settings, self.apply_plain)
+        self.live = LiveSettings(store, bridge, self.publish, lambda: self.settings, self.apply_plain, self.nodes)
         self._follow_commits(store)
         self.on_max_connections: Callable[[int], None] = lambda _max: None
         self.rates = RateLimits(settings.security.rate_limiting)
@@ -220,7 +225,7 @@ class Services:
                 log.error("the files of lists can't be made yet: %s", error)
 
         store.effects.follow(
-            CommitEffect(["settings"], lambda _changes: self.live.apply()),
+            CommitEffect(["settings"], lambda _changes: self.live.apply(), self.live.concerns),
             CommitEffect([LISTS.collection], settle_lists),
             CommitEffect([VERDICTS], self.pool_states.apply),
             CommitEffect([LIST_STATES], lambda _changes: self.list_fetches.wake()),

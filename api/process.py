@@ -25,7 +25,7 @@ from api.cpu_affinity import pin_to_one_core
 from api.engine.commit import Engine
 from api.objects.accounts.credential_service import ExpiredAccounts, ExpiredCredentials
 from api.objects.accounts.password_renewal import PasswordRenewalHandler
-from api.objects.live_settings import read_stored
+from api.objects.live_settings import read_overrides
 from api.objects.nodes.fleet_nodes import fleet_nodes
 from api.objects.proxies.proxy_cache import ProxyCache
 from api.objects.proxies.supervisor_link import REPLACE_TIMEOUT
@@ -94,10 +94,11 @@ class ApiStart:
         self._data = data = DataDir(Path(folder))
         self._opened = opened = open_store(data)
         engine, proxies = opened.engine, opened.proxies
-        nodes = fleet_nodes(engine, lambda: None if opened.node is None else opened.node.node_id, proxies)
+        node_id = None if opened.node is None else opened.node.node_id
+        nodes = fleet_nodes(engine, lambda: node_id, proxies)
         desired = read_desired_proxies(nodes.here(), data), read_desired_objects(engine, data)
         has_management = opened.node is None or opened.node.management_at() is None  # an edge node has none
-        return read_stored(engine), *desired, has_management and not engine.find(users.COLLECTION)
+        return read_overrides(engine, node_id), *desired, has_management and not engine.find(users.COLLECTION)
 
     def make_administrator(self, given: str | None) -> str | None:
         """Make the first user; the password, if it was made up. Raises `OperatorError`."""
@@ -241,7 +242,8 @@ class ApiActor(Actor):
             self.ready()
             self._webhooks.send_webhooks()
             # an earlier process may have been killed between the commit of a setting and its effect
-            self.mailbox.ask(SUPERVISOR, ApplyOverrides(read_stored(self._store)), self._on_settings, ASK_TIMEOUT)
+            overrides = read_overrides(self._store, self._services.nodes.this_id)
+            self.mailbox.ask(SUPERVISOR, ApplyOverrides(overrides), self._on_settings, ASK_TIMEOUT)
         else:
             log.error("the supervisor rejected the proxy configuration: %s", reason_of(reply))
             self.loop.call_later(REPORT_RETRY, self._report_desired_state)

@@ -274,12 +274,12 @@ def plan_settings(state: State, request: ImportRequest, effective: Grouped, prob
     wanted = request.document.settings
     if wanted is None:
         return None
+    now = visible_settings(effective)
     try:
-        changed = changes(effective, wanted)
+        changed = changes(now, wanted)
     except ReadOnlySetting as error:
         problems.add(f"settings.{error.field}", error.error)
         return None
-    now = visible_settings(effective)
     forgotten = _left_out(state.settings, wanted) if request.document.minimal else {}
     kept = {
         group: {key: value for key, value in values.items() if key not in forgotten.get(group, {})}

@@ -23,6 +23,8 @@ from actors.bus.messages.supervision import (
 )
 from api.bus_bridge import Bridge, request
 from api.errors import Invalid, NotFound, StaleRevision
+from api.history.document_changes import DocumentChange
+from api.objects.nodes.fleet_nodes import FleetNodes
 from api.store import Store, repeated
 from config.settings.runtime import (
     LIVE_GROUPS,
@@ -52,10 +54,16 @@ def stored_of(body: Mapping[str, Any]) -> Stored:
     return {name: dict(body[name]) for name in LIVE_GROUPS if body.get(name)}
 
 
-def read_stored(store: Store) -> Stored:
-    """The settings changed through the API."""
-    document = store.get(COLLECTION, DOCUMENT)
+def read_stored(store: Store, identifier: str = DOCUMENT) -> Stored:
+    """The settings changed through the API: those of all nodes, or with the id of one those of that one alone."""
+    document = store.get(COLLECTION, identifier)
     return {} if document is None else stored_of(document.body)
+
+
+def read_overrides(store: Store, node_id: str | None) -> Stored:
+    """What was changed through the API for this node; for this machine without one."""
+    stored = read_stored(store)
+    return stored if node_id is None else merge(stored, read_stored(store, node_id))
 
 
 class LiveSettings:
@@ -72,21 +80,51 @@ class LiveSettings:
         publish: Callable[[str, dict[str, Any]], None],
         effective: Callable[[], Grouped],
         apply: Callable[[Mapping[str, Any]], None],
+        nodes: FleetNodes,
     ) -> None:
         self._store = store
         self._bridge = bridge
         self._publish = publish
         self._effective = effective
         self._apply = apply
+        self._nodes = nodes
         self.lock = threading.Lock()
         """Holds up all changes of settings."""
 
-    def view(self) -> SettingsView:
-        """The effective settings. The ETag depends on them, too: the configuration file may have been read again."""
-        document = self._store.get(COLLECTION, DOCUMENT)
+    def view(self, node: str | None = None) -> SettingsView:
+        """The effective settings, here or on the node with this name or id.
+
+        The ETag depends on them, too: the configuration file may have been read again. Raises `NotAFleet`, `NotFound`.
+        """
+        return self._view(self._document_of(node), node is not None)
+
+    def _view(self, document: str, of_node: bool) -> SettingsView:
         groups = visible_settings(self._effective())
-        content = json.dumps([document.revision if document else 0, groups], sort_keys=True).encode()
+        if of_node and document != self._nodes.this_id:
+            known = self._known(document)
+            groups = {name: {**each, **known[name]} for name, each in groups.items()}
+        revision = self._store.revision_of(COLLECTION, document)
+        content = json.dumps([revision, groups], sort_keys=True).encode()
         return SettingsView(groups, int.from_bytes(hashlib.sha256(content).digest()[:7]))
+
+    def _document_of(self, node: str | None) -> str:
+        return DOCUMENT if node is None else self._nodes.named(node).id
+
+    def _known(self, document: str) -> dict[str, dict[str, Any]]:
+        """The values that a change of this document would alter, as far as this node knows them.
+
+        What is set for this node alone hides what its file has.
+        """
+        groups, this = visible_settings(self._effective()), self._nodes.this_id
+        if this in (None, document):
+            return groups
+        stored = read_stored(self._store)
+        hidden = read_stored(self._store, this or "")
+        found = {name: {key: value for key, value in each.items() if key not in hidden.get(name, ())}
+                 for name, each in groups.items()}  # fmt: skip
+        for each in (stored, {} if document == DOCUMENT else read_stored(self._store, document)):
+            found = {name: {**values, **each.get(name, {})} for name, values in found.items()}
+        return found
 
     def sources(self) -> tuple[dict[str, Any], ...]:
         """Each key of the configuration with the source of its value, as `config.settings.loading.EffectiveValue`.
@@ -95,16 +133,19 @@ class LiveSettings:
         """
         return request(self._bridge, SUPERVISOR, DescribeSettings(), SettingSources).settings
 
-    def update(self, body: SettingsUpdate, if_match: int | None) -> SettingsView:
-        """The effective settings after the change."""
+    def update(self, body: SettingsUpdate, if_match: int | None, node: str | None = None) -> SettingsView:
+        """The effective settings after the change, of all nodes or of one."""
+        document, of_node = self._document_of(node), node is not None
+        if not of_node and body.server is not None and self._nodes.are_several:
+            raise Invalid("server", "differs by node: give the query parameter node")
 
         def change() -> tuple[SettingsView, Stored]:
-            expect = self._store.revision_of(COLLECTION, DOCUMENT)
-            before = self._matching(if_match)
-            changed = changes(self._effective(), body)
+            expect = self._store.revision_of(COLLECTION, document)
+            before = self._matching(document, of_node, if_match)
+            changed = changes(self._known(document), body)
             if not changed:
                 return before, changed
-            return self._store_validated(merge(read_stored(self._store), changed), expect), changed
+            return self._store_validated(document, of_node, merge(self._read(document), changed), expect), changed
 
         with self.lock:
             after, changed = repeated(change)
@@ -112,19 +153,21 @@ class LiveSettings:
             self.publish_change(changed)
         return after
 
-    def unset(self, name: str, if_match: int | None) -> SettingsView:
+    def unset(self, name: str, if_match: int | None, node: str | None = None) -> SettingsView:
         """Delete the override of `group.key`, and return as `update` does; without an override nothing is changed."""
+        document, of_node = self._document_of(node), node is not None
         group, _, key = name.partition(".")
 
         def change() -> tuple[SettingsView, Stored]:
-            expect = self._store.revision_of(COLLECTION, DOCUMENT)
-            if key not in self.view().groups.get(group, {}):
+            expect = self._store.revision_of(COLLECTION, document)
+            if key not in self._view(document, of_node).groups.get(group, {}):
                 raise NotFound("The setting")
-            before = self._matching(if_match)
-            stored = read_stored(self._store)
+            before = self._matching(document, of_node, if_match)
+            stored = self._read(document)
             if key not in stored.get(group, {}):
                 return before, {}
-            return self._store_validated(without(stored, group, key), expect), {group: {key: None}}
+            after = self._store_validated(document, of_node, without(stored, group, key), expect)
+            return after, {group: {key: None}}
 
         with self.lock:
             after, changed = repeated(change)
@@ -137,16 +180,23 @@ class LiveSettings:
         names = sorted(f"{group}.{key}" for group, keys in changed.items() for key in keys)
         self._publish("settings.updated", {"changed": names, "source": "api"})
 
-    def _matching(self, if_match: int | None) -> SettingsView:
-        current = self.view()
+    def _read(self, document: str) -> Stored:
+        return read_stored(self._store, document)
+
+    def _matching(self, document: str, of_node: bool, if_match: int | None) -> SettingsView:
+        current = self._view(document, of_node)
         if if_match not in (None, current.revision):
             raise StaleRevision(current.revision)
         return current
 
-    def _store_validated(self, overrides: Stored, expect: int) -> SettingsView:
-        self.validate(overrides)
-        self._store.put(COLLECTION, {"id": DOCUMENT, **overrides}, expect)
-        return self.view()
+    def _store_validated(self, document: str, of_node: bool, overrides: Stored, expect: int) -> SettingsView:
+        this = self._nodes.this_id
+        if document == DOCUMENT and this is not None:
+            self.validate(merge(overrides, self._read(this)))
+        else:
+            self.validate(merge(self._read(DOCUMENT), overrides) if of_node else overrides)
+        self._store.put(COLLECTION, {"id": document, **overrides}, expect)
+        return self._view(document, of_node)
 
     def validate(self, stored: Stored) -> None:
         """Raise `Invalid` when these overrides can't be applied, and `PeerUnavailable`."""
@@ -154,7 +204,11 @@ class LiveSettings:
         if isinstance(reply, Failed):
             raise Invalid(None, reply.error)
 
+    def concerns(self, change: DocumentChange) -> bool:
+        """Whether a change has an effect here."""
+        return change.id in (DOCUMENT, self._nodes.this_id)
+
     def apply(self) -> None:
         """Make the overrides in the store effective everywhere before this returns. Raises `PeerUnavailable`."""
-        overrides = ApplyOverrides(read_stored(self._store))
+        overrides = ApplyOverrides(read_overrides(self._store, self._nodes.this_id))
         self._apply(request(self._bridge, SUPERVISOR, overrides, ApplySettings).groups)

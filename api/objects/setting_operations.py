@@ -7,6 +7,7 @@ from typing import Literal
 from api.call import Call, Reply
 from api.engine.operation import V1, delete, get, resource, update
 from api.engine.responses import ResponseModel, mirrors
+from api.http.query import Query, text
 from api.objects.live_settings import SettingsView
 from config.settings.groups import History, Logging
 from config.settings.loading import Configured, EffectiveValue
@@ -81,9 +82,9 @@ def get_settings(call: Call) -> Reply:
     """Show the settings.
 
     Returns the settings that are in effect, from the configuration file and the API together. Secrets are not among
-    them.
+    them. With `node` they are those of this node of a fleet, where the API has set them; else those of the asked node.
     """
-    return _reply(call.services.live.view())
+    return _reply(call.services.live.view(call.query.node))
 
 
 def list_setting_sources(call: Call) -> Reply:
@@ -98,9 +99,10 @@ def list_setting_sources(call: Call) -> Reply:
 def update_settings(call: Call) -> Reply:
     """Update the settings.
 
-    Changes the given settings and keeps all others. One invalid field changes nothing.
+    Changes the given settings and keeps all others. One invalid field changes nothing. In a fleet the change is of all
+    nodes, or with `node` of this one, where it wins.
     """
-    return _reply(call.services.live.update(call.body, call.if_match))
+    return _reply(call.services.live.update(call.body, call.if_match, call.query.node))
 
 
 def unset_setting(call: Call) -> Reply:
@@ -109,15 +111,21 @@ def unset_setting(call: Call) -> Reply:
     Removes the value that was set through the API for one setting, such as `logging.level`, so that the value of the
     configuration file is in effect again. Returns all settings.
     """
-    return _reply(call.services.live.unset(call.params["setting"], call.if_match))
+    return _reply(call.services.live.unset(call.params["setting"], call.if_match, call.query.node))
 
 
 def _reply(settings: SettingsView) -> Reply:
     return Reply(dict(settings.groups), revision=settings.revision)
 
 
+class OfNode(Query):
+    """Settings of all nodes of a fleet, or of one."""
+
+    node: str | None = text("Of this node of a fleet alone; its name or id", "fra1", 64, lowest=1)
+
+
 ROWS = resource(f"{V1}/settings", read="settings.read", write="settings.write")(
-    get("", "getSettings", get_settings, SystemSettings, if_match=True),
+    get("", "getSettings", get_settings, SystemSettings, query=OfNode, if_match=True, errors=(404, 409)),
     get("/sources", "listSettingSources", list_setting_sources, SettingSourceList),
     *update(
         "",
@@ -125,7 +133,9 @@ ROWS = resource(f"{V1}/settings", read="settings.read", write="settings.write")(
         update_settings,
         SystemSettings,
         body=SettingsUpdate,
+        query=OfNode,
         if_match=True,
+        errors=(404, 409),
     ),
-    delete("/{setting}", "unsetSetting", unset_setting, SystemSettings, if_match=True),
+    delete("/{setting}", "unsetSetting", unset_setting, SystemSettings, query=OfNode, if_match=True, errors=(409,)),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from api.objects import live_settings
@@ -11,11 +12,11 @@ from api.security import users
 from api.security.signing import SigningKeys
 from api.security.tokens import Lifetimes, Tokens
 from api.security.users import ADMINISTRATOR
-from api.store import StoreError, open_store, peek
+from api.store import StoreError, Write, open_store, peek
 from config.files.paths import DataDir, forget_initial_password
 from config.files.secret_box import secret_box_of
 from config.model.proxies import ProxyRecord
-from config.settings.runtime import Stored
+from config.settings.runtime import Stored, merge
 from config.settings.settings import Auth
 
 
@@ -43,12 +44,17 @@ def is_disabled(data: DataDir, username: str) -> bool:
 
 
 def reset_settings(data: DataDir) -> list[str]:
-    """Delete all settings changed through the API; their keys. The caller holds the lock. Raises `StoreError`."""
+    """Delete all settings changed through the API; their keys. The caller holds the lock. Raises `StoreError`.
+
+    In a fleet those of all nodes, and those of this one alone.
+    """
+    collection = live_settings.COLLECTION
     with offline_engine(data, "reset-settings") as engine:
-        stored = live_settings.read_stored(engine)
+        node_id = _node_id(data)
+        stored = live_settings.read_overrides(engine, node_id)
+        known = [each for each in (live_settings.DOCUMENT, node_id) if each and engine.get(collection, each)]
         if stored:
-            key = live_settings.COLLECTION, live_settings.DOCUMENT
-            engine.delete(*key, engine.revision_of(*key))
+            engine.commit([Write(collection, each, None, engine.revision_of(collection, each)) for each in known])
         return [f"{group}.{key}" for group, values in stored.items() for key in values]
 
 
@@ -84,8 +90,19 @@ def peek_settings(data: DataDir) -> Stored:
 
     Empty when the data directory may not be read: such a caller checks the configuration file alone.
     """
-    body = _peek(data, live_settings.COLLECTION).get(live_settings.DOCUMENT)
-    return {} if body is None else live_settings.stored_of(body)
+    bodies = _peek(data, live_settings.COLLECTION)
+    found: Stored = {}
+    for each in (live_settings.DOCUMENT, _node_id(data)):
+        found = merge(found, live_settings.stored_of(bodies.get(each, {})))
+    return found
+
+
+def _node_id(data: DataDir) -> str:
+    """The id of the node that this installation is; empty without a fleet, or where it can't be read."""
+    try:
+        return str(json.loads(data.node.read_bytes())["id"])
+    except (OSError, ValueError, KeyError):
+        return ""
 
 
 def _peek(data: DataDir, collection: str) -> dict[str, Any]:

@@ -175,16 +175,15 @@ LIVE_KEYS = frozenset(
 """The settings that the API changes."""
 
 
-def changes(settings: Grouped, update: SettingsUpdate) -> Stored:
+def changes(now: Mapping[str, Mapping[str, Any]], update: SettingsUpdate) -> Stored:
     """What of `update` differs from what is in force; so what was read can be sent back and sets nothing.
 
-    Raises `ReadOnlySetting`.
+    A key that `now` doesn't have differs. Raises `ReadOnlySetting`.
     """
-    now = visible_settings(settings)
     changed: Stored = {}
     for group, values in update.model_dump(exclude_none=True).items():
         for key, value in values.items():
-            if value == now[group][key]:
+            if key in now[group] and value == now[group][key]:
                 continue
             if (group, key) in FIXED:
                 raise ReadOnlySetting(f"{group}.{key}", FIXED[group, key])

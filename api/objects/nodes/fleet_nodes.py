@@ -16,11 +16,11 @@ from typing import Any
 from api.engine.objects import Hooks, Proposal, Proposals, Records, load
 from api.engine.record_cache import RecordCache
 from api.engine.records import Stored
-from api.errors import Invalid, NotAFleet
+from api.errors import Invalid, NotAFleet, NotFound
 from api.objects.nodes.node_kind import NODES
 from api.objects.proxies.proxy_cache import ProxyCache, StoredProxy
 from api.security.caller import Caller
-from api.store import Store
+from api.store import FleetStore, Store, Write
 from config.model.fields import InvalidProxy
 from config.model.nodes import NodeRecord, changed_node, on_node, placeholders_of
 from config.model.proxies import ProxyRecord
@@ -49,6 +49,19 @@ class FleetNodes:
         if self.this_id is None:
             raise NotAFleet
         return self.records.all()
+
+    @property
+    def are_several(self) -> bool:
+        """Whether there is a fleet of more than one node."""
+        return self.this_id is not None and len(self.records.all()) > 1
+
+    def named(self, key: str) -> NodeRecord:
+        """The node with this id or name. Raises `NotAFleet`, `NotFound`."""
+        self.all()
+        found = self.records.get(key) or self.records.get(self.records.named(key) or "")
+        if found is None:
+            raise NotFound("The node")
+        return found.record
 
     def of(self, record: ProxyRecord) -> list[NodeRecord]:
         """The nodes that run a proxy; none without a fleet."""
@@ -192,7 +205,7 @@ class FleetNodes:
             raise Invalid(field, f"{text}: {{node}} and {{address}} stand for a node of a fleet, and {NO_NODE}")
 
 
-def hooks_of_nodes(nodes: FleetNodes, lock: Any) -> Hooks[NodeRecord]:
+def hooks_of_nodes(nodes: FleetNodes, lock: Any, store: FleetStore) -> Hooks[NodeRecord]:
     """`lock` holds up changes of proxies."""
 
     def made(_caller: Caller | None, before: NodeRecord | None, body: Any, _path: str) -> NodeRecord:
@@ -204,7 +217,12 @@ def hooks_of_nodes(nodes: FleetNodes, lock: Any) -> Hooks[NodeRecord]:
             if each.after is not None and (field := _changed(each)):
                 nodes.refuse_node(each.after, field)
 
-    return Hooks(lock=lambda _proposals: lock(), made=made, check=check)
+    def commit(proposals: Proposals[NodeRecord], writes: Sequence[Write]) -> int:
+        """Settings of a node go with it."""
+        gone = [each.id for each in proposals if each.after is None and store.get("settings", each.id) is not None]
+        return store.commit([*writes, *(Write("settings", each, None) for each in gone)])
+
+    return Hooks(lock=lambda _proposals: lock(), made=made, check=check, commit=commit)
 
 
 def _changed(proposal: Proposal[NodeRecord]) -> str:
