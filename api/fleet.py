@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -63,6 +63,41 @@ class ClaimedRequest(NamedTuple):
     response: str | None
 
 
+class UsageScope(NamedTuple):
+    """What a report of usage is of: Unix seconds, by the hour if `by_hour`, else by the day; None: all of them."""
+
+    start: int
+    end: int
+    by_hour: bool
+    proxies: Collection[str] | None = None
+    account: str | None = None
+
+
+UsageOfInterval = tuple[int, Any, Any, int, int, int, int, int]
+"""Number of the hour or day; id and last user name of an account, or 0; ids of a proxy and a node, each 0 where it is
+not by that; and the figures: bytes in and out, requests, milliseconds and refusals."""
+
+
+class FleetUsage(Protocol):
+    """What accounts have used on all nodes. Waits for the database; raises `StoreError`."""
+
+    def total(self, scope: UsageScope) -> tuple[int, int, int, int, int]:
+        """The figures altogether."""
+        ...
+
+    def rows(self, scope: UsageScope, groups: Collection[str]) -> Iterator[UsageOfInterval]:
+        """Figures by interval and by what is in `groups`: `interval`, `account`, `proxy`, `node`; in that order."""
+        ...
+
+    def days(self) -> tuple[int, int] | None:
+        """The first and the last day with usage."""
+        ...
+
+    def names(self) -> dict[str, str]:
+        """The names of nodes by their ids."""
+        ...
+
+
 class ThisNode(Protocol):
     """Thread-safe. Nothing here waits for the database, but what says so."""
 
@@ -78,6 +113,10 @@ class ThisNode(Protocol):
 
     def management_at(self) -> Sequence[str] | None:
         """The addresses of the nodes that have the management API, when this one has none: it is an edge node."""
+
+    @property
+    def usage(self) -> FleetUsage | None:
+        """What accounts have used on all nodes; None without a fleet."""
         ...
 
     def clock(self) -> float:
@@ -161,6 +200,7 @@ class StandAlone:
     """The `ThisNode` of an installation without one."""
 
     node_id: str | None = None
+    usage: FleetUsage | None = None
     files: SharedFiles | None = None
 
     def management_at(self) -> Sequence[str] | None:

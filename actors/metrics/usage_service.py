@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from actors.bus.loop import Loop
 from actors.bus.mailbox import Reply
 from actors.bus.messages.accounts import (
+    DATABASE,
     DropAccountUsage,
     QueryReached,
     QueryUsage,
@@ -87,7 +88,7 @@ class UsageService:
 
     def _receive_reset(self, message: ResetUsage | DropAccountUsage, reply: Reply) -> None:
         def done(error: str | None) -> None:
-            reply(Done() if error is None else Failed(error))
+            reply(Done() if error is None else Failed(error, None if self._reporter is None else DATABASE))
 
         gone = isinstance(message, DropAccountUsage)
         if self._reporter is None:

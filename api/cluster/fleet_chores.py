@@ -68,6 +68,7 @@ class FleetPruning(FleetWork):
                 log.debug("there are more old commits")
             settings = self._settings()
             limits = Limits(settings.retention_days, settings.max_revisions)
+            session.transaction("SELECT proxyfleet.tend_usage()", (), PRUNING_MAX)
             session.transaction(
                 "SELECT proxyfleet.prune_history(%s, %s, %s)", [limits.days, limits.revisions, limits.size], PRUNING_MAX
             )

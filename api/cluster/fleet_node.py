@@ -17,6 +17,7 @@ from api.cluster.blobs import Blobs
 from api.cluster.certificates import Certificates, KnownNode, NodeCertificateError, own_certificate
 from api.cluster.duties import Duties
 from api.cluster.fleet_chores import FleetPruning, NodeEvents, Publish
+from api.cluster.fleet_usage import UsageOfFleet
 from api.cluster.follower import CHANNEL, Follower, own_channel
 from api.cluster.heartbeat import PERIOD, Heartbeat, installation
 from api.cluster.internal_api import InternalApi, Route
@@ -28,7 +29,7 @@ from api.cluster.rereading import Rereading
 from api.cluster.shared_ledger import SharedLedger, as_of_store
 from api.cluster.shared_requests import SharedRequests
 from api.engine.commit import Engine
-from api.fleet import NOTHING_CLAIMED, Claimed, ClaimedRequest, Presence, SharedFiles
+from api.fleet import NOTHING_CLAIMED, Claimed, ClaimedRequest, FleetUsage, Presence, SharedFiles
 from config.files.paths import DataDir
 from config.files.secret_box import secret_box_of
 from config.model.node_tokens import place_of
@@ -62,6 +63,7 @@ class FleetNode:
         self.database = Database(identity.dsn)
         self.ledger = SharedLedger(self.database, identity.fleet, identity.id)
         self._blobs = Blobs(self.database)
+        self.usage: FleetUsage = UsageOfFleet(self.database)
         self.duties = Duties(self.database, identity.id)
         self._follower: Follower | None = None
         self.presences = Presences(self.database)

@@ -15,7 +15,16 @@ from api.engine.operation import V1, get, resource
 from api.engine.responses import Moment, ResponseModel
 from api.errors import Invalid, MissingPermission, PeerUnavailable
 from api.http.query import Query, choice, moment, several, text
-from api.queries.usage_report import GROUPS, INTERVALS, Membership, Selection, UsageReport, csv_pieces, json_pieces
+from api.queries.usage_report import (
+    GROUPS,
+    INTERVALS,
+    FleetUsageReport,
+    Membership,
+    Selection,
+    UsageReport,
+    csv_pieces,
+    json_pieces,
+)
 from api.store.accounts import ACCOUNTS
 
 
@@ -39,6 +48,7 @@ class UsageRow(UsageFigures):
     proxy: str | None = None
     plan: str | None = None
     tag: str | None = None
+    node: str | None = None
 
 
 class Usage(ResponseModel):
@@ -76,10 +86,16 @@ def report(call: Call) -> Reply:
 
     Returns a row for each interval and group in which something was used, oldest first, as JSON or CSV. The time range
     is extended to whole intervals; a closed hour never changes. An account with two tags is in the rows of both, but
-    once in `total`.
+    once in `total`. In a fleet usage is that of all nodes, as they have reported it, and of each node if it is grouped
+    by `node`: by the hour for a week, by the day for 400 days.
     """
     selection = _selection(call)
-    made = UsageReport(call.services.data.usage, selection, lambda: _memberships(call))
+    fleet = call.services.node.usage
+    made = (
+        UsageReport(call.services.data.usage, selection, lambda: _memberships(call))
+        if fleet is None
+        else FleetUsageReport(fleet, selection, lambda: _memberships(call))
+    )
     try:
         total = made.total()
     except sqlite3.Error as error:

@@ -1,5 +1,7 @@
 """What accounts have used when: rows by hour, day or month, read from the collector's file while they are sent.
 
+In a fleet they are read from its database, which has what all nodes have reported.
+
 The API reads the file of another process here, since months of a hundred thousand accounts don't fit into messages. It
 only reads, in one snapshot. Nothing here holds more than the names of all accounts, and the groups of one interval.
 """
@@ -19,9 +21,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from actors.sqlite import open_for_reading
+from api.fleet import FleetUsage, UsageScope
 from config.text.formatting import with_apostrophe
 
-GROUPS = ("account", "proxy", "plan", "tag")
+GROUPS = ("account", "proxy", "plan", "tag", "node")
 INTERVALS = ("hour", "day", "month")
 FIGURES = ("bytes_in", "bytes_out", "requests", "connection_seconds", "refusals")
 HOUR, DAY = 3600, 86400
@@ -76,18 +79,19 @@ class UsageReport:
         return dict(zip(FIGURES, _with_seconds(figures), strict=True))
 
     def pieces(self) -> Iterator[list[Row]]:
-        """All rows in the order of time, many at once. Raises `sqlite3.Error`."""
+        """All rows in the order of time, many at once. Raises `sqlite3.Error`, in a fleet `StoreError`."""
         for database in self._open():
-            names = _Names(database)
-            needed = {"plan", "tag"} & set(self._selection.groups)
-            keys = _Keys(self._selection.groups, names, self._memberships() if needed else {})
+            keys = self._keys(_Names(database))
             for start, end in self._ranges(database):
-                found = self._grouped(database, start, end)
-                spans = _Spans(0 if self._selection.interval == "month" else self._table[2], start, end)
-                if "account" in self._selection.groups:
-                    yield from _by_account(found, spans, keys)
-                else:
-                    yield from _merged(found, spans, keys)
+                yield from self._pieces(self._grouped(database, start, end), start, end, keys)
+
+    def _keys(self, names: _Names) -> _Keys:
+        needed = {"plan", "tag"} & set(self._selection.groups)
+        return _Keys(self._selection.groups, names, self._memberships() if needed else {})
+
+    def _pieces(self, found: Rows, start: int, end: int, keys: _Keys) -> Iterator[list[Row]]:
+        spans = _Spans(0 if self._selection.interval == "month" else self._table[2], start, end)
+        return (_by_account if "account" in self._selection.groups else _merged)(found, spans, keys)
 
     def _grouped(self, database: sqlite3.Connection, start: int, end: int) -> sqlite3.Cursor:
         """Number of the interval, account, proxy and figures; 0 for what it is not grouped by."""
@@ -111,14 +115,14 @@ class UsageReport:
     def _table(self) -> tuple[str, str, int]:
         return ("hours", "hour", HOUR) if self._selection.interval == "hour" else ("days", "day", DAY)
 
-    def _ranges(self, database: sqlite3.Connection) -> Iterator[tuple[int, int]]:
+    def _ranges(self, database: sqlite3.Connection | None) -> Iterator[tuple[int, int]]:
         """Start and end; each month by itself, of those between the first and the last day that is stored."""
         start, end, interval = self._selection.start, self._selection.end, self._selection.interval
         if interval != "month":
             unit = self._table[2]
             yield int(start // unit) * unit, -int(-end // unit) * unit
             return
-        first, last = database.execute("SELECT min(day), max(day) FROM days").fetchone()
+        first, last = self._days(database)
         if first is None:
             return
         start, end = max(start, first * DAY), min(end, (last + 1) * DAY)  # not the months of centuries
@@ -127,6 +131,11 @@ class UsageReport:
             following = (moment + timedelta(days=32)).replace(day=1)
             yield int(moment.timestamp()), int(following.timestamp())
             moment = following
+
+    def _days(self, database: sqlite3.Connection | None) -> tuple[int | None, int]:
+        assert database is not None
+        found: tuple[int | None, int] = database.execute("SELECT min(day), max(day) FROM days").fetchone()
+        return found
 
     def _where(self, database: sqlite3.Connection) -> str:
         return self._of_account(database) + self._of_proxies(database)
@@ -151,6 +160,39 @@ class UsageReport:
         with closing(open_for_reading(self._file)) as database:
             database.execute("BEGIN")
             yield database
+
+
+class FleetUsageReport(UsageReport):
+    """One of what all nodes have reported."""
+
+    def __init__(
+        self, fleet: FleetUsage, selection: Selection, memberships: Callable[[], Mapping[str, Membership]]
+    ) -> None:
+        super().__init__(Path(), selection, memberships)
+        self._fleet = fleet
+
+    def total(self) -> dict[str, int | float]:
+        """See `UsageReport`; raises `StoreError`."""
+        figures = [0] * len(_STORED)
+        for start, end in self._ranges(None):
+            figures = [*map(int.__add__, figures, self._fleet.total(self._scope(start, end)))]
+        return dict(zip(FIGURES, _with_seconds(figures), strict=True))
+
+    def pieces(self) -> Iterator[list[Row]]:
+        """See `UsageReport`."""
+        groups = {*self._selection.groups}
+        columns = groups & {"proxy", "node"} | ({"account"} if groups & {"account", "plan", "tag"} else set())
+        columns |= set() if self._selection.interval == "month" else {"interval"}
+        keys = self._keys(_FleetNames(self._fleet.names() if "node" in groups else {}))
+        for start, end in self._ranges(None):
+            yield from self._pieces(_FleetRows(self._fleet.rows(self._scope(start, end), columns)), start, end, keys)
+
+    def _scope(self, start: int, end: int) -> UsageScope:
+        selection = self._selection
+        return UsageScope(start, end, selection.interval == "hour", selection.proxies, selection.account)
+
+    def _days(self, _database: sqlite3.Connection | None) -> tuple[int | None, int]:
+        return self._fleet.days() or (None, 0)
 
 
 def days_of(file: Path, account_id: str, end: float, days: int) -> list[dict[str, Any]]:
@@ -179,16 +221,61 @@ class _Names:
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
-        self._accounts: dict[int, tuple[str, str]] = {}
-        self.proxies = {number: str(each) for number, each in database.execute("SELECT number, id FROM proxies")}
+        self._accounts: dict[Any, tuple[str, str]] = {}
+        self._proxies = {number: str(each) for number, each in database.execute("SELECT number, id FROM proxies")}
 
-    def account(self, number: int) -> tuple[str, str]:
+    def proxy(self, number: Any) -> str | None:
+        """Its id."""
+        return self._proxies.get(number)
+
+    def node(self, _number: Any) -> str | None:
+        """Its name, which it has in a fleet."""
+        return None
+
+    def account(self, number: Any) -> tuple[str, str]:
         """Id and last user name."""
         found = self._accounts.get(number)
         if found is None:
             row = self._database.execute("SELECT id, username FROM accounts WHERE number = ?", (number,)).fetchone()
             found = self._accounts[number] = row or (str(number), "")
         return found
+
+
+class _FleetNames(_Names):
+    """Rows of a fleet have ids in place of numbers, and user names: `api.fleet.UsageOfInterval`."""
+
+    def __init__(self, nodes: Mapping[str, str]) -> None:
+        self._nodes = nodes
+
+    def account(self, number: Any) -> tuple[str, str]:
+        """See `_Names`."""
+        found: tuple[str, str] = number
+        return found
+
+    def proxy(self, number: Any) -> str | None:
+        """See `_Names`."""
+        return number[0] or None
+
+    def node(self, number: Any) -> str | None:
+        """See `_Names`. A node that was removed has its id alone, and an hour that is added up has none."""
+        return self._nodes.get(number[1], number[1]) or None
+
+
+class _FleetRows:
+    """Rows as a cursor has them."""
+
+    def __init__(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        self._rows = iter(rows)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return self._rows
+
+    def fetchmany(self, size: int) -> list[tuple[Any, ...]]:
+        """The next ones."""
+        return [*itertools.islice(self._rows, size)]
+
+
+Rows = sqlite3.Cursor | _FleetRows
 
 
 def columns_of(groups: Collection[str]) -> tuple[str, ...]:
@@ -208,21 +295,21 @@ class _Keys:
         self._groups = groups
         self._names = names
         self._memberships = memberships
-        self._known: dict[tuple[int, int], tuple[Key, ...]] = {}
+        self._known: dict[tuple[Any, Any], tuple[Key, ...]] = {}
 
-    def __call__(self, account: int, proxy: int) -> tuple[Key, ...]:
+    def __call__(self, account: Any, proxy: Any) -> tuple[Key, ...]:
         found = self._known.get((account, proxy))
         if found is None:
             found = self._known[account, proxy] = tuple(self._make(account, proxy))
         return found
 
-    def _make(self, account: int, proxy: int) -> Iterator[Key]:
+    def _make(self, account: Any, proxy: Any) -> Iterator[Key]:
         identifier, username = self._names.account(account) if account else ("", "")
         plan, tags = self._memberships.get(identifier, _NO_MEMBERSHIP)
         for tag in (tags or (None,)) if "tag" in self._groups else (None,):
             values = {
-                "account": identifier, "username": username, "proxy": self._names.proxies.get(proxy), "plan": plan,
-                "tag": tag,
+                "account": identifier, "username": username, "proxy": self._names.proxy(proxy), "plan": plan,
+                "tag": tag, "node": self._names.node(proxy),
             }  # fmt: skip
             yield tuple(values[column] for column in columns_of(self._groups))
 
@@ -244,7 +331,7 @@ class _Spans:
         return found
 
 
-def _by_account(found: sqlite3.Cursor, spans: _Spans, keys: _Keys) -> Iterator[list[Row]]:
+def _by_account(found: Rows, spans: _Spans, keys: _Keys) -> Iterator[list[Row]]:
     """Written out: a report may have millions of rows, and this is half of its cost."""
     start, end, last = "", "", None
     while rows := found.fetchmany(PIECE):
@@ -258,7 +345,7 @@ def _by_account(found: sqlite3.Cursor, spans: _Spans, keys: _Keys) -> Iterator[l
         yield piece
 
 
-def _merged(found: Iterable[tuple[int, ...]], spans: _Spans, keys: _Keys) -> Iterator[list[Row]]:
+def _merged(found: Iterable[tuple[Any, ...]], spans: _Spans, keys: _Keys) -> Iterator[list[Row]]:
     """Those of the same groups in one interval added up."""
     for number, rows in itertools.groupby(found, key=lambda row: row[0]):
         merged: dict[Key, list[int]] = {}

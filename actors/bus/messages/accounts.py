@@ -12,6 +12,8 @@ from actors.bus.codec import message
 CREDENTIAL = "crd_"
 """Begins the id of a credential: what it uses is that of its account as well."""
 
+DATABASE = "database"
+
 
 @message
 class AccountUsage:
@@ -134,7 +136,8 @@ class Reached:
 class ResetUsage:
     """API → metrics collector: count the usage of these accounts from zero. → `Done`, and then all processes do.
 
-    `by_change`: since their configuration has changed, which all nodes of a fleet say.
+    `by_change`: since their configuration has changed, which all nodes of a fleet say. In a fleet → `Failed` with the
+    field `DATABASE` when its database does not respond.
     """
 
     account_ids: tuple[str, ...]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from actors.bus.messages.accounts import (
+    DATABASE,
     AccountActivity,
     AccountUsage,
     DropAccountUsage,
@@ -18,14 +19,15 @@ from actors.bus.messages.accounts import (
     ResetUsage,
     UsageOfAccounts,
 )
-from actors.bus.messages.common import METRICS, Done
+from actors.bus.messages.common import METRICS, Done, Failed
 from actors.state.account_clients import AccountClients, open_clients
-from api.bus_bridge import Bridge, reason_of, request
+from api.bus_bridge import Bridge, checked, reason_of
 from api.engine.records import Stored, moment, view_of
 from api.history.document_changes import Body, DocumentChange
 from api.objects.accounts.account_kind import StoredInline, status_of
 from api.objects.accounts.plan_kind import Plans
 from api.objects.proxies.proxy_cache import COLLECTION as PROXIES
+from api.store import LedgerError
 from api.store.accounts import ACCOUNTS, CREDENTIALS
 from config.model.accounts import CLIENTS_WINDOW, Quota
 from config.model.choices import period_at
@@ -35,6 +37,8 @@ from config.model.plans import RuleLimits
 log = logging.getLogger(__name__)
 
 ASK_TIMEOUT = 3.0
+RESET_TIMEOUT = 8.0
+"""Seconds of two statements of the fleet's database."""
 AT_QUOTA_MAX = 1_000
 WITH_USAGE = (ACCOUNTS, CREDENTIALS, PROXIES)
 """Collections of what has usage; accounts of one proxy are in that."""
@@ -117,8 +121,11 @@ class AccountActivities:
         return [each for each in accounts if is_used_up(each)]
 
     def reset(self, account_id: str) -> None:
-        """Set the usage to zero. Raises `PeerUnavailable`, and then nothing is changed."""
-        request(self._bridge, METRICS, ResetUsage((account_id,)), Done, timeout=ASK_TIMEOUT)
+        """Set the usage to zero, in a fleet on all nodes. Raises `PeerUnavailable` and `LedgerError`."""
+        reply = self._bridge.ask(METRICS, ResetUsage((account_id,)), RESET_TIMEOUT)
+        if isinstance(reply, Failed) and reply.field == DATABASE:
+            raise LedgerError(reply.error)
+        checked(METRICS, reply, Done)
 
     def follow(self, changes: Sequence[DocumentChange]) -> None:
         """Have the usage dropped of accounts and credentials that are gone; their closed hours stay.

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from actors.bus.messages.accounts import ResetUsage
+from actors.bus.messages.accounts import DATABASE, ResetUsage
 from actors.bus.messages.common import Done, Failed
 from actors.cluster.database import Database, DatabaseSession
 from actors.cluster.errors import DatabaseUnavailable
@@ -328,6 +328,7 @@ def test_a_reset_holds_on_all_nodes_and_is_refused_in_an_outage(fleet: Fleet) ->
     fleet.pass_time(2)
     [failed] = reset(one)
     assert isinstance(failed, Failed)
+    assert failed.field == DATABASE
     assert here.knows() == fleet.total()
 
 

@@ -1,0 +1,95 @@
+"""What accounts have used on all nodes, as `GET /usage` reads it from the fleet's database."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from actors.cluster.database import CHANGE, Database
+from api.cluster.shared_ledger import as_of_store
+from api.fleet import UsageOfInterval, UsageScope
+
+HOUR, DAY = 3600, 86400
+
+_FIGURES = ("bytes_in", "bytes_out", "requests", "milliseconds", "refusals")
+_SUMS = ", ".join(f"coalesce(sum({name}), 0)::bigint" for name in _FIGURES)
+_COLUMNS = f"account, proxy, node, {', '.join(_FIGURES)}"
+# hours that are added up have no node, and are in the days; the others are not there yet
+_BY_HOUR = f"SELECT hour AS number, {_COLUMNS} FROM proxyfleet.usage_hours WHERE hour >= %s AND hour < %s"  # noqa: S608
+_BY_DAY = (
+    f"SELECT hour / 24 AS number, {_COLUMNS} FROM proxyfleet.usage_hours"  # noqa: S608 - names of ours
+    f" WHERE hour >= 24 * %s AND hour < 24 * %s AND node <> '' UNION ALL SELECT day, {_COLUMNS}"
+    " FROM proxyfleet.usage_days WHERE day >= %s AND day < %s"
+)
+_DAYS = """
+SELECT least(min(d.first), min(h.first)), greatest(max(d.last), max(h.last)) FROM
+    (SELECT min(day) AS first, max(day) AS last FROM proxyfleet.usage_days) d,
+    (SELECT min(hour) / 24 AS first, max(hour) / 24 AS last FROM proxyfleet.usage_hours WHERE hour > 0) h
+"""
+_NAMES = "SELECT id, body ->> 'name' FROM proxyfleet.documents WHERE collection = 'nodes' AND body IS NOT NULL"
+
+
+class UsageOfFleet:
+    """The `api.fleet.FleetUsage` of a node. Each day is a query of its own: none takes long, however many are read."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def total(self, scope: UsageScope) -> tuple[int, int, int, int, int]:
+        """See `FleetUsage`."""
+        text, parameters = _selected(scope)
+        [row] = self._rows(f"SELECT {_SUMS} FROM {text}", parameters)  # noqa: S608 - names of ours
+        return row  # type: ignore[no-any-return]
+
+    def rows(self, scope: UsageScope, groups: Collection[str]) -> Iterator[UsageOfInterval]:
+        """See `FleetUsage`."""
+        columns = [each for each in ("number", "account", "proxy", "node") if each in groups]
+        if "interval" not in groups:
+            yield from self._grouped(scope, columns)
+            return
+        for start in range(scope.start, scope.end, DAY):
+            yield from self._grouped(scope._replace(start=start, end=min(start + DAY, scope.end)), ["number", *columns])
+
+    def _grouped(self, scope: UsageScope, columns: Sequence[str]) -> Iterator[UsageOfInterval]:
+        text, parameters = _selected(scope)
+        chosen = ", ".join(each if each in columns else "0" for each in ("number", "account", "proxy", "node"))
+        by = f" GROUP BY {', '.join(columns)} ORDER BY {', '.join(columns)}" if columns else ""
+        statement = f"SELECT {chosen}, {_SUMS} FROM {text}{by}"  # noqa: S608 - names of ours
+        if "account" in columns:
+            statement = (
+                f"SELECT u.*, coalesce(t.username, '') AS username FROM ({statement}) u"  # noqa: S608 - names of ours
+                f" LEFT JOIN proxyfleet.usage_totals t ON t.account = u.account ORDER BY {', '.join(columns)}"
+            )
+        for number, account, proxy, node, *figures in self._rows(statement, parameters):
+            who = (account, figures.pop()) if "account" in columns else 0
+            yield (number, who, (proxy, node), *figures)
+
+    def days(self) -> tuple[int, int] | None:
+        """See `FleetUsage`."""
+        [(first, last)] = self._rows(_DAYS, ())
+        return None if first is None else (first, last)
+
+    def names(self) -> dict[str, str]:
+        """See `FleetUsage`."""
+        return dict(self._rows(_NAMES, ()))
+
+    def _rows(self, statement: str, parameters: Sequence[Any]) -> list[Any]:
+        with as_of_store(), self._database.session() as session:
+            return session.transaction(statement, parameters, CHANGE)
+
+
+def _selected(scope: UsageScope) -> tuple[str, list[Any]]:
+    """What is of the scope, as a table, and its parameters."""
+    unit = HOUR if scope.by_hour else DAY
+    first, last = scope.start // unit, scope.end // unit
+    parameters: list[Any] = [first, last] if scope.by_hour else [first, last, first, last]
+    text = _BY_HOUR if scope.by_hour else _BY_DAY
+    conditions = list[str]()
+    if scope.account is not None:
+        conditions.append("account = %s")
+        parameters.append(scope.account)
+    if scope.proxies is not None:
+        conditions.append("proxy = ANY (%s)")
+        parameters.append([*scope.proxies])
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    return f"({text}) r{where}", parameters
