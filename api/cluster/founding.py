@@ -227,7 +227,7 @@ class _FirstTurn(SharedLedger):
     def begin(self, after: int, stamp: UUID | None = None, size: int = 0) -> Iterator[FleetLock]:  # noqa: ARG002
         """See `SharedLedger.begin`."""
         with as_of_store():
-            rows = self._session.go_on(BEGIN, [after, stamp, self._node, AT_ONCE])
+            rows = self._session.go_on(BEGIN, [after, stamp, self.node, AT_ONCE])
             yield FleetLock(self._session, self._page(after, rows), self._append)
 
     def _append(self, lock: FleetLock, commit: Commit) -> UUID:

@@ -128,7 +128,7 @@ class SharedLedger:
     def __init__(self, database: Database, fleet: UUID, node: str, new_stamp: Callable[[], UUID] = uuid4) -> None:
         self._database = database
         self._fleet = fleet
-        self._node = node
+        self.node = node
         self._new_stamp = new_stamp
         self._refusal = ""
 
@@ -146,7 +146,7 @@ class SharedLedger:
         if self._refusal:
             raise LedgerUnavailable(self._refusal)
         with as_of_store(), self._database.session() as session:
-            rows = session.begin(BEGIN, [after, stamp, self._node, AT_ONCE], CHANGE + size / RATE)
+            rows = session.begin(BEGIN, [after, stamp, self.node, AT_ONCE], CHANGE + size / RATE)
             page = self._page(after, rows)
             if not page.is_whole:
                 raise TooFarBehind(f"the commit {after} is {page.head - after} commits behind the last one")
@@ -181,7 +181,7 @@ class SharedLedger:
 
     def _read(self, after: int, stamp: UUID | None) -> _Page:
         with as_of_store(), self._database.session() as session:
-            rows = session.transaction(_READ, [after, stamp, self._node, AT_ONCE], REPORT)
+            rows = session.transaction(_READ, [after, stamp, self.node, AT_ONCE], REPORT)
         return self._page(after, rows)
 
     def _page(self, after: int, rows: Sequence[Sequence[Any]]) -> _Page:
@@ -204,10 +204,10 @@ class SharedLedger:
         stamp, within = self._new_stamp(), CHANGE + commit.size / RATE
         *parts, last = encoded_parts(commit)
         for each in parts:
-            lock.session.go_on(WRITE, [commit.number, self._node, each], within)
+            lock.session.go_on(WRITE, [commit.number, self.node, each], within)
         history = max((each.row[0] for each in commit.revisions), default=0)
         notify = any(each.collection not in _SILENT for each in commit.documents)
-        values = [commit.number, stamp, lock.stamp, self._node, last, len(commit.documents), commit.size, history]
+        values = [commit.number, stamp, lock.stamp, self.node, last, len(commit.documents), commit.size, history]
         sent = time.monotonic()
         try:
             lock.session.finish(_COMMIT, [*values, notify], within)

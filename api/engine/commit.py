@@ -107,7 +107,7 @@ class Engine(FleetStore):
         """What the turn holds."""
         self._adopts = False
         self._thread = _ChecksOfThread()
-        self.history = Recorder(self.file, seal)
+        self.history = Recorder(self.file, seal, lambda: None if self._ledger is None else self._ledger.node)
         try:
             self._unsettled = UnsettledEntries(data.unsettled)
             self.trail = Trail(self.file, unsettled=lambda: self._unsettled.entries)

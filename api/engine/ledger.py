@@ -68,7 +68,7 @@ class TooFarBehind(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class LedgerCommit:
-    """A commit as the ledger has it: with its stamp, the name of the node that made it, and when, in Unix time.
+    """A commit as the ledger has it: with its stamp, the id of the node that made it, and when, in Unix time.
 
     Its entries of the audit trail are there if the reader has made it, and not else.
     """
@@ -108,6 +108,11 @@ class Ledger(Protocol):
     Both take the last commit of the file and its stamp, if that is known, and refuse a file that has others than the
     ledger. Without one an installation stands alone: the transaction of the file is all there is.
     """
+
+    @property
+    def node(self) -> str:
+        """The id of this node."""
+        ...
 
     def begin(self, after: int, stamp: UUID | None, size: int = 0) -> AbstractContextManager[LedgerTurn]:
         """Within the block no other node commits; this one writes about `size` bytes. Raises `TooFarBehind`."""

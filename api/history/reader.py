@@ -30,7 +30,7 @@ Key = tuple[str, str]
 class Revision:
     """A revision without its changes. `author` is as in an audit entry; `counts` are created, updated and deleted.
 
-    `kinds` are those of the changed objects.
+    `node` is the id of the node that made it, None without a fleet. `kinds` are those of the changed objects.
     """
 
     number: int
@@ -38,6 +38,7 @@ class Revision:
     author: dict[str, Any]
     restored: int | None
     undone: int | None
+    node: str | None
     kinds: tuple[str, ...]
     counts: tuple[int, int, int]
 
@@ -203,4 +204,6 @@ class Reader:
 def _revision(row: Sequence[Any]) -> Revision:
     number, timestamp, author, restored, undone, found, *counts = row
     kinds = tuple(each for each in found.split(",") if each)
-    return Revision(number, timestamp, json.loads(author), restored, undone, kinds, (counts[0], counts[1], counts[2]))
+    by_whom, of_counts = json.loads(author), (counts[0], counts[1], counts[2])
+    node = by_whom.pop("node", None)
+    return Revision(number, timestamp, by_whom, restored, undone, node, kinds, of_counts)

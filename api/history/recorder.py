@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -53,9 +53,10 @@ NO_PURPOSE = Purpose()
 class Recorder:
     """Writes revisions. Thread-safe. Raises `StoreError`."""
 
-    def __init__(self, file: FleetFile, seal: SecretBox | None) -> None:
-        """Without a seal hashes of passwords and keys are not recorded."""
+    def __init__(self, file: FleetFile, seal: SecretBox | None, node: Callable[[], str | None] = lambda: None) -> None:
+        """Without a seal hashes of passwords and keys are not recorded. `node` is the id of this one in a fleet."""
         self._file = file
+        self._node = node
         self._packing = Packing(seal)
 
     def rows_of(self, changes: Iterable[DocumentChange]) -> list[ChangeRow]:
@@ -85,7 +86,7 @@ class Recorder:
         with self._file.reading() as database:
             number = newest_revision(database) + 1
         size = sum(len(each or b"") for part in parts for each in part)
-        by_whom = origin["timestamp"], _author(origin), purpose.restored, purpose.undone or 0
+        by_whom = origin["timestamp"], self._author(origin), purpose.restored, purpose.undone or 0
         return RecordedRevision(
             (number, *by_whom, *counts, _kinds(dict.fromkeys(row[0] for row in rows)), size), tuple(rows)
         )
@@ -164,13 +165,18 @@ class Recorder:
             [
                 number,
                 origin["timestamp"],
-                _author(origin),
+                self._author(origin),
                 purpose.restored,
                 purpose.undone or 0,
                 self._file.upcoming(),
             ],
         )
         return number
+
+    def _author(self, origin: Mapping[str, Any]) -> str:
+        node = self._node()
+        of_fleet = {} if node is None else {"node": node}
+        return json.dumps({**{name: value for name, value in origin.items() if name != "timestamp"}, **of_fleet})
 
     def _beyond(self, oldest: datetime, limits: Limits) -> int | None:
         """The first revision, if it is too old, or there are too many, or too many bytes, and it is not the last."""
@@ -201,10 +207,6 @@ def newest_revision(database: sqlite3.Connection) -> int:
     with suppress(ValueError):
         return int(database.execute("SELECT max(number) FROM revisions").fetchone()[0] or 0)
     return 0
-
-
-def _author(origin: Mapping[str, Any]) -> str:
-    return json.dumps({name: value for name, value in origin.items() if name != "timestamp"})
 
 
 def _kinds(collections: Iterable[str]) -> str:

@@ -21,6 +21,7 @@ from api.import_export.diff import change_view, object_view
 from api.import_export.restoring import RestoreRequest, restore
 from api.import_export.transfer_operations import FieldChange, Planned, import_view
 from api.objects.kinds import REVISED
+from api.objects.nodes.node_kind import NODES
 from api.queries.audit_operations import AuditActor, AuditCredential
 from api.security.permissions import ADMIN, AUDITOR
 
@@ -50,6 +51,7 @@ class RevisionView(ResponseModel):
     """A revision; `restored` is the one whose state it restored, `undone` the one that it undid.
 
     `kinds` are those of all changed objects, of which `objects` has the first ones. The first one may have no changes.
+    In a fleet `node` is the name of the node that made it, its id if it was removed, and null for what was before.
     """
 
     revision: int
@@ -59,6 +61,7 @@ class RevisionView(ResponseModel):
     address: str | None
     request_id: str | None
     operation: str | None
+    node: str | None = None
     restored: int | None
     undone: int | None
     summary: RevisionSummary
@@ -134,13 +137,14 @@ class RestoredConfig(Planned):
     not_restored: list[NotRestored]
 
 
-def revision_view(revision: Revision, objects: Sequence[Summary]) -> dict[str, Any]:
+def revision_view(call: Call, revision: Revision, objects: Sequence[Summary]) -> dict[str, Any]:
     """A revision with its first objects."""
     created, updated, deleted = revision.counts
     return {
         "revision": revision.number,
         "timestamp": revision.timestamp,
         **revision.author,
+        **({} if call.services.node.node_id is None else {"node": _node_name(call, revision.node)}),
         "restored": revision.restored,
         "undone": revision.undone,
         "summary": {"create": created, "update": updated, "delete": deleted},
@@ -156,6 +160,11 @@ def revision_view(revision: Revision, objects: Sequence[Summary]) -> dict[str, A
             for each in objects
         ],
     }
+
+
+def _node_name(call: Call, node: str | None) -> str | None:
+    found = None if node is None else call.services.store.get(NODES.collection, node)
+    return node if found is None else str(found.body["name"])
 
 
 NAMED_MAX = 20
@@ -231,7 +240,7 @@ def list_revisions(call: Call) -> Reply:
     )
     found, total = reader.page(selection, query.limit + 1)
     page, more = found[: query.limit], len(found) > query.limit
-    views = [revision_view(each, reader.summaries(each.number, NAMED_MAX, selection)) for each in page]
+    views = [revision_view(call, each, reader.summaries(each.number, NAMED_MAX, selection)) for each in page]
     following = str(page[-1].number) if more else None
     return Reply({"revisions": views, "total": total, "has_more": more, "next_cursor": following})
 
@@ -248,7 +257,7 @@ def get_revision(call: Call) -> Reply:
     page, more = found[: query.limit], len(found) > query.limit
     return Reply(
         {
-            "revision": revision_view(revision, call.services.revisions.summaries(revision.number, NAMED_MAX)),
+            "revision": revision_view(call, revision, call.services.revisions.summaries(revision.number, NAMED_MAX)),
             "newest": call.services.revisions.newest,
             "changes": [change_view(each) for _, each in page],
             "has_more": more,

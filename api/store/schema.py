@@ -31,9 +31,9 @@ found in the index alone; `accounts_by_username` is small, for look-ups. `certif
 of all accounts, so that two accounts of one entry are found. `ends` has the ends of accounts that were not announced
 yet (`api.objects.accounts.credential_service`); triggers write it with any change of an account.
 
-`revisions.author` is JSON: who, by which credential, from where, in which request. `restored` is the revision whose
-state it restored, NULL for none; `undone` the one that it undid, 0 for none. `kinds` has each kind between commas,
-`size` is the bytes of all bodies.
+`revisions.author` is JSON: who, by which credential, from where, in which request, at which node of a fleet. `restored`
+is the revision whose state it restored, NULL for none; `undone` the one that it undid, 0 for none. `kinds` has each
+kind between commas, `size` is the bytes of all bodies.
 """  # noqa: E501 - a table
 
 from __future__ import annotations

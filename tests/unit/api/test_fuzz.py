@@ -5,10 +5,13 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.kit.api_stage import PROXY, Api, check_envelope
+
+pytestmark = pytest.mark.embedded  # one API serves all examples of several tests
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=20),

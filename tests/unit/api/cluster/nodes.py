@@ -52,6 +52,11 @@ class Node:
         self.engine = Engine(data, seal, self)
 
     @property
+    def node(self) -> str:
+        """As the ledger."""
+        return self.name
+
+    @property
     def number(self) -> int:
         return self.engine.file.last_number
 

@@ -98,3 +98,27 @@ def test_one_machine_neither_sends_nor_reads_it() -> None:
         headers = {**api.token(), HEADER: "x"}
         made = api.post("/proxies", PROXY, headers)
         assert (made.status_code, HEADER in made.headers) == (201, False)
+
+
+def test_the_history_names_the_node_that_made_a_revision_and_its_id_when_it_is_removed(two: tuple[Node, Node]) -> None:
+    one, other = two
+
+    def seen(api: Node) -> list[str | None]:
+        found = api.get("/revisions", api.headers).json["data"]["revisions"]
+        (first,) = [api.get(f"/revisions/{found[0]['revision']}", api.headers).json["data"]["revision"]]
+        assert first == found[0]
+        return [each["node"] for each in found if each["kinds"] == ["proxy"]]
+
+    assert one.post("/proxies", PROXY, one.headers).status_code == 201
+    other.engine.catch_up()
+    assert other.post("/proxies", {**PROXY, "name": "second", "port": 3129}, other.headers).status_code == 201
+    one.engine.catch_up()
+    assert seen(one) == seen(other) == ["b", "a"]
+    one.engine.put("nodes", {"id": "b", "name": "fra2"})
+    assert seen(one) == ["fra2", "a"]
+
+
+def test_on_one_machine_the_history_names_no_node(api: Api) -> None:
+    api.post("/proxies", PROXY, api.token())
+    (made, *_) = api.get("/revisions", api.token()).json["data"]["revisions"]
+    assert "node" not in made
