@@ -37,7 +37,7 @@ from api.periodic_work import HistoryPruning
 from api.security import users
 from api.server.http_server import ApiServer
 from api.server.tasks import RejectedRequestLog
-from api.store import StoreError
+from api.store import StoreDamaged, StoreError
 from api.store.fleet_store import require_store
 from config import OperatorError
 from config.files.paths import DataDir, PathError, private_directory
@@ -65,14 +65,27 @@ class OpenedStore(NamedTuple):
 def open_store(data: DataDir) -> OpenedStore:
     """Open it for the API. A node needs no database for that. Raises `StoreError`."""
     with without_collections():
-        require_store(data)
         node = node_of(data)
-        engine = Engine(data, secret_box_of(data), None if node is None else node.ledger)
+        engine = _opened_engine(data, node)
         if node is not None:
             node.opened(engine)
         proxies = ProxyCache(engine)
         proxies.all()
         return OpenedStore(engine, proxies, node)
+
+
+def _opened_engine(data: DataDir, node: FleetNode | None) -> Engine:
+    seal = secret_box_of(data)
+    try:
+        require_store(data)
+        return Engine(data, seal, None if node is None else node.ledger)
+    except StoreDamaged as error:
+        if node is None:
+            raise
+        try:
+            return node.replace_replica(data, seal)
+        except StoreError as reason:
+            raise StoreDamaged(f"{error}; and the fleet's database can't give it: {reason}") from error
 
 
 class ApiStart:

@@ -25,13 +25,13 @@ from api.cluster.joining import PATH, Admission
 from api.cluster.loose import CHANNEL as LOOSE_CHANNEL
 from api.cluster.loose import POLL, Loose
 from api.cluster.presence import Presences
-from api.cluster.rereading import Rereading
+from api.cluster.rereading import Rereading, replaced
 from api.cluster.shared_ledger import SharedLedger, as_of_store
 from api.cluster.shared_requests import SharedRequests
 from api.engine.commit import Engine
 from api.fleet import NOTHING_CLAIMED, Claimed, ClaimedRequest, FleetUsage, Presence, SharedFiles
 from config.files.paths import DataDir
-from config.files.secret_box import secret_box_of
+from config.files.secret_box import SecretBox, secret_box_of
 from config.model.node_tokens import place_of
 from config.model.nodes import COLLECTION, INTERNAL_ADDRESS
 from config.settings.groups import History
@@ -184,6 +184,14 @@ class FleetNode:
     def remove(self, node_id: str) -> Mapping[str, Any]:  # noqa: ARG002 - it has nothing of its own yet
         """See `ThisNode`."""
         return {}
+
+    def replace_replica(self, data: DataDir, seal: SecretBox) -> Engine:
+        """The engine with a new replica, for one that is damaged or gone. Raises `StoreError`, with nothing changed."""
+
+        def read(engine: Engine) -> None:
+            Rereading(self.database, self.identity, engine, lambda _type, _data: None)()
+
+        return replaced(data, lambda: Engine(data, seal, self.ledger), read)
 
     def start(self, engine: Engine, publish: Publish, history: Callable[[], History]) -> None:
         """Start all that runs beside the requests. `publish` gets events, `history` returns the settings of that."""

@@ -6,7 +6,8 @@ twice; the history goes on without a gap, and the undone revisions are forgotten
 
 The database is read in one snapshot, into a file: of documents only digests, and then those that differ. They are taken
 in one step, and what is the same isn't touched. What was undone, commits and documents, is in a file of its own
-beside the event `fleet.rewound`. What only this node has, its entries of the audit trail, is sent again.
+beside the event `fleet.rewound`. What only this node has, its entries of the audit trail, is sent again. Loose objects
+are in no commit, and stay (`api.cluster.loose`).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from actors.cluster.identity import NodeIdentity
 from api.cluster.shared_ledger import NoFleet, OtherFleet, as_of_store, audit_entry, document, revision_change
 from api.engine.commit import Engine
 from api.engine.ledger import Commit, Stamped
+from api.engine.loose import LOOSE
 from api.history.recorder import RecordedRevision
 from api.store import Change
 from api.store.accounts.columns import TABLES
@@ -210,6 +212,38 @@ class Rereading:
                 session.transaction("SELECT proxyfleet.add_audit(%s, %s)", values, WITHIN)
 
 
+def replaced(data: DataDir, opened: Callable[[], Engine], reread: Callable[[Engine], object]) -> Engine:
+    """A new replica in place of one that is damaged or gone, which stays beside it. Raises `StoreError`: as before.
+
+    The audit trail of this node is read back as far as the database has it.
+    """
+    ends = ("-wal", "-shm", "")  # a file whose log is gone is none, so that goes first
+    places = [
+        (data.fleet.with_name(data.fleet.name + end), data.fleet.with_name(f"damaged.sqlite{end}")) for end in ends
+    ]
+    with translated(data.fleet):
+        for file, beside in places:
+            beside.unlink(missing_ok=True)
+            if file.exists():
+                file.replace(beside)
+    try:
+        engine = opened()
+        try:
+            reread(engine)
+        except BaseException:
+            engine.close()
+            raise
+    except BaseException:
+        with translated(data.fleet):
+            for file, beside in places:
+                file.unlink(missing_ok=True)
+                if beside.exists():
+                    beside.replace(file)
+        raise
+    log.warning("the replica of this node was damaged or gone, and is read anew; the former one is damaged.sqlite")
+    return engine
+
+
 def _digest(text: str) -> str:
     return md5(text.encode(), usedforsecurity=False).hexdigest()
 
@@ -227,10 +261,11 @@ def _lost(replica: _Replica, head: int, there: Sequence[tuple[int, UUID]]) -> li
 
 def _of_replica() -> Iterator[tuple[str, str]]:
     """Each table of documents in the replica: how its collection is found in `there`, and where."""
-    for name in TABLES:
+    for name in sorted({*TABLES} - LOOSE):
         yield f"t.collection = '{name}'", f"(SELECT '{name}' AS collection, id, revision, body FROM here.{name})"  # noqa: S608 - ours
-    known = ", ".join(f"'{each}'" for each in TABLES)
-    yield f"t.collection NOT IN ({known})", "here.documents"
+    others = ", ".join(f"'{each}'" for each in sorted({*TABLES, *LOOSE}))
+    which = f"collection NOT IN ({others})"
+    yield f"t.{which}", f"(SELECT * FROM here.documents WHERE {which})"  # noqa: S608 - ours
 
 
 def _different(scratch: sqlite3.Connection) -> list[tuple[str, str]]:

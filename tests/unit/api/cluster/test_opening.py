@@ -11,19 +11,21 @@ from dataclasses import dataclass
 import pytest
 
 from actors.cluster.identity import NodeIdentity
+from api.audit.trail import verify
 from api.operator.cluster import NOT_INSTALLED
 from api.operator.offline import reset_password
 from api.operator.start import WouldNotStart, check_start
 from api.process import ApiStart, open_store
 from api.security import users
 from api.security.users import UserCreate, new_user
-from api.store import LedgerError, StoreError
+from api.store import LedgerError, StoreDamaged, StoreError
 from config.files.paths import DataDir
 from config.files.secret_box import secret_box_of
 from config.passwords import check_password
 from config.settings.settings import Settings
 from tests.kit.ports import free_port
 from tests.kit.postgresql import needs_postgresql
+from tests.kit.tables import table
 from tests.unit.api.cluster.nodes import Fleet, fleet
 
 pytestmark = needs_postgresql
@@ -104,3 +106,28 @@ def test_a_node_without_psycopg_or_with_a_broken_identity_does_not_start_and_say
     installed.data.node.write_text("{}")
     with pytest.raises(StoreError, match=r"node\.json: can't be read"):
         open_store(installed.data)
+
+
+@table("damage", ["gone", "damaged"])
+def test_a_replica_that_is_damaged_or_gone_is_read_anew_and_without_the_database_it_is_refused_and_stays(
+    installed: Installed, damage: str
+) -> None:
+    with closing(open_store(installed.data).engine) as engine:
+        engine.put("lists", {"id": "l", "name": "listed"})
+        head, stamped = engine.trail.head, engine.stamped()
+    if damage == "gone":
+        installed.data.fleet.unlink()
+    else:
+        installed.data.fleet.write_bytes(b"x" * 8192)
+    installed.identify(unreachable())
+    for _ in range(2):
+        with pytest.raises(StoreDamaged, match="and the fleet's database can't give it"):
+            open_store(installed.data)
+    installed.identify(installed.fleet.dsn)
+    opened = open_store(installed.data)
+    with closing(opened.engine) as engine:
+        assert [each.body["name"] for each in engine.every("lists")] == ["listed"]
+        assert len(engine.every(users.COLLECTION)) == 1
+        assert (engine.trail.head, engine.stamped()) == (head, stamped)
+        engine.put("lists", {"id": "l", "name": "other"})
+        assert verify(installed.data) == engine.trail.head

@@ -21,7 +21,7 @@ from api.history.reader import Reader, RevisionSelection
 from api.history.recorder import NO_PURPOSE, Purpose
 from api.security.account_sessions import AccountSession
 from api.security.caller import AccountHolder
-from api.store import CommitRefused, NotStored, Write
+from api.store import Change, CommitRefused, HistoryPruned, NotStored, Write
 from api.store.accounts import SORTS, AccountSelection
 from config.files.paths import DataDir, open_data_dir
 from config.files.secret_box import SecretBox, secret_box_of
@@ -121,9 +121,9 @@ def answers(engine: Engine, seal: SecretBox) -> dict[str, Any]:
     places = [(name, f"{name}_{which}") for name in COLLECTIONS for which in range(3)]
     found["one by one"] = [(engine.get(*each), engine.revision_of(*each)) for each in places]
     found["found"] = [engine.find(name, name="name-1") for name in COLLECTIONS]
-    found["recent"] = engine.changed(max(0, engine.revision - 1))
+    found["recent"] = changed(engine, max(0, engine.revision - 1))
     found["numbers"] = engine.file.last_number, engine.revision, engine.accounts.revision
-    found["changed"] = ordered(engine.changed(0))
+    found["changed"] = ordered(changed(engine, 0))
     found["audit"] = engine.trail.find(Selection({}), 1000, 0), engine.trail.head, verify(data)
     found["pages"] = [
         engine.accounts.account_page(AccountSelection(sort=sort, **more), None, 10)
@@ -139,6 +139,13 @@ def answers(engine: Engine, seal: SecretBox) -> dict[str, Any]:
         page = found["revisions"] = reader.page(RevisionSelection(), 1000)
         found["changes"] = [reader.changes(each.number, -1, 100) for each in page[0]]
     return found
+
+
+def changed(engine: Engine, since: int) -> list[Change]:
+    """None of them when they are not known."""
+    with suppress(HistoryPruned):
+        return engine.changed(since)
+    return []
 
 
 class MemoryLedger:
