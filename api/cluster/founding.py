@@ -51,7 +51,18 @@ from config import OperatorError
 from config.files.durable import replace_file, sync
 from config.files.paths import DataDir, private_directory
 from config.files.secret_box import SecretBox, SecretBoxError
-from config.model.nodes import COLLECTION, INTERNAL_ADDRESS, NodeAddress, NodeRecord, new_node_id, node_name
+from config.model.nodes import (
+    COLLECTION,
+    INTERNAL_ADDRESS,
+    NODE_ID,
+    NodeAddress,
+    NodeRecord,
+    alone,
+    new_node_id,
+    node_name,
+)
+from config.model.proxies import ProxyRecord
+from config.settings.runtime import merge
 
 _DOCUMENTS = "documents (collection, id, revision, place, body)"
 _COPIED = [
@@ -108,12 +119,31 @@ def leave_fleet(engine: Engine, data: DataDir, node_id: str, force: bool) -> Non
 
     Unless by `force` the fleet has to be reached. Raises `LedgerError`: then it still is a node; and `StoreError`.
     """
+    own = engine.get(COLLECTION, node_id)
     if not force:
         with suppress(NotStored):
             engine.delete(COLLECTION, node_id)
     engine.stand_alone(lambda: _forget(data))
-    if nodes := engine.every(COLLECTION):
-        engine.commit_unrecorded([Write(COLLECTION, each.id, None) for each in nodes])
+    writes = [Write(COLLECTION, each.id, None) for each in engine.every(COLLECTION)]
+    if own is not None:
+        writes += _of_one_machine(engine, NodeRecord.model_validate(own.body))
+    if writes:
+        engine.commit_unrecorded(writes)
+
+
+def _of_one_machine(engine: Engine, node: NodeRecord) -> Iterator[Write]:
+    """What was of this node is of the machine then: its proxies as they ran here, and its settings."""
+    for each in engine.every("proxies"):
+        with suppress(ValidationError):  # of a newer release: it stays as it is
+            before = ProxyRecord.model_validate(each.body)
+            after = alone(before, node)
+            if after != before:
+                yield Write("proxies", each.id, after.model_dump(mode="json"))
+    settings = {each.id: each.body for each in engine.every("settings")}
+    if node.id in settings:
+        both = merge(*({**settings.get(each, {}), "id": {}} for each in ("settings", node.id)))
+        yield Write("settings", "settings", {**both, "id": "settings"})
+    yield from (Write("settings", each, None) for each in settings if each.startswith(NODE_ID))
 
 
 def _forget(data: DataDir) -> None:

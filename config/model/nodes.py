@@ -29,6 +29,8 @@ INTERNAL_ADDRESS = "internal"
 """The address at which other nodes reach it, which `{address}` stands for."""
 ADDRESSES_MAX = 16
 MAX_NODES = 200
+NODE_ID = "nod_"
+"""How ids of nodes begin."""
 
 _NAME = re.compile(json_patterns.NODE_NAME, re.ASCII)
 _ADDRESS_NAME = re.compile(json_patterns.ADDRESS_NAME, re.ASCII)
@@ -121,7 +123,7 @@ class NodeUpdate(Body):
 
 def new_node_id() -> str:
     """An id that no node has had."""
-    return "nod_" + secrets.token_hex(8)
+    return NODE_ID + secrets.token_hex(8)
 
 
 def changed_node(before: NodeRecord, body: NodeUpdate) -> NodeRecord:
@@ -206,6 +208,19 @@ def on_node(proxy: ProxyRecord, node: NodeRecord) -> ProxyRecord:
         paths = {name: found.get(f"tls.{name}", getattr(proxy.tls, name)) for name in _PATHS}
         changed["tls"] = proxy.tls.model_copy(update=paths)
     return proxy.model_copy(update=changed)
+
+
+def alone(proxy: ProxyRecord, node: NodeRecord) -> ProxyRecord:
+    """The proxy as one machine has it that was this node: as it ran there, and inactive if it did not."""
+    changed: dict[str, Any] = {"nodes": EVERY_NODE}
+    try:
+        found = on_node(proxy, node)
+        if not proxy.nodes.selects(node):
+            changed["status"] = "inactive"
+    except InvalidProxy:
+        found = proxy
+        changed["status"] = "inactive"
+    return found.model_copy(update=changed)
 
 
 def _texts_of(proxy: ProxyRecord) -> Iterator[tuple[str, str]]:

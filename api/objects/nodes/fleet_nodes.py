@@ -38,6 +38,7 @@ class FleetNodes:
         self.records = records
         self._this_id = this_id
         self._proxies = proxies
+        self._last: Stored[NodeRecord] | None = None
 
     @property
     def this_id(self) -> str | None:
@@ -49,6 +50,15 @@ class FleetNodes:
         if self.this_id is None:
             raise NotAFleet
         return self.records.all()
+
+    def _own(self, this: str) -> Stored[NodeRecord] | None:
+        """The document of this node; as it was last, when it is gone: a node that is removed or leaves runs on."""
+        found = self.records.get(this)
+        if found is not None:
+            self._last = found
+        elif self._last is not None and self._last.record.id == this:
+            return self._last
+        return found
 
     @property
     def are_several(self) -> bool:
@@ -91,7 +101,7 @@ class FleetNodes:
         this = self.this_id
         if this is None:
             return proxy
-        node = self.records.get(this)
+        node = self._own(this)
         record = proxy.record
         if node is None:  # not known yet, or removed
             return proxy if record.nodes.all and next(placeholders_of(record), None) is None else None
@@ -112,7 +122,7 @@ class FleetNodes:
         this = self.this_id
         if this is None:
             return record
-        node = self.records.get(this)
+        node = self._own(this)
         return None if node is None or not record.nodes.selects(node.record) else on_node(record, node.record)
 
     def for_clients(self, record: ProxyRecord) -> ProxyRecord:
@@ -124,7 +134,7 @@ class FleetNodes:
     def drains(self) -> bool:
         """Whether proxies of this node accept no more."""
         this = self.this_id
-        node = None if this is None else self.records.get(this)
+        node = None if this is None else self._own(this)
         return node is not None and node.record.draining
 
     # --- what is refused ---

@@ -25,6 +25,8 @@ from api.store import LedgerError, StoreError
 from config import OperatorError
 from config.files.paths import DataDir, open_data_dir
 from config.files.secret_box import secret_box_of
+from config.model.nodes import NodeRecord, NodesOfProxy
+from config.model.proxies import blank_record
 from tests.kit.cutting_relay import CuttingRelay
 from tests.kit.folders import FOLDERS
 from tests.kit.ports import free_port
@@ -268,6 +270,32 @@ def test_a_node_that_leaves_goes_on_alone_with_all_that_it_has(ours: Machine, ds
     assert [ours.engine.get("lists", "l"), ours.engine.get("accounts", "accounts_1")] == before
     assert rows(dsn, "SELECT head FROM proxyfleet.fleet") == head
     assert verify(ours.data) == ours.engine.trail.head
+
+
+def test_a_node_that_leaves_keeps_its_proxies_as_they_ran_there_and_its_settings(ours: Machine, dsn: str) -> None:
+    ours.found(dsn)
+    assert ours.node is not None
+    record = NodeRecord.model_validate(ours.engine.every("nodes")[0].body)
+    tagged = record.model_copy(update={"tags": ["eu"], "addresses": {"public": "192.0.2.1"}})
+    ours.engine.put("nodes", tagged.model_dump(mode="json"))
+    for name, host, names in (("a", "{address:public}", {"tags": ["eu"]}), ("b", "127.0.0.1", {"names": ["other"]})):
+        proxy = blank_record(f"prx_{name}", name, host, 3128, "http", 0.0, 30)
+        proxy = proxy.model_copy(update={"nodes": NodesOfProxy.model_validate(names)})
+        ours.engine.put("proxies", proxy.model_dump(mode="json"))
+    for each, values in (
+        ("settings", {"auth": {"max_login_attempts": 3}}),
+        (record.id, {"logging": {"level": "debug"}}),
+    ):
+        ours.engine.put("settings", {"id": each, **values})
+    leave_fleet(ours.engine, ours.data, ours.node.node_id, force=False)
+    found = {each.id: each.body for each in ours.engine.every("proxies")}
+    assert {name: (each["host"], each["status"]) for name, each in found.items() if each["nodes"]["all"]} == {
+        "prx_a": ("192.0.2.1", "active"),
+        "prx_b": ("127.0.0.1", "inactive"),
+    }
+    assert {each.id: each.body for each in ours.engine.every("settings")} == {
+        "settings": {"id": "settings", "auth": {"max_login_attempts": 3}, "logging": {"level": "debug"}}
+    }
 
 
 def test_a_node_that_is_cut_off_leaves_by_force_alone(ours: Machine, dsn: str) -> None:
