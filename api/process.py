@@ -166,7 +166,7 @@ class ApiActor(Actor):
         behind_tls = bool(boot.params.get("behind_tls"))
         application, on_rejected = create_app(self._services), RejectedRequestLog(self._services)
         self._server = ApiServer(application, sockets[0], settings.server.max_connections, behind_tls, on_rejected)
-        self._expired_credentials = ExpiredCredentials(self._services.credentials, lambda: self._services.node)
+        self._expired_credentials = ExpiredCredentials(self._services.credentials)
         self._ends = ExpiredAccounts(self._services.account_ends, lambda: self._services.node)
         self._pruning = HistoryPruning(self._services.history, lambda: self._services.settings.history)
         self._webhooks = WebhookLink(

@@ -19,7 +19,7 @@ from api.cluster.duties import Duties
 from api.cluster.fleet_chores import FleetPruning, NodeEvents, Publish
 from api.cluster.fleet_usage import UsageOfFleet
 from api.cluster.follower import CHANNEL, Follower, own_channel
-from api.cluster.heartbeat import PERIOD, Heartbeat, installation
+from api.cluster.heartbeat import Heartbeat, installation
 from api.cluster.internal_api import InternalApi, Route
 from api.cluster.joining import PATH, Admission
 from api.cluster.loose import CHANNEL as LOOSE_CHANNEL
@@ -38,6 +38,8 @@ from config.settings.groups import History
 
 log = logging.getLogger(__name__)
 
+POLL_AT_REST = 15.0
+"""Seconds between two reads of what needs no order, while notifications come, and heartbeats say how much there is."""
 CUT_OFF = 10.0
 """Seconds since the last exchange with the database after which a node is cut off from it."""
 
@@ -206,6 +208,9 @@ class FleetNode:
         events = NodeEvents(self, self.node_id, engine, publish)
         beats.gives += [follower.expect, events.wants, self.duties.wants]
         beats.followers += [follower.noted, events.noted, self.duties.noted]
+        if self._loose is not None:
+            noted = self._loose.noted
+            beats.followers.append(lambda beat: noted(beat.whole["loose"]))
         beats.refused.append(self.ledger.refuse)
         beats.reports += [self._state_of_database, *self._reports]
         self._beat_soon = beats.soon
@@ -216,7 +221,7 @@ class FleetNode:
             each.start()
 
     def _poll_of_loose(self) -> float:
-        return PERIOD if self._follower is not None and self._follower.doorbell == "heard" else POLL
+        return POLL_AT_REST if self._follower is not None and self._follower.doorbell == "heard" else POLL
 
     def _internal_api(self, engine: Engine, here: DataDir) -> list[Part]:
         """Where other nodes ask this one, on all addresses of the machine, at the port that they know."""

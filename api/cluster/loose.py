@@ -76,6 +76,7 @@ class Loose:
         self._announced, self._owes = 0.0, False
         self._forgot = time.monotonic()
         self._read_at = -POLL
+        self._taken = 0
         self._ended = False
         self._thread = threading.Thread(target=self._run, name="loose objects", daemon=True)
 
@@ -110,6 +111,11 @@ class Loose:
         with self._changed:
             self._wants_read = True
             self._changed.notify_all()
+
+    def noted(self, changes: int) -> None:
+        """The database has taken so many changes of all nodes."""
+        if changes != self._taken:
+            self.announced()
 
     def wait(self, step: int) -> None:
         """See `LooseOutlet`."""
@@ -241,7 +247,7 @@ class Loose:
         if heads != {node: known.get(node, 0) for node in heads}:
             found = [_object(*row) for _, _, _, _, *row in rows]
             self._objects.read([each for each in found if each is not None], heads)
-        self._read_at = time.monotonic()
+        self._read_at, self._taken = time.monotonic(), sum(self._objects.heads().values())
         return not is_whole
 
 

@@ -42,6 +42,16 @@ NOTHING = ""
 """In place of a digest: the state that follows is the first one."""
 
 _ENDS = {SIGN_INS: "keep_until", CREDENTIALS: "expires_at", HOLDERS: "until"}
+_NEVER_SENT = """
+WITH found (collection, id, until) AS (
+    SELECT 'credentials', id, expires_at FROM credentials
+    UNION ALL SELECT collection, id, json_extract(body, '$.keep_until') FROM documents
+        WHERE collection = 'refresh_families'
+    UNION ALL SELECT collection, id, json_extract(body, '$.until') FROM documents
+        WHERE collection = 'account_sessions'
+)
+SELECT collection, id, until FROM found WHERE until > ? AND (collection, id) NOT IN (SELECT collection, id FROM loose)
+"""
 _WAITING = "SELECT collection, id, step, until, was FROM loose WHERE was IS NOT NULL ORDER BY step LIMIT ?"
 
 Body = Mapping[str, Any]
@@ -132,19 +142,16 @@ class LooseObjects:
         return None if self._outlet is None else self._outlet.node
 
     def share(self, outlet: LooseOutlet, all_of_them: bool = False) -> None:
-        """From now on they go to the database of a fleet; with `all_of_them` also those that are there."""
+        """From now on they go to the database of a fleet; what has never been sent there is sent now.
+
+        `all_of_them` when the fleet is new.
+        """
         self._outlet = outlet
-        if all_of_them:
-            with self._file.transaction() as database:
-                for collection, name in _ENDS.items():
-                    table = collection if collection == CREDENTIALS else "documents"
-                    found = database.execute(
-                        f"SELECT id, json_extract(body, '$.{name}') FROM {table}"  # noqa: S608 - names are ours
-                        + ("" if collection == CREDENTIALS else " WHERE collection = ?"),
-                        [] if collection == CREDENTIALS else [collection],
-                    ).fetchall()
-                    for identifier, until in found:
-                        _note(database, (collection, identifier), until, [NOTHING])
+        with self._file.transaction() as database:
+            if all_of_them:
+                database.execute("DELETE FROM loose")
+            for collection, identifier, until in database.execute(_NEVER_SENT, [self._clock()]).fetchall():
+                _note(database, (collection, identifier), until, [NOTHING])
         outlet.ring()
 
     def stand_alone(self) -> None:

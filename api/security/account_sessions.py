@@ -139,7 +139,9 @@ class AccountSessions:
 
     def _end_shared(self, identifiers: Iterable[str]) -> None:
         for each in identifiers:
-            with suppress(NotStored):
+            if self._store.get(HOLDERS, each) is None:
+                continue
+            with suppress(NotStored):  # it has ended meanwhile
                 self._store.commit([Write(HOLDERS, each, None)])
 
     @contextmanager

@@ -252,7 +252,7 @@ class UnrecordedStore(FleetStore):
 
     def __init__(self, engine: Engine) -> None:
         self.file, self.documents, self.accounts = engine.file, engine.documents, engine.accounts
-        self._alone = engine.alone
+        self._alone, self._of_uses = engine.alone, engine._of_uses
 
     def commit(self, writes: Sequence[Write]) -> int:
         """See `Store.commit`."""

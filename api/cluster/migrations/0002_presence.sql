@@ -39,7 +39,7 @@ BEGIN
     RETURN (SELECT json_build_object(
         'fleet', f.id, 'head', f.head, 'level', f.level, 'now', extract(epoch FROM clock_timestamp()),
         'followed', EXISTS (SELECT FROM commits c WHERE c.number = last AND (known IS NULL OR c.stamp = known)),
-        'refused', extract(epoch FROM other)
+        'refused', extract(epoch FROM other), 'loose', (SELECT coalesce(sum(l.seq), 0) FROM loose_heads l)
     ) FROM fleet f);
 END $$;
 

@@ -136,16 +136,13 @@ class AccountCredentials:
 
 
 class ExpiredCredentials(PeriodicWork):
-    """Removes expired credentials, those that expired while the API was down among them."""
+    """Removes expired credentials, those that expired while the API was down among them.
 
-    def __init__(
-        self,
-        credentials: AccountCredentials,
-        node: Callable[[], ThisNode] = StandAlone,
-        period: float = PURGE_PERIOD,
-    ) -> None:
-        name = "expired-credentials"
-        super().__init__(name, "remove expired credentials", period, 0.0, lambda: node().has_duty(name))
+    Each node of a fleet does so for itself: what is over is in no commit.
+    """
+
+    def __init__(self, credentials: AccountCredentials, period: float = PURGE_PERIOD) -> None:
+        super().__init__("expired-credentials", "remove expired credentials", period, first_after=0.0)
         self._credentials = credentials
 
     def act(self) -> None:

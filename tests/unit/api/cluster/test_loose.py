@@ -319,3 +319,54 @@ def test_what_is_over_goes_by_itself_and_needs_no_database(ours: Fleet) -> None:
         assert one.loose.pending()["sign_ins"] == 0
         with pytest.raises(NotStored):
             one.delete()
+
+
+def test_what_one_machine_had_is_sent_when_it_becomes_a_node(ours: Fleet) -> None:
+    node = ours.node("a")
+    over = {**family(identifier="e" * 24), "keep_until": 1.0}
+    minted = credential("crd_1", "acc_1")
+    node.change(
+        [Write(SIGN_INS, FAMILY, family()), Write(SIGN_INS, over["id"], over), Write(CREDENTIALS, "crd_1", minted)]
+    )
+    loose = Loose(ours.database, "a", node.engine.loose)
+    for _ in range(2):
+        node.engine.loose.share(loose)
+        assert loose.pending() == {"sign_ins": 1, "credentials": 1}
+    loose.exchange()
+    node.engine.loose.share(loose)
+    assert loose.pending() == {"sign_ins": 0, "credentials": 0}
+    other = Sharing(ours, "b")
+    other.exchange()
+    assert (other.body(), other.body(over["id"])) == (family(), None)
+    node.engine.loose.share(loose, all_of_them=True)
+    assert loose.pending() == {"sign_ins": 1, "credentials": 1}, "of another fleet"
+
+
+def test_an_edge_node_reads_and_sends_nothing(ours: Fleet) -> None:
+    edge = ours.node("a")
+    loose = Loose(ours.database, "a", edge.engine.loose, only_reads=True)
+    edge.engine.loose.share(loose)
+    edge.engine.put(CREDENTIALS, credential("crd_1", "acc_1"))
+    loose.exchange()
+    assert loose.pending() == {"sign_ins": 0, "credentials": 0}
+    assert ours.execute("SELECT count(*) FROM proxyfleet.loose") == [(0,)]
+
+
+def test_a_heartbeat_says_when_there_is_more(ours: Fleet) -> None:
+    with two(ours, start=False) as (one, other):
+        other.loose._poll = lambda: 60.0
+        other.exchange()
+        one.put(family())
+        one.exchange()
+        other.loose.noted(0)
+        other.loose.exchange()
+        assert other.body() is None, "it is not time yet, and nothing is new"
+        (((_, beat),),) = [
+            ours.execute(
+                'SELECT 1, proxyfleet.heartbeat(\'b\', \'{"up_for": 0, "boot": "b", "version": "1",'
+                ' "level": 1, "commit": 0, "clock_offset": 0, "problems": {}, "settings": {}}\')'
+            )
+        ]
+        other.loose.noted(beat["loose"])
+        other.loose.exchange()
+        assert other.body() == family()
