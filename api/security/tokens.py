@@ -227,6 +227,13 @@ class Tokens:
         for document in self._store.find(COLLECTION, user_id=user_id):
             self.revoke(document.id)
 
+    def revoke_of_node(self, node: str) -> None:
+        """End every family that began at this node of a fleet, which is removed. Raises `StoreWriteError`."""
+        if self._loose is not None:
+            self._loose.ask()
+        for document in self._store.find(COLLECTION, node=node):
+            self.revoke(document.id)
+
     def _family(self, family: str) -> Document | None:
         """The document of a family. One that isn't here may be of a sign-in at another node of this moment."""
         found = self._store.get(COLLECTION, family)

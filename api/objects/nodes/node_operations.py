@@ -90,6 +90,7 @@ def remove_node(call: Call) -> Reply:
         raise Invalid("node_id", "is the asked node: run proxyfleet cluster leave on it, or ask another one")
     lost = services.node.remove(found.record.id)
     identifier = services.node_objects.delete(found.record.id, None, call.caller)
+    services.tokens.revoke_of_node(identifier)
     return Reply({"id": identifier, "deleted": True, "lost": dict(lost)})
 
 

@@ -251,6 +251,16 @@ def test_the_last_use_of_a_key_is_the_same_at_all_nodes(
     wait_until(lambda: other.engine.last_used("api_keys") == {key_id: known}, "the greatest wins", 3)
 
 
+def test_the_sign_ins_of_a_node_that_is_removed_end(nodes: tuple[SharingApi, SharingApi]) -> None:
+    one, other = nodes
+    goes_on, ended = one.login().json["data"], other.login().json["data"]
+    one.services.tokens.revoke_of_node("b")
+    one.engine.loose.settle()
+    assert one.get("/auth/test", bearer(ended)).status_code == 401
+    wait_until(lambda: other.get("/auth/test", bearer(ended)).status_code == 401, "it has ended", 1.5)
+    assert other.get("/auth/test", bearer(goes_on)).status_code == 200
+
+
 def test_nothing_waits_where_all_can_be_sent(nodes: tuple[SharingApi, SharingApi]) -> None:
     one, _ = nodes
     one.login()
