@@ -15,6 +15,7 @@ import pytest
 
 from actors.cluster import database as connections
 from actors.cluster.identity import NodeIdentity
+from api.cluster import fleet_node
 from api.cluster import follower as following
 from api.cluster import heartbeat as beating
 from api.cluster.fleet_node import FleetNode
@@ -51,6 +52,7 @@ class Following:
         self.made: list[Sequence[DocumentChange]] = []
         self.engine.effects.follow(CommitEffect(["proxies"], self.made.append))
         self.events: list[tuple[str, dict[str, Any]]] = []
+        self.node.opened(self.engine)
         self.node.start(self.engine, lambda *event: self.events.append(event), History)
 
     def close(self) -> None:
@@ -307,3 +309,16 @@ def test_a_node_that_starts_in_an_outage_is_cut_off_at_once_and_ends_soon(ours: 
         began = time.monotonic()
         one.node.close()
         assert time.monotonic() - began < SOON
+
+
+def test_a_sign_in_and_its_end_come_by_the_doorbell_too(ours: Fleet) -> None:
+    with nodes(ours, "a", "b") as (one, other):
+        rings(other)
+        family = {"id": "f" * 24, "user_id": "usr_1", "keep_until": 9e9}
+        began = time.monotonic()
+        one.engine.put("refresh_families", family)
+        wait_until(lambda: other.engine.get("refresh_families", family["id"]) is not None, "it is there", SOON)
+        other.engine.delete("refresh_families", family["id"])
+        wait_until(lambda: one.engine.get("refresh_families", family["id"]) is None, "it has ended", SOON)
+        assert time.monotonic() - began < SOON < fleet_node.POLL_AT_REST
+        assert one.node.pending() == {"sign_ins": 0, "credentials": 0, "audit": 0}
