@@ -56,8 +56,8 @@ class Duties:
         return {"duties": sorted(self._wanted), "lease": LEASE}
 
     def noted(self, beat: Beat) -> None:
-        """The reply to it."""
-        self._known = frozenset(beat.whole["duties"]), self._asked + TRUSTED
+        """The reply to it; a schema that isn't migrated yet has no duties."""
+        self._known = frozenset(beat.whole.get("duties", ())), self._asked + TRUSTED
 
     def start(self) -> None:
         """Nothing is to be begun: the heartbeat does it."""

@@ -114,7 +114,7 @@ class NodeEvents(FleetWork):
 
     def noted(self, beat: Beat) -> None:
         """The reply to one."""
-        self._found = beat.whole["nodes"]
+        self._found = beat.whole.get("nodes", ())
 
     def act(self) -> None:
         """See `PeriodicWork`. Raises `StoreError`."""

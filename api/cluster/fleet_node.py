@@ -214,7 +214,7 @@ class FleetNode:
         beats.refused.append(self.ledger.refuse)
         beats.reports += [self._state_of_database, *self._reports]
         self._beat_soon = beats.soon
-        self._parts += [follower, beats, events, *self._internal_api(engine, here)]
+        self._parts += [follower, beats, events, *self._internal_api(engine, here, publish)]
         if self._is_full:
             self._parts += [self.duties, FleetPruning(engine, self.database, self.has_duty, history)]
         for each in self._parts:
@@ -223,7 +223,7 @@ class FleetNode:
     def _poll_of_loose(self) -> float:
         return POLL_AT_REST if self._follower is not None and self._follower.doorbell == "heard" else POLL
 
-    def _internal_api(self, engine: Engine, here: DataDir) -> list[Part]:
+    def _internal_api(self, engine: Engine, here: DataDir, publish: Publish) -> list[Part]:
         """Where other nodes ask this one, on all addresses of the machine, at the port that they know."""
         document = engine.get(COLLECTION, self.node_id)
         address = "" if document is None else document.body["addresses"].get(INTERNAL_ADDRESS, "")
@@ -240,7 +240,7 @@ class FleetNode:
 
         certificates, routes = Certificates(own, nodes), {}
         if self.identity.role == "full":
-            admission = Admission(engine, secret_box_of(here), self.identity, self.database, certificates)
+            admission = Admission(engine, secret_box_of(here), self.identity, self.database, certificates, publish)
             routes[PATH] = Route(admission.handle, for_strangers=True)
         return [InternalApi(("", place_of(address)[1]), certificates, lambda: routes)]
 

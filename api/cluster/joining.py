@@ -94,7 +94,9 @@ class Admission:
         identity: NodeIdentity,
         database: Database,
         certificates: Certificates,
+        publish: Callable[[str, dict[str, Any]], None],
     ) -> None:
+        self._publish = publish
         self._engine = engine
         self._seal = seal
         self._identity = identity
@@ -131,6 +133,8 @@ class Admission:
                     Write(node_tokens.COLLECTION, token.id, used.model_dump(mode="json"), revision),
                 ]
             )
+        if before is None:
+            self._publish("node.joined", {"node_id": record.id, "name": record.name})
         return {
             "fleet": str(self._identity.fleet),
             "id": record.id,

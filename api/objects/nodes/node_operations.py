@@ -91,6 +91,7 @@ def remove_node(call: Call) -> Reply:
     lost = services.node.remove(found.record.id)
     identifier = services.node_objects.delete(found.record.id, None, call.caller)
     services.tokens.revoke_of_node(identifier)
+    services.publish("node.removed", {"node_id": identifier, "name": found.record.name})
     return Reply({"id": identifier, "deleted": True, "lost": dict(lost)})
 
 

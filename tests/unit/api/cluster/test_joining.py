@@ -47,7 +47,11 @@ class Asked:
         self.put("nodes", NodeRecord(id=self.login.node, name="first", created_at=1.0).model_dump(mode="json"))
         self.certificates = Certificates(self.own, self.known)
         identity = NodeIdentity(made.id, self.login.node, "first", "full", dsn)
-        self.admission = Admission(self.node.engine, self.seal, identity, made.database, self.certificates)
+        self.events: list[tuple[str, str]] = []
+        self.admission = Admission(
+            self.node.engine, self.seal, identity, made.database, self.certificates,
+            lambda event, data: self.events.append((event, data["name"])),
+        )  # fmt: skip
         route = Route(self.admission.handle, for_strangers=True)
         self.api = stack.enter_context(closing(InternalApi(("127.0.0.1", 0), self.certificates, lambda: {PATH: route})))
         self.api.start()
@@ -94,6 +98,7 @@ def read_state(_identity: NodeIdentity, folder: DataDir) -> None:
 def test_a_machine_joins_and_has_what_it_needs_and_nothing_can_be_read_by_others(asked: Asked, data: DataDir) -> None:
     line = asked.token(name="fra2", tags=["eu"])
     assert ask_to_join(data, line.text, "ignored") == "fra2"
+    assert asked.events == [("node.joined", "fra2")]
     assert not data.node.exists()
     assert finish_joining(data, read_state)
     assert not data.joining.exists()

@@ -118,6 +118,8 @@ def test_another_node_is_removed_by_an_administrator_with_what_it_may_do(fleet: 
         [nyc.id],
     )
     assert [each["name"] for each in fra.ask("GET", "/nodes")[1]["nodes"]] == ["fra"]
+    (event,) = fra.fleet.published("node.removed")
+    assert (event["node_id"], event["name"]) == (nyc.id, "nyc")
 
 
 @table(

@@ -20,6 +20,8 @@ export const EVENTS = {
   auth: ["login_failed", "locked"],
   settings: ["updated", "reloaded"],
   config: ["restored", "undone"],
+  node: ["joined", "removed", "down", "up", "cut_off", "failed"],
+  fleet: ["rewound"],
   webhook: ["disabled", "test"],
 } as const;
 export type Category = keyof typeof EVENTS;

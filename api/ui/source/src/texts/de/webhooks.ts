@@ -35,6 +35,8 @@ export const webhooks = {
   "category.auth": "Anmeldungen",
   "category.settings": "Einstellungen",
   "category.config": "Konfiguration",
+  "category.node": "Knoten",
+  "category.fleet": "Verbund",
   "category.webhook": "Webhooks",
   "waiting": "Wartend",
   "success": "Letzter Erfolg",

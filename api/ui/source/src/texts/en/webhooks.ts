@@ -35,6 +35,8 @@ export const webhooks = {
   "category.auth": "Sign-ins",
   "category.settings": "Settings",
   "category.config": "Configuration",
+  "category.node": "Nodes",
+  "category.fleet": "Fleet",
   "category.webhook": "Webhooks",
   "waiting": "Waiting",
   "success": "Last success",
