@@ -136,7 +136,10 @@ class ThisNode(Protocol):
         ...
 
     def pending(self) -> dict[str, int]:
-        """How many `sign_ins`, `credentials` and entries of the `audit` trail wait here for the database."""
+        """How many `sign_ins`, `credentials` and entries of the `audit` trail wait here for the database.
+
+        And what was used here that it lacks: `usage_bytes`, and `usage_seconds` since the first of them.
+        """
         ...
 
     def claim_request(self, mark: str) -> ClaimedRequest | None:
@@ -239,7 +242,7 @@ class StandAlone:
 
     def pending(self) -> dict[str, int]:
         """See `ThisNode`."""
-        return {"sign_ins": 0, "credentials": 0, "audit": 0}
+        return {"sign_ins": 0, "credentials": 0, "audit": 0, "usage_bytes": 0, "usage_seconds": 0}
 
     def has_duty(self, name: str) -> bool:  # noqa: ARG002 - it does everything itself
         """See `ThisNode`."""

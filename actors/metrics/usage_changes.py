@@ -30,7 +30,7 @@ SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS reporting (
     one INTEGER PRIMARY KEY CHECK (one = 1), ledger TEXT NOT NULL, nodes INTEGER NOT NULL DEFAULT 1,
     number INTEGER NOT NULL DEFAULT 0, acknowledged INTEGER NOT NULL DEFAULT 0, deleted INTEGER NOT NULL DEFAULT 0,
-    counted INTEGER NOT NULL DEFAULT 0, reported INTEGER NOT NULL DEFAULT 0, reported_at REAL NOT NULL DEFAULT 0
+    counted INTEGER NOT NULL DEFAULT 0, reported INTEGER NOT NULL DEFAULT 0, since REAL NOT NULL DEFAULT 0
 );
 CREATE TABLE IF NOT EXISTS changes (
     hour INTEGER, account INTEGER, proxy INTEGER, number INTEGER NOT NULL, {FIGURES_SQL},
@@ -129,7 +129,8 @@ class UsageChanges:
         self._database.execute("DELETE FROM changes WHERE bytes_in + bytes_out = 0")
         self._database.execute(
             "UPDATE reporting SET number = (SELECT ifnull(max(number), 0) FROM changes),"
-            " counted = (SELECT ifnull(sum(bytes_in + bytes_out), 0) FROM changes)"
+            " counted = (SELECT ifnull(sum(bytes_in + bytes_out), 0) FROM changes), since = ?",
+            (self._ledger.wall(),),
         )
 
     # --- what is booked ---
@@ -142,7 +143,8 @@ class UsageChanges:
         self._number += 1
         self._database.execute(_NOTE, (hour, account, proxy, self._number, *added))
         self._database.execute(
-            "UPDATE reporting SET number = ?, counted = counted + ?", (self._number, added[0] + added[1])
+            "UPDATE reporting SET since = iif(counted > reported, since, ?), number = ?, counted = counted + ?",
+            (self._ledger.wall(), self._number, added[0] + added[1]),
         )
 
     def saw(self, counted: CountedLine) -> None:
@@ -197,7 +199,7 @@ class UsageChanges:
         """The database has it."""
         self.nodes = nodes
         self._database.execute(
-            "UPDATE reporting SET acknowledged = ?, reported = ?, reported_at = ?, nodes = ?",
+            "UPDATE reporting SET acknowledged = ?, reported = ?, since = ?, nodes = ?",
             (prepared.report.upto, prepared.counted, self._ledger.wall(), nodes),
         )
 

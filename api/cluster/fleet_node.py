@@ -17,7 +17,7 @@ from api.cluster.blobs import Blobs
 from api.cluster.certificates import Certificates, KnownNode, NodeCertificateError, own_certificate
 from api.cluster.duties import Duties
 from api.cluster.fleet_chores import FleetPruning, NodeEvents, Publish
-from api.cluster.fleet_usage import UsageOfFleet
+from api.cluster.fleet_usage import UsageOfFleet, unreported
 from api.cluster.follower import CHANNEL, Follower, own_channel
 from api.cluster.heartbeat import Heartbeat, installation
 from api.cluster.internal_api import InternalApi, Route
@@ -130,8 +130,11 @@ class FleetNode:
     def pending(self) -> dict[str, int]:
         """See `ThisNode`."""
         if self._loose is None or self._engine is None:
-            return {"sign_ins": 0, "credentials": 0, "audit": 0}
-        return {**self._loose.pending(), "audit": self._engine.trail.waiting}
+            return {"sign_ins": 0, "credentials": 0, "audit": 0, "usage_bytes": 0, "usage_seconds": 0}
+        usage = unreported(DataDir(self._engine.file.path.parent).usage)
+        seconds = max(0, int(self.database.time() - usage.since)) if usage.bytes else 0
+        of_usage = {"usage_bytes": usage.bytes, "usage_seconds": seconds}
+        return {**self._loose.pending(), "audit": self._engine.trail.waiting, **of_usage}
 
     def claim_request(self, mark: str) -> ClaimedRequest | None:
         """See `ThisNode`."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from actors.cluster.database import CHANGE, Database
+from actors.sqlite import open_for_reading
 from api.cluster.shared_ledger import as_of_store
 from api.fleet import UsageOfInterval, UsageScope
 
@@ -93,3 +96,24 @@ def _selected(scope: UsageScope) -> tuple[str, list[Any]]:
         parameters.append([*scope.proxies])
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     return f"({text}) r{where}", parameters
+
+
+class Unreported(NamedTuple):
+    """Bytes that the collector has counted and the database lacks, and since when, in Unix seconds."""
+
+    bytes: int
+    since: float
+
+
+def unreported(file: Path) -> Unreported:
+    """By the collector's file (`DataDir.usage`): nothing as long as it has counted nothing as a node's.
+
+    Raises `sqlite3.Error`.
+    """
+    if not file.exists():
+        return Unreported(0, 0.0)
+    with closing(open_for_reading(file)) as database:
+        if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'reporting'").fetchone():
+            return Unreported(0, 0.0)
+        row = database.execute("SELECT counted - reported, since FROM reporting").fetchone()
+        return Unreported(*(row or (0, 0.0)))

@@ -17,6 +17,7 @@ from actors.bus.messages.common import Done, Failed
 from actors.cluster.database import Database, DatabaseSession
 from actors.cluster.errors import DatabaseUnavailable
 from actors.metrics.usage_reporter import CUT_OFF_AFTER, GIVEN_BACK_AFTER, READ_EACH, UsageReporter
+from api.cluster.fleet_usage import Unreported, unreported
 from api.cluster.migration_runner import migrate
 from tests.kit.postgresql import database, needs_postgresql
 from tests.kit.tables import table
@@ -72,9 +73,8 @@ class Node(World):
         self.collector.restart()
         self.follow()
 
-    def unreported(self) -> int:
-        [(count,)] = self.collector.service._ledger.database.execute("SELECT counted - reported FROM reporting")
-        return int(count)
+    def unreported(self) -> Unreported:
+        return unreported(self.folder / "metrics" / "usage.sqlite")
 
 
 class Fleet:
@@ -271,7 +271,7 @@ def test_without_the_database_nodes_go_on_as_far_as_the_policy_says(
         fleet.cut(False)
         fleet.pass_time(5)
         assert fleet.total() == fleet.hours() == used
-        assert all(node.unreported() == 0 for node in fleet.nodes)
+        assert all(node.unreported().bytes == 0 for node in fleet.nodes)
 
 
 def test_a_new_period_in_an_outage_has_the_quota_divided_by_the_nodes(fleet: Fleet) -> None:
@@ -306,6 +306,27 @@ def reset(node: Node) -> list[Any]:
     for _ in range(3):
         node.turn()
     return replies
+
+
+def test_what_the_database_lacks_is_known_with_the_moment_since_when(fleet: Fleet) -> None:
+    one = fleet.node(follows=False)
+    assert one.unreported() == Unreported(0, 0.0)
+    one.follow()
+    here = process(one)
+    here.uses(300)
+    fleet.pass_time(2)
+    assert one.unreported().bytes == 0
+    fleet.cut()
+    before = time.time()
+    for count in (20, 30):
+        here.uses(count)
+        fleet.pass_time(2)
+    found = one.unreported()
+    assert found.bytes == 50
+    assert before - 1 <= found.since <= time.time()
+    fleet.cut(False)
+    fleet.pass_time(2)
+    assert one.unreported().bytes == 0
 
 
 def test_a_reset_holds_on_all_nodes_and_is_refused_in_an_outage(fleet: Fleet) -> None:
