@@ -118,7 +118,7 @@ class MetricsActor(Actor):
 
         identity = identity_of(self.data_dir, secret_box_of(self.data_dir))
         if identity is not None:
-            policy = self.settings.get("cluster", {}).get("quota_offline", "share")
+            policy = self.settings.get("cluster.quota_offline", "share")
             self._usage.follow(Database(identity.dsn), identity.id, policy)
 
     def _report_listener(self, endpoint: str) -> None:

@@ -1,0 +1,82 @@
+"""The collector's process of an installation that becomes a node of a fleet, and ceases to be one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from contextlib import closing, suppress
+from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from actors.cluster.database import Database
+from actors.cluster.identity import NodeIdentity
+from api.cluster.migration_runner import migrate
+from config.files.paths import open_data_dir
+from config.files.secret_box import secret_box_of
+from tests.kit.bus import Bench
+from tests.kit.postgresql import database, needs_postgresql
+from tests.kit.settings import boot_settings
+from tests.kit.wait import wait_until
+
+pytestmark = needs_postgresql
+
+_PROGRAM = """
+import json, sys
+import actors.metrics.actor as module
+from actors.process import Boot, main
+module.FLEET_PERIOD = 0.1
+code = main("actors.metrics.actor:MetricsActor", Boot(**json.loads(sys.argv[1])), [], int(sys.argv[2]))
+print(json.dumps(sorted(each for each in sys.modules if "psycopg" in each or "cluster" in each)))
+sys.exit(code)
+"""
+
+
+@pytest.mark.parametrize("becomes_node", [True, False])
+def test_it_reports_while_there_is_the_file_of_a_node_and_else_loads_nothing_of_a_fleet(
+    bench: Bench, tmp_path: Path, becomes_node: bool
+) -> None:
+    data = open_data_dir(tmp_path / "data")
+    boot = {
+        "name": "metrics",
+        "instance": time.time_ns(),
+        "run_dir": str(bench.run_dir.path),
+        "data_dir": str(data.path),
+        "settings": boot_settings(metrics={"publish": ""}),
+    }
+    reading, writing = os.pipe()
+    command = [sys.executable, "-c", _PROGRAM, json.dumps(boot), str(reading)]
+    with database() as dsn, subprocess.Popen(command, pass_fds=[reading], stdout=subprocess.PIPE, text=True) as process:
+        os.close(reading)
+        try:
+            wait_until(data.usage.exists, "the collector has its file", 60)
+            if becomes_node:
+                with closing(Database(dsn)) as opened:
+                    migrate(opened, "nod_1")
+                NodeIdentity(uuid4(), "nod_1", "fra1", "full", dsn).save(data, secret_box_of(data))
+                wait_until(lambda: _ledgers(dsn) == [("nod_1",)], "the collector has reported", 60)
+                data.node.unlink()
+                wait_until(lambda: _connections(dsn) == 0, "the collector has left", 60)
+        finally:
+            os.close(writing)
+            output, _ = process.communicate(timeout=60)
+    assert bool(json.loads(output.splitlines()[-1])) == becomes_node
+
+
+def _ledgers(dsn: str) -> list[tuple[str]]:
+    with psycopg.connect(dsn) as connection:
+        return connection.execute("SELECT node FROM proxyfleet.usage_ledgers").fetchall()
+
+
+def _connections(dsn: str) -> int:
+    with suppress(psycopg.Error), psycopg.connect(dsn) as connection:
+        statement = (
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        return int(connection.execute(statement).fetchall()[0][0])
+    return -1
