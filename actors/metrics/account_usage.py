@@ -253,9 +253,7 @@ class UsageLedger:
             account.gone = 0
         if account.row() != before:
             self._write(account)
-        if self._fleet is not None:
-            self._fleet.saw(counted)
-        elif not account.id.startswith(CREDENTIAL):
+        if self._fleet is None and not account.id.startswith(CREDENTIAL):
             usage = account.usage(counted.period)
             self.notices.note(account.number, account.id, account.username, counted.quota, usage)
 

@@ -151,6 +151,8 @@ class UsageChanges:
         """A process counts an account, with this quota."""
         if counted.quota:
             self.quotas[counted.account_id] = counted.quota, counted.period
+        else:
+            self.quotas.pop(counted.account_id, None)
 
     def prune(self) -> None:
         """Delete what is acknowledged and older than a week."""
@@ -239,7 +241,14 @@ class UsageChanges:
 
     def take(self, total: FleetTotal, before: Sequence[float] | None) -> None:
         """What all nodes have used. `before` are the sums that were reported; None: nothing is unreported."""
+        if not any(total.sums[10:]) and not self._ledger.sums(total.account):
+            return  # it was removed
         account = self._ledger.fleet_account(total.account)
+        row = self._database.execute(
+            "SELECT generation, since, lease FROM shares WHERE account = ?", (account.number,)
+        ).fetchone()
+        if row is not None and row[0] > total.generation:
+            return  # the database was restored to a time before a reset, which the next report makes good
         sums = [*total.sums]
         for place in range(0, len(sums), 3):
             since, *now = map(int, account.sums[place : place + 3])
@@ -254,10 +263,9 @@ class UsageChanges:
         quota, period = self.quotas.get(total.account, (0, account.period))
         at = 3 * PERIODS.index(period)
         since, basis = int(total.sums[at]), sum(total.sums[at + 1 : at + 3])
-        row = self._database.execute("SELECT since, lease FROM shares WHERE account = ?", (account.number,)).fetchone()
         lease = total.lease
         if lease is None:
-            lease = row[1] if row is not None and row[0] == since else None
+            lease = row[2] if row is not None and row[1] == since else None
         if quota or total.generation or row is not None:
             self._database.execute(_SHARE, (account.number, total.generation, since, basis, lease, total.leased))
 

@@ -251,6 +251,9 @@ class UsageService:
         """Book those of these lines that aren't; None: all may be such. Let processes know all totals."""
         if not lines and not self._freed:
             return
+        if self._reporter is not None:
+            for each in lines:
+                self._reporter.changes.saw(each)
         freed = tuple(self._freed)
 
         def book() -> None:

@@ -300,6 +300,36 @@ def test_a_restart_in_an_outage_goes_on_where_it_was(fleet: Fleet) -> None:
     assert here.ada._leased() == before
 
 
+def test_a_collector_that_begins_lets_no_process_go_further_than_before(fleet: Fleet) -> None:
+    one = fleet.node()
+    here = process(one)
+    here.uses(1000)
+    fleet.pass_time(2)
+    one.restart()
+    one.collector.activity()
+    assert here.ada.room() <= 256 * 1024
+    assert here.ada._leased() <= 256 * 1024
+
+
+def test_totals_of_a_database_from_before_a_reset_are_not_taken(fleet: Fleet) -> None:
+    one, other = fleet.node(), fleet.node()
+    here, there = process(one), process(other)
+    here.uses(1000)
+    fleet.pass_time(READ_EACH + 2)
+    assert there.knows() == 1000
+    reset(one)
+    fleet.pass_time(READ_EACH + 2)
+    fleet.execute(
+        "UPDATE proxyfleet.usage_totals SET generation = 0, total_in = 1000, day_in = 1000,"
+        " slot = floor(extract(epoch FROM clock_timestamp()) / 10)"
+    )
+    fleet.pass_time(READ_EACH + 2)
+    assert [here.knows(), there.knows()] == [0, 0]
+    here.uses(5)
+    fleet.pass_time(READ_EACH + 2)
+    assert [here.knows(), there.knows(), fleet.total()] == [5, 5, 5]
+
+
 def reset(node: Node) -> list[Any]:
     replies: list[Any] = []
     node.collector.service.receive(ResetUsage(("acc_1",)), replies.append)
