@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from actors.bus.messages.accounts import DATABASE, ResetUsage
 from actors.bus.messages.common import Done, Failed
@@ -19,6 +20,7 @@ from actors.cluster.errors import DatabaseUnavailable
 from actors.metrics.usage_reporter import CUT_OFF_AFTER, GIVEN_BACK_AFTER, READ_EACH, UsageReporter
 from api.cluster.fleet_usage import Unreported, unreported
 from api.cluster.migration_runner import migrate
+from tests.kit.cutting_relay import CuttingRelay, Where
 from tests.kit.postgresql import database, needs_postgresql
 from tests.kit.tables import table
 from tests.unit.actors.forwarding.usage_world import ADA, Process, World
@@ -48,10 +50,10 @@ class Node(World):
     def __init__(self, folder: Path, name: str, dsn: str, policy: str = "share") -> None:
         folder.mkdir(parents=True)
         super().__init__(folder)
-        self.folder, self.name, self._dsn, self._policy = folder, name, dsn, policy
+        self.folder, self.name, self.dsn, self._policy = folder, name, dsn, policy
 
     def follow(self) -> None:
-        self.database = CutDatabase(self._dsn)
+        self.database = CutDatabase(self.dsn)
         self.collector.service.follow(self.database, self.name, self._policy)
         self.turn()
 
@@ -298,6 +300,25 @@ def test_a_restart_in_an_outage_goes_on_where_it_was(fleet: Fleet) -> None:
     one.database.is_cut = True
     fleet.pass_time(CUT_OFF_AFTER + 2)
     assert here.ada._leased() == before
+
+
+@pytest.mark.parametrize("where", ["before", "behind"])
+def test_a_link_that_is_cut_before_or_behind_each_statement_costs_no_byte(fleet: Fleet, where: Where) -> None:
+    one, other = fleet.node(follows=False), fleet.node()
+    with CuttingRelay(int(conninfo_to_dict(fleet.dsn)["port"])) as relay:
+        one.dsn = make_conninfo(fleet.dsn, port=relay.port, sslmode="disable", gssencmode="disable")
+        one.follow()
+        here, there = process(one), process(other)
+        used = 0
+        for after in (1, 1, 2, 1, 3, 2):
+            relay.cut(after, where)
+            for count, each in ((1000, here), (10, there)):
+                each.uses(count)
+                used += count
+            fleet.pass_time(2)
+        fleet.pass_time(READ_EACH + 3)
+        assert fleet.total() == fleet.hours() == used
+        assert [here.knows(), there.knows()] == [used, used]
 
 
 def test_a_collector_that_begins_lets_no_process_go_further_than_before(fleet: Fleet) -> None:
