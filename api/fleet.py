@@ -119,6 +119,10 @@ class ThisNode(Protocol):
         """What accounts have used on all nodes; None without a fleet."""
         ...
 
+    def invitation(self) -> tuple[str, str]:
+        """The fingerprint of this node's certificate, and the address at which a machine can ask it to join."""
+        ...
+
     def clock(self) -> float:
         """Unix time, the same on all nodes: that of the database."""
         ...
@@ -209,6 +213,10 @@ class StandAlone:
     def management_at(self) -> Sequence[str] | None:
         """See `ThisNode`."""
         return None
+
+    def invitation(self) -> tuple[str, str]:
+        """See `ThisNode`."""
+        return "", ""
 
     def clock(self) -> float:
         """See `ThisNode`."""

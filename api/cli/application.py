@@ -39,6 +39,7 @@ MODULES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("remote.users", ("login", "logout", "whoami", "users", "sessions", "keys")),
     ("remote.run", ("run",)),
     ("remote.objects", ("webhooks",)),
+    ("remote.nodes", ("nodes",)),
     ("remote.records", ("logs",)),
     ("remote.system", ("settings", "status", "metrics")),
     ("remote.top", ("top",)),

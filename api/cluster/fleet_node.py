@@ -26,6 +26,7 @@ from api.cluster.loose import CHANNEL as LOOSE_CHANNEL
 from api.cluster.loose import POLL, Loose
 from api.cluster.presence import Presences
 from api.cluster.rereading import Rereading, replaced
+from api.cluster.roles import end_role
 from api.cluster.shared_ledger import SharedLedger, as_of_store
 from api.cluster.shared_requests import SharedRequests
 from api.engine.commit import Engine
@@ -103,6 +104,11 @@ class FleetNode:
         found = [each.body for each in self._engine.find("nodes")] if self._engine is not None else []
         addresses = [each["addresses"] for each in found if each["role"] == "full"]
         return sorted(each.get("api") or each.get("internal") or "" for each in addresses)
+
+    def invitation(self) -> tuple[str, str]:
+        """See `ThisNode`. Raises `NodeCertificateError`."""
+        assert self._engine is not None
+        return own_certificate(_here(self._engine)).fingerprint, self._internal_address(self._engine)
 
     @property
     def files(self) -> SharedFiles:
@@ -186,9 +192,10 @@ class FleetNode:
         """See `ThisNode`."""
         self._beat_soon()
 
-    def remove(self, node_id: str) -> Mapping[str, Any]:  # noqa: ARG002 - it has nothing of its own yet
+    def remove(self, node_id: str) -> Mapping[str, Any]:
         """See `ThisNode`."""
-        return {}
+        with as_of_store():
+            return end_role(self.database, node_id)
 
     def replace_replica(self, data: DataDir, seal: SecretBox) -> Engine:
         """The engine with a new replica, for one that is damaged or gone. Raises `StoreError`, with nothing changed."""
@@ -200,7 +207,7 @@ class FleetNode:
 
     def start(self, engine: Engine, publish: Publish, history: Callable[[], History]) -> None:
         """Start all that runs beside the requests. `publish` gets events, `history` returns the settings of that."""
-        here = DataDir(engine.file.path.parent)
+        here = _here(engine)
         self.heartbeat = beats = Heartbeat(self.database, self.identity.id, installation(here), engine.stamped)
         own = own_channel(self.identity.id)
         rung = {} if self._loose is None else {LOOSE_CHANNEL: self._loose.announced}
@@ -228,8 +235,7 @@ class FleetNode:
 
     def _internal_api(self, engine: Engine, here: DataDir, publish: Publish) -> list[Part]:
         """Where other nodes ask this one, on all addresses of the machine, at the port that they know."""
-        document = engine.get(COLLECTION, self.node_id)
-        address = "" if document is None else document.body["addresses"].get(INTERNAL_ADDRESS, "")
+        address = self._internal_address(engine)
         if not address:
             return []
         try:
@@ -247,6 +253,10 @@ class FleetNode:
             routes[PATH] = Route(admission.handle, for_strangers=True)
         return [InternalApi(("", place_of(address)[1]), certificates, lambda: routes)]
 
+    def _internal_address(self, engine: Engine) -> str:
+        document = engine.get(COLLECTION, self.node_id)
+        return "" if document is None else str(document.body["addresses"].get(INTERNAL_ADDRESS, ""))
+
     def _state_of_database(self) -> dict[str, object]:
         trip = self.database.round_trip
         assert self._follower is not None
@@ -258,3 +268,7 @@ class FleetNode:
         for each in reversed(self._parts):
             each.close()
         self.database.close()
+
+
+def _here(engine: Engine) -> DataDir:
+    return DataDir(engine.file.path.parent)

@@ -49,7 +49,9 @@ from api.cluster.certificates import (
     own_certificate,
 )
 from api.cluster.internal_api import NodeRefused, ask
+from api.cluster.rereading import Rereading
 from api.cluster.roles import NodeLogin
+from api.cluster.shared_ledger import SharedLedger
 from api.engine.commit import Engine
 from api.store import NotStored, RevisionConflict, StoreError, Write
 from config import VERSION, OperatorError
@@ -280,7 +282,16 @@ def ask_to_join(data: DataDir, line: str, name: str = "", address: str = "") -> 
     return identity.name
 
 
-def finish_joining(data: DataDir, read_state: Callable[[NodeIdentity, DataDir], object]) -> bool:
+def read_state(identity: NodeIdentity, data: DataDir) -> None:
+    """Make the file of the fleet in this data directory of what the database has. Raises `StoreError`."""
+    with (
+        closing(Database(identity.dsn)) as database,
+        closing(Engine(data, None, SharedLedger(database, identity.fleet, identity.id))) as engine,
+    ):
+        Rereading(database, identity, engine, lambda _kind, _data: None)()
+
+
+def finish_joining(data: DataDir, read_state: Callable[[NodeIdentity, DataDir], object] = read_state) -> bool:
     """Make an installation a node that has joined; False when it has not.
 
     `read_state` makes the file of the fleet in a data directory of its own. The caller holds the lock. Raises

@@ -11,8 +11,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +23,7 @@ from actors.cluster.errors import DatabaseUnusable, StatementRefused
 ITERATIONS = 4096
 """As PostgreSQL does: the password has 256 bits."""
 NO_RIGHT = "42501"
+_LAST_WORDS = "SELECT extract(epoch FROM at)::float8, problems::text FROM proxyfleet.heartbeats WHERE node = %s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +64,19 @@ def begin_roles(database: Database, first: NodeLogin) -> None:
         ) from error
 
 
-def end_connections(database: Database, node: str) -> int:
-    """End what a node that was removed has open; how many connections that were. Raises `DatabaseError`."""
+def end_role(database: Database, node: str) -> Mapping[str, Any]:
+    """End the role of a node, and what it has open; what it had that no other node has. May be repeated.
+
+    Raises `DatabaseError`.
+    """
     with database.session() as session:
-        ((count,),) = session.transaction("SELECT proxyfleet.end_backends(%s)", [node], CHANGE)
-    return int(count)
+        found = session.transaction(_LAST_WORDS, [node], CHANGE)
+        session.transaction("SELECT proxyfleet.remove_node(%s)", [node], CHANGE)
+        session.transaction("SELECT proxyfleet.end_backends(%s)", [node], CHANGE)  # it can't connect again
+    if not found:
+        return {}
+    at, problems = found[0]
+    return {"pending": json.loads(problems).get("pending", {}), "last_seen_at": at}
 
 
 def verifier(password: str) -> str:

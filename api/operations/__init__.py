@@ -15,7 +15,7 @@ from api.objects import setting_operations
 from api.objects.accounts import account_operations, credential_operations, inline_account_operations
 from api.objects.kinds import OBJECT_KINDS
 from api.objects.named import named_operations
-from api.objects.nodes import node_operations
+from api.objects.nodes import node_operations, token_operations
 from api.objects.proxies import access_operations, client_operations, proxy_operations
 from api.objects.users import api_key_operations, oauth_operations, session_operations, sign_in_operations
 from api.objects.webhooks import webhook_operations
@@ -60,5 +60,6 @@ TABLE: tuple[Operation, ...] = (
     *setting_operations.ROWS,
     *transfer_operations.ROWS,
     *webhook_operations.ROWS,
+    *token_operations.ROWS,
     *metric_operations.DNS_ROWS,
 )

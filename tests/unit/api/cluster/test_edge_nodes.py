@@ -49,7 +49,7 @@ def test_every_operation_but_those_of_monitoring_is_refused_with_the_addresses_o
             continue
         error = found.json["error"]
         assert (error["code"], error["details"]) == ("NO_MANAGEMENT_API", {"full_nodes": ["10.0.0.1:8080", "10.0.0.2"]})
-    assert allowed == {"/health", "/livez", "/readyz", "/metrics"}
+    assert allowed == {"/health", "/health/ready", "/livez", "/readyz", "/metrics"}
 
 
 def test_the_dashboard_and_unknown_paths_are_refused_too(api: EdgeApi) -> None:

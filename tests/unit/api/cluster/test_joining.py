@@ -122,6 +122,22 @@ def test_a_machine_joins_and_has_what_it_needs_and_nothing_can_be_read_by_others
     assert not finish_joining(data, read_state)
 
 
+def test_the_state_is_read_whole_before_it_is_a_node_and_an_edge_gets_what_it_may_read(
+    asked: Asked, tmp_path: Path
+) -> None:
+    asked.put("proxies", {"id": "prx_here", "name": "here", "nodes": {"tags": ["cable"]}})
+    asked.put("proxies", {"id": "prx_full", "name": "full", "nodes": {"names": ["first"]}})
+    asked.put("webhooks", {"id": "whk_a", "name": "a"})
+    whole = {"proxies": {"prx_here", "prx_full"}, "webhooks": {"whk_a"}}
+    for role, wanted in (("full", whole), ("edge", {"proxies": {"prx_here"}, "webhooks": set()})):
+        data = open_data_dir(tmp_path / role)
+        ask_to_join(data, asked.token(role=role, tags=["cable"]).text, f"reads-{role}")
+        assert finish_joining(data)
+        with closing(Engine(data, secret_box_of(data))) as engine:
+            assert {name: {each.id for each in engine.find(name)} for name in wanted} == wanted
+            assert engine.find("nodes", name=f"reads-{role}")
+
+
 @table(
     "given, changed, why",
     [

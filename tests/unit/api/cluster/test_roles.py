@@ -15,7 +15,7 @@ from psycopg import errors as sql
 from actors.cluster.database import Database
 from actors.cluster.errors import DatabaseError, DatabaseUnusable
 from api.cluster.migration_runner import Migration, migrate, migrations
-from api.cluster.roles import NodeLogin, begin_roles, end_connections, verifier
+from api.cluster.roles import NodeLogin, begin_roles, end_role, verifier
 from api.store import StoreError, Write
 from tests.kit.postgresql import needs_postgresql
 from tests.kit.tables import table
@@ -355,12 +355,20 @@ def test_a_removed_node_is_out_within_a_second() -> None:
     with owner() as dsn, fleet(dsn) as made:
         place, full, edge, other = another(made)
         with place.as_role(edge) as connection, closing(Database(place.dsn(full))) as database:
-            with database.session() as session:
-                session.transaction("SELECT proxyfleet.remove_node(%s)", [edge])
-            with pytest.raises(sql.InsufficientPrivilege):
-                connection.execute("SELECT FROM proxyfleet.fleet")
-            assert end_connections(database, edge) == 1
+            said = {
+                "boot": "b",
+                "up_for": 1,
+                "version": "1",
+                "level": 1,
+                "commit": 0,
+                "clock_offset": 0,
+                "settings": {},
+            }
+            beat = json.dumps({**said, "problems": {"pending": {"sign_ins": 3}}})
+            connection.execute("SELECT proxyfleet.heartbeat(%s, %s)", [edge, beat])
+            assert end_role(database, edge)["pending"] == {"sign_ins": 3}
             wait_until(lambda: not is_alive(connection), "its connection has ended", 1)
+            assert end_role(database, edge) == {}
         with pytest.raises(psycopg.OperationalError, match="not permitted to log in"):
             psycopg.connect(place.dsn(edge))
         with closing(Database(place.dsn(edge))) as removed, pytest.raises(DatabaseUnusable):
