@@ -321,4 +321,4 @@ def test_a_sign_in_and_its_end_come_by_the_doorbell_too(ours: Fleet) -> None:
         other.engine.delete("refresh_families", family["id"])
         wait_until(lambda: one.engine.get("refresh_families", family["id"]) is None, "it has ended", SOON)
         assert time.monotonic() - began < SOON < fleet_node.POLL_AT_REST
-        assert one.node.pending() == {"sign_ins": 0, "credentials": 0, "audit": 0}
+        assert not any(one.node.pending().values())
