@@ -455,6 +455,11 @@ class Services:
         """Unix time: in a fleet the same on all nodes."""
         return self.node.clock()
 
+    def become(self, node: ThisNode | None) -> None:
+        """From now on this installation is that node of a fleet, or stands alone."""
+        self.node = node or StandAlone()
+        self.node.add_report(self.proxies_over_nodes.report)
+
     def close(self) -> None:
         """Close what the services opened themselves."""
         self.link.close()

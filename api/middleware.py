@@ -64,6 +64,9 @@ class RequestMiddleware:
         """Forbid clients to guess the media type of a body, to store it and to embed it elsewhere; log the request."""
         resp.set_header("X-Content-Type-Options", "nosniff")
         _keep_private(resp)
+        stale = self._services.node.cut_off_for()
+        if stale is not None:
+            resp.set_header("X-Config-Stale", f"{stale:.0f}")
         serving(None)
         gate: BodyGate | None = req.env.get(BODY_GATE)
         if gate is not None and gate.opened:

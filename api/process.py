@@ -31,7 +31,7 @@ from api.objects.proxies.proxy_cache import ProxyCache
 from api.objects.proxies.supervisor_link import REPLACE_TIMEOUT
 from api.objects.users.password_reset import PasswordResetHandler
 from api.objects.webhooks.webhook_sender import WebhookLink
-from api.operator.cluster import node_of
+from api.operator.cluster import ClusterHandler, node_of
 from api.operator.start import ensure_administrator, read_desired_objects, read_desired_proxies
 from api.periodic_work import HistoryPruning
 from api.security import users
@@ -181,7 +181,8 @@ class ApiActor(Actor):
             services.store, services.login_throttle, services.publish, self._bridge
         )
         self._renewals = PasswordRenewalHandler(services.password_renewal, self._bridge)
-        self._handlers = (self._webhooks, self._password_resets, self._renewals)
+        self._cluster = ClusterHandler(services.store, self.data_dir, self._bridge, lambda: self._node, self._become)
+        self._handlers = (self._webhooks, self._password_resets, self._renewals, self._cluster)
         self._services.on_max_connections = self._server.limit
         _warn_if_all_rejected(settings)
         self._report_desired_state()
@@ -249,9 +250,7 @@ class ApiActor(Actor):
             self._ends.start()
             self._pruning.start()
             self._services.list_fetches.start()
-            if self._node is not None:
-                services = self._services
-                self._node.start(self._store, services.publish, lambda: services.settings.history)
+            self._start_node()
             self.ready()
             self._webhooks.send_webhooks()
             # an earlier process may have been killed between the commit of a setting and its effect
@@ -260,6 +259,18 @@ class ApiActor(Actor):
         else:
             log.error("the supervisor rejected the proxy configuration: %s", reason_of(reply))
             self.loop.call_later(REPORT_RETRY, self._report_desired_state)
+
+    def _start_node(self) -> None:
+        services = self._services
+        if self._node is not None:
+            listen = str(services.settings.whole["cluster"]["listen"])
+            self._node.start(self._store, services.publish, lambda: services.settings.history, listen)
+
+    def _become(self, node: FleetNode | None) -> None:
+        """From now on this is that node, or stands alone; one that it was is closed."""
+        self._node = node
+        self._services.become(node)
+        self._start_node()
 
     def _on_settings(self, reply: Any) -> None:
         if isinstance(reply, ApplySettings):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from actors.bus.messages import accounts, common, dns, events, forwarding, metrics, records, specs, supervision
+from actors.bus.messages import accounts, cluster, common, dns, events, forwarding, metrics, records, specs, supervision
 from actors.bus.messages.common import TLS
 
 FORWARDING = "forwarding"
@@ -73,6 +73,8 @@ SENDERS: Mapping[type[object], frozenset[str]] = MappingProxyType(
         supervision.Upgrade: _COMMAND,
         supervision.DescribeProgram: _COMMAND,
         common.ResetPassword: _COMMAND,
+        cluster.FoundFleet: _COMMAND,
+        cluster.LeaveFleet: _COMMAND,
         common.Listening: frozenset({common.METRICS}),
         common.ReportProblems: frozenset({FORWARDING, TLS, common.POOLS}),
         accounts.ReportDeniedNames: _FORWARDING,

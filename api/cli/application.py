@@ -28,7 +28,7 @@ WIDTH = 110
 """Columns of help in a pipe, where descriptions fit into a line; help at a narrower terminal has no panels."""
 
 MODULES: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("local.commands", ("serve", "check-config", "config")),
+    ("local.commands", ("serve", "check-config", "config", "cluster")),
     ("remote.proxies", ("proxies",)),
     ("remote.proxy_tests", ("proxies",)),
     ("remote.accounts", ("accounts", "plans")),

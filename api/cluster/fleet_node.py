@@ -205,8 +205,11 @@ class FleetNode:
 
         return replaced(data, lambda: Engine(data, seal, self.ledger), read)
 
-    def start(self, engine: Engine, publish: Publish, history: Callable[[], History]) -> None:
-        """Start all that runs beside the requests. `publish` gets events, `history` returns the settings of that."""
+    def start(self, engine: Engine, publish: Publish, history: Callable[[], History], listen: str = "") -> None:
+        """Start all that runs beside the requests. `publish` gets events, `history` returns the settings of that.
+
+        Other nodes are served at the address and port `listen`; by default at the port that they know.
+        """
         here = _here(engine)
         self.heartbeat = beats = Heartbeat(self.database, self.identity.id, installation(here), engine.stamped)
         own = own_channel(self.identity.id)
@@ -224,7 +227,7 @@ class FleetNode:
         beats.refused.append(self.ledger.refuse)
         beats.reports += [self._state_of_database, *self._reports]
         self._beat_soon = beats.soon
-        self._parts += [follower, beats, events, *self._internal_api(engine, here, publish)]
+        self._parts += [follower, beats, events, *self._internal_api(engine, here, publish, listen)]
         if self._is_full:
             self._parts += [self.duties, FleetPruning(engine, self.database, self.has_duty, history)]
         for each in self._parts:
@@ -233,8 +236,8 @@ class FleetNode:
     def _poll_of_loose(self) -> float:
         return POLL_AT_REST if self._follower is not None and self._follower.doorbell == "heard" else POLL
 
-    def _internal_api(self, engine: Engine, here: DataDir, publish: Publish) -> list[Part]:
-        """Where other nodes ask this one, on all addresses of the machine, at the port that they know."""
+    def _internal_api(self, engine: Engine, here: DataDir, publish: Publish, listen: str) -> list[Part]:
+        """Where other nodes ask this one."""
         address = self._internal_address(engine)
         if not address:
             return []
@@ -251,7 +254,8 @@ class FleetNode:
         if self.identity.role == "full":
             admission = Admission(engine, secret_box_of(here), self.identity, self.database, certificates, publish)
             routes[PATH] = Route(admission.handle, for_strangers=True)
-        return [InternalApi(("", place_of(address)[1]), certificates, lambda: routes)]
+        place = place_of(listen) if listen else ("", place_of(address)[1])
+        return [InternalApi(place, certificates, lambda: routes)]
 
     def _internal_address(self, engine: Engine) -> str:
         document = engine.get(COLLECTION, self.node_id)

@@ -20,16 +20,20 @@ import re
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID, uuid4
 
 from pydantic import TypeAdapter, ValidationError
 
 from actors.cluster.database import Database, DatabaseSession
+from actors.cluster.errors import DatabaseError
 from actors.cluster.identity import NodeIdentity
 from actors.sqlite import open_for_reading
+from api.cluster.certificates import own_certificate
 from api.cluster.fleet_node import FleetNode
 from api.cluster.migration_runner import ALONE, DEADLINE, migrate
+from api.cluster.roles import NodeLogin, begin_roles_within
 from api.cluster.shared_ledger import (
     AT_ONCE,
     BEGIN,
@@ -43,6 +47,7 @@ from api.cluster.shared_ledger import (
 )
 from api.engine.commit import Engine
 from api.engine.ledger import Commit
+from api.engine.loose import LOOSE
 from api.history.recorder import STORED, newest_revision
 from api.store import NotStored, StoreError, Write
 from api.store.accounts.columns import TABLES
@@ -56,6 +61,7 @@ from config.model.nodes import (
     INTERNAL_ADDRESS,
     NODE_ID,
     NodeAddress,
+    NodeCertificate,
     NodeRecord,
     alone,
     new_node_id,
@@ -66,8 +72,15 @@ from config.settings.runtime import merge
 
 _DOCUMENTS = "documents (collection, id, revision, place, body)"
 _COPIED = [
-    (_DOCUMENTS, "SELECT collection, id, revision, place, body FROM documents"),
-    *((_DOCUMENTS, f"SELECT '{each}', id, revision, rowid, body FROM {each}") for each in TABLES),  # noqa: S608 - ours
+    (
+        _DOCUMENTS,
+        "SELECT collection, id, revision, place, body FROM documents"  # noqa: S608 - names are ours
+        f" WHERE collection NOT IN ({', '.join(map(repr, sorted(LOOSE)))})",
+    ),
+    *(
+        (_DOCUMENTS, f"SELECT '{each}', id, revision, rowid, body FROM {each}")  # noqa: S608 - ours
+        for each in sorted(set(TABLES) - LOOSE)
+    ),
     (
         f'revisions ({STORED}, "commit", node)',
         f"SELECT {STORED}, commit_number, :node FROM revisions",  # noqa: S608 - ours
@@ -81,7 +94,7 @@ _COPIED = [
         "SELECT :node, seq, commit_number, content, hash FROM audit WHERE commit_number <= :number",
     ),
 ]
-"""The tables of the database with what they get from the file."""
+"""The tables of the database with what they get from the file. What needs no order is sent as if it were new."""
 
 
 class FoundingRefused(OperatorError):
@@ -89,40 +102,60 @@ class FoundingRefused(OperatorError):
 
 
 def found_fleet(
-    engine: Engine, data: DataDir, seal: SecretBox, dsn: str, name: str = "", address: str = "", listen_dsn: str = ""
+    engine: Engine,
+    data: DataDir,
+    seal: SecretBox,
+    dsn: str,
+    name: str = "",
+    address: str = "",
+    listen_dsn: str = "",
+    shared_role: bool = False,
 ) -> FleetNode:
     """Make this installation the first node of a new fleet in this database: the node, which `engine` follows.
 
-    Changes wait for some milliseconds, and nothing else does. Raises `FoundingRefused`, `DatabaseError`,
-    `SchemaRefused`, and `StoreError`: then it still stands alone.
+    The role of `dsn` becomes the owner of the schema, and this node gets one of its own, unless there is a
+    `shared_role`. Changes wait for some milliseconds, and nothing else does. Raises `FoundingRefused`, `DatabaseError`,
+    `SchemaRefused`, `NodeCertificateError`, and `StoreError`: then it still stands alone.
     """
     if data.node.exists():
         raise FoundingRefused("this installation is a node of a fleet already: see `proxyfleet cluster status`")
-    identity = NodeIdentity(uuid4(), new_node_id(), _name(name), "full", dsn, listen_dsn)
-    node = FleetNode(identity)
+    login = None if shared_role else NodeLogin(new_node_id(), "full")
+    own, own_listen = (dsn, listen_dsn) if login is None else (login.dsn(dsn), listen_dsn and login.dsn(listen_dsn))
+    node = FleetNode(
+        NodeIdentity(uuid4(), new_node_id() if login is None else login.node, _name(name), "full", own, own_listen)
+    )
+    certificate = own_certificate(data)
     try:
-        node.database.check()
-        _make_room(node.database, data)
-        migrate(node.database, identity.id)
-        record = NodeRecord(
-            id=identity.id, name=identity.name, addresses=_addresses(address, node), created_at=node.clock()
-        )
-        _make(engine, data, seal, node, record)
+        with closing(Database(dsn)) as database:
+            database.check()
+            _make_room(database, data)
+            migrate(database, node.node_id)
+            record = NodeRecord(
+                id=node.node_id,
+                name=node.identity.name,
+                addresses=_addresses(address, database),
+                certificate=NodeCertificate(fingerprint=certificate.fingerprint, pem=certificate.pem),
+                created_at=database.time(),
+            )
+            _make(engine, data, seal, node, database, record, login)
     except BaseException:
         node.close()
         raise
     return node
 
 
-def leave_fleet(engine: Engine, data: DataDir, node_id: str, force: bool) -> None:
-    """Take this node out of its fleet, and go on alone with everything it has.
+def leave_fleet(engine: Engine, data: DataDir, node: FleetNode, force: bool) -> None:
+    """Take this node out of its fleet, and go on alone with everything it has. It is closed then.
 
     Unless by `force` the fleet has to be reached. Raises `LedgerError`: then it still is a node; and `StoreError`.
     """
-    own = engine.get(COLLECTION, node_id)
+    own = engine.get(COLLECTION, node.node_id)
     if not force:
         with suppress(NotStored):
-            engine.delete(COLLECTION, node_id)
+            engine.delete(COLLECTION, node.node_id)
+        with suppress(DatabaseError), node.database.session() as session:  # it is no node any more
+            session.transaction("SELECT proxyfleet.remove_node(%s)", [node.node_id])
+    node.close()
     engine.stand_alone(lambda: _forget(data))
     writes = [Write(COLLECTION, each.id, None) for each in engine.every(COLLECTION)]
     if own is not None:
@@ -160,9 +193,9 @@ def _name(given: str) -> str:
         raise FoundingRefused(f"--name: {error}") from None
 
 
-def _addresses(given: str, node: FleetNode) -> dict[str, str]:
+def _addresses(given: str, database: Database) -> dict[str, str]:
     """Where other nodes reach this one: by default at the address from which it reaches the database."""
-    with node.database.session() as session:
+    with database.session() as session:
         found = given or session.own_address
     try:
         return {INTERNAL_ADDRESS: TypeAdapter(NodeAddress).validate_python(found)} if found else {}
@@ -195,27 +228,38 @@ def _begun(data: DataDir) -> str | None:
         return None
 
 
-def _make(engine: Engine, data: DataDir, seal: SecretBox, node: FleetNode, record: NodeRecord) -> None:
+def _make(
+    engine: Engine,
+    data: DataDir,
+    seal: SecretBox,
+    node: FleetNode,
+    database: Database,
+    record: NodeRecord,
+    login: NodeLogin | None,
+) -> None:
     within = DEADLINE + data.fleet.stat().st_size / RATE
-    with node.database.session() as session:
+    with database.session() as session:
         if found := session.begin(f"{ALONE}; SELECT id FROM proxyfleet.fleet", (), within):  # noqa: S608 - ours
-            raise FoundingRefused(f"{node.database.place} holds the fleet {found[0][0]} since a moment ago")
+            raise FoundingRefused(f"{database.place} holds the fleet {found[0][0]} since a moment ago")
         copied = _copy(session, engine.file.path, node.node_id, within)
         with engine.alone():
             for commit in engine.changes(copied):
-                for part in encoded_parts(commit):
+                for part in encoded_parts(_ordered(commit)):
                     session.go_on(WRITE, [commit.number, node.node_id, part], within)
             with engine.file.reading() as file:
                 head, history = last_number(file), newest_revision(file)
             stamp = insert_fleet(session, node.identity.fleet, node.node_id, head, history, _key_of(seal))
+            if login is not None:
+                begin_roles_within(session, login)
             private_directory(data.cluster)
             replace_file(data.founding, str(node.identity.fleet).encode())
 
             def made() -> None:
                 node.identity.save(data, seal)
 
-            engine.follow_ledger(_FirstTurn(node, session, made), stamp)
+            engine.follow_ledger(_FirstTurn(node.identity, database, session, made), stamp)
             try:
+                node.opened(engine, all_of_them=True)
                 engine.put(COLLECTION, record.model_dump(mode="json"), 0)
             finally:
                 if data.node.exists():
@@ -236,6 +280,10 @@ def _copy(session: DatabaseSession, file: Path, node: str, within: float) -> int
         return number
 
 
+def _ordered(commit: Commit) -> Commit:
+    return replace(commit, documents=tuple(each for each in commit.documents if each.collection not in LOOSE))
+
+
 def _key_of(seal: SecretBox) -> str:
     try:
         return seal.fingerprint
@@ -249,8 +297,10 @@ class _FirstTurn(SharedLedger):
     _find = f"{ALONE}; {SharedLedger._find}"
     """Who makes it holds that lock until its transaction ends."""
 
-    def __init__(self, node: FleetNode, session: DatabaseSession, made: Callable[[], None]) -> None:
-        super().__init__(node.database, node.identity.fleet, node.node_id)
+    def __init__(
+        self, identity: NodeIdentity, database: Database, session: DatabaseSession, made: Callable[[], None]
+    ) -> None:
+        super().__init__(database, identity.fleet, identity.id)
         self._session, self._made = session, made
 
     @contextmanager

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from actors.cluster.database import CHANGE, Database, dsn_of_role
+from actors.cluster.database import CHANGE, Database, DatabaseSession, dsn_of_role
 from actors.cluster.errors import DatabaseUnusable, StatementRefused
 
 ITERATIONS = 4096
@@ -46,15 +46,22 @@ class NodeLogin:
 
 
 def begin_roles(database: Database, first: NodeLogin) -> None:
-    """Give a new fleet its roles, and its first node one. By the owner of the schema.
+    """As `begin_roles_within`, in a transaction of its own."""
+    with database.session() as session:
+        session.begin("SELECT 1")
+        begin_roles_within(session, first)
+        session.finish("SELECT 1")
+
+
+def begin_roles_within(session: DatabaseSession, first: NodeLogin) -> None:
+    """Give a new fleet its roles, and its first node one, within a transaction. By the owner of the schema.
 
     Raises `DatabaseUnusable` for a role that may make none: without roles of their own (`--shared-role`) there can be
     no edge nodes. Raises `DatabaseError`.
     """
     statement, parameters = first.statement
     try:
-        with database.session() as session:
-            session.transaction(f"SELECT proxyfleet.set_rights(); {statement}", parameters, CHANGE)
+        session.go_on(f"SELECT proxyfleet.set_rights(); {statement}", parameters, CHANGE)
     except (StatementRefused, DatabaseUnusable) as error:
         if isinstance(error, StatementRefused) and error.code != NO_RIGHT:
             raise

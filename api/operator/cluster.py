@@ -2,38 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
+from actors.bus.mailbox import Reply
+from actors.bus.messages.cluster import FleetFounded, FoundFleet, LeaveFleet
+from actors.bus.messages.common import Done, Failed
+from api.audit.audit_context import on_behalf_of
+from api.bus_bridge import LoopBridge
 from api.engine.commit import Engine, open_engine
-from api.store import StoreError
+from api.store import LedgerError, StoreError
+from config import OperatorError
 from config.files.paths import DataDir
 from config.files.secret_box import SecretBoxError, secret_box_of
 
 if TYPE_CHECKING:  # in a fleet alone
     from api.cluster.fleet_node import FleetNode
 
+log = logging.getLogger(__name__)
+
 NOT_INSTALLED = "psycopg, which a node of a fleet needs, is not installed: install proxyfleet[cluster]"
+NO_NODE = "this installation is not a node of a fleet"
+BY_FORCE = "--force goes on alone without telling the fleet"
 
 
 def node_of(data: DataDir) -> FleetNode | None:
     """What this installation is in its fleet; None when it stands alone. Needs no database. Raises `StoreError`."""
     if not data.node.exists():
         return None
-    try:
+    with loaded():
         from actors.cluster.errors import DatabaseError
         from actors.cluster.identity import identity_of
         from api.cluster.fleet_node import FleetNode
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "psycopg":
-            raise
-        raise StoreError(f"{data.node}: {NOT_INSTALLED}") from None
     try:
         identity = identity_of(data, secret_box_of(data))
         return None if identity is None else FleetNode(identity)
     except (DatabaseError, SecretBoxError) as error:
         raise StoreError(str(error)) from error
+
+
+@contextmanager
+def loaded() -> Iterator[None]:
+    """Within it the modules of a fleet are loaded. Raises `StoreError` where psycopg is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "psycopg":
+            raise
+        raise StoreError(NOT_INSTALLED) from None
 
 
 @contextmanager
@@ -51,3 +71,106 @@ def offline_engine(data: DataDir, operation: str) -> Iterator[Engine]:
     finally:
         if node is not None:
             node.close()
+
+
+def found(engine: Engine, data: DataDir, asked: FoundFleet) -> FleetNode:
+    """Make this installation the first node of a fleet. Raises `OperatorError`."""
+    with loaded():
+        from api.cluster.founding import found_fleet
+    try:
+        return found_fleet(engine, data, secret_box_of(data), **asdict(asked))
+    except SecretBoxError as error:
+        raise StoreError(str(error)) from error
+
+
+def leave(engine: Engine, data: DataDir, node: FleetNode | None, force: bool) -> None:
+    """Go on alone. Raises `OperatorError`."""
+    from api.cluster.founding import leave_fleet
+
+    if node is None:
+        raise StoreError(NO_NODE)
+    with _unless_cut_off():
+        leave_fleet(engine, data, node, force)
+
+
+@contextmanager
+def _unless_cut_off() -> Iterator[None]:
+    try:
+        yield
+    except LedgerError as error:
+        raise StoreError(f"{error}; {BY_FORCE}") from error
+
+
+def found_offline(data: DataDir, asked: FoundFleet) -> FleetFounded:
+    """As `found`, while the product is stopped. The caller holds the lock."""
+    with open_engine(data, "command_line", "cluster-init") as engine:
+        node = found(engine, data, asked)
+        node.close()
+        return _founded(node)
+
+
+def leave_offline(data: DataDir, force: bool) -> None:
+    """As `leave`, while the product is stopped. The caller holds the lock."""
+    node = node_of(data)
+    ledger = None if node is None or force else node.ledger
+    with _unless_cut_off(), open_engine(data, "command_line", "cluster-leave", ledger) as engine:
+        leave(engine, data, node, force)
+
+
+def _founded(node: FleetNode) -> FleetFounded:
+    return FleetFounded(str(node.identity.fleet), node.node_id, node.identity.name)
+
+
+class ClusterHandler:
+    """What the command line asks of the running API. Used by its loop thread."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        data: DataDir,
+        bridge: LoopBridge,
+        node: Callable[[], FleetNode | None],
+        become: Callable[[FleetNode | None], None],
+    ) -> None:
+        """`become` begins to be another node, or to stand alone."""
+        self._engine, self._data, self._bridge = engine, data, bridge
+        self._node, self._become = node, become
+        self._one_at_a_time = threading.Lock()
+
+    def receive(self, message: Any, reply: Reply) -> bool:
+        """Handle a message of the command line; False for any other message."""
+        if not isinstance(message, FoundFleet | LeaveFleet):
+            return False
+        threading.Thread(target=self._handle, args=(message, reply), name="cluster", daemon=True).start()
+        return True
+
+    def _handle(self, message: FoundFleet | LeaveFleet, reply: Reply) -> None:
+        outcome = self._outcome(message)
+        self._bridge.call(lambda: reply(outcome))
+
+    def _outcome(self, message: FoundFleet | LeaveFleet) -> FleetFounded | Done | Failed:
+        if not self._one_at_a_time.acquire(blocking=False):
+            return Failed("the fleet is being made, or left, at this moment")
+        try:
+            return self._founded(message) if isinstance(message, FoundFleet) else self._left(message)
+        except OperatorError as error:
+            return Failed(str(error))
+        except Exception as error:  # a command waits for the reply
+            log.exception("the fleet could not be made, or left")
+            return Failed(f"{type(error).__name__}: see the log")
+        finally:
+            self._one_at_a_time.release()
+
+    def _founded(self, message: FoundFleet) -> FleetFounded:
+        with on_behalf_of("command_line", "cluster-init"):
+            node = found(self._engine, self._data, message)
+        self._become(node)
+        log.warning("this installation is the first node of the fleet %s", node.identity.fleet)
+        return _founded(node)
+
+    def _left(self, message: LeaveFleet) -> Done:
+        with on_behalf_of("command_line", "cluster-leave"):
+            leave(self._engine, self._data, self._node(), message.force)
+        self._become(None)
+        log.warning("this installation is no node of a fleet any more")
+        return Done()

@@ -7,9 +7,10 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from actors.bus.mailbox import BusClient, NotRunningError
+from actors.bus.messages.cluster import FoundFleet, LeaveFleet
 from actors.bus.messages.common import API, Failed, PasswordReset, ResetPassword, Unreachable
 from actors.bus.messages.supervision import DescribeProgram, Program, Upgrade
 from api.objects.users.password_reset import UnknownUser
@@ -86,6 +87,29 @@ SUPERVISOR_TIMEOUT = 5.0
 API_TIMEOUT = 20.0
 """Seconds that the API may take: it hashes the password and waits for the disk."""
 AGAIN = "try again in a moment"
+
+
+CLUSTER_TIMEOUT = 900.0
+"""Seconds that the API may take to copy what a large installation has into the database of a fleet."""
+T = TypeVar("T")
+
+
+class NotDone(OperatorError):
+    """What was asked of the running product was not done, or that is unknown; the text says which and why."""
+
+
+def ask_cluster(run: RunDir, message: FoundFleet | LeaveFleet, reply: type[T]) -> T:
+    """Have the product that runs in `run` make a fleet, or leave one. Raises `NotDone`."""
+    try:
+        with BusClient(run) as bus:
+            found = bus.ask(message, API, CLUSTER_TIMEOUT)
+    except NotRunningError as error:
+        raise NotDone(f"not done: the product is starting or ending; {AGAIN}") from error
+    if isinstance(found, reply):
+        return found
+    if isinstance(found, Failed):
+        raise NotDone(found.error)
+    raise NotDone(f"the API does not say that it is done: {found}; `proxyfleet cluster status` says what is")
 
 
 class NotReset(OperatorError):

@@ -26,6 +26,7 @@ from pydantic import (
 )
 
 from config.model.choices import LogLevel
+from config.net.addresses import is_plain_address
 from config.net.names import is_loopback
 from config.text.access_fields import FILE_FORMATS, FORMATS, LINE_FIELDS, compiled
 
@@ -127,6 +128,30 @@ class WebhookSettings(SettingsGroup):
     )
     max_concurrent: int = Field(32, ge=1, le=500)
     retention_days: int = Field(30, ge=1, le=3650)
+
+
+QuotaOffline = Literal["share", "lease", "unlimited"]
+
+
+def _listening_address(text: str) -> str:
+    host, _, port = text.rpartition(":")
+    host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if not is_plain_address(host) or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ValueError("must be an IP address and a port: 0.0.0.0:7443, [::]:7443")
+    return text
+
+
+class Cluster(SettingsGroup):
+    """`cluster`: the fleet that this installation is a node of, or is to become by `proxyfleet cluster init`.
+
+    `listen` is where other nodes reach this one. `quota_offline` is what accounts may use of their quotas at a node
+    that is cut off from the database: its share of what is left, what it has leased already, or all they want.
+    """
+
+    dsn: SecretStr = SecretStr("")
+    listen_dsn: SecretStr = SecretStr("")
+    listen: Annotated[str, AfterValidator(_listening_address)] = "0.0.0.0:7443"
+    quota_offline: QuotaOffline = "share"
 
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")

@@ -23,7 +23,17 @@ from config.model.fields import WORKERS, Host
 from config.net.addresses import TCP_ADDRESS
 from config.net.dns_servers import TTL_MAX, read_address, read_hosts_name, read_server
 from config.settings.env import ENV_PREFIX
-from config.settings.groups import Alerts, History, Live, Logging, OAuth2, SettingsGroup, Telemetry, WebhookSettings
+from config.settings.groups import (
+    Alerts,
+    Cluster,
+    History,
+    Live,
+    Logging,
+    OAuth2,
+    SettingsGroup,
+    Telemetry,
+    WebhookSettings,
+)
 
 SERVERS_MAX = 8
 
@@ -337,6 +347,7 @@ class Settings(BaseSettings):
     alerts: Alerts = Alerts()
     webhooks: WebhookSettings = WebhookSettings()
     history: History = History()
+    cluster: Cluster = Cluster()
     telemetry: Telemetry = Telemetry()
 
     @classmethod
@@ -352,14 +363,20 @@ class Settings(BaseSettings):
         return (init_settings, env_settings, InitSettingsSource(settings_cls, as_settings()))
 
 
+_LEFT_OUT: Any = {
+    "admin_password": True,
+    "metrics": {"prometheus_token"},
+    "cluster": {"dsn", "listen_dsn"},
+    "telemetry": True,
+}
+
+
 def plain(settings: Settings) -> dict[str, Any]:
     """The settings as the API's process gets them: plain values, and the one secret that it needs.
 
     That is `auth.oauth2.client_secret`, which must not be logged or returned.
     """
-    values = settings.model_dump(
-        mode="json", exclude={"admin_password": True, "metrics": {"prometheus_token"}, "telemetry": True}
-    )
+    values = settings.model_dump(mode="json", exclude=_LEFT_OUT)
     values["prometheus_token_hash"] = settings.metrics.token_digest()
     values["auth"]["oauth2"]["client_secret"] = settings.auth.oauth2.client_secret.get_secret_value()
     return values

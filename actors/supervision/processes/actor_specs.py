@@ -125,7 +125,7 @@ AT_START_MAX = 100_000
 
 def collector_specs(classes: ActorClasses, config: SupervisionConfig) -> Iterator[ActorSpec]:
     """The actors that always run beside the proxies and the API, in the order in which they are started."""
-    yield ActorSpec(METRICS, classes.metrics, ("logging", "alerts", "metrics"))
+    yield ActorSpec(METRICS, classes.metrics, ("logging", "alerts", "metrics", "cluster"))
     yield ActorSpec(LOGS, classes.logs, ("logging",))
     yield ActorSpec(WEBHOOKS, classes.webhooks, ("logging", "webhooks", EGRESS))
     yield ActorSpec(RESOLVER, classes.resolver, ("logging",))

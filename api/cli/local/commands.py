@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from api.cli.commands import RECOVER, RUN, TOP, YES, FlagsCommand, Session, command, guarded, local_command, new_group
-from api.cli.options import argument, flag, number, option, seconds_option
+from api.cli.options import argument, flag, number, option, seconds_option, text
 from api.cli.terminal import CHANGED, PASSPHRASE_FILE, PASSWORD_STDIN, Output
 from config.settings.env import ENV_PREFIX
 
@@ -56,6 +56,55 @@ _ROTATE_KEY = {
     **DATA_OPTIONS,
     "revoke_previous": flag("--revoke-previous", "End all access tokens at once, as for a key that may be known."),
 }
+
+
+_CLUSTER = new_group("cluster", "Several nodes with one configuration, in a PostgreSQL database.", RUN)
+_RUN_DIR = option(Path | None, "--run-dir", "The running product's directory of sockets and locks.")
+_INIT = {
+    "dsn": text("--dsn", "The database: postgresql://USER:PASSWORD@HOST/NAME. Prefer PROXYFLEET_CLUSTER__DSN."),
+    "name": text("--name", "The name of this node; by default that of the machine."),
+    "address": text("--address", "Where other nodes reach this one: HOST or HOST:PORT."),
+    "listen_dsn": text("--listen-dsn", "A direct connection, where --dsn leads through a pooler."),
+    "shared_role": flag("--shared-role", "One role for all nodes, where the DSN's may make none; no edge nodes then."),
+    **DATA_OPTIONS,
+    "run_dir": _RUN_DIR,
+}
+_LEAVE = {
+    **DATA_OPTIONS,
+    "run_dir": _RUN_DIR,
+    "force": flag("--force", "Also when the database can't be reached; the fleet isn't informed then."),
+}
+_MIGRATE = {
+    **DATA_OPTIONS,
+    "dsn": text("--dsn", "The database; by default that of this node."),
+    "dry_run": flag("--dry-run", "Only say what would be done."),
+}
+
+
+@local_command(_CLUSTER, "init", _INIT, module="cluster")
+def init() -> None:
+    """Make this installation the first node of a fleet, also while it runs: changes wait for a moment, traffic doesn't.
+
+    Configuration, accounts, users, history and audit trail go to the database, whole or not at all.
+    """
+
+
+@local_command(_CLUSTER, "leave", _LEAVE, module="cluster")
+def leave() -> None:
+    """Go on alone with everything this node has, also while it runs; no connection is lost."""
+
+
+@local_command(_CLUSTER, "status", DATA_OPTIONS, module="cluster")
+def status() -> None:
+    """Say how this node stands to its fleet, also without the API.
+
+    Ends with 0 if it is connected and current, 3 cut off from the database, 4 more than 10 s behind, 1 no fleet.
+    """
+
+
+@local_command(_CLUSTER, "migrate", _MIGRATE, module="cluster")
+def migrate() -> None:
+    """Bring the schema of the fleet's database forward to this release."""
 
 
 @local_command(TOP, "backup", _BACKUP, module="backup", rich_help_panel=RECOVER)

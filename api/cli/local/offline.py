@@ -93,7 +93,7 @@ def reset_password(out: Output, user: str, config: Path | None, data_dir: Path |
     chosen = os.environ.get(f"{ENV_PREFIX}NEW_PASSWORD")
     if fields["ask"] or fields["password_stdin"]:
         chosen = ask_password(f"New password of {user}", fields["password_stdin"], twice=True)
-    running = _running(config, data_dir, fields["run_dir"])
+    running = running_at(config, data_dir, fields["run_dir"])
     try:
         if running is None:
             with locked_data(config, data_dir) as data:
@@ -110,7 +110,7 @@ def reset_password(out: Output, user: str, config: Path | None, data_dir: Path |
     out.done({"username": user, "password": fresh if chosen is None else None}, text)
 
 
-def _running(config: Path | None, data_dir: Path | None, run_dir: Path | None) -> RunDir | None:
+def running_at(config: Path | None, data_dir: Path | None, run_dir: Path | None) -> RunDir | None:
     """The run directory of the product that holds the data directory; None if it is stopped. Raises `CommandError`."""
     data = data_of(config, data_dir)
     require_own_directory(data.path)

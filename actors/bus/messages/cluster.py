@@ -1,0 +1,40 @@
+"""What the command line asks of the API about the fleet."""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from actors.bus.codec import message
+
+
+@message
+class FoundFleet:
+    """Command line → API: make this installation the first node of a fleet (`api.cluster.founding`).
+
+    → `FleetFounded` when it is one, or `Failed`: then it stands alone as before.
+    """
+
+    dsn: str = field(repr=False)
+    name: str = ""
+    address: str = ""
+    listen_dsn: str = field(default="", repr=False)
+    shared_role: bool = False
+
+
+@message
+class FleetFounded:
+    """API → command line: this node is the first one of the fleet with this id."""
+
+    fleet: str
+    node: str
+    name: str
+
+
+@message
+class LeaveFleet:
+    """Command line → API: go on alone; with `force` also when the database can't be reached.
+
+    → `Done`, or `Failed`: then it is a node as before.
+    """
+
+    force: bool = False

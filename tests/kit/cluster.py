@@ -1,0 +1,90 @@
+"""Real products as nodes of one fleet, on a PostgreSQL server of their own that can be stopped.
+
+with Nodes() as nodes:
+    nodes.init(nodes.product())
+    nodes.server.stop()
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any, Self
+
+from tests.kit.ports import free_port
+from tests.kit.postgresql import Server
+from tests.kit.product import Product
+from tests.kit.wait import wait_until
+
+
+class Nodes:
+    """The database of a fleet, and the products that are or become its nodes; all end with the block."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self.server = Server()
+        self._stack.callback(self.server.remove)
+        self.dsn = self.server.dsn()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._stack.close()
+
+    def product(self, **settings: str) -> Product:
+        """One that runs and stands alone. `settings` are variables without their prefix."""
+        env = {f"PROXYFLEET_{name}": value for name, value in settings.items()}
+        return self._stack.enter_context(Product({"PROXYFLEET_CLUSTER__LISTEN": f"127.0.0.1:{free_port()}", **env}))
+
+    def init(self, product: Product, name: str = "first") -> Any:
+        """Make it the first node: what the command says."""
+        status, done = command(
+            product, "init", "--dsn", self.dsn, "--name", name, "--address", f"127.0.0.1:{free_port()}"
+        )
+        assert status == 0, done
+        return json.loads(done)
+
+    @contextmanager
+    def outage(self, how: signal.Signals) -> Iterator[None]:
+        """For the time of the block the database is stopped (SIGSTOP: it hangs) or ended by this signal."""
+        if how != signal.SIGSTOP:
+            self.server.stop(how)
+            try:
+                yield
+            finally:
+                self.server.start()
+            return
+        processes = [self.server.process.pid, *self.server.backends()]
+        for pid in processes:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in processes:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+
+
+def command(product: Product, *words: str) -> tuple[int, str]:
+    """`proxyfleet cluster …` on the machine of this product, as JSON: its exit status, and what it printed."""
+    places = ["--data-dir", str(product.data_dir)]
+    if words[0] in ("init", "leave"):
+        places += ["--run-dir", str(product.run_dir)]
+    line = [sys.executable, "-m", "supervisor", "cluster", *words, *places, "-o", "json"]
+    done = subprocess.run(line, env=product.environment(), capture_output=True, text=True, timeout=120)
+    return done.returncode, done.stdout or done.stderr
+
+
+def current(product: Product) -> dict[str, Any]:
+    """Wait until it is connected and has all commits: what `cluster status` says then."""
+    return json.loads(wait_until(lambda: _ok(command(product, "status")), "the node is connected and current"))  # type: ignore[no-any-return]
+
+
+def _ok(done: tuple[int, str]) -> str | None:
+    return done[1] if done[0] == 0 else None
