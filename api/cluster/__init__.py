@@ -15,6 +15,7 @@ know that there is a database, and goes on without it.
 | `certificates` | by what nodes know each other, and TLS between them |
 | `heartbeat` | each 4 s: this node is there, what it has, what is wrong with it; the reply says what there is |
 | `follower` | takes what other nodes have committed, soon; a node *serves* a commit when its effects are made |
+| `unapplied` | what this node could not apply: it serves the former state of that |
 | `rereading` | reads everything anew when the database has lost commits, or forgotten those that this node lacks |
 | `fleet_node` | puts the parts of a node together |
 | `fleet_chores` | what the node with the duty prunes, and says of other nodes |

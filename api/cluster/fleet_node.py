@@ -19,7 +19,7 @@ from api.cluster.duties import Duties
 from api.cluster.fleet_chores import FleetPruning, NodeEvents, Publish
 from api.cluster.fleet_usage import UsageOfFleet, unreported
 from api.cluster.follower import CHANNEL, Follower, own_channel
-from api.cluster.heartbeat import Heartbeat, installation
+from api.cluster.heartbeat import Heartbeat, installation, merged
 from api.cluster.internal_api import InternalApi, Route
 from api.cluster.joining import PATH, Admission
 from api.cluster.loose import CHANNEL as LOOSE_CHANNEL
@@ -29,6 +29,7 @@ from api.cluster.rereading import Rereading, replaced
 from api.cluster.roles import end_role
 from api.cluster.shared_ledger import SharedLedger, as_of_store
 from api.cluster.shared_requests import SharedRequests
+from api.cluster.unapplied import UnappliedObjects
 from api.engine.commit import Engine
 from api.fleet import NOTHING_CLAIMED, Claimed, ClaimedRequest, FleetUsage, Presence, SharedFiles
 from config.files.paths import DataDir
@@ -216,7 +217,10 @@ class FleetNode:
         rung = {} if self._loose is None else {LOOSE_CHANNEL: self._loose.announced}
         dsn = self.identity.listen_dsn or self.identity.dsn
         doorbell = Doorbell(dsn, self.database.place, [CHANNEL, own, *rung])
-        rereading = Rereading(self.database, self.identity, engine, publish)
+        unapplied = UnappliedObjects(self.identity, engine, publish, self.database.time)
+        engine.effects.watch(unapplied.made)
+        self.ledger.watch(unapplied.read)
+        rereading = Rereading(self.database, self.identity, engine, publish, unapplied.read)
         self._follower = follower = Follower(engine, doorbell, own, beats.soon, rereading, rung)
         events = NodeEvents(self, self.node_id, engine, publish)
         beats.gives += [follower.expect, events.wants, self.duties.wants]
@@ -225,7 +229,13 @@ class FleetNode:
             noted = self._loose.noted
             beats.followers.append(lambda beat: noted(beat.whole["loose"]))
         beats.refused.append(self.ledger.refuse)
-        beats.reports += [self._state_of_database, *self._reports]
+        reports = [self._state_of_database, *self._reports]
+
+        def with_failed() -> Mapping[str, Any]:
+            found = merged(reports)
+            return {**found, "failed": unapplied.report(found.get("proxies", {}))}
+
+        beats.reports.append(with_failed)
         self._beat_soon = beats.soon
         self._parts += [follower, beats, events, *self._internal_api(engine, here, publish, listen)]
         if self._is_full:

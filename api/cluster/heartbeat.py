@@ -13,7 +13,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -83,7 +83,7 @@ class Heartbeat:
 
     def problems(self) -> dict[str, Any]:
         """What is wrong with this node, as the others see it."""
-        return _merged(self.reports)
+        return merged(self.reports)
 
     def beat_now(self) -> Beat:
         """Make one, and have the followers know. Raises `DatabaseError`."""
@@ -92,7 +92,7 @@ class Heartbeat:
             beat = {
                 "boot": self._boot, "up_for": time.monotonic() - self._began, "version": VERSION, "level": LEVEL,
                 "commit": commit, "stamp": stamp and str(stamp), "clock_offset": self._database.clock_offset,
-                "problems": self.problems(), **_merged(self.gives),
+                "problems": self.problems(), **merged(self.gives),
             }  # fmt: skip
             with self._database.session() as session:
                 began = time.monotonic()
@@ -166,5 +166,6 @@ def installation(data: DataDir) -> str:
     return sha256(f"{_MACHINE.read_text()} {found.st_dev} {found.st_ino}".encode()).hexdigest()[:16]
 
 
-def _merged(givers: list[Gives]) -> dict[str, Any]:
+def merged(givers: Sequence[Gives]) -> dict[str, Any]:
+    """What all of them give."""
     return {name: value for each in givers for name, value in each().items()}

@@ -26,7 +26,15 @@ from uuid import UUID, uuid4
 
 from actors.cluster.database import REPORT, Database, DatabaseSession
 from actors.cluster.identity import NodeIdentity
-from api.cluster.shared_ledger import NoFleet, OtherFleet, as_of_store, audit_entry, document, revision_change
+from api.cluster.shared_ledger import (
+    NoFleet,
+    OnDocument,
+    OtherFleet,
+    as_of_store,
+    audit_entry,
+    documents_of,
+    revision_change,
+)
 from api.engine.commit import Engine
 from api.engine.ledger import Commit, Stamped
 from api.engine.loose import LOOSE
@@ -84,6 +92,12 @@ CREATE TABLE audit (seq INTEGER, content TEXT, hash TEXT);
 Publish = Callable[[str, dict[str, Any]], object]
 
 
+def _keep(_collection: str, _identifier: str, _revision: int, error: str | None) -> None:
+    """A document that can't be read stays here as it is."""
+    if error is not None:
+        log.error("%s", error)
+
+
 @dataclass(frozen=True, slots=True)
 class _Replica:
     """Where it is: its last commit, the stamps that it knows by number, its last revision, and its audit trail's."""
@@ -95,11 +109,19 @@ class _Replica:
 class Rereading:
     """Of one node. Called, it reads everything. Raises `StoreError`; then the replica is as it was."""
 
-    def __init__(self, database: Database, identity: NodeIdentity, engine: Engine, publish: Publish) -> None:
+    def __init__(
+        self,
+        database: Database,
+        identity: NodeIdentity,
+        engine: Engine,
+        publish: Publish,
+        on_document: OnDocument = _keep,
+    ) -> None:
         self._database = database
         self._identity = identity
         self._engine = engine
         self._publish = publish
+        self._on_document = on_document
 
     def __call__(self) -> None:
         """Do it."""
@@ -123,7 +145,7 @@ class Rereading:
                 self._read_records(session, scratch, common)
                 session.finish("SELECT 1")
         undone = [] if common is None else [*_undone(scratch, common, self._engine)]
-        self._engine.read_anew(replica.at, (head, stamp), _parts(scratch, head), common)
+        self._engine.read_anew(replica.at, (head, stamp), _parts(scratch, head, self._on_document), common)
         log.info("everything was read anew, to the commit %d", head)
         if common is not None:
             self._report(common, lost, undone)
@@ -306,14 +328,14 @@ def _undone(scratch: sqlite3.Connection, common: int, engine: Engine) -> Iterato
             }  # fmt: skip
 
 
-def _parts(scratch: sqlite3.Connection, head: int) -> Iterator[Commit]:
+def _parts(scratch: sqlite3.Connection, head: int, on_document: OnDocument) -> Iterator[Commit]:
     """What is to be taken: first what is gone, since names and secrets of that may be others' now."""
     gone = _gone(scratch)
     for start in range(0, len(gone), BODIES):
         yield Commit(head, tuple(Change(*each, head, None) for each in gone[start : start + BODIES]), (), ())
-    bodies = scratch.execute("SELECT collection, id, revision, body FROM bodies ORDER BY revision, place")
+    bodies = scratch.execute("SELECT revision, collection, id, body FROM bodies ORDER BY revision, place")
     while rows := bodies.fetchmany(BODIES):
-        yield Commit(head, tuple(document(revision, name, key, text) for name, key, revision, text in rows), (), ())
+        yield Commit(head, tuple(documents_of(rows, on_document)), (), ())
     revisions = scratch.execute("SELECT text FROM revisions ORDER BY rowid")
     while rows := revisions.fetchmany(BODIES):
         yield Commit(head, (), tuple(_revision(text) for (text,) in rows), ())

@@ -24,7 +24,7 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -78,6 +78,15 @@ class LedgerUnavailable(LedgerError):
     """The database can't be used now, and nothing was changed."""
 
 
+OnDocument = Callable[[str, str, int, str | None], object]
+"""Called with collection, id and revision of each document that is read, and with why it can't be, if so."""
+
+
+def _refuse_damaged(_collection: str, _identifier: str, _revision: int, error: str | None) -> None:
+    if error is not None:
+        raise StoreDamaged(error)
+
+
 @dataclass(frozen=True, slots=True)
 class _Page:
     """What a reader lacks, as far as it was read, and the last commit of the ledger."""
@@ -86,6 +95,7 @@ class _Page:
     stamp: UUID
     audited: int
     rows: tuple[tuple[Any, ...], ...]
+    on_document: OnDocument
 
     @property
     def is_whole(self) -> bool:
@@ -94,7 +104,7 @@ class _Page:
     @property
     def commits(self) -> Iterator[LedgerCommit]:
         """Raises `StoreDamaged`."""
-        return map(_commit, self.rows)
+        return (_commit(each, self.on_document) for each in self.rows)
 
 
 class FleetLock:
@@ -131,6 +141,11 @@ class SharedLedger:
         self.node = node
         self._new_stamp = new_stamp
         self._refusal = ""
+        self._on_document: OnDocument = _refuse_damaged
+
+    def watch(self, on_document: OnDocument) -> None:
+        """From now on this gets to know of documents that can't be read, which commits lack then."""
+        self._on_document = on_document
 
     def refuse(self, why: str) -> None:
         """This node makes no commit for this reason; empty: it may."""
@@ -168,7 +183,7 @@ class SharedLedger:
             file.seek(0)
             for line in file:
                 number, of, *rest = json.loads(line)
-                yield _commit((number, UUID(of), *rest))
+                yield _commit((number, UUID(of), *rest), self._on_document)
 
     def _pages(self, after: int, stamp: UUID | None) -> Iterator[_Page]:
         """At least one, the last one whole."""
@@ -198,7 +213,7 @@ class SharedLedger:
         numbers = [row[0] for row in found]
         if numbers != [*range(after + 1, after + 1 + len(found))]:
             raise LedgerError(f"commits after {after} are missing in the database: there are {numbers[:10]}")
-        return _Page(head, stamp, audited, found)
+        return _Page(head, stamp, audited, found, self._on_document)
 
     def _append(self, lock: FleetLock, commit: Commit) -> UUID:
         stamp, within = self._new_stamp(), CHANGE + commit.size / RATE
@@ -278,9 +293,9 @@ def insert_fleet(session: DatabaseSession, fleet: UUID, node: str, head: int, hi
 # --- a commit as JSON ---
 
 
-def _commit(row: Sequence[Any]) -> LedgerCommit:
+def _commit(row: Sequence[Any], on_document: OnDocument) -> LedgerCommit:
     number, stamp, node, at, content = row
-    return LedgerCommit(decoded(number, content), stamp, node, at)
+    return LedgerCommit(decoded(number, content, on_document), stamp, node, at)
 
 
 def encoded_parts(commit: Commit, most: int = PART) -> Iterator[str]:
@@ -297,12 +312,12 @@ def encoded_parts(commit: Commit, most: int = PART) -> Iterator[str]:
     yield _joined(rows)
 
 
-def decoded(number: int, content: str) -> Commit:
+def decoded(number: int, content: str, on_document: OnDocument = _refuse_damaged) -> Commit:
     """The inverse, of what `changes_after` gives. Raises `StoreDamaged` for what no node has written."""
     parts = json.loads(content)
     return Commit(
         number,
-        tuple(document(number, *row) for row in parts["documents"] or ()),
+        tuple(documents_of(((number, *row) for row in parts["documents"] or ()), on_document)),
         tuple(
             RecordedRevision(tuple(row), tuple(revision_change(*each) for each in changes or ()))
             for row, changes in parts["revisions"] or ()
@@ -327,12 +342,16 @@ def _joined(rows: dict[str, list[str]]) -> str:
     return f"{{{','.join(lists)}}}"
 
 
-def document(number: int, collection: str, identifier: str, text: str | None) -> Change:
-    """A document as the database has it. Raises `StoreDamaged` for what no node has written."""
-    body = None if text is None else json.loads(text)
-    if body is not None and not isinstance(body, dict):
-        raise StoreDamaged(f"{collection}/{identifier} is no document in the fleet's database")
-    return Change(collection, identifier, number, body)
+def documents_of(rows: Iterable[tuple[int, str, str, str | None]], on_document: OnDocument) -> Iterator[Change]:
+    """Documents as the database has them: revision, collection, id, and text. Of each `on_document` gets to know."""
+    for revision, collection, identifier, text in rows:
+        body = None if text is None else json.loads(text)
+        if body is None or isinstance(body, dict):
+            on_document(collection, identifier, revision, None)
+            yield Change(collection, identifier, revision, body)
+        else:
+            error = f"{collection}/{identifier} is no document in the fleet's database"
+            on_document(collection, identifier, revision, error)
 
 
 def revision_change(collection: str, identifier: str, name: str | None, fields: str, *bodies: str | None) -> ChangeRow:

@@ -17,6 +17,9 @@ from typing import Any
 
 from api.history.document_changes import DocumentChange
 
+Outcome = Callable[[Sequence[DocumentChange], Exception | None], object]
+"""Called with changes whose effects were made, or with why they were not."""
+
 
 class CommitEffect:
     """`make` gets the changes in `collections` for which `wants` holds, those of several commits if they wait.
@@ -34,8 +37,13 @@ class CommitEffect:
         self._collections = frozenset(collections)
         self._make = make
         self._wants = wants
+        self._watch: Outcome = lambda _changes, _error: None
         self._lock = threading.Lock()
         self._waiting: deque[tuple[list[DocumentChange], Future[None]]] = deque()
+
+    def watch(self, outcome: Outcome) -> None:
+        """See `Effects.watch`."""
+        self._watch = outcome
 
     def concerns(self, change: DocumentChange) -> bool:
         """Whether it follows from this change."""
@@ -73,9 +81,11 @@ class CommitEffect:
                 for each in commits:
                     self._make_of([each])
             else:
+                self._watch(commits[0][0], error)
                 commits[0][1].set_exception(error)
         else:
-            for _, made in commits:
+            for changes, made in commits:
+                self._watch(changes, None)
                 made.set_result(None)
 
 
@@ -95,6 +105,11 @@ class Effects:
     def follow(self, *effects: CommitEffect) -> None:
         """From now on these follow from commits, one after the other."""
         self._table = effects
+
+    def watch(self, outcome: Outcome) -> None:
+        """From now on this gets to know what becomes of the effects."""
+        for each in self._table:
+            each.watch(outcome)
 
     def wanted(self, changes: Sequence[DocumentChange]) -> list[DocumentChange]:
         """Those from which anything follows."""

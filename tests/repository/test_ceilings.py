@@ -9,13 +9,13 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 77_281,
-    "files of the product": 575,
-    "code lines of the tests": 83_980,
+    "code lines of the product": 77_400,
+    "files of the product": 576,
+    "code lines of the tests": 84_014,
     "code lines of scripts": 3_516,
     "files under 60 lines that one module imports": 6,
     "class names that stand twice": 16,
-    "modules of the longest folder": 18,
+    "modules of the longest folder": 19,
     "dependencies": 26,
     "tests that take longer than the ceiling": 18,
     "seconds of a test": 5,

@@ -7,7 +7,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any
 
@@ -54,6 +54,12 @@ class Following:
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.node.opened(self.engine)
         self.node.start(self.engine, lambda *event: self.events.append(event), History)
+
+    def follow_by(self, make: Callable[[Sequence[DocumentChange]], None]) -> None:
+        """Its effects fail, or wait."""
+        effect = CommitEffect(["proxies"], make)
+        effect.watch(self.engine.effects._table[0]._watch)
+        self.engine.effects.follow(effect)
 
     def close(self) -> None:
         self.node.close()
@@ -134,16 +140,50 @@ def test_what_comes_while_effects_are_made_is_taken_in_one_step(ours: Fleet) -> 
         assert bodies(other) == bodies(one)
 
 
-def test_an_effect_that_fails_stops_no_following(ours: Fleet) -> None:
+def failed(node: Following) -> list[tuple[Any, ...]]:
+    found = node.node.heartbeat.problems()["failed"]
+    return [tuple(each[name] for name in ("collection", "id", "name", "revision", "error")) for each in found]
+
+
+def test_an_effect_that_fails_stops_no_following_and_is_reported_until_it_is_made(ours: Fleet) -> None:
     with nodes(ours, "a", "b") as (one, other):
+        fails = [True]
 
         def make(_changes: Sequence[DocumentChange]) -> None:
-            raise RuntimeError("as a bug")
+            if fails[0]:
+                raise RuntimeError("no such file")
 
-        other.engine.effects.follow(CommitEffect(["proxies"], make))
+        other.follow_by(make)
         for value in range(2):
             number = one.engine.commit(proxy(0, value))
             assert other.node.wait_for(number, 5)
+            assert failed(other) == [("proxies", "proxies_0", f"name-{value}", number, "no such file")]
+        assert [kind for kind, _ in other.events] == ["node.failed"]
+        assert (other.events[0][1]["object_id"], other.events[0][1]["error"]) == ("proxies_0", "no such file")
+        fails[0] = False
+        assert other.node.wait_for(one.engine.commit(proxy(0, 2)), 5)
+        assert failed(other) == []
+
+
+def test_a_row_that_no_node_wrote_is_reported_and_the_rest_is_followed(ours: Fleet) -> None:
+    with nodes(ours, "a", "b") as (one, other):
+        assert other.node.wait_for(one.engine.commit([*proxy(0, 0), *proxy(1, 0)]), 5)
+        ours.execute(
+            "UPDATE proxyfleet.documents SET body = '[]', revision = 2 WHERE id = 'proxies_0';"
+            "INSERT INTO proxyfleet.commits VALUES (2, gen_random_uuid(), 'x', now(), 1, 0);"
+            "UPDATE proxyfleet.fleet SET head = 2; NOTIFY proxyfleet, '2'"
+        )
+        assert other.node.wait_for(2, 5)
+        text = "proxies/proxies_0 is no document in the fleet's database"
+        assert failed(other) == [("proxies", "proxies_0", "name-0", 2, text)]
+        number = one.engine.commit(proxy(1, 1))
+        assert other.node.wait_for(number, 5)
+        assert {name: body["name"] for name, body in bodies(other).items()} == {
+            "proxies_0": "name-0", "proxies_1": "name-1",
+        }  # fmt: skip
+        assert other.node.wait_for(one.engine.commit(proxy(0, 2)), 5)
+        assert failed(other) == []
+        assert bodies(other) == bodies(one)
 
 
 def test_a_doorbell_that_ended_is_connected_anew_and_what_came_meanwhile_is_there(ours: Fleet) -> None:
