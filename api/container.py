@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import logging
 import threading
 import time
@@ -101,6 +102,10 @@ if TYPE_CHECKING:  # loaded when it is used first
 log = logging.getLogger(__name__)
 
 
+OF_MACHINES = frozenset({"server", "logging.output"})
+"""Settings that belong to each node of a fleet; the others have to be the same."""
+
+
 @dataclass(frozen=True)
 class ApiSettings:
     """The part of the settings that the API needs."""
@@ -131,6 +136,17 @@ class ApiSettings:
     def plain(self) -> dict[str, Any]:
         """The inverse of `from_plain`."""
         return {each.name: _plain(getattr(self, each.name)) for each in fields(self) if each.name != "whole"}
+
+    def digests(self) -> dict[str, str]:
+        """Digests of what must be the same on all nodes of a fleet, by key, where it is not the default. No secret."""
+        usual, found = ApiSettings().plain(), {}
+        for group, values in self.plain().items():
+            for key, value in values.items() if isinstance(values, dict) and group not in OF_MACHINES else ():
+                name = f"{group}.{key}"
+                if name not in OF_MACHINES and value != usual[group].get(key):
+                    text = json.dumps(value, sort_keys=True)
+                    found[name] = hashlib.sha256(text.encode()).hexdigest()[:6]
+        return found
 
     def is_prometheus_token(self, given: str) -> bool:
         """Whether `given` is `metrics.prometheus_token`."""
@@ -193,7 +209,12 @@ class Services:
             self.publish,
             hooks_of_nodes(self.nodes, self.proxies.lock, store),
         )
-        self.proxies_over_nodes = ProxiesOverNodes(self.nodes, self.runtime, lambda: self.node)
+        self.proxies_over_nodes = ProxiesOverNodes(
+            self.nodes,
+            self.runtime,
+            lambda: self.node,
+            lambda: self.settings.digests(),  # noqa: PLW0108 - of the settings at that time
+        )
         self.node.add_report(self.proxies_over_nodes.report)
         self.proxy_taggings = ProxyTaggings(self.proxies, store, names, bridge)
         self.object_users = ObjectUsers(cache.all, self.account_store)

@@ -52,8 +52,12 @@ class Presence:
     clock_offset: float
     problems: Mapping[str, Any] = field(default_factory=dict)
     """By name, what parts of the node report (`ThisNode.add_report`)."""
-    settings: Mapping[str, str] = field(default_factory=dict)
-    """Digests of what must be the same on all nodes, by key."""
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """Digests of what must be the same on all nodes, by key."""
+        found: Mapping[str, str] = self.problems.get("settings", {})
+        return found
 
 
 class ClaimedRequest(NamedTuple):

@@ -21,7 +21,7 @@ SELECT h.node, extract(epoch FROM h.at)::float8, extract(epoch FROM clock_timest
     coalesce((
         SELECT extract(epoch FROM clock_timestamp() - c.at)::float8
         FROM proxyfleet.commits c WHERE c.number > h."commit" ORDER BY c.number LIMIT 1
-    ), 0), h.clock_offset, h.problems::text, h.settings::text
+    ), 0), h.clock_offset, h.problems::text
 FROM proxyfleet.heartbeats h
 """
 
@@ -50,5 +50,5 @@ class Presences:
 
 
 def _presence(*columns: Any) -> Presence:
-    *plain, problems, settings = columns
-    return replace(Presence(*plain), problems=json.loads(problems), settings=json.loads(settings))
+    *plain, problems = columns
+    return replace(Presence(*plain), problems=json.loads(problems))

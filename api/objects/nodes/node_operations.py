@@ -181,10 +181,12 @@ def _database(known: Presence) -> dict[str, Any]:
 
 
 def _differing(node_id: str, known: Mapping[str, Presence], names: Mapping[str, str]) -> dict[str, list[str]]:
-    own = known[node_id].settings if node_id in known else {}
     found: dict[str, list[str]] = {}
+    if node_id not in known:
+        return found
+    own = known[node_id].settings
     for other, presence in known.items():
-        if other in names and own and presence.settings:
+        if other in names:
             for key in {**own, **presence.settings}:
                 if own.get(key) != presence.settings.get(key):
                     found.setdefault(key, []).append(names[other])

@@ -51,8 +51,16 @@ class StateOnNode(NamedTuple):
 class ProxiesOverNodes:
     """Those of a fleet. Thread-safe."""
 
-    def __init__(self, nodes: FleetNodes, runtime: RuntimeView, this: Callable[[], ThisNode]) -> None:
+    def __init__(
+        self,
+        nodes: FleetNodes,
+        runtime: RuntimeView,
+        this: Callable[[], ThisNode],
+        settings: Callable[[], Mapping[str, str]],
+    ) -> None:
+        """`settings` gives digests of what must be the same on all nodes, by key."""
         self._nodes = nodes
+        self._settings = settings
         self._runtime = runtime
         self._this = this
         self._reports_until = 0.0
@@ -60,7 +68,7 @@ class ProxiesOverNodes:
     # --- what this node says of its own ---
 
     def report(self) -> Mapping[str, Any]:
-        """For the heartbeat: the state of each proxy here that does not just run."""
+        """For the heartbeat: the state of each proxy here that does not just run, and digests of settings."""
         runtimes = self._runtime.runtimes() or {}
         found = {
             proxy_id: {"state": each.state, "error": each.error}
@@ -72,7 +80,7 @@ class ProxiesOverNodes:
             again = threading.Timer(AGAIN, lambda: self._this().beat_soon())
             again.daemon = True
             again.start()
-        return {"proxies": dict(list(found.items())[:REPORTED_MOST])}
+        return {"proxies": dict(list(found.items())[:REPORTED_MOST]), "settings": dict(self._settings())}
 
     def concerns(self, change: DocumentChange) -> bool:
         """Whether other nodes are to know soon what a change has done here."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from api.container import ApiSettings
 from tests.kit.api_stage import PROXY, Api, error_of
 from tests.kit.tables import table
 from tests.unit.api.objects.nodes.staged_nodes import FleetApi, presence, two_nodes
@@ -41,8 +42,9 @@ def test_a_node_has_its_document_and_what_heartbeats_say(fleet: tuple[FleetApi, 
         "database": {"doorbell": "polling"},
         "pending": {"audit": 2},
     }
-    fra.node.present = {nyc.id: presence(behind=12.5, problems=problems, settings={"logging.level": "a", "dns": "b"})}
-    fra.node.present[fra.id] = presence(settings={"logging.level": "c", "dns": "b"})
+    problems["settings"] = {"logging.level": "a", "dns": "b"}
+    fra.node.present = {nyc.id: presence(behind=12.5, problems=problems)}
+    fra.node.present[fra.id] = presence(problems={"settings": {"logging.level": "c", "dns": "b"}})
     found = {each["name"]: each for each in fra.ask("GET", "/nodes")[1]["nodes"]}
     assert list(found) == ["fra", "nyc"]
     assert (found["nyc"]["tags"], found["nyc"]["addresses"]["public"]) == (["us"], "192.0.2.2")
@@ -139,3 +141,15 @@ def test_bad_changes_of_a_node_name_their_field(body: dict[str, Any], field: str
         status, refused = fra.ask("PATCH", "/nodes/fra", body)
         assert status == (200 if field is None else 400), refused
         assert field is None or refused[2]["field"] == field, refused
+
+
+def test_digests_of_settings_are_of_what_must_be_the_same_and_is_not_the_default() -> None:
+    usual = ApiSettings()
+    changed = ApiSettings(
+        server=usual.server.model_copy(update={"port": 9999}),
+        logging=usual.logging.model_copy(update={"level": "debug", "output": "stdout"}),
+        proxy=usual.proxy.model_copy(update={"default_timeout": 7}),
+    )
+    assert usual.digests() == {}
+    assert changed.digests().keys() == {"logging.level", "proxy.default_timeout"}
+    assert changed.digests() != ApiSettings(proxy=usual.proxy.model_copy(update={"default_timeout": 8})).digests()
