@@ -17,6 +17,8 @@ know that there is a database, and goes on without it.
 | `follower` | takes what other nodes have committed, soon; a node *serves* a commit when its effects are made |
 | `unapplied` | what this node could not apply: it serves the former state of that |
 | `rereading` | reads everything anew when the database has lost commits, or forgotten those that this node lacks |
+| `loose` | sign-ins and credentials, which need no order: in no commit, without the lock, and without the database |
+| `shared_requests` | failed sign-ins, marks of `Idempotency-Key` and last uses, of all nodes |
 | `fleet_node` | puts the parts of a node together |
 | `fleet_chores` | what the node with the duty prunes, and says of other nodes |
 | `migration_runner` | brings the schema of the database forward; its steps are the files of `migrations` |

@@ -21,8 +21,8 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -201,6 +201,16 @@ class LooseObjects:
             found = self._revision_of(*key)
             if found != revision:
                 raise RevisionConflict(*key, revision, found)
+
+    @contextmanager
+    def settled(self) -> Iterator[None]:
+        """`settle` at the end of the block, which is one request; one that fails waits for nothing."""
+        try:
+            yield
+        except BaseException:
+            self._thread.step, self._thread.written = 0, None
+            raise
+        self.settle()
 
     def ask(self) -> bool:
         """Take what other nodes have made up to this moment; whether all of it is here now."""

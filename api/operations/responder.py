@@ -148,8 +148,8 @@ class Responder:
     def _handle(self, call: Call) -> Reply:
         """Actions that change no document get an audit entry here; the store wrote those of changed documents."""
         operation = self._operation
-        reply = operation.handler(call)
-        self._services.store.loose.settle()
+        with self._services.store.loose.settled():
+            reply = operation.handler(call)
         acts = operation.method in ("POST", "DELETE") and operation.audit is not False
         if acts and not origin().rows and reply.data.get("changed") is not False:
             resource = self._services.store.resource_named(call.params)

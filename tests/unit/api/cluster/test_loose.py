@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -246,6 +248,25 @@ def test_of_two_nodes_that_replace_one_state_one_is_refused(ours: Fleet) -> None
         wait_until(lambda: one.body() == other.body(), "both have the same", 2)
 
 
+def test_a_request_that_fails_leaves_nothing_to_the_next_one_of_its_thread(ours: Fleet) -> None:
+    with two(ours, start=False) as (one, other):
+
+        def fail() -> None:
+            with one.node.engine.loose.settled():
+                one.put(family())
+                raise RuntimeError
+
+        with pytest.raises(RuntimeError):
+            fail()
+        one.exchange()
+        other.exchange()
+        other.delete()
+        other.exchange()
+        one.exchange()
+        with one.node.engine.loose.settled():
+            assert one.body() is None
+
+
 def test_a_change_elsewhere_ends_what_was_made_here_by_what_it_ends(ours: Fleet) -> None:
     with two(ours, start=False) as (one, other):
         one.node.change([Write("users", "usr_1", USER), Write("accounts", "acc_1", account("acc_1"))])
@@ -319,6 +340,26 @@ def test_what_is_over_goes_by_itself_and_needs_no_database(ours: Fleet) -> None:
         assert one.loose.pending()["sign_ins"] == 0
         with pytest.raises(NotStored):
             one.delete()
+
+
+def test_a_database_that_hangs_delays_one_request_by_a_second(ours: Fleet) -> None:
+    with two(ours) as (one, other):
+        one.put(family())
+        wait_until(lambda: other.body() is not None, "both are connected", 2)
+        stopped = shared_server().backends()
+        for each in stopped:
+            os.kill(each, signal.SIGSTOP)
+        took = []
+        for value in range(1, 4):
+            began = time.monotonic()
+            one.put(family(value))
+            one.node.engine.loose.settle()
+            took.append(time.monotonic() - began)
+        assert max(took) < 1.5
+        assert sorted(took)[1] < 0.3
+        for each in stopped:
+            os.kill(each, signal.SIGCONT)
+        wait_until(lambda: other.body() == family(3), "it is there", 6)
 
 
 def test_what_one_machine_had_is_sent_when_it_becomes_a_node(ours: Fleet) -> None:
