@@ -173,6 +173,10 @@ class ThisNode(Protocol):
         """Forget failures of these pairs, or of these names with all locks, at all nodes, soon."""
         ...
 
+    def announces_from(self) -> float:
+        """Unix time: what is due since before that was announced by others, or by this installation alone."""
+        ...
+
     def claim(self, keys: Iterable[str]) -> Claimed:
         """Which of these events of the fleet this node announces. Waits for the database, a second.
 
@@ -259,6 +263,10 @@ class StandAlone:
     def has_duty(self, name: str) -> bool:  # noqa: ARG002 - it does everything itself
         """See `ThisNode`."""
         return True
+
+    def announces_from(self) -> float:
+        """See `ThisNode`."""
+        return float("-inf")
 
     def claim(self, keys: Iterable[str]) -> Claimed:
         """See `ThisNode`."""

@@ -16,7 +16,7 @@ from actors.cluster.identity import NodeIdentity
 from api.cluster.blobs import Blobs
 from api.cluster.certificates import Certificates, KnownNode, NodeCertificateError, own_certificate
 from api.cluster.duties import Duties
-from api.cluster.fleet_chores import FleetPruning, NodeEvents, Publish
+from api.cluster.fleet_chores import KEPT_DAYS, FleetPruning, NodeEvents, Publish
 from api.cluster.fleet_usage import UsageOfFleet, unreported
 from api.cluster.follower import CHANNEL, Follower, own_channel
 from api.cluster.heartbeat import Heartbeat, installation, merged
@@ -168,6 +168,18 @@ class FleetNode:
     def has_duty(self, name: str) -> bool:
         """See `ThisNode`."""
         return self._is_full and self.duties.has(name)
+
+    def announces_from(self) -> float:
+        """See `ThisNode`.
+
+        Claims are forgotten after some time. And a node that has joined has in its new file all that was ever due, but
+        not what was announced of it.
+        """
+        nodes = [] if self._engine is None else self._engine.find(COLLECTION)
+        joined = {each.id: float(each.body["created_at"]) for each in nodes}
+        own = joined.get(self.node_id, 0.0)
+        is_oldest = own <= min(joined.values(), default=own)
+        return max(self.clock() - KEPT_DAYS * 86_400, 0.0 if is_oldest else own)
 
     def claim(self, keys: Iterable[str]) -> Claimed:
         """See `ThisNode`."""

@@ -197,8 +197,10 @@ class AccountEnds:
     def announce(self) -> int:
         """Publish the events of ends that have come and were not announced yet; how many. Raises `StoreError`."""
         self.settle()
+        since = self._node().announces_from()
         found = self._store.due_ends(self._clock(), BATCH)
-        due = {f"{EXPIRED}/{each.account_id}/{each.expires_at}": each for each in found}
+        self._store.ends_announced([each for each in found if each.expires_at < since])
+        due = {f"{EXPIRED}/{each.account_id}/{each.expires_at}": each for each in found if each.expires_at >= since}
         if not due:
             return 0
         claimed = self._node().claim(due)

@@ -27,6 +27,9 @@ from tests.unit.api.store.account_documents import account, credential
 pytestmark = needs_postgresql
 
 
+ENDED = time.time() - 60
+
+
 class Machine:
     """A node with what it does beside requests, each when a test says so; and the events that it has published."""
 
@@ -114,7 +117,7 @@ def test_an_end_of_an_account_is_announced_by_one_node(two: list[Machine]) -> No
     one, other = two
     names = [f"user-{number}" for number in range(30)]
     one.engine.commit(
-        [Write("accounts", f"acc_{name}", account(f"acc_{name}", name, expires_at=2.0)) for name in names]
+        [Write("accounts", f"acc_{name}", account(f"acc_{name}", name, expires_at=ENDED)) for name in names]
     )
     other.engine.catch_up()
     at_once([one.ends.announce, other.ends.announce])
@@ -127,9 +130,33 @@ def test_an_end_of_an_account_is_announced_by_one_node(two: list[Machine]) -> No
     assert len(all_events(two)) == len(names)
 
 
+def test_a_node_that_has_joined_announces_nothing_that_ended_before(two: list[Machine]) -> None:
+    one, other = two
+    month = 31 * 86_400
+    ends = {"old": ENDED - month, "past": ENDED, "new": ENDED + 30}
+    one.engine.commit(
+        [
+            Write("nodes", "nod_a", {"id": "nod_a", "name": "a", "created_at": ENDED - 2 * month}),
+            Write("nodes", "nod_b", {"id": "nod_b", "name": "b", "created_at": ENDED + 10}),
+            *(
+                Write("accounts", f"acc_{name}", account(f"acc_{name}", name, expires_at=at))
+                for name, at in ends.items()
+            ),
+        ]
+    )
+    other.engine.catch_up()
+    for each in (other, one):
+        each.node.opened(each.engine)
+        each.ends.announce()
+        each.ends.settle()
+    assert other.events == [("account.expired", "new")]
+    assert one.events == [("account.expired", "past")]
+    assert [each.engine.accounts.due_ends(time.time(), 100) for each in two] == [[], []]
+
+
 def test_an_end_that_its_node_was_about_to_announce_is_announced_by_another(ours: Fleet, two: list[Machine]) -> None:
     one, other = two
-    one.engine.commit([Write("accounts", "acc_1", account("acc_1", "ada", expires_at=2.0))])
+    one.engine.commit([Write("accounts", "acc_1", account("acc_1", "ada", expires_at=ENDED))])
     other.engine.catch_up()
     one.ends.announce()  # and is killed before the event has left it
     assert other.ends.announce() == 0
@@ -246,7 +273,7 @@ def test_a_node_says_by_itself_that_it_is_cut_off(two: list[Machine], monkeypatc
 def test_what_waits_in_an_outage_is_done_after_it() -> None:
     with Server() as server, server.database() as dsn, fleet(dsn) as ours, ExitStack() as stack:
         one = Machine(ours, "a", stack)
-        one.engine.commit([Write("accounts", "acc_1", account("acc_1", "ada", expires_at=2.0))])
+        one.engine.commit([Write("accounts", "acc_1", account("acc_1", "ada", expires_at=ENDED))])
         one.take_duty("node-events")
         server.stop()
         work = ExpiredAccounts(one.ends, lambda: one.node)
