@@ -18,12 +18,9 @@ _FIGURES = ("bytes_in", "bytes_out", "requests", "milliseconds", "refusals")
 _SUMS = ", ".join(f"coalesce(sum({name}), 0)::bigint" for name in _FIGURES)
 _COLUMNS = f"account, proxy, node, {', '.join(_FIGURES)}"
 # hours that are added up have no node, and are in the days; the others are not there yet
-_BY_HOUR = f"SELECT hour AS number, {_COLUMNS} FROM proxyfleet.usage_hours WHERE hour >= %s AND hour < %s"  # noqa: S608
-_BY_DAY = (
-    f"SELECT hour / 24 AS number, {_COLUMNS} FROM proxyfleet.usage_hours"  # noqa: S608 - names of ours
-    f" WHERE hour >= 24 * %s AND hour < 24 * %s AND node <> '' UNION ALL SELECT day, {_COLUMNS}"
-    " FROM proxyfleet.usage_days WHERE day >= %s AND day < %s"
-)
+_BY_HOUR = f"SELECT hour AS number, {_COLUMNS} FROM proxyfleet.usage_hours WHERE"  # noqa: S608 - names of ours
+_HOURS_BY_DAY = f"SELECT hour / 24 AS number, {_COLUMNS} FROM proxyfleet.usage_hours WHERE node <> '' AND"  # noqa: S608
+_BY_DAY = f"SELECT day AS number, {_COLUMNS} FROM proxyfleet.usage_days WHERE"  # noqa: S608 - names of ours
 _DAYS = """
 SELECT least(min(d.first), min(h.first)), greatest(max(d.last), max(h.last)) FROM
     (SELECT min(day) AS first, max(day) AS last FROM proxyfleet.usage_days) d,
@@ -49,6 +46,9 @@ class UsageOfFleet:
         columns = [each for each in ("number", "account", "proxy", "node") if each in groups]
         if "interval" not in groups:
             yield from self._grouped(scope, columns)
+            return
+        if scope.account is not None:
+            yield from self._grouped(scope, ["number", *columns])
             return
         for start in range(scope.start, scope.end, DAY):
             yield from self._grouped(scope._replace(start=start, end=min(start + DAY, scope.end)), ["number", *columns])
@@ -85,17 +85,20 @@ def _selected(scope: UsageScope) -> tuple[str, list[Any]]:
     """What is of the scope, as a table, and its parameters."""
     unit = HOUR if scope.by_hour else DAY
     first, last = scope.start // unit, scope.end // unit
-    parameters: list[Any] = [first, last] if scope.by_hour else [first, last, first, last]
-    text = _BY_HOUR if scope.by_hour else _BY_DAY
-    conditions = list[str]()
-    if scope.account is not None:
-        conditions.append("account = %s")
-        parameters.append(scope.account)
-    if scope.proxies is not None:
-        conditions.append("proxy = ANY (%s)")
-        parameters.append([*scope.proxies])
-    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    return f"({text}) r{where}", parameters
+    tables = [(_BY_HOUR, "hour", 1)] if scope.by_hour else [(_HOURS_BY_DAY, "hour", 24), (_BY_DAY, "day", 1)]
+    texts, parameters = list[str](), list[Any]()
+    for text, column, times in tables:
+        begin, end = first * times, last * times
+        if scope.account is None:
+            texts.append(f"{text} {column} >= %s AND {column} < %s")
+            parameters += [begin, end]
+        else:  # each by itself: a range would read those of all accounts
+            texts.append(f"{text} {column} = ANY (%s) AND account = %s")
+            parameters += [[*range(begin, end)], scope.account]
+        if scope.proxies is not None:
+            texts[-1] += " AND proxy = ANY (%s)"
+            parameters.append([*scope.proxies])
+    return f"({' UNION ALL '.join(texts)}) r", parameters
 
 
 class Unreported(NamedTuple):

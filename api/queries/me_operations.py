@@ -32,7 +32,7 @@ from api.objects.users.sign_in_operations import NOT_CACHED, check_page
 from api.queries.connection_operations import Connection, connection_view
 from api.queries.fleet_connections import MergedConnections, Row
 from api.queries.usage_operations import UsageFigures
-from api.queries.usage_report import days_of
+from api.queries.usage_report import days_of, days_on_all_nodes
 from api.security.account_sessions import LIFETIME
 from api.security.caller import AccountHolder
 from config.model.account_credentials import READ_ONLY_FIELDS, CredentialCreate
@@ -342,6 +342,9 @@ def _of_account(call: Call) -> Call:
 
 
 def _days(call: Call, account: FleetAccount) -> list[dict[str, Any]]:
+    fleet = call.services.node.usage
+    if fleet is not None:
+        return days_on_all_nodes(fleet, account.id, time.time(), DAYS)
     try:
         return days_of(call.services.data.usage, account.id, time.time(), DAYS)
     except sqlite3.Error as error:

@@ -210,10 +210,19 @@ def days_of(file: Path, account_id: str, end: float, days: int) -> list[dict[str
     )
     with closing(open_for_reading(file)) as database:
         rows = database.execute(sql, [account_id]).fetchall()
-    return [
-        {"from": _text(day * DAY), "to": _text((day + 1) * DAY), **dict(zip(FIGURES, _with_seconds(sums), strict=True))}
-        for day, *sums in rows
-    ]
+    return [_of_day(day, sums) for day, *sums in rows]
+
+
+def days_on_all_nodes(fleet: FleetUsage, account_id: str, end: float, days: int) -> list[dict[str, Any]]:
+    """As `days_of`, in a fleet. Raises `StoreError`."""
+    last = int(end // DAY)
+    scope = UsageScope((last - days + 1) * DAY, (last + 1) * DAY, False, account=account_id)
+    return [_of_day(day, sums) for day, _, _, *sums in fleet.rows(scope, ("interval",))]
+
+
+def _of_day(day: int, sums: Iterable[int]) -> dict[str, Any]:
+    figures = zip(FIGURES, _with_seconds(sums), strict=True)
+    return {"from": _text(day * DAY), "to": _text((day + 1) * DAY), **dict(figures)}
 
 
 class _Names:

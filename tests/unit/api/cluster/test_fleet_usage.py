@@ -15,6 +15,7 @@ from actors.cluster.usage_report import LedgerReport, LedgerRow, ReportedAccount
 from api.cluster.fleet_usage import UsageOfFleet
 from api.cluster.migration_runner import migrate
 from api.fleet import StandAlone
+from api.queries.usage_report import days_on_all_nodes
 from tests.kit.api_stage import Api
 from tests.kit.postgresql import database, needs_postgresql
 from tests.kit.tables import table
@@ -36,6 +37,8 @@ class NodeOfTest(StandAlone):
 
 
 class FleetApi(Api):
+    node: NodeOfTest
+
     def __init__(self, dsn: str) -> None:
         self.database = Database(dsn)
         migrate(self.database, "nod_1")
@@ -119,10 +122,22 @@ def test_of_each_node_it_is_by_name_of_one_that_is_gone_by_id_and_of_hours_that_
     assert sum(each[-1] for each in api.rows("node", group_by="node", interval="month")) == 444
 
 
+def test_the_days_of_one_account_are_those_on_all_nodes(api: FleetApi) -> None:
+    days = days_on_all_nodes(api.node.usage, "acc_1", time.time(), 31)
+    assert sum(each["bytes_in"] for each in days) == 333
+    assert [each["from"] for each in days] == sorted({each["from"] for each in days})
+    assert days[0] == {
+        "from": text(OLD // 24 * 24), "to": text(OLD // 24 * 24 + 24), "bytes_in": 111, "bytes_out": 222,
+        "requests": 3, "connection_seconds": 4.5, "refusals": 0,
+    }  # fmt: skip
+    assert days_on_all_nodes(api.node.usage, "acc_none", time.time(), 31) == []
+
+
 @table(
     ("query", "total"),
     [
         ({"account": "acc_2"}, 111),
+        ({"account": "acc_1", "interval": "hour", "group_by": "account,node"}, 333),
         ({"account": "acc_none"}, 0),
         ({"interval": "month", "group_by": "proxy,node"}, 444),
         ({"group_by": "tag"}, 444),
