@@ -6,6 +6,7 @@ Hours are numbers since 1970, moments Unix seconds by the database's clock.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -112,7 +113,9 @@ class UsageTable:
             *_columns(report.accounts, len(ReportedAccount._fields)),
         ]
         first = [self._node, ledger, report.acknowledged, report.upto, report.settles, warning]
+        began = time.monotonic()
         [(at, number, nodes, rows)] = self._rows(_REPORT, [*first, *columns])
+        self._database.note_time(at, began, time.monotonic())  # the ledger's hours are the database's
         return ReportReply(at, number, nodes, None if rows is None else [_total(*each) for each in json.loads(rows)])
 
     def changed(self, since: TotalsCursor) -> tuple[list[FleetTotal], TotalsCursor]:
