@@ -32,6 +32,7 @@ from api.objects.proxies.supervisor_link import REPLACE_TIMEOUT
 from api.objects.users.password_reset import PasswordResetHandler
 from api.objects.webhooks.webhook_sender import WebhookLink
 from api.operator.cluster import ClusterHandler, node_of
+from api.operator.joining import finish_joining
 from api.operator.start import ensure_administrator, read_desired_objects, read_desired_proxies
 from api.periodic_work import HistoryPruning
 from api.security import users
@@ -63,8 +64,9 @@ class OpenedStore(NamedTuple):
 
 
 def open_store(data: DataDir) -> OpenedStore:
-    """Open it for the API. A node needs no database for that. Raises `StoreError`."""
+    """Open it for the API. A node needs no database for that, once it has read the state. Raises `StoreError`."""
     with without_collections():
+        finish_joining(data)
         node = node_of(data)
         engine = _opened_engine(data, node)
         if node is not None:

@@ -19,6 +19,8 @@ from api.cluster.internal_api import InternalApi, NodeRefused, NodeUnreachable, 
 from api.cluster.joining import PATH, Admission, JoinRefused, ask_to_join, finish_joining, what_is_there
 from api.cluster.roles import NodeLogin, begin_roles
 from api.engine.commit import Engine
+from api.operator.joining import join
+from api.process import open_store
 from api.store import StoreError, Write
 from config.files.paths import DataDir, open_data_dir
 from config.files.secret_box import secret_box_of
@@ -136,6 +138,34 @@ def test_the_state_is_read_whole_before_it_is_a_node_and_an_edge_gets_what_it_ma
         with closing(Engine(data, secret_box_of(data))) as engine:
             assert {name: {each.id for each in engine.find(name)} for name in wanted} == wanted
             assert engine.find("nodes", name=f"reads-{role}")
+    for collection, ids in whole.items():
+        for each in ids:
+            asked.put(collection, None, each)
+
+
+def test_a_stopped_installation_joins_and_one_that_is_used_only_by_discarding_what_it_has(
+    asked: Asked, data: DataDir
+) -> None:
+    with closing(Engine(data, secret_box_of(data))) as engine:
+        engine.put("users", {"id": "usr_a", "username": "admin"}, 0)
+        engine.put("users", {"id": "usr_b", "username": "alice"}, 0)
+    line = asked.token().text
+    with pytest.raises(JoinRefused, match="has 1 users, which would be lost: --discard"):
+        join(data, line, "used")
+    assert "used" not in asked.names()
+    assert not data.node.exists()
+    assert join(data, line, "used", discard=True) == "used"
+    opened = open_store(data)
+    with closing(opened.engine), closing(opened.node or pytest.fail("it is no node")):
+        assert opened.engine.find("users") == []
+
+
+def test_a_start_finishes_what_was_begun(asked: Asked, data: DataDir) -> None:
+    ask_to_join(data, asked.token().text, "begun")
+    opened = open_store(data)
+    with closing(opened.engine), closing(opened.node or pytest.fail("it is no node")):
+        assert opened.engine.find("nodes", name="begun")
+    assert not data.joining.exists()
 
 
 @table(

@@ -1,0 +1,55 @@
+"""This installation joins a fleet by a token (`api.cluster.joining`), or finishes what it has begun."""
+
+from __future__ import annotations
+
+from api.engine.commit import Engine, open_engine
+from api.operator.cluster import NOT_INSTALLED
+from api.store import StoreError
+from config.files.paths import DataDir
+
+
+def finish_joining(data: DataDir) -> None:
+    """Make an installation a node that has joined, if there is one; needs the database then.
+
+    The caller holds the lock of the data directory. Raises `StoreError`.
+    """
+    if data.joining.exists():
+        from api.cluster import joining
+
+        joining.finish_joining(data)
+
+
+def begin_joining(
+    engine: Engine | None, data: DataDir, line: str, name: str = "", address: str = "", discard: bool = False
+) -> str:
+    """Join the fleet of this token; the name of the node, which this is from its next start on.
+
+    `engine` has what the installation has: unless by `discard` no proxies, no accounts and no users but the first one.
+    Raises `OperatorError`.
+    """
+    try:
+        from api.cluster import joining
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "psycopg":
+            raise
+        raise StoreError(NOT_INSTALLED) from None
+    found = [] if engine is None or discard else joining.what_is_there(engine)
+    if found:
+        raise joining.JoinRefused(
+            f"this installation has {', '.join(found)}, which would be lost: --discard joins nevertheless;"
+            " or make a backup first, `proxyfleet backup`"
+        )
+    return joining.ask_to_join(data, line, name, address)
+
+
+def join(data: DataDir, line: str, name: str = "", address: str = "", discard: bool = False) -> str:
+    """As `begin_joining`, to the end, while the product is stopped. The caller holds the lock."""
+    if data.joining.exists():
+        finish_joining(data)
+    if data.fleet.exists() and not data.node.exists():
+        with open_engine(data, "command_line", "cluster-join") as engine:
+            joined = begin_joining(engine, data, line, name, address, discard)
+    else:
+        joined = begin_joining(None, data, line, name, address)
+    finish_joining(data)
+    return joined
