@@ -32,7 +32,7 @@ from api.objects.proxies.supervisor_link import REPLACE_TIMEOUT
 from api.objects.users.password_reset import PasswordResetHandler
 from api.objects.webhooks.webhook_sender import WebhookLink
 from api.operator.cluster import ClusterHandler, node_of
-from api.operator.joining import finish_joining
+from api.operator.joining import begin_joining, finish_joining
 from api.operator.start import ensure_administrator, read_desired_objects, read_desired_proxies
 from api.periodic_work import HistoryPruning
 from api.security import users
@@ -51,6 +51,8 @@ log = logging.getLogger(__name__)
 
 DRAIN_CHECK_PERIOD = 0.02
 """Seconds between two checks whether the last request is finished, while the actor or the TLS terminator drains."""
+RESTART = 0.1
+"""Seconds until a process ends that has joined a fleet, for its reply."""
 REPORT_RETRY = 0.5
 """Seconds after which a rejected report of the desired state is sent again."""
 
@@ -183,7 +185,15 @@ class ApiActor(Actor):
             services.store, services.login_throttle, services.publish, self._bridge
         )
         self._renewals = PasswordRenewalHandler(services.password_renewal, self._bridge)
-        self._cluster = ClusterHandler(services.store, self.data_dir, self._bridge, lambda: self._node, self._become)
+        self._cluster = ClusterHandler(
+            services.store,
+            self.data_dir,
+            self._bridge,
+            lambda: self._node,
+            self._become,
+            begin_joining,
+            self._end_soon,
+        )
         self._handlers = (self._webhooks, self._password_resets, self._renewals, self._cluster)
         self._services.on_max_connections = self._server.limit
         _warn_if_all_rejected(settings)
@@ -273,6 +283,10 @@ class ApiActor(Actor):
         self._node = node
         self._services.become(node)
         self._start_node()
+
+    def _end_soon(self) -> None:
+        """The next process is the node that this installation has become."""
+        self.loop.call_later(RESTART, self.finish)
 
     def _on_settings(self, reply: Any) -> None:
         if isinstance(reply, ApplySettings):

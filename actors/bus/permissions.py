@@ -75,6 +75,7 @@ SENDERS: Mapping[type[object], frozenset[str]] = MappingProxyType(
         common.ResetPassword: _COMMAND,
         cluster.FoundFleet: _COMMAND,
         cluster.LeaveFleet: _COMMAND,
+        cluster.JoinFleet: _COMMAND,
         common.Listening: frozenset({common.METRICS}),
         common.ReportProblems: frozenset({FORWARDING, TLS, common.POOLS}),
         accounts.ReportDeniedNames: _FORWARDING,

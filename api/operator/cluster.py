@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from actors.bus.mailbox import Reply
-from actors.bus.messages.cluster import FleetFounded, FoundFleet, LeaveFleet
+from actors.bus.messages.cluster import FleetFounded, FleetJoined, FoundFleet, JoinFleet, LeaveFleet
 from actors.bus.messages.common import Done, Failed
 from api.audit.audit_context import on_behalf_of
 from api.bus_bridge import LoopBridge
@@ -131,27 +131,35 @@ class ClusterHandler:
         bridge: LoopBridge,
         node: Callable[[], FleetNode | None],
         become: Callable[[FleetNode | None], None],
+        join: Callable[..., str],
+        restart: Callable[[], None],
     ) -> None:
-        """`become` begins to be another node, or to stand alone."""
+        """`become` begins to be another node, or to stand alone. `join` is `api.operator.joining.begin_joining`; after
+        it this process ends by `restart`, and the next one is the node."""
         self._engine, self._data, self._bridge = engine, data, bridge
         self._node, self._become = node, become
+        self._join, self._restart = join, restart
         self._one_at_a_time = threading.Lock()
 
     def receive(self, message: Any, reply: Reply) -> bool:
         """Handle a message of the command line; False for any other message."""
-        if not isinstance(message, FoundFleet | LeaveFleet):
+        if not isinstance(message, FoundFleet | LeaveFleet | JoinFleet):
             return False
         threading.Thread(target=self._handle, args=(message, reply), name="cluster", daemon=True).start()
         return True
 
-    def _handle(self, message: FoundFleet | LeaveFleet, reply: Reply) -> None:
+    def _handle(self, message: FoundFleet | LeaveFleet | JoinFleet, reply: Reply) -> None:
         outcome = self._outcome(message)
         self._bridge.call(lambda: reply(outcome))
+        if isinstance(outcome, FleetJoined):
+            self._bridge.call(self._restart)
 
-    def _outcome(self, message: FoundFleet | LeaveFleet) -> FleetFounded | Done | Failed:
+    def _outcome(self, message: FoundFleet | LeaveFleet | JoinFleet) -> FleetFounded | FleetJoined | Done | Failed:
         if not self._one_at_a_time.acquire(blocking=False):
             return Failed("the fleet is being made, or left, at this moment")
         try:
+            if isinstance(message, JoinFleet):
+                return FleetJoined(self._join(self._engine, self._data, **asdict(message)))
             return self._founded(message) if isinstance(message, FoundFleet) else self._left(message)
         except OperatorError as error:
             return Failed(str(error))

@@ -38,3 +38,23 @@ class LeaveFleet:
     """
 
     force: bool = False
+
+
+@message
+class JoinFleet:
+    """Command line → API: join the fleet of this token (`api.cluster.joining`), and start again as its node.
+
+    → `FleetJoined`, or `Failed`: then it stands alone as before.
+    """
+
+    line: str = field(repr=False)
+    name: str = ""
+    address: str = ""
+    discard: bool = False
+
+
+@message
+class FleetJoined:
+    """API → command line: this installation is a node of this name."""
+
+    name: str

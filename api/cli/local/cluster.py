@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from actors.bus.messages.cluster import FleetFounded, FoundFleet, LeaveFleet
+from actors.bus.messages.cluster import FleetFounded, FleetJoined, FoundFleet, JoinFleet, LeaveFleet
 from actors.bus.messages.common import Done
 from api.cli.commands import Given
 from api.cli.errors import CommandError, Status
 from api.cli.local.offline import running_at
 from api.cli.local.shared import data_of, locked_data, require_own_directory, settings_of, translated
 from api.cli.terminal import Output
-from api.operator import cluster
+from api.operator import cluster, joining
 from api.operator.fleet_state import BEHIND, FleetState, migrations_of, state_of
 from api.operator.running import ask_cluster
 from config.settings.env import ENV_PREFIX
@@ -39,6 +40,28 @@ def init(out: Output, config: Path | None, data_dir: Path | None, run_dir: Path 
         done = ask_cluster(running, asked, FleetFounded)
     text = f"This is the node {done.name} of the new fleet {done.fleet}. Back up the key in the data directory's keys/."
     out.done(asdict(done), text)
+
+
+@translated()
+def join(
+    out: Output,
+    config: Path | None,
+    data_dir: Path | None,
+    run_dir: Path | None,
+    line: str,
+    name: str | None,
+    address: str | None,
+    discard: bool,
+) -> None:
+    """Make this installation a node of a fleet."""
+    asked = JoinFleet(sys.stdin.readline() if line == "-" else line, name or "", address or "", discard)
+    running = running_at(config, data_dir, run_dir)
+    if running is None:
+        with locked_data(config, data_dir) as data:
+            joined = joining.join(data, **asdict(asked))
+    else:
+        joined = ask_cluster(running, asked, FleetJoined).name
+    out.done({"name": joined}, f"This installation is the node {joined} of the fleet.")
 
 
 @translated()

@@ -89,6 +89,24 @@ def init() -> None:
     """
 
 
+_JOIN = {
+    "line": argument("TOKEN", "The line of `proxyfleet nodes token`; - reads it from standard input."),
+    "name": text("--name", "The name of this node, unless the token has one; by default that of the machine."),
+    "address": text("--address", "Where other nodes reach this one: HOST or HOST:PORT."),
+    "discard": flag("--discard", "Also if this installation has proxies, accounts or users, which are lost then."),
+    **DATA_OPTIONS,
+    "run_dir": _RUN_DIR,
+}
+
+
+@local_command(_CLUSTER, "join", _JOIN, module="cluster")
+def join() -> None:
+    """Make this installation a node of a fleet, by a token: at once if it runs, else from its next start on.
+
+    It gets everything that the fleet has. What it had is refused or, with --discard, lost.
+    """
+
+
 @local_command(_CLUSTER, "leave", _LEAVE, module="cluster")
 def leave() -> None:
     """Go on alone with everything this node has, also while it runs; no connection is lost."""
