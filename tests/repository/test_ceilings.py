@@ -9,11 +9,11 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 77_400,
-    "files of the product": 576,
-    "code lines of the tests": 84_014,
+    "code lines of the product": 77_903,
+    "files of the product": 580,
+    "code lines of the tests": 84_281,
     "code lines of scripts": 3_516,
-    "files under 60 lines that one module imports": 6,
+    "files under 60 lines that one module imports": 7,
     "class names that stand twice": 16,
     "modules of the longest folder": 19,
     "dependencies": 26,
