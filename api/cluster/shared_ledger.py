@@ -46,6 +46,8 @@ from api.store.rows import text_of
 
 RATE = 4 * 2**20
 """Bytes a second that large commits have to come to: they may take longer than others."""
+LONGEST = 600.0
+"""Seconds that the largest commits have."""
 AT_ONCE = 4 * 2**20
 """Bytes of commits that are read under the lock; a replica that lacks more reads them before."""
 PART = 8 * 2**20
@@ -161,7 +163,7 @@ class SharedLedger:
         if self._refusal:
             raise LedgerUnavailable(self._refusal)
         with as_of_store(), self._database.session() as session:
-            rows = session.begin(BEGIN, [after, stamp, self.node, AT_ONCE], CHANGE + size / RATE)
+            rows = session.begin(BEGIN, [after, stamp, self.node, AT_ONCE], _seconds(size))
             page = self._page(after, rows)
             if not page.is_whole:
                 raise TooFarBehind(f"the commit {after} is {page.head - after} commits behind the last one")
@@ -216,7 +218,7 @@ class SharedLedger:
         return _Page(head, stamp, audited, found, self._on_document)
 
     def _append(self, lock: FleetLock, commit: Commit) -> UUID:
-        stamp, within = self._new_stamp(), CHANGE + commit.size / RATE
+        stamp, within = self._new_stamp(), _seconds(commit.size)
         *parts, last = encoded_parts(commit)
         for each in parts:
             lock.session.go_on(WRITE, [commit.number, self.node, each], within)
@@ -254,6 +256,11 @@ class SharedLedger:
                 if left <= RETRY:
                     raise OutcomeUnknown from error
             time.sleep(RETRY)
+
+
+def _seconds(size: int) -> float:
+    """Those that a commit of about so many bytes has."""
+    return min(CHANGE + size / RATE, LONGEST)
 
 
 @contextmanager

@@ -31,7 +31,7 @@ EACH = {name: pytest.param(name, marks=needs_postgresql if name == "shared" else
 
 _EMPTY = """DO $$ BEGIN EXECUTE (
     SELECT 'TRUNCATE ' || string_agg(format('%I.%I', schemaname, tablename), ', ')
-    FROM pg_tables WHERE schemaname = 'proxyfleet' AND tablename <> 'migrations'
+    FROM pg_tables WHERE schemaname = 'proxyfleet' AND tablename NOT IN ('migrations', 'usage_clock')
 ); END $$"""
 
 _free: list[Database] = []
