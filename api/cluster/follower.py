@@ -34,6 +34,10 @@ POLL = 1.0
 """Seconds between two looks at the ledger meanwhile, and between two tries to connect the doorbell."""
 
 
+END = 0.5
+"""Seconds that the end waits for a thread, which may wait for the database."""
+
+
 def own_channel(node: str) -> str:
     """Where the heartbeat of a node rings."""
     return f"{CHANNEL}_{node}"
@@ -127,14 +131,15 @@ class Follower:
             each.start()
 
     def close(self) -> None:
-        """End, after the step that is under way."""
+        """End, after the step that is under way, unless that takes long."""
         self._ended.set()
         self._doorbell.wake()
         self.ring()
         for each in self._threads:
             if each.is_alive():
-                each.join()
-        self._doorbell.close()
+                each.join(END)
+        if not self._threads[0].is_alive():  # else it waits for the database, and ends after that
+            self._doorbell.close()
 
     # --- listening ---
 
@@ -200,6 +205,8 @@ class Follower:
             log.exception("what follows from a commit of another node has failed")
         else:
             self._note(None)
+        if self._ended.is_set():  # then the store may be closed
+            return
         number = self._engine.settled_number()
         with self._changed:
             self._served = number

@@ -32,6 +32,8 @@ PERIOD = 4.0
 """Seconds between two."""
 RETRY = 1.0
 """Seconds between two tries, which cost nothing while the database is known to be away."""
+END = 0.5
+"""Seconds that the end waits for one that is under way."""
 LEVEL = 1
 """The version of formats that this release can write."""
 _BEAT = "SELECT proxyfleet.heartbeat(%s, %s)"
@@ -116,11 +118,11 @@ class Heartbeat:
         self._thread.start()
 
     def close(self) -> None:
-        """End, after the one that is under way."""
+        """End, after the one that is under way, unless that takes long."""
         self._has_ended = True
         self._due.set()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(END)
 
     def _refuse(self, since: float | None) -> None:
         text = "" if since is None else (
