@@ -361,9 +361,6 @@ def test_a_sign_in_and_its_end_come_by_the_doorbell_too(ours: Fleet) -> None:
         other.engine.delete("refresh_families", family["id"])
         wait_until(lambda: one.engine.get("refresh_families", family["id"]) is None, "it has ended", SOON)
         assert time.monotonic() - began < SOON < fleet_node.POLL_AT_REST
-<<<<<<< HEAD
-        assert not any(one.node.pending().values())
-=======
         assert set(one.node.pending().values()) == {0}
 
 
@@ -382,4 +379,3 @@ def test_a_node_ends_soon_while_the_database_hangs(monkeypatch: pytest.MonkeyPat
         finally:
             for each in stopped:
                 os.kill(each, signal.SIGCONT)
->>>>>>> 2922cc0e (A node ends within a second or so while its database hangs)
