@@ -30,6 +30,8 @@ class Nodes:
         self.server = Server()
         self._stack.callback(self.server.remove)
         self.dsn = self.server.dsn()
+        self.addresses: dict[Product, str] = {}
+        """Where products listen for other nodes."""
 
     def __enter__(self) -> Self:
         return self
@@ -40,13 +42,14 @@ class Nodes:
     def product(self, **settings: str) -> Product:
         """One that runs and stands alone. `settings` are variables without their prefix."""
         env = {f"PROXYFLEET_{name}": value for name, value in settings.items()}
-        return self._stack.enter_context(Product({"PROXYFLEET_CLUSTER__LISTEN": f"127.0.0.1:{free_port()}", **env}))
+        address = f"127.0.0.1:{free_port()}"
+        made = self._stack.enter_context(Product({"PROXYFLEET_CLUSTER__LISTEN": address, **env}))
+        self.addresses[made] = address
+        return made
 
     def init(self, product: Product, name: str = "first") -> Any:
         """Make it the first node: what the command says."""
-        status, done = command(
-            product, "init", "--dsn", self.dsn, "--name", name, "--address", f"127.0.0.1:{free_port()}"
-        )
+        status, done = command(product, "init", "--dsn", self.dsn, "--name", name, "--address", self.addresses[product])
         assert status == 0, done
         return json.loads(done)
 
@@ -74,7 +77,7 @@ class Nodes:
 def command(product: Product, *words: str) -> tuple[int, str]:
     """`proxyfleet cluster …` on the machine of this product, as JSON: its exit status, and what it printed."""
     places = ["--data-dir", str(product.data_dir)]
-    if words[0] in ("init", "leave"):
+    if words[0] in ("init", "join", "leave"):
         places += ["--run-dir", str(product.run_dir)]
     line = [sys.executable, "-m", "supervisor", "cluster", *words, *places, "-o", "json"]
     done = subprocess.run(line, env=product.environment(), capture_output=True, text=True, timeout=120)
