@@ -9,11 +9,11 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 77_903,
+    "code lines of the product": 77_969,
     "files of the product": 580,
-    "code lines of the tests": 84_281,
+    "code lines of the tests": 84_343,
     "code lines of scripts": 3_516,
-    "files under 60 lines that one module imports": 7,
+    "files under 60 lines that one module imports": 6,
     "class names that stand twice": 16,
     "modules of the longest folder": 19,
     "dependencies": 26,
