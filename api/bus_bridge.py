@@ -6,6 +6,9 @@ watches; the loop sends the message, and puts the reply into a future.
 Requests to the process of a proxy, or to each of its workers, are at the end. A proxy with one worker is asked by
 its name. The workers of another one are asked by the addresses that the supervisor knows; one that has gone in
 between has nothing to say, so those that came in its place are asked once.
+
+An address may begin with the id of another node of the fleet, `nod_0123456789abcdef!forwarding.prx_1/7`: what has it on
+the bus of that node is asked (`api.cluster.link`).
 """
 
 from __future__ import annotations
@@ -33,8 +36,25 @@ log = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
+NODE_MARK = "!"
+"""Ends the id of a node in an address."""
 GRACE = 1.0
 """Seconds beyond the timeout of a request after which the requesting thread stops waiting for the loop."""
+
+
+class NodeMissing(Unreachable):
+    """There is no reply since the whole node that was to be asked can't be reached, or did not respond in time."""
+
+    __slots__ = ()
+
+
+AskNodes = Callable[[Mapping[str, Any], float], dict[str, Any]]
+"""As `Bridge.ask_all`, of what is on other nodes."""
+
+
+def on_node(node_id: str, address: str) -> str:
+    """The address of what has this one on the bus of another node."""
+    return f"{node_id}{NODE_MARK}{address}"
 
 
 class Bridge(Protocol):
@@ -80,8 +100,12 @@ def checked(to: str, reply: Any, *kinds: type[R]) -> R:
 class LoopBridge:
     """The `Bridge` of a running actor."""
 
-    def __init__(self, loop: Loop, mailbox: Mailbox, events: Publisher) -> None:
+    def __init__(
+        self, loop: Loop, mailbox: Mailbox, events: Publisher, nodes: Callable[[], AskNodes | None] = lambda: None
+    ) -> None:
+        """`nodes` gives what asks other nodes, while this one is in a fleet."""
         self._loop = loop
+        self._nodes = nodes
         self._mailbox = mailbox
         self._events = events
         self._calls: deque[Callable[[], None]] = deque()
@@ -93,21 +117,31 @@ class LoopBridge:
 
     def ask(self, to: str, message: Any, timeout: float = 5.0) -> Any:
         """See `Bridge.ask`."""
+        if NODE_MARK in to:
+            return self._ask_nodes({to: message}, timeout)[to]
         future: Future[Any] = Future()
         self.call(lambda: self._ask(to, message, timeout, future))
         return _reply_in(future, to, timeout + GRACE)
 
     def ask_all(self, requests: Mapping[str, Any], timeout: float = 5.0) -> dict[str, Any]:
         """See `Bridge.ask_all`."""
-        futures: dict[str, Future[Any]] = {to: Future() for to in requests}
+        futures: dict[str, Future[Any]] = {to: Future() for to in requests if NODE_MARK not in to}
 
         def send() -> None:
-            for to, message in requests.items():
-                self._ask(to, message, timeout, futures[to])
+            for to, future in futures.items():
+                self._ask(to, requests[to], timeout, future)
 
         self.call(send)
         ends = time.monotonic() + timeout + GRACE
-        return {to: _reply_in(each, to, ends - time.monotonic()) for to, each in futures.items()}
+        elsewhere = {to: message for to, message in requests.items() if NODE_MARK in to}
+        found = self._ask_nodes(elsewhere, timeout) if elsewhere else {}
+        return {**found, **{to: _reply_in(each, to, ends - time.monotonic()) for to, each in futures.items()}}
+
+    def _ask_nodes(self, requests: Mapping[str, Any], timeout: float) -> dict[str, Any]:
+        ask = self._nodes()
+        if ask is None:
+            return {to: NodeMissing(to, "this node asks no others") for to in requests}
+        return ask(requests, timeout)
 
     def publish(self, topic: str, message: Any) -> None:
         """See `Bridge.publish`."""

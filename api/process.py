@@ -147,7 +147,10 @@ class ApiActor(Actor):
         pin_to_one_core()
         super().__init__(boot, sockets)
         settings = ApiSettings.from_plain(boot.settings)
-        self._bridge = LoopBridge(self.loop, self.mailbox, self.events)
+        self._node: FleetNode | None = None
+        self._bridge = LoopBridge(
+            self.loop, self.mailbox, self.events, lambda: None if self._node is None else self._node.asks()
+        )
         try:
             keep_temporary_files_in(self.data_dir)
             pid = boot.params.get("supervisor_pid")
@@ -276,7 +279,7 @@ class ApiActor(Actor):
         services = self._services
         if self._node is not None:
             listen = str(services.settings.whole["cluster"]["listen"])
-            self._node.start(self._store, services.publish, lambda: services.settings.history, listen)
+            self._node.start(self._store, services.publish, lambda: services.settings.history, listen, self._bridge)
 
     def _become(self, node: FleetNode | None) -> None:
         """From now on this is that node, or stands alone; one that it was is closed."""

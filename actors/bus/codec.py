@@ -7,6 +7,9 @@ two cases only: an upgrade drains the forwarding actors of the release before
 (`actors.supervision.handover`), so `Stop` and `Done` keep their fields; and the installed command requests
 the upgrade from a running program of the release before, so `Upgrade`, `DescribeProgram` and `Program` keep theirs.
 Everything else that one of them doesn't know is refused and logged.
+
+Nodes of a fleet may be of two releases, and ask each other with the same messages (`api.cluster.link`): these are read
+with `of_other_release`, which ignores fields that are not known, and has the default of those that are missing.
 """
 
 from __future__ import annotations
@@ -48,7 +51,7 @@ class Envelope:
 T = TypeVar("T")
 _Check = Callable[[Any], Any]
 _KINDS: dict[str, type[Any]] = {}
-_READERS: dict[type[Any], dict[str, _Check]] = {}
+_READERS: dict[tuple[type[Any], bool], dict[str, _Check]] = {}
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=False)
@@ -75,8 +78,11 @@ def encode(envelope: Envelope) -> bytes:
     return packed
 
 
-def decode(frame: bytes) -> Envelope:
-    """The envelope in `frame`. Raises `ProtocolError` for everything that `encode` would not have written."""
+def decode(frame: bytes, of_other_release: bool = False) -> Envelope:
+    """The envelope in `frame`. Raises `ProtocolError` for everything that `encode` would not have written.
+
+    With `of_other_release` a message may have further fields, and lack those with defaults.
+    """
     try:
         parts = msgpack.unpackb(frame, strict_map_key=True)
     except (ValueError, msgpack.exceptions.UnpackException) as error:
@@ -91,7 +97,7 @@ def decode(frame: bytes) -> Envelope:
         raise ProtocolError(f"unknown message {kind!r}")
     if not isinstance(correlation, int) or role not in (0, 1, 2):
         raise ProtocolError(f"{kind}: bad correlation or role")
-    return Envelope(_build(cls, body), correlation, EnvelopeRole(role))
+    return Envelope(_build(cls, body, of_other_release), correlation, EnvelopeRole(role))
 
 
 def pack(value: Any) -> bytes:
@@ -133,31 +139,34 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _build(cls: type[Any], body: Any) -> Any:
-    readers = _READERS.get(cls)
+def _build(cls: type[Any], body: Any, lenient: bool = False) -> Any:
+    readers = _READERS.get((cls, lenient))
     if readers is None:
-        readers = _READERS[cls] = {name: _reader(hint) for name, hint in get_type_hints(cls).items()}
-    if not isinstance(body, dict) or body.keys() != readers.keys():
+        hints = get_type_hints(cls).items()
+        readers = _READERS[cls, lenient] = {name: _reader(hint, lenient) for name, hint in hints}
+    if not isinstance(body, dict) or (not lenient and body.keys() != readers.keys()):
         raise ProtocolError(f"{cls.__name__}: fields are not {', '.join(readers) or 'empty'}")
     try:
+        if lenient:
+            return cls(**{name: read(body[name]) for name, read in readers.items() if name in body})
         return cls(**{name: read(body[name]) for name, read in readers.items()})
     except (TypeError, ValueError) as error:
         raise ProtocolError(f"{cls.__name__}: {error}") from error
 
 
-def _reader(hint: Any) -> _Check:
+def _reader(hint: Any, lenient: bool) -> _Check:
     """A function that checks a decoded value against `hint` and converts it to its Python type."""
     origin, args = get_origin(hint), get_args(hint)
     if hint is Any or hint is object:
         return lambda value: value
     if origin in (Union, types.UnionType):
-        return _union_reader(args)
+        return _union_reader(args, lenient)
     if origin is tuple:
-        return _tuple_reader(args)
+        return _tuple_reader(args, lenient)
     if origin is dict:
-        return _dict_reader(args)
+        return _dict_reader(args, lenient)
     if isinstance(hint, type) and is_dataclass(hint):
-        return lambda value: _build(hint, value)
+        return lambda value: _build(hint, value, lenient)
     if hint is float:
         return _exactly((float, int))
     return _exactly((hint,))
@@ -172,19 +181,19 @@ def _exactly(allowed: tuple[type[Any], ...]) -> _Check:
     return read
 
 
-def _union_reader(args: tuple[Any, ...]) -> _Check:
+def _union_reader(args: tuple[Any, ...], lenient: bool) -> _Check:
     present = [arg for arg in args if arg is not type(None)]
     if len(present) != 1:
         raise TypeError("a message field is one type or that type and None")
-    inner = _reader(present[0])
+    inner = _reader(present[0], lenient)
     return lambda value: None if value is None else inner(value)
 
 
-def _tuple_reader(args: tuple[Any, ...]) -> _Check:
+def _tuple_reader(args: tuple[Any, ...], lenient: bool) -> _Check:
     if len(args) == 2 and args[1] is Ellipsis:
-        item = _reader(args[0])
+        item = _reader(args[0], lenient)
         return lambda value: tuple(item(each) for each in _a_list(value))
-    items = [_reader(arg) for arg in args]
+    items = [_reader(arg, lenient) for arg in args]
 
     def read(value: Any) -> Any:
         if len(_a_list(value)) != len(items):
@@ -194,8 +203,8 @@ def _tuple_reader(args: tuple[Any, ...]) -> _Check:
     return read
 
 
-def _dict_reader(args: tuple[Any, ...]) -> _Check:
-    key, item = _reader(args[0]), _reader(args[1])
+def _dict_reader(args: tuple[Any, ...], lenient: bool) -> _Check:
+    key, item = _reader(args[0], lenient), _reader(args[1], lenient)
 
     def read(value: Any) -> Any:
         if not isinstance(value, dict):

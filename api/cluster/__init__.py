@@ -12,6 +12,7 @@ know that there is a database, and goes on without it.
 | `roles` | the database role of each node: what it may do there is in `migrations/0006_nodes.sql` |
 | `joining` | how a machine becomes a node, by a token |
 | `internal_api` | where nodes ask each other: HTTP over TLS, at `cluster.listen` |
+| `link` | the bus over nodes: what asks actors of other nodes, and what other nodes may ask of these |
 | `certificates` | by what nodes know each other, and TLS between them |
 | `heartbeat` | each 4 s: this node is there, what it has, what is wrong with it; the reply says what there is |
 | `follower` | takes what other nodes have committed, soon; a node *serves* a commit when its effects are made |

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from actors.cluster.database import Database
 from actors.cluster.doorbell import Doorbell
 from actors.cluster.identity import NodeIdentity
+from api.bus_bridge import AskNodes, Bridge
 from api.cluster.blobs import Blobs
 from api.cluster.certificates import Certificates, KnownNode, NodeCertificateError, own_certificate
 from api.cluster.duties import Duties
@@ -22,6 +23,8 @@ from api.cluster.follower import CHANNEL, Follower, own_channel
 from api.cluster.heartbeat import Heartbeat, installation, merged
 from api.cluster.internal_api import InternalApi, Route
 from api.cluster.joining import PATH, Admission
+from api.cluster.link import PATH as BUS
+from api.cluster.link import NodeLink, route_to
 from api.cluster.loose import CHANNEL as LOOSE_CHANNEL
 from api.cluster.loose import POLL, Loose
 from api.cluster.presence import Presences
@@ -70,6 +73,7 @@ class FleetNode:
         self.usage: FleetUsage = UsageOfFleet(self.database)
         self.duties = Duties(self.database, identity.id)
         self._follower: Follower | None = None
+        self._link: NodeLink | None = None
         self.presences = Presences(self.database)
         self._reports: list[Callable[[], Mapping[str, Any]]] = [lambda: {"pending": self.pending()}]
         self._beat_soon: Callable[[], object] = lambda: None
@@ -124,6 +128,10 @@ class FleetNode:
     def clock(self) -> float:
         """See `ThisNode`."""
         return self.database.time()
+
+    def asks(self) -> AskNodes | None:
+        """What asks other nodes; None when this one can't, or may not."""
+        return None if self._link is None else self._link.ask_all
 
     def cut_off_for(self) -> float | None:
         """See `ThisNode`."""
@@ -218,10 +226,18 @@ class FleetNode:
 
         return replaced(data, lambda: Engine(data, seal, self.ledger), read)
 
-    def start(self, engine: Engine, publish: Publish, history: Callable[[], History], listen: str = "") -> None:
+    def start(
+        self,
+        engine: Engine,
+        publish: Publish,
+        history: Callable[[], History],
+        listen: str = "",
+        bridge: Bridge | None = None,
+    ) -> None:
         """Start all that runs beside the requests. `publish` gets events, `history` returns the settings of that.
 
-        Other nodes are served at the address and port `listen`; by default at the port that they know.
+        Other nodes are served at the address and port `listen`; by default at the port that they know. They may ask
+        the bus behind `bridge`.
         """
         here = _here(engine)
         self.heartbeat = beats = Heartbeat(self.database, self.identity.id, installation(here), engine.stamped)
@@ -249,7 +265,7 @@ class FleetNode:
 
         beats.reports.append(with_failed)
         self._beat_soon = beats.soon
-        self._parts += [follower, beats, events, *self._internal_api(engine, here, publish, listen)]
+        self._parts += [follower, beats, events, *self._internal_api(engine, here, publish, listen, bridge)]
         if self._is_full:
             self._parts += [self.duties, FleetPruning(engine, self.database, self.has_duty, history)]
         for each in self._parts:
@@ -258,7 +274,9 @@ class FleetNode:
     def _poll_of_loose(self) -> float:
         return POLL_AT_REST if self._follower is not None and self._follower.doorbell == "heard" else POLL
 
-    def _internal_api(self, engine: Engine, here: DataDir, publish: Publish, listen: str) -> list[Part]:
+    def _internal_api(
+        self, engine: Engine, here: DataDir, publish: Publish, listen: str, bridge: Bridge | None
+    ) -> list[Part]:
         """Where other nodes ask this one."""
         address = self._internal_address(engine)
         if not address:
@@ -272,9 +290,16 @@ class FleetNode:
         def nodes() -> list[KnownNode]:
             return [KnownNode.of(each.body) for each in engine.find(COLLECTION)]
 
+        def document(node_id: str) -> Mapping[str, Any] | None:
+            found = engine.get(COLLECTION, node_id)
+            return None if found is None else found.body
+
         certificates, routes = Certificates(own, nodes), {}
+        if bridge is not None:
+            routes[BUS] = route_to(bridge)
         if self.identity.role == "full":
             admission = Admission(engine, secret_box_of(here), self.identity, self.database, certificates, publish)
+            self._link = NodeLink(own, document)
             routes[PATH] = Route(admission.handle, for_strangers=True)
         place = place_of(listen) if listen else ("", place_of(address)[1])
         return [InternalApi(place, certificates, lambda: routes)]

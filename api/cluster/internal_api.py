@@ -38,8 +38,8 @@ TO_COME = 5.0
 """Seconds that a handshake has, and then a request of a stranger, and the body of any."""
 IDLE = 60.0
 """Seconds after which a connection of a node that sends nothing is closed."""
-BODY_OF_STRANGERS, BODY = 16 * 1024, 4 * 2**20
-"""Bytes."""
+BODY_OF_STRANGERS, BODY, REPLY = 16 * 1024, 4 * 2**20, 16 * 2**20
+"""Bytes that a body may have: of a request of a stranger, of a node, and of a response."""
 RETRY = 1.0
 """Seconds between two tries to bind the address."""
 LINGER, LINGER_READS = 0.5, 32
@@ -316,7 +316,9 @@ def ask(
                 timer.cancel()
     except (OSError, http.client.HTTPException) as error:
         late = time.monotonic() >= until
-        reason = f"no response within {within:g} s" if late else getattr(error, "strerror", None) or str(error)
+        reason = (
+            f"no response within {round(within, 1):g} s" if late else getattr(error, "strerror", None) or str(error)
+        )
         raise NodeUnreachable(f"{place}: {reason or type(error).__name__}") from error
 
 
@@ -325,12 +327,12 @@ def _exchange(secured: ssl.SSLSocket, place: str, path: str, body: Mapping[str, 
     connection.sock = secured
     connection.request("POST", path, json.dumps(body).encode(), {"Content-Type": "application/json"})
     response = connection.getresponse()
-    content = response.read(BODY + 1)
+    content = response.read(REPLY + 1)
     try:
         found = json.loads(content)
     except (ValueError, RecursionError):
         found = None
-    if not isinstance(found, dict) or len(content) > BODY:
+    if not isinstance(found, dict) or len(content) > REPLY:
         raise NodeUnreachable(f"{place}: is no node of a fleet: its response has the status {response.status}")
     if response.status != 200:
         raise NodeRefused(f"{place}: {str(found.get('error'))[:500]}", response.status)
