@@ -162,19 +162,19 @@ Stamped = tuple[int, UUID | None]
 def stamped(database: sqlite3.Connection) -> Stamped:
     """The number of the last commit of a file, and its stamp in the ledger, if it is from there."""
     number = last_number(database)
-    found = database.execute("SELECT stamp FROM ledger WHERE number = ?", [number]).fetchone()
+    found = database.execute("SELECT stamp FROM stamps WHERE number = ?", [number]).fetchone()
     return number, None if found is None else UUID(found[0])
 
 
 def note_stamp(database: sqlite3.Connection, number: int, stamp: UUID) -> None:
     """A commit has this stamp, within its transaction."""
-    database.execute("REPLACE INTO ledger VALUES (?, ?)", (number, str(stamp)))
-    database.execute("DELETE FROM ledger WHERE number <= ?", [number - STAMPS])
+    database.execute("REPLACE INTO stamps VALUES (?, ?)", (number, str(stamp)))
+    database.execute("DELETE FROM stamps WHERE number <= ?", [number - STAMPS])
 
 
 def forget_stamp(database: sqlite3.Connection) -> None:
     """There is no ledger any more, within a transaction; nor a database for what needs no order."""
-    database.execute("DELETE FROM ledger")
+    database.execute("DELETE FROM stamps")
     database.execute("DELETE FROM loose")
     database.execute("DELETE FROM loose_heads WHERE node <> ''")
 

@@ -26,7 +26,7 @@ from tinydb import table as tinydb_table
 from tinydb.storages import Storage
 
 from actors.sqlite import open_for_reading, transaction
-from api.store.schema import NUMBERED, SCHEMA
+from api.store.schema import FORMER, NUMBERED, SCHEMA
 
 SHARED_FIELDS, SHARED_PARTS = 10, 1_000
 """Fields of an object in a body that may be shared, and how many different ones are remembered while a file is read."""
@@ -238,10 +238,9 @@ def sum_of(collection: str, identifier: str, revision: int, body: bytes = b"") -
 
 def damage(database: sqlite3.Connection) -> str:
     """What is wrong with the rows, or with the tables themselves; empty when nothing is."""
-    with closing(sqlite3.connect(":memory:")) as fresh:
-        fresh.executescript(SCHEMA)
-        if _tables(database) != _tables(fresh):
-            return "it has other tables than this release makes"
+    tables = _tables(database)
+    if tables not in map(_made_by, (SCHEMA, FORMER)):
+        return "it has other tables than this release makes"
     rows = database.execute(
         "SELECT collection, id, revision, sum, CAST(body AS BLOB) FROM documents UNION ALL"
         " SELECT collection, id, revision, sum, x'' FROM deleted"
@@ -256,6 +255,12 @@ def damage(database: sqlite3.Connection) -> str:
     if not max(highest, steps[0][1]) <= steps[0][0] < 2**62:
         return "the number of its last change is not that of its rows"
     return ""
+
+
+def _made_by(schema: str) -> set[tuple[str, ...]]:
+    with closing(sqlite3.connect(":memory:")) as fresh:
+        fresh.executescript(schema)
+        return _tables(fresh)
 
 
 def _tables(database: sqlite3.Connection) -> set[tuple[str, ...]]:

@@ -8,7 +8,7 @@
 | `audit`, `head` | the audit trail (`api.audit.trail`): entries that are never altered, and the last of them |
 | `revisions`, `revision_changes` | what each change of the configuration altered (`api.history`) |
 | `steps` | the number of the last commit |
-| `ledger` | the numbers and the stamps of the last commits in the ledger of a fleet (`api.engine.ledger`); none without one |
+| `stamps` | the numbers and the stamps of the last commits in the ledger of a fleet (`api.engine.ledger`); none without one |
 | `loose` | sign-ins and credentials of a fleet, which need no order (`api.engine.loose`); empty without one |
 | `loose_heads` | how far this node has read of each node's; with an empty name the number of steps here |
 | `last_used` | when an API key was used last and when a user signed in last, which is no change of them: no commit has it |
@@ -53,7 +53,8 @@ CREATE TABLE IF NOT EXISTS steps (
     one INTEGER PRIMARY KEY CHECK (one = 1), revision INTEGER NOT NULL, horizon INTEGER NOT NULL
 );
 INSERT OR IGNORE INTO steps VALUES (1, 0, 0);
-CREATE TABLE IF NOT EXISTS ledger (number INTEGER PRIMARY KEY, stamp TEXT NOT NULL);
+DROP TABLE IF EXISTS ledger;
+CREATE TABLE IF NOT EXISTS stamps (number INTEGER PRIMARY KEY, stamp TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS last_used (
     collection TEXT NOT NULL, id TEXT NOT NULL, at REAL NOT NULL, PRIMARY KEY (collection, id)
 ) WITHOUT ROWID;
@@ -175,13 +176,26 @@ CREATE INDEX IF NOT EXISTS revision_changes_by_name ON revision_changes (name, n
 """
 
 SCHEMA = _DOCUMENTS + _ACCOUNTS + _AUDIT + _HISTORY
+"""What makes the tables, and brings those that `FORMER` has to the same."""
+FORMER = (
+    SCHEMA
+    + """
+DROP TABLE stamps;
+DROP TABLE loose;
+DROP TABLE loose_heads;
+CREATE TABLE ledger (
+    one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER NOT NULL, stamp TEXT NOT NULL
+);
+"""
+)
+"""What makes the tables as they were before there were fleets, with the same format."""
 
 NUMBERED = ("documents", "deleted", "plans", "accounts", "credentials", "gone")
 """Tables whose rows have the number of the commit that wrote them, as `revision`."""
 READ_AT_START = ("documents", "deleted", "steps")
 """Tables that a start reads as a whole, and in which it looks for damage of any kind."""
 CHECKED_AT_START = (
-    "ledger",
+    "stamps",
     "last_used",
     "loose",
     "loose_heads",

@@ -9,10 +9,12 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from api.engine.commit import Engine
+from api.engine.ledger import note_stamp
 from api.store import (
     FleetStore,
     StoreDamaged,
@@ -275,3 +277,22 @@ def _fill(store: FleetStore) -> list[str]:
             return kept
         kept.append(f"p{number}")
     raise AssertionError("the disk was never full")
+
+
+def test_a_file_from_before_there_were_fleets_is_sound_and_gets_what_it_lacks(data: DataDir, file: Path) -> None:
+    with closing(sqlite3.connect(file)) as database:
+        database.executescript(
+            """
+            DROP TABLE stamps; DROP TABLE loose; DROP TABLE loose_heads;
+            CREATE TABLE ledger (
+    one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER NOT NULL, stamp TEXT NOT NULL
+);
+            """
+        )
+    check_fleet_file(data)
+    with closing(open_store(data)) as store:
+        assert ids(store) == ["a", "b"]
+    with closing(Engine(data, None)) as engine, engine.file.transaction() as database:
+        note_stamp(database, 1, uuid4())
+        assert engine.stamped()[0] == 2
+    check_fleet_file(data)
