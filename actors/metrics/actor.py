@@ -21,7 +21,7 @@ from actors.bus.messages.accounts import (
     ReportDeniedNames,
     ResetUsage,
 )
-from actors.bus.messages.common import SUPERVISOR, Done, Failed, Listening
+from actors.bus.messages.common import QUOTA_OFFLINE, SUPERVISOR, Done, Failed, Listening
 from actors.bus.messages.events import Event
 from actors.bus.messages.metrics import (
     Counters,
@@ -69,6 +69,7 @@ class MetricsActor(Actor):
         self._totals = CounterTotals(self.data_dir.metrics)
         self._usage = UsageService(self.loop, self.data_dir.metrics, self.run_dir.state, self._publish_event)
         self._usage.set_warning(boot.settings["alerts"]["quota_warning"])
+        self._usage.set_quota_offline(boot.settings[QUOTA_OFFLINE])
         self._node_file: tuple[int, int] | None = None
         self._node_errors = ThrottledLog(log, "cannot report the usage of accounts to the fleet")
         self._find_fleet()
@@ -118,8 +119,7 @@ class MetricsActor(Actor):
 
         identity = identity_of(self.data_dir, secret_box_of(self.data_dir))
         if identity is not None:
-            policy = self.settings.get("cluster.quota_offline", "share")
-            self._usage.follow(Database(identity.dsn), identity.id, policy)
+            self._usage.follow(Database(identity.dsn), identity.id)
 
     def _report_listener(self, endpoint: str) -> None:
         """The egress guard has to know the port, which port 0 leaves to the kernel."""
@@ -201,12 +201,14 @@ class MetricsActor(Actor):
             self._feed.publish(PROXY + proxy_id, payload)
 
     def settings_changed(self, groups: Collection[str]) -> None:
-        """See `Actor`: limits of error rates, and who may subscribe."""
+        """See `Actor`: limits of error rates, who may subscribe, and quotas without the fleet's database."""
         if "alerts" in groups:
             self._alerts.settings = view(self.settings["alerts"])
             self._usage.set_warning(self.settings["alerts"]["quota_warning"])
         if "metrics" in groups:
             self._feed.set_clients(self.settings["metrics"]["curve_clients"])
+        if QUOTA_OFFLINE in groups:
+            self._usage.set_quota_offline(self.settings[QUOTA_OFFLINE])
 
     def _evaluate_alerts(self) -> None:
         for kind, data in self._alerts.evaluate(self._totals.stats()):

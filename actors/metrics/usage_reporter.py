@@ -54,7 +54,7 @@ class UsageReporter:
         self, loop: Loop, ledger: UsageLedger, database: Database, node: str, books: UsageBooks, quota_offline: str
     ) -> None:
         """`node` is the node's id. Raises `sqlite3.Error`."""
-        self.quota_offline = quota_offline
+        self._quota_offline = quota_offline
         self.changes = UsageChanges(ledger)
         self._ledger = ledger
         self._loop = loop
@@ -91,7 +91,13 @@ class UsageReporter:
 
     def may_use(self, account_id: str, usage: AccountUsage) -> int:
         """Bytes of the period up to which an account may be used here, which has used so much of it."""
-        return self.changes.may_use(account_id, usage, self.quota_offline if self.is_cut_off else None)
+        return self.changes.may_use(account_id, usage, self._quota_offline if self.is_cut_off else None)
+
+    def set_quota_offline(self, policy: str) -> None:
+        """What accounts may use while this node is cut off, also if it is now."""
+        self._quota_offline = policy
+        if self._was_cut_off:
+            self._books.totals_changed(tuple(self.changes.quotas))
 
     # --- what is to be reported ---
 

@@ -72,6 +72,7 @@ class UsageService:
         self._freed: list[LineName] = []
         """Lines that are free, of which the ledger still has what is booked."""
         self._reporter: UsageReporter | None = None
+        self._quota_offline = "share"
         self._to_write: list[str] = []
         """Accounts that are used on other nodes as well, whose totals processes don't know yet."""
         loop.call_soon(self._book_changed)
@@ -101,12 +102,12 @@ class UsageService:
 
     # --- in a fleet ---
 
-    def follow(self, database: Database, node: str, quota_offline: str) -> None:
+    def follow(self, database: Database, node: str) -> None:
         """Count for all nodes from now on; `node` is the id of this one. Raises `sqlite3.Error`."""
         from actors.metrics.usage_reporter import UsageReporter
 
         self.leave()
-        self._reporter = UsageReporter(self._loop, self._ledger, database, node, self, quota_offline)
+        self._reporter = UsageReporter(self._loop, self._ledger, database, node, self, self._quota_offline)
         table = self._opened()
         if table is not None:
             table.all_again()
@@ -143,6 +144,12 @@ class UsageService:
     def set_warning(self, percent: float) -> None:
         """Warn at this part of a quota; 0: never."""
         self._ledger.notices.percent = percent
+
+    def set_quota_offline(self, policy: str) -> None:
+        """What accounts may use of their quotas while this node is cut off from the fleet's database."""
+        self._quota_offline = policy
+        if self._reporter is not None:
+            self._reporter.set_quota_offline(policy)
 
     def close(self) -> None:
         """Book what was counted, and close the files. What can't be booked now the next collector finds."""

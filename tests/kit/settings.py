@@ -12,4 +12,5 @@ def boot_settings(**changes: dict[str, Any]) -> dict[str, Any]:
     groups = {**plain(Settings()), "egress": {"own": []}}
     for name, keys in changes.items():
         groups[name] = {**groups[name], **keys}
-    return {**groups, "server.tls": groups["server"]["tls"]}
+    quota_offline = {"cluster.quota_offline": groups["cluster"]["quota_offline"]}
+    return {**groups, "server.tls": groups["server"]["tls"], **quota_offline}

@@ -24,6 +24,7 @@ from actors.bus.messages.common import (
     METRICS,
     POOLS,
     PROXY_RESOLVER,
+    QUOTA_OFFLINE,
     RESOLVER,
     TELEMETRY,
     TLS,
@@ -125,7 +126,7 @@ AT_START_MAX = 100_000
 
 def collector_specs(classes: ActorClasses, config: SupervisionConfig) -> Iterator[ActorSpec]:
     """The actors that always run beside the proxies and the API, in the order in which they are started."""
-    yield ActorSpec(METRICS, classes.metrics, ("logging", "alerts", "metrics", "cluster"))
+    yield ActorSpec(METRICS, classes.metrics, ("logging", "alerts", "metrics", QUOTA_OFFLINE))
     yield ActorSpec(LOGS, classes.logs, ("logging",))
     yield ActorSpec(WEBHOOKS, classes.webhooks, ("logging", "webhooks", EGRESS))
     yield ActorSpec(RESOLVER, classes.resolver, ("logging",))

@@ -14,11 +14,18 @@ from uuid import uuid4
 import psycopg
 import pytest
 
+from actors.bus.messages.common import METRICS, QUOTA_OFFLINE
 from actors.cluster.database import Database
 from actors.cluster.identity import NodeIdentity
+from actors.metrics.actor import MetricsActor
+from actors.metrics.usage_service import UsageService
+from actors.process import Boot
+from actors.supervision.processes.actor_specs import ActorClasses, ActorSettings, collector_specs
+from actors.supervision.settings_updates import SupervisionConfig
 from api.cluster.migration_runner import migrate
 from config.files.paths import open_data_dir
 from config.files.secret_box import secret_box_of
+from config.settings.settings import Settings
 from tests.kit.bus import Bench
 from tests.kit.postgresql import database, needs_postgresql
 from tests.kit.settings import boot_settings
@@ -32,7 +39,7 @@ import actors.metrics.actor as module
 from actors.process import Boot, main
 module.FLEET_PERIOD = 0.1
 code = main("actors.metrics.actor:MetricsActor", Boot(**json.loads(sys.argv[1])), [], int(sys.argv[2]))
-print(json.dumps(sorted(each for each in sys.modules if "psycopg" in each or "cluster" in each)))
+print(json.dumps(sorted(each for each in sys.modules if each.startswith(("psycopg", "actors.cluster")))))
 sys.exit(code)
 """
 
@@ -66,6 +73,25 @@ def test_it_reports_while_there_is_the_file_of_a_node_and_else_loads_nothing_of_
             os.close(writing)
             output, _ = process.communicate(timeout=60)
     assert bool(json.loads(output.splitlines()[-1])) == becomes_node
+
+
+def test_it_gets_what_accounts_may_use_without_the_database_and_no_secret_of_the_fleet(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policies: list[str] = []
+    monkeypatch.setattr(UsageService, "set_quota_offline", lambda _self, policy: policies.append(policy))
+    collector = next(iter(collector_specs(ActorClasses(), SupervisionConfig.of(Settings(), ("127.0.0.1", 8080)))))
+    settings = ActorSettings()
+    settings.put(boot_settings(metrics={"publish": ""}, cluster={"quota_offline": "lease"}))
+    given = settings.of(collector.settings)
+    assert not any("dsn" in each for each in given.values())
+    data = open_data_dir(tmp_path / "data")
+    actor = MetricsActor(Boot(METRICS, 1, str(bench.run_dir.path), str(data.path), given), [])
+    try:
+        actor._apply({QUOTA_OFFLINE: "unlimited"})
+    finally:
+        actor.close()
+    assert policies == ["lease", "unlimited"]
 
 
 def _ledgers(dsn: str) -> list[tuple[str]]:

@@ -54,7 +54,8 @@ class Node(World):
 
     def follow(self) -> None:
         self.database = CutDatabase(self.dsn)
-        self.collector.service.follow(self.database, self.name, self._policy)
+        self.collector.service.set_quota_offline(self._policy)
+        self.collector.service.follow(self.database, self.name)
         self.turn()
 
     @property
@@ -274,6 +275,18 @@ def test_without_the_database_nodes_go_on_as_far_as_the_policy_says(
         fleet.pass_time(5)
         assert fleet.total() == fleet.hours() == used
         assert all(node.unreported().bytes == 0 for node in fleet.nodes)
+
+
+def test_another_policy_holds_at_once_for_a_node_that_is_cut_off(fleet: Fleet) -> None:
+    (here, _), _ = cut_off(fleet, "lease")
+    service, leased = fleet.nodes[0].collector.service, []
+    for policy in ("lease", "share", "unlimited"):
+        service.set_quota_offline(policy)
+        fleet.nodes[0].hand.time += 0.02
+        fleet.nodes[0].turn()
+        here.ada.room()
+        leased.append(here.ada._leased())
+    assert leased[0] + MIB < leased[1] < QUOTA < leased[2]
 
 
 def test_a_new_period_in_an_outage_has_the_quota_divided_by_the_nodes(fleet: Fleet) -> None:
