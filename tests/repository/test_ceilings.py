@@ -11,8 +11,8 @@ from tests.kit.slow_tests import CEILING, SLOW_TESTS
 CEILINGS = {
     "code lines of the product": 77_969,
     "files of the product": 580,
-    "code lines of the tests": 84_343,
-    "code lines of scripts": 3_516,
+    "code lines of the tests": 84_385,
+    "code lines of scripts": 3_731,
     "files under 60 lines that one module imports": 6,
     "class names that stand twice": 16,
     "modules of the longest folder": 19,
