@@ -9,13 +9,13 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 77_969,
-    "files of the product": 580,
-    "code lines of the tests": 84_385,
-    "code lines of scripts": 3_731,
+    "code lines of the product": 78_206,
+    "files of the product": 581,
+    "code lines of the tests": 84_675,
+    "code lines of scripts": 3_729,
     "files under 60 lines that one module imports": 6,
     "class names that stand twice": 16,
-    "modules of the longest folder": 19,
+    "modules of the longest folder": 20,
     "dependencies": 26,
     "tests that take longer than the ceiling": 18,
     "seconds of a test": 5,
