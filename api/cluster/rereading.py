@@ -155,7 +155,7 @@ class Rereading:
     @staticmethod
     def _replica(scratch: sqlite3.Connection) -> _Replica:
         (number,) = scratch.execute("SELECT revision FROM here.steps").fetchone()
-        stamps = dict(scratch.execute("SELECT number, stamp FROM here.ledger"))
+        stamps = dict(scratch.execute("SELECT number, stamp FROM here.stamps"))
         known = stamps.get(number)
         return _Replica((number, None if known is None else UUID(known)), stamps)
 
