@@ -196,10 +196,10 @@ def _given(
     return {**named, "fields": rest} if "fields" in own else named
 
 
-def new_group(name: str, about: str, panel: str = RESOURCES) -> typer.Typer:
+def new_group(name: str, about: str, panel: str = RESOURCES, cls: type[TyperGroup] | None = None) -> typer.Typer:
     """A group of commands in the application."""
     group = typer.Typer(help=about, no_args_is_help=True)
-    TOP.add_typer(group, name=name, cls=FlagsGroup, rich_help_panel=panel)
+    TOP.add_typer(group, name=name, cls=cls or FlagsGroup, rich_help_panel=panel)
     return group
 
 
@@ -313,6 +313,17 @@ class FlagsGroup(TyperGroup):
         return _adapted(super().get_params(ctx))
 
 
+def named_alone(name: str) -> type[TyperGroup]:
+    """A group that is this command of its own when no command is named."""
+
+    class GroupAlone(FlagsGroup):
+        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+            names_none = not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names)
+            return super().parse_args(ctx, [name, *args] if names_none and not ctx.resilient_parsing else args)
+
+    return GroupAlone
+
+
 # --- the usual commands of a kind ---
 
 ALL = ("list", "show", "create", "update", "delete")
@@ -363,10 +374,11 @@ class Commands:
     deleted: str = "{name} is deleted."
     rows: Callable[[Session, list[dict[str, Any]]], Sequence[Row]] = lambda _session, found: found
     afterwards: Callable[[Session, Any], None] = lambda _session, _made: None
+    group_class: type[TyperGroup] = FlagsGroup
 
     def group(self) -> typer.Typer:
         """The group, with the commands of `only`."""
-        made = new_group(self.kind.group, self.about)
+        made = new_group(self.kind.group, self.about, cls=self.group_class)
         commands = (self._list, self._show, self._create, self._update, self._delete)
         for name, add in zip(ALL, commands, strict=True):
             if name in self.only:

@@ -147,6 +147,15 @@ _SIGN_IN: dict[Credential, str] = {
 }
 
 
+_OF_A_FLEET = {
+    "NOT_A_FLEET": "To join the fleet of others: proxyfleet cluster join TOKEN",
+    "DATABASE_UNAVAILABLE": "Proxies and reading go on; try again when the database is back. On the node: "
+    "proxyfleet cluster status",
+    "OUTCOME_UNKNOWN": "Look whether it was made before you repeat it; the audit trail has what became of it",
+    "BEHIND": "This node is behind: proxyfleet nodes; or ask another one with --url",
+}
+
+
 def _permission_text(permission: str) -> str:
     """`admin` is granted by the role alone."""
     if permission == "admin":
@@ -162,6 +171,8 @@ def _hint(status_code: int, error: dict[str, Any], details: dict[str, Any], by: 
     if error.get("code") == "RATE_LIMITED":
         limits = "the limits are security.rate_limiting in the configuration"
         return f"Try again in {details.get('retry_after', 60)} s; {limits}"
+    if error.get("code") in _OF_A_FLEET:
+        return _OF_A_FLEET[error["code"]]
     if status_code >= 500:
         request = details.get("request_id")
         return f"The log of the product has more under the request id {request}" if request else None

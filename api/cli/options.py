@@ -199,6 +199,7 @@ PLAN = ResourceKind("plan", "plans", page_size=None)
 LIST = ResourceKind("list", "lists", by_name=True)
 POOL = ResourceKind("pool", "pools", by_name=True)
 POLICY = ResourceKind("policy", "policies", by_name=True)
+NODE = ResourceKind("node", "nodes", page_size=None, by_name=True)
 ACCOUNT = ResourceKind("account", "accounts", "username", query={"inline": False})
 
 ACCOUNT_ID = "acc_"

@@ -10,7 +10,7 @@ from api.cli.client import quoted
 from api.cli.commands import YES, Given, Session, command, confirm, either, key_argument, new_group, warn
 from api.cli.documents import body_of, header_fields, require_changes, whole_body
 from api.cli.errors import CommandError, Status, combined
-from api.cli.options import PROXY, argument, choice, find, find_id, flag, number, option, switch, text, texts
+from api.cli.options import NODE, PROXY, argument, choice, find, find_id, flag, number, option, switch, text, texts
 from api.cli.quantities import Quantity, size, span
 from api.cli.terminal import PASSWORD_STDIN, Column, Detail, fields_of, inside, pairs_of, password, titled
 from config.model.choices import ProxyProtocol, ProxyStatus, TlsNameCheck
@@ -91,6 +91,10 @@ FIELDS = {
         parse=partial(header_fields, "--set-header"),
     ),
     "headers.remove": texts("--remove-header", "The name of a field of plain HTTP; may be repeated. Replaces all."),
+    "nodes.names": texts(
+        "--node", "Only on this node; may be repeated. All: --set 'nodes={\"all\": true}'.", complete=NODE
+    ),
+    "nodes.tags": texts("--node-tag", "Only on nodes with this tag; may be repeated."),
     "policy": text("--policy", "The policy that judges its requests; none: --set policy=null."),
     "pool": text("--pool", "The pool of upstreams that it uses in place of its own; none: --set pool=null."),
     "username_params.enabled": switch(
@@ -333,6 +337,13 @@ def _sign_in(proxy: Any) -> str:
 NO_ACCOUNT = "required, but there is no account: all clients are rejected"
 
 
+def _nodes(proxy: Any) -> Any:
+    """`fra1 (running)`; without a fleet that it runs wherever there is a node."""
+    known = inside(proxy, "runtime.nodes") or ()
+    states = [f"{each['node']} ({each['error'] or each['state']})" for each in known]
+    return states or ("all" if proxy["nodes"].get("all") else fields_of(proxy["nodes"]))
+
+
 def _upstreams(proxy: Any) -> list[str]:
     """Names of upstreams, each with its state if that is known."""
     known = {each["name"]: each["state"] for each in inside(proxy, "runtime.upstreams") or ()}
@@ -365,6 +376,7 @@ DETAILS: tuple[Detail, ...] = (
     ("user names", lambda proxy: fields_of(proxy["username_params"])),
     ("exit", _exit),
     *("pool", "policy"),
+    ("nodes", _nodes),
     ("dns", _dns),
     ("upstreams", _upstreams),
     *("description", "tags", "created_at", "updated_at"),

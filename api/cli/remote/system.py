@@ -11,7 +11,7 @@ from api.cli.client import quoted
 from api.cli.commands import TOP, WATCH, YES, Given, Session, command, confirm, new_group
 from api.cli.documents import body_of
 from api.cli.errors import CommandError, Status, combined
-from api.cli.options import OF_LISTENING, PROXY, argument, choice, find_id, flag, number, option, text
+from api.cli.options import NODE, OF_LISTENING, PROXY, argument, choice, find_id, flag, number, option, text
 from api.cli.quantities import SINCE, UNTIL, moment_option, size, span, with_decimal_units
 from api.cli.terminal import CHANGED, TRAFFIC, Column, Row, cell_text, counted, print_sources, titled
 
@@ -132,10 +132,13 @@ def _by_moment(series: dict[str, list[dict[str, Any]]]) -> tuple[list[Column], l
 SETTINGS_COLUMNS = (Column("SETTING", "name"), Column("VALUE", "value"))
 
 
-@command(settings_group, "show")
-def show_settings(session: Session) -> None:
+_OF_NODE = {"node": text("--node", "Those of this node of a fleet alone.", complete=NODE)}
+
+
+@command(settings_group, "show", _OF_NODE)
+def show_settings(session: Session, node: str | None) -> None:
     """Show the effective settings that the API can change."""
-    data = session.api.get("/settings")
+    data = session.api.get("/settings", node=node)
     session.out.data(data, lambda: session.out.table(SETTINGS_COLUMNS, _flat(data)))
 
 
@@ -148,15 +151,19 @@ def show_sources(session: Session, changed: bool) -> None:
     print_sources(session.out, "settings", session.api.get("/settings/sources")["settings"], changed)
 
 
-@command(settings_group, "set", {"values": argument("GROUP.KEY=VALUE", "Such as logging.level=debug", list[str])})
-def set_settings(session: Session, values: list[str]) -> None:
+_SET = {"values": argument("GROUP.KEY=VALUE", "Such as logging.level=debug", list[str]), **_OF_NODE}
+_UNSET = {"names": argument("GROUP.KEY", "Such as logging.level", list[str]), **_OF_NODE}
+
+
+@command(settings_group, "set", _SET)
+def set_settings(session: Session, values: list[str], node: str | None) -> None:
     """Change settings; they apply at once and override the configuration."""
     for value in values:
         if not value.partition("=")[1]:
             raise CommandError(f"{value}: must be GROUP.KEY=VALUE", "Such as logging.level=debug", Status.USAGE)
     body = body_of({"set_": values})
     try:
-        data = session.api.patch("/settings", body)
+        data = session.api.call("PATCH", "/settings", {"node": node}, body)
     except CommandError as error:
         if any(problem == "is not a known field" for _field, problem in error.problems):
             error.hint = (
@@ -167,11 +174,11 @@ def set_settings(session: Session, values: list[str]) -> None:
     _print_of(session, data, [value.partition("=")[0] for value in values])
 
 
-@command(settings_group, "unset", {"names": argument("GROUP.KEY", "Such as logging.level", list[str])})
-def unset_settings(session: Session, names: list[str]) -> None:
+@command(settings_group, "unset", _UNSET)
+def unset_settings(session: Session, names: list[str], node: str | None) -> None:
     """Remove settings that the API has changed, while the product runs; the configuration applies again."""
     for name in names:
-        data = session.api.delete(f"/settings/{quoted(name)}")
+        data = session.api.delete(f"/settings/{quoted(name)}", node=node)
     _print_of(session, data, names)
 
 

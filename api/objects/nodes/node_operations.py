@@ -124,7 +124,7 @@ def _views(call: Call, nodes: Sequence[Stored[NodeRecord]]) -> list[dict[str, An
         {
             **_of_document(each.record),
             "proxies": sum(proxy.nodes.selects(each.record) for proxy in active),
-            **_of_heartbeat(each.record, known.get(each.record.id), each.record.id == services.nodes.this_id),
+            **_of_heartbeat(each, known.get(each.record.id), each.record.id == services.nodes.this_id),
             "settings_differ": _differing(each.record.id, known, names),
         }
         for each in nodes
@@ -136,14 +136,15 @@ def _of_document(record: NodeRecord) -> dict[str, Any]:
     return {**view, "certificate": view["certificate"] if record.certificate.fingerprint else None}
 
 
-def _of_heartbeat(record: NodeRecord, known: Presence | None, is_this: bool) -> dict[str, Any]:
+def _of_heartbeat(node: Stored[NodeRecord], known: Presence | None, is_this: bool) -> dict[str, Any]:
+    record = node.record
     if known is None:
         nothing = ("revision", "behind_seconds", "database", "version", "level")
-        state = _state(record, {}, 0.0) if is_this else "joining"
+        state = _state(record, {}, 0.0, follows=False) if is_this else "joining"
         return {"state": state, **dict.fromkeys((*nothing, "started_at", "last_seen_at", "clock_offset")), **_NO_LISTS}
     problems = known.problems
     return {
-        "state": _state(record, problems, 0.0 if is_this else known.silent),
+        "state": _state(record, problems, 0.0 if is_this else known.silent, known.revision >= node.revision),
         "revision": known.revision,
         "behind_seconds": round(known.behind, 1),
         "failed": [{**each, "since": moment(each["since"])} for each in problems.get("failed", ())],
@@ -160,12 +161,13 @@ def _of_heartbeat(record: NodeRecord, known: Presence | None, is_this: bool) -> 
 _NO_LISTS: Mapping[str, Any] = {"failed": [], "pending": {}}
 
 
-def _state(record: NodeRecord, problems: Mapping[str, Any], silent: float) -> str:
+def _state(record: NodeRecord, problems: Mapping[str, Any], silent: float, follows: bool) -> str:
+    """`follows`: what the node says was said after it had got its document as it is now."""
     if silent >= LATE:
         return "down" if silent >= DOWN else "late"
     if not record.draining:
         return "up"
-    ending = any(each["state"] == "draining" for each in problems.get("proxies", {}).values())
+    ending = not follows or any(each["state"] == "draining" for each in problems.get("proxies", {}).values())
     return "draining" if ending else "drained"
 
 

@@ -1,0 +1,146 @@
+"""`proxyfleet nodes …` with the API of a node, whose fleet is in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.cli.client import ApiClient
+from api.cli.errors import refused
+from api.cli.remote import nodes as node_commands
+from api.fleet import Presence
+from tests.product.cli.shell import Shell
+from tests.unit.api.objects.nodes.staged_nodes import FleetApi, presence, two_nodes
+
+FAILED = {
+    "collection": "lists",
+    "id": "lst_1",
+    "name": "ads",
+    "revision": 9,
+    "error": "disk full",
+    "since": 1_000_000.0,
+}
+
+
+@pytest.fixture
+def fleet(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[FleetApi, FleetApi]]:
+    with two_nodes() as (fra, nyc):
+        fra.node.present = {each.id: presence(revision=99) for each in (fra, nyc)}
+        monkeypatch.setattr(ApiClient, "call", caller_of(fra))
+        yield fra, nyc
+
+
+def caller_of(api: FleetApi) -> Any:
+    def call(
+        client: ApiClient,
+        method: str,
+        path: str,
+        query: Mapping[str, Any] | None = None,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
+        given = {name: value for name, value in (query or {}).items() if value is not None}
+        more = {} if body is None else {"json": body}
+        result = api.request(method, path, {**api.headers, **(headers or {})}, params=given, **more)
+        client.etag = result.headers.get("ETag")
+        if result.status_code >= 300:
+            raise refused(result.status_code, result.json["error"])
+        return result.json["data"]
+
+    return call
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path, "http://127.0.0.1:1")
+
+
+def test_nodes_alone_lists_them_with_what_is_wrong(shell: Shell, fleet: tuple[FleetApi, FleetApi]) -> None:
+    fra, nyc = fleet
+    problems = {"failed": [FAILED], "database": {"doorbell": "polling"}, "settings": {"dns": "a"}}
+    fra.node.present[nyc.id] = presence(behind=75.0, problems=problems)
+    expected = [
+        ["fra", "full", "up", "1.2", "99", "0", "0", "settings differ"],
+        ["nyc", "full", "up", "1.2", "8", "75", "0", "no notifications, 1 not applied, settings differ"],
+    ]
+    for line in (["nodes"], ["nodes", "list"]):
+        ran = shell.good(*line)
+        assert ran.out.splitlines()[0].replace("\t", " ") == "NAME ROLE STATE VERSION REVISION BEHIND PROXIES PROBLEMS"
+        assert ran.rows == expected
+    assert [each["name"] for each in shell.good("nodes", "-o", "json").data["nodes"]] == ["fra", "nyc"]
+    details = shell.good("nodes", "show", "nyc").details
+    assert details["not applied"] == "lists ads: disk full"
+    assert (details["settings differ"], details["addresses"]) == ("dns: fra", "internal 10.0.0.2, public 192.0.2.2")
+    fra.node.present[nyc.id] = presence(silent=31.0)
+    assert shell.good("nodes").rows[1][2:3] + shell.good("nodes").rows[1][7:] == ["down", "not heard of"]
+    assert "Usage: proxyfleet nodes" in shell.good("nodes", "--help").out
+
+
+def test_an_update_changes_the_addresses_that_it_names(shell: Shell, fleet: tuple[FleetApi, FleetApi]) -> None:
+    shell.good("nodes", "update", "nyc", "--tag", "us", "--tag", "east", "--address", "v6=2001:db8::2")
+    shell.good("nodes", "update", "nyc", "--address", "public=", "--address", "internal=10.0.0.3")
+    node = fleet[0].ask("GET", "/nodes/nyc")[1]["node"]
+    assert (node["tags"], node["addresses"]) == (["us", "east"], {"internal": "10.0.0.3", "v6": "2001:db8::2"})
+    for line, status, said in (
+        (["nyc", "--address", "10.0.0.9"], 2, "must be NAME=HOST[:PORT]"),
+        (["nyc"], 2, "Nothing to change"),
+        (["nyx", "--tag", "us"], 5, "Did you mean 'nyc'?"),
+    ):
+        ran = shell("nodes", "update", *line)
+        assert (ran.status, said in ran.err) == (status, True), ran.err
+
+
+def test_drain_waits_until_the_proxies_have_finished(
+    shell: Shell, fleet: tuple[FleetApi, FleetApi], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fra, nyc = fleet
+    monkeypatch.setattr(node_commands, "PAUSE", 0.001)
+    assert shell.good("nodes", "drain", "nyc").out == "nyc drains.\n"
+    ends = {"proxies": {"prx_1": {"state": "draining", "error": None}}}
+    said = [presence(revision=1), *(presence(revision=99, problems=ends) for _ in range(3)), presence(revision=99)]
+
+    def known() -> dict[str, Presence]:
+        return {nyc.id: said.pop(0) if len(said) > 1 else said[0]}
+
+    fra.node.asked = known
+    assert shell.good("nodes", "drain", "nyc", "--wait", "60").out == "nyc is drained.\n"
+    assert len(said) == 1
+    assert shell.good("nodes", "resume", "nyc").out == "nyc accepts connections again.\n"
+    said[0] = presence(revision=99, problems=ends)
+    ran = shell("nodes", "drain", "nyc", "--wait", "1")
+    assert (ran.status, "nyc still has connections after 1 s" in ran.err) == (1, True)
+    assert "proxyfleet nodes resume nyc" in ran.err
+
+
+def test_a_node_that_is_removed_says_what_it_had(
+    shell: Shell, fleet: tuple[FleetApi, FleetApi], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fra, nyc = fleet
+    lost = {"pending": {"usage_bytes": 7_000, "audit": 0}, "last_seen_at": 1.0}
+    monkeypatch.setattr(type(fra.node), "remove", lambda _self, _node: lost)
+    assert shell("nodes", "remove", "nyc").status == 2
+    assert shell("nodes", "remove", "fra", "--yes").status == 1
+    ran = shell.good("nodes", "remove", nyc.id, "--yes")
+    assert (ran.out, "it had what no other node has: usage_bytes 7" in ran.err) == ("nyc is removed.\n", True)
+    assert [row[0] for row in shell.good("nodes").rows] == ["fra"]
+
+
+def test_proxies_and_settings_are_of_nodes(shell: Shell, fleet: tuple[FleetApi, FleetApi]) -> None:
+    line = ["office", "--protocol", "http", "--port", "3128", "--node", "nyc", "--node-tag", "asia"]
+    shell.good("proxies", "create", *line)
+    proxy = shell.good("proxies", "show", "office", "-o", "json").data["proxy"]
+    assert proxy["nodes"] == {"names": ["nyc"], "tags": ["asia"]}
+    assert shell.good("proxies", "show", "office").details["nodes"].startswith("nyc (")
+    shell.good("settings", "set", "logging.level=debug", "--node", "nyc")
+    levels = [dict(shell.good("settings", "show", *of).rows)["logging.level"] for of in ((), ("--node", "nyc"))]
+    assert levels == ["info", "debug"]
+    shell.good("settings", "unset", "logging.level", "--node", "nyc")
+    assert dict(shell.good("settings", "show", "--node", "nyc").rows)["logging.level"] == "info"
+
+
+def test_without_a_fleet_an_error_says_how_to_have_one() -> None:
+    found = refused(409, {"code": "NOT_A_FLEET", "message": "This installation is no node of a fleet", "details": {}})
+    assert "proxyfleet cluster join" in str(found.hint)
