@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from actors.cluster.database import REPORT, Database
@@ -19,6 +19,8 @@ SLOT = 10.0
 _REPORT = f"SELECT * FROM proxyfleet.report_usage({', '.join(['%s'] * 23)})"  # noqa: S608 - marks
 _CHANGED = "SELECT * FROM proxyfleet.changed_usage(%s, %s, %s)"
 _RESET = "SELECT * FROM proxyfleet.reset_usage(%s)"
+_LIMITS = f"SELECT * FROM proxyfleet.report_limits({', '.join(['%s'] * 8)})"  # noqa: S608 - marks
+_WORD = 2**64
 
 
 class LedgerRow(NamedTuple):
@@ -126,6 +128,12 @@ class UsageTable:
             return found, TotalsCursor(rows[-1][1], rows[-1][2])
         # what began in the slot before may be committed later
         return found, TotalsCursor(max(since.slot, int(self._database.time() / SLOT) - 2), "")
+
+    def limits(self, in_use: Mapping[int, Sequence[int]]) -> dict[int, list[int]]:
+        """Say what is in use here of accounts with limits, six figures by key; the sums of other nodes for these."""
+        rows = [(key if key < _WORD // 2 else key - _WORD, *figures) for key, figures in in_use.items()]
+        [(found,)] = self._rows(_LIMITS, [self._node, *_columns(rows, 7)])
+        return {key % _WORD: figures for key, *figures in json.loads(found or "[]")}
 
     def reset(self, accounts: Iterable[str]) -> dict[str, int]:
         """Nothing is used of these on any node from now on: their generations."""

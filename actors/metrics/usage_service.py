@@ -37,6 +37,7 @@ from actors.state.usage import period_word
 
 if TYPE_CHECKING:
     from actors.cluster.database import Database
+    from actors.metrics.limits_reporter import LimitsReporter
     from actors.metrics.usage_reporter import UsageReporter
 
 log = logging.getLogger(__name__)
@@ -73,6 +74,7 @@ class UsageService:
         """Lines that are free, of which the ledger still has what is booked."""
         self._reporter: UsageReporter | None = None
         self._quota_offline = "share"
+        self._limits: LimitsReporter | None = None
         self._to_write: list[str] = []
         """Accounts that are used on other nodes as well, whose totals processes don't know yet."""
         loop.call_soon(self._book_changed)
@@ -104,10 +106,12 @@ class UsageService:
 
     def follow(self, database: Database, node: str) -> None:
         """Count for all nodes from now on; `node` is the id of this one. Raises `sqlite3.Error`."""
+        from actors.metrics.limits_reporter import LimitsReporter
         from actors.metrics.usage_reporter import UsageReporter
 
         self.leave()
-        self._reporter = UsageReporter(self._loop, self._ledger, database, node, self, self._quota_offline)
+        self._reporter = reporter = UsageReporter(self._loop, self._ledger, database, node, self, self._quota_offline)
+        self._limits = LimitsReporter(self._loop, self._state, database, node, lambda: reporter.changes.nodes)
         table = self._opened()
         if table is not None:
             table.all_again()
@@ -118,6 +122,10 @@ class UsageService:
             reporter, self._reporter = self._reporter, None
             reporter.close()
             self.totals_changed(reporter.changes.quotas)
+        if self._limits is not None:
+            self._limits.close()
+            self._limits.forget()
+            self._limits = None
 
     def change(self, change: Callable[[], object]) -> str | None:
         """Make changes of the ledger in one transaction; why it failed, or None."""
@@ -154,6 +162,8 @@ class UsageService:
     def close(self) -> None:
         """Book what was counted, and close the files. What can't be booked now the next collector finds."""
         reporter, self._reporter = self._reporter, None
+        if self._limits is not None:
+            self._limits.close()
         while self._changed:
             self._book_some()
         table = self._opened()

@@ -10,14 +10,13 @@ from typing import Final, NamedTuple
 from actors.mapped_file import Words
 from actors.state.live_state import PROCESSES, Digests
 from actors.state.processes import LivingProcesses, open_processes
-from actors.state.table import FOREVER, KEY, NO_LINE, OWNER, RELEASED, UNTIL, Table, make_table
+from actors.state.table import COLLECTOR, FOREVER, KEY, NO_LINE, OWNER, RELEASED, UNTIL, Table, make_table
 from actors.state.usage import (
     ACCOUNT,
     ADDRESS,
     BOOKED,
     BYTES_IN,
     CHANGES,
-    COLLECTOR,
     CONNECTIONS,
     INSTANCE,
     LINE,

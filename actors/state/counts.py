@@ -13,17 +13,22 @@ than what others admit in the same microseconds, one each. Never is one refused 
 from __future__ import annotations
 
 import math
+import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from actors.mapped_file import Words
 from actors.state.processes import PLACE_MASK
-from actors.state.table import KEY, NO_LINE, NUMBERS, OWNER, UNTIL
+from actors.state.table import COLLECTOR, KEY, NO_LINE, NUMBERS, OWNER, UNTIL
 
 if TYPE_CHECKING:
     from actors.state.live_state import LiveTable
 
 CONNECTIONS: Final = NUMBERS
 WINDOW: Final = NUMBERS + 1
+LIMITS: Final = NUMBERS + 2
+"""Two words, for the collector: the limits of connections and of requests, or `DIVIDED`."""
+DIVIDED: Final = 2**63
+"""In place of a limit: it is a bandwidth."""
 MOVED: Final = NUMBERS + 4
 """The first of those of a bandwidth."""
 _SECONDS: Final = NUMBERS + 4
@@ -39,8 +44,17 @@ _NO_REQUESTS: Final[Words] = memoryview(bytes(2 * _RING)).cast("Q")
 _SUM: Final = 2**32 - 1
 _MOST: Final = 2**16 - 1
 """Requests of a second that can be counted."""
+_SPREAD: Final = 54
+"""Seconds over which a sum is spread: the latest, so that none of it is over for some seconds."""
+PERIOD: Final = 0.1
+"""Seconds after which a bandwidth is divided anew."""
 SILENT_PERIODS: Final = 3
 """A process that has said nothing for so many periods moves nothing."""
+
+
+def period_at(now: float) -> int:
+    """The period of a moment of the monotonic clock."""
+    return int(now / PERIOD)
 
 
 class Moved(NamedTuple):
@@ -70,7 +84,7 @@ class SharedKey:
     A process has one of these for a key: another one would take what it counts for that of another process.
     """
 
-    __slots__ = ("_bucket", "_bucket_at", "_key", "_line", "_live", "_others", "_own")
+    __slots__ = ("_bucket", "_bucket_at", "_key", "_limits", "_line", "_live", "_others", "_own")
 
     def __init__(self, live: LiveTable, key: int) -> None:
         self._live = live
@@ -83,6 +97,7 @@ class SharedKey:
         self._bucket = -1
         self._others: tuple[int, ...] = ()
         """The other lines of the key, as of this value of the word of the bucket."""
+        self._limits = 0, 0
 
     # --- lines ---
 
@@ -104,7 +119,18 @@ class SharedKey:
         self._own, self._line, self._bucket = live.numbers, line, -1
         if alone is not None:
             live.numbers.words[line + UNTIL : line + LINE] = alone.words[UNTIL:]
+        self._write_limits()
         return True
+
+    def set_limits(self, first: int, second: int = 0) -> None:
+        """These are the words `LIMITS`."""
+        self._limits = first, second
+        if self._line:
+            self._write_limits()
+
+    def _write_limits(self) -> None:
+        words, first = self._live.numbers.words, self._line + LIMITS
+        words[first], words[first + 1] = self._limits
 
     def release(self) -> None:
         """This process counts nothing of the key any more. Its requests count on."""
@@ -135,7 +161,10 @@ class SharedKey:
         words, places, key, found = self._live.numbers.words, self._live.processes.places, self._key, []
         for line in others:
             owner = words[line + OWNER]
-            if owner and places[owner & PLACE_MASK] == owner and words[line] == key:
+            if not owner or words[line] != key:
+                continue
+            of_nodes = owner == COLLECTOR and words[line + UNTIL] > 1000 * self._live.clock()
+            if of_nodes or places[owner & PLACE_MASK] == owner:
                 found.append(line)
         return found
 
@@ -186,14 +215,14 @@ class SharedKey:
     def own_requests(self) -> int:
         """Those that count, of this process."""
         own = self._own
-        return 0 if own is None else _requests(own, self._line, int(self._live.clock()))
+        return 0 if own is None else requests_in(own, self._line, int(self._live.clock()))
 
     def _requests(self, second: int) -> int:
         own, others = self._own, self._of_others()
         total = 0
         if own is not None:
             word = own.words[self._line + WINDOW]
-            total = word & _SUM if word >> 32 == second else _requests(own, self._line, second)
+            total = word & _SUM if word >> 32 == second else requests_in(own, self._line, second)
         if others:
             numbers, key = self._live.numbers, self._key
             words = numbers.words
@@ -201,7 +230,7 @@ class SharedKey:
                 word = words[line + WINDOW]
                 count = word & _SUM
                 if count and word >> 32 != second:
-                    count = _requests(numbers, line, second)
+                    count = requests_in(numbers, line, second)
                 if count and words[line + KEY] == key and words[line + OWNER]:
                     total += count
         return total
@@ -235,10 +264,7 @@ class SharedKey:
 
     def write_moved(self, period: int, moved: Moved) -> None:
         """This is what moved here in this period."""
-        words, first = self._place().words, self._line + MOVED
-        for place, number in enumerate(moved, first + 1):
-            words[place] = number
-        words[first] = period
+        write_moved(self._place().words, self._line, period, moved)
 
     def begin(self) -> None:
         """This process is one of those that the others see, from now on."""
@@ -249,16 +275,46 @@ class SharedKey:
         living, found = self._of_living(), []
         words = self._live.numbers.words
         for line in living:
-            first = line + MOVED
-            if words[first] > period - SILENT_PERIODS:
-                found.append(Moved(*words[first + 1 : first + 1 + len(Moved._fields)].tolist()))
+            moved = moved_in(words, line, period)
+            if moved is not None:
+                found.append(moved)
         return found
 
     def __repr__(self) -> str:
         return f"<SharedKey {self._key:x}: {self.requests()} requests>"
 
 
-def _requests(numbers: Numbers, line: int, second: int) -> int:
+def moved_in(words: Words, line: int, period: int) -> Moved | None:
+    """What a line says that moved lately; None when its process is silent."""
+    first = line + MOVED
+    if words[first] <= period - SILENT_PERIODS:
+        return None
+    return Moved(*words[first + 1 : first + 1 + len(Moved._fields)].tolist())
+
+
+def write_moved(words: Words, line: int, period: int, moved: Moved) -> None:
+    """This is what moved in this period, says a line."""
+    first = line + MOVED
+    for place, number in enumerate(moved, first + 1):
+        words[place] = number
+    words[first] = period
+
+
+def write_requests(words: Words, line: int, second: int, count: int) -> None:
+    """So many requests count in this second, says a line: of a sum of which nothing else is known.
+
+    It stays the same for some seconds, and is over after a minute.
+    """
+    count = min(count, _SPREAD * _MOST)
+    each, more = divmod(count, _SPREAD)
+    seconds = [0] * _RING
+    for age in range(_SPREAD):
+        seconds[(second - age) % _RING] = each + (age < more)
+    words[line + _SECONDS : line + LINE] = memoryview(struct.pack(f"{_RING}H", *seconds)).cast("Q")
+    words[line + WINDOW] = second << 32 | count
+
+
+def requests_in(numbers: Numbers, line: int, second: int) -> int:
     """The requests of a line that count in this second."""
     words = numbers.words
     while True:

@@ -52,6 +52,8 @@ NUMBERS: Final = 4
 NO_LINE: Final = 0
 RELEASED: Final = 1
 """The owner of a line that counts until UNTIL and no longer; no process has this number. All may write such a line."""
+COLLECTOR: Final = 2
+"""The owner of the metrics collector's lines; no process has this number. They count until UNTIL."""
 FOREVER: Final = 2**63
 """An UNTIL that never comes."""
 

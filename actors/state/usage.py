@@ -45,7 +45,7 @@ from typing import Final
 
 from actors.mapped_file import Words
 from actors.state.live_state import Digests, LiveState, LiveTable
-from actors.state.table import FOREVER, NO_LINE, NUMBERS, OWNER, UNTIL, Table, TableKind
+from actors.state.table import COLLECTOR, FOREVER, NO_LINE, NUMBERS, OWNER, UNTIL, Table, TableKind
 from config.model.choices import PERIODS
 
 USAGE: Final = "usage"
@@ -77,8 +77,6 @@ TOTAL_WORDS: Final = 4
 TABLE: Final = TableKind(USAGE, pages=128, lines=2**25, line=LINE)
 """Of the machine: 200 processes may use 160,000 accounts each. 408 bytes for each account that a process uses."""
 
-COLLECTOR: Final = 2
-"""The owner of the collector's lines; no process has this number."""
 _ATTEMPTS: Final = 8
 """To read numbers while the collector writes others."""
 

@@ -62,6 +62,7 @@ class Account:
         self.meters: dict[Meter, None] = {}
         self._key_of = key_of
         self._shared = key_of(COUNTS)
+        self._shared.set_limits(spec.limits.connections, spec.limits.requests_per_minute)
         self._counted = spec.limits.connections > 0
         """Whether other processes need to see its connections."""
         self._inward = TokenBucket(loop, spec.limits.bandwidth_in)
@@ -90,6 +91,7 @@ class Account:
         """Take another configuration of the account. Returns whether the password is another."""
         before, self.spec = self.spec, spec
         self._counted = spec.limits.connections > 0
+        self._shared.set_limits(spec.limits.connections, spec.limits.requests_per_minute)
         self._publish()
         self._inward.set_rate(spec.limits.bandwidth_in)
         self._outward.set_rate(spec.limits.bandwidth_out)

@@ -17,16 +17,7 @@ from typing import Final, TypeAlias
 
 from actors.bus.loop import Loop, Timer
 from actors.forwarding.limits.token_bucket import TokenBucket
-from actors.state.counts import Moved, SharedKey
-
-PERIOD: Final = 0.1
-"""Seconds."""
-
-
-def period_at(now: float) -> int:
-    """The period of a moment of the monotonic clock."""
-    return int(now / PERIOD)
-
+from actors.state.counts import DIVIDED, PERIOD, Moved, SharedKey, period_at
 
 FLOOR: Final = 1460
 """Bytes of a period that are divided among all, hungry or not: one segment, so that a first byte waits for no edge."""
@@ -199,6 +190,7 @@ class SharedBandwidth:
     def __init__(self, loop: Loop, key: SharedKey, inward: TokenBucket, outward: TokenBucket) -> None:
         self._loop = loop
         self._key = key
+        key.set_limits(DIVIDED)
         self.resting = True
         self._alone = False
         self._timer: Timer | None = None

@@ -134,10 +134,10 @@ DECLARE
     ];
     functions text[] := ARRAY[
         'this_node', 'group_of', 'is_edge', 'own_document', 'runs_on', 'edge_documents', 'documents_of', 'changes_after',
-        'heartbeat', 'note_heartbeat', 'report_usage', 'changed_usage', 'read_loose'
+        'heartbeat', 'note_heartbeat', 'report_usage', 'report_limits', 'changed_usage', 'read_loose'
     ];
     -- What writes for an edge more than it may, or makes tables for a full node: it checks itself who calls it.
-    with_rights_of_owner text[] := ARRAY['report_usage', 'changed_usage', 'tend_usage'];
+    with_rights_of_owner text[] := ARRAY['report_usage', 'report_limits', 'changed_usage', 'tend_usage'];
 BEGIN
     FOREACH each IN ARRAY ARRAY[full_group, edge_group] LOOP
         IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = each) THEN
@@ -211,6 +211,7 @@ BEGIN
     DELETE FROM heartbeats WHERE node = of_node;
     DELETE FROM duties WHERE node = of_node;
     DELETE FROM leases WHERE node = of_node;
+    DELETE FROM limits_in_use WHERE node = of_node;
 END $$;
 
 CREATE FUNCTION proxyfleet.end_backends(of_node text) RETURNS bigint

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,114 +15,18 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from actors.bus.messages.accounts import DATABASE, ResetUsage
 from actors.bus.messages.common import Done, Failed
-from actors.cluster.database import Database, DatabaseSession
-from actors.cluster.errors import DatabaseUnavailable
-from actors.metrics.usage_reporter import CUT_OFF_AFTER, GIVEN_BACK_AFTER, READ_EACH, UsageReporter
-from api.cluster.fleet_usage import Unreported, unreported
-from api.cluster.migration_runner import migrate
+from actors.metrics.usage_reporter import CUT_OFF_AFTER, GIVEN_BACK_AFTER, READ_EACH
+from api.cluster.fleet_usage import Unreported
 from tests.kit.cutting_relay import CuttingRelay, Where
 from tests.kit.postgresql import database, needs_postgresql
 from tests.kit.tables import table
-from tests.unit.actors.forwarding.usage_world import ADA, Process, World
+from tests.unit.actors.forwarding.usage_world import ADA, Process
+from tests.unit.actors.metrics.fleets import Fleet, Node
 
 pytestmark = needs_postgresql
 
 MIB = 1 << 20
 QUOTA = 16 * MIB
-
-
-class CutDatabase(Database):
-    """The database, behind a cable that a test cuts."""
-
-    is_cut = False
-
-    @contextmanager
-    def session(self, even_if_unavailable: bool = False) -> Iterator[DatabaseSession]:
-        if self.is_cut:
-            raise DatabaseUnavailable("no response in time")
-        with super().session(even_if_unavailable) as session:
-            yield session
-
-
-class Node(World):
-    """A machine of the fleet with its collector."""
-
-    def __init__(self, folder: Path, name: str, dsn: str, policy: str = "share") -> None:
-        folder.mkdir(parents=True)
-        super().__init__(folder)
-        self.folder, self.name, self.dsn, self._policy = folder, name, dsn, policy
-
-    def follow(self) -> None:
-        self.database = CutDatabase(self.dsn)
-        self.collector.service.set_quota_offline(self._policy)
-        self.collector.service.follow(self.database, self.name)
-        self.turn()
-
-    @property
-    def reporter(self) -> UsageReporter:
-        found = self.collector.service._reporter
-        assert found is not None
-        return found
-
-    def turn(self) -> None:
-        super().turn()
-        deadline = time.monotonic() + 5
-        while self.collector.service._reporter and self.reporter._busy and time.monotonic() < deadline:
-            self.loop.turn(0.01)
-        super().turn()
-
-    def restart(self) -> None:
-        self.collector.service.leave()
-        self.collector.restart()
-        self.follow()
-
-    def unreported(self) -> Unreported:
-        return unreported(self.folder / "metrics" / "usage.sqlite")
-
-
-class Fleet:
-    def __init__(self, dsn: str, folder: Path, stack: ExitStack) -> None:
-        self.dsn, self._folder, self._stack = dsn, folder, stack
-        self.database = stack.enter_context(closing(Database(dsn)))
-        self.nodes: list[Node] = []
-        migrate(self.database, "a")
-
-    def node(self, policy: str = "share", follows: bool = True) -> Node:
-        name = f"nod_{len(self.nodes)}"
-        node = Node(self._folder / name, name, self.dsn, policy)
-        self._stack.callback(node.close)
-        self.nodes.append(node)
-        self.execute(
-            "INSERT INTO proxyfleet.documents (collection, id, revision, place, body)"
-            f" VALUES ('nodes', '{name}', 1, 0, '{{}}')"
-        )
-        if follows:
-            node.follow()
-        return node
-
-    def pass_time(self, seconds: float) -> None:
-        for _ in range(round(seconds * 2)):
-            for node in self.nodes:
-                node.hand.time += 0.5
-                node.turn()
-
-    def execute(self, statement: str) -> list[Any]:
-        with self.database.session() as session:
-            return session.transaction(statement)
-
-    def total(self, account: str = "acc_1") -> int:
-        [(total,)] = self.execute(
-            f"SELECT total_in + total_out FROM proxyfleet.usage_totals WHERE account = '{account}'"
-        )
-        return int(total)
-
-    def hours(self) -> int:
-        [(total,)] = self.execute("SELECT coalesce(sum(bytes_in + bytes_out), 0)::bigint FROM proxyfleet.usage_hours")
-        return int(total)
-
-    def cut(self, is_cut: bool = True) -> None:
-        for node in self.nodes:
-            node.database.is_cut = is_cut
 
 
 @pytest.fixture

@@ -16,11 +16,10 @@ import pytest
 from actors.mapped_file import Words
 from actors.state.booked_usage import BookedUsage, CountedLine, open_booked
 from actors.state.processes import open_processes
-from actors.state.table import FOREVER, OWNER, RELEASED, open_table
+from actors.state.table import COLLECTOR, FOREVER, OWNER, RELEASED, open_table
 from actors.state.usage import (
     BYTES_IN,
     CHANGES,
-    COLLECTOR,
     CONNECTIONS,
     SERIAL,
     STATE,

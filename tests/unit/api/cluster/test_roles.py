@@ -70,7 +70,8 @@ RIGHTS_OF_EDGE = {
 """Of some only rows, and of revisions none: as the other tests have it."""
 FUNCTIONS_OF_EDGE = {
     *("this_node", "group_of", "is_edge", "own_document", "runs_on", "edge_documents", "documents_of"),
-    *("changes_after", "heartbeat", "note_heartbeat", "report_usage", "changed_usage", "read_loose"),
+    *("changes_after", "heartbeat", "note_heartbeat", "report_usage", "report_limits"),
+    *("changed_usage", "read_loose"),
 }
 _numbers = count()
 
@@ -215,6 +216,15 @@ def report(place: Place, as_node: str, of_node: str, generation: int) -> list[An
     assert found is not None
     ((row, *_),) = json.loads(found[0])
     return list(row)
+
+
+def test_an_edge_reports_what_it_counts_of_limits_itself_alone(place: Place) -> None:
+    call = "SELECT * FROM proxyfleet.report_limits(%s, '{7}', '{1}', '{0}', '{0}', '{0}', '{0}', '{0}')"
+    with place.as_role(EDGE) as connection:
+        connection.execute(call.encode(), [EDGE])
+    assert place.refused(EDGE, call, OTHER)
+    assert place.refused(EDGE, "SELECT * FROM proxyfleet.limits_in_use")
+    assert place.fleet.execute("SELECT node FROM proxyfleet.limits_in_use") == [(EDGE,)]
 
 
 def test_an_edge_reports_its_own_usage_and_resets_none(place: Place) -> None:
