@@ -184,9 +184,9 @@ def test_a_different_period_begins_at_zero(api: Api, proxy_id: str) -> None:
     [identifier] = account_ids(api, proxy_id).values()
     received = collector(api)
     api.patch(path(proxy_id, "ada"), {"quota": {"bytes": 2000, "period": "day"}}, api.token())
-    assert ResetUsage((identifier,)) not in received
+    assert ResetUsage((identifier,), by_change=True) not in received
     api.patch(path(proxy_id, "ada"), {"quota": {"bytes": 2000, "period": "month"}}, api.token())
-    assert ResetUsage((identifier,)) in received
+    assert ResetUsage((identifier,), by_change=True) in received
 
 
 def test_the_usage_of_the_accounts_of_a_deleted_proxy_is_deleted(api: Api, proxy_id: str) -> None:
