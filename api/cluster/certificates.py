@@ -108,6 +108,11 @@ def fingerprint_of(pem: str) -> str:
     return sha256(_read(pem).public_bytes(Encoding.DER)).hexdigest()
 
 
+def canonical(pem: str) -> str:
+    """The same certificate and nothing beside it, as each node can load it. Raises `NodeCertificateError`."""
+    return _read(pem).public_bytes(Encoding.PEM).decode("ascii")
+
+
 def is_signed(pem: str, text: str, signature: bytes) -> bool:
     """Whether the one who has the key of this certificate has signed this. Raises `NodeCertificateError`."""
     public = _read(pem).public_key()

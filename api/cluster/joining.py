@@ -44,6 +44,7 @@ from api.audit.audit_context import on_behalf_of
 from api.cluster.certificates import (
     Certificates,
     KnownNode,
+    canonical,
     fingerprint_of,
     is_signed,
     own_certificate,
@@ -177,7 +178,7 @@ class Admission:
         record = before or NodeRecord(id=new_node_id(), name=name, created_at=self._database.time())
         changed: dict[str, Any] = {"name": name, "role": token.role, "tags": token.tags}
         changed["addresses"] = {**record.addresses, INTERNAL_ADDRESS: address}
-        changed["certificate"] = NodeCertificate(fingerprint=fingerprint, pem=given["certificate"])
+        changed["certificate"] = NodeCertificate(fingerprint=fingerprint, pem=canonical(given["certificate"]))
         made = record.model_copy(update=changed)
         self._check_name(made)
         return made

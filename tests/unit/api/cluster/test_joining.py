@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import stat
 from collections.abc import Callable, Iterator
@@ -262,6 +263,15 @@ def test_names_and_addresses_that_can_not_be_are_refused(
     with pytest.raises(NodeRefused, match=why):
         ask_to_join(data, asked.token().text, name, address)
     ask_to_join(data, asked.token().text, f"other-{next(_numbers)}")
+
+
+def test_a_certificate_with_more_in_its_text_does_not_keep_others_from_asking(asked: Asked, data: DataDir) -> None:
+    line, own = asked.token(name="fra7"), own_certificate(data)
+    signature = own.sign(f"proxyfleet join {line.id} {line.fingerprint}")
+    texts = {"token": line.id, "secret": line.secret, "name": ""}
+    said = {**texts, "signature": base64.b64encode(signature).decode(), "address": "192.0.2.7"}
+    asked.admission.handle(None, {**said, "certificate": f"more {own.pem}"})
+    assert asked.certificates.server_context(), "OpenSSL finds no certificate in a text that begins with more"
 
 
 def test_an_edge_gets_the_role_of_an_edge(asked: Asked, data: DataDir) -> None:
