@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field, ValidationError
 
 from actors.cluster.database import Database
 from actors.cluster.errors import DatabaseError
@@ -24,6 +27,37 @@ SELECT h.node, extract(epoch FROM h.at)::float8, extract(epoch FROM clock_timest
     ), 0), h.clock_offset, h.problems::text
 FROM proxyfleet.heartbeats h
 """
+
+log = logging.getLogger(__name__)
+
+Moment = Annotated[float, Field(ge=0, le=253_402_300_799, allow_inf_nan=False)]
+"""Unix seconds of a year that can be written."""
+
+
+class _Failed(BaseModel):
+    since: Moment
+
+
+class _StateOfProxy(BaseModel):
+    state: str
+    error: str | None
+
+
+class _StateOfDatabase(BaseModel):
+    connected: bool = True
+    since: Moment | None = None
+    doorbell: str | None = None
+    round_trip_ms: float | None = None
+
+
+class _Reported(BaseModel):
+    """What a node says of itself; the rest is passed on. An edge node, which may be stolen, can say anything."""
+
+    proxies: dict[str, _StateOfProxy] = {}
+    failed: list[_Failed] = []
+    database: _StateOfDatabase = _StateOfDatabase()
+    pending: dict[str, int] = {}
+    settings: dict[str, str] = {}
 
 
 class Presences:
@@ -51,4 +85,10 @@ class Presences:
 
 def _presence(*columns: Any) -> Presence:
     *plain, problems = columns
-    return replace(Presence(*plain), problems=json.loads(problems))
+    try:
+        found = json.loads(problems)
+        _Reported.model_validate(found, strict=True)
+    except (ValidationError, RecursionError):
+        log.warning("a node reports what no node does, which is taken for nothing")
+        found = {}
+    return replace(Presence(*plain), problems=found)

@@ -15,7 +15,8 @@ CREATE FUNCTION proxyfleet.heartbeat(of_node text, beat json) RETURNS json
 LANGUAGE plpgsql VOLATILE SET search_path = proxyfleet, pg_temp AS $$
 DECLARE
     moment timestamptz := clock_timestamp();
-    began timestamptz := clock_timestamp() - make_interval(secs => (beat ->> 'up_for')::float8);
+    began timestamptz := clock_timestamp()
+        - make_interval(secs => least(greatest((beat ->> 'up_for')::float8, 0), 1e9));
     last bigint := (beat ->> 'commit')::bigint;
     known uuid := (beat ->> 'stamp')::uuid;
     other timestamptz;

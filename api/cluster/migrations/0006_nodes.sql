@@ -8,6 +8,12 @@
 
 ALTER TABLE proxyfleet.fleet ADD COLUMN has_roles boolean NOT NULL DEFAULT false;
 
+-- Full nodes read these of each edge node: no more than a node with very many proxies has to say.
+ALTER TABLE proxyfleet.heartbeats ADD CONSTRAINT heartbeat_size CHECK (
+    octet_length(problems::text) + octet_length(settings::text) <= 16777216
+    AND octet_length(boot) + octet_length(version) <= 1000
+);
+
 -- The node whose role has signed in; NULL for any other role.
 CREATE FUNCTION proxyfleet.this_node() RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = proxyfleet, pg_temp AS $$
@@ -110,6 +116,18 @@ BEGIN
     );
 END $$;
 
+-- An edge node writes its own heartbeat, and that alone: who may update the table could lock it, and with it the
+-- heartbeats of all nodes, and could be seen for ever.
+ALTER FUNCTION proxyfleet.note_heartbeat(text, json) RENAME TO write_heartbeat;
+CREATE FUNCTION proxyfleet.note_heartbeat(of_node text, beat json) RETURNS json
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = proxyfleet, pg_temp AS $$
+BEGIN
+    IF is_edge() AND of_node IS DISTINCT FROM this_node() THEN
+        RAISE EXCEPTION 'a node writes its own heartbeat alone' USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    RETURN write_heartbeat(of_node, beat);
+END $$;
+
 -- Make the two groups, if need be, and say what they may do with each table and function that there is now. To be called
 -- by the owner, once at the beginning and after each migration. Without `CREATEROLE` it raises an error.
 CREATE FUNCTION proxyfleet.set_rights() RETURNS void
@@ -163,7 +181,6 @@ BEGIN
         END IF;
     END LOOP;
     EXECUTE format('GRANT INSERT ON proxyfleet.audit TO %I', edge_group);
-    EXECUTE format('GRANT INSERT, UPDATE ON proxyfleet.heartbeats TO %I', edge_group);
     FOR each IN SELECT p.oid::regprocedure FROM pg_proc p
         WHERE p.pronamespace = 'proxyfleet'::regnamespace AND p.proname = ANY (functions)
     LOOP

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import closing
 from typing import Any
 
@@ -9,7 +10,9 @@ from actors.cluster.database import Database
 from api.cluster.heartbeat import Heartbeat
 from api.cluster.presence import Presences
 from config import VERSION
+from config.text.formatting import timestamp_text
 from tests.kit.postgresql import needs_postgresql
+from tests.kit.tables import table
 from tests.unit.api.cluster.nodes import fleet, proxy
 
 pytestmark = needs_postgresql
@@ -21,7 +24,7 @@ def test_all_nodes_are_read_at_once_with_how_far_they_are_behind_and_what_they_r
         node.change(proxy())
         for name, at in (("a", node.number), ("b", node.number - 1)):
             beats = Heartbeat(ours.database, name, f"boot of {name}", lambda at=at: (at, None))  # type: ignore[misc]
-            beats.reports.append(lambda: {"proxies": {"prx_1": {"state": "failed"}}})
+            beats.reports.append(lambda: {"proxies": {"prx_1": {"state": "failed", "error": None}}})
             beats.beat_now()
         ours.execute("UPDATE proxyfleet.heartbeats SET at = at - interval '20 s' WHERE node = 'b'")
         found = Presences(database).read()
@@ -31,7 +34,33 @@ def test_all_nodes_are_read_at_once_with_how_far_they_are_behind_and_what_they_r
         }
         assert found["a"].behind == 0 < found["b"].behind < 10
         assert found["a"].silent < 10 < 20 <= found["b"].silent < 30
-        assert found["a"].problems["proxies"] == {"prx_1": {"state": "failed"}}
+        assert found["a"].problems["proxies"] == {"prx_1": {"state": "failed", "error": None}}
+
+
+@table(
+    "problems",
+    [
+        {"proxies": 5},
+        {"proxies": {"prx_1": None}},
+        {"failed": [{"since": 1e400}]},
+        {"failed": [{"since": 1e18}]},
+        {"pending": [1]},
+        {"database": "x"},
+        {"database": None},
+        {"settings": {"a": {}}},
+        [],
+        None,
+    ],
+)
+def test_a_stolen_edge_that_reports_anything_is_read_as_one_that_reports_nothing(problems: Any) -> None:
+    with fleet() as ours, closing(Database(ours.dsn)) as database:
+        beat = {"boot": "b", "up_for": 1e300, "version": "1", "level": 1, "commit": 0, "clock_offset": 0}
+        text = json.dumps({**beat, "settings": {}, "problems": problems}).replace("Infinity", "1e400")
+        with database.session() as session:
+            session.transaction("SELECT proxyfleet.heartbeat('a', %s)", [text])
+        found = Presences(database).read()["a"]
+    assert found.problems == {}
+    assert timestamp_text(found.started_at)
 
 
 def test_in_an_outage_what_was_known_stays_and_grows_older() -> None:

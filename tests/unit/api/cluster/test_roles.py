@@ -65,7 +65,7 @@ RIGHTS_OF_EDGE = {
     "loose_heads": {"SELECT"},
     "lockouts": {"SELECT"},
     "audit": {"SELECT", "INSERT"},
-    "heartbeats": {"SELECT", "INSERT", "UPDATE"},
+    "heartbeats": {"SELECT"},
 }
 """Of some only rows, and of revisions none: as the other tests have it."""
 FUNCTIONS_OF_EDGE = {
@@ -162,8 +162,13 @@ def test_an_edge_has_these_rights_to_tables_and_no_others(place: Place) -> None:
         found[name] = {what for what, statement in tries.items() if not place.refused(EDGE, statement)}
     wanted = {name: RIGHTS_OF_EDGE.get(name, set()) for name in found}
     wanted["audit"] = wanted["audit"] - {"INSERT"}  # of a row that is no node's: refused by the policy
-    wanted["heartbeats"] = wanted["heartbeats"] - {"INSERT"}
     assert found == wanted
+
+
+def test_an_edge_locks_no_table_that_others_write_to(place: Place) -> None:
+    for name in place.tables():
+        assert place.refused(EDGE, f"LOCK TABLE proxyfleet.{name} IN SHARE MODE NOWAIT"), name
+        assert place.refused(EDGE, f"SELECT FROM proxyfleet.{name} FOR KEY SHARE NOWAIT"), name
 
 
 def test_an_edge_may_call_these_functions_and_no_others(place: Place) -> None:
@@ -196,6 +201,9 @@ def test_an_edge_writes_its_own_audit_trail_and_heartbeat_alone(place: Place) ->
     said = {"boot": "b", "up_for": 1, "version": "1", "level": 1, "commit": 0, "clock_offset": 0}
     beat = json.dumps({**said, "problems": {}, "settings": {}})
     assert place.refused(EDGE, "INSERT INTO proxyfleet.heartbeats (node) VALUES (%s)", FULL)
+    large = json.dumps({**said, "problems": {"a": "x" * 2**24}, "settings": {}})
+    with place.as_role(EDGE) as connection, pytest.raises(sql.CheckViolation):
+        connection.execute("SELECT proxyfleet.heartbeat(%s, %s)", [EDGE, large])
     if place.fleet.execute("SELECT to_regproc('proxyfleet.heartbeat')") != [(None,)]:
         with place.as_role(EDGE) as connection:
             connection.execute("SELECT proxyfleet.heartbeat(%s, %s)", [EDGE, beat])
