@@ -221,4 +221,5 @@ class Follower:
 
 
 def _number(payload: str) -> int | None:
-    return int(payload) if payload.isdecimal() else None
+    """Anyone with a role in the database can announce anything: as many digits as a number has, or it is none."""
+    return int(payload) if payload.isdecimal() and len(payload) < 19 else None

@@ -146,14 +146,17 @@ class Heartbeat:
             except DatabaseError as error:
                 pause = PERIOD if isinstance(error, DatabaseUnusable) else RETRY
                 self._note(str(error))
+            except Exception as error:  # noqa: BLE001 - of what goes with it; without a heartbeat the node is cut off
+                pause = PERIOD
+                self._note(f"{type(error).__name__}: {error}", error)
             else:
                 pause = PERIOD
                 self._note("")
 
-    def _note(self, problem: str) -> None:
+    def _note(self, problem: str, cause: Exception | None = None) -> None:
         """Log it once."""
         if problem and problem != self._problem:
-            log.error("the heartbeat of this node fails: %s", problem)
+            log.error("the heartbeat of this node fails: %s", problem, exc_info=cause)
         elif self._problem and not problem:
             log.info("the database has the heartbeat of this node again")
         self._problem = problem

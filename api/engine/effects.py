@@ -8,6 +8,7 @@ killed process has left undone is made good by the next start, which gives every
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -16,6 +17,8 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from api.history.document_changes import DocumentChange
+
+log = logging.getLogger(__name__)
 
 Outcome = Callable[[Sequence[DocumentChange], Exception | None], object]
 """Called with changes whose effects were made, or with why they were not."""
@@ -81,12 +84,20 @@ class CommitEffect:
                 for each in commits:
                     self._make_of([each])
             else:
-                self._watch(commits[0][0], error)
                 commits[0][1].set_exception(error)
+                self._report(commits[0][0], error)
         else:
-            for changes, made in commits:
-                self._watch(changes, None)
+            for _, made in commits:
                 made.set_result(None)
+            for changes, _ in commits:
+                self._report(changes, None)
+
+    def _report(self, changes: Sequence[DocumentChange], error: Exception | None) -> None:
+        """Whatever becomes of that: who waits for the effect would wait for ever."""
+        try:
+            self._watch(changes, error)
+        except Exception:
+            log.exception("what became of a change can't be reported")
 
 
 class _OfThread(threading.local):

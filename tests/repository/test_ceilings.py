@@ -9,11 +9,11 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 78_345,
+    "code lines of the product": 78_385,
     "files of the product": 581,
-    "code lines of the tests": 84_794,
+    "code lines of the tests": 84_867,
     "code lines of scripts": 3_729,
-    "files under 60 lines that one module imports": 6,
+    "files under 60 lines that one module imports": 5,
     "class names that stand twice": 16,
     "modules of the longest folder": 20,
     "dependencies": 26,

@@ -286,6 +286,33 @@ def test_a_heartbeat_says_what_a_node_has_and_learns_what_there_is(ours: Fleet) 
         assert version == beating.VERSION
 
 
+def test_what_is_reported_and_fails_ends_no_heartbeats(ours: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(beating, "PERIOD", 0.1)
+    fails, calls = [True], []
+
+    def report() -> dict[str, Any]:
+        calls.append(fails[0])
+        if fails[0]:
+            raise KeyError("a report")
+        return {}
+
+    with nodes(ours, "one") as (node,):
+        node.node.heartbeat.reports.append(report)
+        node.node.heartbeat.soon()
+        wait_until(lambda: True in calls, "the report has failed", SOON)
+        fails[0] = False
+        wait_until(lambda: False in calls, "the next heartbeat", SOON)
+
+
+def test_an_announcement_that_is_no_number_is_one_of_any_commit(ours: Fleet) -> None:
+    with nodes(ours, "one", "two") as (node, other):
+        rings(other)
+        ours.execute(f"SELECT pg_notify('proxyfleet', '{'9' * 5000}')")
+        node.engine.commit(proxy())
+        wait_until(lambda: other.proxies() == 1, "the commit is there", SOON)
+        assert all(each.is_alive() for each in other.node._follower._threads)  # type: ignore[union-attr]
+
+
 def test_a_copy_of_a_node_is_refused_and_changes_nothing_and_the_first_one_stays(ours: Fleet) -> None:
     with nodes(ours, "a") as (one,):
         one.node.heartbeat.beat_now()

@@ -59,6 +59,21 @@ def test_an_effect_gets_its_collections_at_the_end_of_the_outermost_block() -> N
     assert made.calls[1:] == [["c"]], "what is committed is committed, whatever comes after it"
 
 
+def test_one_that_watches_and_fails_has_no_change_wait_for_ever() -> None:
+    def made(changes: Sequence[DocumentChange]) -> None:
+        if any(each.id == "wrong" for each in changes):
+            raise ValueError("wrong")
+
+    def watch(_changes: Sequence[DocumentChange], _error: Exception | None) -> None:
+        raise RuntimeError
+
+    effect = CommitEffect(["proxies"], made)
+    effect.watch(watch)
+    noted = [effect.note([change(each)]) for each in ("a", "wrong", "b")]
+    effect.finish()
+    assert [each is not None and each.done() for each in noted] == [True] * 3
+
+
 def test_effects_are_made_in_the_order_of_commits_and_their_errors_are_those_of_who_made_them() -> None:
     made, other, effects = Made(), Made(), Effects()
     effects.follow(CommitEffect(["proxies"], made), CommitEffect(["proxies"], other))
