@@ -192,6 +192,7 @@ class ApiActor(Actor):
             services.store,
             self.data_dir,
             self._bridge,
+            self._listen,
             lambda: self._node,
             self._become,
             begin_joining,
@@ -278,8 +279,12 @@ class ApiActor(Actor):
     def _start_node(self) -> None:
         services = self._services
         if self._node is not None:
-            listen = str(services.settings.whole["cluster"]["listen"])
-            self._node.start(self._store, services.publish, lambda: services.settings.history, listen, self._bridge)
+            self._node.start(
+                self._store, services.publish, lambda: services.settings.history, self._listen(), self._bridge
+            )
+
+    def _listen(self) -> str:
+        return str(self._services.settings.whole["cluster"]["listen"])
 
     def _become(self, node: FleetNode | None) -> None:
         """From now on this is that node, or stands alone; one that it was is closed."""

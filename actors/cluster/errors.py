@@ -59,12 +59,13 @@ _UNUSABLE = (
     sql.UndefinedTable,
     sql.UndefinedFunction,
 )
+_REMOVED = "is not permitted to log in"
 _UNUSABLE_TEXTS = (
     "password authentication failed",
     "no password supplied",
     "no pg_hba.conf entry",
     "does not exist",
-    "is not permitted to log in",
+    _REMOVED,
     "permission denied for database",
     "certificate",
     "server does not support SSL",
@@ -85,6 +86,8 @@ def translated(place: str) -> Iterator[None]:
 
 def _translation(place: str, error: psycopg.Error) -> DatabaseError:
     text = f"{place}: {_line_of(error)}"
+    if _REMOVED in text:
+        text += "; if this node was removed, `proxyfleet cluster leave --force` goes on alone"
     if isinstance(error, _BUSY):
         return DatabaseBusy(text)
     if isinstance(error, psycopg.ProgrammingError) and error.sqlstate is None:

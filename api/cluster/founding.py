@@ -56,6 +56,7 @@ from config import OperatorError
 from config.files.durable import replace_file, sync
 from config.files.paths import DataDir, private_directory
 from config.files.secret_box import SecretBox, SecretBoxError
+from config.model.node_tokens import with_port_of
 from config.model.nodes import (
     COLLECTION,
     INTERNAL_ADDRESS,
@@ -110,12 +111,14 @@ def found_fleet(
     address: str = "",
     listen_dsn: str = "",
     shared_role: bool = False,
+    listen: str = "",
 ) -> FleetNode:
     """Make this installation the first node of a new fleet in this database: the node, which `engine` follows.
 
     The role of `dsn` becomes the owner of the schema, and this node gets one of its own, unless there is a
-    `shared_role`. Changes wait for some milliseconds, and nothing else does. Raises `FoundingRefused`, `DatabaseError`,
-    `SchemaRefused`, `NodeCertificateError`, and `StoreError`: then it still stands alone.
+    `shared_role`. An address without a port has that of `listen`. Changes wait for some milliseconds, and nothing else
+    does. Raises `FoundingRefused`, `DatabaseError`, `SchemaRefused`, `NodeCertificateError`, and `StoreError`: then it
+    still stands alone.
     """
     if data.node.exists():
         raise FoundingRefused("this installation is a node of a fleet already: see `proxyfleet cluster status`")
@@ -133,7 +136,7 @@ def found_fleet(
             record = NodeRecord(
                 id=node.node_id,
                 name=node.identity.name,
-                addresses=_addresses(address, database),
+                addresses=_addresses(address, database, listen),
                 certificate=NodeCertificate(fingerprint=certificate.fingerprint, pem=certificate.pem),
                 created_at=database.time(),
             )
@@ -193,14 +196,15 @@ def _name(given: str) -> str:
         raise FoundingRefused(f"--name: {error}") from None
 
 
-def _addresses(given: str, database: Database) -> dict[str, str]:
+def _addresses(given: str, database: Database, listen: str) -> dict[str, str]:
     """Where other nodes reach this one: by default at the address from which it reaches the database."""
     with database.session() as session:
         found = given or session.own_address
     try:
-        return {INTERNAL_ADDRESS: TypeAdapter(NodeAddress).validate_python(found)} if found else {}
+        address = TypeAdapter(NodeAddress).validate_python(found) if found else ""
     except ValidationError as error:
         raise FoundingRefused(f"--address: {error.errors()[0]['msg'].removeprefix('Value error, ')}") from None
+    return {INTERNAL_ADDRESS: with_port_of(address, listen)} if address else {}
 
 
 def _make_room(database: Database, data: DataDir) -> None:

@@ -49,7 +49,7 @@ from api.cluster.certificates import (
     is_signed,
     own_certificate,
 )
-from api.cluster.internal_api import NodeRefused, ask
+from api.cluster.internal_api import NodeRefused, NodeUnreachable, ask
 from api.cluster.rereading import Rereading
 from api.cluster.roles import NodeLogin
 from api.cluster.shared_ledger import SharedLedger
@@ -60,7 +60,7 @@ from config.files.durable import KEY_BYTES, replace_file, sync
 from config.files.paths import DataDir, open_data_dir, private_directory
 from config.files.secret_box import SecretBox, SecretBoxError, seal_file, secret_box_of
 from config.model import node_tokens
-from config.model.node_tokens import NodeTokenRecord, TokenLine
+from config.model.node_tokens import NodeTokenRecord, TokenLine, with_port_of
 from config.model.nodes import (
     COLLECTION,
     INTERNAL_ADDRESS,
@@ -239,10 +239,11 @@ def what_is_there(engine: Engine) -> list[str]:
     return [f"{len(each)} {name}" for name, each in found.items() if each]
 
 
-def ask_to_join(data: DataDir, line: str, name: str = "", address: str = "") -> str:
+def ask_to_join(data: DataDir, line: str, name: str = "", address: str = "", listen: str = "") -> str:
     """Join the fleet, and keep what the asked node gave (`data.joining`); the name that the node has.
 
-    `finish_joining` makes the installation a node, then or at its next start. Raises `JoinRefused`,
+    `finish_joining` makes the installation a node, then or at its next start. An address without a port has that of
+    `listen`. Raises `JoinRefused`,
     `NodeCertificateError` when another machine is at the address, `NodeUnreachable`, `NodeRefused`.
     """
     if data.node.exists():
@@ -252,21 +253,24 @@ def ask_to_join(data: DataDir, line: str, name: str = "", address: str = "") -> 
     except ValueError as error:
         raise JoinRefused(str(error)) from None
     own = own_certificate(data)
-    reply = ask(
-        token.place,
-        token.fingerprint,
-        PATH,
-        {
-            "token": token.id,
-            "secret": token.secret,
-            "certificate": own.pem,
-            "signature": base64.b64encode(own.sign(_proven(token.id, token.fingerprint))).decode(),
-            "name": name or _name_of_machine(),
-            "address": address or _address_towards(token.place),
-            "version": VERSION,
-        },
-        WITHIN,
-    )
+    try:
+        reply = ask(
+            token.place,
+            token.fingerprint,
+            PATH,
+            {
+                "token": token.id,
+                "secret": token.secret,
+                "certificate": own.pem,
+                "signature": base64.b64encode(own.sign(_proven(token.id, token.fingerprint))).decode(),
+                "name": name or _name_of_machine(),
+                "address": with_port_of(address or _address_towards(token.place), listen),
+                "version": VERSION,
+            },
+            WITHIN,
+        )
+    except NodeUnreachable as error:
+        raise NodeUnreachable(f"{error}; that node's cluster.listen has to be reachable from here there") from error
     try:
         identity, _ = _read(reply)
         with closing(Database(identity.dsn)) as database:

@@ -68,19 +68,24 @@ class Presences:
         self._reading = threading.Lock()
         self._read_at = 0.0
         self._known: Mapping[str, Presence] = {}
+        self._current: Mapping[str, Presence] = {}
 
     def read(self, fresh: bool = False) -> Mapping[str, Presence]:
-        """By id. In an outage what was last known, which grows older by the database's clock."""
+        """By id. In an outage what was last known: others count as silent for as long as the database is."""
         with self._reading:
             if fresh or time.monotonic() - self._read_at >= WITHIN:
                 try:
                     with self._database.session() as session:
                         self._known = {row[0]: _presence(*row[1:]) for row in session.transaction(_READ, (), WITHIN)}
+                    self._current = self._known
                 except DatabaseError:
-                    now = self._database.time()
-                    self._known = {name: replace(each, silent=now - each.seen_at) for name, each in self._known.items()}
+                    self._current = self._aged()
                 self._read_at = time.monotonic()
-            return self._known
+            return self._current
+
+    def _aged(self) -> Mapping[str, Presence]:
+        silent = self._database.silent_for
+        return {name: replace(each, silent=each.silent + silent) for name, each in self._known.items()}
 
 
 def _presence(*columns: Any) -> Presence:

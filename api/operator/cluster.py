@@ -73,12 +73,12 @@ def offline_engine(data: DataDir, operation: str) -> Iterator[Engine]:
             node.close()
 
 
-def found(engine: Engine, data: DataDir, asked: FoundFleet) -> FleetNode:
-    """Make this installation the first node of a fleet. Raises `OperatorError`."""
+def found(engine: Engine, data: DataDir, asked: FoundFleet, listen: str) -> FleetNode:
+    """Make this installation the first node of a fleet, reached at `listen`. Raises `OperatorError`."""
     with loaded():
         from api.cluster.founding import found_fleet
     try:
-        return found_fleet(engine, data, secret_box_of(data), **asdict(asked))
+        return found_fleet(engine, data, secret_box_of(data), **asdict(asked), listen=listen)
     except SecretBoxError as error:
         raise StoreError(str(error)) from error
 
@@ -101,10 +101,10 @@ def _unless_cut_off() -> Iterator[None]:
         raise StoreError(f"{error}; {BY_FORCE}") from error
 
 
-def found_offline(data: DataDir, asked: FoundFleet) -> FleetFounded:
+def found_offline(data: DataDir, asked: FoundFleet, listen: str) -> FleetFounded:
     """As `found`, while the product is stopped. The caller holds the lock."""
     with open_engine(data, "command_line", "cluster-init") as engine:
-        node = found(engine, data, asked)
+        node = found(engine, data, asked, listen)
         node.close()
         return _founded(node)
 
@@ -129,14 +129,15 @@ class ClusterHandler:
         engine: Engine,
         data: DataDir,
         bridge: LoopBridge,
+        listen: Callable[[], str],
         node: Callable[[], FleetNode | None],
         become: Callable[[FleetNode | None], None],
         join: Callable[..., str],
         restart: Callable[[], None],
     ) -> None:
-        """`become` begins to be another node, or to stand alone. `join` is `api.operator.joining.begin_joining`; after
-        it this process ends by `restart`, and the next one is the node."""
-        self._engine, self._data, self._bridge = engine, data, bridge
+        """`listen` returns `cluster.listen`. `become` begins to be another node, or to stand alone. `join` is
+        `api.operator.joining.begin_joining`; after it this process ends by `restart`, and the next one is the node."""
+        self._engine, self._data, self._bridge, self._listen = engine, data, bridge, listen
         self._node, self._become = node, become
         self._join, self._restart = join, restart
         self._one_at_a_time = threading.Lock()
@@ -159,7 +160,7 @@ class ClusterHandler:
             return Failed("the fleet is being made, or left, at this moment")
         try:
             if isinstance(message, JoinFleet):
-                return FleetJoined(self._join(self._engine, self._data, **asdict(message)))
+                return FleetJoined(self._join(self._engine, self._data, self._listen(), **asdict(message)))
             return self._founded(message) if isinstance(message, FoundFleet) else self._left(message)
         except OperatorError as error:
             return Failed(str(error))
@@ -171,7 +172,7 @@ class ClusterHandler:
 
     def _founded(self, message: FoundFleet) -> FleetFounded:
         with on_behalf_of("command_line", "cluster-init"):
-            node = found(self._engine, self._data, message)
+            node = found(self._engine, self._data, message, self._listen())
         self._become(node)
         log.warning("this installation is the first node of the fleet %s", node.identity.fleet)
         return _founded(node)

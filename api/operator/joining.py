@@ -20,7 +20,13 @@ def finish_joining(data: DataDir) -> None:
 
 
 def begin_joining(
-    engine: Engine | None, data: DataDir, line: str, name: str = "", address: str = "", discard: bool = False
+    engine: Engine | None,
+    data: DataDir,
+    listen: str,
+    line: str,
+    name: str = "",
+    address: str = "",
+    discard: bool = False,
 ) -> str:
     """Join the fleet of this token; the name of the node, which this is from its next start on.
 
@@ -39,17 +45,17 @@ def begin_joining(
             f"this installation has {', '.join(found)}, which would be lost: --discard joins nevertheless;"
             " or make a backup first, `proxyfleet backup`"
         )
-    return joining.ask_to_join(data, line, name, address)
+    return joining.ask_to_join(data, line, name, address, listen)
 
 
-def join(data: DataDir, line: str, name: str = "", address: str = "", discard: bool = False) -> str:
+def join(data: DataDir, listen: str, line: str, name: str = "", address: str = "", discard: bool = False) -> str:
     """As `begin_joining`, to the end, while the product is stopped. The caller holds the lock."""
     if data.joining.exists():
         finish_joining(data)
     if data.fleet.exists() and not data.node.exists():
         with open_engine(data, "command_line", "cluster-join") as engine:
-            joined = begin_joining(engine, data, line, name, address, discard)
+            joined = begin_joining(engine, data, listen, line, name, address, discard)
     else:
-        joined = begin_joining(None, data, line, name, address)
+        joined = begin_joining(None, data, listen, line, name, address)
     finish_joining(data)
     return joined

@@ -115,3 +115,11 @@ def place_of(address: str) -> tuple[str, int]:
     if port and not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
         raise ValueError(f"{port} is no port")
     return host, int(port) if port else PORT
+
+
+def with_port_of(address: str, listen: str) -> str:
+    """A node's address: where it has no port, with that of `listen` (`cluster.listen`), unless that is `PORT`."""
+    host, port = host_of(address), listen.rpartition(":")[2]
+    if not address or not port or int(port) == PORT or address.removeprefix(f"[{host}]").removeprefix(host):
+        return address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -35,7 +35,7 @@ def init(out: Output, config: Path | None, data_dir: Path | None, run_dir: Path 
     running = running_at(config, data_dir, run_dir)
     if running is None:
         with locked_data(config, data_dir) as data:
-            done = cluster.found_offline(data, asked)
+            done = cluster.found_offline(data, asked, settings.listen)
     else:
         done = ask_cluster(running, asked, FleetFounded)
     text = f"This is the node {done.name} of the new fleet {done.fleet}. Back up the key in the data directory's keys/."
@@ -57,8 +57,8 @@ def join(
     asked = JoinFleet(sys.stdin.readline() if line == "-" else line, name or "", address or "", discard)
     running = running_at(config, data_dir, run_dir)
     if running is None:
-        with locked_data(config, data_dir) as data:
-            joined = joining.join(data, **asdict(asked))
+        with locked_data(config, data_dir, may_be_new=True) as data:
+            joined = joining.join(data, settings_of(config).cluster.listen, **asdict(asked))
     else:
         joined = ask_cluster(running, asked, FleetJoined).name
     out.done({"name": joined}, f"This installation is the node {joined} of the fleet.")

@@ -46,11 +46,15 @@ def data_of(config: Path | None, data_dir: Path | None) -> DataDir:
 
 
 @contextlib.contextmanager
-def locked_data(config: Path | None, data_dir: Path | None) -> Iterator[DataDir]:
-    """The data directory of a stopped product, locked until the end of the block. Raises `CommandError`."""
+def locked_data(config: Path | None, data_dir: Path | None, may_be_new: bool = False) -> Iterator[DataDir]:
+    """The data directory of a stopped product, locked until the end of the block. It `may_be_new`, and is made then.
+
+    Raises `CommandError`.
+    """
     found = data_of(config, data_dir)
     require_own_format(found.path)
-    if not (found.fleet.is_file() or (found.path / NAME).is_file() or (found.path / RESTORING).is_dir()):
+    was_used = found.fleet.is_file() or (found.path / NAME).is_file() or (found.path / RESTORING).is_dir()
+    if not (was_used or may_be_new):
         raise CommandError(f"{found.path}: there is no configuration here", "Name its directory with --data-dir")
     data = open_own(found.path)
     held = take_lock(data.lock, "data directory", STOPPED)

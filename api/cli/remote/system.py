@@ -194,13 +194,14 @@ def _flat(groups: dict[str, dict[str, Any]]) -> list[Row]:
 
 # --- usage ---
 
-GROUPS = ("account", "proxy", "plan", "tag")
+GROUPS = ("account", "proxy", "plan", "tag", "node")
 _ACCOUNT = (Column("ACCOUNT", "account", spare=True), Column("USER", "username"))
 _GROUPED = {
     "account": _ACCOUNT,
     "proxy": (Column("PROXY", "proxy"),),
     "plan": (Column("PLAN", "plan"),),
     "tag": (Column("TAG", "tag"),),
+    "node": (Column("NODE", "node"),),
 }
 _FIGURES = (
     *TRAFFIC,

@@ -30,7 +30,8 @@ class NotApplied(ResponseModel):
 
 
 class DatabaseOfNode(ResponseModel):
-    """How a node reaches the database. `doorbell` is `polling` while it gets no notifications."""
+    """How a node reaches the database. While it is cut off, `since` is when it last responded. `doorbell` is
+    `polling` while it gets no notifications."""
 
     connected: bool
     since: Moment | None

@@ -92,7 +92,9 @@ def remove_node(call: Call) -> Reply:
     identifier = services.node_objects.delete(found.record.id, None, call.caller)
     services.tokens.revoke_of_node(identifier)
     services.publish("node.removed", {"node_id": identifier, "name": found.record.name})
-    return Reply({"id": identifier, "deleted": True, "lost": dict(lost)})
+    return Reply(
+        {"id": identifier, "deleted": True, "lost": {**lost, "last_seen_at": moment(lost.get("last_seen_at"))}}
+    )
 
 
 def _key(call: Call) -> str:
@@ -118,13 +120,14 @@ def _one(call: Call, stored: Stored[NodeRecord]) -> Reply:
 def _views(call: Call, nodes: Sequence[Stored[NodeRecord]]) -> list[dict[str, Any]]:
     services = call.services
     known = services.node.presence()
+    unknown = "joining" if services.node.cut_off_for() is None else "down"
     names = {each.record.id: each.record.name for each in services.nodes.all()}
     active = [each.record for each in services.proxies.all() if each.record.status == "active"]
     return [
         {
             **_of_document(each.record),
             "proxies": sum(proxy.nodes.selects(each.record) for proxy in active),
-            **_of_heartbeat(each, known.get(each.record.id), each.record.id == services.nodes.this_id),
+            **_of_heartbeat(each, known.get(each.record.id), each.record.id == services.nodes.this_id, unknown),
             "settings_differ": _differing(each.record.id, known, names),
         }
         for each in nodes
@@ -136,11 +139,12 @@ def _of_document(record: NodeRecord) -> dict[str, Any]:
     return {**view, "certificate": view["certificate"] if record.certificate.fingerprint else None}
 
 
-def _of_heartbeat(node: Stored[NodeRecord], known: Presence | None, is_this: bool) -> dict[str, Any]:
+def _of_heartbeat(node: Stored[NodeRecord], known: Presence | None, is_this: bool, unknown: str) -> dict[str, Any]:
+    """`unknown` is the state of another node of which no heartbeat was seen."""
     record = node.record
     if known is None:
         nothing = ("revision", "behind_seconds", "database", "version", "level")
-        state = _state(record, {}, 0.0, follows=False) if is_this else "joining"
+        state = _state(record, {}, 0.0, follows=False) if is_this else unknown
         return {"state": state, **dict.fromkeys((*nothing, "started_at", "last_seen_at", "clock_offset")), **_NO_LISTS}
     problems = known.problems
     return {
@@ -173,10 +177,10 @@ def _state(record: NodeRecord, problems: Mapping[str, Any], silent: float, follo
 
 def _database(known: Presence) -> dict[str, Any]:
     reported = known.problems.get("database", {})
-    since = reported.get("since")
+    connected = known.silent < LATE
     return {
-        "connected": known.silent < LATE and reported.get("connected", True),
-        "since": moment(since),
+        "connected": connected,
+        "since": None if connected else moment(known.seen_at),
         "doorbell": reported.get("doorbell"),
         "round_trip_ms": reported.get("round_trip_ms"),
     }

@@ -133,7 +133,7 @@ def test_all_that_an_installation_has_is_the_fleets_with_its_numbers_and_it_goes
 ) -> None:
     ours.engine.trail.append("user.signed_in")
     before = ours.engine.get("accounts", "accounts_1")
-    ours.found(dsn, address="192.0.2.7")
+    ours.found(dsn, address="192.0.2.7", listen="0.0.0.0:8443")
     require_same(dsn, ours.engine)
     assert ours.engine.get("accounts", "accounts_1") == before
     assert ours.engine.loose.counts() == {"credentials": 1, "refresh_families": 1}
@@ -141,7 +141,7 @@ def test_all_that_an_installation_has_is_the_fleets_with_its_numbers_and_it_goes
     assert identity_of(ours.data, secret_box_of(ours.data)) == ours.node.identity
     (record,) = ours.engine.every("nodes")
     assert (record.id, record.body["name"]) == (ours.node.node_id, "first")
-    assert record.body["addresses"] == {"internal": "192.0.2.7"}
+    assert record.body["addresses"] == {"internal": "192.0.2.7:8443"}
     ours.engine.trail.append("user.signed_out")
     ours.engine.put("lists", {"id": "l", "name": "later"})
     require_same(dsn, ours.engine)

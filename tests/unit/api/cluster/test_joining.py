@@ -152,10 +152,10 @@ def test_a_stopped_installation_joins_and_one_that_is_used_only_by_discarding_wh
         engine.put("users", {"id": "usr_b", "username": "alice"}, 0)
     line = asked.token().text
     with pytest.raises(JoinRefused, match="has 1 users, which would be lost: --discard"):
-        join(data, line, "used")
+        join(data, "", line, "used")
     assert "used" not in asked.names()
     assert not data.node.exists()
-    assert join(data, line, "used", discard=True) == "used"
+    assert join(data, "", line, "used", discard=True) == "used"
     opened = open_store(data)
     with closing(opened.engine), closing(opened.node or pytest.fail("it is no node")):
         assert opened.engine.find("users") == []

@@ -11,7 +11,7 @@ import pytest
 
 from api.fleet import StandAlone
 from config.model import node_tokens
-from config.model.node_tokens import COLLECTION, NodeTokenRecord, TokenLine
+from config.model.node_tokens import COLLECTION, NodeTokenRecord, TokenLine, with_port_of
 from tests.kit.api_stage import Api
 from tests.kit.tables import table
 
@@ -122,3 +122,21 @@ def test_a_machine_alone_has_no_tokens() -> None:
     with closing(Api()) as alone:
         for found in (alone.get("/nodes/tokens", alone.token()), alone.post("/nodes/tokens", {}, alone.token())):
             assert (found.status_code, found.json["error"]["code"]) == (409, "NOT_A_FLEET")
+
+
+@table(
+    "address, listen, known",
+    [
+        ("10.0.0.7", "0.0.0.0:8443", "10.0.0.7:8443"),
+        ("10.0.0.7", "0.0.0.0:7443", "10.0.0.7"),
+        ("10.0.0.7:9", "0.0.0.0:8443", "10.0.0.7:9"),
+        ("2001:db8::7", "[::]:8443", "[2001:db8::7]:8443"),
+        ("[2001:db8::7]", "[::]:8443", "[2001:db8::7]:8443"),
+        ("[2001:db8::7]:9", "[::]:8443", "[2001:db8::7]:9"),
+        ("fra.example", "0.0.0.0:8443", "fra.example:8443"),
+        ("fra.example", "", "fra.example"),
+        ("", "0.0.0.0:8443", ""),
+    ],
+)
+def test_an_address_without_a_port_has_that_at_which_the_node_listens(address: str, listen: str, known: str) -> None:
+    assert with_port_of(address, listen) == known

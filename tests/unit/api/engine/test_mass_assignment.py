@@ -29,7 +29,12 @@ def places(body: dict[str, Any], path: str = "") -> list[tuple[str, dict[str, An
     """Every object in a body, with the path of a field in it."""
     found = [(path, body)]
     for name, value in body.items():
-        if isinstance(value, dict) and name not in ("headers", "labels", "metadata", "addresses"):  # whose names are free
+        if isinstance(value, dict) and name not in (
+            "headers",
+            "labels",
+            "metadata",
+            "addresses",
+        ):  # whose names are free
             found += places(value, f"{path}{name}.")
         for index, entry in enumerate(value if isinstance(value, list) else ()):
             found += places(entry, f"{path}{name}[{index}].") if isinstance(entry, dict) else []

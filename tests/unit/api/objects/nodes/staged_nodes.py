@@ -29,17 +29,21 @@ class StagedNode(StandAlone):
         self.present: dict[str, Presence] = {}
         self.asked: Callable[[], Mapping[str, Presence]] = lambda: self.present
         self.beats = 0
+        self.cut_off: float | None = None
         self.removed: list[str] = []
 
     def presence(self, fresh: bool = False) -> Mapping[str, Presence]:
         return self.asked()
+
+    def cut_off_for(self) -> float | None:
+        return self.cut_off
 
     def beat_soon(self) -> None:
         self.beats += 1
 
     def remove(self, node_id: str) -> Mapping[str, Any]:
         self.removed.append(node_id)
-        return {"usage_bytes": 7}
+        return {"usage_bytes": 7, "last_seen_at": 1_000_000.0}
 
 
 class FleetApi(NodeApi):

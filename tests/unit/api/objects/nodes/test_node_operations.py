@@ -58,6 +58,16 @@ def test_a_node_has_its_document_and_what_heartbeats_say(fleet: tuple[FleetApi, 
     assert fra.ask("GET", "/nodes/nyc")[1] == fra.ask("GET", f"/nodes/{nyc.id}")[1] == {"node": found["nyc"]}
 
 
+def test_what_a_node_knows_of_another_one_without_the_database(fleet: tuple[FleetApi, FleetApi]) -> None:
+    fra, nyc = fleet
+    fra.node.cut_off = 12.0
+    assert fra.ask("GET", "/nodes/nyc")[1]["node"]["state"] == "down"
+    fra.node.present = {nyc.id: presence(13.0)}
+    found = fra.ask("GET", "/nodes/nyc")[1]["node"]
+    assert (found["state"], found["database"]["connected"]) == ("late", False)
+    assert found["database"]["since"] == found["last_seen_at"] == "1970-01-12T13:46:40.000Z"
+
+
 @table(
     "silent, draining, proxies, state",
     [
@@ -116,7 +126,7 @@ def test_another_node_is_removed_by_an_administrator_with_what_it_may_do(fleet: 
     status, reply = fra.ask("DELETE", "/nodes/nyc")
     assert (status, reply, fra.node.removed) == (
         200,
-        {"id": nyc.id, "deleted": True, "lost": {"usage_bytes": 7}},
+        {"id": nyc.id, "deleted": True, "lost": {"usage_bytes": 7, "last_seen_at": "1970-01-12T13:46:40.000Z"}},
         [nyc.id],
     )
     assert [each["name"] for each in fra.ask("GET", "/nodes")[1]["nodes"]] == ["fra"]
