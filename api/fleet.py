@@ -102,6 +102,21 @@ class FleetUsage(Protocol):
         ...
 
 
+class NodeFigures(NamedTuple):
+    """Of this node, for its metrics. `behind` is None while the database has not said so.
+
+    `unreported` are bytes that were used here and that the database lacks. `commits` is a histogram of how long commits
+    of this node took since its start (`actors.histogram`), altogether `commit_seconds`.
+    """
+
+    behind: float | None
+    is_connected: bool
+    is_notified: bool
+    unreported: int
+    commits: Mapping[int, int]
+    commit_seconds: float
+
+
 class ThisNode(Protocol):
     """Thread-safe. Nothing here waits for the database, but what says so."""
 
@@ -148,6 +163,10 @@ class ThisNode(Protocol):
 
         And what was used here that it lacks: `usage_bytes`, and `usage_seconds` since the first of them.
         """
+        ...
+
+    def figures(self) -> NodeFigures | None:
+        """What its metrics say; None without a fleet. Waits for the database, a second."""
         ...
 
     def claim_request(self, mark: str) -> ClaimedRequest | None:
@@ -237,6 +256,10 @@ class StandAlone:
     def wait_for(self, number: int, seconds: float) -> bool:  # noqa: ARG002 - what was committed is served
         """See `ThisNode`."""
         return True
+
+    def figures(self) -> NodeFigures | None:
+        """See `ThisNode`."""
+        return None
 
     def claim_request(self, mark: str) -> ClaimedRequest | None:  # noqa: ARG002 - its own file has them
         """See `ThisNode`."""

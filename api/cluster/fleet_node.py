@@ -34,7 +34,7 @@ from api.cluster.shared_ledger import SharedLedger, as_of_store
 from api.cluster.shared_requests import SharedRequests
 from api.cluster.unapplied import UnappliedObjects
 from api.engine.commit import Engine
-from api.fleet import NOTHING_CLAIMED, Claimed, ClaimedRequest, FleetUsage, Presence, SharedFiles
+from api.fleet import NOTHING_CLAIMED, Claimed, ClaimedRequest, FleetUsage, NodeFigures, Presence, SharedFiles
 from config.files.paths import DataDir
 from config.files.secret_box import SecretBox, secret_box_of
 from config.model.node_tokens import place_of
@@ -150,6 +150,17 @@ class FleetNode:
         seconds = max(0, int(self.database.time() - usage.since)) if usage.bytes else 0
         of_usage = {"usage_bytes": usage.bytes, "usage_seconds": seconds}
         return {**self._loose.pending(), "audit": self._engine.trail.waiting, **of_usage}
+
+    def figures(self) -> NodeFigures:
+        """See `ThisNode`."""
+        own = self.presences.read().get(self.node_id)
+        is_notified = self._follower is not None and self._follower.doorbell == "heard"
+        took = self.ledger.took
+        unreported_bytes = self.pending()["usage_bytes"]
+        behind = None if own is None else own.behind
+        return NodeFigures(
+            behind, self.cut_off_for() is None, is_notified, unreported_bytes, dict(took.histogram), took.seconds
+        )
 
     def claim_request(self, mark: str) -> ClaimedRequest | None:
         """See `ThisNode`."""

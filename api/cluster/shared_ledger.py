@@ -24,6 +24,7 @@ from __future__ import annotations
 import base64
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ from uuid import UUID, uuid4
 
 from actors.cluster.database import CHANGE, REPORT, SIGN_IN, Database, DatabaseSession
 from actors.cluster.errors import DatabaseBusy, DatabaseError, DatabaseUnavailable, StatementRefused
+from actors.histogram import bucket_of
 from api.audit.trail import Row
 from api.engine.ledger import Commit, LedgerCommit, TooFarBehind
 from api.history.document_changes import UNREVISED
@@ -121,6 +123,7 @@ class FleetLock:
         self.audited = page.audited
         """The last entry of this node's audit trail that the ledger has; a commit brings all that follow."""
         self._append = append
+        self.has_appended = False
 
     def append(self, commit: Commit) -> UUID:
         """Make it the last one, durably; its stamp. The lock is given back.
@@ -129,7 +132,22 @@ class FleetLock:
         made.
         """
         with as_of_store():
-            return self._append(self, commit)
+            stamp = self._append(self, commit)
+        self.has_appended = True
+        return stamp
+
+
+class CommitTimes:
+    """How long commits of this node took, from asking for the lock on. Changes are made one after the other."""
+
+    def __init__(self) -> None:
+        self.histogram: Counter[int] = Counter()
+        self.seconds = 0.0
+
+    def add(self, seconds: float) -> None:
+        """One more took so long."""
+        self.histogram[bucket_of(seconds)] += 1
+        self.seconds += seconds
 
 
 class SharedLedger:
@@ -142,6 +160,7 @@ class SharedLedger:
         self._fleet = fleet
         self.node = node
         self._new_stamp = new_stamp
+        self.took = CommitTimes()
         self._refusal = ""
         self._on_document: OnDocument = _refuse_damaged
 
@@ -163,11 +182,15 @@ class SharedLedger:
         if self._refusal:
             raise LedgerUnavailable(self._refusal)
         with as_of_store(), self._database.session() as session:
+            began = time.monotonic()
             rows = session.begin(BEGIN, [after, stamp, self.node, AT_ONCE], _seconds(size))
             page = self._page(after, rows)
             if not page.is_whole:
                 raise TooFarBehind(f"the commit {after} is {page.head - after} commits behind the last one")
-            yield FleetLock(session, page, self._append)
+            lock = FleetLock(session, page, self._append)
+            yield lock
+            if lock.has_appended:
+                self.took.add(time.monotonic() - began)
 
     def changes(self, after: int, stamp: UUID | None = None) -> Iterator[LedgerCommit]:
         """The commits after this one, which the reader has with this stamp. Raises `HistoryPruned`.

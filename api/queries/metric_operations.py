@@ -369,6 +369,7 @@ def exposition(call: Call) -> Reply:
         _top_accounts(call) if scope is None else (),
         names,
         _pools(call) if scope is None else (),
+        services.node.figures() if scope is None else None,
     )
     text = expose(described, totals, {} if fleet is None else fleet.proxies, system, sender, parts)
     return Reply({}, document=Document(text, MEDIA_TYPE))

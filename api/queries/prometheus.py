@@ -25,6 +25,7 @@ from actors.bus.messages.supervision import Runtime
 from actors.counters import COUNTERS, LABELLED, OF_A_PROXY, OF_THE_MACHINE
 from actors.histogram import BOUNDS, PARTS, bucket_of, cumulative
 from actors.pools.state import PoolCounts
+from api.fleet import NodeFigures
 from api.objects.proxies.runtime_view import NO_STATS
 from api.queries.usage_report import TopAccount
 from config import VERSION
@@ -62,6 +63,8 @@ class Parts(NamedTuple):
     names: DnsState | None = None
     """Counters of the resolver."""
     pools: Sequence[PoolSummary] = ()
+    node: NodeFigures | None = None
+    """Of this node, if it is one of a fleet."""
 
 
 def expose(
@@ -237,6 +240,12 @@ _POOLS = (
     _Row(_COUNTER, "pool_failed_checks", "Those that failed", attrgetter("state.checks_failed")),
     _Row(_COUNTER, "pool_bans", "Upstreams that were reported as bad", attrgetter("state.bans")),
 )
+_NODE = (
+    _Row(_GAUGE, "node_behind_seconds", "The age of the oldest commit that it does not serve", attrgetter("behind")),
+    _Row(_GAUGE, "node_database_connected", "0 while it is cut off from the database", attrgetter("is_connected")),
+    _Row(_GAUGE, "node_doorbell", "0 while it gets no notifications", attrgetter("is_notified")),
+    _Row(_GAUGE, "usage_unreported_bytes", "Used here, and not known to the database", attrgetter("unreported")),
+)
 _NAMES = (
     _Row(_COUNTER, "dns_requests", "Names that actors have requested", attrgetter("requests")),
     _Row(_COUNTER, "dns_hits", "Those that were cached", attrgetter("hits")),
@@ -304,6 +313,10 @@ class _Exposition(Collector):
             yield from expose_names(parts.names)
         if parts.pools:
             yield from _families(_POOLS, ("pool", "name"), [((each.id, each.name), each) for each in parts.pools])
+        if parts.node is not None:
+            yield from _families(_NODE, (), [((), parts.node)])
+            commits = [((), parts.node.commits, parts.node.commit_seconds)]
+            yield _histogram("node_commit_seconds", "From asking for the lock until it was durable", (), 10.0, commits)
 
 
 _BUILD = [((VERSION,), None)]

@@ -31,7 +31,7 @@ def _problems(node: Any) -> list[str]:
     database, pending = node["database"] or {}, node["pending"]
     reached = node["state"] not in ("late", "down", "joining")
     found = {
-        "not heard of": not reached and node["state"] != "joining",
+        "no heartbeat": not reached and node["state"] != "joining",
         "cut off": reached and database.get("connected") is False,
         "no notifications": reached and database.get("doorbell") == "polling",
         f"{len(node['failed'])} not applied": bool(node["failed"]),

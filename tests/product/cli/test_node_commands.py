@@ -75,7 +75,7 @@ def test_nodes_alone_lists_them_with_what_is_wrong(shell: Shell, fleet: tuple[Fl
     assert details["not applied"] == "lists ads: disk full"
     assert (details["settings differ"], details["addresses"]) == ("dns: fra", "internal 10.0.0.2, public 192.0.2.2")
     fra.node.present[nyc.id] = presence(silent=31.0)
-    assert shell.good("nodes").rows[1][2:3] + shell.good("nodes").rows[1][7:] == ["down", "not heard of"]
+    assert shell.good("nodes").rows[1][2:3] + shell.good("nodes").rows[1][7:] == ["down", "no heartbeat"]
     assert "Usage: proxyfleet nodes" in shell.good("nodes", "--help").out
 
 

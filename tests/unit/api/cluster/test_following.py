@@ -268,6 +268,16 @@ def test_an_idle_node_makes_one_statement_in_a_heartbeat_and_a_writer_reads_noth
         assert len(sessions) == 2
 
 
+def test_a_node_has_figures_of_its_own_for_metrics(ours: Fleet) -> None:
+    with nodes(ours, "a") as (one,):
+        rings(one)
+        one.engine.commit(proxy(0, 1))
+        one.node.heartbeat.beat_now()
+        found = one.node.figures()
+        assert (found.behind, found.is_connected, found.is_notified, found.unreported) == (0, True, True, 0)
+        assert (sum(found.commits.values()), 0 < found.commit_seconds < 5) == (1, True)
+
+
 def test_a_heartbeat_says_what_a_node_has_and_learns_what_there_is(ours: Fleet) -> None:
     with nodes(ours, "a") as (one,):
         one.node.heartbeat.gives.append(lambda: {"settings": {"proxy": "digest"}})

@@ -19,6 +19,7 @@ from actors.bus.messages.supervision import Runtime
 from actors.histogram import bucket_of
 from actors.metrics.account_usage import UsageLedger
 from actors.pools.state import PoolCounts
+from api.fleet import NodeFigures
 from api.queries.prometheus import Parts, PoolSummary, Proxy, expose
 from api.queries.usage_report import TopAccount
 from tests.kit.api_stage import PROXY, Api, error_of
@@ -52,11 +53,13 @@ UNUSABLE = Problem("certificate", "clients are rejected", 1.0, serves=False)
 RUNS = {
     "prx_1": Runtime("degraded", 7, 1.0, 2, "down", problems=(DOWN, replace(DOWN, subject="p2")), certificate_ends=9.0)
 }
+NODE = NodeFigures(1.5, True, False, 700, {bucket_of(0.004): 3, bucket_of(2.0): 1}, 2.25)
 PARTS = Parts(
     {"prx_1": (UpstreamState("p1", "down", 1.0, 0, 0, 0, 0, 0, 2.5, None),)},
     [("wh_1", "ops", WebhookStatus(3, None, 1.0, "503", 4))],
     [TopAccount("acc_1", "ada", 10, 20)],
     pools=[PoolSummary("pool_1", "paris", PoolCounts(1, 1, 0, 1, 0, 1, 0.01, 4, 1, 0), True)],
+    node=NODE,
 )
 SENDER = WebhookSenderState(9, 3, 2)
 
@@ -86,6 +89,17 @@ def test_counters_have_their_labels_and_values() -> None:
     assert value(text, "proxyfleet_cpu_usage_ratio") == 0.5
     assert value(text, "proxyfleet_events_lost_total") == 2
     assert value(text, "proxyfleet_deliveries_waiting") == 3
+
+
+def test_a_node_of_a_fleet_has_metrics_of_its_own_and_one_machine_has_none() -> None:
+    text = expose([], {}, {}, None, parts=PARTS)
+    names = ("node_behind_seconds", "node_database_connected", "node_doorbell", "usage_unreported_bytes")
+    assert [value(text, f"proxyfleet_{name}") for name in names] == [1.5, 1, 0, 700]
+    assert value(text, "proxyfleet_node_commit_seconds_count") == 4
+    assert value(text, "proxyfleet_node_commit_seconds_sum") == 2.25
+    assert b"proxyfleet_node_" not in expose([], {}, {}, None)
+    unknown = expose([], {}, {}, None, parts=Parts(node=NODE._replace(behind=None)))
+    assert not families(unknown)["proxyfleet_node_behind_seconds"].samples
 
 
 def test_the_histogram_is_cumulative_and_ends_with_all() -> None:
