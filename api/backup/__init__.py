@@ -7,7 +7,8 @@ are the responses that are kept for `Idempotency-Key`, and access records unless
 The archive (made by `create`, read by `archive`) is a gzipped tar: `manifest.json` first, with the SHA-256 of each
 file, then the files. The key files are sealed under a passphrase, and the seal covers the manifest, so
 that any alteration of the archive is detected; or they are left out, and such an archive can be restored where the
-keys still are.
+keys still are. Of a node of a fleet there is the replica, and nothing of `data/cluster`, which no other machine may be:
+what is restored stands alone, as after `cluster leave`.
 
 A restore reads and checks the whole archive beside the data and reports what differs (`restore`), and then replaces
 whole folders (`atomic_swap`). Until one rename nothing has happened, and after it the

@@ -65,7 +65,8 @@ class Member(BaseModel):
 class Manifest(BaseModel):
     """`product` is the release that made it, `created_at` Unix seconds, `keys` whether the sealed keys are there.
 
-    `data_format` is that of the data directory (`config.files.durable`), `format` that of the archive.
+    `data_format` is that of the data directory (`config.files.durable`), `format` that of the archive. `node` is the
+    id of the node of a fleet that it was made on; empty, and left out, where that stood alone.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -77,6 +78,7 @@ class Manifest(BaseModel):
     created_at: Annotated[float, Field(ge=0, lt=_YEAR_10000)]
     folders: tuple[str, ...]
     keys: bool
+    node: Annotated[str, Field(max_length=64)] = ""
     files: tuple[Member, ...]
 
     @property

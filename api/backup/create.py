@@ -12,6 +12,7 @@ import errno
 import fcntl
 import hashlib
 import io
+import json
 import os
 import shutil
 import sqlite3
@@ -276,6 +277,7 @@ def _copy_data(data: DataDir, root: Path, with_keys: bool, with_logs: bool) -> t
         created_at=time.time(),
         folders=folders,
         keys=with_keys,
+        node=_node(data),
         files=tuple(_member(path, root) for path in sorted(root.rglob("*")) if path.is_file()),
     )
     try:
@@ -283,6 +285,16 @@ def _copy_data(data: DataDir, root: Path, with_keys: bool, with_logs: bool) -> t
     except BadArchive as error:
         raise CollectError(f"{data.path}: what is there can't be backed up: {error}") from error
     return manifest, keys
+
+
+def _node(data: DataDir) -> str:
+    """The id of the node that this is in its fleet; empty where it stands alone."""
+    try:
+        return str(json.loads(data.node.read_bytes())["id"])
+    except FileNotFoundError:
+        return ""
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise CollectError(f"{data.node}: can't be read: {error}") from error
 
 
 def _inode(data: DataDir) -> int:
@@ -295,7 +307,7 @@ def _member(path: Path, root: Path) -> Member:
 
 
 def _manifest_bytes(manifest: Manifest) -> bytes:
-    return manifest.model_dump_json(indent=1).encode()
+    return manifest.model_dump_json(indent=1, exclude_defaults=True).encode()
 
 
 def _digest(path: Path) -> str:

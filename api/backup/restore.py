@@ -28,6 +28,7 @@ from api.backup.archive import BadArchive, Manifest, OpenArchive, Progress, no_p
 from api.backup.atomic_swap import CompletedRestore
 from api.engine.commit import open_engine
 from api.engine.kind import Kind
+from api.engine.one_machine import of_one_machine
 from api.history.recorder import newest_revision
 from api.objects.kinds import KINDS
 from api.objects.live_settings import read_stored
@@ -44,6 +45,7 @@ from api.store.fleet_file import newest_number
 from config.files.durable import DATA_FORMAT, NAME, DataFormatError, Mark, require_own_format, write_mark
 from config.files.paths import DataDir
 from config.files.secret_box import SecretBox, SecretBoxError, secret_box_of
+from config.model.nodes import COLLECTION as NODES
 from config.passwords import check_password
 from config.settings.runtime import SettingsUpdate
 from config.text.formatting import size_text, timestamp_text, worded
@@ -225,6 +227,9 @@ def prepare_restore(
         _install_keys(now, fresh, archive, sealed, passphrase)
         write_mark(fresh.path, Mark())
         _check_audit(fresh)
+        if archive.manifest.node:
+            with _read_by_this_release(), closing(open_store(fresh)) as store:
+                _make_one_machine(store, archive.manifest.node)
         lost = list[LostSecret]()
         if without_secrets:
             with _read_by_this_release(), closing(open_store(fresh)) as store:
@@ -318,6 +323,12 @@ def _install_keys(
         path = fresh.keys / Path(name).name
         path.touch(mode=0o600)
         path.write_bytes(key)
+
+
+def _make_one_machine(store: FleetStore, node: str) -> None:
+    """What was of a node of a fleet is of the machine then: the restored installation stands alone."""
+    if writes := [*of_one_machine(store.every, store.get(NODES, node))]:
+        store.commit(writes)
 
 
 # --- documents and their secrets ----------------------------------------------------------------------------------

@@ -48,8 +48,9 @@ from api.cluster.shared_ledger import (
 from api.engine.commit import Engine
 from api.engine.ledger import Commit
 from api.engine.loose import LOOSE
+from api.engine.one_machine import of_one_machine
 from api.history.recorder import STORED, newest_revision
-from api.store import NotStored, StoreError, Write
+from api.store import NotStored, StoreError
 from api.store.accounts.columns import TABLES
 from api.store.fleet_file import last_number, translated
 from config import OperatorError
@@ -60,16 +61,12 @@ from config.model.node_tokens import with_port_of
 from config.model.nodes import (
     COLLECTION,
     INTERNAL_ADDRESS,
-    NODE_ID,
     NodeAddress,
     NodeCertificate,
     NodeRecord,
-    alone,
     new_node_id,
     node_name,
 )
-from config.model.proxies import ProxyRecord
-from config.settings.runtime import merge
 
 _DOCUMENTS = "documents (collection, id, revision, place, body)"
 _COPIED = [
@@ -160,26 +157,8 @@ def leave_fleet(engine: Engine, data: DataDir, node: FleetNode, force: bool) -> 
             session.transaction("SELECT proxyfleet.remove_node(%s)", [node.node_id])
     node.close()
     engine.stand_alone(lambda: _forget(data))
-    writes = [Write(COLLECTION, each.id, None) for each in engine.every(COLLECTION)]
-    if own is not None:
-        writes += _of_one_machine(engine, NodeRecord.model_validate(own.body))
-    if writes:
+    if writes := [*of_one_machine(engine.every, own)]:
         engine.commit_unrecorded(writes)
-
-
-def _of_one_machine(engine: Engine, node: NodeRecord) -> Iterator[Write]:
-    """What was of this node is of the machine then: its proxies as they ran here, and its settings."""
-    for each in engine.every("proxies"):
-        with suppress(ValidationError):  # of a newer release: it stays as it is
-            before = ProxyRecord.model_validate(each.body)
-            after = alone(before, node)
-            if after != before:
-                yield Write("proxies", each.id, after.model_dump(mode="json"))
-    settings = {each.id: each.body for each in engine.every("settings")}
-    if node.id in settings:
-        both = merge(*({**settings.get(each, {}), "id": {}} for each in ("settings", node.id)))
-        yield Write("settings", "settings", {**both, "id": "settings"})
-    yield from (Write("settings", each, None) for each in settings if each.startswith(NODE_ID))
 
 
 def _forget(data: DataDir) -> None:

@@ -208,12 +208,20 @@ def _target(config: Path | None, data_dir: Path | None, dry_run: bool) -> Iterat
     A dry run only reads: while the product runs, it gets a private copy of the data.
     """
     data = data_of(config, data_dir)
+    _require_alone(data)
     if dry_run and holder(data.lock) is not None:
         with _copied(data) as copy:
             yield copy
     else:
         with _locked(data, dry_run) as locked:
             yield locked
+
+
+def _require_alone(data: DataDir) -> None:
+    """Refuse a node of a fleet: what is restored has other commits than that."""
+    if data.node.exists() or data.joining.exists():
+        hint = "Leave it first: proxyfleet cluster leave; then restore. What is restored stands alone"
+        raise CommandError(f"{data.path}: this installation is a node of a fleet", hint)
 
 
 @contextlib.contextmanager
@@ -234,6 +242,7 @@ def _locked(found: DataDir, dry_run: bool) -> Iterator[DataDir]:
     data = open_own(found.path)
     held = take_lock(data.lock, "data directory", STOPPED)
     try:
+        _require_alone(data)
         if any(path != data.lock for path in data.path.iterdir()):
             _settle(data, dry_run)
         yield data
