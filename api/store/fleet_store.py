@@ -212,7 +212,7 @@ def start_over(data: DataDir, collections: Collection[str], above: int) -> None:
             database.execute("DELETE FROM gone")
             database.execute("DELETE FROM loose")
             database.execute("DELETE FROM loose_heads")
-            database.execute("DELETE FROM ledger")
+            database.execute("DELETE FROM stamps")
             database.execute("UPDATE steps SET revision = max(revision, ?), horizon = max(revision, ?)", [above] * 2)
             horizon = "(SELECT horizon FROM steps)"
             database.execute(f"UPDATE accounts_store SET revision = {horizon}, horizon = {horizon}")  # noqa: S608 - ours

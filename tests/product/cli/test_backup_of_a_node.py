@@ -35,7 +35,7 @@ def become_node(data: DataDir) -> None:
             proxy = proxy.model_copy(update={"nodes": NodesOfProxy(names=[names])})
             engine.put("proxies", proxy.model_dump(mode="json"))
     with closing(open_store(data)) as store, store.file.transaction() as database:
-        database.execute("REPLACE INTO ledger SELECT revision, 'b0f7c9c4-58ab-4a7c-8d5c-6a4f2d6b1f4e' FROM steps")
+        database.execute("REPLACE INTO stamps SELECT revision, 'b0f7c9c4-58ab-4a7c-8d5c-6a4f2d6b1f4e' FROM steps")
 
 
 def test_a_backup_has_nothing_that_makes_another_machine_the_node(site: Site) -> None:
