@@ -39,8 +39,8 @@ REFUSED = {
     "ApplyObjects", "ValidateSettings", "ApplyOverrides", "DescribeSettings", "ResetUsage", "DropAccountUsage",
     "SetWebhooks",
     # what the asked node does for itself
-    "Upgrade", "DescribeProgram", "ResetPassword", "FoundFleet", "LeaveFleet", "CheckPool", "SendTestEvent",
-    "Redeliver", "AllowTestClient", "QueryTester",
+    "Upgrade", "DescribeProgram", "ResetPassword", "FoundFleet", "JoinFleet", "LeaveFleet", "CheckPool",
+    "SendTestEvent", "Redeliver", "AllowTestClient", "QueryTester",
 }  # fmt: skip
 """What no node may send to another."""
 
