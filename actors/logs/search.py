@@ -126,7 +126,8 @@ class _PageSearch:
             position = selected[-1][:2]
         rows = _records(selected)
         total, exact = self._count() if query.count else (0, False)
-        return LogPage(rows, total, not (exact and self._snapshot.complete), position, self._upto)
+        keys = tuple(key[:2] for key in selected) if query.keyed else ()
+        return LogPage(rows, total, not (exact and self._snapshot.complete), position, self._upto, keys)
 
     def _find(self, wanted: int) -> _Found:
         """The `wanted` greatest keys below the position."""

@@ -42,6 +42,8 @@ BODY_OF_STRANGERS, BODY, REPLY = 16 * 1024, 4 * 2**20, 16 * 2**20
 """Bytes that a body may have: of a request of a stranger, of a node, and of a response."""
 RETRY = 1.0
 """Seconds between two tries to bind the address."""
+CONNECT = 3.0
+"""Seconds that another node has until it is connected, whatever time a request to it has."""
 LINGER, LINGER_READS = 0.5, 32
 """Seconds without anything, and how often something is read, behind the last response of a connection."""
 _BACKLOG = 64
@@ -306,7 +308,8 @@ def ask(
     place = f"{address[0]}:{address[1]}"
     until = time.monotonic() + within
     try:
-        with connected(address, fingerprint, until, own) as secured:
+        with connected(address, fingerprint, min(until, time.monotonic() + CONNECT), own) as secured:
+            secured.settimeout(max(until - time.monotonic(), 0.001))
             timer = threading.Timer(max(until - time.monotonic(), 0), _end, [secured])
             timer.daemon = True
             timer.start()

@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, fields, replace
 from typing import Any, Literal
 
-from actors.bus.messages.common import forwarding_name
+from actors.bus.messages.common import Failed, forwarding_name
 from actors.bus.messages.forwarding import (
     CloseConnections,
     ConnectionFilter,
@@ -25,6 +25,7 @@ from api.errors import Denied, Invalid, NotFound, PeerUnavailable
 from api.http.query import Query, alpn, choice, integer, network, order, text
 from api.objects.accounts.account_names import may_use
 from api.queries.fleet_connections import MergedConnections, MergedGroup, Row
+from api.queries.over_nodes import AskedNodes, NodesMeta, OfNodes
 from config.model.fleet_accounts import FleetAccount
 from config.model.proxies import ProxyRecord
 from config.text.formatting import timestamp_text
@@ -38,13 +39,15 @@ class Connection(ResponseModel):
     """A live connection; `age` in seconds, rates in bytes per second.
 
     `parameters` are those of the user name, `pool` is that of the upstream `parent`. `tls_name`, `alpn` and
-    `tls_version` are what the client's TLS handshake in a tunnel says.
+    `tls_version` are what the client's TLS handshake in a tunnel says. `node` is the name of the node that has it, in a
+    fleet of several.
     """
 
     state: Literal["announcing", "idle", "authorizing", "connecting", "active", "closing", "tunnel", "datagrams"]
     started_at: Moment
     rate_in: int
     rate_out: int
+    node: str | None = None
 
 
 class Connections(ResponseModel):
@@ -52,6 +55,7 @@ class Connections(ResponseModel):
 
     connections: list[Connection]
     total: int
+    meta: NodesMeta | None = None
 
 
 class Ended(ResponseModel):
@@ -65,6 +69,7 @@ class EndedMany(ResponseModel):
     """The number of ended connections."""
 
     ended: int
+    meta: NodesMeta | None = None
 
 
 class FleetConnection(Connection):
@@ -102,6 +107,7 @@ class FleetConnections(ResponseModel):
     groups: list[ConnectionGroup] | None = None
     total: int
     unavailable: list[UnavailableProxy]
+    meta: NodesMeta | None = None
 
 
 class EndedFleet(EndedMany):
@@ -113,7 +119,7 @@ class EndedFleet(EndedMany):
 EVERYTHING = ConnectionFilter()
 
 
-class ConnectionFilters(Query):
+class ConnectionFilters(OfNodes):
     """Filters of connections."""
 
     client: str | None = network("Only of this client or network")
@@ -153,14 +159,31 @@ def list_connections(call: Call) -> Reply:
     """
     query: ListConnections = call.query
     message = QueryConnections(query.filter(), query.sort, query.limit, query.offset)
-    proxy = call.services.proxies.get(call.params["proxy_id"]).record
-    page = _page(call.services.bridge, proxy, message, call.services.runtime.whole())
+    proxy, nodes = call.services.proxies.get(call.params["proxy_id"]).record, _nodes(call)
     visible = call.upstreams
+    if nodes.are_several:
+        fleet = MergedConnections(call.services.bridge, [proxy], call.services.runtime.whole(), nodes)
+        rows, total = fleet.page(message)
+        _refuse_silent(fleet, proxy)
+        views = [{**connection_view(each.connection, visible), **nodes.of_record(each.to)} for each in rows]
+        return Reply({"connections": views, "total": total, **nodes.meta()})
+    page = _page(call.services.bridge, proxy, message, call.services.runtime.whole(), nodes)
     return Reply({"connections": [connection_view(each, visible) for each in page.connections], "total": page.total})
 
 
+def _nodes(call: Call) -> AskedNodes:
+    return AskedNodes(call.services.nodes, call.query.node)
+
+
+def _refuse_silent(fleet: MergedConnections, proxy: ProxyRecord) -> None:
+    """Raise `PeerUnavailable` when a process here does not reply; a node on which one doesn't is a missing one."""
+    for to, reason in fleet.silent_at.items():
+        if not fleet.nodes.note(to, Failed(reason)):
+            raise PeerUnavailable(forwarding_name(proxy.id), reason)
+
+
 def _page(
-    bridge: Bridge, proxy: ProxyRecord, message: QueryConnections, report: RuntimeReport | None
+    bridge: Bridge, proxy: ProxyRecord, message: QueryConnections, report: RuntimeReport | None, nodes: AskedNodes
 ) -> ConnectionPage:
     """A page of the connections of all workers, and of those of an older program; without such, a proxy that is
     inactive or sleeps has none."""
@@ -170,10 +193,9 @@ def _page(
     if proxy.workers == 1 and not drains:
         pages: list[ConnectionPage] = request_workers(bridge, proxy, message, ConnectionPage)
         return pages[0] if pages else ConnectionPage((), 0)
-    fleet = MergedConnections(bridge, [proxy], report)
+    fleet = MergedConnections(bridge, [proxy], report, nodes)
     rows, total = fleet.page(message)
-    for reason in fleet.silent.values():
-        raise PeerUnavailable(forwarding_name(proxy.id), reason)
+    _refuse_silent(fleet, proxy)
     return ConnectionPage(tuple(row.connection for row in rows), total)
 
 
@@ -182,8 +204,10 @@ def end_connection(call: Call) -> Reply:
 
     Ends one open connection at once. Its access record has the reason `ended_by_operator`.
     """
-    connection_id = call.params["connection_id"]
-    if not _end(call, CloseConnections(connection_id, EVERYTHING)):
+    connection_id, nodes = call.params["connection_id"], AskedNodes(call.services.nodes)
+    if not _end(call, CloseConnections(connection_id, EVERYTHING), nodes):
+        for name, reason in nodes.missing.items():
+            raise PeerUnavailable(name, reason)
         raise NotFound("The connection")
     return Reply({"id": connection_id, "ended": True})
 
@@ -197,21 +221,27 @@ def end_connections(call: Call) -> Reply:
     query: EndConnections = call.query
     only = query.filter()
     require_filter(query, only != EVERYTHING, query.all)
-    return Reply({"ended": _end(call, CloseConnections(None, only))})
+    nodes = _nodes(call)
+    return Reply({"ended": _end(call, CloseConnections(None, only), nodes), **nodes.meta()})
 
 
 def require_filter(query: Query, filtered: bool, everything: str | None) -> None:
     """Connections are ended by a filter, or all of them by that word, not by both. Raises `Invalid`."""
     if not filtered and everything != "true":
-        filters = ", ".join(name for name in query.parameters if name != "all")
+        filters = ", ".join(name for name in query.parameters if name not in ("all", "node"))
         raise Invalid("all", f"must be true to end all connections; or give one of {filters}")
     if filtered and everything == "true":
         raise Invalid("all", "must not be true when there is a filter")
 
 
-def _end(call: Call, message: CloseConnections) -> int:
+def _end(call: Call, message: CloseConnections, nodes: AskedNodes) -> int:
     """How many the processes of the proxy have closed; an inactive one has none but of an older program."""
     proxy, bridge = call.services.proxies.get(call.params["proxy_id"]).record, call.services.bridge
+    if nodes.are_several:
+        fleet = MergedConnections(bridge, [proxy], call.services.runtime.whole(), nodes)
+        closed = fleet.close(message)
+        _refuse_silent(fleet, proxy)
+        return closed
     older = older_addresses(call.services.runtime.whole(), [proxy])
     replies = bridge.ask_all(dict.fromkeys(older, message)).values() if older else ()
     ended = sum(each.count for each in replies if isinstance(each, ConnectionsEnded))  # one that has gone has none left
@@ -289,17 +319,20 @@ def list_fleet_connections(call: Call) -> Reply:
     only = query.of_account(account)
     if query.group_by is not None and query.sort is not None:
         raise Invalid("sort", "must be left out where group_by is given: the largest groups come first")
-    fleet = MergedConnections(call.services.bridge, _proxies(call, query.proxy, account), call.services.runtime.whole())
+    nodes = _nodes(call)
+    proxies = _proxies(call, query.proxy, account)
+    fleet = MergedConnections(call.services.bridge, proxies, call.services.runtime.whole(), nodes)
     if query.group_by is not None:
         groups, total = _groups(call, fleet, only, query)
-        return Reply({"groups": groups, "total": total, "unavailable": _unavailable(call, fleet)})
+        return Reply({"groups": groups, "total": total, "unavailable": _unavailable(call, fleet), **nodes.meta()})
     visible = call.upstreams
     rows, total = fleet.page(QueryConnections(only, query.sort or DEFAULT_SORT, query.limit, query.offset))
     return Reply(
         {
-            "connections": [_view(each, visible) for each in rows],
+            "connections": [{**_view(each, visible), **nodes.of_record(each.to)} for each in rows],
             "total": total,
             "unavailable": _unavailable(call, fleet),
+            **nodes.meta(),
         }
     )
 
@@ -315,13 +348,16 @@ def end_fleet_connections(call: Call) -> Reply:
     only = query.of_account(account)
     require_filter(query, only != EVERYTHING or query.proxy is not None, query.all)
     proxies = _proxies(call, query.proxy, account)
-    fleet = MergedConnections(call.services.bridge, proxies, call.services.runtime.whole())
+    nodes = _nodes(call)
+    fleet = MergedConnections(call.services.bridge, proxies, call.services.runtime.whole(), nodes)
     ended = fleet.end(only)
     named = {"proxy_id": proxies[0].id} if query.proxy is not None and proxies else {}
     given = {name: value for name in query.parameters if (value := getattr(query, name)) not in (None, 0)}
     details = {"filters": given, "ended": ended, "unavailable": sorted(fleet.silent)}
+    if nodes.missing:
+        details["missing_nodes"] = sorted(nodes.missing)
     call.services.audit.append("proxy.connections_ended", call.services.store.resource_named(named), details=details)
-    return Reply({"ended": ended, "unavailable": _unavailable(call, fleet)})
+    return Reply({"ended": ended, "unavailable": _unavailable(call, fleet), **nodes.meta()})
 
 
 def _account(call: Call, named: str | None) -> FleetAccount | None:

@@ -25,7 +25,8 @@ from actors.bus.messages.forwarding import (
 )
 from actors.bus.messages.supervision import RuntimeReport
 from actors.forwarding.connections.table import PAGE_MAX
-from api.bus_bridge import Bridge, addresses_of, is_asleep, older_addresses, reason_of
+from api.bus_bridge import NODE_MARK, Bridge, NodeMissing, addresses_of, is_asleep, older_addresses, reason_of
+from api.queries.over_nodes import AskedNodes
 from config.model.proxies import ProxyRecord
 
 Counts = tuple[int, int, int]
@@ -134,26 +135,40 @@ _Key = Callable[[ConnectionReport], tuple[Any, float]]
 
 
 class Row(NamedTuple):
-    """A connection and its proxy."""
+    """A connection, its proxy, and the address of the process that has it."""
 
     proxy: ProxyRecord
     connection: ConnectionReport
+    to: str
 
 
 class MergedConnections:
     """The connections of these proxies, for one response. An inactive proxy has none but in processes that drain."""
 
-    def __init__(self, bridge: Bridge, proxies: Iterable[ProxyRecord], report: RuntimeReport | None) -> None:
-        """`report` knows the processes of an older program that drain."""
-        self.silent: dict[str, str] = {}
-        """By proxy id, why there is no reply."""
+    def __init__(
+        self, bridge: Bridge, proxies: Iterable[ProxyRecord], report: RuntimeReport | None, nodes: AskedNodes
+    ) -> None:
+        """`report` knows the processes of an older program that drain here."""
+        self.silent_at: dict[str, str] = {}
+        """By address, why there is no reply. Nodes that do not respond are in `nodes`."""
+        self.nodes = nodes
         self._bridge = bridge
+        self._ends = time.monotonic() + WAIT
         every = list(proxies)
-        active = addresses_of(bridge, [each for each in every if each.status == "active"])
-        self._proxies = {**active, **older_addresses(report, every)}
+        here = [found for each in every if (found := nodes.runs_here(each)) is not None]
+        active = addresses_of(bridge, [each for each in here if each.status == "active"])
+        older = older_addresses(report, every) if nodes.here else {}
+        self._proxies = {**active, **older, **nodes.addresses(bridge, every)}
         self._silent: set[str] = set()
         """Addresses of those that don't reply."""
-        self._ends = time.monotonic() + WAIT
+
+    @property
+    def silent(self) -> dict[str, str]:
+        """By proxy id, why there is no reply; of another node with its name."""
+        return {
+            self._proxies[to].id: f"{self.nodes.name_of(to)}: {reason}" if NODE_MARK in to else reason
+            for to, reason in self.silent_at.items()
+        }
 
     def page(self, query: QueryConnections) -> tuple[list[Row], int]:
         """A page over all proxies, and how many match in all.
@@ -169,7 +184,7 @@ class MergedConnections:
 
         fetched = self._fetch(_FetchedRows(query.sort), end, request, ConnectionPage)
         rows = _at_one_moment(fetched.sorted()[query.offset : end])
-        return [Row(self._proxies[to], each) for to, each in rows], fetched.total()
+        return [Row(self._proxies[to], each, to) for to, each in rows], fetched.total()
 
     def groups(self, only: ConnectionFilter, by: str, limit: int, offset: int) -> tuple[list[MergedGroup], int]:
         """A page of the groups by a field of `connections.GROUPS`, the largest first, and how many there are in all.
@@ -214,7 +229,11 @@ class MergedConnections:
 
     def end(self, only: ConnectionFilter) -> int:
         """Close all that match; the number of those that were closed."""
-        replies = self._ask(dict.fromkeys(self._proxies, CloseConnections(None, only)), ConnectionsEnded)
+        return self.close(CloseConnections(None, only))
+
+    def close(self, message: CloseConnections) -> int:
+        """Have all close what this names; how many were closed."""
+        replies = self._ask(dict.fromkeys(self._proxies, message), ConnectionsEnded)
         return sum(each.count for each in replies.values())
 
     def _ask(self, requests: Mapping[str, Any], kind: type[R]) -> dict[str, R]:
@@ -223,15 +242,17 @@ class MergedConnections:
         found = {to: reply for to, reply in replies.items() if isinstance(reply, kind)}
         for to in replies.keys() - found.keys():
             self._silent.add(to)
-            if not (self._has_ended(to, replies) or is_asleep(replies[to])):
-                reply = replies[to]
-                self.silent[self._proxies[to].id] = reply.reason if isinstance(reply, Unreachable) else reason_of(reply)
+            reply = replies[to]
+            if isinstance(reply, NodeMissing):
+                self.nodes.note(to, reply)
+            elif not (self._has_ended(to, replies) or is_asleep(reply)):
+                self.silent_at[to] = reply.reason if isinstance(reply, Unreachable) else reason_of(reply)
         return found
 
     def _has_ended(self, to: str, replies: Mapping[str, Any]) -> bool:
         """Whether it was one of several workers and is on the bus no more: its connections have ended with it."""
-        reply, proxy_id = replies[to], self._proxies[to].id
-        others = any(self._proxies[each].id == proxy_id for each in self._proxies.keys() - self._silent)
+        reply, name = replies[to], to.partition("/")[0]
+        others = any(each.partition("/")[0] == name for each in self._proxies.keys() - self._silent)
         return isinstance(reply, Unreachable) and reply.reason == NOT_ON_THE_BUS and others
 
 

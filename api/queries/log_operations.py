@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from actors.bus.messages.records import CountLogs, LogCounts
+from actors.bus.messages.records import CountLogs, LogCounts, QueryLogs
 from actors.logs.record_schema import CODES, HOST, NUMBERS
 from api.call import Call, Document, Reply
 from api.engine.operation import V1, get, resource
@@ -18,16 +18,22 @@ from api.queries.log_search import (
     FollowLogs,
     LogFilters,
     LogTimes,
+    PageCursor,
     SearchLogs,
     View,
     Whose,
     next_cursor,
+    next_cursor_of_nodes,
     tail_text,
 )
+from api.queries.logs_over_nodes import NodesCursor
+from api.queries.logs_over_nodes import tail_text as tail_text_of_nodes
+from api.queries.over_nodes import AskedNodes, NodesMeta
 from config.model.choices import LogLevel
 from config.text.access_fields import ACCESS_FIELDS
 from config.text.formatting import timestamp_text
 
+OTHER_NODES = "is of a search over other nodes: begin again"
 NDJSON = "application/x-ndjson"
 STEPS = (1, 5, 10, 30, 60, 300, 600, 1800, 3600, 10_800, 21_600, 43_200, 86_400, 604_800)
 """Seconds that a bucket may be wide."""
@@ -52,12 +58,13 @@ FIELDS = (
 
 @having({name: int if name in (*NUMBERS, *CODES) else str for name in ACCESS_FIELDS})
 class LogEntry(ResponseModel):
-    """One access record; `response_time` and `duration` in milliseconds."""
+    """One access record; `response_time` and `duration` in milliseconds. `node` has it, in a fleet of several."""
 
     timestamp: Moment
     level: LogLevel
     message: str
     proxy_name: str
+    node: str | None = None
 
 
 class Logs(ResponseModel):
@@ -72,6 +79,7 @@ class Logs(ResponseModel):
     has_more: bool
     next_cursor: str | None
     tail_cursor: str
+    meta: NodesMeta | None = None
 
 
 class LogTail(ResponseModel):
@@ -79,6 +87,7 @@ class LogTail(ResponseModel):
 
     logs: list[LogEntry]
     next_cursor: str
+    meta: NodesMeta | None = None
 
 
 class LogHistogram(ResponseModel):
@@ -94,6 +103,7 @@ class LogHistogram(ResponseModel):
     failed: list[int]
     total: int
     exact: bool
+    meta: NodesMeta | None = None
 
 
 class CountedValue(ResponseModel):
@@ -112,6 +122,7 @@ class LogValues(ResponseModel):
     values: list[CountedValue]
     total: int
     exact: bool
+    meta: NodesMeta | None = None
 
 
 def query_logs(call: Call) -> Reply:
@@ -121,7 +132,12 @@ def query_logs(call: Call) -> Reply:
     time limit returns what it found so far.
     """
     query: SearchLogs = call.query
+    nodes = _nodes(call)
     search = query.page(whose_records(call))
+    if nodes.are_several:
+        return _page_of_nodes(call, search, nodes)
+    if isinstance(query.cursor, NodesCursor):
+        raise Invalid("cursor", OTHER_NODES)
     page = call.services.log_search.page(search)
     following = next_cursor(search, page)
     data = {
@@ -135,6 +151,28 @@ def query_logs(call: Call) -> Reply:
     return Reply(data)
 
 
+def _nodes(call: Call) -> AskedNodes:
+    return AskedNodes(call.services.nodes, call.query.node)
+
+
+def _page_of_nodes(call: Call, search: QueryLogs, nodes: AskedNodes) -> Reply:
+    position = call.query.cursor
+    if isinstance(position, PageCursor):
+        raise Invalid("cursor", OTHER_NODES)
+    page = call.services.log_search.over(nodes).page(search, {} if position is None else position.positions)
+    following = next_cursor_of_nodes(search, page)
+    data = {
+        "logs": list(map(_view(call), page.rows)),
+        "total": page.total,
+        "total_is_lower_bound": page.at_least,
+        "has_more": following is not None,
+        "next_cursor": following,
+        "tail_cursor": tail_text_of_nodes(page.upto),
+        **nodes.meta(),
+    }
+    return Reply(data)
+
+
 def tail_logs(call: Call) -> Reply:
     """Wait for new access records.
 
@@ -142,8 +180,15 @@ def tail_logs(call: Call) -> Reply:
     as `cursor` of the next request, so that no record is missed.
     """
     query: FollowLogs = call.query
-    search = query.filtered(whose_records(call), limit=query.limit)
-    tail = call.services.log_search.tail(search, query.cursor, query.timeout, call.caller.user.id)
+    search, nodes, after = query.filtered(whose_records(call), limit=query.limit), _nodes(call), query.cursor
+    if isinstance(after, int if nodes.are_several else dict):
+        raise Invalid("cursor", OTHER_NODES)
+    if not isinstance(after, int) and nodes.are_several:
+        found = call.services.log_search.tail_of_nodes(search, after or {}, query.timeout, call.caller.user.id, nodes)
+        views = list(map(_view(call), found.rows))
+        return Reply({"logs": views, "next_cursor": tail_text_of_nodes(found.after), **nodes.meta()})
+    assert not isinstance(after, dict)
+    tail = call.services.log_search.tail(search, after, query.timeout, call.caller.user.id)
     return Reply({"logs": list(map(_view(call), tail.rows)), "next_cursor": tail_text(tail.last)})
 
 
@@ -155,8 +200,11 @@ def export_logs(call: Call) -> Reply:
     """
     query: ExportLogs = call.query
     search = query.filtered(whose_records(call), *query.times())
-    lines = call.services.log_search.export(search, _view(call), call.caller.user.id)
+    nodes = _nodes(call)
+    lines = call.services.log_search.export(search, _view(call), call.caller.user.id, nodes)
     headers = {"Content-Disposition": 'attachment; filename="access.ndjson"'}
+    if nodes.missing:
+        headers["X-Missing-Nodes"] = ", ".join(sorted(nodes.missing))
     return Reply({}, headers=headers, document=Document(lines, NDJSON))
 
 
@@ -206,7 +254,8 @@ def histogram(call: Call) -> Reply:
     query: HistogramQuery = call.query
     start, end = _times(query)
     step = _step(end - start, query.buckets)
-    counts = _counted(call, CountLogs(query.filtered(whose_records(call), start, end), step))
+    nodes = _nodes(call)
+    counts = _counted(call, CountLogs(query.filtered(whose_records(call), start, end), step), nodes)
     data = {
         "start": timestamp_text(counts.start),
         "step": step,
@@ -214,6 +263,7 @@ def histogram(call: Call) -> Reply:
         "failed": list(counts.failed),
         "total": sum(counts.records),
         "exact": counts.exact,
+        **nodes.meta(),
     }
     return Reply(data)
 
@@ -228,17 +278,19 @@ def values(call: Call) -> Reply:
     start, end = _times(query)
     whole = max(1, int(end - start) + 1)
     search = query.filtered(whose_records(call), start, end)
-    counts = _counted(call, CountLogs(search, whole, (query.field,), query.limit))
+    nodes = _nodes(call)
+    counts = _counted(call, CountLogs(search, whole, (query.field,), query.limit), nodes)
     visible = call.upstreams if query.field == "parent" else None
     names = ("value", "records", "bytes_in", "bytes_out")
     found = [dict(zip(names, each, strict=True)) for each in counts.values.get(query.field, ())]
     if visible is not None:
         found = [each for each in found if each["value"] in visible]
-    return Reply({"field": query.field, "values": found, "total": sum(counts.records), "exact": counts.exact})
+    data = {"field": query.field, "values": found, "total": sum(counts.records), "exact": counts.exact}
+    return Reply({**data, **nodes.meta()})
 
 
-def _counted(call: Call, message: CountLogs) -> LogCounts:
-    return call.services.log_search.count(message, call.caller.user.id)
+def _counted(call: Call, message: CountLogs, nodes: AskedNodes) -> LogCounts:
+    return call.services.log_search.count(message, call.caller.user.id, nodes)
 
 
 def _times(query: LogTimes) -> tuple[float, float]:

@@ -11,8 +11,9 @@ import json
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
 from actors.bus.messages.common import LOGS, Failed
@@ -43,6 +44,9 @@ from api.http.query import (
     moment,
     text,
 )
+from api.queries.logs_over_nodes import SEARCH_TIMEOUT, LogsOverNodes, NodesCursor, NodesPage, NodesTail
+from api.queries.logs_over_nodes import tail_of as tail_of_nodes
+from api.queries.over_nodes import AskedNodes, OfNodes
 from config.model.choices import LOG_LEVELS
 from config.text.access_fields import PROXY_NAME, message_of, without_address, without_tried
 from config.text.formatting import printable, printable_json, timestamp_text
@@ -51,9 +55,13 @@ TAIL_PERIOD = 1.0
 """Seconds after which a tail that waits checks whether the API is ending."""
 EXPORT_PAGE = 2_000
 """Records that an export holds in memory at a time."""
-SEARCH_TIMEOUT = 10.0
+
+EXPORT_PAGE_OF_NODES = 1_000
+"""The same, of each node."""
 
 R = TypeVar("R", LogPage, LogTailPage, LogCounts)
+A = TypeVar("A")
+T = TypeVar("T", LogTailPage, NodesTail)
 View = Callable[[dict[str, Any]], dict[str, Any]]
 """A record as the API serializes it for one caller."""
 
@@ -101,6 +109,20 @@ def tail_of(text: str) -> int:
     return int(after)
 
 
+def _page_cursor(text: str) -> PageCursor | NodesCursor:
+    try:
+        return PageCursor.of(text)
+    except ValueError:
+        return NodesCursor.of(text)
+
+
+def _tail_cursor(text: str) -> int | dict[str, int]:
+    try:
+        return tail_of(text)
+    except ValueError:
+        return tail_of_nodes(text)
+
+
 def _is_time(value: Any) -> bool:
     return type(value) in (int, float) and math.isfinite(value) and 0 <= value < _LATEST
 
@@ -116,9 +138,9 @@ WORDS_MAX = 20
 OFFSET_MAX = 100_000
 TAIL_MAX = 30
 """Seconds that a tail waits at most."""
-_CURSOR = "^[A-Za-z0-9_-]{1,200}$"
+_CURSOR = "^[A-Za-z0-9_-]{1,6000}$"
 
-_TRANSLATED = {"proxy_id", "status_class", "user", "account"}
+_TRANSLATED = {"proxy_id", "status_class", "user", "account", "node"}
 """Parameters that are none of the search."""
 
 
@@ -148,7 +170,7 @@ class LogTimes(Query):
         return now - HOUR if start is None else start, now if end is None else end
 
 
-class LogFilters(Query):
+class LogFilters(OfNodes):
     """Filters of records."""
 
     level: str | None = choice("Only of this level", LOG_LEVELS)
@@ -194,11 +216,11 @@ class SearchLogs(LogTimes, LogFilters):
 
     limit: int = integer("The size of the page", 1, 1000, 100)
     offset: int = integer("How many records to skip", 0, OFFSET_MAX, 0)
-    cursor: PageCursor | None = cursor(
+    cursor: PageCursor | NodesCursor | None = cursor(
         "The `next_cursor` of the previous page, with the same filters",
         "lwHLQdrSdIAAAADLQdrSeAQAAADPAAZlFyiYgAAFCc4AvGFO",
         _CURSOR,
-        PageCursor.of,
+        _page_cursor,
     )
 
     def page(self, whose: Whose) -> QueryLogs:
@@ -214,7 +236,7 @@ class SearchLogs(LogTimes, LogFilters):
         search = self.filtered(whose, page.start, page.end, self.limit)
         if _checksum(search) != page.filters:
             raise Invalid("cursor", "is of a search with other filters")
-        return replace(search, before=page.position, upto=page.upto)
+        return search if isinstance(page, NodesCursor) else replace(search, before=page.position, upto=page.upto)
 
 
 class FollowLogs(LogFilters):
@@ -222,11 +244,11 @@ class FollowLogs(LogFilters):
 
     limit: int = integer("The size of the page", 1, 1000, 100)
     timeout: int = integer("Seconds to wait for a record", 0, TAIL_MAX, 20)
-    cursor: int | None = cursor(
+    cursor: int | dict[str, int] | None = cursor(
         "The `next_cursor` of the previous response, or the `tail_cursor` of a page; without it, only new records",
         "kgIC",
         _CURSOR,
-        tail_of,
+        _tail_cursor,
     )
 
 
@@ -239,6 +261,13 @@ def next_cursor(search: QueryLogs, page: LogPage) -> str | None:
     if page.next is None:
         return None
     return PageCursor(search.start, search.end, page.next, page.upto, _checksum(search)).text()
+
+
+def next_cursor_of_nodes(search: QueryLogs, page: NodesPage) -> str | None:
+    """As `next_cursor`, over nodes."""
+    if not page.has_more:
+        return None
+    return NodesCursor(search.start, search.end, _checksum(search), page.positions).text()
 
 
 def _checksum(search: QueryLogs) -> int:
@@ -272,28 +301,55 @@ class LogSearch:
         """One page of records, newest first."""
         return self._ask(query, LogPage, SEARCH_TIMEOUT)
 
-    def count(self, message: CountLogs, user_id: str) -> LogCounts:
-        """Records over time, or the most frequent values."""
+    def over(self, nodes: AskedNodes) -> LogsOverNodes:
+        """The records of several nodes."""
+        return LogsOverNodes(self._bridge, nodes)
+
+    def count(self, message: CountLogs, user_id: str, nodes: AskedNodes | None = None) -> LogCounts:
+        """Records over time, or the most frequent values; over nodes, where there are several."""
         with self.counts.acquire(user_id):
+            if nodes is not None and nodes.are_several:
+                return self.over(nodes).count(message)
             return self._ask(message, LogCounts, SEARCH_TIMEOUT)
 
     def tail(self, query: QueryLogs, after: int | None, wait: float, user_id: str) -> LogTailPage:
         """New records; none when none came within `wait` seconds, or when the API ends."""
+
+        def tail(after: int | None, period: float) -> tuple[LogTailPage, int]:
+            found = self._ask(TailLogs(query, after, period), LogTailPage, period + SEARCH_TIMEOUT)
+            return found, found.last
+
+        return self._wait_for_rows(tail, after, wait, user_id)
+
+    def tail_of_nodes(
+        self, query: QueryLogs, after: Mapping[str, int], wait: float, user_id: str, nodes: AskedNodes
+    ) -> NodesTail:
+        """As `tail`, over nodes."""
+        over = self.over(nodes)
+
+        def tail(after: Mapping[str, int], period: float) -> tuple[NodesTail, Mapping[str, int]]:
+            found = over.tail(query, after, period)
+            return found, found.after
+
+        return self._wait_for_rows(tail, after, wait, user_id)
+
+    def _wait_for_rows(self, tail: Callable[[A, float], tuple[T, A]], after: A, wait: float, user_id: str) -> T:
+        """What `tail` finds behind `after`; it is called until there is something, or the time is over."""
         deadline = time.monotonic() + wait
         with self.tails.acquire(user_id):
             while True:
                 left = deadline - time.monotonic()
-                period = max(0.0, min(left, TAIL_PERIOD))
-                tail = self._ask(TailLogs(query, after, period), LogTailPage, period + SEARCH_TIMEOUT)
-                if tail.rows or left <= TAIL_PERIOD or self._ending.is_set():
-                    return tail
-                after = tail.last
+                found, after = tail(after, max(0.0, min(left, TAIL_PERIOD)))
+                if found.rows or left <= TAIL_PERIOD or self._ending.is_set():
+                    return found
 
-    def export(self, query: QueryLogs, view: View, user_id: str) -> Export:
+    def export(self, query: QueryLogs, view: View, user_id: str, nodes: AskedNodes | None = None) -> Export:
         """All records, newest first; the first of them are read before this returns."""
         slot = self.exports.acquire(user_id)
         try:
-            return Export(self.page, replace(query, limit=EXPORT_PAGE, count=False), view, slot)
+            if nodes is not None and nodes.are_several:
+                return Export(self.over(nodes).pages(query, EXPORT_PAGE_OF_NODES), view, slot)
+            return Export(self._pages(replace(query, limit=EXPORT_PAGE, count=False)), view, slot)
         except BaseException:
             slot.release()
             raise
@@ -315,6 +371,13 @@ class LogSearch:
             "message": printable(message_of(row)),
         }
 
+    def _pages(self, query: QueryLogs) -> Iterator[Sequence[dict[str, Any]]]:
+        page = first = self.page(query)
+        yield page.rows
+        while page.next is not None:
+            page = self.page(replace(query, before=page.next, upto=first.upto))
+            yield page.rows
+
     def _ask(self, message: Any, kind: type[R], timeout: float) -> R:
         reply: Any = request(self._bridge, LOGS, message, kind, Failed, timeout=timeout)
         if isinstance(reply, kind):
@@ -327,20 +390,14 @@ class LogSearch:
 class Export:
     """The body of an export: one JSON object per line. Its slot is released at its end, and when it is dropped."""
 
-    def __init__(
-        self, read_page: Callable[[QueryLogs], LogPage], query: QueryLogs, view: View, slot: Reservation
-    ) -> None:
-        self._read_page, self._query, self._view, self._slot = read_page, query, view, slot
-        self._first = read_page(query)
+    def __init__(self, pages: Iterator[Sequence[dict[str, Any]]], view: View, slot: Reservation) -> None:
+        self._pages, self._view, self._slot = pages, view, slot
+        self._first = next(pages)
 
     def __iter__(self) -> Iterator[bytes]:
-        page = self._first
-        while True:
-            yield b"".join([_line(self._view(row)) for row in page.rows])
-            if page.next is None:
-                break
-            # A response that has begun has its status already: one that fails breaks off, without its last chunk.
-            page = self._read_page(replace(self._query, before=page.next, upto=self._first.upto))
+        # A response that has begun has its status already: one that fails breaks off, without its last chunk.
+        for rows in chain([self._first], self._pages):
+            yield b"".join([_line(self._view(row)) for row in rows])
         self.close()
 
     def close(self) -> None:

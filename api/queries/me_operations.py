@@ -31,6 +31,7 @@ from api.objects.proxies.client_operations import AccountSnippets, SnippetsOfAcc
 from api.objects.users.sign_in_operations import NOT_CACHED, check_page
 from api.queries.connection_operations import Connection, connection_view
 from api.queries.fleet_connections import MergedConnections, Row
+from api.queries.over_nodes import AskedNodes
 from api.queries.usage_operations import UsageFigures
 from api.queries.usage_report import days_of, days_on_all_nodes
 from api.security.account_sessions import LIFETIME
@@ -283,7 +284,9 @@ def list_connections(call: Call) -> Reply:
         if activity is None:
             raise PeerUnavailable(METRICS, "no proxies of an account")
         proxies = [each for each in proxies if each.id in activity.proxies]
-    fleet = MergedConnections(call.services.bridge, proxies, call.services.runtime.whole())
+    fleet = MergedConnections(
+        call.services.bridge, proxies, call.services.runtime.whole(), AskedNodes(call.services.nodes)
+    )
     only = ConnectionFilter(user=account.username)
     rows, total = fleet.page(QueryConnections(only, query.sort, query.limit, query.offset))
     silent = [{"proxy": each.name, "error": fleet.silent[each.id]} for each in proxies if each.id in fleet.silent]

@@ -9,9 +9,9 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 78_802,
-    "files of the product": 584,
-    "code lines of the tests": 85_360,
+    "code lines of the product": 79_202,
+    "files of the product": 586,
+    "code lines of the tests": 85_619,
     "code lines of scripts": 3_729,
     "files under 60 lines that one module imports": 5,
     "class names that stand twice": 16,

@@ -17,7 +17,7 @@ class QueryLogs:
     parts of the field, whatever the case of A to Z; `alpn` is one of those that are offered; the others are exact; None
     means all.
     `start` and `end` are Unix seconds; `proxy_ids` None means all. `before` and `upto` are `next` and `upto` of the
-    page that this one follows. Without `count` the total is not counted.
+    page that this one follows. Without `count` the total is not counted; with `keyed` the page has the `keys`.
     """
 
     start: float
@@ -43,6 +43,7 @@ class QueryLogs:
     listen_port: int | None = None
     tls_name: str | None = None
     alpn: str | None = None
+    keyed: bool = False
 
 
 @message
@@ -51,7 +52,8 @@ class LogPage:
 
     `at_least`: there are `total` and perhaps more; counting all would have taken too long. `next` (time in
     microseconds, number of a record) is where the next page begins, None after the last one. `upto` is the number of
-    the last record that was stored when the search began.
+    the last record that was stored when the search began. `keys` are where a page would begin that follows each of the
+    rows.
     """
 
     rows: tuple[dict[str, Any], ...]
@@ -59,6 +61,7 @@ class LogPage:
     at_least: bool = False
     next: tuple[int, int] | None = None
     upto: int = 0
+    keys: tuple[tuple[int, int], ...] = ()
 
 
 @message
