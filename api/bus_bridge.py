@@ -8,7 +8,7 @@ its name. The workers of another one are asked by the addresses that the supervi
 between has nothing to say, so those that came in its place are asked once.
 
 An address may begin with the id of another node of the fleet, `nod_0123456789abcdef!forwarding.prx_1/7`: what has it on
-the bus of that node is asked (`api.cluster.link`).
+the bus of that node is asked (`api.cluster.links.link`).
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ two cases only: an upgrade drains the forwarding actors of the release before
 the upgrade from a running program of the release before, so `Upgrade`, `DescribeProgram` and `Program` keep theirs.
 Everything else that one of them doesn't know is refused and logged.
 
-Nodes of a fleet may be of two releases, and ask each other with the same messages (`api.cluster.link`): these are read
-with `of_other_release`, which ignores fields that are not known, and has the default of those that are missing.
+Nodes of a fleet may be of two releases, and ask each other with the same messages (`api.cluster.links.link`): these are
+read with `of_other_release`, which ignores fields that are not known, and has the default of those that are missing.
 """
 
 from __future__ import annotations

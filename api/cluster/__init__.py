@@ -11,13 +11,8 @@ know that there is a database, and goes on without it.
 | `duties` | what one node does for all, and who announces an event of the fleet |
 | `roles` | the database role of each node: what it may do there is in `migrations/0006_nodes.sql` |
 | `joining` | how a machine becomes a node, by a token |
-| `internal_api` | where nodes ask each other: HTTP over TLS, at `cluster.listen` |
-| `link` | the bus over nodes: what asks actors of other nodes, and what other nodes may ask of these |
-| `certificates` | by what nodes know each other, and TLS between them |
-| `heartbeat` | each 4 s: this node is there, what it has, what is wrong with it; the reply says what there is |
-| `follower` | takes what other nodes have committed, soon; a node *serves* a commit when its effects are made |
-| `unapplied` | what this node could not apply: it serves the former state of that |
-| `rereading` | reads everything anew when the database has lost commits, or forgotten those that this node lacks |
+| `following` | takes what other nodes commit, says that this node is there, and what is wrong with it |
+| `links` | where and how nodes ask each other |
 | `loose` | sign-ins and credentials, which need no order: in no commit, without the lock, and without the database |
 | `shared_requests` | failed sign-ins, marks of `Idempotency-Key` and last uses, of all nodes |
 | `fleet_node` | puts the parts of a node together |

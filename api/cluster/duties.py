@@ -20,7 +20,7 @@ from typing import Any
 
 from actors.cluster.database import SIGN_IN, Database
 from actors.cluster.errors import DatabaseError
-from api.cluster.heartbeat import Beat
+from api.cluster.following.heartbeat import Beat
 from api.fleet import Claimed
 
 LEASE = 15.0

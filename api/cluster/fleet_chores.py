@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from actors.cluster.database import Database, DatabaseSession
-from api.cluster.heartbeat import Beat
+from api.cluster.following.heartbeat import Beat
 from api.engine.commit import Engine
 from api.fleet import ThisNode
 from api.history.recorder import Limits

@@ -15,24 +15,24 @@ from actors.cluster.doorbell import Doorbell
 from actors.cluster.identity import NodeIdentity
 from api.bus_bridge import AskNodes, Bridge
 from api.cluster.blobs import Blobs
-from api.cluster.certificates import Certificates, KnownNode, NodeCertificateError, own_certificate
 from api.cluster.duties import Duties
 from api.cluster.fleet_chores import KEPT_DAYS, FleetPruning, NodeEvents, Publish
 from api.cluster.fleet_usage import UsageOfFleet, unreported
-from api.cluster.follower import CHANNEL, Follower, own_channel
-from api.cluster.heartbeat import Heartbeat, installation, merged
-from api.cluster.internal_api import InternalApi, Route
+from api.cluster.following.follower import CHANNEL, Follower, own_channel
+from api.cluster.following.heartbeat import Heartbeat, installation, merged
+from api.cluster.following.presence import Presences
+from api.cluster.following.rereading import Rereading, replaced
+from api.cluster.following.unapplied import UnappliedObjects
 from api.cluster.joining import PATH, Admission
-from api.cluster.link import PATH as BUS
-from api.cluster.link import NodeLink, route_to
+from api.cluster.links.certificates import Certificates, KnownNode, NodeCertificateError, own_certificate
+from api.cluster.links.internal_api import InternalApi, Route
+from api.cluster.links.link import PATH as BUS
+from api.cluster.links.link import NodeLink, route_to
 from api.cluster.loose import CHANNEL as LOOSE_CHANNEL
 from api.cluster.loose import POLL, Loose
-from api.cluster.presence import Presences
-from api.cluster.rereading import Rereading, replaced
 from api.cluster.roles import end_role
 from api.cluster.shared_ledger import SharedLedger, as_of_store
 from api.cluster.shared_requests import SharedRequests
-from api.cluster.unapplied import UnappliedObjects
 from api.engine.commit import Engine
 from api.fleet import NOTHING_CLAIMED, Claimed, ClaimedRequest, FleetUsage, NodeFigures, Presence, SharedFiles
 from config.files.paths import DataDir

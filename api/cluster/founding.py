@@ -30,8 +30,8 @@ from actors.cluster.database import Database, DatabaseSession
 from actors.cluster.errors import DatabaseError
 from actors.cluster.identity import NodeIdentity
 from actors.sqlite import open_for_reading
-from api.cluster.certificates import own_certificate
 from api.cluster.fleet_node import FleetNode
+from api.cluster.links.certificates import own_certificate
 from api.cluster.migration_runner import ALONE, DEADLINE, migrate
 from api.cluster.roles import NodeLogin, begin_roles_within
 from api.cluster.shared_ledger import (

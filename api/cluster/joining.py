@@ -41,7 +41,8 @@ from actors.cluster.database import CHANGE, Database
 from actors.cluster.errors import DatabaseError
 from actors.cluster.identity import NodeIdentity
 from api.audit.audit_context import on_behalf_of
-from api.cluster.certificates import (
+from api.cluster.following.rereading import Rereading
+from api.cluster.links.certificates import (
     Certificates,
     KnownNode,
     canonical,
@@ -49,8 +50,7 @@ from api.cluster.certificates import (
     is_signed,
     own_certificate,
 )
-from api.cluster.internal_api import NodeRefused, NodeUnreachable, ask
-from api.cluster.rereading import Rereading
+from api.cluster.links.internal_api import NodeRefused, NodeUnreachable, ask
 from api.cluster.roles import NodeLogin
 from api.cluster.shared_ledger import SharedLedger
 from api.engine.commit import Engine

@@ -10,12 +10,12 @@ from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
     "code lines of the product": 79_202,
-    "files of the product": 586,
-    "code lines of the tests": 85_619,
+    "files of the product": 588,
+    "code lines of the tests": 85_629,
     "code lines of scripts": 3_729,
     "files under 60 lines that one module imports": 5,
     "class names that stand twice": 16,
-    "modules of the longest folder": 20,
+    "modules of the longest folder": 16,
     "dependencies": 26,
     "tests that take longer than the ceiling": 18,
     "seconds of a test": 5,

@@ -14,7 +14,7 @@ import psycopg
 
 from actors.cluster.database import Database
 from api.cluster.duties import Duties
-from api.cluster.heartbeat import Beat, Heartbeat
+from api.cluster.following.heartbeat import Beat, Heartbeat
 from api.cluster.migration_runner import migrate
 from api.cluster.shared_ledger import FleetLock, SharedLedger, create_fleet
 from api.engine.commit import Engine

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from api.cluster.certificates import (
+from api.cluster.links.certificates import (
     Certificates,
     KnownNode,
     NodeCertificateError,

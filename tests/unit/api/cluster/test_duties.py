@@ -14,9 +14,9 @@ import pytest
 from actors.cluster.database import Database
 from actors.cluster.errors import DatabaseError
 from api.cluster import duties as module
-from api.cluster import heartbeat
 from api.cluster.duties import Duties
-from api.cluster.heartbeat import Heartbeat, SecondInstallation
+from api.cluster.following import heartbeat
+from api.cluster.following.heartbeat import Heartbeat, SecondInstallation
 from tests.kit.postgresql import Server, needs_postgresql
 from tests.kit.wait import wait_until
 from tests.unit.api.cluster.nodes import Fleet, beat, fleet

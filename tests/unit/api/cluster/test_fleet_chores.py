@@ -13,7 +13,7 @@ import pytest
 from actors.cluster.identity import NodeIdentity
 from api.cluster.fleet_chores import FleetPruning, NodeEvents
 from api.cluster.fleet_node import FleetNode
-from api.cluster.heartbeat import Beat, Heartbeat
+from api.cluster.following.heartbeat import Beat, Heartbeat
 from api.engine.commit import Engine
 from api.objects.accounts.credential_service import AccountCredentials, AccountEnds, ExpiredAccounts
 from api.store import StoreError, Write

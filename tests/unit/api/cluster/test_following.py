@@ -16,10 +16,10 @@ import pytest
 from actors.cluster import database as connections
 from actors.cluster.identity import NodeIdentity
 from api.cluster import fleet_node
-from api.cluster import follower as following
-from api.cluster import heartbeat as beating
 from api.cluster.fleet_node import FleetNode
-from api.cluster.heartbeat import SecondInstallation
+from api.cluster.following import follower as following
+from api.cluster.following import heartbeat as beating
+from api.cluster.following.heartbeat import SecondInstallation
 from api.cluster.shared_ledger import LedgerUnavailable
 from api.engine.commit import Engine
 from api.engine.effects import CommitEffect

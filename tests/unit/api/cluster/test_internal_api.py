@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from api.cluster import internal_api as module
-from api.cluster.certificates import (
+from api.cluster.links import internal_api as module
+from api.cluster.links.certificates import (
     Certificates,
     KnownNode,
     NodeCertificateError,
     connected,
     own_certificate,
 )
-from api.cluster.internal_api import InternalApi, NodeRefused, NodeUnreachable, Route, ask
+from api.cluster.links.internal_api import InternalApi, NodeRefused, NodeUnreachable, Route, ask
 from config.files.paths import DataDir
 from tests.kit.tables import table
 from tests.kit.wait import wait_until

@@ -15,9 +15,9 @@ import pytest
 
 from actors.cluster.identity import NodeIdentity, identity_of
 from api.cluster import joining as module
-from api.cluster.certificates import Certificates, KnownNode, NodeCertificateError, own_certificate
-from api.cluster.internal_api import InternalApi, NodeRefused, NodeUnreachable, Route
 from api.cluster.joining import PATH, Admission, JoinRefused, ask_to_join, finish_joining, what_is_there
+from api.cluster.links.certificates import Certificates, KnownNode, NodeCertificateError, own_certificate
+from api.cluster.links.internal_api import InternalApi, NodeRefused, NodeUnreachable, Route
 from api.cluster.roles import NodeLogin, begin_roles
 from api.engine.commit import Engine
 from api.operator.joining import join

@@ -20,10 +20,10 @@ from actors.bus.messages.records import LogPage, QueryLogs
 from actors.bus.messages.supervision import QueryWorkers, Upgrade, Workers
 from actors.bus.permissions import SENDERS
 from api.bus_bridge import NodeMissing, on_node
-from api.cluster import link
-from api.cluster.certificates import Certificates, KnownNode, OwnCertificate, own_certificate
-from api.cluster.internal_api import InternalApi, NodeRefused, ask
-from api.cluster.link import AT_ONCE, FROM_OTHER_NODES, PATH, NodeLink, route_to
+from api.cluster.links import link
+from api.cluster.links.certificates import Certificates, KnownNode, OwnCertificate, own_certificate
+from api.cluster.links.internal_api import InternalApi, NodeRefused, ask
+from api.cluster.links.link import AT_ONCE, FROM_OTHER_NODES, PATH, NodeLink, route_to
 from config.files.paths import DataDir
 from tests.kit.tables import table
 from tests.kit.wait import wait_until

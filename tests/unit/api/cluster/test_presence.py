@@ -7,8 +7,8 @@ from contextlib import closing
 from typing import Any
 
 from actors.cluster.database import Database
-from api.cluster.heartbeat import Heartbeat
-from api.cluster.presence import Presences
+from api.cluster.following.heartbeat import Heartbeat
+from api.cluster.following.presence import Presences
 from config import VERSION
 from config.text.formatting import timestamp_text
 from tests.kit.postgresql import needs_postgresql

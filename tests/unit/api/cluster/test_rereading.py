@@ -13,7 +13,7 @@ import pytest
 from actors.cluster.database import Database
 from actors.cluster.identity import NodeIdentity
 from api.audit.trail import Head, Selection, verify
-from api.cluster.rereading import Rereading
+from api.cluster.following.rereading import Rereading
 from api.cluster.shared_ledger import NoFleet, OtherFleet, Rewound, SharedLedger
 from api.engine.commit import Engine
 from api.engine.effects import CommitEffect

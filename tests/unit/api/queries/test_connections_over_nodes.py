@@ -13,7 +13,7 @@ from api.bus_bridge import NodeMissing, on_node
 from tests.kit.api_stage import PROXY
 from tests.kit.tables import table
 from tests.unit.api.objects.nodes.staged_nodes import FleetApi, two_nodes
-from tests.unit.api.queries.test_fleet_connections import Process, connection
+from tests.unit.api.queries.live_connections import Process, connection
 
 NYC = "nod_nyc"
 

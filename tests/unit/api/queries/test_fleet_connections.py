@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,58 +13,15 @@ from actors.bus.messages.common import forwarding_name
 from actors.bus.messages.forwarding import (
     CloseConnections,
     ConnectionFilter,
-    ConnectionGroups,
     ConnectionPage,
     ConnectionReport,
-    ConnectionsEnded,
-    GroupConnections,
-    QueryConnections,
 )
 from actors.forwarding.connections.table import PAGE_MAX
 from tests.kit.api_stage import PROXY, Api, error_of
 from tests.kit.tables import table
 from tests.unit.api.audit_reader import rows
 from tests.unit.api.holding import account
-
-STARTED = 1_700_000_000.0
-ONE = ConnectionReport("5f", "192.0.2.1", "", "a.example:443", "tunnel", STARTED, 1.0, 10, 20, 1.0, 2.0)
-
-
-class Process:
-    """The forwarding actor of one proxy: sorts and pages as the real one, and records what it is asked."""
-
-    def __init__(self, connections: Sequence[ConnectionReport]) -> None:
-        self.connections = list(connections)
-        self.asked: list[Any] = []
-
-    def __call__(self, message: Any) -> Any:
-        self.asked.append(message)
-        if isinstance(message, QueryConnections):
-            found = self._sorted(message.sort)[message.offset : message.offset + min(message.limit, PAGE_MAX)]
-            return ConnectionPage(tuple(found), len(self.connections))
-        if isinstance(message, GroupConnections):
-            groups = self._groups(message.by)
-            named = {each: groups[each] for each in message.values or groups if each in groups}
-            ordered = sorted(named.items(), key=lambda each: (-each[1][0], -each[1][1] - each[1][2], each[0]))
-            page = ordered[message.offset : message.offset + min(message.limit, PAGE_MAX)]
-            return ConnectionGroups(dict(page), len(ordered))
-        assert isinstance(message, CloseConnections)
-        return ConnectionsEnded(len(self.connections))
-
-    def _sorted(self, sort: str) -> list[ConnectionReport]:
-        field = sort.removeprefix("-")
-        age = [(-each.started_at if field == "age" else getattr(each, field)) for each in self.connections]
-        pairs = sorted(zip(age, self.connections, strict=True), key=lambda pair: (pair[0], pair[1].started_at))
-        ordered = [each for _value, each in pairs]
-        return ordered[::-1] if sort.startswith("-") else ordered
-
-    def _groups(self, by: str | None) -> dict[str, tuple[int, int, int]]:
-        found: dict[str, tuple[int, int, int]] = {}
-        for each in self.connections:
-            value = getattr(each, by) if by else ""
-            count, bytes_in, bytes_out = found.get(value, (0, 0, 0))
-            found[value] = (count + 1, bytes_in + each.bytes_in, bytes_out + each.bytes_out)
-        return found
+from tests.unit.api.queries.live_connections import ONE, Process, connection
 
 
 def serve(api: Api, *processes: Process) -> list[str]:
@@ -77,10 +33,6 @@ def serve(api: Api, *processes: Process) -> list[str]:
         api.fleet.others[forwarding_name(proxy_id)] = process
         made.append(proxy_id)
     return made
-
-
-def connection(number: int, **fields: Any) -> ConnectionReport:
-    return replace(ONE, id=f"{number:x}", started_at=STARTED + number, **fields)
 
 
 def listed(api: Api, headers: dict[str, str], query: str = "") -> Any:

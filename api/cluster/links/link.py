@@ -19,8 +19,8 @@ from actors.bus.codec import Envelope, EnvelopeRole, ProtocolError, decode, enco
 from actors.bus.messages import accounts, dns, events, forwarding, metrics, records, specs, supervision
 from actors.bus.messages.common import Failed
 from api.bus_bridge import NODE_MARK, Bridge, NodeMissing
-from api.cluster.certificates import NodeCertificateError, OwnCertificate, fingerprint_of
-from api.cluster.internal_api import REPLY, NodeRefused, NodeUnreachable, Route, ask
+from api.cluster.links.certificates import NodeCertificateError, OwnCertificate, fingerprint_of
+from api.cluster.links.internal_api import REPLY, NodeRefused, NodeUnreachable, Route, ask
 from config import OperatorError
 from config.model.node_tokens import place_of
 from config.model.nodes import INTERNAL_ADDRESS

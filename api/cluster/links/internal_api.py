@@ -27,7 +27,7 @@ from typing import Any
 
 from actors.log_lines import ThrottledLog
 from actors.net.client_key import client_key
-from api.cluster.certificates import Certificates, KnownNode, NodeCertificateError, OwnCertificate, connected
+from api.cluster.links.certificates import Certificates, KnownNode, NodeCertificateError, OwnCertificate, connected
 from config import OperatorError
 
 log = logging.getLogger(__name__)

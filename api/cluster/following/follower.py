@@ -19,7 +19,7 @@ from typing import Literal
 
 from actors.cluster.doorbell import Doorbell
 from actors.cluster.errors import DatabaseError
-from api.cluster.heartbeat import Beat
+from api.cluster.following.heartbeat import Beat
 from api.cluster.shared_ledger import LedgerUnavailable, Rewound
 from api.engine.commit import Engine
 from api.store import HistoryPruned, StoreError
