@@ -84,7 +84,7 @@ _UPDATE = {
     "addresses": texts(
         "--address",
         "One of its addresses; the others stay, and NAME= removes it. May be given several times.",
-        metavar="NAME=HOST[:PORT]",
+        metavar="NAME=HOST",
     ),
 }
 

@@ -299,7 +299,7 @@ def test_an_interactive_shell_has_its_job_control(runner: Runner) -> None:
         terminal.until("31\r\n")
         terminal.type("\x1a")
         terminal.until("Stopped")
-        terminal.type("kill -KILL %1; wait %1; echo $((40+2))\n")
+        terminal.type("kill -KILL %1; wait -f %1; echo $((40+2))\n")
         terminal.until("42\r\n")
         terminal.type("exit 17\n")
         assert terminal.end() == 17
