@@ -352,7 +352,7 @@ class AccountCounter:
         return f"<AccountCounter {self.id}, {self._shared!r}, {self._left} left>"
 
 
-def do_nothing(_counter: AccountCounter | None = None) -> None:
+def do_nothing(_: object = None) -> None:
     """Nothing is to be done."""
 
 
