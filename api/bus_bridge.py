@@ -133,8 +133,8 @@ class LoopBridge:
 
         self.call(send)
         ends = time.monotonic() + timeout + GRACE
-        elsewhere = {to: message for to, message in requests.items() if NODE_MARK in to}
-        found = self._ask_nodes(elsewhere, timeout) if elsewhere else {}
+        of_other_nodes = {to: message for to, message in requests.items() if NODE_MARK in to}
+        found = self._ask_nodes(of_other_nodes, timeout) if of_other_nodes else {}
         return {**found, **{to: _reply_in(each, to, ends - time.monotonic()) for to, each in futures.items()}}
 
     def _ask_nodes(self, requests: Mapping[str, Any], timeout: float) -> dict[str, Any]:

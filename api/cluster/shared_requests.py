@@ -121,7 +121,7 @@ class SharedRequests:
         theirs = self._done(_USES, [json.dumps(ours), since], REPORT)
         for kind, identifier, at in theirs:
             if at > known.get((kind, identifier), 0.0):
-                self._store.note_use(kind, identifier, at, elsewhere=True)
+                self._store.note_use(kind, identifier, at, at_other_node=True)
         self._uses_until, self._used_at = now, time.monotonic()
 
     def _tried(self, statement: str, parameters: list[Any]) -> list[Any]:

@@ -4,6 +4,7 @@ and by the values of a field (`actors.logs.counting`)."""
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from actors.bus.messages.records import CountLogs, LogCounts, QueryLogs
 from actors.logs.record_schema import CODES, HOST, NUMBERS
@@ -139,16 +140,7 @@ def query_logs(call: Call) -> Reply:
     if isinstance(query.cursor, NodesCursor):
         raise Invalid("cursor", OTHER_NODES)
     page = call.services.log_search.page(search)
-    following = next_cursor(search, page)
-    data = {
-        "logs": list(map(_view(call), page.rows)),
-        "total": page.total,
-        "total_is_lower_bound": page.at_least,
-        "has_more": following is not None,
-        "next_cursor": following,
-        "tail_cursor": tail_text(page.upto),
-    }
-    return Reply(data)
+    return Reply(_page_view(call, page, next_cursor(search, page), tail_text(page.upto)))
 
 
 def _nodes(call: Call) -> AskedNodes:
@@ -161,16 +153,19 @@ def _page_of_nodes(call: Call, search: QueryLogs, nodes: AskedNodes) -> Reply:
         raise Invalid("cursor", OTHER_NODES)
     page = call.services.log_search.over(nodes).page(search, {} if position is None else position.positions)
     following = next_cursor_of_nodes(search, page)
-    data = {
+    return Reply({**_page_view(call, page, following, tail_text_of_nodes(page.upto)), **nodes.meta()})
+
+
+def _page_view(call: Call, page: Any, following: str | None, tail: str | None) -> dict[str, Any]:
+    """A page of access records, of this node or of several."""
+    return {
         "logs": list(map(_view(call), page.rows)),
         "total": page.total,
         "total_is_lower_bound": page.at_least,
         "has_more": following is not None,
         "next_cursor": following,
-        "tail_cursor": tail_text_of_nodes(page.upto),
-        **nodes.meta(),
+        "tail_cursor": tail,
     }
-    return Reply(data)
 
 
 def tail_logs(call: Call) -> Reply:

@@ -54,11 +54,11 @@ class LoginThrottle:
     def locked_for(self, username: str, address: str) -> int:
         """Whole seconds until this pair may try again; 0 when it may now."""
         pair = _pair(username, address)
-        elsewhere = self._node().locked_for(self._digest(*pair))
+        over_nodes = self._node().locked_for(self._digest(*pair))
         with self._lock:
             record = self._records.get(pair)
             here = 0.0 if record is None else record.locked_until - self._clock()
-            return max(0, math.ceil(max(here, elsewhere)))
+            return max(0, math.ceil(max(here, over_nodes)))
 
     def failed(self, username: str, address: str) -> bool:
         """Count a failure; True when this one locked the pair."""

@@ -157,17 +157,17 @@ class FleetStore:
         """Call `take` when another node has used a document of this collection, with its id and when."""
         self._of_uses[collection] = take
 
-    def note_use(self, collection: str, identifier: str, at: float, elsewhere: bool = False) -> None:
+    def note_use(self, collection: str, identifier: str, at: float, at_other_node: bool = False) -> None:
         """A document was used; of a user, signed in. That is no change, and has no number. Raises `StoreWriteError`.
 
-        `elsewhere` is at another node of the fleet.
+        `at_other_node` is at another node of the fleet.
         """
         with self.file.transaction() as database:
             database.execute(
                 "REPLACE INTO last_used SELECT collection, id, ? FROM documents WHERE collection = ? AND id = ?",
                 [at, collection, identifier],
             )
-        if elsewhere and collection in self._of_uses:
+        if at_other_node and collection in self._of_uses:
             self._of_uses[collection](identifier, at)
 
     def check(self) -> None:

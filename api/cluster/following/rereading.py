@@ -262,7 +262,7 @@ def replaced(data: DataDir, opened: Callable[[], Engine], reread: Callable[[Engi
                 if beside.exists():
                     beside.replace(file)
         raise
-    log.warning("the replica of this node was damaged or gone, and is read anew; the former one is damaged.sqlite")
+    log.warning("the replica of this node was damaged or gone, and is read anew; the old file is damaged.sqlite")
     return engine
 
 

@@ -1,4 +1,4 @@
-"""What this node could not apply: it serves the former state of these objects, and goes on with the rest."""
+"""What this node could not apply: it serves the previous state of these objects, and goes on with the rest."""
 
 from __future__ import annotations
 
