@@ -1,8 +1,8 @@
 """Several nodes with one configuration: PostgreSQL is the ledger, and each node's file of the fleet is a replica of it.
 
 Imported in a fleet alone. A change is written to the database first, in one transaction; then each node, the one that
-made it among them, takes it into its own file by `api.engine.commit.Engine.adopt`. So what reads or forwards doesn't
-know that there is a database, and goes on without it.
+made it among them, takes it into its own file (`api.engine.replica`). So what reads or forwards doesn't know that there
+is a database, and goes on without it.
 
 | module | what |
 |---|---|

@@ -10,6 +10,7 @@ From the declaration follow:
 | module | what |
 |---|---|
 | `commit` | the one way to change documents: with audit trail and history, in one transaction |
+| `replica` | the file as it takes commits, those of this node and of others; `commit` builds on it |
 | `ledger` | commits as things, and the seam by which many nodes have one order of them |
 | `effects` | what follows from commits, in their order |
 | `objects` | reads and changes: names that are unique, `If-Match`, a change of nothing, the most there may be, events |
