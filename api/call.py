@@ -12,6 +12,7 @@ from api.errors import Denied, Unauthenticated
 from api.http import session_cookie
 from api.http.request_site import NO_SITE, Site
 from api.objects.named.pool_kind import POOLS
+from api.objects.nodes.asked_nodes import AskedNodes
 from api.security.caller import AccountHolder, Caller
 
 _ETAG = re.compile(r'(?:W/)?"([0-9]{1,18})(?:-[0-9a-f]{1,64})?"', re.ASCII)
@@ -38,6 +39,8 @@ class Call:
     """All of them, names in lower case."""
     site: Site = NO_SITE
     """This API as the client sees it; only for operations with `session_cookie`."""
+    asked: AskedNodes | None = None
+    """See `nodes`."""
 
     @property
     def caller(self) -> Caller:
@@ -57,6 +60,12 @@ class Call:
     def identity(self) -> str:
         """Who sends the requests: the caller's or the holder's."""
         return self.holder.identity if self.identified is None else self.caller.identity
+
+    @property
+    def nodes(self) -> AskedNodes:
+        """The nodes that are asked; only for operations whose query is an `AllNodes`."""
+        assert self.asked is not None
+        return self.asked
 
     @property
     def session_token(self) -> str | None:

@@ -69,10 +69,10 @@ from api.objects.proxies.supervisor_link import SENT, SupervisorLink
 from api.objects.users.user_kind import USERS, hooks_of_users
 from api.objects.webhooks.webhook_kind import WEBHOOKS, hooks_of_webhooks
 from api.objects.webhooks.webhook_sender import WebhookSender
-from api.queries.attention import Administrator, Attention
-from api.queries.health import HealthService
-from api.queries.log_search import LogSearch
-from api.queries.overview import Overviews
+from api.queries.overall.attention import Administrator, Attention
+from api.queries.overall.health import HealthService
+from api.queries.overall.overview import Overviews
+from api.queries.records.log_search import LogSearch
 from api.security import api_keys, users
 from api.security.account_sessions import AccountSessions
 from api.security.authentication import Authenticator

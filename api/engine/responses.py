@@ -68,6 +68,19 @@ class Warned(ResponseModel):
     warning: str
 
 
+class MissingNode(ResponseModel):
+    """A node that did not respond in time."""
+
+    node: str
+    reason: str
+
+
+class NodesMeta(ResponseModel):
+    """Of a fleet of several nodes: those of which nothing is in the response."""
+
+    missing_nodes: list[MissingNode]
+
+
 _WINDOW: dict[str, Any] = {"days": (list[Day], ...), "from": (str, ...), "to": (str, ...)}
 ScheduleWindowView: Any = create_model(
     "ScheduleWindowView", __base__=ResponseModel, __doc__="A window; it begins on each of the days.", **_WINDOW

@@ -220,7 +220,7 @@ PATTERN = "^[A-Za-z0-9_-]{1,1000}$"
 _MOST = 2.0**53
 """Numbers below it are exact, and fit into a database."""
 LIST = 3
-"""The kind of `ListCursor`; 1 and 2 are those of access records (`api.queries.log_search`)."""
+"""The kind of `ListCursor`; 1 and 2 are those of access records (`api.queries.records.log_search`)."""
 
 
 def cursor_text(content: list[Any]) -> str:
@@ -284,3 +284,27 @@ EXAMPLE = ListCursor(("office", "prx_0123456789abcdef"), 0).text()
 
 def _is_value(value: Any) -> bool:
     return type(value) is str or (type(value) in (int, float) and abs(value) < _MOST)
+
+
+ALL_NODES, THIS_NODE = "all", "self"
+
+
+class AllNodes(Query):
+    """Of an operation on what is on machines: in a fleet it asks all nodes (`api.objects.nodes.asked_nodes`)."""
+
+    node: str | None = None
+
+
+class OfNodes(AllNodes):
+    """The same, with a parameter that says which nodes are asked."""
+
+    node: str | None = text(
+        "Only of this node of the fleet, by its name or id; `self` is the one that is asked, `all` is the default",
+        THIS_NODE,
+        128,
+        1,
+    )
+
+
+class NodesAlone(OfNodes, ignore_others=True):
+    """Of an operation that has no other parameter, and takes no notice of what else the query has."""

@@ -19,15 +19,10 @@ from api.objects.nodes import node_operations, token_operations
 from api.objects.proxies import access_operations, client_operations, proxy_operations
 from api.objects.users import api_key_operations, oauth_operations, session_operations, sign_in_operations
 from api.objects.webhooks import webhook_operations
-from api.queries import (
-    audit_operations,
-    connection_operations,
-    health_operations,
-    log_operations,
-    me_operations,
-    metric_operations,
-    usage_operations,
-)
+from api.queries import audit_operations, connection_operations, me_operations, usage_operations
+from api.queries.metrics import dns_operations, metric_operations
+from api.queries.overall import health_operations
+from api.queries.records import log_operations
 
 __all__ = ["ANY", "BEARER", "HOLDER", "NONE", "PERSON", "TABLE", "V1", "Operation"]
 
@@ -61,5 +56,5 @@ TABLE: tuple[Operation, ...] = (
     *transfer_operations.ROWS,
     *webhook_operations.ROWS,
     *token_operations.ROWS,
-    *metric_operations.DNS_ROWS,
+    *dns_operations.ROWS,
 )

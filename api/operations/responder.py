@@ -22,8 +22,10 @@ from api.http import session_cookie
 from api.http.body import Lines, has_lines, read_body, read_lines, read_model
 from api.http.error_table import invalid, translated
 from api.http.idempotency import HEADER
+from api.http.query import AllNodes
 from api.http.representation import IDENTITY, form_of, is_known
 from api.http.request_site import NO_SITE, SAFE, Site, is_secure
+from api.objects.nodes.asked_nodes import AskedNodes
 from api.security.caller import Caller
 
 REVISION = "X-Config-Revision"
@@ -106,11 +108,14 @@ class Responder:
         )
         if "*" not in media_type and not accepted:
             raise invalid("Accept", f"the response is {media_type}", 406)
+        body = self._body(req)
+        query = operation.query(req.params) if operation.query is not None else None
         return Call(
             services=self._services,
             params=params,
-            body=self._body(req),
-            query=operation.query(req.params) if operation.query is not None else None,
+            body=body,
+            query=query,
+            asked=AskedNodes(self._services.nodes, query.node) if isinstance(query, AllNodes) else None,
             address=req.context.address,
             request_id=req.context.request_id,
             identified=caller,
@@ -150,6 +155,8 @@ class Responder:
         operation = self._operation
         with self._services.store.loose.settled():
             reply = operation.handler(call)
+        if call.asked is not None:
+            reply = _with_missing(reply, call.asked)
         acts = operation.method in ("POST", "DELETE") and operation.audit is not False
         if acts and not origin().rows and reply.data.get("changed") is not False:
             resource = self._services.store.resource_named(call.params)
@@ -165,6 +172,14 @@ class Responder:
         response = translated(error, req.context.request_id)
         details = response.details if response else {}
         self._services.refused_actions.record(who, self._services.store.resource_named(params), details)
+
+
+def _with_missing(reply: Reply, nodes: AskedNodes) -> Reply:
+    """With the nodes of which nothing is in it, in a fleet of several."""
+    if reply.document is None:
+        return replace(reply, data={**reply.data, **nodes.meta()})
+    missing = {"X-Missing-Nodes": ", ".join(sorted(nodes.missing))} if nodes.missing else {}
+    return replace(reply, headers={**reply.headers, **missing})
 
 
 def _comparable(body: Any) -> Any:

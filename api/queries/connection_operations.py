@@ -20,12 +20,12 @@ from actors.forwarding.connections.table import SORTS
 from api.bus_bridge import Bridge, older_addresses, request_workers
 from api.call import Call, Reply
 from api.engine.operation import PROXY, V1, delete, get, resource
-from api.engine.responses import Moment, ResponseModel, mirrors
+from api.engine.responses import Moment, NodesMeta, ResponseModel, mirrors
 from api.errors import Denied, Invalid, NotFound, PeerUnavailable
-from api.http.query import Query, alpn, choice, integer, network, order, text
+from api.http.query import NodesAlone, OfNodes, Query, alpn, choice, integer, network, order, text
 from api.objects.accounts.account_names import may_use
+from api.objects.nodes.asked_nodes import AskedNodes
 from api.queries.fleet_connections import MergedConnections, MergedGroup, Row
-from api.queries.over_nodes import AskedNodes, NodesMeta, OfNodes
 from config.model.fleet_accounts import FleetAccount
 from config.model.proxies import ProxyRecord
 from config.text.formatting import timestamp_text
@@ -63,6 +63,7 @@ class Ended(ResponseModel):
 
     id: str
     ended: Literal[True]
+    meta: NodesMeta | None = None
 
 
 class EndedMany(ResponseModel):
@@ -159,20 +160,16 @@ def list_connections(call: Call) -> Reply:
     """
     query: ListConnections = call.query
     message = QueryConnections(query.filter(), query.sort, query.limit, query.offset)
-    proxy, nodes = call.services.proxies.get(call.params["proxy_id"]).record, _nodes(call)
+    proxy, nodes = call.services.proxies.get(call.params["proxy_id"]).record, call.nodes
     visible = call.upstreams
     if nodes.are_several:
         fleet = MergedConnections(call.services.bridge, [proxy], call.services.runtime.whole(), nodes)
         rows, total = fleet.page(message)
         _refuse_silent(fleet, proxy)
         views = [{**connection_view(each.connection, visible), **nodes.of_record(each.to)} for each in rows]
-        return Reply({"connections": views, "total": total, **nodes.meta()})
+        return Reply({"connections": views, "total": total})
     page = _page(call.services.bridge, proxy, message, call.services.runtime.whole(), nodes)
     return Reply({"connections": [connection_view(each, visible) for each in page.connections], "total": page.total})
-
-
-def _nodes(call: Call) -> AskedNodes:
-    return AskedNodes(call.services.nodes, call.query.node)
 
 
 def _refuse_silent(fleet: MergedConnections, proxy: ProxyRecord) -> None:
@@ -204,7 +201,7 @@ def end_connection(call: Call) -> Reply:
 
     Ends one open connection at once. Its access record has the reason `ended_by_operator`.
     """
-    connection_id, nodes = call.params["connection_id"], AskedNodes(call.services.nodes)
+    connection_id, nodes = call.params["connection_id"], call.nodes
     if not _end(call, CloseConnections(connection_id, EVERYTHING), nodes):
         for name, reason in nodes.missing.items():
             raise PeerUnavailable(name, reason)
@@ -221,8 +218,8 @@ def end_connections(call: Call) -> Reply:
     query: EndConnections = call.query
     only = query.filter()
     require_filter(query, only != EVERYTHING, query.all)
-    nodes = _nodes(call)
-    return Reply({"ended": _end(call, CloseConnections(None, only), nodes), **nodes.meta()})
+    nodes = call.nodes
+    return Reply({"ended": _end(call, CloseConnections(None, only), nodes)})
 
 
 def require_filter(query: Query, filtered: bool, everything: str | None) -> None:
@@ -319,12 +316,12 @@ def list_fleet_connections(call: Call) -> Reply:
     only = query.of_account(account)
     if query.group_by is not None and query.sort is not None:
         raise Invalid("sort", "must be left out where group_by is given: the largest groups come first")
-    nodes = _nodes(call)
+    nodes = call.nodes
     proxies = _proxies(call, query.proxy, account)
     fleet = MergedConnections(call.services.bridge, proxies, call.services.runtime.whole(), nodes)
     if query.group_by is not None:
         groups, total = _groups(call, fleet, only, query)
-        return Reply({"groups": groups, "total": total, "unavailable": _unavailable(call, fleet), **nodes.meta()})
+        return Reply({"groups": groups, "total": total, "unavailable": _unavailable(call, fleet)})
     visible = call.upstreams
     rows, total = fleet.page(QueryConnections(only, query.sort or DEFAULT_SORT, query.limit, query.offset))
     return Reply(
@@ -332,7 +329,6 @@ def list_fleet_connections(call: Call) -> Reply:
             "connections": [{**_view(each, visible), **nodes.of_record(each.to)} for each in rows],
             "total": total,
             "unavailable": _unavailable(call, fleet),
-            **nodes.meta(),
         }
     )
 
@@ -348,7 +344,7 @@ def end_fleet_connections(call: Call) -> Reply:
     only = query.of_account(account)
     require_filter(query, only != EVERYTHING or query.proxy is not None, query.all)
     proxies = _proxies(call, query.proxy, account)
-    nodes = _nodes(call)
+    nodes = call.nodes
     fleet = MergedConnections(call.services.bridge, proxies, call.services.runtime.whole(), nodes)
     ended = fleet.end(only)
     named = {"proxy_id": proxies[0].id} if query.proxy is not None and proxies else {}
@@ -357,7 +353,7 @@ def end_fleet_connections(call: Call) -> Reply:
     if nodes.missing:
         details["missing_nodes"] = sorted(nodes.missing)
     call.services.audit.append("proxy.connections_ended", call.services.store.resource_named(named), details=details)
-    return Reply({"ended": ended, "unavailable": _unavailable(call, fleet), **nodes.meta()})
+    return Reply({"ended": ended, "unavailable": _unavailable(call, fleet)})
 
 
 def _account(call: Call, named: str | None) -> FleetAccount | None:
@@ -450,7 +446,9 @@ _OF_ONE = resource(f"{PROXY}/connections", read="proxy.read", write="proxy.write
         query=EndConnections,
         audit="proxy.connections_ended",
     ),
-    delete("/{connection_id}", "endConnection", end_connection, Ended, audit="proxy.connection_ended"),
+    delete(
+        "/{connection_id}", "endConnection", end_connection, Ended, query=NodesAlone, audit="proxy.connection_ended"
+    ),
 )
 
 ROWS = (*_OF_ALL, *_OF_ONE)

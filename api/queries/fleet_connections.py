@@ -26,7 +26,7 @@ from actors.bus.messages.forwarding import (
 from actors.bus.messages.supervision import RuntimeReport
 from actors.forwarding.connections.table import PAGE_MAX
 from api.bus_bridge import NODE_MARK, Bridge, NodeMissing, addresses_of, is_asleep, older_addresses, reason_of
-from api.queries.over_nodes import AskedNodes
+from api.objects.nodes.asked_nodes import AskedNodes
 from config.model.proxies import ProxyRecord
 
 Counts = tuple[int, int, int]

@@ -17,10 +17,10 @@ from api.audit.audit_context import origin
 from api.call import Call, Reply
 from api.engine.operation import HOLDER, NONE, V1, Operation, create, delete, get, post, resource
 from api.engine.records import moment
-from api.engine.responses import Message, Moment, ResponseModel, Revoked, ScheduleView, group_view, shows
+from api.engine.responses import Message, Moment, NodesMeta, ResponseModel, Revoked, ScheduleView, group_view, shows
 from api.errors import Denied, Invalid, PeerUnavailable, Unauthenticated
 from api.http import session_cookie
-from api.http.query import Query, integer, order
+from api.http.query import AllNodes, integer, order
 from api.objects.accounts import credential_operations as credentials
 from api.objects.accounts.account_activity import usage_view, used_bytes
 from api.objects.accounts.account_kind import status_of
@@ -31,7 +31,6 @@ from api.objects.proxies.client_operations import AccountSnippets, SnippetsOfAcc
 from api.objects.users.sign_in_operations import NOT_CACHED, check_page
 from api.queries.connection_operations import Connection, connection_view
 from api.queries.fleet_connections import MergedConnections, Row
-from api.queries.over_nodes import AskedNodes
 from api.queries.usage_operations import UsageFigures
 from api.queries.usage_report import days_of, days_on_all_nodes
 from api.security.account_sessions import LIFETIME
@@ -142,6 +141,7 @@ class OwnConnections(ResponseModel):
     connections: list[OwnConnection]
     total: int
     unavailable: list[SilentProxy]
+    meta: NodesMeta | None = None
 
 
 PROXIES_ASKED = 50
@@ -173,7 +173,7 @@ class OwnPassword(Body):
     current_password: Annotated[StrictStr, Field(min_length=1, max_length=1024)] = Field(repr=False)
 
 
-class ListOwnConnections(Query):
+class ListOwnConnections(AllNodes):
     """The order of connections, and the page."""
 
     sort: str = order(SORTS, "-age")
@@ -284,9 +284,7 @@ def list_connections(call: Call) -> Reply:
         if activity is None:
             raise PeerUnavailable(METRICS, "no proxies of an account")
         proxies = [each for each in proxies if each.id in activity.proxies]
-    fleet = MergedConnections(
-        call.services.bridge, proxies, call.services.runtime.whole(), AskedNodes(call.services.nodes)
-    )
+    fleet = MergedConnections(call.services.bridge, proxies, call.services.runtime.whole(), call.nodes)
     only = ConnectionFilter(user=account.username)
     rows, total = fleet.page(QueryConnections(only, query.sort, query.limit, query.offset))
     silent = [{"proxy": each.name, "error": fleet.silent[each.id]} for each in proxies if each.id in fleet.silent]

@@ -274,7 +274,7 @@ def test_forwarded_for_counts_only_from_trusted_proxies(peer: str, forwarded: st
 
 
 def test_a_product_that_is_well_says_so(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.queries.health.SCARCE_PERCENT", 100.1)  # of the machine of the tests
+    monkeypatch.setattr("api.queries.overall.health.SCARCE_PERCENT", 100.1)  # of the machine of the tests
     made = api.post("/proxies", PROXY, api.token())
     assert made.status_code == 201
     report = api.get("/api/v1/health", api.token()).json["data"]

@@ -118,7 +118,7 @@ def test_connections_end_on_all_nodes_or_on_the_named_one(stage: Stage) -> None:
     assert stage.ask("/connections?all=true", "DELETE")["ended"] == 8
     both = f"/proxies/{stage.ids['both']}/connections"
     assert stage.ask(f"{both}?all=true", "DELETE") == {"ended": 2, "meta": {"missing_nodes": []}}
-    assert stage.ask(f"{both}/5", "DELETE") == {"id": "5", "ended": True}
+    assert stage.ask(f"{both}/5", "DELETE") == {"id": "5", "ended": True, "meta": {"missing_nodes": []}}
 
 
 def test_connections_of_a_proxy_that_runs_on_another_node_only_are_listed(stage: Stage) -> None:

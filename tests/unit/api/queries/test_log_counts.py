@@ -10,7 +10,7 @@ from actors.bus.messages.common import LOGS, Failed
 from actors.bus.messages.records import CountLogs, LogCounts
 from actors.logs.record_schema import HOST
 from api.concurrency_limit import COUNTS_EACH
-from api.queries.log_operations import BUCKETS_MAX, STEPS
+from api.queries.records.log_operations import BUCKETS_MAX, STEPS
 from tests.kit.api_stage import PROXY, Api, error_of
 from tests.kit.tables import table
 

@@ -12,7 +12,7 @@ from actors.bus.messages.common import LOGS, Failed, Unreachable
 from actors.bus.messages.records import LogPage, LogTailPage, QueryLogs, TailLogs
 from api.concurrency_limit import COUNTS_MAX, EXPORTS_EACH, EXPORTS_MAX, TAILS_EACH, TAILS_MAX, ConcurrencyLimit
 from api.errors import PeerUnavailable, TooBusy
-from api.queries.log_operations import NDJSON
+from api.queries.records.log_operations import NDJSON
 from api.security.password_checker import AT_ONCE
 from api.server.http_server import THREADS
 from tests.kit.api_stage import Api, error_of

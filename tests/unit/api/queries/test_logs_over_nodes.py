@@ -14,7 +14,7 @@ from actors.bus.messages.common import LOGS
 from actors.bus.messages.records import CountLogs, LogPage, LogTailPage, QueryLogs, TailLogs
 from actors.bus.records import RecordBatch
 from api.bus_bridge import NodeMissing, on_node
-from api.queries.logs_over_nodes import tail_of, tail_text
+from api.queries.records.logs_over_nodes import tail_of, tail_text
 from tests.kit.clocks import Clock
 from tests.kit.records import NOON, SearchedIndex, row
 from tests.kit.tables import table
@@ -178,7 +178,7 @@ def test_counts_are_sums(stage: Stage) -> None:
 
 
 def test_an_export_streams_the_merge(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.queries.log_search.EXPORT_PAGE_OF_NODES", 3)
+    monkeypatch.setattr("api.queries.records.log_search.EXPORT_PAGE_OF_NODES", 3)
     done = stage.api.client.simulate_get(f"/api/v1/logs/export?{TIMES}", headers=stage.api.headers)
     lines = [json.loads(each) for each in done.text.splitlines()]
     assert numbers({"logs": lines}) == list(range(19, -1, -1))

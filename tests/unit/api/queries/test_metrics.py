@@ -11,7 +11,7 @@ import pytest
 from actors.bus.messages.common import METRICS
 from actors.bus.messages.metrics import MetricSeries, QueryMetricSeries, QueryRealtime, Realtime
 from actors.metrics.catalogue import NAMES
-from api.queries.metric_operations import Snapshot
+from api.queries.metrics.metric_operations import Snapshot
 from tests.kit.api_stage import PROXY, Api, error_of
 from tests.kit.tables import table
 

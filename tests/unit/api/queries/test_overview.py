@@ -25,8 +25,8 @@ from actors.bus.messages.metrics import MetricSeries, QueryMetricSeries, QueryRe
 from actors.bus.messages.records import CountLogs, LogCounts
 from actors.logs.record_schema import HOST
 from api.objects.webhooks.webhook_kind import disable
-from api.queries import attention
-from api.queries.overview import NOW
+from api.queries.overall import attention
+from api.queries.overall.overview import NOW
 from config.model.choices import period_at
 from config.text.formatting import timestamp_text
 from tests.kit.api_stage import PROXY, Api

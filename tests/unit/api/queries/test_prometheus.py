@@ -20,7 +20,7 @@ from actors.histogram import bucket_of
 from actors.metrics.account_usage import UsageLedger
 from actors.pools.state import PoolCounts
 from api.fleet import NodeFigures
-from api.queries.prometheus import Parts, PoolSummary, Proxy, expose
+from api.queries.metrics.prometheus import Parts, PoolSummary, Proxy, expose
 from api.queries.usage_report import TopAccount
 from tests.kit.api_stage import PROXY, Api, error_of
 from tests.kit.folders import ROOT

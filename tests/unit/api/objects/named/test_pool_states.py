@@ -14,7 +14,7 @@ from actors.bus.messages.specs import CheckPool, PoolSpec
 from actors.pools.slot import UpstreamSlot
 from actors.pools.state import pool_state
 from api.objects.named.pool_kind import POOLS
-from api.queries.prometheus import Parts, PoolSummary, expose
+from api.queries.metrics.prometheus import Parts, PoolSummary, expose
 from config.model.shared_objects.pools import BAN_MAX
 from tests.kit.api_stage import Api, error_of
 from tests.kit.tables import table

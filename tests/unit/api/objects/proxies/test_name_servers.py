@@ -20,8 +20,8 @@ from actors.bus.messages.dns import (
 )
 from api.container import ApiSettings
 from api.objects.proxies import proxy_changes
-from api.queries.metric_operations import added
-from api.queries.prometheus import expose_names
+from api.queries.metrics.dns_operations import added
+from api.queries.metrics.prometheus import expose_names
 from config.settings.settings import Dns, ProxyGroup
 from tests.kit.api_stage import QUIET, Api, error_of
 from tests.kit.tables import table

@@ -1,6 +1,4 @@
-"""Metrics over time, and current ones, and what the resolvers have cached. A key with a scope gets only those of its
-proxies.
-"""
+"""Metrics over time, and current ones. A key with a scope gets only those of its proxies."""
 
 from __future__ import annotations
 
@@ -8,220 +6,28 @@ import logging
 import math
 import sqlite3
 import time
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from itertools import chain, groupby, zip_longest
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
-from actors.bus.mailbox import NOT_ON_THE_BUS
-from actors.bus.messages.common import METRICS, PROXY_RESOLVER, RESOLVER, Unreachable
-from actors.bus.messages.dns import (
-    DnsCache,
-    DnsEntry,
-    DnsServerState,
-    DnsState,
-    ForgetNames,
-    NamesForgotten,
-    QueryDns,
-    QueryDnsCache,
-)
+from actors.bus.messages.common import METRICS
+from actors.bus.messages.dns import DnsState, QueryDns
 from actors.bus.messages.metrics import MetricSeries, QueryMetricSeries, QueryRealtime, Realtime
 from actors.metrics.catalogue import INTERVALS, NAMES
-from api.bus_bridge import Bridge, ask_all_upstreams, checked, request
+from api.bus_bridge import Bridge, ask_all_upstreams, request
 from api.call import Call, Document, Reply
-from api.engine.operation import V1, delete, get, resource
+from api.engine.operation import V1, get, resource
 from api.engine.responses import Moment, ResponseModel
 from api.errors import Invalid, MissingPermission, NotFound, PeerUnavailable
-from api.http.query import Query, choice, integer, moment, several, text
+from api.http.query import Query, choice, moment, several, text
 from api.objects.named.pool_kind import POOLS
 from api.objects.proxies.proxy_responses import ListedProxy
 from api.objects.proxies.proxy_views import listed
+from api.queries.metrics.dns_operations import added, ask_resolvers
 from api.queries.usage_report import TopAccount, top_accounts
 from config.text.formatting import timestamp_text
 
-
-class CachedName(ResponseModel):
-    """A cached result. `servers` are those that were asked, none for those of the system; `ttl` is seconds from now."""
-
-    name: str
-    type: Literal["A", "AAAA"]
-    status: Literal["found", "no_data", "no_name", "failed", "timed_out"]
-    addresses: list[str]
-    ttl: float
-    servers: list[str]
-    detail: str
-
-
-class NameServerState(ResponseModel):
-    """A name server since the resolver's start: `failures` are queries without a usable response.
-
-    `up` is false while it has not responded lately; `latency` is the mean time of a response, milliseconds.
-    """
-
-    name: str
-    up: bool
-    queries: int
-    failures: int
-    latency: float | None
-
-
-class ResolverState(ResponseModel):
-    """Counters of the resolver since its start.
-
-    `requests` for names, `hits` of them from the cache, `failures` without an address; lookups that wait now.
-    """
-
-    requests: int
-    hits: int
-    failures: int
-    waiting: int
-    servers: list[NameServerState]
-
-
-class CachedNames(ResponseModel):
-    """Cached results; `total` counts those of all names."""
-
-    entries: list[CachedName]
-    total: int
-    resolver: ResolverState
-
-
-class DroppedNames(ResponseModel):
-    """The number of results that the resolver has dropped."""
-
-    dropped: int
-
-
-R = TypeVar("R")
-
-
-def ask_resolvers(bridge: Bridge, message: object, kind: type[R], timeout: float = 5.0) -> list[R]:
-    """Their replies. Raises `PeerUnavailable` when one that runs gives none."""
-    replies = bridge.ask_all({RESOLVER: message, PROXY_RESOLVER: message}, timeout)
-    second = replies[PROXY_RESOLVER]
-    if isinstance(second, Unreachable) and second.reason == NOT_ON_THE_BUS:
-        del replies[PROXY_RESOLVER]
-    return [checked(name, reply, kind) for name, reply in replies.items()]
-
-
-def added(states: Iterable[DnsState]) -> DnsState:
-    """Their counters together, those of a name server that both have asked as well."""
-    every = list(states)
-    servers = sorted((each for state in every for each in state.servers), key=lambda each: each.name)
-    return DnsState(
-        sum(each.requests for each in every),
-        sum(each.hits for each in every),
-        sum(each.failures for each in every),
-        sum(each.entries for each in every),
-        sum(each.waiting for each in every),
-        dict(sum((Counter(each.dropped) for each in every), Counter())),
-        tuple(_added(name, list(group)) for name, group in groupby(servers, key=lambda each: each.name)),
-    )
-
-
-def _added(name: str, servers: list[DnsServerState]) -> DnsServerState:
-    latency: Counter[int] = Counter()
-    for each in servers:
-        latency.update(dict(each.latency))
-    return DnsServerState(
-        name,
-        sum(each.queries for each in servers),
-        sum(each.failures for each in servers),
-        sum(each.seconds for each in servers),
-        tuple(sorted(latency.items())),
-        any(each.silent for each in servers),
-    )
-
-
-ENTRIES_MAX = 1_000
-
-
-def _name(value: str) -> str:
-    return value.lower().rstrip(".")
-
-
-class CacheQuery(Query):
-    """The name, and how many entries."""
-
-    name: str | None = text("Only of this name", "www.example.com", 254, 1, read=_name)
-    limit: int = integer("Entries at most", 1, ENTRIES_MAX, 100)
-
-
-class FlushQuery(Query):
-    """The name."""
-
-    name: str | None = text("Only of this name; everything by default", "www.example.com", 254, 1, read=_name)
-
-
-def show_cache(call: Call) -> Reply:
-    """Show cached names.
-
-    Returns what the resolver has cached, used last first, with the rest of its time to live in seconds. A name that
-    does not exist is cached, too (`no_name`), and so is one without addresses of a kind (`no_data`). `resolver` has
-    counters since its start. Entries of name servers that proxies name alternate with the others.
-    """
-    query: CacheQuery = call.query
-    found = ask_resolvers(call.services.bridge, QueryDnsCache(query.name or "", query.limit), DnsCache)
-    state = added(ask_resolvers(call.services.bridge, QueryDns(), DnsState))
-    alternating = chain.from_iterable(zip_longest(*(each.entries for each in found)))
-    entries = [_view(each) for each in alternating if each is not None]
-    return Reply(
-        {"entries": entries[: query.limit], "total": sum(each.total for each in found), "resolver": _state(state)}
-    )
-
-
-def flush_cache(call: Call) -> Reply:
-    """Drop cached names.
-
-    Drops what is cached of a name, or everything, in the resolver and in all forwarding actors. Connections that are
-    open stay.
-    """
-    query: FlushQuery = call.query
-    forgotten = ask_resolvers(call.services.bridge, ForgetNames(query.name or ""), NamesForgotten)
-    return Reply({"dropped": sum(each.count for each in forgotten)})
-
-
-def _state(state: DnsState) -> dict[str, object]:
-    return {
-        "requests": state.requests,
-        "hits": state.hits,
-        "failures": state.failures,
-        "waiting": state.waiting,
-        "servers": [_server(each) for each in state.servers],
-    }
-
-
-def _server(server: DnsServerState) -> dict[str, object]:
-    responses = sum(count for _bucket, count in server.latency)
-    return {
-        "name": server.name,
-        "up": not server.silent,
-        "queries": server.queries,
-        "failures": server.failures,
-        "latency": round(server.seconds / responses * 1000, 3) if responses else None,
-    }
-
-
-def _view(entry: DnsEntry) -> dict[str, object]:
-    return {
-        "name": entry.name,
-        "type": entry.kind,
-        "status": entry.status,
-        "addresses": list(entry.addresses),
-        "ttl": round(entry.ttl, 3),
-        "servers": list(entry.servers),
-        "detail": entry.detail,
-    }
-
-
-DNS_ROWS = resource(f"{V1}/dns/cache", read="settings.read", write="proxy.write")(
-    get("", "listCachedNames", show_cache, CachedNames, query=CacheQuery),
-    delete("", "dropCachedNames", flush_cache, DroppedNames, query=FlushQuery, audit="cache_dropped"),
-)
-
-
 if TYPE_CHECKING:
-    from api.queries.prometheus import PoolSummary
+    from api.queries.metrics.prometheus import PoolSummary
 
 
 class TimeRange(ResponseModel):
@@ -348,7 +154,7 @@ def exposition(call: Call) -> Reply:
     Returns all counters and gauges in the text format of Prometheus. A scraper may send `metrics.prometheus_token` as
     bearer token instead of the credentials of a user.
     """
-    from api.queries.prometheus import MEDIA_TYPE, Parts, Proxy, expose
+    from api.queries.metrics.prometheus import MEDIA_TYPE, Parts, Proxy, expose
 
     caller, services = call.identified, call.services  # no caller: it came with `metrics.prometheus_token`
     scope = None if caller is None else caller.scope
@@ -383,7 +189,7 @@ def _names(call: Call) -> DnsState | None:
 
 
 def _pools(call: Call) -> list[PoolSummary]:
-    from api.queries.prometheus import PoolSummary
+    from api.queries.metrics.prometheus import PoolSummary
 
     services = call.services
     objects, in_use = services.shared_objects, services.runtime.pools_in_use() or ()

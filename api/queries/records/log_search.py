@@ -31,6 +31,7 @@ from api.concurrency_limit import (
 )
 from api.errors import Invalid, OperationFailed
 from api.http.query import (
+    OfNodes,
     Query,
     address,
     alpn,
@@ -44,9 +45,9 @@ from api.http.query import (
     moment,
     text,
 )
-from api.queries.logs_over_nodes import SEARCH_TIMEOUT, LogsOverNodes, NodesCursor, NodesPage, NodesTail
-from api.queries.logs_over_nodes import tail_of as tail_of_nodes
-from api.queries.over_nodes import AskedNodes, OfNodes
+from api.objects.nodes.asked_nodes import AskedNodes
+from api.queries.records.logs_over_nodes import SEARCH_TIMEOUT, LogsOverNodes, NodesCursor, NodesPage, NodesTail
+from api.queries.records.logs_over_nodes import tail_of as tail_of_nodes
 from config.model.choices import LOG_LEVELS
 from config.text.access_fields import PROXY_NAME, message_of, without_address, without_tried
 from config.text.formatting import printable, printable_json, timestamp_text

@@ -27,8 +27,8 @@ from api.objects.proxies.condition import Flaw
 from api.objects.proxies.proxy_cache import StoredProxy
 from api.objects.proxies.proxy_service import Proxies
 from api.objects.proxies.runtime_view import RuntimeView
-from api.queries.attention import Attention, AttentionList, is_of_pool
-from api.queries.health import HealthService
+from api.queries.overall.attention import Attention, AttentionList, is_of_pool
+from api.queries.overall.health import HealthService
 from config import VERSION
 from config.text.formatting import timestamp_text
 

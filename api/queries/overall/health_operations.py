@@ -12,8 +12,8 @@ from api.call import Call, Document, Reply
 from api.engine.operation import ANY, NONE, V1, get, resource
 from api.engine.responses import HealthState, Moment, Reason, ResponseModel
 from api.http.query import Query, choice
-from api.queries.health import UNHEALTHY
-from api.queries.overview import RANGES, Overview, Visibility
+from api.queries.overall.health import UNHEALTHY
+from api.queries.overall.overview import RANGES, Overview, Visibility
 from config import VERSION
 from config.files.durable import DATA_FORMAT
 

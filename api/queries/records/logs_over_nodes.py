@@ -16,7 +16,7 @@ from actors.bus.messages.records import CountLogs, LogCounts, LogPage, LogTailPa
 from api.bus_bridge import Bridge, checked, on_node
 from api.errors import Invalid, OperationFailed, PeerUnavailable
 from api.http.query import cursor_content, cursor_text, foreign_cursor
-from api.queries.over_nodes import AskedNodes
+from api.objects.nodes.asked_nodes import AskedNodes
 
 SEARCH_TIMEOUT = 10.0
 PAGE_MAX = 1000

@@ -1,50 +1,26 @@
 """Which nodes a request asks for what is on machines, and which of them have not responded.
 
-Without a fleet, and in one of a single node, responses have nothing of this. In others each record has its `node`, and
-`meta.missing_nodes` are those of which nothing is in the response.
+An operation whose query is an `AllNodes` has one in its call. Without a fleet, and in one of a single node, responses
+have nothing of this. In others each record has its `node`, and every response `meta.missing_nodes`: those of which
+nothing is in it, each with the reason.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from actors.bus.mailbox import address_of
 from actors.bus.messages.common import SUPERVISOR, forwarding_name
 from actors.bus.messages.supervision import QueryWorkers, Workers
-from api.bus_bridge import NODE_MARK, SUPERVISOR_TIMEOUT, Bridge, NodeMissing, on_node, reason_of
-from api.engine.responses import ResponseModel
+from api.bus_bridge import NODE_MARK, SUPERVISOR_TIMEOUT, Bridge, NodeMissing, checked, on_node, reason_of
 from api.errors import Invalid, NotFound
-from api.http.query import Query, text
+from api.http.query import ALL_NODES, THIS_NODE
 from api.objects.nodes.fleet_nodes import FleetNodes
 from config.model.nodes import NodeRecord
 from config.model.proxies import ProxyRecord
 
-ALL, SELF = "all", "self"
-
-
-class OfNodes(Query):
-    """Which nodes are asked."""
-
-    node: str | None = text(
-        "Only of this node of the fleet, by its name or id; `self` is the one that is asked, `all` is the default",
-        SELF,
-        128,
-        1,
-    )
-
-
-class MissingNode(ResponseModel):
-    """A node that did not respond in time."""
-
-    node: str
-    reason: str
-
-
-class NodesMeta(ResponseModel):
-    """Of a fleet of several nodes: those of which nothing is in the response."""
-
-    missing_nodes: list[MissingNode]
+R = TypeVar("R")
 
 
 class AskedNodes:
@@ -57,8 +33,8 @@ class AskedNodes:
         self.are_several = nodes.are_several
         others = [each.record for each in nodes.records.all() if each.record.id != this] if self.are_several else []
         self.here = True
-        self.others: list[NodeRecord] = others if wanted in (None, ALL) else []
-        if wanted not in (None, ALL, SELF):
+        self.others: list[NodeRecord] = others if wanted in (None, ALL_NODES) else []
+        if wanted not in (None, ALL_NODES, THIS_NODE):
             found = self._named(wanted or "")
             self.here = found.id == this
             self.others = [] if self.here else [found]
@@ -105,6 +81,29 @@ class AskedNodes:
                 name = on_node(node_id, forwarding_name(proxy.id))
                 known = reply.instances.get(proxy.id)
                 found.update({name: proxy} if known is None else {address_of(name, each): proxy for each in known})
+        return found
+
+    def ask(self, bridge: Bridge, requests: Mapping[str, Any], timeout: float) -> dict[str, Any]:
+        """By address, the replies of these actors on each of the nodes. Nodes that can't be reached are noted."""
+        here = dict(requests) if self.here else {}
+        there = {on_node(node.id, to): message for node in self.others for to, message in requests.items()}
+        replies = bridge.ask_all({**here, **there}, timeout) if here or there else {}
+        for to, reply in replies.items():
+            if isinstance(reply, NodeMissing):
+                self.note(to, reply)
+        return replies
+
+    def request(self, bridge: Bridge, to: str, message: Any, kind: type[R], timeout: float) -> dict[str, R]:
+        """By address, the replies of this kind of an actor on each of the nodes; others are missing.
+
+        Raises `PeerUnavailable` when the actor of this node gives none.
+        """
+        found: dict[str, R] = {}
+        for address, reply in self.ask(bridge, {to: message}, timeout).items():
+            if isinstance(reply, kind):
+                found[address] = reply
+            elif not self.note(address, reply):
+                checked(address, reply, kind)
         return found
 
     def note(self, to: str, reply: Any) -> bool:

@@ -1,5 +1,5 @@
-"""The operations on access records: pages, a tail and an export (`api.queries.log_search`), and in numbers: over time,
-and by the values of a field (`actors.logs.counting`)."""
+"""The operations on access records: pages, a tail and an export (`log_search`), and in numbers: over time, and by the
+values of a field (`actors.logs.counting`)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from actors.bus.messages.records import CountLogs, LogCounts, QueryLogs
 from actors.logs.record_schema import CODES, HOST, NUMBERS
 from api.call import Call, Document, Reply
 from api.engine.operation import V1, get, resource
-from api.engine.responses import Moment, ResponseModel, having
+from api.engine.responses import Moment, NodesMeta, ResponseModel, having
 from api.errors import Invalid, NotFound
 from api.http.query import choice, integer
 from api.objects.accounts.account_names import may_use
-from api.queries.log_search import (
+from api.objects.nodes.asked_nodes import AskedNodes
+from api.queries.records.log_search import (
     ExportLogs,
     FollowLogs,
     LogFilters,
@@ -27,9 +28,8 @@ from api.queries.log_search import (
     next_cursor_of_nodes,
     tail_text,
 )
-from api.queries.logs_over_nodes import NodesCursor
-from api.queries.logs_over_nodes import tail_text as tail_text_of_nodes
-from api.queries.over_nodes import AskedNodes, NodesMeta
+from api.queries.records.logs_over_nodes import NodesCursor
+from api.queries.records.logs_over_nodes import tail_text as tail_text_of_nodes
 from config.model.choices import LogLevel
 from config.text.access_fields import ACCESS_FIELDS
 from config.text.formatting import timestamp_text
@@ -133,7 +133,7 @@ def query_logs(call: Call) -> Reply:
     time limit returns what it found so far.
     """
     query: SearchLogs = call.query
-    nodes = _nodes(call)
+    nodes = call.nodes
     search = query.page(whose_records(call))
     if nodes.are_several:
         return _page_of_nodes(call, search, nodes)
@@ -143,17 +143,13 @@ def query_logs(call: Call) -> Reply:
     return Reply(_page_view(call, page, next_cursor(search, page), tail_text(page.upto)))
 
 
-def _nodes(call: Call) -> AskedNodes:
-    return AskedNodes(call.services.nodes, call.query.node)
-
-
 def _page_of_nodes(call: Call, search: QueryLogs, nodes: AskedNodes) -> Reply:
     position = call.query.cursor
     if isinstance(position, PageCursor):
         raise Invalid("cursor", OTHER_NODES)
     page = call.services.log_search.over(nodes).page(search, {} if position is None else position.positions)
     following = next_cursor_of_nodes(search, page)
-    return Reply({**_page_view(call, page, following, tail_text_of_nodes(page.upto)), **nodes.meta()})
+    return Reply(_page_view(call, page, following, tail_text_of_nodes(page.upto)))
 
 
 def _page_view(call: Call, page: Any, following: str | None, tail: str | None) -> dict[str, Any]:
@@ -175,13 +171,13 @@ def tail_logs(call: Call) -> Reply:
     as `cursor` of the next request, so that no record is missed.
     """
     query: FollowLogs = call.query
-    search, nodes, after = query.filtered(whose_records(call), limit=query.limit), _nodes(call), query.cursor
+    search, nodes, after = query.filtered(whose_records(call), limit=query.limit), call.nodes, query.cursor
     if isinstance(after, int if nodes.are_several else dict):
         raise Invalid("cursor", OTHER_NODES)
     if not isinstance(after, int) and nodes.are_several:
         found = call.services.log_search.tail_of_nodes(search, after or {}, query.timeout, call.caller.user.id, nodes)
         views = list(map(_view(call), found.rows))
-        return Reply({"logs": views, "next_cursor": tail_text_of_nodes(found.after), **nodes.meta()})
+        return Reply({"logs": views, "next_cursor": tail_text_of_nodes(found.after)})
     assert not isinstance(after, dict)
     tail = call.services.log_search.tail(search, after, query.timeout, call.caller.user.id)
     return Reply({"logs": list(map(_view(call), tail.rows)), "next_cursor": tail_text(tail.last)})
@@ -195,11 +191,9 @@ def export_logs(call: Call) -> Reply:
     """
     query: ExportLogs = call.query
     search = query.filtered(whose_records(call), *query.times())
-    nodes = _nodes(call)
+    nodes = call.nodes
     lines = call.services.log_search.export(search, _view(call), call.caller.user.id, nodes)
     headers = {"Content-Disposition": 'attachment; filename="access.ndjson"'}
-    if nodes.missing:
-        headers["X-Missing-Nodes"] = ", ".join(sorted(nodes.missing))
     return Reply({}, headers=headers, document=Document(lines, NDJSON))
 
 
@@ -249,7 +243,7 @@ def histogram(call: Call) -> Reply:
     query: HistogramQuery = call.query
     start, end = _times(query)
     step = _step(end - start, query.buckets)
-    nodes = _nodes(call)
+    nodes = call.nodes
     counts = _counted(call, CountLogs(query.filtered(whose_records(call), start, end), step), nodes)
     data = {
         "start": timestamp_text(counts.start),
@@ -258,7 +252,6 @@ def histogram(call: Call) -> Reply:
         "failed": list(counts.failed),
         "total": sum(counts.records),
         "exact": counts.exact,
-        **nodes.meta(),
     }
     return Reply(data)
 
@@ -273,7 +266,7 @@ def values(call: Call) -> Reply:
     start, end = _times(query)
     whole = max(1, int(end - start) + 1)
     search = query.filtered(whose_records(call), start, end)
-    nodes = _nodes(call)
+    nodes = call.nodes
     counts = _counted(call, CountLogs(search, whole, (query.field,), query.limit), nodes)
     visible = call.upstreams if query.field == "parent" else None
     names = ("value", "records", "bytes_in", "bytes_out")
@@ -281,7 +274,7 @@ def values(call: Call) -> Reply:
     if visible is not None:
         found = [each for each in found if each["value"] in visible]
     data = {"field": query.field, "values": found, "total": sum(counts.records), "exact": counts.exact}
-    return Reply({**data, **nodes.meta()})
+    return Reply(data)
 
 
 def _counted(call: Call, message: CountLogs, nodes: AskedNodes) -> LogCounts:

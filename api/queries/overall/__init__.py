@@ -1,0 +1,1 @@
+"""How everything is: health, what needs attention, and the first screen."""

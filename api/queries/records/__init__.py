@@ -1,0 +1,1 @@
+"""Access records: their operations, and what the log indexers are asked for, of one node or of several."""
