@@ -76,6 +76,7 @@ from api.queries.records.log_search import LogSearch
 from api.security import api_keys, users
 from api.security.account_sessions import AccountSessions
 from api.security.authentication import Authenticator
+from api.security.caller import Caller
 from api.security.last_used import LastUsed
 from api.security.login_throttle import LoginThrottle
 from api.security.password_checker import PasswordChecker
@@ -88,6 +89,7 @@ from api.store import StoreError
 from config.files.paths import DataDir, RunDir, forget_initial_password
 from config.files.secret_box import secret_box_of
 from config.model.fleet_accounts import FleetAccount
+from config.model.nodes import NodeRecord
 from config.model.shared_objects.lists import DestinationList
 from config.model.shared_objects.pools import VERDICTS, Pool
 from config.model.subscriptions import checked, is_about_people
@@ -480,6 +482,17 @@ class Services:
         """From now on this installation is that node of a fleet, or stands alone."""
         self.node = node or StandAlone()
         self.node.add_report(self.proxies_over_nodes.report)
+
+    def remove_node(self, node: NodeRecord, caller: Caller | None = None) -> Mapping[str, Any]:
+        """End what another node may do, and delete it; what it had that no other node has. May be repeated.
+
+        Raises `NotFound` and `StoreError`.
+        """
+        lost = self.node.remove(node.id)
+        self.node_objects.delete(node.id, None, caller)
+        self.tokens.revoke_of_node(node.id)
+        self.publish("node.removed", {"node_id": node.id, "name": node.name})
+        return lost
 
     def close(self) -> None:
         """Close what the services opened themselves."""

@@ -278,10 +278,13 @@ class ApiActor(Actor):
 
     def _start_node(self) -> None:
         services = self._services
+
+        def remove(node_id: str) -> None:
+            services.remove_node(services.nodes.named(node_id))
+
         if self._node is not None:
-            self._node.start(
-                self._store, services.publish, lambda: services.settings.history, self._listen(), self._bridge
-            )
+            history = lambda: services.settings.history  # noqa: E731
+            self._node.start(self._store, services.publish, history, self._listen(), self._bridge, remove)
 
     def _listen(self) -> str:
         return str(self._services.settings.whole["cluster"]["listen"])

@@ -18,6 +18,7 @@ from api.cluster.blobs import Blobs
 from api.cluster.duties import Duties
 from api.cluster.fleet_chores import KEPT_DAYS, FleetPruning, NodeEvents, Publish
 from api.cluster.fleet_usage import UsageOfFleet, unreported
+from api.cluster.following.audit_sending import AuditSending
 from api.cluster.following.follower import CHANNEL, Follower, own_channel
 from api.cluster.following.heartbeat import Heartbeat, installation, merged
 from api.cluster.following.presence import Presences
@@ -26,6 +27,8 @@ from api.cluster.following.unapplied import UnappliedObjects
 from api.cluster.joining import PATH, Admission
 from api.cluster.links.certificates import Certificates, KnownNode, NodeCertificateError, own_certificate
 from api.cluster.links.internal_api import InternalApi, Route
+from api.cluster.links.leaving import PATH as LEAVE
+from api.cluster.links.leaving import removal
 from api.cluster.links.link import PATH as BUS
 from api.cluster.links.link import NodeLink, route_to
 from api.cluster.loose import CHANNEL as LOOSE_CHANNEL
@@ -81,6 +84,7 @@ class FleetNode:
         self._engine: Engine | None = None
         self._loose: Loose | None = None
         self._requests: SharedRequests | None = None
+        self._audit: AuditSending | None = None
 
     def opened(self, engine: Engine, all_of_them: bool = False) -> None:
         """The store is open. From now on its sign-ins and credentials go to the database, once what runs is started.
@@ -90,7 +94,9 @@ class FleetNode:
         self._engine = engine
         identity, is_edge = self.identity, self.identity.role == "edge"
         self._loose = loose = Loose(self.database, identity.id, engine.loose, self._poll_of_loose, is_edge)
-        if not is_edge:
+        if is_edge:
+            self._audit = AuditSending(self.database, identity.id, engine.trail)
+        else:
             self._requests = requests = SharedRequests(self.database, identity.id, engine, loose.announced)
             loose.follow_locks(requests.take_locks)
             loose.also(requests.work)
@@ -149,7 +155,8 @@ class FleetNode:
         usage = unreported(DataDir(self._engine.file.path.parent).usage)
         seconds = max(0, int(self.database.time() - usage.since)) if usage.bytes else 0
         of_usage = {"usage_bytes": usage.bytes, "usage_seconds": seconds}
-        return {**self._loose.pending(), "audit": self._engine.trail.waiting, **of_usage}
+        audit = self._audit or self._engine.trail
+        return {**self._loose.pending(), "audit": audit.waiting, **of_usage}
 
     def figures(self) -> NodeFigures:
         """See `ThisNode`."""
@@ -244,11 +251,12 @@ class FleetNode:
         history: Callable[[], History],
         listen: str = "",
         bridge: Bridge | None = None,
+        remove: Callable[[str], object] = lambda _node_id: None,
     ) -> None:
         """Start all that runs beside the requests. `publish` gets events, `history` returns the settings of that.
 
         Other nodes are served at the address and port `listen`; by default at the port that they know. They may ask
-        the bus behind `bridge`.
+        the bus behind `bridge`. `remove` removes the node with an id, for an edge node that leaves.
         """
         here = _here(engine)
         self.heartbeat = beats = Heartbeat(self.database, self.identity.id, installation(here), engine.stamped)
@@ -267,6 +275,8 @@ class FleetNode:
         if self._loose is not None:
             noted = self._loose.noted
             beats.followers.append(lambda beat: noted(beat.whole["loose"]))
+        if self._audit is not None:
+            beats.followers.append(self._audit.noted)
         beats.refused.append(self.ledger.refuse)
         reports = [self._state_of_database, *self._reports]
 
@@ -276,7 +286,7 @@ class FleetNode:
 
         beats.reports.append(with_failed)
         self._beat_soon = beats.soon
-        self._parts += [follower, beats, events, *self._internal_api(engine, here, publish, listen, bridge)]
+        self._parts += [follower, beats, events, *self._internal_api(engine, here, publish, listen, bridge, remove)]
         if self._is_full:
             self._parts += [self.duties, FleetPruning(engine, self.database, self.has_duty, history)]
         for each in self._parts:
@@ -286,7 +296,13 @@ class FleetNode:
         return POLL_AT_REST if self._follower is not None and self._follower.doorbell == "heard" else POLL
 
     def _internal_api(
-        self, engine: Engine, here: DataDir, publish: Publish, listen: str, bridge: Bridge | None
+        self,
+        engine: Engine,
+        here: DataDir,
+        publish: Publish,
+        listen: str,
+        bridge: Bridge | None,
+        remove: Callable[[str], object],
     ) -> list[Part]:
         """Where other nodes ask this one."""
         address = self._internal_address(engine)
@@ -312,6 +328,7 @@ class FleetNode:
             admission = Admission(engine, secret_box_of(here), self.identity, self.database, certificates, publish)
             self._link = NodeLink(own, document)
             routes[PATH] = Route(admission.handle, for_strangers=True)
+            routes[LEAVE] = Route(removal(remove), for_edges=True)
         place = place_of(listen) if listen else ("", place_of(address)[1])
         return [InternalApi(place, certificates, lambda: routes)]
 

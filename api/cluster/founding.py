@@ -11,7 +11,7 @@ it stands alone, and the database has a fleet without a node: the next try repla
 of others is never replaced.
 
 **`leave_fleet`** takes the document of this node out of the fleet, and then the file that makes it one. What a node has
-is all that one machine needs.
+is all that one machine needs. An edge node has a full one remove it (`api.cluster.links.leaving`).
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from actors.cluster.identity import NodeIdentity
 from actors.sqlite import open_for_reading
 from api.cluster.fleet_node import FleetNode
 from api.cluster.links.certificates import own_certificate
+from api.cluster.links.leaving import be_removed
 from api.cluster.migration_runner import ALONE, DEADLINE, migrate
 from api.cluster.roles import NodeLogin, begin_roles_within
 from api.cluster.shared_ledger import (
@@ -150,7 +151,9 @@ def leave_fleet(engine: Engine, data: DataDir, node: FleetNode, force: bool) -> 
     Unless by `force` the fleet has to be reached. Raises `LedgerError`: then it still is a node; and `StoreError`.
     """
     own = engine.get(COLLECTION, node.node_id)
-    if not force:
+    if not force and node.identity.role == "edge":
+        be_removed(engine, data)
+    elif not force:
         with suppress(NotStored):
             engine.delete(COLLECTION, node.node_id)
         with suppress(DatabaseError), node.database.session() as session:  # it is no node any more

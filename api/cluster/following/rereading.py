@@ -2,7 +2,8 @@
 
 The second is a database that was restored, or failed over to a standby that lacks the last commits. What it has now
 holds. First its numbers rise above all that the replica has, so that no ETag and no number of a commit is given out
-twice; the history goes on without a gap, and the undone revisions are forgotten here.
+twice; the history goes on without a gap, and the undone revisions are forgotten here. A full node raises them: an edge
+node may not, and waits for one.
 
 The database is read in one snapshot, into a file: of documents only digests, and then those that differ. They are taken
 in one step, and what is the same isn't touched. What was undone, commits and documents, is in a file of its own
@@ -26,6 +27,7 @@ from uuid import UUID, uuid4
 
 from actors.cluster.database import REPORT, Database, DatabaseSession
 from actors.cluster.identity import NodeIdentity
+from api.cluster.following.audit_sending import AuditSending
 from api.cluster.shared_ledger import (
     NoFleet,
     OnDocument,
@@ -39,7 +41,7 @@ from api.engine.commit import Engine
 from api.engine.ledger import Commit, Stamped
 from api.engine.loose import LOOSE
 from api.history.recorder import RecordedRevision
-from api.store import Change
+from api.store import Change, LedgerError
 from api.store.accounts.columns import TABLES
 from api.store.fleet_file import translated
 from config.files.durable import replace_file
@@ -90,6 +92,10 @@ CREATE TABLE audit (seq INTEGER, content TEXT, hash TEXT);
 """
 
 Publish = Callable[[str, dict[str, Any]], object]
+
+
+class AwaitsFullNode(LedgerError):
+    """The database has lost commits that this edge node has, and no full node has raised the numbers above them."""
 
 
 def _keep(_collection: str, _identifier: str, _revision: int, error: str | None) -> None:
@@ -150,7 +156,7 @@ class Rereading:
         if common is not None:
             self._report(common, lost, undone)
         with as_of_store():
-            self._send_audit()
+            AuditSending(self._database, self._identity.id, self._engine.trail).send()
 
     @staticmethod
     def _replica(scratch: sqlite3.Connection) -> _Replica:
@@ -174,6 +180,11 @@ class Rereading:
             head, known = self._head(session)
             session.finish("SELECT 1")
             if head < number or (head == number and stamp not in (None, known)):
+                if self._identity.role == "edge":
+                    raise AwaitsFullNode(
+                        f"the database has lost the commit {number} of this node: a full node has to raise"
+                        f" its last one, {head}, first"
+                    )
                 values = [number, uuid4(), self._identity.id]
                 session.transaction("SELECT proxyfleet.rise_above(%s, %s, %s)", values, REPORT)
 
@@ -222,16 +233,6 @@ class Rereading:
                 "revision": common, "commits": len(lost), "file": f"cluster/{file.name}",
             },
         )  # fmt: skip
-
-    def _send_audit(self) -> None:
-        with self._database.session() as session:
-            ((last,),) = session.transaction(
-                "SELECT coalesce(max(seq), 0) FROM proxyfleet.audit WHERE node = %s", [self._identity.id], REPORT
-            )
-            entries = self._engine.trail.after(last)
-            for start in range(0, len(entries), PAGE):
-                values = [self._identity.id, json.dumps(entries[start : start + PAGE])]
-                session.transaction("SELECT proxyfleet.add_audit(%s, %s)", values, WITHIN)
 
 
 def replaced(data: DataDir, opened: Callable[[], Engine], reread: Callable[[Engine], object]) -> Engine:

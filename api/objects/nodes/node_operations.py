@@ -88,13 +88,9 @@ def remove_node(call: Call) -> Reply:
     found = services.node_objects.matching(_key(call), call.if_match)
     if found.record.id == services.nodes.this_id:
         raise Invalid("node_id", "is the asked node: run proxyfleet cluster leave on it, or ask another one")
-    lost = services.node.remove(found.record.id)
-    identifier = services.node_objects.delete(found.record.id, None, call.caller)
-    services.tokens.revoke_of_node(identifier)
-    services.publish("node.removed", {"node_id": identifier, "name": found.record.name})
-    return Reply(
-        {"id": identifier, "deleted": True, "lost": {**lost, "last_seen_at": moment(lost.get("last_seen_at"))}}
-    )
+    lost = services.remove_node(found.record, call.caller)
+    lost = {**lost, "last_seen_at": moment(lost.get("last_seen_at"))}
+    return Reply({"id": found.record.id, "deleted": True, "lost": lost})
 
 
 def _key(call: Call) -> str:

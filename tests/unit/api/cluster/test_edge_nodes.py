@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from hashlib import sha256
+from pathlib import Path
 
+import psycopg
 import pytest
 
 from actors.cluster.identity import NodeIdentity
@@ -14,9 +16,13 @@ from api.container import ApiSettings
 from api.fleet import StandAlone
 from api.process import ApiStart
 from config.files.secret_box import secret_box_of
+from config.settings.groups import History
 from tests.kit.api_stage import Api
 from tests.kit.postgresql import needs_postgresql
-from tests.unit.api.cluster.nodes import fleet
+from tests.kit.wait import wait_until
+from tests.unit.api.cluster.admitted import Edge as RealEdge
+from tests.unit.api.cluster.admitted import Full
+from tests.unit.api.cluster.nodes import fleet, owner
 
 TOKEN = "a token for monitoring"
 
@@ -81,3 +87,32 @@ def test_an_edge_node_makes_no_administrator_at_its_first_start() -> None:
             start._opened.engine.close()
             assert start._opened.node is not None
             start._opened.node.close()
+
+
+@needs_postgresql
+def test_the_audit_trail_of_an_edge_is_in_the_database_soon_while_others_have_the_lock_of_the_fleet(
+    tmp_path: Path,
+) -> None:
+    with ExitStack() as stack:
+        full = Full(stack.enter_context(fleet(stack.enter_context(owner()))), stack)
+        edge = RealEdge(full, tmp_path / "edge", stack)
+        (document,) = full.node.engine.find("nodes", name="edge")
+        full.put("nodes", {**document.body, "addresses": {}})  # it listens at none
+        edge.engine.catch_up()
+        trail = edge.engine.trail
+        trail.append("system.first")
+        assert edge.node.pending()["audit"] == 1
+        with psycopg.connect(full.fleet.dsn) as holder:
+            holder.execute("SELECT FROM proxyfleet.fleet FOR UPDATE")
+            edge.node.start(edge.engine, lambda _kind, _data: None, History)
+
+            def is_sent() -> bool:
+                wanted = "SELECT seq, content, hash FROM proxyfleet.audit WHERE node = '{}' ORDER BY seq"
+                return full.fleet.execute(wanted.format(edge.node.node_id)) == [*trail.after(0)]
+
+            wait_until(is_sent, "the entry is sent", 10)
+            trail.append("system.second")
+            trail.append("system.third")
+            edge.node.beat_soon()
+            wait_until(is_sent, "those that follow are sent", 10)
+        assert edge.node.pending()["audit"] == 0

@@ -11,9 +11,10 @@ from uuid import uuid4
 import pytest
 
 from actors.cluster.database import Database
-from actors.cluster.identity import NodeIdentity
+from actors.cluster.identity import NodeIdentity, NodeRole
 from api.audit.trail import Head, Selection, verify
-from api.cluster.following.rereading import Rereading
+from api.cluster.following.rereading import AwaitsFullNode, Rereading
+from api.cluster.roles import NodeLogin, begin_roles
 from api.cluster.shared_ledger import NoFleet, OtherFleet, Rewound, SharedLedger
 from api.engine.commit import Engine
 from api.engine.effects import CommitEffect
@@ -22,7 +23,7 @@ from api.history.document_changes import DocumentChange
 from api.store import HistoryPruned, LedgerError, Write
 from config.files.paths import open_data_dir
 from tests.kit.postgresql import needs_postgresql
-from tests.unit.api.cluster.nodes import Fleet, fleet, proxy
+from tests.unit.api.cluster.nodes import Fleet, fleet, owner, proxy
 from tests.unit.api.store.replicas import COLLECTIONS, answers, write_of
 
 pytestmark = needs_postgresql
@@ -39,17 +40,20 @@ def ours() -> Iterator[Fleet]:
 class Replica:
     """A node that takes what there is when it is asked, with the changes that its effects have got."""
 
-    def __init__(self, fleet: Fleet, name: str, stack: ExitStack, folder: str = "") -> None:
+    def __init__(
+        self, fleet: Fleet, name: str, stack: ExitStack, folder: str = "", login: NodeLogin | None = None
+    ) -> None:
         self.name = name
         self.data = open_data_dir(fleet.folder / (folder or name))
         self.data.cluster.mkdir(exist_ok=True)
-        self.database = stack.enter_context(closing(Database(fleet.dsn)))
+        self.database = stack.enter_context(closing(Database(fleet.dsn if login is None else login.dsn(fleet.dsn))))
         self.engine = Engine(self.data, fleet.seal, SharedLedger(self.database, fleet.id, name))
         stack.callback(self.engine.close)
         self.made: list[DocumentChange] = []
         self.engine.effects.follow(CommitEffect(COLLECTIONS, self.made.extend))
         self.events: list[tuple[str, dict[str, Any]]] = []
-        identity = NodeIdentity(fleet.id, name, f"name-{name}", "full", fleet.dsn)
+        role: NodeRole = "edge" if login is not None and login.role == "edge" else "full"
+        identity = NodeIdentity(fleet.id, name, f"name-{name}", role, fleet.dsn)
         self.reread = Rereading(
             self.database, identity, self.engine, lambda kind, data: self.events.append((kind, data))
         )
@@ -190,6 +194,44 @@ def test_changes_that_others_made_since_the_restore_are_taken_and_not_called_und
     assert one.lost()["commits"] == [2]
     assert other.events == []
     assert one.engine.stamped()[0] == 4  # the head was above already
+
+
+def test_an_edge_waits_until_a_full_node_has_raised_the_head_and_names_what_was_undone() -> None:
+    with ExitStack() as stack:
+        ours = stack.enter_context(fleet(stack.enter_context(owner())))
+        logins = NodeLogin("nod_rereadsfull", "full"), NodeLogin("nod_rereadsedge", "edge")
+        begin_roles(ours.database, logins[0])
+        with ours.database.session() as session:
+            session.transaction(*logins[1].statement)
+        one, edge = (Replica(ours, each.node, stack, login=each) for each in logins)
+        name = {"id": edge.name, "name": "edge", "role": "edge", "tags": []}
+        one.engine.commit([Write("nodes", edge.name, name), *proxy(0, 0), *proxy(1, 0), write_of(("users", 0, 0))])
+        edge.follow()
+        dump(ours)
+        one.engine.commit([*proxy(0, 1), write_of(("accounts", 1, 1)), write_of(("users", 1, 0))])
+        edge.follow()
+        one.engine.commit([Write("proxies", "proxies_1", None)])
+        edge.follow()
+        edge.engine.trail.append("system.tried")
+        restore(ours)
+        for _ in range(2):
+            with pytest.raises(AwaitsFullNode, match="has lost the commit 3 of this node"):
+                edge.follow()
+        assert edge.events == []
+        one.follow()
+        edge.follow()
+        assert edge.engine.stamped() == one.engine.stamped()
+        assert [each.body["name"] for each in edge.engine.every("proxies")] == ["name-0", "name-0"]
+        assert {(row["collection"], row["id"], row["revision"]) for row in edge.lost()["documents"]} == {
+            ("proxies", "proxies_0", 2), ("proxies", "proxies_1", None), ("accounts", "accounts_1", 2),
+        }  # fmt: skip
+        assert (edge.lost()["revision"], edge.lost()["commits"]) == (1, [2, 3])
+        assert [kind for kind, _ in edge.events] == ["fleet.rewound"]
+        sent = ours.execute(f"SELECT seq, hash FROM proxyfleet.audit WHERE node = '{edge.name}'")
+        assert sent == [(1, edge.engine.trail.head.hash)]
+        one.engine.commit(proxy(1, 2))
+        edge.follow()
+        assert edge.engine.stamped() == one.engine.stamped()
 
 
 def test_a_replica_behind_what_is_kept_takes_the_differences_alone(ours: Fleet, two: tuple[Replica, Replica]) -> None:
