@@ -138,18 +138,21 @@ class Actor:
         self._stopping = True
         self.drain(drain)
 
-    def terminate(self) -> None:
-        """End after a SIGTERM: when the supervisor stops it if the whole product ends, else by itself."""
+    def terminate(self, why: str = "SIGTERM") -> None:
+        """End after a SIGTERM: when the supervisor stops it if the whole product ends, else by itself.
+
+        So ends one, too, that is to start again for another reason.
+        """
 
         def decided(reply: object) -> None:
             self._terminated = False
             if not isinstance(reply, Done):
-                log.info("%s ends: SIGTERM", self.boot.name)
+                log.info("%s ends: %s", self.boot.name, why)
                 self.stop(0.0)
 
         if not self._stopping and not self._terminated:
             self._terminated = True
-            self.mailbox.ask(SUPERVISOR, Terminated(self.boot.instance), decided, TERMINATED_WAIT)
+            self.mailbox.ask(SUPERVISOR, Terminated(self.boot.instance, why), decided, TERMINATED_WAIT)
 
 
 MakeActor = Callable[[Boot, list[socket.socket]], Actor]

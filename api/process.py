@@ -32,7 +32,7 @@ from api.objects.proxies.supervisor_link import REPLACE_TIMEOUT
 from api.objects.users.password_reset import PasswordResetHandler
 from api.objects.webhooks.webhook_sender import WebhookLink
 from api.operator.cluster import ClusterHandler, node_of
-from api.operator.joining import begin_joining, finish_joining
+from api.operator.joining import finish_joining, join_while_serving
 from api.operator.start import ensure_administrator, read_desired_objects, read_desired_proxies
 from api.periodic_work import HistoryPruning
 from api.security import users
@@ -51,8 +51,6 @@ log = logging.getLogger(__name__)
 
 DRAIN_CHECK_PERIOD = 0.02
 """Seconds between two checks whether the last request is finished, while the actor or the TLS terminator drains."""
-RESTART = 0.1
-"""Seconds until a process ends that has joined a fleet, for its reply."""
 REPORT_RETRY = 0.5
 """Seconds after which a rejected report of the desired state is sent again."""
 
@@ -195,7 +193,7 @@ class ApiActor(Actor):
             self._listen,
             lambda: self._node,
             self._become,
-            begin_joining,
+            join_while_serving,
             self._end_soon,
         )
         self._handlers = (self._webhooks, self._password_resets, self._renewals, self._cluster)
@@ -297,7 +295,7 @@ class ApiActor(Actor):
 
     def _end_soon(self) -> None:
         """The next process is the node that this installation has become."""
-        self.loop.call_later(RESTART, self.finish)
+        self.terminate("its joining a fleet")
 
     def _on_settings(self, reply: Any) -> None:
         if isinstance(reply, ApplySettings):

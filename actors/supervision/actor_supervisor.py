@@ -30,6 +30,7 @@ from actors.bus.messages.common import (
     Hello,
     Listening,
     ReportProblems,
+    Terminated,
     actor_proxy,
     forwarding_name,
 )
@@ -203,11 +204,11 @@ class ActorSupervisor:
                 actor.apply_settings(latch)
         self._reconciler.reconcile_awake()
 
-    def terminated(self, name: str, instance: int) -> None:
-        """A SIGTERM asked this process of an actor, and no other, to end."""
-        actor = self._actor_of(name, instance)
+    def terminated(self, name: str, message: Terminated) -> None:
+        """This process of an actor, and no other, is to end."""
+        actor = self._actor_of(name, message.instance)
         if actor is not None:
-            actor.terminated(instance)
+            actor.terminated(message.instance, message.why)
 
     @property
     def beyond_help(self) -> str:

@@ -222,20 +222,20 @@ class SupervisorProcess:
             case Upgrade():
                 self._upgrade.upgrade(reply)
             case Terminated():
-                self._terminated(sender, message.instance, reply)
+                self._terminated(sender, message, reply)
             case DescribeProgram():
                 reply(Program(VERSION, self._started_at, self._life.state is ProgramState.RUNNING))
             case _:
                 self._actors.receive(sender, message, reply)
 
-    def _terminated(self, sender: str, instance: int, reply: Reply) -> None:
+    def _terminated(self, sender: str, message: Terminated, reply: Reply) -> None:
         """An actor got a SIGTERM. The same one may be on its way to this process."""
 
         def decide() -> None:
             if self._life.closes_listeners:
                 reply(Done())
             else:
-                self._actors.terminated(sender, instance)
+                self._actors.terminated(sender, message)
                 reply(Failed(f"only {sender} was to end"))
 
         if self._life.closes_listeners:

@@ -9,6 +9,7 @@
       ◄───────────────────────────────────────── DSN, and the key that seals secrets
       keeps the reply (`data.joining`)
       reads the state into a file of its own
+        (while its API serves, if it runs)
       puts key, file and `data.node` in place
 
 Each step can be done again, so being killed at any moment leaves a machine that has not joined, or one that finishes at
@@ -29,8 +30,8 @@ import os
 import re
 import shutil
 import socket
-from collections.abc import Callable, Mapping
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -77,6 +78,8 @@ WITHIN = 20.0
 PATH = "/join"
 _ADMINISTRATOR = "admin"
 _TRIES = 5
+_FRESH, _READ = "fresh", "read"
+"""Folders in `data.cluster`: where the state is read to, and where it is when it is whole."""
 _UNKNOWN = "there is no such token: it was revoked, or is of another fleet"
 
 
@@ -275,6 +278,7 @@ def ask_to_join(data: DataDir, line: str, name: str = "", address: str = "", lis
         identity, _ = _read(reply)
         with closing(Database(identity.dsn)) as database:
             database.check()
+        shutil.rmtree(data.cluster / _READ, ignore_errors=True)  # of another fleet
         replace_file(data.joining, json.dumps(reply).encode())
     except (ValueError, KeyError, TypeError) as error:
         raise JoinRefused(f"the response of {token.address} can't be read: is it of another release?") from error
@@ -296,6 +300,15 @@ def read_state(identity: NodeIdentity, data: DataDir) -> None:
         Rereading(database, identity, engine, lambda _kind, _data: None)()
 
 
+def read_ahead(data: DataDir, read_state: Callable[[NodeIdentity, DataDir], object] = read_state) -> None:
+    """Read the state of the fleet that this installation has joined, for `finish_joining`, which is short then.
+
+    What the installation has is not touched, so its API may serve. Raises as `finish_joining`.
+    """
+    with _translated():
+        _read_into_place(_read(json.loads(data.joining.read_bytes()))[0], data, read_state)
+
+
 def finish_joining(data: DataDir, read_state: Callable[[NodeIdentity, DataDir], object] = read_state) -> bool:
     """Make an installation a node that has joined; False when it has not.
 
@@ -304,21 +317,27 @@ def finish_joining(data: DataDir, read_state: Callable[[NodeIdentity, DataDir], 
     """
     if not data.joining.exists():
         return False
-    fresh = data.cluster / "fresh"
-    try:
+    whole = data.cluster / _READ
+    with _translated():
         identity, key = _read(json.loads(data.joining.read_bytes()))
         if not data.node.exists():
-            shutil.rmtree(fresh, ignore_errors=True)
-            read_state(identity, open_data_dir(fresh))
+            if not whole.exists():
+                _read_into_place(identity, data, read_state)
             _take_key(data, key)
-            _replace_store(data, DataDir(fresh))
+            _replace_store(data, DataDir(whole))
             identity.save(data, secret_box_of(data))
-        shutil.rmtree(fresh, ignore_errors=True)
+        shutil.rmtree(whole, ignore_errors=True)
         data.joining.unlink()
         sync(data.cluster)
+    return True
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
     except (OSError, OperatorError, SecretBoxError, ValueError, KeyError, TypeError) as error:
         raise StoreError(f"this installation has joined a fleet, and can't be its node yet: {error}") from error
-    return True
 
 
 def _read(reply: Mapping[str, Any]) -> tuple[NodeIdentity, str]:
@@ -329,6 +348,15 @@ def _read(reply: Mapping[str, Any]) -> tuple[NodeIdentity, str]:
     if len(bytes.fromhex(reply["key"])) != KEY_BYTES:
         raise ValueError("not a key")
     return NodeIdentity(UUID(reply["fleet"]), **texts), reply["key"]
+
+
+def _read_into_place(identity: NodeIdentity, data: DataDir, read: Callable[[NodeIdentity, DataDir], object]) -> None:
+    fresh, whole = data.cluster / _FRESH, data.cluster / _READ
+    for each in (fresh, whole):
+        shutil.rmtree(each, ignore_errors=True)
+    read(identity, open_data_dir(fresh))
+    os.replace(fresh, whole)
+    sync(data.cluster)
 
 
 def _take_key(data: DataDir, key: str) -> None:

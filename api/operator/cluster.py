@@ -136,7 +136,7 @@ class ClusterHandler:
         restart: Callable[[], None],
     ) -> None:
         """`listen` returns `cluster.listen`. `become` begins to be another node, or to stand alone. `join` is
-        `api.operator.joining.begin_joining`; after it this process ends by `restart`, and the next one is the node."""
+        `api.operator.joining.join_while_serving`; after it this process ends by `restart`: the next one is the node."""
         self._engine, self._data, self._bridge, self._listen = engine, data, bridge, listen
         self._node, self._become = node, become
         self._join, self._restart = join, restart

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+from typing import Any
+
 from api.engine.commit import Engine, open_engine
 from api.operator.cluster import NOT_INSTALLED
 from api.store import StoreError
 from config.files.paths import DataDir
+
+log = logging.getLogger(__name__)
 
 
 def finish_joining(data: DataDir) -> None:
@@ -46,6 +51,18 @@ def begin_joining(
             " or make a backup first, `proxyfleet backup`"
         )
     return joining.ask_to_join(data, line, name, address, listen)
+
+
+def join_while_serving(engine: Engine, data: DataDir, listen: str, **asked: Any) -> str:
+    """As `begin_joining`, and read the state of the fleet, so that the next start is short. Raises `OperatorError`."""
+    joined = begin_joining(engine, data, listen, **asked)
+    from api.cluster import joining
+
+    try:
+        joining.read_ahead(data)
+    except StoreError as error:
+        log.warning("the state of the fleet is read at the next start: %s", error)
+    return joined
 
 
 def join(data: DataDir, listen: str, line: str, name: str = "", address: str = "", discard: bool = False) -> str:

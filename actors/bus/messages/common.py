@@ -95,10 +95,11 @@ class Terminated:
     """Actor → supervisor: a SIGTERM has reached this process, and maybe the whole product.
 
     → `Done` when the product ends, so that the actor's `Stop` will come in its turn; `Failed` half a second later when
-    it does not, and the actor ends by itself.
+    it does not, and the actor ends by itself. `why` is what else it ends by, to be started again.
     """
 
     instance: int
+    why: str = "SIGTERM"
 
 
 @message

@@ -37,8 +37,8 @@ class Instance:
     """When it last turned its loop, as far as is known; None before its hello."""
     stopped_accepting: bool = False
     """It has acknowledged that it accepts nothing new."""
-    terminated: bool = False
-    """A SIGTERM to this process alone asked it to end."""
+    terminated: str = ""
+    """What has asked this process alone to end: a SIGTERM."""
     start_max: float = START_MAX
     """Seconds that it may take to its hello."""
 

@@ -207,11 +207,11 @@ class ManagedActor:
         self._cancel_retry()
         self.backoff.reset()
 
-    def terminated(self, instance: int) -> None:
-        """An operator ends this process by a SIGTERM; another one takes its place."""
+    def terminated(self, instance: int, why: str) -> None:
+        """This process ends, by a SIGTERM of an operator or for another reason; another one takes its place."""
         found = self._find(instance)
         if found is not None:
-            found.terminated = True
+            found.terminated = why
 
     # --- what comes from its processes ---
 
@@ -309,7 +309,8 @@ class ManagedActor:
 
     def _died(self, how: str) -> None:
         if self._current is not None and self._current.terminated:
-            log.warning("%s was terminated by SIGTERM, starting it again: %s", self.label, how)
+            text = "%s was terminated by %s, starting it again: %s"
+            log.warning(text, self.label, self._current.terminated, how)
         else:
             log.error("%s died: %s", self.label, how)
         self._current = None

@@ -46,6 +46,7 @@ def test_a_running_product_joins_serves_what_the_fleet_has_and_is_removed() -> N
         first.api("POST", "/lists", {"name": "after", "kind": "domains", "entries": ["example.com"]})
         wait_until(lambda: "after" in lists_at(second, first.token), "it serves what is changed", 10)
         assert current(second)["name"] == "fra2"
+        assert [line for line in (first.log + second.log).splitlines() if " ERROR " in line] == []
         names = {each["name"] for each in first.api("GET", "/nodes").json()["data"]["nodes"]}
         assert names == {"first", "fra2"}
         assert command(second, "join", token)[0] != 0

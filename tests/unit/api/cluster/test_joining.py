@@ -9,29 +9,77 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import psycopg
 import pytest
 
 from actors.cluster.identity import NodeIdentity, identity_of
 from api.cluster import joining as module
-from api.cluster.joining import Admission, JoinRefused, ask_to_join, finish_joining, what_is_there
-from api.cluster.links.certificates import NodeCertificateError, own_certificate
-from api.cluster.links.internal_api import NodeRefused, NodeUnreachable
+from api.cluster.joining import PATH, Admission, JoinRefused, ask_to_join, finish_joining, read_ahead, what_is_there
+from api.cluster.links.certificates import Certificates, KnownNode, NodeCertificateError, own_certificate
+from api.cluster.links.internal_api import InternalApi, NodeRefused, NodeUnreachable, Route
+from api.cluster.roles import NodeLogin, begin_roles
 from api.engine.commit import Engine
 from api.operator.joining import join
 from api.process import open_store
-from api.store import StoreError
+from api.store import StoreError, Write
 from config.files.paths import DataDir, open_data_dir
 from config.files.secret_box import secret_box_of
-from config.model.node_tokens import TokenLine
+from config.model.node_tokens import COLLECTION as TOKENS
+from config.model.node_tokens import NodeTokenCreate, TokenLine, new_token
+from config.model.nodes import NodeRecord
 from tests.kit.postgresql import needs_postgresql
 from tests.kit.tables import table
-from tests.unit.api.cluster.admitted import Asked
-from tests.unit.api.cluster.nodes import fleet, owner
+from tests.unit.api.cluster.nodes import Fleet, fleet, owner
 
 pytestmark = needs_postgresql
+_numbers = iter(range(10**6))
+
+
+class Asked:
+    """A full node that lets others in."""
+
+    def __init__(self, made: Fleet, stack: ExitStack) -> None:
+        self.fleet = made
+        self.login = NodeLogin(f"nod_{next(_numbers):016}", "full")
+        begin_roles(made.database, self.login)
+        dsn = self.login.dsn(made.dsn)
+        self.node = made.node(self.login.node, dsn)
+        self.seal = secret_box_of(self.node.data)
+        self.own = own_certificate(self.node.data)
+        self.put("nodes", NodeRecord(id=self.login.node, name="first", created_at=1.0).model_dump(mode="json"))
+        self.certificates = Certificates(self.own, self.known)
+        identity = NodeIdentity(made.id, self.login.node, "first", "full", dsn)
+        self.events: list[tuple[str, str]] = []
+        self.admission = Admission(
+            self.node.engine, self.seal, identity, made.database, self.certificates,
+            lambda event, data: self.events.append((event, data["name"])),
+        )  # fmt: skip
+        route = Route(self.admission.handle, for_strangers=True)
+        self.api = stack.enter_context(closing(InternalApi(("127.0.0.1", 0), self.certificates, lambda: {PATH: route})))
+        self.api.start()
+
+    def known(self) -> list[KnownNode]:
+        found = [KnownNode.of(each.body) for each in self.node.engine.find("nodes")]
+        return [each for each in found if each.certificate]
+
+    def put(self, collection: str, body: dict[str, Any] | None, identifier: str = "") -> None:
+        key = identifier or (body or {})["id"]
+        self.node.engine.commit([Write(collection, key, body, self.node.engine.revision_of(collection, key))])
+
+    def token(self, ttl: int = 3600, **fields: Any) -> TokenLine:
+        now = self.fleet.database.time()
+        record, secret = new_token(NodeTokenCreate(**fields), now - 3600 + ttl)
+        self.put(TOKENS, record.model_dump(mode="json"))
+        address = "{}:{}".format(*self.api.address)
+        return TokenLine(self.own.fingerprint, record.id, secret, address)
+
+    def names(self) -> set[str]:
+        return {each.body["name"] for each in self.node.engine.find("nodes")}
+
+    def roles(self) -> int:
+        ((count,),) = self.fleet.execute("SELECT count(*) FROM pg_roles WHERE rolname LIKE 'pf_nod_%' AND rolcanlogin")
+        return int(count)
 
 
 @pytest.fixture(scope="module")
@@ -214,7 +262,7 @@ def test_names_and_addresses_that_can_not_be_are_refused(
 ) -> None:
     with pytest.raises(NodeRefused, match=why):
         ask_to_join(data, asked.token().text, name, address)
-    ask_to_join(data, asked.token().text, f"other-{uuid4().hex}")
+    ask_to_join(data, asked.token().text, f"other-{next(_numbers)}")
 
 
 def test_a_certificate_with_more_in_its_text_does_not_keep_others_from_asking(asked: Asked, data: DataDir) -> None:
@@ -308,6 +356,18 @@ def test_a_state_that_can_not_be_read_is_read_at_the_next_try(asked: Asked, data
     assert data.fleet.read_text() == "as before"
     assert not data.node.exists()
     assert finish_joining(data, read_state)
+
+
+def test_what_was_read_while_the_api_served_is_not_read_again(asked: Asked, data: DataDir) -> None:
+    def fail(_identity: NodeIdentity, _folder: DataDir) -> None:
+        raise StoreError("it was read")
+
+    ask_to_join(data, asked.token().text, "ahead")
+    data.fleet.write_text("as before")
+    read_ahead(data, read_state)
+    assert data.fleet.read_text() == "as before"
+    assert finish_joining(data, fail)
+    assert data.fleet.read_text() == "the fleet's"
 
 
 def test_an_installation_that_is_a_node_is_refused(asked: Asked, data: DataDir) -> None:
