@@ -56,3 +56,14 @@ BEGIN
         PERFORM pg_notify('proxyfleet', (above + 1000)::text);
     END IF;
 END $$;
+
+-- Entries of a node's audit trail, [[seq, content, hash], …], that the ledger lacks and no commit brings.
+CREATE FUNCTION proxyfleet.add_audit(of_node text, entries json) RETURNS void
+LANGUAGE plpgsql VOLATILE SET search_path = proxyfleet, pg_temp AS $$
+DECLARE
+    last bigint;
+BEGIN
+    SELECT head INTO last FROM fleet FOR UPDATE;
+    INSERT INTO audit SELECT of_node, (a ->> 0)::bigint, last, a ->> 1, a ->> 2 FROM json_array_elements(entries) a
+    ON CONFLICT DO NOTHING;
+END $$;

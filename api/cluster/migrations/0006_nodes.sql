@@ -152,7 +152,7 @@ DECLARE
     ];
     functions text[] := ARRAY[
         'this_node', 'group_of', 'is_edge', 'own_document', 'runs_on', 'edge_documents', 'documents_of', 'changes_after',
-        'heartbeat', 'note_heartbeat', 'report_usage', 'report_limits', 'changed_usage', 'read_loose', 'add_audit'
+        'heartbeat', 'note_heartbeat', 'report_usage', 'report_limits', 'changed_usage', 'read_loose'
     ];
     -- What writes for an edge more than it may, or makes tables for a full node: it checks itself who calls it.
     with_rights_of_owner text[] := ARRAY['report_usage', 'report_limits', 'changed_usage', 'tend_usage'];
@@ -180,6 +180,7 @@ BEGIN
             EXECUTE format('GRANT SELECT ON proxyfleet.%I TO %I', each, edge_group);
         END IF;
     END LOOP;
+    EXECUTE format('GRANT INSERT ON proxyfleet.audit TO %I', edge_group);
     FOR each IN SELECT p.oid::regprocedure FROM pg_proc p
         WHERE p.pronamespace = 'proxyfleet'::regnamespace AND p.proname = ANY (functions)
     LOOP
