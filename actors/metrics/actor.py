@@ -7,6 +7,7 @@ import socket
 import sqlite3
 import time
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 import psutil
@@ -135,7 +136,8 @@ class MetricsActor(Actor):
         elif isinstance(message, QuerySystem):
             reply(self._system_metrics())
         elif isinstance(message, QueryRealtime):
-            reply(self._realtime(message.proxy_ids, self._totals.active(), message.of_one))
+            found = self._realtime(message.proxy_ids, self._totals.active(), message.of_one)
+            reply(self._with_weights(found, message.proxy_ids) if message.to_merge else found)
         elif isinstance(message, QueryMetricSeries):
             self._read_series(message, reply)
         elif isinstance(message, (QueryUsage, QueryReached, ResetUsage, DropAccountUsage)):
@@ -242,6 +244,10 @@ class MetricsActor(Actor):
         if not of_one:
             metrics |= {"cpu_usage": self._machine.cpu_percent, "memory_usage": self._machine.memory_percent()}
         return Realtime(time.time(), metrics)
+
+    def _with_weights(self, found: Realtime, proxy_ids: tuple[str, ...] | None) -> Realtime:
+        minute = self._series.last_minute(proxy_ids)
+        return replace(found, requests=minute["requests"], latency=tuple(sorted(minute.latency.items())))
 
     def _read_series(self, query: QueryMetricSeries, reply: Reply) -> None:
         """Store what was counted in this second first, since only what is stored is read."""

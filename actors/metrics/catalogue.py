@@ -19,6 +19,7 @@ from actors.metrics.system import CPUS, MEMORY
 INTERVALS = {"1m": 60, "5m": 300, "1h": 3600, "1d": 86400}
 """Seconds of the intervals that can be asked for."""
 
+RESPONSE_TIME = "response_time_avg"
 _Value = float | None
 _Read = Callable[[Bucket, float], _Value]
 """From a bucket and the seconds that it stands for."""
@@ -71,7 +72,7 @@ _PERCENTILES: dict[str, _Read] = {f"response_time_p{each}": _percentile(each) fo
 _METRICS: dict[str, _Read] = {
     "requests_per_second": _rate("requests"),
     "active_connections": _active,
-    "response_time_avg": _response_time,
+    RESPONSE_TIME: _response_time,
     **_PERCENTILES,
     "error_rate": _error_rate,
     "cpu_usage": _cpu,
@@ -106,6 +107,11 @@ def wants_latency(names: Iterable[str]) -> bool:
     return any(name in _PERCENTILES for name in names)
 
 
+def wants_weights(names: Iterable[str]) -> bool:
+    """True if any of these is merged by histograms: a mean response time has the weight of its responses."""
+    return RESPONSE_TIME in names or wants_latency(names)
+
+
 def values(name: str, buckets: Iterable[Bucket], step: int, now: float, of_one: bool = False) -> tuple[_Value, ...]:
     """The metric in each bucket. With `of_one` the buckets are of one proxy, and so are processors and memory.
 
@@ -134,8 +140,9 @@ Reading = Generator[None, None, MetricSeries]
 def read_in_batches(series: Series, query: QueryMetricSeries, now: float) -> Reading:
     """The reply to `query` at `now`, Unix seconds. Raises `sqlite3.Error`."""
     found: dict[str, list[float | None]] = {name: [] for name in query.names}
-    latency, step = wants_latency(query.names), query.step
+    latency, step = (wants_weights if query.to_merge else wants_latency)(query.names), query.step
     wide = step * max(1, ROWS // max(1, len(query.proxy_ids or ())))
+    latencies: list[tuple[tuple[int, int], ...]] = []
     for start in range(query.start, query.end, wide):
         if start > query.start:
             yield
@@ -143,4 +150,10 @@ def read_in_batches(series: Series, query: QueryMetricSeries, now: float) -> Rea
         buckets = series.read(step, start, end, query.proxy_ids, latency)
         for name in query.names:
             found[name] += values(name, buckets, step, now, query.of_one)
-    return MetricSeries({name: tuple(each) for name, each in found.items()})
+        if latency and query.to_merge:
+            latencies += map(_latency, buckets)
+    return MetricSeries({name: tuple(each) for name, each in found.items()}, tuple(latencies))
+
+
+def _latency(bucket: Bucket) -> tuple[tuple[int, int], ...]:
+    return () if bucket.increments is None else tuple(sorted(bucket.increments.latency.items()))

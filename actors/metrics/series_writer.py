@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from actors.bus.messages.metrics import Counters
 from actors.histogram import percentile
@@ -85,22 +85,28 @@ class LiveRates:
         """The proxy was deleted."""
         self._windows.pop(proxy_id, None)
 
-    def metrics(self, proxy_ids: Iterable[str] | None = None, since_tick: Increments | None = None) -> Metrics:
+    def metrics(self, proxy_ids: Collection[str] | None = None, since_tick: Increments | None = None) -> Metrics:
         """Rates per second, response times in ms, the error rate in percent; of all proxies when none is named.
 
         `cpu_usage` is of the processes of these proxies alone, in percent of all processors of the machine.
 
         Where there was no request, a response time is 0. `since_tick` is what was counted for them since the last tick.
         """
-        names = (TOTAL,) if proxy_ids is None else proxy_ids
-        recent, minute = Increments(), Increments()
-        for window in (self._windows[each] for each in names if each in self._windows):
+        recent = Increments() if since_tick is None else Increments().add(since_tick)
+        for window in self._windows_of(proxy_ids):
             recent.add(window.since(self._tick - RATE_TICKS + 1))
+        return {**self._rates(recent), **_means(self.minute(proxy_ids, since_tick))}
+
+    def minute(self, proxy_ids: Collection[str] | None = None, since_tick: Increments | None = None) -> Increments:
+        """What was counted in the last 60 s; as `metrics`."""
+        minute = Increments() if since_tick is None else Increments().add(since_tick)
+        for window in self._windows_of(proxy_ids):
             minute.add(window.minute)
-        if since_tick is not None:
-            recent.add(since_tick)
-            minute.add(since_tick)
-        return {**self._rates(recent), **_means(minute)}
+        return minute
+
+    def _windows_of(self, proxy_ids: Iterable[str] | None) -> list[_Window]:
+        names = (TOTAL,) if proxy_ids is None else proxy_ids
+        return [self._windows[each] for each in names if each in self._windows]
 
     def _rates(self, recent: Increments) -> Metrics:
         per_second = 1 / max(SHORTEST, self._clock() - self._times[0])
@@ -170,10 +176,17 @@ class SeriesWriter:
         self._live.tick(counted)
         self._ticked = now
 
-    def live_metrics(self, proxy_ids: Iterable[str] | None = None) -> Metrics:
+    def live_metrics(self, proxy_ids: Collection[str] | None = None) -> Metrics:
         """The live rates, up to the last report; of all proxies when none is named."""
+        return self._live.metrics(proxy_ids, self._grown(proxy_ids))
+
+    def last_minute(self, proxy_ids: Collection[str] | None = None) -> Increments:
+        """What was counted in the last 60 s; as `live_metrics`."""
+        return self._live.minute(proxy_ids, self._grown(proxy_ids))
+
+    def _grown(self, proxy_ids: Iterable[str] | None) -> Increments:
         names = self._since_tick if proxy_ids is None else [each for each in proxy_ids if each in self._since_tick]
-        return self._live.metrics(proxy_ids, sum_of(self._since_tick[each] for each in names))
+        return sum_of(self._since_tick[each] for each in names)
 
     def request_store(self) -> None:
         """Write everything the next time that the totals are saved; to be called before reading."""

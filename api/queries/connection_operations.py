@@ -203,8 +203,7 @@ def end_connection(call: Call) -> Reply:
     """
     connection_id, nodes = call.params["connection_id"], call.nodes
     if not _end(call, CloseConnections(connection_id, EVERYTHING), nodes):
-        for name, reason in nodes.missing.items():
-            raise PeerUnavailable(name, reason)
+        nodes.refuse_missing()
         raise NotFound("The connection")
     return Reply({"id": connection_id, "ended": True})
 

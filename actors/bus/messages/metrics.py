@@ -139,7 +139,8 @@ class QueryMetricSeries:
 
     The first bucket begins at `start` (Unix seconds, a multiple of `step`), the last one before `end`. They are of
     these proxies together; of everything when `proxy_ids` is None. With `of_one`, processors and memory are of the
-    process of the proxy instead of the machine. → `MetricSeries`, or `Failed` when the disk can't be read.
+    process of the proxy instead of the machine. `to_merge` is for several nodes. → `MetricSeries`, or `Failed` when the
+    disk can't be read.
     """
 
     names: tuple[str, ...]
@@ -148,32 +149,43 @@ class QueryMetricSeries:
     step: int
     proxy_ids: tuple[str, ...] | None = None
     of_one: bool = False
+    to_merge: bool = False
 
 
 @message
 class MetricSeries:
-    """Metrics collector → API: by name, one value for each bucket; None where there is nothing to take a mean of."""
+    """Metrics collector → API: by name, one value for each bucket; None where there is nothing to take a mean of.
+
+    If it is `to_merge`, `latency` has of each bucket the latencies as in `Counters`, if a metric is read from these.
+    """
 
     values: dict[str, tuple[float | None, ...]]
+    latency: tuple[tuple[tuple[int, int], ...], ...] = ()
 
 
 @message
 class QueryRealtime:
     """API → metrics collector: the present metrics of these proxies together, or of all (None). → `Realtime`.
 
-    `of_one` as in `QueryMetricSeries`.
+    `of_one` and `to_merge` as in `QueryMetricSeries`.
     """
 
     proxy_ids: tuple[str, ...] | None = None
     of_one: bool = False
+    to_merge: bool = False
 
 
 @message
 class Realtime:
-    """Metrics collector → API: metrics by name (`actors.metrics.catalogue`), as they were at `timestamp`."""
+    """Metrics collector → API: metrics by name (`actors.metrics.catalogue`), as they were at `timestamp`.
+
+    If it is `to_merge`, also the `requests` and their `latency`, as in `Counters`, of the last 60 s.
+    """
 
     timestamp: float
     metrics: dict[str, float]
+    requests: float = 0
+    latency: tuple[tuple[int, int], ...] = ()
 
 
 @message

@@ -46,6 +46,8 @@ FROM_OTHER_NODES: frozenset[type[object]] = frozenset(
         events.QueryDeliveries,
         events.QueryWebhookSender,
         events.QueryWebhookStatus,
+        events.Redeliver,
+        events.SendTestEvent,
         forwarding.CloseConnections,
         forwarding.Explain,
         forwarding.GroupConnections,

@@ -14,7 +14,7 @@ from actors.bus.mailbox import address_of
 from actors.bus.messages.common import SUPERVISOR, forwarding_name
 from actors.bus.messages.supervision import QueryWorkers, Workers
 from api.bus_bridge import NODE_MARK, SUPERVISOR_TIMEOUT, Bridge, NodeMissing, checked, on_node, reason_of
-from api.errors import Invalid, NotFound
+from api.errors import Invalid, NotFound, PeerUnavailable
 from api.http.query import ALL_NODES, THIS_NODE
 from api.objects.nodes.fleet_nodes import FleetNodes
 from config.model.nodes import NodeRecord
@@ -112,6 +112,11 @@ class AskedNodes:
             reason = reply.reason if isinstance(reply, NodeMissing) else reason_of(reply)
             self._missing.setdefault(to.partition(NODE_MARK)[0], reason)
         return NODE_MARK in to
+
+    def refuse_missing(self) -> None:
+        """Raise `PeerUnavailable` when a node is missing, which may have what was not found."""
+        for name, reason in self.missing.items():
+            raise PeerUnavailable(name, reason)
 
     @property
     def missing(self) -> Mapping[str, str]:

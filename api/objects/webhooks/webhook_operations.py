@@ -15,17 +15,35 @@ from api.call import Call, Reply
 from api.engine.objects import Objects
 from api.engine.operation import V1, Operation, get, post, resource
 from api.engine.records import Stored, moment
-from api.engine.responses import Moment, ResponseModel, mirrors
-from api.http.query import Query, choice, integer
+from api.engine.responses import Moment, NodesMeta, ResponseModel, mirrors
+from api.errors import Invalid
+from api.http.query import NodesAlone, OfNodes, choice, integer
 from api.objects.webhooks.webhook_kind import WEBHOOKS, NewWebhook, rotated, view_of_webhook
 from config.model.subscriptions import is_about_people
 from config.model.webhooks import SECRET_PURPOSE, WebhookRecord, masked_url
 from config.text.formatting import timestamp_text
 
+OFFSET_MAX = 10_000
+"""Deliveries that are merged for one page at most, beside those on it."""
+UNTRIED = WebhookTried(False, None, None, "no node has responded")
+
+
+@mirrors(WebhookTried)
+class WebhookTestedAt(ResponseModel):
+    """The outcome of a test by one node."""
+
+    node: str
+
 
 @mirrors(WebhookTried)
 class WebhookTested(ResponseModel):
-    """The outcome of a test; `response_time` in milliseconds."""
+    """The outcome of a test; `response_time` in milliseconds.
+
+    In a fleet of several it is that of the first of the `nodes` that could not deliver, or of the slowest.
+    """
+
+    nodes: list[WebhookTestedAt] | None = None
+    meta: NodesMeta | None = None
 
 
 @mirrors(DeliveryAttempt)
@@ -43,7 +61,7 @@ class PayloadView(ResponseModel):
 
 
 class DeliveryView(ResponseModel):
-    """One event for one webhook."""
+    """One event for one webhook. `node` sends it, in a fleet of several."""
 
     id: str
     webhook_id: str
@@ -54,6 +72,7 @@ class DeliveryView(ResponseModel):
     next_attempt_at: Moment | None
     payload: PayloadView
     attempts: list[AttemptView]
+    node: str | None = None
 
 
 class DeliveryPage(ResponseModel):
@@ -62,15 +81,17 @@ class DeliveryPage(ResponseModel):
     deliveries: list[DeliveryView]
     total: int
     has_more: bool
+    meta: NodesMeta | None = None
 
 
 class OneDelivery(ResponseModel):
     """A delivery."""
 
     delivery: DeliveryView
+    meta: NodesMeta | None = None
 
 
-class ListDeliveries(Query):
+class ListDeliveries(OfNodes):
     """Filters of deliveries, and the page."""
 
     status: str | None = choice("Only deliveries of this status", ("waiting", "delivered", "failed"))
@@ -97,11 +118,14 @@ def test_webhook(call: Call) -> Reply:
     """Send a test event to a webhook.
 
     Sends a `webhook.test` event at once and waits for the outcome. The response is 200 also when the delivery fails;
-    `delivered` and `error` have the outcome.
+    `delivered` and `error` have the outcome. In a fleet each node sends one.
     """
-    webhook = _webhooks(call).get(_id(call))
-    probed = call.services.webhooks.probe(webhook.record.id, call.services.settings.webhooks.timeout, call.request_id)
-    return Reply(asdict(probed))
+    webhook, nodes = _webhooks(call).get(_id(call)), call.nodes
+    timeout = call.services.settings.webhooks.timeout
+    probed = call.services.webhooks.probe(webhook.record.id, timeout, call.request_id, nodes)
+    tried = min(probed.values(), key=lambda each: (each.delivered, -(each.response_time or 0)), default=UNTRIED)
+    found = [{**nodes.of_record(to), **asdict(each)} for to, each in probed.items()]
+    return Reply({**asdict(tried), **({"nodes": found} if nodes.are_several else {})})
 
 
 def list_deliveries(call: Call) -> Reply:
@@ -113,21 +137,22 @@ def list_deliveries(call: Call) -> Reply:
     query: ListDeliveries = call.query
     message = QueryDeliveries(_id(call), query.status or "", query.limit, query.offset)
     _webhooks(call).get(message.webhook_id)
-    page = call.services.webhooks.deliveries(message)
-    more = message.offset + len(page.deliveries) < page.total
-    views = [_delivery(call, each) for each in page.deliveries]
-    return Reply({"deliveries": views, "total": page.total, "has_more": more})
+    if call.nodes.are_several and query.offset > OFFSET_MAX:
+        raise Invalid("offset", f"must be at most {OFFSET_MAX} where several nodes are asked")
+    found, total = call.services.webhooks.deliveries(message, call.nodes)
+    views = [_delivery(call, each, to) for to, each in found]
+    return Reply({"deliveries": views, "total": total, "has_more": message.offset + len(views) < total})
 
 
 def redeliver(call: Call) -> Reply:
     """Redeliver an event.
 
     Sends the event of a delivery again at once, with the same id, also for a disabled webhook. The receiver can use
-    the id to ignore duplicates.
+    the id to ignore duplicates. In a fleet the node that has the delivery sends it.
     """
     webhook = _webhooks(call).get(_id(call))
-    page = call.services.webhooks.redeliver(webhook.record.id, call.params["delivery_id"])
-    return Reply({"delivery": _delivery(call, page.deliveries[0])})
+    to, delivery = call.services.webhooks.redeliver(webhook.record.id, call.params["delivery_id"], call.nodes)
+    return Reply({"delivery": _delivery(call, delivery, to)})
 
 
 # --- views --------------------------------------------------------------------------------------------------------
@@ -148,7 +173,7 @@ def _with_secret(call: Call, stored: Stored[WebhookRecord], status: int = 200) -
     return Reply({"webhook": {**view, "secret": secret}}, status, stored.revision)
 
 
-def _delivery(call: Call, delivery: Delivery) -> dict[str, Any]:
+def _delivery(call: Call, delivery: Delivery, to: str) -> dict[str, Any]:
     event = delivery.event
     hidden = is_about_people([event.type]) and not call.caller.may("users.read")
     return {
@@ -165,6 +190,7 @@ def _delivery(call: Call, delivery: Delivery) -> dict[str, Any]:
             "data": {} if hidden else event.data,
         },
         "attempts": [_attempt(each, call.caller.may("settings.write")) for each in delivery.attempts],
+        **call.nodes.of_record(to),
     }
 
 
@@ -175,7 +201,14 @@ def _attempt(attempt: DeliveryAttempt, clear: bool) -> dict[str, Any]:
 
 ROWS: tuple[Operation, ...] = resource(f"{V1}/webhooks/{{webhook_id}}", read="settings.read", write="settings.write")(
     post("/rotate-secret", "rotateWebhookSecret", rotate_secret, NewWebhook, if_match=True),
-    post("/test", "testWebhook", test_webhook, WebhookTested, audit="webhook.tested"),
+    post("/test", "testWebhook", test_webhook, WebhookTested, query=NodesAlone, audit="webhook.tested"),
     get("/deliveries", "listDeliveries", list_deliveries, DeliveryPage, query=ListDeliveries),
-    post("/deliveries/{delivery_id}/redeliver", "redeliver", redeliver, OneDelivery, audit="webhook.redelivered"),
+    post(
+        "/deliveries/{delivery_id}/redeliver",
+        "redeliver",
+        redeliver,
+        OneDelivery,
+        query=NodesAlone,
+        audit="webhook.redelivered",
+    ),
 )

@@ -9,13 +9,17 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from heapq import merge
+from itertools import islice
 from typing import Any
 
 from actors.bus.mailbox import Mailbox, Reply
 from actors.bus.messages.common import WEBHOOKS, Done, Failed
 from actors.bus.messages.events import (
     Deliveries,
+    Delivery,
     DisableWebhook,
     FetchWebhooks,
     QueryDeliveries,
@@ -30,9 +34,10 @@ from actors.bus.messages.events import (
     WebhookStatuses,
     WebhookTried,
 )
-from api.bus_bridge import Bridge, LoopBridge, reason_of, request
+from api.bus_bridge import Bridge, LoopBridge, checked, reason_of, request
 from api.engine.objects import Objects, Records
 from api.errors import DomainError, NotFound
+from api.objects.nodes.asked_nodes import AskedNodes
 from api.objects.proxies.condition import Flaw, of_webhooks
 from api.objects.proxies.proxy_specs import spec
 from api.objects.webhooks.webhook_kind import disable
@@ -42,6 +47,8 @@ from config.model.webhooks import SECRET_PURPOSE, WebhookRecord, opened_headers
 
 log = logging.getLogger(__name__)
 
+PIECE = 500
+"""Deliveries that a node is asked for at once."""
 SENDER_TIMEOUT = 2.0
 ASK_TIMEOUT = 5.0
 REMEMBERED = 1.0
@@ -105,21 +112,50 @@ class WebhookSender:
         reply = self._bridge.ask(WEBHOOKS, QueryWebhookSender(), SENDER_TIMEOUT)
         return reply if isinstance(reply, WebhookSenderState) else None
 
-    def probe(self, webhook_id: str, timeout: float, request_id: str) -> WebhookTried:
-        """Send `webhook.test` now, and wait for it as long as the sender may take."""
+    def probe(self, webhook_id: str, timeout: float, request_id: str, nodes: AskedNodes) -> dict[str, WebhookTried]:
+        """By address, the outcome of `webhook.test` sent now by each node, as soon as its sender has it."""
         message = SendTestEvent(webhook_id, request_id)
-        return request(self._bridge, WEBHOOKS, message, WebhookTried, timeout=timeout + ASK_TIMEOUT)
+        return nodes.request(self._bridge, WEBHOOKS, message, WebhookTried, timeout + ASK_TIMEOUT)
 
-    def deliveries(self, question: QueryDeliveries) -> Deliveries:
-        """A page of the delivery log."""
-        return request(self._bridge, WEBHOOKS, question, Deliveries, timeout=ASK_TIMEOUT)
+    def deliveries_here(self, page: QueryDeliveries) -> Deliveries:
+        """A page of the delivery log of this machine."""
+        return request(self._bridge, WEBHOOKS, page, Deliveries, timeout=ASK_TIMEOUT)
 
-    def redeliver(self, webhook_id: str, delivery_id: str) -> Deliveries:
-        """Once more. Raises `NotFound`."""
-        reply = request(self._bridge, WEBHOOKS, Redeliver(webhook_id, delivery_id), Deliveries, timeout=ASK_TIMEOUT)
-        if not reply.deliveries:
+    def deliveries(self, page: QueryDeliveries, nodes: AskedNodes) -> tuple[list[tuple[str, Delivery]], int]:
+        """A page of the delivery logs of these nodes, each with its address; and how many there are."""
+        if not nodes.are_several:
+            found = self.deliveries_here(page)
+            return [(WEBHOOKS, each) for each in found.deliveries], found.total
+        end = page.offset + page.limit
+        first = replace(page, offset=0, limit=min(end, PIECE))
+        pages = nodes.request(self._bridge, WEBHOOKS, first, Deliveries, ASK_TIMEOUT)
+        logs = (self._from(nodes, to, first, each) for to, each in pages.items())
+        every = merge(*logs, key=lambda each: -each[1].created_at)
+        return list(islice(every, page.offset, end)), sum(each.total for each in pages.values())
+
+    def _from(
+        self, nodes: AskedNodes, to: str, asked: QueryDeliveries, page: Deliveries
+    ) -> Iterator[tuple[str, Delivery]]:
+        """All deliveries of a node, read as far as they are needed. Raises `PeerUnavailable` if it is this one."""
+        while True:
+            yield from ((to, each) for each in page.deliveries)
+            if len(page.deliveries) < asked.limit:
+                return
+            asked = replace(asked, offset=asked.offset + len(page.deliveries), limit=PIECE)
+            reply = self._bridge.ask(to, asked, ASK_TIMEOUT)
+            if not isinstance(reply, Deliveries) and nodes.note(to, reply):
+                return
+            page = checked(to, reply, Deliveries)
+
+    def redeliver(self, webhook_id: str, delivery_id: str, nodes: AskedNodes) -> tuple[str, Delivery]:
+        """Once more: the address of what sends it, and it. Raises `NotFound`, unless a node is missing."""
+        again = Redeliver(webhook_id, delivery_id)
+        replies = nodes.request(self._bridge, WEBHOOKS, again, Deliveries, ASK_TIMEOUT)
+        found = [(to, each) for to, reply in replies.items() for each in reply.deliveries]
+        if not found:
+            nodes.refuse_missing()
             raise NotFound("The delivery")
-        return reply
+        return found[0]
 
     def _spec(self, record: WebhookRecord) -> WebhookSpec:
         sealed = [record.secret_sealed, *(each.sealed for each in record.previous_secrets)]

@@ -22,12 +22,16 @@ from actors.bus.messages.dns import (
 from api.bus_bridge import Bridge, checked
 from api.call import Call, Reply
 from api.engine.operation import V1, delete, get, resource
-from api.engine.responses import ResponseModel
-from api.http.query import Query, integer, text
+from api.engine.responses import NodesMeta, ResponseModel
+from api.http.query import OfNodes, integer, text
+from api.objects.nodes.asked_nodes import AskedNodes
 
 
 class CachedName(ResponseModel):
-    """A cached result. `servers` are those that were asked, none for those of the system; `ttl` is seconds from now."""
+    """A cached result. `servers` are those that were asked, none for those of the system; `ttl` is seconds from now.
+
+    `node` has it, in a fleet of several.
+    """
 
     name: str
     type: Literal["A", "AAAA"]
@@ -36,6 +40,7 @@ class CachedName(ResponseModel):
     ttl: float
     servers: list[str]
     detail: str
+    node: str | None = None
 
 
 class NameServerState(ResponseModel):
@@ -70,24 +75,37 @@ class CachedNames(ResponseModel):
     entries: list[CachedName]
     total: int
     resolver: ResolverState
+    meta: NodesMeta | None = None
 
 
 class DroppedNames(ResponseModel):
     """The number of results that the resolver has dropped."""
 
     dropped: int
+    meta: NodesMeta | None = None
 
 
 R = TypeVar("R")
 
 
-def ask_resolvers(bridge: Bridge, message: object, kind: type[R], timeout: float = 5.0) -> list[R]:
-    """Their replies. Raises `PeerUnavailable` when one that runs gives none."""
-    replies = bridge.ask_all({RESOLVER: message, PROXY_RESOLVER: message}, timeout)
-    second = replies[PROXY_RESOLVER]
-    if isinstance(second, Unreachable) and second.reason == NOT_ON_THE_BUS:
-        del replies[PROXY_RESOLVER]
-    return [checked(name, reply, kind) for name, reply in replies.items()]
+def ask_resolvers(
+    bridge: Bridge, message: object, kind: type[R], nodes: AskedNodes | None = None, timeout: float = 5.0
+) -> dict[str, R]:
+    """Their replies by address, of this machine or of these nodes. Raises `PeerUnavailable` when one here gives none.
+
+    A node on which one that runs gives none is missing.
+    """
+    asked = {RESOLVER: message, PROXY_RESOLVER: message}
+    replies = bridge.ask_all(asked, timeout) if nodes is None else nodes.ask(bridge, asked, timeout)
+    found = {}
+    for to, reply in replies.items():
+        if isinstance(reply, kind):
+            found[to] = reply
+        elif to.endswith(PROXY_RESOLVER) and isinstance(reply, Unreachable) and reply.reason == NOT_ON_THE_BUS:
+            continue  # no proxy names name servers
+        elif nodes is None or not nodes.note(to, reply):
+            checked(to, reply, kind)
+    return found
 
 
 def added(states: Iterable[DnsState]) -> DnsState:
@@ -126,14 +144,14 @@ def _name(value: str) -> str:
     return value.lower().rstrip(".")
 
 
-class CacheQuery(Query):
+class CacheQuery(OfNodes):
     """The name, and how many entries."""
 
     name: str | None = text("Only of this name", "www.example.com", 254, 1, read=_name)
     limit: int = integer("Entries at most", 1, ENTRIES_MAX, 100)
 
 
-class FlushQuery(Query):
+class FlushQuery(OfNodes):
     """The name."""
 
     name: str | None = text("Only of this name; everything by default", "www.example.com", 254, 1, read=_name)
@@ -147,13 +165,14 @@ def show_cache(call: Call) -> Reply:
     counters since its start. Entries of name servers that proxies name alternate with the others.
     """
     query: CacheQuery = call.query
-    found = ask_resolvers(call.services.bridge, QueryDnsCache(query.name or "", query.limit), DnsCache)
-    state = added(ask_resolvers(call.services.bridge, QueryDns(), DnsState))
-    alternating = chain.from_iterable(zip_longest(*(each.entries for each in found)))
-    entries = [_view(each) for each in alternating if each is not None]
-    return Reply(
-        {"entries": entries[: query.limit], "total": sum(each.total for each in found), "resolver": _state(state)}
-    )
+    bridge, nodes = call.services.bridge, call.nodes
+    found = ask_resolvers(bridge, QueryDnsCache(query.name or "", query.limit), DnsCache, nodes)
+    state = added(ask_resolvers(bridge, QueryDns(), DnsState, nodes).values())
+    each_with_node = ([(each, nodes.of_record(to)) for each in cache.entries] for to, cache in found.items())
+    alternating = [each for each in chain.from_iterable(zip_longest(*each_with_node)) if each is not None]
+    entries = [{**_view(each), **node} for each, node in alternating[: query.limit]]
+    total = sum(each.total for each in found.values())
+    return Reply({"entries": entries, "total": total, "resolver": _state(state)})
 
 
 def flush_cache(call: Call) -> Reply:
@@ -163,8 +182,8 @@ def flush_cache(call: Call) -> Reply:
     open stay.
     """
     query: FlushQuery = call.query
-    forgotten = ask_resolvers(call.services.bridge, ForgetNames(query.name or ""), NamesForgotten)
-    return Reply({"dropped": sum(each.count for each in forgotten)})
+    forgotten = ask_resolvers(call.services.bridge, ForgetNames(query.name or ""), NamesForgotten, call.nodes)
+    return Reply({"dropped": sum(each.count for each in forgotten.values())})
 
 
 def _state(state: DnsState) -> dict[str, object]:

@@ -6,7 +6,8 @@ import logging
 import math
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from actors.bus.messages.common import METRICS
@@ -16,13 +17,15 @@ from actors.metrics.catalogue import INTERVALS, NAMES
 from api.bus_bridge import Bridge, ask_all_upstreams, request
 from api.call import Call, Document, Reply
 from api.engine.operation import V1, get, resource
-from api.engine.responses import Moment, ResponseModel
+from api.engine.responses import Moment, NodesMeta, ResponseModel
 from api.errors import Invalid, MissingPermission, NotFound, PeerUnavailable
-from api.http.query import Query, choice, moment, several, text
+from api.http.query import OfNodes, choice, moment, several, text
 from api.objects.named.pool_kind import POOLS
+from api.objects.nodes.asked_nodes import AskedNodes
 from api.objects.proxies.proxy_responses import ListedProxy
 from api.objects.proxies.proxy_views import listed
 from api.queries.metrics.dns_operations import added, ask_resolvers
+from api.queries.metrics.metrics_over_nodes import merged_realtime, merged_series, needed
 from api.queries.usage_report import TopAccount, top_accounts
 from config.text.formatting import timestamp_text
 
@@ -50,6 +53,7 @@ class Metrics(ResponseModel):
 
     time_range: TimeRange
     metrics: dict[str, list[Point]]
+    meta: NodesMeta | None = None
 
 
 class Snapshot(ResponseModel):
@@ -74,6 +78,7 @@ class RealtimeMetrics(ResponseModel):
     timestamp: Moment
     metrics: Snapshot
     proxies: list[ListedProxy] | None = None
+    meta: NodesMeta | None = None
 
 
 log = logging.getLogger(__name__)
@@ -86,7 +91,7 @@ POINTS_MAX = 11_000
 """Buckets of a response: more than are kept of any interval."""
 
 
-class QueryMetrics(Query):
+class QueryMetrics(OfNodes):
     """The series and the time range."""
 
     start_time: float | None = moment("From the bucket of this time on; an hour before `end_time` by default")
@@ -98,7 +103,7 @@ class QueryMetrics(Query):
     proxy_id: str | None = text("Only of this proxy", "prx_0123456789abcdef", 128)
 
 
-class RealtimeQuery(Query):
+class RealtimeQuery(OfNodes):
     """The proxies, and additions to the metrics."""
 
     proxy_id: str | None = text("Only of this proxy", "prx_0123456789abcdef", 128)
@@ -109,7 +114,7 @@ def query_metrics(call: Call) -> Reply:
     """Query metrics over time.
 
     Returns a series of points for each metric, aligned to `interval`. A rate is 0 where there was no traffic; an
-    average has no point there.
+    average has no point there. In a fleet they are of all nodes together; processors and memory are the mean of them.
     """
     query: QueryMetrics = call.query
     end = time.time() if query.end_time is None else query.end_time
@@ -121,7 +126,7 @@ def query_metrics(call: Call) -> Reply:
         raise Invalid("interval", f"is too short for this time: the response would have more than {POINTS_MAX} points")
     _must_exist(call, query.proxy_id)
     until, single = min(end, time.time()), query.proxy_id is not None
-    series = _series(call.services.bridge, names, start, until, interval, call.proxy_ids, single)
+    series = _series(call, names, start, until, interval, single)
     time_range = {"start": timestamp_text(start), "end": timestamp_text(end), "interval": interval}
     return Reply({"time_range": time_range, "metrics": series})
 
@@ -137,11 +142,9 @@ def realtime(call: Call) -> Reply:
     if query.include is not None and not call.caller.may("proxy.read"):
         raise MissingPermission("proxy.read", by_key=call.caller.key is not None)
     _must_exist(call, query.proxy_id)
-    snapshot = request(
-        call.services.bridge, METRICS, QueryRealtime(proxy_ids, query.proxy_id is not None), Realtime, timeout=TIMEOUT
-    )
-    metrics = {name: round(value, 3) for name, value in snapshot.metrics.items()}
-    data: dict[str, Any] = {"timestamp": timestamp_text(snapshot.timestamp), "metrics": metrics}
+    timestamp, known = realtime_of(call.services.bridge, call.nodes, proxy_ids, query.proxy_id is not None)
+    metrics = {name: round(value, 3) for name, value in known.items()}
+    data: dict[str, Any] = {"timestamp": timestamp_text(timestamp), "metrics": metrics}
     if query.include is not None:
         found = [each for each in call.services.proxies.all() if proxy_ids is None or each.record.id in proxy_ids]
         data["proxies"] = listed(call.services.runtime, found)
@@ -183,7 +186,7 @@ def exposition(call: Call) -> Reply:
 
 def _names(call: Call) -> DnsState | None:
     try:
-        return added(ask_resolvers(call.services.bridge, QueryDns(), DnsState, NAMES_TIMEOUT))
+        return added(ask_resolvers(call.services.bridge, QueryDns(), DnsState, timeout=NAMES_TIMEOUT).values())
     except PeerUnavailable:
         return None
 
@@ -214,26 +217,44 @@ def _must_exist(call: Call, proxy_id: str | None) -> None:
 
 
 def _series(
-    bridge: Bridge,
-    names: tuple[str, ...],
-    start: float,
-    end: float,
-    interval: str,
-    proxy_ids: tuple[str, ...] | None,
-    of_one: bool,
+    call: Call, names: tuple[str, ...], start: float, end: float, interval: str, of_one: bool
 ) -> dict[str, list[dict[str, Any]]]:
     """By name, `{timestamp, value}` of the buckets from `start` to `end`, Unix seconds. Raises `PeerUnavailable`.
 
-    `proxy_ids` None means everything, `of_one` that processors and memory are of the process of the proxy. A bucket
-    without samples for a mean is left out.
+    `of_one` means that processors and memory are of the process of the proxy. A bucket without samples for a mean is
+    left out.
     """
     step = INTERVALS[interval]
     first = int(start // step) * step
-    query = QueryMetricSeries(names, first, max(math.ceil(end), first + 1), step, proxy_ids, of_one)
-    reply = request(bridge, METRICS, query, MetricSeries, timeout=TIMEOUT)
+    query = QueryMetricSeries(names, first, max(math.ceil(end), first + 1), step, call.proxy_ids, of_one)
+    reply = series_of(call.services.bridge, call.nodes, query)
     longest = max((len(values) for values in reply.values.values()), default=0)
     times = [timestamp_text(first + number * step) for number in range(longest)]
     return {name: _points(reply.values[name], times) for name in names}
+
+
+def series_of(bridge: Bridge, nodes: AskedNodes, query: QueryMetricSeries, timeout: float = TIMEOUT) -> MetricSeries:
+    """These series, of several nodes as one. Raises `PeerUnavailable` when the collector here does not reply."""
+    if not nodes.are_several:
+        return request(bridge, METRICS, query, MetricSeries, timeout=timeout)
+    asked = replace(query, names=needed(query.names), to_merge=True)
+    return merged_series(list(nodes.request(bridge, METRICS, asked, MetricSeries, timeout).values()), query.names)
+
+
+def realtime_of(
+    bridge: Bridge,
+    nodes: AskedNodes,
+    proxy_ids: tuple[str, ...] | None,
+    of_one: bool = False,
+    timeout: float = TIMEOUT,
+) -> tuple[float, Mapping[str, float]]:
+    """When, and the metrics by name, of several nodes as one. Raises as `series_of`."""
+    query = QueryRealtime(proxy_ids, of_one, nodes.are_several)
+    if not nodes.are_several:
+        snapshot = request(bridge, METRICS, query, Realtime, timeout=timeout)
+        return snapshot.timestamp, snapshot.metrics
+    found = list(nodes.request(bridge, METRICS, query, Realtime, timeout).values())
+    return time.time(), merged_realtime(found, Snapshot.model_fields)
 
 
 def _points(values: tuple[float | None, ...], times: list[str]) -> list[dict[str, Any]]:

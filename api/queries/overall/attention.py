@@ -217,7 +217,7 @@ class Attention:
                 why = record.disabled_reason
                 yield _entry(WARNING, "webhook", record.id, record.name, "webhook_disabled", why, detail=why)
             try:
-                failed = self._webhooks.deliveries(QueryDeliveries(record.id, "failed", 1, 0)).deliveries
+                failed = self._webhooks.deliveries_here(QueryDeliveries(record.id, "failed", 1, 0)).deliveries
             except PeerUnavailable:
                 return  # which is a problem of the sender, and an entry already
             if failed and failed[0].created_at > time.time() - GIVEN_UP_WITHIN:

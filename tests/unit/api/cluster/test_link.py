@@ -40,7 +40,7 @@ REFUSED = {
     "SetWebhooks",
     # what the asked node does for itself
     "Upgrade", "DescribeProgram", "ResetPassword", "FoundFleet", "JoinFleet", "LeaveFleet", "CheckPool",
-    "SendTestEvent", "Redeliver", "AllowTestClient", "QueryTester",
+    "AllowTestClient", "QueryTester",
 }  # fmt: skip
 """What no node may send to another."""
 

@@ -1,0 +1,71 @@
+"""Metrics of several nodes as one: sums, rates of sums, and percentiles of merged histograms.
+
+An error rate has the weight of the node's requests, a mean response time that of its responses. Processors and memory
+are the mean of the nodes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+from actors.bus.messages.metrics import MetricSeries, Realtime
+from actors.histogram import Histogram, percentile
+from actors.metrics.catalogue import RESPONSE_TIME
+
+REQUESTS, ERROR_RATE = "requests_total", "error_rate"
+_MEANS = frozenset({"cpu_usage", "memory_usage"})
+_PERCENTILES = {f"response_time_p{each}": each for each in (50, 95, 99)}
+T = TypeVar("T")
+Values = Sequence[float | None]
+"""One of each node; None of one that has nothing to take a mean of."""
+
+
+def needed(names: Sequence[str]) -> tuple[str, ...]:
+    """What each node is asked for, to merge these."""
+    return (*names, REQUESTS) if ERROR_RATE in names and REQUESTS not in names else tuple(names)
+
+
+def merged_series(replies: Sequence[MetricSeries], names: Sequence[str]) -> MetricSeries:
+    """The series of all of them; each was asked for what is `needed`, to be merged."""
+    requests = [each.values.get(REQUESTS, ()) for each in replies]
+    latencies = [[dict(each) for each in reply.latency] for reply in replies]
+    found = {}
+    for name in names:
+        series = [each.values[name] for each in replies]
+        count = max(map(len, series), default=0)
+        found[name] = tuple(_merged(name, _at(n, series), _at(n, requests), _at(n, latencies)) for n in range(count))
+    return MetricSeries(found)
+
+
+def merged_realtime(replies: Sequence[Realtime], names: Iterable[str]) -> dict[str, float]:
+    """The metrics of all of them by name, 0 where there is nothing to take a mean of."""
+    requests, latencies = [each.requests for each in replies], [dict(each.latency) for each in replies]
+    return {name: _merged(name, [each.metrics[name] for each in replies], requests, latencies) or 0 for name in names}
+
+
+def _at(number: int, of_nodes: Sequence[Sequence[T]]) -> list[T | None]:
+    return [each[number] if number < len(each) else None for each in of_nodes]
+
+
+def _merged(name: str, values: Values, requests: Values, latencies: Sequence[Histogram | None]) -> float | None:
+    """Of one bucket."""
+    if name in _PERCENTILES:
+        value = percentile(sum((Counter(each or {}) for each in latencies), Counter()), _PERCENTILES[name])
+        return None if value is None else round(1000 * value, 6)
+    if name == ERROR_RATE:
+        return _mean(values, requests) or 0.0
+    if name == RESPONSE_TIME:
+        return _mean(values, [sum((each or {}).values()) for each in latencies])
+    given = [each for each in values if each is not None]
+    if name in _MEANS or not given:
+        return _mean(values, [1] * len(values))
+    total = sum(given)
+    return round(total, 6) if isinstance(total, float) else total
+
+
+def _mean(values: Values, weights: Values) -> float | None:
+    known = [(value, weight) for value, weight in zip(values, weights, strict=True) if value is not None and weight]
+    every = sum(weight for _value, weight in known)
+    return round(sum(value * weight for value, weight in known) / every, 6) if every else None
