@@ -429,6 +429,7 @@ class Services:
             attention,
             lambda: self.settings.logging.access,
             self.pool_states.totals,
+            self.proxies_over_nodes,
         )
 
     @cached_property

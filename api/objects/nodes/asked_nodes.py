@@ -42,13 +42,21 @@ class AskedNodes:
         self._names = {each.id: each.name for each in others}
         self.own_id = this or ""
         self._own_name = "" if own is None else own.record.name
-        self._missing: dict[str, str] = {}
+        self.key = "" if wanted in (None, ALL_NODES) else self.own_id if self.here else self.others[0].id
+        """The same for requests that ask the same nodes."""
+        self.reasons: dict[str, str] = {}
+        """By id, why nothing is known of a node."""
 
     def _named(self, wanted: str) -> NodeRecord:
         try:
             return self._nodes.named(wanted)
         except NotFound:
             raise Invalid("node", "there is no such node") from None
+
+    @property
+    def ids(self) -> frozenset[str]:
+        """Of all that are asked."""
+        return frozenset({each.id for each in self.others} | ({self.own_id} if self.here else set()))
 
     def runs_here(self, proxy: ProxyRecord) -> ProxyRecord | None:
         """A proxy as it runs on this node, if it does and this node is asked."""
@@ -84,9 +92,13 @@ class AskedNodes:
         return found
 
     def ask(self, bridge: Bridge, requests: Mapping[str, Any], timeout: float) -> dict[str, Any]:
-        """By address, the replies of these actors on each of the nodes. Nodes that can't be reached are noted."""
+        """By address, the replies of these actors on each of the nodes. Nodes that can't be reached are noted.
+
+        One that is missing already is not asked again for the same response.
+        """
         here = dict(requests) if self.here else {}
-        there = {on_node(node.id, to): message for node in self.others for to, message in requests.items()}
+        every = {on_node(node.id, to): message for node in self.others for to, message in requests.items()}
+        there = {to: message for to, message in every.items() if not self.is_missing(to)}
         replies = bridge.ask_all({**here, **there}, timeout) if here or there else {}
         for to, reply in replies.items():
             if isinstance(reply, NodeMissing):
@@ -110,8 +122,12 @@ class AskedNodes:
         """Take what this address has replied: whether its whole node is missing, which is said in `meta`."""
         if NODE_MARK in to:
             reason = reply.reason if isinstance(reply, NodeMissing) else reason_of(reply)
-            self._missing.setdefault(to.partition(NODE_MARK)[0], reason)
+            self.reasons.setdefault(to.partition(NODE_MARK)[0], reason)
         return NODE_MARK in to
+
+    def is_missing(self, to: str) -> bool:
+        """Whether this address is on a node that is missing."""
+        return to.partition(NODE_MARK)[0] in self.reasons
 
     def refuse_missing(self) -> None:
         """Raise `PeerUnavailable` when a node is missing, which may have what was not found."""
@@ -121,7 +137,7 @@ class AskedNodes:
     @property
     def missing(self) -> Mapping[str, str]:
         """By name, why nothing is known of a node."""
-        return {self._names[each]: reason for each, reason in self._missing.items()}
+        return {self._names[each]: reason for each, reason in self.reasons.items()}
 
     def name_of(self, to: str) -> str:
         """The name of the node that has this address."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from actors.bus.messages.supervision import Runtime
 from api.fleet import Presence, ThisNode
 from api.history.document_changes import Body, DocumentChange
 from api.objects.nodes.fleet_nodes import FleetNodes
@@ -100,6 +101,23 @@ class ProxiesOverNodes:
         known = self._this().presence()
         return [self._summed(view, proxy, known) for view, proxy in zip(views, proxies, strict=True)]
 
+    def states(
+        self, proxies: Sequence[StoredProxy], runtimes: Mapping[str, Runtime], asked: Collection[str]
+    ) -> list[str]:
+        """The state of each of these over the nodes with these ids, if one of them runs it.
+
+        `runtimes` are those of this machine, by proxy.
+        """
+        known, found = self._this().presence(), []
+        for each in proxies:
+            nodes = [node for node in self._nodes.of(each.record) if node.id in asked]
+            if nodes:
+                runtime = runtimes.get(each.record.id)
+                absent = "starting" if each.record.status == "active" else "stopped"
+                here = {"state": runtime.state if runtime else absent, "error": runtime.error if runtime else None}
+                found.append(sum_of([state.state for state in self._on_each(nodes, each, here, known)]))
+        return found
+
     def refusals(self, proxy: StoredProxy) -> list[Warned]:
         """What nodes say within two seconds that can't run a proxy as it was just stored."""
         this, this_id = self._this(), self._nodes.this_id
@@ -122,12 +140,7 @@ class ProxiesOverNodes:
 
     def _summed(self, view: dict[str, Any], proxy: StoredProxy, known: Mapping[str, Presence]) -> dict[str, Any]:
         here = view["runtime"]
-        found = [
-            self._here(each, proxy.record, here)
-            if each.id == self._nodes.this_id
-            else self._on_other(proxy.record, each, known.get(each.id))
-            for each in self._nodes.of(proxy.record)
-        ]
+        found = self._on_each(self._nodes.of(proxy.record), proxy, here, known)
         nowhere: dict[str, Any] = {
             "pid": None,
             "since": timestamp_text(proxy.record.updated_at),
@@ -146,6 +159,20 @@ class ProxiesOverNodes:
                 "nodes": states,
             },
         }
+
+    def _on_each(
+        self,
+        nodes: Iterable[NodeRecord],
+        proxy: StoredProxy,
+        here: Mapping[str, Any] | None,
+        known: Mapping[str, Presence],
+    ) -> list[StateOnNode]:
+        return [
+            self._here(each, proxy.record, here)
+            if each.id == self._nodes.this_id
+            else self._on_other(proxy.record, each, known.get(each.id))
+            for each in nodes
+        ]
 
     def _here(self, node: NodeRecord, record: ProxyRecord, runtime: Mapping[str, Any] | None) -> StateOnNode:
         if runtime is None:

@@ -6,26 +6,24 @@ import logging
 import math
 import sqlite3
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from actors.bus.messages.common import METRICS
 from actors.bus.messages.dns import DnsState, QueryDns
-from actors.bus.messages.metrics import MetricSeries, QueryMetricSeries, QueryRealtime, Realtime
+from actors.bus.messages.metrics import QueryMetricSeries
 from actors.metrics.catalogue import INTERVALS, NAMES
-from api.bus_bridge import Bridge, ask_all_upstreams, request
+from api.bus_bridge import ask_all_upstreams
 from api.call import Call, Document, Reply
 from api.engine.operation import V1, get, resource
 from api.engine.responses import Moment, NodesMeta, ResponseModel
 from api.errors import Invalid, MissingPermission, NotFound, PeerUnavailable
 from api.http.query import OfNodes, choice, moment, several, text
 from api.objects.named.pool_kind import POOLS
-from api.objects.nodes.asked_nodes import AskedNodes
 from api.objects.proxies.proxy_responses import ListedProxy
 from api.objects.proxies.proxy_views import listed
 from api.queries.metrics.dns_operations import added, ask_resolvers
-from api.queries.metrics.metrics_over_nodes import merged_realtime, merged_series, needed
+from api.queries.metrics.metrics_over_nodes import realtime_of, series_of
 from api.queries.usage_report import TopAccount, top_accounts
 from config.text.formatting import timestamp_text
 
@@ -86,7 +84,6 @@ log = logging.getLogger(__name__)
 HOUR = 3600.0
 NAMES_TIMEOUT = 1.0
 """Seconds that the resolver has to reply; without its counters a scrape is complete in all else."""
-TIMEOUT = 10.0
 POINTS_MAX = 11_000
 """Buckets of a response: more than are kept of any interval."""
 
@@ -142,7 +139,9 @@ def realtime(call: Call) -> Reply:
     if query.include is not None and not call.caller.may("proxy.read"):
         raise MissingPermission("proxy.read", by_key=call.caller.key is not None)
     _must_exist(call, query.proxy_id)
-    timestamp, known = realtime_of(call.services.bridge, call.nodes, proxy_ids, query.proxy_id is not None)
+    timestamp, known = realtime_of(
+        call.services.bridge, call.nodes, Snapshot.model_fields, proxy_ids, query.proxy_id is not None
+    )
     metrics = {name: round(value, 3) for name, value in known.items()}
     data: dict[str, Any] = {"timestamp": timestamp_text(timestamp), "metrics": metrics}
     if query.include is not None:
@@ -231,30 +230,6 @@ def _series(
     longest = max((len(values) for values in reply.values.values()), default=0)
     times = [timestamp_text(first + number * step) for number in range(longest)]
     return {name: _points(reply.values[name], times) for name in names}
-
-
-def series_of(bridge: Bridge, nodes: AskedNodes, query: QueryMetricSeries, timeout: float = TIMEOUT) -> MetricSeries:
-    """These series, of several nodes as one. Raises `PeerUnavailable` when the collector here does not reply."""
-    if not nodes.are_several:
-        return request(bridge, METRICS, query, MetricSeries, timeout=timeout)
-    asked = replace(query, names=needed(query.names), to_merge=True)
-    return merged_series(list(nodes.request(bridge, METRICS, asked, MetricSeries, timeout).values()), query.names)
-
-
-def realtime_of(
-    bridge: Bridge,
-    nodes: AskedNodes,
-    proxy_ids: tuple[str, ...] | None,
-    of_one: bool = False,
-    timeout: float = TIMEOUT,
-) -> tuple[float, Mapping[str, float]]:
-    """When, and the metrics by name, of several nodes as one. Raises as `series_of`."""
-    query = QueryRealtime(proxy_ids, of_one, nodes.are_several)
-    if not nodes.are_several:
-        snapshot = request(bridge, METRICS, query, Realtime, timeout=timeout)
-        return snapshot.timestamp, snapshot.metrics
-    found = list(nodes.request(bridge, METRICS, query, Realtime, timeout).values())
-    return time.time(), merged_realtime(found, Snapshot.model_fields)
 
 
 def _points(values: tuple[float | None, ...], times: list[str]) -> list[dict[str, Any]]:

@@ -6,20 +6,51 @@ are the mean of the nodes.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
-from actors.bus.messages.metrics import MetricSeries, Realtime
+from actors.bus.messages.common import METRICS
+from actors.bus.messages.metrics import MetricSeries, QueryMetricSeries, QueryRealtime, Realtime
 from actors.histogram import Histogram, percentile
 from actors.metrics.catalogue import RESPONSE_TIME
+from api.bus_bridge import Bridge, request
+from api.objects.nodes.asked_nodes import AskedNodes
 
 REQUESTS, ERROR_RATE = "requests_total", "error_rate"
 _MEANS = frozenset({"cpu_usage", "memory_usage"})
 _PERCENTILES = {f"response_time_p{each}": each for each in (50, 95, 99)}
 T = TypeVar("T")
+TIMEOUT = 10.0
 Values = Sequence[float | None]
 """One of each node; None of one that has nothing to take a mean of."""
+
+
+def series_of(bridge: Bridge, nodes: AskedNodes, query: QueryMetricSeries, timeout: float = TIMEOUT) -> MetricSeries:
+    """These series, of several nodes as one. Raises `PeerUnavailable` when the collector here does not reply."""
+    if not nodes.are_several:
+        return request(bridge, METRICS, query, MetricSeries, timeout=timeout)
+    asked = replace(query, names=needed(query.names), to_merge=True)
+    return merged_series(list(nodes.request(bridge, METRICS, asked, MetricSeries, timeout).values()), query.names)
+
+
+def realtime_of(
+    bridge: Bridge,
+    nodes: AskedNodes,
+    names: Iterable[str],
+    proxy_ids: tuple[str, ...] | None,
+    of_one: bool = False,
+    timeout: float = TIMEOUT,
+) -> tuple[float, Mapping[str, float]]:
+    """When, and the metrics by name, of several nodes as one. Raises as `series_of`."""
+    query = QueryRealtime(proxy_ids, of_one, nodes.are_several)
+    if not nodes.are_several:
+        snapshot = request(bridge, METRICS, query, Realtime, timeout=timeout)
+        return snapshot.timestamp, snapshot.metrics
+    found = list(nodes.request(bridge, METRICS, query, Realtime, timeout).values())
+    return time.time(), merged_realtime(found, names)
 
 
 def needed(names: Sequence[str]) -> tuple[str, ...]:

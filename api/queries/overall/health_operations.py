@@ -11,14 +11,14 @@ from actors.compiled import runs_compiled
 from api.call import Call, Document, Reply
 from api.engine.operation import ANY, NONE, V1, get, resource
 from api.engine.responses import HealthState, Moment, Reason, ResponseModel
-from api.http.query import Query, choice
+from api.http.query import OfNodes, choice
 from api.queries.overall.health import UNHEALTHY
 from api.queries.overall.overview import RANGES, Overview, Visibility
 from config import VERSION
 from config.files.durable import DATA_FORMAT
 
 
-class OverviewRange(Query):
+class OverviewRange(OfNodes):
     """The time that lists and series look back on."""
 
     range: str = choice("What is used most in the last 5 minutes, hour or day, and the series", tuple(RANGES), "1h")
@@ -29,7 +29,7 @@ def overview(call: Call) -> Reply:
 
     Returns health, current metrics with a short series, proxies by state, what is used most, and what needs attention.
     Parts that the caller has no permission for are null. Poll it with `If-None-Match`; it is made once a second for
-    all.
+    all. In a fleet health, pools and what needs attention are those of the asked node, the rest is of all nodes.
     """
     caller = call.caller
     scope = None if caller.scope is None else tuple(sorted(caller.scope))
@@ -40,7 +40,9 @@ def overview(call: Call) -> Reply:
         users=caller.may("users.read"),
         scope=scope,
     )
-    return Reply({}, document=Document(call.services.overviews.get(seen, call.query.range), "application/json"))
+    return Reply(
+        {}, document=Document(call.services.overviews.get(seen, call.query.range, call.nodes), "application/json")
+    )
 
 
 class SmallHealth(ResponseModel):

@@ -11,24 +11,30 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from pydantic_core import to_json
 
-from actors.bus.messages.common import LAB, LOGS, METRICS
-from actors.bus.messages.metrics import MetricSeries, QueryMetricSeries, QueryRealtime, Realtime
+from actors.bus.messages.common import LAB
+from actors.bus.messages.metrics import QueryMetricSeries
 from actors.bus.messages.records import CountLogs, LogCounts, QueryLogs
+from actors.bus.messages.supervision import Runtime
 from actors.logs.record_schema import HOST
 from api.bus_bridge import Bridge
-from api.engine.responses import HealthState, Moment, ResponseModel, having
+from api.engine.responses import HealthState, Moment, NodesMeta, ResponseModel, having
+from api.errors import DomainError, PeerUnavailable
+from api.objects.nodes.asked_nodes import AskedNodes
+from api.objects.nodes.proxies_over_nodes import ProxiesOverNodes
 from api.objects.proxies.condition import Flaw
 from api.objects.proxies.proxy_cache import StoredProxy
 from api.objects.proxies.proxy_service import Proxies
 from api.objects.proxies.runtime_view import RuntimeView
+from api.queries.metrics.metrics_over_nodes import realtime_of, series_of
 from api.queries.overall.attention import Attention, AttentionList, is_of_pool
 from api.queries.overall.health import HealthService
+from api.queries.records.logs_over_nodes import LogsOverNodes
 from config import VERSION
 from config.text.formatting import timestamp_text
 
@@ -159,7 +165,10 @@ class MostUsed(ResponseModel):
 
 
 class Overview(ResponseModel):
-    """The first screen. Parts are null that the caller has no permission for, or whose process does not reply."""
+    """The first screen. Parts are null that the caller has no permission for, or whose process does not reply.
+
+    In a fleet health, pools and what needs attention are those of the asked node, the others those of all nodes.
+    """
 
     range: Literal["5m", "1h", "1d"]
     health: OverviewHealth
@@ -169,6 +178,7 @@ class Overview(ResponseModel):
     pools: PoolTotals | None
     top: MostUsed | None
     attention: AttentionList
+    meta: NodesMeta | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,9 +229,11 @@ class Overviews:
         attention: Attention,
         access: Callable[[], str],
         pools: Callable[[], View],
+        nodes: ProxiesOverNodes,
     ) -> None:
         """`access` returns the setting `logging.access`, `pools` the view of all pools."""
         self._pools = pools
+        self._nodes = nodes
         self.fresh = FRESH
         self._bridge = bridge
         self._runtime = runtime
@@ -229,16 +241,16 @@ class Overviews:
         self._health = health
         self._attention = attention
         self._access = access
-        self._responses: dict[tuple[Visibility, str], _Shared] = {}
-        self._tops: dict[tuple[tuple[str, ...] | None, str], _Shared] = {}
+        self._responses: dict[tuple[Visibility, str, str], _Shared] = {}
+        self._tops: dict[tuple[tuple[str, ...] | None, str, str], _Shared] = {}
 
-    def get(self, seen: Visibility, name: str) -> bytes:
+    def get(self, seen: Visibility, name: str, nodes: AskedNodes) -> bytes:
         """The body for callers who may see this; `name` is one of `RANGES`."""
-        shared = _slot(self._responses, (seen, name))
-        body: bytes = shared.get(self.fresh, lambda: to_json({"success": True, "data": self._view(seen, name)}))
+        shared = _slot(self._responses, (seen, name, nodes.key))
+        body: bytes = shared.get(self.fresh, lambda: to_json({"success": True, "data": self._view(seen, name, nodes)}))
         return body
 
-    def _view(self, seen: Visibility, name: str) -> View:
+    def _view(self, seen: Visibility, name: str, nodes: AskedNodes) -> View:
         fleet = self._runtime.whole()
         status, flaws, started_at = self._health.summary(None if seen.scope is None else frozenset(seen.scope))
         found = [each for each in self._proxies.all() if seen.scope is None or each.record.id in seen.scope]
@@ -251,11 +263,11 @@ class Overviews:
                 "version": VERSION,
                 "started_at": timestamp_text(started_at),
             },
-            "now": self._now(seen.scope) if seen.metrics else None,
-            "series": self._series(seen.scope, RANGES[name]) if seen.metrics else None,
-            "proxies": _by_state(found, {} if fleet is None else fleet.proxies) if seen.proxies else None,
+            "now": self._now(seen.scope, nodes) if seen.metrics else None,
+            "series": self._series(seen.scope, RANGES[name], nodes) if seen.metrics else None,
+            "proxies": self._by_state(found, {} if fleet is None else fleet.proxies, nodes) if seen.proxies else None,
             "pools": self._pools() if seen.proxies and seen.of_all else None,
-            "top": self._top(seen, name, found) if seen.metrics else None,
+            "top": self._top(seen, name, found, nodes) if seen.metrics else None,
             "attention": self._attention.entries(
                 visible,
                 seen.settings,
@@ -265,24 +277,37 @@ class Overviews:
                 fleet,
                 found if seen.proxies else (),
             ),
+            **nodes.meta(),
         }
 
-    def _now(self, scope: tuple[str, ...] | None) -> View | None:
-        reply = self._bridge.ask(METRICS, QueryRealtime(scope), TIMEOUT)
-        return {name: round(reply.metrics[name], 3) for name in NOW} if isinstance(reply, Realtime) else None
+    def _now(self, scope: tuple[str, ...] | None, nodes: AskedNodes) -> View | None:
+        try:
+            _at, found = realtime_of(self._bridge, nodes, NOW, scope, timeout=TIMEOUT)
+        except PeerUnavailable:
+            return None
+        return {name: round(found[name], 3) for name in NOW}
 
-    def _series(self, scope: tuple[str, ...] | None, given: Range) -> View | None:
+    def _series(self, scope: tuple[str, ...] | None, given: Range, nodes: AskedNodes) -> View | None:
         """Up to the last bucket that is over, so that it does not change between two buckets."""
         end = int(time.time()) // given.step * given.step
         start = end - max(given.seconds, 30 * given.step)
-        reply = self._bridge.ask(METRICS, QueryMetricSeries(NOW, start, end, given.step, scope), TIMEOUT)
-        if not isinstance(reply, MetricSeries):
+        try:
+            found = series_of(self._bridge, nodes, QueryMetricSeries(NOW, start, end, given.step, scope), TIMEOUT)
+        except PeerUnavailable:
             return None
-        return {"start": timestamp_text(start), "step": given.step, **reply.values}
+        return {"start": timestamp_text(start), "step": given.step, **found.values}
 
-    def _top(self, seen: Visibility, name: str, found: list[StoredProxy]) -> View | None:
-        shared = _slot(self._tops, (seen.scope, name))
-        counts = shared.get(RANGES[name].max_age, lambda: self._count(seen.scope, RANGES[name]))
+    def _by_state(self, found: list[StoredProxy], runtimes: Mapping[str, Runtime], nodes: AskedNodes) -> View:
+        if nodes.are_several:
+            states = self._nodes.states(found, runtimes, nodes.ids)
+        else:
+            states = [runtimes[each.record.id].state if each.record.id in runtimes else "stopped" for each in found]
+        return {"total": len(states), "by_state": dict(sorted(Counter(states).items()))}
+
+    def _top(self, seen: Visibility, name: str, found: list[StoredProxy], nodes: AskedNodes) -> View | None:
+        shared = _slot(self._tops, (seen.scope, name, nodes.key))
+        counts, missing = shared.get(RANGES[name].max_age, lambda: self._count(seen.scope, RANGES[name], nodes))
+        nodes.reasons.update({**missing, **nodes.reasons})
         if counts is None:
             return None
         names = {each.record.id: each.record.name for each in found}
@@ -291,12 +316,18 @@ class Overviews:
             entry["name"] = names.get(entry["id"])
         return {**lists, "exact": counts.exact, "records": self._access()}
 
-    def _count(self, scope: tuple[str, ...] | None, given: Range) -> LogCounts | None:
+    def _count(
+        self, scope: tuple[str, ...] | None, given: Range, nodes: AskedNodes
+    ) -> tuple[LogCounts | None, Mapping[str, str]]:
+        """With the nodes that are missing in it, and why."""
         now = time.time()
         query = QueryLogs(now - given.seconds, now, 0, 0, None, None, scope)
         counted = tuple(field for field, _ in LISTS.values())
-        reply = self._bridge.ask(LOGS, CountLogs(query, given.seconds, counted, MOST), TIMEOUT)
-        return reply if isinstance(reply, LogCounts) else None
+        try:
+            counts = LogsOverNodes(self._bridge, nodes).count(CountLogs(query, given.seconds, counted, MOST), TIMEOUT)
+        except DomainError:
+            return None, {}
+        return counts, dict(nodes.reasons)
 
 
 def _slot(shared: dict[Any, _Shared], key: Any) -> _Shared:
@@ -313,11 +344,6 @@ def _may_see(seen: Visibility, flaw: Flaw) -> bool:
         return seen.proxies
     needed = seen.settings if flaw.resource == "webhook" else seen.proxies if is_of_pool(flaw) else seen.metrics
     return needed and seen.of_all
-
-
-def _by_state(found: list[StoredProxy], runtimes: Any) -> View:
-    states = Counter(runtimes[each.record.id].state if each.record.id in runtimes else "stopped" for each in found)
-    return {"total": len(found), "by_state": dict(sorted(states.items()))}
 
 
 def _entries(values: tuple[tuple[str, int, int, int], ...], name: str) -> list[View]:

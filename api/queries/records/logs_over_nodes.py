@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from actors.bus.messages.common import LOGS, Failed
 from actors.bus.messages.records import CountLogs, LogCounts, LogPage, LogTailPage, QueryLogs, TailLogs
-from api.bus_bridge import Bridge, checked, on_node
+from api.bus_bridge import NODE_MARK, Bridge, checked, on_node
 from api.errors import Invalid, OperationFailed, PeerUnavailable
 from api.http.query import cursor_content, cursor_text, foreign_cursor
 from api.objects.nodes.asked_nodes import AskedNodes
@@ -176,11 +176,11 @@ class LogsOverNodes:
             {**after, **{node: tail.last for node, tail in tails.items()}},
         )
 
-    def count(self, message: CountLogs) -> LogCounts:
+    def count(self, message: CountLogs, timeout: float = SEARCH_TIMEOUT) -> LogCounts:
         """Their sums. The most frequent values are exact where no node has more than it was asked for."""
-        most = max(message.most, VALUES_OF_EACH)
+        most = max(message.most, VALUES_OF_EACH) if self.nodes.are_several else message.most
         asked = dict.fromkeys(self._addresses, replace(message, most=most))
-        counts = list(self._ask(asked, LogCounts, SEARCH_TIMEOUT).values())
+        counts = list(self._ask(asked, LogCounts, timeout).values())
         if not counts:
             return LogCounts(int(message.query.start // message.step) * message.step, (), (), {}, False)
         is_whole = len(counts) == 1 or all(len(each) < most for count in counts for each in count.values.values())
@@ -195,11 +195,11 @@ class LogsOverNodes:
     def _ask(self, requests: Mapping[str, Any], kind: type[R], timeout: float) -> dict[str, R]:
         """By node, the replies of those that reply."""
         messages = {self._addresses[node]: message for node, message in requests.items()}
+        messages = {to: message for to, message in messages.items() if not self.nodes.is_missing(to)}
         replies = self._bridge.ask_all(messages, timeout) if messages else {}
         found: dict[str, R] = {}
-        for node in requests:
-            to = self._addresses[node]
-            reply = replies[to]
+        for to, reply in replies.items():
+            node = to.partition(NODE_MARK)[0] if NODE_MARK in to else self.nodes.own_id
             if isinstance(reply, kind):
                 found[node] = reply
             elif isinstance(reply, Failed) and reply.field is not None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from actors.bus.mailbox import NOT_ON_THE_BUS
-from actors.bus.messages.common import METRICS, PROXY_RESOLVER, RESOLVER, WEBHOOKS, Unreachable
+from actors.bus.messages.common import LOGS, METRICS, PROXY_RESOLVER, RESOLVER, WEBHOOKS, Unreachable
 from actors.bus.messages.dns import DnsCache, DnsEntry, DnsState, ForgetNames, NamesForgotten, QueryDns
 from actors.bus.messages.events import (
     Deliveries,
@@ -22,16 +22,19 @@ from actors.bus.messages.events import (
     WebhookTried,
 )
 from actors.bus.messages.metrics import QueryMetricSeries, QueryRealtime, Realtime
+from actors.bus.messages.records import CountLogs, LogCounts
 from actors.histogram import bucket_of
+from actors.logs.record_schema import HOST
 from actors.metrics.catalogue import NAMES, read_in_batches
 from actors.metrics.series_writer import SeriesWriter
 from actors.metrics.totals import CounterTotals
 from actors.webhooks.outbox import Outbox
 from api.bus_bridge import NodeMissing, on_node
 from api.objects.webhooks import webhook_sender
+from tests.kit.api_stage import PROXY
 from tests.kit.standin_actors import counters
 from tests.kit.tables import table
-from tests.unit.api.objects.nodes.staged_nodes import FleetApi, two_nodes
+from tests.unit.api.objects.nodes.staged_nodes import FleetApi, presence, two_nodes
 
 NYC = "nod_nyc"
 MISSING = {"missing_nodes": [{"node": "nyc", "reason": "connection refused"}]}
@@ -91,7 +94,8 @@ class Collector:
             found = Realtime(1.0, {**self.writer.live_metrics(), "active_connections": 2, "memory_usage": 30.0})
             minute = self.writer.last_minute()
             return Realtime(1.0, found.metrics, minute["requests"], tuple(minute.latency.items()))
-        assert isinstance(message, QueryMetricSeries)
+        if not isinstance(message, QueryMetricSeries):
+            return Unreachable(METRICS, "it is not played")
         self.writer.tick(40.0, 20.0)
         self.writer.request_store()
         self.totals.save()
@@ -167,6 +171,57 @@ def test_without_the_collector_of_the_asked_node_there_is_no_response(
     fra.fleet.gone.add(METRICS)
     assert fra.ask("GET", "/metrics")[0] == 503
     assert ask(fra, f"/metrics?{RANGE}&node=nyc")["metrics"]["requests_total"][0]["value"] == 45
+
+
+# --- the first screen ---
+
+
+def indexer(records: int) -> Any:
+    def reply(message: Any) -> Any:
+        assert isinstance(message, CountLogs)
+        hosts = (("a.example", 5, 1, 1), (f"{records}.example", records, 1, 1))
+        return LogCounts(0, (records,), (0,), {HOST: hosts}, True)
+
+    return reply
+
+
+@pytest.fixture
+def first_screen(fra: FleetApi, collectors: list[Collector]) -> FleetApi:
+    fra.services.overviews.fresh = 0.0
+    fra.fleet.others |= {LOGS: indexer(3), on_node(NYC, LOGS): indexer(4)}
+    made = []
+    for number, nodes in enumerate(({"all": True}, {"names": ["fra"]}, {"names": ["nyc"]})):
+        body = {**PROXY, "name": f"p{number}", "port": 3128 + number, "nodes": nodes}
+        made.append(fra.ask("POST", "/proxies", body)[1]["proxy"]["id"])
+    fra.node.present = {NYC: presence(problems={"proxies": {made[2]: {"state": "failed", "error": "port"}}})}
+    return fra
+
+
+def test_the_first_screen_is_of_all_nodes_or_of_one(first_screen: FleetApi) -> None:
+    found = {each: ask(first_screen, f"/overview?node={each}") for each in ("all", "fra", "nyc")}
+    rates = {each: data["now"]["requests_per_second"] for each, data in found.items()}
+    assert rates["all"] == pytest.approx(rates["fra"] + rates["nyc"], abs=0.01)
+    hosts = {
+        each: [(host["host"], host["requests"]) for host in data["top"]["targets"]] for each, data in found.items()
+    }
+    assert hosts["all"] == [("a.example", 10), ("4.example", 4), ("3.example", 3)]
+    assert hosts["nyc"] == [("a.example", 5), ("4.example", 4)]
+    states = {each: data["proxies"] for each, data in found.items()}
+    assert states["all"] == {"total": 3, "by_state": {"failed": 1, "running": 2}}
+    assert states["fra"] == {"total": 2, "by_state": {"running": 2}}
+    assert states["nyc"] == {"total": 2, "by_state": {"failed": 1, "running": 1}}
+    assert [data["meta"] for data in found.values()] == [NONE_MISSING] * 3
+
+
+def test_a_node_that_is_missing_on_the_first_screen_is_asked_once_and_named(first_screen: FleetApi) -> None:
+    end_nyc(first_screen)
+    first_screen.fleet.received.clear()
+    for _ in range(2):  # what is used most is from before, and still without that node
+        data = ask(first_screen, "/overview")
+        assert data["meta"] == MISSING
+        assert [each["host"] for each in data["top"]["targets"]] == ["a.example", "3.example"]
+    asked = [to for to, _message in first_screen.fleet.received if to.startswith(NYC)]
+    assert asked == [on_node(NYC, METRICS)] * 2
 
 
 # --- names ---
