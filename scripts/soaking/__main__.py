@@ -40,6 +40,10 @@ def main() -> int:
     """The exit status."""
     arguments = _arguments()
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    if arguments.cluster:
+        from soaking.cluster.run import main as soak_cluster
+
+        return soak_cluster(arguments)
     product = Installation()
     command = [sys.executable, "-m", "soaking.origin"]
     origin = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -228,13 +232,15 @@ def _print(text: str) -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/soak", description=(__doc__ or "").partition(".")[0])
+    parser.add_argument("--cluster", action="store_true", help="three nodes of a fleet, with a PostgreSQL of their own")
+    parser.add_argument("--only", nargs="*", default=[], help="with --cluster: these drills, if there are any")
     parser.add_argument("--minutes", type=float, default=20.0, help="how long, from 2 (default: 20)")
     rate = f"requests a second, up to {MOST_REQUESTS} (default: 200)"
     parser.add_argument("--rate", type=int, default=200, help=rate)
     parser.add_argument("--seed", type=int, default=1, help="of everything that is chosen")
     parser.add_argument("--keep-log", type=Path, help="where the product's log is copied to")
     arguments = parser.parse_args()
-    if arguments.minutes < 2 or not 1 <= arguments.rate <= MOST_REQUESTS:
+    if arguments.minutes < 1 or not 1 <= arguments.rate <= MOST_REQUESTS:
         parser.error(f"--minutes is at least 2, and --rate is from 1 to {MOST_REQUESTS}")
     return arguments
 

@@ -7,7 +7,7 @@ import random
 import threading
 import time
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from http.client import HTTPConnection, HTTPException
@@ -20,6 +20,8 @@ from soaking.origin import LISTED
 from tests.kit.ports import free_port
 from tests.kit.product import PASSWORD
 
+PREFIX = "soak-"
+"""Of the names of all things that are compared."""
 ACTIVE_SHARE, THINGS, PAUSE = 0.16, 25, 0.2
 """Of the proxies that come and go, those that run; things of a kind; seconds between two changes."""
 PATIENCE = 40.0
@@ -74,17 +76,19 @@ class Guarded:
     port: int
     account: str
     origin: str
+    host: str = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """One call: its status, or what broke."""
+    """One call: its status, or what broke. `where` is the node of a fleet that was asked."""
 
     what: str
     status: int | str
     begin: float
     end: float
     detail: str = ""
+    where: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +127,15 @@ KINDS = {
 class Changes:
     """In a thread of its own, from `start` to `stop`. `wrong` is what a change that was answered did not do."""
 
-    def __init__(self, product: Installation, ledger: Ledger, guarded: Guarded, seed: int) -> None:
+    def __init__(
+        self, product: Installation, ledger: Ledger, guarded: Guarded, seed: int, prefix: str = PREFIX
+    ) -> None:
         self.calls: list[Called] = []
         self.wrong: list[str] = []
         self._ids: dict[tuple[str, str], str] = {}
         self._product, self._ledger, self._guarded, self._dice = product, ledger, guarded, random.Random(seed)
-        self._names = (f"soak-{number}" for number in itertools.count())
+        self._names = (f"{prefix}{number}" for number in itertools.count())
+        self._kinds = dict(KINDS)
         self._session = requests.Session()
         self._session.trust_env, self._session.verify = False, False
         self._stopping = threading.Event()
@@ -145,10 +152,16 @@ class Changes:
             self._thread.join(PATIENCE + 10)
 
     def _run(self) -> None:
-        others = (self._start_or_stop, self._start_or_stop, self._settings, self._credential, self._list, self._rules)
-        todo: list[Callable[[], None]] = [*(partial(self._one_of, name, kind) for name, kind in KINDS.items()), *others]
+        todo: list[Callable[[], None]] = [
+            *(partial(self._one_of, name, kind) for name, kind in self._kinds.items()),
+            *self._others(),
+        ]
         while not self._stopping.wait(PAUSE):
             self._dice.choice(todo)()
+
+    def _others(self) -> Sequence[Callable[[], None]]:
+        """What else is done, each as often as it stands here."""
+        return self._start_or_stop, self._start_or_stop, self._settings, self._credential, self._list, self._rules
 
     def _one_of(self, collection: str, kind: Kind) -> None:
         """Create, change or delete one thing."""
@@ -211,7 +224,7 @@ class Changes:
         """A client that is not answered is nothing for here: the traffic has it."""
         word = b64encode(f"{USER}:{password}".encode()).decode()
         source = f"127.1.{self._dice.randrange(256)}.{self._dice.randrange(1, 255)}"  # wrong passwords count by address
-        connection = HTTPConnection("127.0.0.1", self._guarded.port, PATIENCE, (source, 0))
+        connection = HTTPConnection(self._guarded.host, self._guarded.port, PATIENCE, (source, 0))
         try:
             connection.request("GET", url, headers={"Proxy-Authorization": f"Basic {word}"})
             if (found := connection.getresponse().status) != wanted:
@@ -225,11 +238,13 @@ class Changes:
         """`data` of a success response, else None."""
         begin, detail, data = time.monotonic(), "", None
         status: int | str = "cut"
+        asked = self._asked()
+        more: dict[str, Any] = {"auth": ("admin", PASSWORD), "timeout": PATIENCE, "headers": self._headers()}
         try:
-            url = f"{self._product.base_url}/api/v1{path}"
-            response = self._session.request(method, url, json=body, auth=("admin", PASSWORD), timeout=PATIENCE)
+            response = self._session.request(method, f"{asked.base_url}/api/v1{path}", json=body, **more)
             if response.status_code in (200, 201):
                 data = response.json()["data"]
+                self._succeeded(path, data, response.headers)
             else:
                 detail = response.text[:300]
             status = response.status_code
@@ -237,8 +252,20 @@ class Changes:
             status = "late"
         except (requests.RequestException, ValueError) as error:
             status, detail = "refused" if "refused" in str(error) else "cut", repr(error)
-        self.calls.append(Called(f"{method} {path.split('/')[1]}", status, begin, time.monotonic(), detail))
+        what = f"{method} {'/'.join(path.split('?', maxsplit=1)[0].split('/')[1:4:2])}"
+        self.calls.append(Called(what, status, begin, time.monotonic(), detail, asked.name))
         return data
+
+    def _asked(self) -> Installation:
+        """Which one has the next call."""
+        return self._product
+
+    def _headers(self) -> dict[str, str]:
+        """More of the next call."""
+        return {}
+
+    def _succeeded(self, path: str, data: dict[str, Any], headers: Mapping[str, str]) -> None:
+        """A call had this response."""
 
 
 def id_of(data: dict[str, Any]) -> str:
@@ -260,7 +287,7 @@ def stored(product: Installation) -> dict[str, dict[str, Any]]:
         while True:
             data = product.data("GET", f"/{collection}?{query}")
             for each in data[collection.replace("-", "_")]:
-                if each[kind.named_by].startswith("soak-"):
+                if each[kind.named_by].startswith(PREFIX):
                     things[each[kind.named_by]] = each[kind.field] if kind.field else True
             cursor = data.get("pagination", {}).get("next_cursor")
             if cursor is None:

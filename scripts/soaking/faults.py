@@ -107,7 +107,12 @@ class Journal:
         return [fault.kind for fault in self.faults if fault.covers(begin, end)]
 
 
-def unexplained(lines: Sequence[dict[str, Any]], faults: Sequence[Fault], wall_offset: float) -> list[str]:
+def unexplained(
+    lines: Sequence[dict[str, Any]],
+    faults: Sequence[Fault],
+    wall_offset: float,
+    table: Sequence[tuple[str, str]] = LINES,
+) -> list[str]:
     """The serious lines that no fault explains, and all tracebacks; `wall_offset`: wall less monotonic clock."""
     found = []
     for line in lines:
@@ -118,7 +123,7 @@ def unexplained(lines: Sequence[dict[str, Any]], faults: Sequence[Fault], wall_o
         elif line["level"] in ("warning", "error", "critical"):
             at = parse_moment(line["time"]) - wall_offset
             near = [each.kind for each in faults if each.begin - 1.0 <= at <= (each.end or at) + AFTERWARDS]
-            kinds = [kind for pattern, kind in LINES if re.search(pattern, text)]
+            kinds = [kind for pattern, kind in table if re.search(pattern, text)]
             if not any(re.fullmatch(kind, each) for kind in kinds for each in near):
                 found.append(f"{line['time']} {line['level']} {line['logger']}: {text}")
         if "exception" in line:

@@ -25,8 +25,9 @@ ACTORS = {"api", "tls", "metrics", "logs", "webhooks", "resolver", "pools", "zyg
 class Installation(Product):
     """`disk` is true if the data are on a disk of their own, which only root can have."""
 
-    def __init__(self) -> None:
-        super().__init__(env={"PROXYFLEET_WEBHOOKS__ALLOW_PRIVATE": "true"})
+    def __init__(self, name: str = "", **env: str) -> None:
+        super().__init__(env={"PROXYFLEET_WEBHOOKS__ALLOW_PRIVATE": "true", **env})
+        self.name = name
         self.cert, self.key = make_pair(self.directory)
         self.base_url = self.base_url.replace("http:", "https:")
         self.session.verify = False

@@ -41,15 +41,33 @@ class _Status(Exception):
     """A response with another status than 200."""
 
 
+class _Ended(Exception):
+    """The response that may end an attempt."""
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A proxy to go through, with the credentials (`name:password`), and the seconds between two attempts, if rarer."""
+    """A proxy to go through, with the credentials (`name:password`), and the seconds between two attempts, if rarer.
+
+    Of several credentials each has its turn. `may_end` is a status that is a good end of an attempt, too.
+    """
 
     name: str
     protocol: str
     port: int
     credentials: str = ""
     pause: float = 0.0
+    host: str = "127.0.0.1"
+    in_turn: tuple[str, ...] = ()
+    turn: float = 60.0
+    may_end: bytes = b""
+
+    @property
+    def login(self) -> str:
+        """The credentials of an attempt that begins now."""
+        if not self.in_turn:
+            return self.credentials
+        return self.in_turn[int(time.monotonic() / self.turn) % len(self.in_turn)]
 
 
 class _Wire:
@@ -57,8 +75,8 @@ class _Wire:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: Target) -> None:
         self.sent = self.received = 0
-        self._reader, self.writer = reader, writer
-        word = b64encode(target.credentials.encode()).decode()
+        self._reader, self.writer, self._may_end = reader, writer, target.may_end
+        word = b64encode(target.login.encode()).decode()
         self._field = f"Proxy-Authorization: Basic {word}\r\n" if word else ""
 
     def write(self, data: bytes) -> None:
@@ -70,6 +88,8 @@ class _Wire:
         self.write(f"{line} HTTP/1.1\r\nHost: {host}\r\n{self._field}\r\n".encode())
         head = await self._reader.readuntil(b"\r\n\r\n")
         self.received += len(head)
+        if head.split(b" ", 2)[1] == self._may_end:
+            raise _Ended
         if head.split(b" ", 2)[1] != b"200":
             raise _Status(head.split(b"\r\n", 1)[0].decode(errors="replace"))
 
@@ -124,9 +144,11 @@ class Traffic:
         try:
             async with asyncio.timeout(PATIENCE):
                 tls = self._tls if target.protocol == "https" else None
-                ends = await asyncio.open_connection("127.0.0.1", target.port, ssl=tls, limit=1 << 18)
+                ends = await asyncio.open_connection(target.host, target.port, ssl=tls, limit=1 << 18)
                 wire = _Wire(*ends, target)
                 await (self._tunnel if tunnels else self._get)(wire, target, SIZES[number % len(SIZES)])
+            result = SUCCEEDED
+        except _Ended:
             result = SUCCEEDED
         except TimeoutError:
             result = LATE

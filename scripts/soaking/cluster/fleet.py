@@ -1,0 +1,150 @@
+"""The fleet under soak: its nodes and their database, with relays between them, by which the network can fail."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any, Self
+
+import psycopg
+import requests
+
+from soaking.cluster.clock import NodeClock
+from soaking.installation import ACTORS, Installation
+from tests.kit.cluster import command
+from tests.kit.gated_relay import GatedRelay, role_of
+from tests.kit.ports import free_port
+from tests.kit.postgresql import Server
+from tests.kit.wait import wait_until
+
+ROLES = {"one": "full", "two": "full", "edge": "edge"}
+HOSTS = {name: f"127.0.0.{number}" for number, name in enumerate(ROLES, 1)}
+"""Where the proxies of each node listen."""
+DATABASE = "fleet"
+HEALTHY = ("running", "degraded", "sleeping")
+
+
+class SoakedNode(Installation):
+    """One node. Other nodes reach it by `link`."""
+
+    def __init__(self, name: str, role: str) -> None:
+        internal = free_port()
+        super().__init__(name, PROXYFLEET_CLUSTER__LISTEN=f"127.0.0.1:{internal}")
+        self.role = role
+        self.id = ""
+        self.link = GatedRelay(internal)
+        self.clock = NodeClock(self.directory)
+        self._env.update(self.clock.environment())
+
+    @property
+    def is_full(self) -> bool:
+        return self.role == "full"
+
+    def everything_runs(self) -> bool:
+        """True if all of this node runs that should."""
+        try:
+            if not self.is_full:
+                response = self.session.get(f"{self.base_url}/health", timeout=10)
+                return response.ok and self.by_kind().keys() >= ACTORS - {"pools"}
+            proxies = self.data("GET", "/proxies?per_page=100&status=active")["proxies"]
+        except (AssertionError, OSError, requests.RequestException):
+            return False
+        states = [each["state"] for proxy in proxies for each in proxy["runtime"]["nodes"] if each["node"] == self.name]
+        return self.by_kind().keys() >= ACTORS - {"pools"} and all(each in HEALTHY for each in states)
+
+    def replica(self, query: str) -> list[tuple[Any, ...]]:
+        """What the file of this node has."""
+        with sqlite3.connect(f"file:{self.data_dir}/fleet.sqlite?mode=ro", uri=True, timeout=30) as database:
+            return database.execute(query).fetchall()
+
+    def lost(self) -> list[dict[str, Any]]:
+        """What it says of each restore of the database."""
+        return [json.loads(each.read_text()) for each in (self.data_dir / "cluster").glob("lost-*.json")]
+
+    def discard(self) -> None:
+        with suppress(OSError):
+            self.link.__exit__()
+        super().discard()
+
+
+class SoakedFleet:
+    """All of it; it ends with the block."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self.server = Server(durable=True)
+        self.server.execute(f"CREATE DATABASE {DATABASE}")
+        self.relay = GatedRelay(self.server.port, role_of)
+        self.nodes = [SoakedNode(name, role) for name, role in ROLES.items()]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        for each in self.nodes:
+            each.discard()
+        self.relay.__exit__()
+        self.server.remove()
+
+    @property
+    def full(self) -> list[SoakedNode]:
+        return [each for each in self.nodes if each.is_full]
+
+    def begin(self) -> None:
+        """Start the nodes, and make a fleet of them."""
+        for each in self.nodes:
+            each.start(wait=False)
+        for each in self.nodes:
+            each.wait_healthy()
+        first, *others = self.nodes
+        parts = {"host": "127.0.0.1", "port": self.relay.port, "sslmode": "disable", "gssencmode": "disable"}
+        dsn = psycopg.conninfo.make_conninfo(self.server.dsn(DATABASE), **parts)  # type: ignore[arg-type]
+        _done(first, "init", "--dsn", dsn, "--name", first.name, "--address", f"127.0.0.1:{first.link.port}")
+        for each in others:
+            line = first.data("POST", "/nodes/tokens", {"name": each.name, "role": each.role})["line"]
+            _done(each, "join", line, "--address", f"127.0.0.1:{each.link.port}")
+            each.forget_token()
+        wait_until(lambda: set(self.states().values()) == {"up"}, "all nodes are up", 120)
+        for each in self.nodes:
+            document = first.data("GET", f"/nodes/{each.name}")["node"]
+            each.id = document["id"]
+            addresses = {**document["addresses"], "public": HOSTS[each.name]}
+            first.data("PATCH", f"/nodes/{each.name}", {"addresses": addresses})
+
+    def states(self) -> dict[str, str]:
+        """Of all nodes, as the first one knows them."""
+        return {each["name"]: each["state"] for each in self.known()}
+
+    def known(self) -> list[dict[str, Any]]:
+        """The nodes as the first one has them."""
+        return list(self.nodes[0].data("GET", "/nodes")["nodes"])
+
+    def is_whole(self) -> bool:
+        """True if all nodes run, are connected, and serve the last commit."""
+        try:
+            known = self.known()
+            stale = [each for each in self.full if "X-Config-Stale" in each.api("GET", "/plans", timeout=10).headers]
+        except (AssertionError, OSError, requests.RequestException):
+            return False
+        return (
+            not stale
+            and all(each["state"] == "up" and (each["database"] or {}).get("connected") for each in known)
+            and all((each["behind_seconds"] or 0) < 5 for each in known)
+            and all(each.everything_runs() for each in self.nodes)
+        )
+
+    def execute(self, statement: str, database: str = DATABASE) -> list[tuple[Any, ...]]:
+        """As an operator with `psql`, whatever becomes of the relay."""
+        return self.server.execute(statement, database)
+
+
+def _done(node: SoakedNode, *words: str) -> None:
+    status, text = command(node, *words)
+    assert status == 0, f"{node.name}: {text}"
+
+
+def remains_of(folder: Path) -> list[str]:
+    """Names of all files below a folder."""
+    return sorted(str(each.relative_to(folder)) for each in folder.rglob("*") if each.is_file())
