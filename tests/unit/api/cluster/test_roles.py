@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from itertools import count
 from typing import Any
@@ -73,6 +74,12 @@ FUNCTIONS_OF_EDGE = {
     *("changes_after", "heartbeat", "note_heartbeat", "report_usage", "report_limits"),
     *("changed_usage", "read_loose", "add_audit"),
 }
+BEAT = json.dumps(
+    {
+        "boot": "b", "up_for": 1, "version": "1", "level": 1, "commit": 0, "clock_offset": 0, "settings": {},
+        "problems": {"pending": {"sign_ins": 3}},
+    }
+)  # fmt: skip
 _numbers = count()
 
 
@@ -197,29 +204,30 @@ def test_an_edge_writes_its_own_audit_trail_and_heartbeat_alone(place: Place) ->
     entry = 'SELECT proxyfleet.add_audit(%s, \'[[1, "{}", ""]]\')'
     assert not place.refused(EDGE, entry, EDGE)
     assert place.refused(EDGE, entry, FULL)
-    said = {"boot": "b", "up_for": 1, "version": "1", "level": 1, "commit": 0, "clock_offset": 0}
-    beat = json.dumps({**said, "problems": {}, "settings": {}})
     assert place.refused(EDGE, "INSERT INTO proxyfleet.heartbeats (node) VALUES (%s)", FULL)
-    large = json.dumps({**said, "problems": {"a": "x" * 2**24}, "settings": {}})
+    large = json.dumps({**json.loads(BEAT), "problems": {"a": "x" * 2**24}})
     with place.as_role(EDGE) as connection, pytest.raises(sql.CheckViolation):
         connection.execute("SELECT proxyfleet.heartbeat(%s, %s)", [EDGE, large])
-    if place.fleet.execute("SELECT to_regproc('proxyfleet.heartbeat')") != [(None,)]:
-        with place.as_role(EDGE) as connection:
-            connection.execute("SELECT proxyfleet.heartbeat(%s, %s)", [EDGE, beat])
-            place.fleet.execute(f"DELETE FROM proxyfleet.heartbeats WHERE node = '{EDGE}'")
-        assert place.refused(EDGE, "SELECT proxyfleet.heartbeat(%s, %s)", FULL, beat)
+    with place.as_role(EDGE) as connection:
+        connection.execute("SELECT proxyfleet.heartbeat(%s, %s)", [EDGE, BEAT])
+        place.fleet.execute(f"DELETE FROM proxyfleet.heartbeats WHERE node = '{EDGE}'")
+    assert place.refused(EDGE, "SELECT proxyfleet.heartbeat(%s, %s)", FULL, BEAT)
 
 
 def report(place: Place, as_node: str, of_node: str, generation: int) -> list[Any]:
     """A report of 5 bytes of one account: [generation, …, bytes in] of its totals."""
+    with place.as_role(as_node) as connection:
+        return reported(connection, of_node, generation)
+
+
+def reported(connection: psycopg.Connection[Any], of_node: str, generation: int) -> list[Any]:
     rows: list[Any] = [[1], [1], ["acc_a"], ["prx_a"], [5], [0], [1], [1], [0]]
     account: list[Any] = [["acc_a"], [generation], [0], ["total"], [False], [0.0], [""], [""]]
     kinds = ["bigint", "integer", "text", "text", *["bigint"] * 5]
     kinds += ["text", "bigint", "bigint", "text", "boolean", "float8", "text", "text"]
     values = ", ".join(f"%s::{kind}[]" for kind in kinds)
     call = f"SELECT rows FROM proxyfleet.report_usage(%s, 'ledger', 0, 1, 0, 0.8, {values})"
-    with place.as_role(as_node) as connection:
-        found = connection.execute(call.encode(), [of_node, *rows, *account]).fetchone()
+    found = connection.execute(call.encode(), [of_node, *rows, *account]).fetchone()
     assert found is not None
     ((row, *_),) = json.loads(found[0])
     return list(row)
@@ -243,6 +251,56 @@ def test_an_edge_reports_its_own_usage_and_resets_none(place: Place) -> None:
         report(place, EDGE, FULL, 3)
     with place.as_role(EDGE) as connection:
         assert connection.execute("SELECT account FROM proxyfleet.changed_usage(0, '', 9)").fetchall() == [("acc_a",)]
+
+
+def own_report(connection: psycopg.Connection[Any]) -> None:
+    connection.execute("BEGIN")
+    reported(connection, EDGE, 3)
+
+
+@table(
+    "hold, is_ended",
+    [
+        (own_report, True),
+        (lambda edge: edge.execute("SELECT pg_advisory_lock(7075663081)"), True),
+        (lambda edge: edge.execute("BEGIN; SELECT FROM proxyfleet.documents"), False),
+        (lambda edge: edge.execute("SELECT 1"), False),
+    ],
+    ids=["usage", "a lock by its number", "reading everything anew", "nothing"],
+)
+def test_an_edge_keeps_nothing_that_others_wait_for(
+    place: Place, hold: Callable[[psycopg.Connection[Any]], object], is_ended: bool
+) -> None:
+    with place.as_role(EDGE) as edge, place.as_role(FULL) as full:
+        edge.execute("SET idle_in_transaction_session_timeout = 0; SET statement_timeout = 0")
+        full.execute("BEGIN; SELECT pg_current_xact_id()")
+        hold(edge)
+        place.fleet.execute("SELECT proxyfleet.end_long_edges('0 s', '10 min')")
+        if is_ended:
+            wait_until(lambda: not is_alive(edge), "its connection has ended", 1)
+        else:
+            assert is_alive(edge)
+        assert is_alive(full)
+
+
+def test_a_report_that_waits_for_an_edge_goes_on_when_that_is_ended(place: Place) -> None:
+    with place.as_role(EDGE) as edge, place.as_role(FULL) as full, ThreadPoolExecutor(1) as threads:
+        report(place, FULL, FULL, 3)
+        own_report(edge)
+        waiting = threads.submit(reported, full, FULL, 3)
+        waits = f"SELECT count(*) FROM pg_stat_activity WHERE usename = 'pf_{FULL}' AND wait_event_type = 'Lock'"
+        wait_until(lambda: place.fleet.execute(waits) == [(1,)], "the report of another node waits", 2)
+        place.fleet.execute("SELECT proxyfleet.end_long_edges('0 s', '10 min')")
+        assert waiting.result(2)[11] >= 5
+        assert not is_alive(edge)
+
+
+def test_each_heartbeat_ends_what_edges_keep(place: Place) -> None:
+    with place.as_role(EDGE) as edge, place.as_role(OTHER) as other:
+        edge.execute("SELECT pg_advisory_lock(7075663081)")
+        other.execute("SELECT proxyfleet.heartbeat(%s, %s)", [OTHER, BEAT])
+        wait_until(lambda: not is_alive(edge), "its connection has ended", 1)
+        place.fleet.execute(f"DELETE FROM proxyfleet.heartbeats WHERE node = '{OTHER}'")
 
 
 @table(
@@ -347,6 +405,13 @@ def test_an_edge_reads_credentials_and_no_sign_ins(place: Place) -> None:
     assert [each[4] for each in others] == ["credentials"]
 
 
+def test_last_uses_of_what_is_gone_are_forgotten(place: Place) -> None:
+    with place.as_role(FULL) as connection:
+        connection.execute("INSERT INTO proxyfleet.last_used VALUES ('api_keys', 'key_a', 1), ('api_keys', 'key_b', 1)")
+        connection.execute("SELECT proxyfleet.forget_ended()")
+        assert connection.execute("SELECT id FROM proxyfleet.last_used").fetchall() == [("key_a",)]
+
+
 def test_a_full_node_does_what_needs_new_tables(place: Place) -> None:
     with place.as_role(FULL) as connection:
         connection.execute("SELECT proxyfleet.tend_usage()")
@@ -372,17 +437,7 @@ def test_a_removed_node_is_out_within_a_second() -> None:
     with owner() as dsn, fleet(dsn) as made:
         place, full, edge, other = another(made)
         with place.as_role(edge) as connection, closing(Database(place.dsn(full))) as database:
-            said = {
-                "boot": "b",
-                "up_for": 1,
-                "version": "1",
-                "level": 1,
-                "commit": 0,
-                "clock_offset": 0,
-                "settings": {},
-            }
-            beat = json.dumps({**said, "problems": {"pending": {"sign_ins": 3}}})
-            connection.execute("SELECT proxyfleet.heartbeat(%s, %s)", [edge, beat])
+            connection.execute("SELECT proxyfleet.heartbeat(%s, %s)", [edge, BEAT])
             assert end_role(database, edge)["pending"] == {"sign_ins": 3}
             wait_until(lambda: not is_alive(connection), "its connection has ended", 1)
             assert end_role(database, edge) == {}

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
@@ -25,6 +26,7 @@ from actors.cluster.usage_report import (
 )
 from api.cluster.migration_runner import migrate
 from tests.kit.postgresql import database, needs_postgresql
+from tests.kit.wait import wait_until
 
 pytestmark = needs_postgresql
 
@@ -430,6 +432,29 @@ def test_reports_at_the_same_time_of_the_same_accounts_wait_for_each_other(fleet
         thread.join()
     assert not failed
     assert sum(fleet.sums().values()) == 3 * 12 * 40
+
+
+def test_a_report_and_the_partition_of_a_new_month_take_their_locks_in_one_order(fleet: FleetUsage) -> None:
+    """A deadlock would be an error of one of them."""
+    [(next_month,)] = fleet.execute(
+        "SELECT max(relname) FROM pg_class WHERE relname ~ '^usage_hours_2' AND relkind = 'r'"
+    )
+    node = NodeLedger(fleet, "nod_1")
+    node.use("acc_a", "prx_1", 0, 9)
+    node.report()
+    node.use("acc_a", "prx_1", 0, 9)
+    fleet.execute(f"DROP TABLE proxyfleet.{next_month}")
+    waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    with ThreadPoolExecutor(2) as threads:
+        with fleet.database.session() as holder:
+            holder.begin("SELECT FROM proxyfleet.usage_totals FOR UPDATE")
+            reports = threads.submit(node.report)
+            wait_until(lambda: fleet.execute(waits) == [(1,)], "the report waits", 2)
+            tends = threads.submit(fleet.execute, "SELECT proxyfleet.tend_usage()")
+            wait_until(lambda: fleet.execute(waits) == [(2,)], "the other one waits", 2)
+        reports.result(3)
+        tends.result(3)
+    assert fleet.execute(f"SELECT to_regclass('proxyfleet.{next_month}')") != [(None,)]
 
 
 def test_updates_stay_on_their_page(fleet: FleetUsage) -> None:
