@@ -2,8 +2,10 @@
 
 The other side shows the certificate of a node. Only what says so (`Route.for_strangers`) needs none: that is joining,
 whose secret is in its body. Each request looks the node up anew, so one that was removed gets no further response, on
-connections that are open either. Everything is bounded: connections, of strangers and in all, heads, bodies, and how
-long a request may take to come. A request that is refused costs one handshake.
+connections that are open either. Everything is bounded: connections, of strangers and of nodes, heads, bodies, and how
+long a request may take to come. A request that is refused costs one handshake. Where there is no more room the oldest
+connection goes that no request is handled of: of the same node, of the same address, or of the address that has most.
+So who fills the places of strangers loses them to whom comes, and nodes have places of their own.
 
 The API's process binds the address, with SO_REUSEPORT, and needs no second process: an installation that becomes a node
 listens at once, and the next process of an upgrade takes over without a gap but for what is in the queue.
@@ -19,6 +21,7 @@ import socket
 import ssl
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,10 +35,10 @@ from config import OperatorError
 
 log = logging.getLogger(__name__)
 
-CONNECTIONS, STRANGERS, STRANGERS_OF_ADDRESS = 96, 32, 8
-"""At once: in all, and of those that have not (yet) the certificate of a node, in all and at one address."""
-TO_COME = 5.0
-"""Seconds that a handshake has, and then a request of a stranger, and the body of any."""
+OF_NODES, STRANGERS, OF_ONE = 64, 32, 8
+"""Connections at once: of nodes; of those that have not (yet) the certificate of one; of one node, or one address."""
+OF_STRANGER, TO_COME = 2.0, 5.0
+"""Seconds that a handshake has, and then the head of a stranger's request; and the body of any."""
 IDLE = 60.0
 """Seconds after which a connection of a node that sends nothing is closed."""
 BODY_OF_STRANGERS, BODY, REPLY = 16 * 1024, 4 * 2**20, 16 * 2**20
@@ -86,7 +89,7 @@ class InternalApi:
         self.certificates = certificates
         self.routes = routes
         self._listener: socket.socket | None = None
-        self._connections: set[NodeConnection] = set()
+        self._connections: dict[NodeConnection, None] = {}  # the oldest first
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="internal api", daemon=True)
@@ -108,21 +111,31 @@ class InternalApi:
         if self._listener is not None:
             self._listener.close()
 
-    def admits(self, connection: NodeConnection) -> bool:
-        """Whether there is room for this one, which is a stranger's until it is known."""
+    def admits(self, connection: NodeConnection, node: KnownNode | None = None) -> bool:
+        """Whether there is room for this one, perhaps in place of another: a stranger's, or now that of a node."""
         with self._lock:
-            strangers = [each.peer for each in self._connections if each.is_stranger]
-            if len(self._connections) >= CONNECTIONS or len(strangers) >= STRANGERS:
+            peer, is_stranger = (connection.peer, True) if node is None else (node.id, False)
+            others = [each for each in self._connections if each.is_stranger is is_stranger]
+            crowd = [each for each in others if each.peer == peer]
+            if len(crowd) < OF_ONE and len(others) >= (STRANGERS if is_stranger else OF_NODES):
+                ((most, _),) = Counter(each.peer for each in others).most_common(1)
+                crowd = [each for each in others if each.peer == most]
+            elif len(crowd) < OF_ONE:
+                crowd = []
+            goes = next((each for each in crowd if not each.is_handled), None)
+            if crowd and goes is None:
                 return False
-            if strangers.count(connection.peer) >= STRANGERS_OF_ADDRESS:
-                return False
-            self._connections.add(connection)
+            if goes is not None:
+                goes.end()
+                del self._connections[goes]
+            connection.peer, connection.is_stranger = peer, is_stranger
+            self._connections[connection] = None
             return True
 
     def forget(self, connection: NodeConnection) -> None:
         """It has ended."""
         with self._lock:
-            self._connections.discard(connection)
+            self._connections.pop(connection, None)
 
     def _bind(self) -> None:
         host, port = self.address
@@ -171,17 +184,20 @@ class NodeConnection:
         self.api = api
         self.peer = peer
         self.is_stranger = True
-        self.until = time.monotonic() + TO_COME
+        self.until = time.monotonic() + OF_STRANGER
         self._plain = plain
         self._secured: ssl.SSLSocket | None = None
 
     def serve(self) -> None:
         """Serve it, in a thread of its own."""
         try:
-            self._plain.settimeout(TO_COME)
-            with self.api.certificates.server_context().wrap_socket(self._plain, server_side=True) as self._secured:
-                self.is_stranger = self.node() is None
-                _Requests(self, self._secured)
+            self._plain.settimeout(OF_STRANGER)
+            context = self.api.certificates.server_context()
+            with context.wrap_socket(self._plain, server_side=True, do_handshake_on_connect=False) as self._secured:
+                self._secured.do_handshake()  # now `end` ends it
+                node = self.node()
+                if node is None or self.api.admits(self, node):
+                    _Requests(self, self._secured)
         except (OSError, ValueError, NodeCertificateError) as error:  # of this connection alone
             log.debug("a connection of %s to the internal API has ended: %s", self.peer, error)
         finally:
@@ -191,6 +207,11 @@ class NodeConnection:
     def node(self) -> KnownNode | None:
         """Whose it is, now."""
         return None if self._secured is None else self.api.certificates.node_of(self._secured)
+
+    @property
+    def is_handled(self) -> bool:
+        """Whether a request of it is under way, which ends by itself."""
+        return self.until == float("inf")
 
     def end(self) -> None:
         """End it, from any thread: what waits for it gets an error."""
@@ -217,7 +238,7 @@ class _Requests(BaseHTTPRequestHandler):
 
     def handle_one_request(self) -> None:
         """Of a node the next one may come later."""
-        self._of.has(TO_COME if self._of.is_stranger else IDLE)
+        self._of.has(OF_STRANGER if self._of.is_stranger else IDLE)
         self.connection.settimeout(IDLE)
         super().handle_one_request()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import threading
 import time
@@ -20,7 +21,7 @@ from api.cluster.links.certificates import (
     connected,
     own_certificate,
 )
-from api.cluster.links.internal_api import InternalApi, NodeRefused, NodeUnreachable, Route, ask
+from api.cluster.links.internal_api import InternalApi, NodeConnection, NodeRefused, NodeUnreachable, Route, ask
 from config.files.paths import DataDir
 from tests.kit.tables import table
 from tests.kit.wait import wait_until
@@ -144,6 +145,7 @@ def test_what_is_no_good_request_gets_its_status_and_ends_the_connection(
 
 def test_who_sends_slowly_is_closed_in_time(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TO_COME", 0.3)
+    monkeypatch.setattr(module, "OF_STRANGER", 0.3)
     monkeypatch.setattr(module, "RETRY", 0.1)
     began = time.monotonic()
     with ExitStack() as stack:
@@ -157,20 +159,72 @@ def test_who_sends_slowly_is_closed_in_time(stage: Stage, monkeypatch: pytest.Mo
     assert time.monotonic() - began < 4
 
 
-def test_strangers_take_no_place_of_nodes(stage: Stage) -> None:
+def test_strangers_that_send_nothing_keep_no_node_from_asking(stage: Stage) -> None:
     with ExitStack() as stack:
-        strangers = [stack.enter_context(socket.create_connection(stage.api.address)) for _ in range(20)]
-        first = strangers[module.STRANGERS_OF_ADDRESS]
-        first.settimeout(5)
-        assert first.recv(1) == b""
-    wait_until(lambda: responds(stage), "the places of strangers are free again", 10)
+        strangers = [
+            stack.enter_context(socket.create_connection(stage.api.address, source_address=(f"127.0.1.{last}", 0)))
+            for last in range(1, module.STRANGERS + 9)
+        ]
+        assert stage.ask("full", "/who") == {"who": "full"}
+        for each in strangers[:9]:  # that of the node came, too
+            each.settimeout(5)
+            assert each.recv(1) == b""
 
 
-def responds(stage: Stage) -> bool:
-    try:
-        return stage.ask("full", "/who") == {"who": "full"}
-    except NodeUnreachable:
-        return False
+LIMITS = module.STRANGERS, module.OF_NODES, module.OF_ONE
+
+
+@table(
+    "there, comes, goes",
+    [
+        ([], "a", None),
+        (["a"] * (LIMITS[2] - 1), "a", None),
+        (["b", *["a"] * LIMITS[2]], "a", 1),
+        ([f"{each}" for each in range(LIMITS[0])], "a", 0),
+        (["b", *["a"] * 2, *map(str, range(LIMITS[0] - 3))], "c", 1),
+        (["b", *["a busy"] * 2, "a", *map(str, range(LIMITS[0] - 4))], "c", 3),
+        (["a busy"] * LIMITS[2], "a", "comes"),
+        ([f"{each}" for each in range(LIMITS[0])], "nod_a", None),
+        ([f"nod_{each}" for each in range(LIMITS[1])], "a", None),
+        ([f"nod_{each}" for each in range(LIMITS[1])], "nod_a", 0),
+        (["nod_b", *["nod_a"] * LIMITS[2]], "nod_a", 1),
+    ],
+    ids=[
+        "there is room",
+        "there is room for another one of the same address",
+        "an address has its own oldest one go",
+        "the oldest stranger goes",
+        "the oldest one of the address with most goes",
+        "none goes whose request is handled",
+        "all are handled",
+        "strangers take no place of nodes",
+        "nodes take no place of strangers",
+        "the oldest one of nodes goes",
+        "a node has its own oldest one go",
+    ],
+)
+def test_who_goes_when_there_is_no_more_room(
+    tmp_path: Path, there: list[str], comes: str, goes: int | str | None
+) -> None:
+    api = InternalApi(("127.0.0.1", 0), Certificates(own_certificate(DataDir(tmp_path / "a")), list), dict)
+
+    def admitted(which: str) -> tuple[NodeConnection, socket.socket, bool]:
+        name, _, busy = which.partition(" ")
+        near, far = socket.socketpair()
+        connection = NodeConnection(api, near, name)
+        node = KnownNode(name, name, "full", "") if name.startswith("nod_") else None
+        is_admitted = api.admits(connection, node)
+        if busy:
+            connection.has(float("inf"))
+        return connection, far, is_admitted
+
+    found = [admitted(each) for each in (*there, comes)]
+    assert [is_admitted for _, _, is_admitted in found] == [True] * len(there) + [goes != "comes"]
+    ended = [place for place, (_, far, _) in enumerate(found) if select.select([far], [], [], 0)[0]]
+    assert ended == ([goes] if isinstance(goes, int) else [])
+    for connection, far, _ in found:
+        connection.end()
+        far.close()
 
 
 def test_one_that_hangs_is_given_up_in_time(stage: Stage) -> None:
