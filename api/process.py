@@ -281,8 +281,16 @@ class ApiActor(Actor):
             services.remove_node(services.nodes.named(node_id))
 
         if self._node is not None:
-            history = lambda: services.settings.history  # noqa: E731
-            self._node.start(self._store, services.publish, history, self._listen(), self._bridge, remove)
+            server = services.settings.server
+            self._node.start(
+                self._store,
+                services.publish,
+                lambda: services.settings.history,
+                self._listen(),
+                self._bridge,
+                remove,
+                (server.host, server.port),
+            )
 
     def _listen(self) -> str:
         return str(self._services.settings.whole["cluster"]["listen"])

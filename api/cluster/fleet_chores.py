@@ -1,6 +1,6 @@
 """What the node with the duty does in the database: it prunes what is past its end, and says which nodes are down.
 
-And what each node says of itself: that it is cut off.
+And what each node says of itself: that it is cut off, and a full one where its API is.
 """
 
 from __future__ import annotations
@@ -8,16 +8,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from ipaddress import ip_address
 from typing import Any
 
 from actors.cluster.database import Database, DatabaseSession
+from api.audit.audit_context import on_behalf_of
 from api.cluster.following.heartbeat import Beat
 from api.engine.commit import Engine
 from api.fleet import ThisNode
 from api.history.recorder import Limits
 from api.periodic_work import PeriodicWork
-from api.store import NotStored, RevisionConflict, Write
+from api.store import Document, NotStored, RevisionConflict, StoreError, Write
+from config.files.durable import replace_file
+from config.files.paths import DataDir
+from config.model.nodes import API_ADDRESS, COLLECTION, INTERNAL_ADDRESS, host_of
 from config.model.shared_objects.pools import VERDICTS
+from config.net.addresses import is_plain_address
+from config.net.names import is_loopback
 from config.settings.groups import History
 from config.text.formatting import timestamp_text
 
@@ -38,6 +45,51 @@ WATCH = "node-events"
 """The duty of those who say it."""
 
 Publish = Callable[[str, dict[str, Any]], None]
+
+
+class ApiAddress:
+    """Has the address of a full node's API in its document: edge nodes name it to those who ask them for more."""
+
+    def __init__(self, engine: Engine, node: str, data: DataDir, listens: tuple[str, int]) -> None:
+        """`listens` is `server.host` and `server.port`. Nothing is done before the first heartbeat."""
+        self._engine = engine
+        self._node = node
+        self._file = data.cluster / "api-address"
+        self._listens = listens
+        self._is_done = False
+
+    def noted(self, _beat: Beat) -> None:
+        """Once after a start: commit it if it is another one than before, and was not set by hand."""
+        try:
+            document = None if self._is_done else self._engine.get(COLLECTION, self._node)
+            if document is not None:
+                self._note(document, reached_at(*self._listens, document.body["addresses"].get(INTERNAL_ADDRESS, "")))
+                self._is_done = True
+        except (StoreError, OSError) as error:
+            log.debug("the address of the API is not known to edge nodes yet: %s", error)
+
+    def _note(self, document: Document, address: str) -> None:
+        known = self._file.read_text().split(" ") if self._file.exists() else []
+        was = known[1] if known[:1] == [self._node] else ""
+        addresses = dict(document.body["addresses"])
+        if address != was and addresses.pop(API_ADDRESS, "") == was:
+            addresses |= {API_ADDRESS: address} if address else {}
+            with on_behalf_of("system", "start"):
+                self._engine.put(COLLECTION, {**document.body, "addresses": addresses}, document.revision)
+        if known != [self._node, address]:
+            replace_file(self._file, f"{self._node} {address}".encode())
+
+
+def reached_at(host: str, port: int, internal: str) -> str:
+    """Where others reach what listens there; empty when only its machine does.
+
+    What listens at all addresses is reached at the host of the address `internal`.
+    """
+    if is_plain_address(host) and ip_address(host).is_unspecified:
+        host = host_of(internal)
+    if not host or is_loopback(host):
+        return ""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class FleetWork(PeriodicWork):

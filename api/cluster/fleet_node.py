@@ -16,7 +16,7 @@ from actors.cluster.identity import NodeIdentity
 from api.bus_bridge import AskNodes, Bridge
 from api.cluster.blobs import Blobs
 from api.cluster.duties import Duties
-from api.cluster.fleet_chores import KEPT_DAYS, FleetPruning, NodeEvents, Publish
+from api.cluster.fleet_chores import KEPT_DAYS, ApiAddress, FleetPruning, NodeEvents, Publish
 from api.cluster.fleet_usage import UsageOfFleet, unreported
 from api.cluster.following.audit_sending import AuditSending
 from api.cluster.following.follower import CHANNEL, Follower, own_channel
@@ -41,7 +41,7 @@ from api.fleet import NOTHING_CLAIMED, Claimed, ClaimedRequest, FleetUsage, Node
 from config.files.paths import DataDir
 from config.files.secret_box import SecretBox, secret_box_of
 from config.model.node_tokens import place_of
-from config.model.nodes import COLLECTION, INTERNAL_ADDRESS
+from config.model.nodes import API_ADDRESS, COLLECTION, INTERNAL_ADDRESS
 from config.settings.groups import History
 
 log = logging.getLogger(__name__)
@@ -112,9 +112,8 @@ class FleetNode:
         """See `ThisNode`."""
         if self.identity.role == "full":
             return None
-        found = [each.body for each in self._engine.find("nodes")] if self._engine is not None else []
-        addresses = [each["addresses"] for each in found if each["role"] == "full"]
-        return sorted(each.get("api") or each.get("internal") or "" for each in addresses)
+        found = self._engine.find(COLLECTION, role="full") if self._engine is not None else []
+        return sorted(filter(None, (each.body["addresses"].get(API_ADDRESS) for each in found)))
 
     def invitation(self) -> tuple[str, str]:
         """See `ThisNode`. Raises `NodeCertificateError`."""
@@ -252,11 +251,13 @@ class FleetNode:
         listen: str = "",
         bridge: Bridge | None = None,
         remove: Callable[[str], object] = lambda _node_id: None,
+        api: tuple[str, int] = ("127.0.0.1", 0),
     ) -> None:
         """Start all that runs beside the requests. `publish` gets events, `history` returns the settings of that.
 
         Other nodes are served at the address and port `listen`; by default at the port that they know. They may ask
-        the bus behind `bridge`. `remove` removes the node with an id, for an edge node that leaves.
+        the bus behind `bridge`. `remove` removes the node with an id, for an edge node that leaves. The API
+        listens at `api`.
         """
         here = _here(engine)
         self.heartbeat = beats = Heartbeat(self.database, self.identity.id, installation(here), engine.stamped)
@@ -277,6 +278,8 @@ class FleetNode:
             beats.followers.append(lambda beat: noted(beat.whole["loose"]))
         if self._audit is not None:
             beats.followers.append(self._audit.noted)
+        if self._is_full:
+            beats.followers.append(ApiAddress(engine, self.identity.id, here, api).noted)
         beats.refused.append(self.ledger.refuse)
         reports = [self._state_of_database, *self._reports]
 

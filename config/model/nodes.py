@@ -25,6 +25,8 @@ if TYPE_CHECKING:  # it has what is declared here
     from config.model.proxies import ProxyRecord
 
 COLLECTION = "nodes"
+API_ADDRESS = "api"
+"""The address at which its API is reached."""
 INTERNAL_ADDRESS = "internal"
 """The address at which other nodes reach it, which `{address}` stands for."""
 ADDRESSES_MAX = 16

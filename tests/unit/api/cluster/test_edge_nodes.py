@@ -12,6 +12,9 @@ import pytest
 
 from actors.cluster.identity import NodeIdentity
 from api.app import OPERATIONS
+from api.cluster.fleet_chores import ApiAddress, reached_at
+from api.cluster.fleet_node import FleetNode
+from api.cluster.following.heartbeat import Beat
 from api.container import ApiSettings
 from api.fleet import StandAlone
 from api.process import ApiStart
@@ -19,6 +22,7 @@ from config.files.secret_box import secret_box_of
 from config.settings.groups import History
 from tests.kit.api_stage import Api
 from tests.kit.postgresql import needs_postgresql
+from tests.kit.tables import table
 from tests.kit.wait import wait_until
 from tests.unit.api.cluster.admitted import Edge as RealEdge
 from tests.unit.api.cluster.admitted import Full
@@ -87,6 +91,53 @@ def test_an_edge_node_makes_no_administrator_at_its_first_start() -> None:
             start._opened.engine.close()
             assert start._opened.node is not None
             start._opened.node.close()
+
+
+@table(
+    "host, internal, address",
+    [
+        ("192.0.2.7", "10.0.0.7:7443", "192.0.2.7:8080"),
+        ("2001:db8::7", "10.0.0.7", "[2001:db8::7]:8080"),
+        ("api.example", "10.0.0.7", "api.example:8080"),
+        ("0.0.0.0", "10.0.0.7:7443", "10.0.0.7:8080"),
+        ("::", "[2001:db8::7]:7443", "[2001:db8::7]:8080"),
+        ("::", "", ""),
+        ("::", "127.0.0.2:7443", ""),
+        ("127.0.0.1", "10.0.0.7", ""),
+        ("localhost", "10.0.0.7", ""),
+    ],
+)
+def test_the_api_is_reached_where_it_listens(host: str, internal: str, address: str) -> None:
+    assert reached_at(host, 8080, internal) == address
+
+
+@needs_postgresql
+def test_a_full_node_commits_the_address_of_its_api_when_that_changes_and_edges_name_it_alone() -> None:
+    with ExitStack() as stack:
+        full = Full(stack.enter_context(fleet(stack.enter_context(owner()))), stack)
+        full.announce("first", "10.0.0.7:7443")
+        engine, key = full.node.engine, full.login.node
+
+        def started(host: str, port: int = 8080) -> tuple[int, list[str]]:
+            """The number of commits of a start, and what an edge names then."""
+            before = engine.file.last_number
+            ApiAddress(engine, key, full.node.data, (host, port)).noted(Beat(0, True, 0.0, {}))
+            node = FleetNode(NodeIdentity(full.fleet.id, "nod_edge", "edge", "edge", full.fleet.dsn))
+            with closing(node):
+                node.opened(engine)
+                return engine.file.last_number - before, [*(node.management_at() or ())]
+
+        assert started("127.0.0.1") == (0, [])
+        assert started("0.0.0.0") == (1, ["10.0.0.7:8080"])
+        assert started("0.0.0.0") == (0, ["10.0.0.7:8080"])
+        assert started("192.0.2.7", 443) == (1, ["192.0.2.7:443"])
+        document = engine.get("nodes", key)
+        assert document is not None
+        by_hand = {**document.body, "addresses": {"api": "fleet.example"}}
+        engine.put("nodes", by_hand)
+        assert started("192.0.2.8") == (0, ["fleet.example"])
+        engine.put("nodes", {**by_hand, "addresses": {"api": "192.0.2.8:8080"}})
+        assert started("127.0.0.1") == (1, [])
 
 
 @needs_postgresql
