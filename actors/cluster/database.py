@@ -109,6 +109,7 @@ class Database:
         self._idle: list[TimedConnection] = []
         self._places = threading.BoundedSemaphore(CONNECTIONS)
         self._failures = 0
+        self._refusal = ""
         self._is_probing = False
         self._last_error: DatabaseError = DatabaseUnavailable(f"{self.place}: closed")
         self._closed = threading.Event()
@@ -120,7 +121,15 @@ class Database:
     @property
     def is_available(self) -> bool:
         """Whether calls are tried, or fail at once."""
+        return self._responds and not self._refusal
+
+    @property
+    def _responds(self) -> bool:
         return self._failures < FAILURES
+
+    def refuse(self, why: str) -> None:
+        """From now on it is not used for this reason, but by who says that it shall be; empty: it is."""
+        self._refusal = why
 
     def time(self) -> float:
         """The database's time in seconds since 1970, whatever this machine's clock does; until it is known, ours."""
@@ -137,9 +146,11 @@ class Database:
         return self.time() - time.time()
 
     @contextmanager
-    def session(self, even_if_unavailable: bool = False) -> Iterator[DatabaseSession]:
+    def session(self, even_if_unavailable: bool = False, even_if_refused: bool = False) -> Iterator[DatabaseSession]:
         """A connection for the block; what it has begun and not committed is taken back. Raises `DatabaseError`."""
-        if self._closed.is_set() or not (self.is_available or even_if_unavailable):
+        if self._refusal and not even_if_refused:
+            raise DatabaseUnusable(self._refusal)
+        if self._closed.is_set() or not (self._responds or even_if_unavailable):
             raise type(self._last_error)(str(self._last_error)) from self._last_error
         if not self._places.acquire(timeout=CONNECT):
             raise DatabaseBusy(f"{self.place}: all {CONNECTIONS} connections are in use")
@@ -154,7 +165,7 @@ class Database:
 
     def check(self) -> None:
         """Ask for its time, and whether it can be used. Raises `DatabaseError`."""
-        with self.session(even_if_unavailable=True) as session, self._noted():
+        with self.session(even_if_unavailable=True, even_if_refused=True) as session, self._noted():
             self._check(session.connection)
 
     def note_time(self, now: float, began: float, ended: float) -> None:
@@ -242,7 +253,7 @@ class Database:
                 return
             self._last_error = error
             self._failures += 1
-            if self.is_available or self._is_probing:
+            if self._responds or self._is_probing:
                 return
             self._is_probing = True
         threading.Thread(target=self._probe, name="database probe", daemon=True).start()
@@ -253,7 +264,7 @@ class Database:
             with suppress(DatabaseError):
                 self.check()
             with self._lock:
-                if self.is_available:
+                if self._responds:
                     self._is_probing = False
                     return
 

@@ -152,6 +152,7 @@ _OF_A_FLEET = {
     "DATABASE_UNAVAILABLE": "Proxies and reading go on; try again when the database is back. On the node: "
     "proxyfleet cluster status",
     "OUTCOME_UNKNOWN": "Look whether it was made before you repeat it; the audit trail has what became of it",
+    "FLEET_LEVEL": "All nodes need the same release for this: proxyfleet nodes; then proxyfleet upgrade on those",
     "BEHIND": "This node is behind: proxyfleet nodes; or ask another one with --url",
 }
 

@@ -19,7 +19,7 @@ from api.cluster.duties import Duties
 from api.cluster.fleet_chores import KEPT_DAYS, ApiAddress, FleetPruning, NodeEvents, Publish
 from api.cluster.fleet_usage import UsageOfFleet, unreported
 from api.cluster.following.audit_sending import AuditSending
-from api.cluster.following.follower import CHANNEL, Follower, own_channel
+from api.cluster.following.follower import CHANNEL, Follower, ReplicaLevel, own_channel
 from api.cluster.following.heartbeat import Heartbeat, installation, merged
 from api.cluster.following.presence import Presences
 from api.cluster.following.rereading import Rereading, replaced
@@ -33,10 +33,12 @@ from api.cluster.links.link import PATH as BUS
 from api.cluster.links.link import NodeLink, route_to
 from api.cluster.loose import CHANNEL as LOOSE_CHANNEL
 from api.cluster.loose import POLL, Loose
+from api.cluster.migration_runner import SchemaUpkeep
 from api.cluster.roles import end_role
 from api.cluster.shared_ledger import SharedLedger, as_of_store
 from api.cluster.shared_requests import SharedRequests
 from api.engine.commit import Engine
+from api.engine.levels import LEVELS, Levels
 from api.fleet import NOTHING_CLAIMED, Claimed, ClaimedRequest, FleetUsage, NodeFigures, Presence, SharedFiles
 from config.files.paths import DataDir
 from config.files.secret_box import SecretBox, secret_box_of
@@ -67,11 +69,12 @@ class Part(Protocol):
 class FleetNode:
     """The `api.fleet.ThisNode` of a node. It opens with the store, and nothing of it needs the database then."""
 
-    def __init__(self, identity: NodeIdentity) -> None:
+    def __init__(self, identity: NodeIdentity, levels: Levels = LEVELS) -> None:
         """Raises `DatabaseUnusable` for a DSN that can't be read."""
         self.identity = identity
+        self._levels = levels
         self.database = Database(identity.dsn)
-        self.ledger = SharedLedger(self.database, identity.fleet, identity.id)
+        self.ledger = SharedLedger(self.database, identity.fleet, identity.id, levels=levels)
         self._blobs = Blobs(self.database)
         self.usage: FleetUsage = UsageOfFleet(self.database)
         self.duties = Duties(self.database, identity.id)
@@ -239,7 +242,7 @@ class FleetNode:
         """The engine with a new replica, for one that is damaged or gone. Raises `StoreError`, with nothing changed."""
 
         def read(engine: Engine) -> None:
-            Rereading(self.database, self.identity, engine, lambda _type, _data: None)()
+            Rereading(self.database, self.identity, engine, lambda *_: None, level=self._levels.level)()
 
         return replaced(data, lambda: Engine(data, seal, self.ledger), read)
 
@@ -260,7 +263,8 @@ class FleetNode:
         listens at `api`.
         """
         here = _here(engine)
-        self.heartbeat = beats = Heartbeat(self.database, self.identity.id, installation(here), engine.stamped)
+        boot, level = installation(here), self._levels.level
+        self.heartbeat = beats = Heartbeat(self.database, self.identity.id, boot, engine.stamped, level)
         own = own_channel(self.identity.id)
         rung = {} if self._loose is None else {LOOSE_CHANNEL: self._loose.announced}
         dsn = self.identity.listen_dsn or self.identity.dsn
@@ -268,11 +272,14 @@ class FleetNode:
         unapplied = UnappliedObjects(self.identity, engine, publish, self.database.time)
         engine.effects.watch(unapplied.made)
         self.ledger.watch(unapplied.read)
-        rereading = Rereading(self.database, self.identity, engine, publish, unapplied.read)
-        self._follower = follower = Follower(engine, doorbell, own, beats.soon, rereading, rung)
+        rereading = Rereading(self.database, self.identity, engine, publish, unapplied.read, level)
+        of_replica = ReplicaLevel(here.level, level)
+        self._follower = follower = Follower(engine, doorbell, own, beats.soon, rereading, of_replica, rung)
         events = NodeEvents(self, self.node_id, engine, publish)
-        beats.gives += [follower.expect, events.wants, self.duties.wants]
+        schema = SchemaUpkeep(self.database, self.identity.id, self.ledger.wait)
+        beats.gives += [follower.expect, events.wants, self.duties.wants, schema.wants]
         beats.followers += [follower.noted, events.noted, self.duties.noted]
+        beats.followers.append(lambda beat: unapplied.unknown(beat.whole.get("unknown") or ()))
         if self._loose is not None:
             noted = self._loose.noted
             beats.followers.append(lambda beat: noted(beat.whole["loose"]))
@@ -291,7 +298,8 @@ class FleetNode:
         self._beat_soon = beats.soon
         self._parts += [follower, beats, events, *self._internal_api(engine, here, publish, listen, bridge, remove)]
         if self._is_full:
-            self._parts += [self.duties, FleetPruning(engine, self.database, self.has_duty, history)]
+            beats.followers.append(schema.noted)
+            self._parts += [schema, self.duties, FleetPruning(engine, self.database, self.has_duty, history)]
         for each in self._parts:
             each.start()
 

@@ -30,6 +30,7 @@ from actors.cluster.database import Database, DatabaseSession
 from actors.cluster.errors import DatabaseError
 from actors.cluster.identity import NodeIdentity
 from actors.sqlite import open_for_reading
+from api.cluster.commit_json import encoded_parts
 from api.cluster.fleet_node import FleetNode
 from api.cluster.links.certificates import own_certificate
 from api.cluster.links.leaving import be_removed
@@ -43,7 +44,6 @@ from api.cluster.shared_ledger import (
     FleetLock,
     SharedLedger,
     as_of_store,
-    encoded_parts,
     insert_fleet,
 )
 from api.engine.commit import Engine

@@ -2,22 +2,38 @@
 
 All that is missing runs in one transaction, which has a lock that poolers don't lose. A file that has run is never
 altered: the database has its SHA-256.
+
+**From one release to the next the schema only gains**: tables, columns with defaults, functions beside those that
+there are. So nodes of the former release go on, and the first full node of the new one brings the schema forward by
+itself (`SchemaUpkeep`). A file whose first line begins with `-- removes` runs by itself only when no node was seen for
+24 h whose program lacks that file; files behind it need nothing of it.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
 from actors.cluster.database import Database, DatabaseSession
+from actors.cluster.errors import DatabaseBusy, DatabaseError
+from api.cluster.following.heartbeat import Beat
 from config import VERSION, OperatorError
+
+log = logging.getLogger(__name__)
 
 DEADLINE = 60.0
 """Seconds of one migration."""
+REHEARSAL = 2.0
+"""Seconds for which it is tried what migrations take, each of them: changes wait meanwhile."""
+RETRY, AGAIN = 5.0, 3_600.0
+"""Seconds until a node tries again what has failed, and looks again whether something may be removed."""
 LOCK_TIMEOUT = "5s"
 LOCK = 7_075_663_081
 """The number of the lock, ours alone in the fleet's database."""
@@ -28,6 +44,12 @@ CREATE SCHEMA proxyfleet;
 CREATE TABLE proxyfleet.migrations (
     number integer PRIMARY KEY, name text NOT NULL, sha256 text NOT NULL,
     at timestamptz NOT NULL DEFAULT clock_timestamp(), version text NOT NULL, node text NOT NULL
+)
+"""
+_MAY_REMOVE = """
+SELECT NOT EXISTS (
+    SELECT FROM proxyfleet.heartbeats h
+    WHERE coalesce(h.schema, 0) < %s AND h.at > clock_timestamp() - interval '24 h'
 )
 """
 _IS_OWNER = "SELECT pg_has_role(nspowner, 'USAGE') FROM pg_namespace WHERE nspname = 'proxyfleet'"
@@ -43,6 +65,10 @@ class SchemaRefused(OperatorError):
     """The schema of the database isn't one that this release can bring forward."""
 
 
+class SchemaOfLaterRelease(SchemaRefused):
+    """A later release has brought the schema forward."""
+
+
 @dataclass(frozen=True, slots=True)
 class Migration:
     """One file."""
@@ -56,6 +82,16 @@ class Migration:
         """Its SHA-256, in hex."""
         return hashlib.sha256(self.sql.encode()).hexdigest()
 
+    @property
+    def title(self) -> str:
+        """As people see it."""
+        return f"{self.number:04}_{self.name}{' (removes something)' if self.removes else ''}"
+
+    @property
+    def removes(self) -> bool:
+        """Whether nodes of the former release may need what it removes."""
+        return self.sql.startswith("-- removes")
+
 
 @cache
 def migrations() -> tuple[Migration, ...]:
@@ -66,38 +102,66 @@ def migrations() -> tuple[Migration, ...]:
     return tuple(sorted(found, key=lambda each: each.number))
 
 
-def pending(database: Database, known: Sequence[Migration] | None = None) -> list[Migration]:
-    """What `migrate` would do. Raises as it does."""
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """What `migrate` would do, and the seconds for which it has locks; None when that is more than `REHEARSAL`."""
+
+    missing: tuple[Migration, ...]
+    seconds: float | None
+
+
+def rehearse(database: Database, known: Sequence[Migration] | None = None) -> Rehearsal:
+    """Do what `migrate` would do, and take it back. Raises as it does."""
     with database.session() as session:
-        session.begin("SELECT 1")
-        return _pending(session, known)
+        session.begin(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'; {ALONE}", (), DEADLINE)
+        missing = tuple(_pending(session, known))
+        session.go_on(f"SET LOCAL statement_timeout = '{REHEARSAL:g}s'")
+        began = time.monotonic()
+        try:
+            for each in missing:
+                _run(session, each, "")
+        except DatabaseBusy:
+            return Rehearsal(missing, None)
+        return Rehearsal(missing, time.monotonic() - began)
 
 
-def migrate(database: Database, node: str, known: Sequence[Migration] | None = None) -> list[Migration]:
+def migrate(
+    database: Database, node: str, known: Sequence[Migration] | None = None, by_itself: bool = False
+) -> list[Migration]:
     """Bring the schema forward to the last of `known` (by default `migrations`); what that took.
 
-    Raises `SchemaRefused`, and `DatabaseError`: then nothing was changed.
+    `by_itself` without what nodes of the former release may need. Raises `SchemaRefused`, and `DatabaseError`: then
+    nothing was changed.
     """
     with database.session() as session:
         session.begin(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'; {ALONE}", (), DEADLINE)
         missing = _pending(session, known)
-        if not missing:
-            return []
-        if missing[0].number == 1:
-            session.go_on(_TABLE, None)
-        ((is_owner,),) = session.go_on(_IS_OWNER)
-        for each in missing:
-            if is_owner:
-                session.go_on(each.sql, None, DEADLINE)
-            else:
-                session.go_on("SELECT proxyfleet.run_as_owner(%s)", [each.sql], DEADLINE)
-            row = [each.number, each.name, each.digest, VERSION, node]
-            session.go_on(
-                "INSERT INTO proxyfleet.migrations (number, name, sha256, version, node) VALUES (%s, %s, %s, %s, %s)",
-                row,
-            )
-        session.finish(_RIGHTS)
-    return missing
+        done = []
+        for each in sorted(missing, key=lambda each: (each.removes and by_itself, each.number)):
+            if each.removes and by_itself and not session.go_on(_MAY_REMOVE, [each.number])[0][0]:
+                continue
+            _run(session, each, node)
+            done.append(each)
+        if done:
+            session.finish(_RIGHTS)
+    return done
+
+
+def _run(session: DatabaseSession, migration: Migration, node: str) -> None:
+    """Within a transaction."""
+    if migration.number == 1:
+        session.go_on(_TABLE, None)
+    ((is_owner,),) = session.go_on(_IS_OWNER)
+    if is_owner:
+        session.go_on(migration.sql, None, DEADLINE)
+    else:
+        session.go_on("SELECT proxyfleet.run_as_owner(%s)", [migration.sql], DEADLINE)
+    row = {
+        "number": migration.number, "name": migration.name, "sha256": migration.digest, "version": VERSION,
+        "node": node, **({"removes": True} if migration.removes else {}),
+    }  # fmt: skip
+    places = ", ".join(["%s"] * len(row))
+    session.go_on(f"INSERT INTO proxyfleet.migrations ({', '.join(row)}) VALUES ({places})", [*row.values()])  # noqa: S608 - ours
 
 
 def _pending(session: DatabaseSession, known: Sequence[Migration] | None) -> list[Migration]:
@@ -112,10 +176,85 @@ def _pending(session: DatabaseSession, known: Sequence[Migration] | None) -> lis
     for number, name, digest, version in there:
         same = next((each for each in ours if each.number == number), None)
         if same is None:
-            raise SchemaRefused(
+            raise SchemaOfLaterRelease(
                 f"the database was brought forward to {number}_{name} by release {version}, not this one"
             )
         if same.digest != digest:
             raise SchemaRefused(f"the migration {number}_{name} of release {version} is another than that of this one")
     done = {number for number, *_ in there}
     return [each for each in ours if each.number not in done]
+
+
+class SchemaUpkeep:
+    """Brings the schema forward by itself, as far as that goes, once a full node has a later program. Changes wait.
+
+    Thread-safe. Learns from heartbeats, and does it in a thread of its own.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        node: str,
+        wait: Callable[[str], object],
+        known: Sequence[Migration] | None = None,
+    ) -> None:
+        """`wait` has changes wait for this reason, and no more when it is empty."""
+        self._database = database
+        self._node = node
+        self._wait = wait
+        self._known = migrations() if known is None else known
+        self._at_work = threading.Lock()
+        self._due = 0.0
+        self._problem = ""
+        self._ended = threading.Event()
+
+    @property
+    def last(self) -> int:
+        """The last migration that the program knows."""
+        return self._known[-1].number
+
+    def wants(self) -> Mapping[str, int]:
+        """For the heartbeat."""
+        return {"schema": self.last}
+
+    def noted(self, beat: Beat) -> None:
+        """What the heartbeat has learnt."""
+        there = beat.whole.get("schema") or 0
+        if there > self.last or self._ended.is_set():
+            return
+        is_behind = any(each.number > there and not each.removes for each in self._known)
+        if is_behind:
+            self._wait(self._problem or "the schema of the database is brought forward at this moment")
+        if (is_behind or time.monotonic() >= self._due) and self._at_work.acquire(blocking=False):
+            threading.Thread(target=self._work, name="schema", daemon=True).start()
+
+    def start(self) -> None:
+        """Nothing: the first heartbeat begins it."""
+
+    def close(self) -> None:
+        """Begin nothing any more. What is under way is one transaction."""
+        self._ended.set()
+
+    def _work(self) -> None:
+        try:
+            done = migrate(self._database, self._node, self._known, by_itself=True)
+        except SchemaOfLaterRelease:
+            self._due = time.monotonic() + AGAIN
+            self._wait("")
+        except (DatabaseError, SchemaRefused) as error:
+            self._due = time.monotonic() + RETRY
+            problem = f"the schema of the database can't be brought forward: {error}"
+            if problem != self._problem:
+                log.error("%s", problem)
+            self._problem = problem
+            if isinstance(error, SchemaRefused):
+                self._wait(problem)
+        else:
+            self._due = time.monotonic() + AGAIN
+            self._problem = ""
+            if done:
+                names = ", ".join(each.title for each in done)
+                log.warning("the schema of the database was brought forward: %s", names)
+            self._wait("")
+        finally:
+            self._at_work.release()

@@ -7,25 +7,15 @@
     …                                      # adopt it
 
 A node that waits for anything else within the block holds up all nodes, and loses the lock after some seconds.
-
-A commit is JSON where the functions of the schema take it and give it back, and nothing of it changes on the way:
-
-    {"documents": [[collection, id, body as text or null], …],
-     "revisions": [[[number, …, size], [[collection, id, name, fields, before, after], …]], …],
-     "audit": [[seq, content, hash], …]}
-
-On the way there documents have their place in the commit first, and the changes of revisions are a list of their own,
-`changes`, each with its revision and its place first, so that a large commit goes in parts. `before` and `after`, which
-are octets, are base64. A body is a text within the text: PostgreSQL reads none with a NUL otherwise.
 """
 
 from __future__ import annotations
 
-import base64
 import json
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -37,14 +27,12 @@ from uuid import UUID, uuid4
 from actors.cluster.database import CHANGE, REPORT, SIGN_IN, Database, DatabaseSession
 from actors.cluster.errors import DatabaseBusy, DatabaseError, DatabaseUnavailable, StatementRefused
 from actors.histogram import bucket_of
-from api.audit.trail import Row
+from api.cluster.commit_json import OnDocument, decoded, encoded_parts, refuse_damaged
 from api.engine.ledger import Commit, LedgerCommit, TooFarBehind
+from api.engine.levels import LEVELS, Levels
 from api.history.document_changes import UNREVISED
-from api.history.recorder import RecordedRevision
-from api.store import Change, CommitRefused, HistoryPruned, LedgerError, OutcomeUnknown, StoreDamaged
-from api.store.accounts.staging import ChangeRow
+from api.store import CommitRefused, FleetLevel, HistoryPruned, LedgerError, OutcomeUnknown
 from api.store.fleet_file import translated
-from api.store.rows import text_of
 
 RATE = 4 * 2**20
 """Bytes a second that large commits have to come to: they may take longer than others."""
@@ -52,8 +40,6 @@ LONGEST = 600.0
 """Seconds that the largest commits have."""
 AT_ONCE = 4 * 2**20
 """Bytes of commits that are read under the lock; a replica that lacks more reads them before."""
-PART = 8 * 2**20
-"""Characters of JSON that one statement brings, about."""
 RETRY = 0.2
 """Seconds between two tries to learn what became of a commit."""
 
@@ -63,7 +49,7 @@ BEGIN = "SELECT * FROM proxyfleet.begin_change(%s, %s, %s, %s)"
 _READ = "SELECT * FROM proxyfleet.changes_after(%s, %s, %s, %s)"
 WRITE = "SELECT proxyfleet.write_change(%s, %s, %s)"
 _COMMIT = "SELECT proxyfleet.commit_change(%s, %s, %s, %s, %s, %s, %s, %s, %s)"
-_DOES_NOT_FOLLOW = "PF001"
+_DOES_NOT_FOLLOW, _NODES_BELOW, _UNKNOWN_DOCUMENT = "PF001", "PF010", "PF011"
 
 
 class NoFleet(LedgerError):
@@ -82,15 +68,6 @@ class LedgerUnavailable(LedgerError):
     """The database can't be used now, and nothing was changed."""
 
 
-OnDocument = Callable[[str, str, int, str | None], object]
-"""Called with collection, id and revision of each document that is read, and with why it can't be, if so."""
-
-
-def _refuse_damaged(_collection: str, _identifier: str, _revision: int, error: str | None) -> None:
-    if error is not None:
-        raise StoreDamaged(error)
-
-
 @dataclass(frozen=True, slots=True)
 class _Page:
     """What a reader lacks, as far as it was read, and the last commit of the ledger."""
@@ -99,7 +76,7 @@ class _Page:
     stamp: UUID
     audited: int
     rows: tuple[tuple[Any, ...], ...]
-    on_document: OnDocument
+    read: Callable[[tuple[Any, ...]], LedgerCommit]
 
     @property
     def is_whole(self) -> bool:
@@ -108,7 +85,7 @@ class _Page:
     @property
     def commits(self) -> Iterator[LedgerCommit]:
         """Raises `StoreDamaged`."""
-        return (_commit(each, self.on_document) for each in self.rows)
+        return map(self.read, self.rows)
 
 
 class FleetLock:
@@ -155,14 +132,25 @@ class SharedLedger:
 
     _find = "SELECT proxyfleet.find_commit(%s)"
 
-    def __init__(self, database: Database, fleet: UUID, node: str, new_stamp: Callable[[], UUID] = uuid4) -> None:
+    def __init__(
+        self,
+        database: Database,
+        fleet: UUID,
+        node: str,
+        new_stamp: Callable[[], UUID] = uuid4,
+        levels: Levels = LEVELS,
+    ) -> None:
         self._database = database
         self._fleet = fleet
         self.node = node
         self._new_stamp = new_stamp
+        self._levels = levels
         self.took = CommitTimes()
         self._refusal = ""
-        self._on_document: OnDocument = _refuse_damaged
+        self.awaited = ""
+        """What changes of this node wait for."""
+        self._may_go_on = threading.Condition()
+        self._on_document: OnDocument = refuse_damaged
 
     def watch(self, on_document: OnDocument) -> None:
         """From now on this gets to know of documents that can't be read, which commits lack then."""
@@ -171,6 +159,12 @@ class SharedLedger:
     def refuse(self, why: str) -> None:
         """This node makes no commit for this reason; empty: it may."""
         self._refusal = why
+
+    def wait(self, why: str) -> None:
+        """Changes of this node wait, and are refused for this reason when that takes long; empty: they go on."""
+        with self._may_go_on:
+            self.awaited = why
+            self._may_go_on.notify_all()
 
     @contextmanager
     def begin(self, after: int, stamp: UUID | None = None, size: int = 0) -> Iterator[FleetLock]:
@@ -181,6 +175,9 @@ class SharedLedger:
         """
         if self._refusal:
             raise LedgerUnavailable(self._refusal)
+        with self._may_go_on:
+            if not self._may_go_on.wait_for(lambda: not self.awaited, CHANGE):
+                raise LedgerUnavailable(self.awaited)
         with as_of_store(), self._database.session() as session:
             began = time.monotonic()
             rows = session.begin(BEGIN, [after, stamp, self.node, AT_ONCE], _seconds(size))
@@ -208,7 +205,7 @@ class SharedLedger:
             file.seek(0)
             for line in file:
                 number, of, *rest = json.loads(line)
-                yield _commit((number, UUID(of), *rest), self._on_document)
+                yield self._commit((number, UUID(of), *rest))
 
     def _pages(self, after: int, stamp: UUID | None) -> Iterator[_Page]:
         """At least one, the last one whole."""
@@ -238,29 +235,52 @@ class SharedLedger:
         numbers = [row[0] for row in found]
         if numbers != [*range(after + 1, after + 1 + len(found))]:
             raise LedgerError(f"commits after {after} are missing in the database: there are {numbers[:10]}")
-        return _Page(head, stamp, audited, found, self._on_document)
+        return _Page(head, stamp, audited, found, self._commit)
+
+    def _commit(self, row: Sequence[Any]) -> LedgerCommit:
+        number, stamp, node, at, content = row
+        return LedgerCommit(decoded(number, content, self._on_document, self._levels.level), stamp, node, at)
 
     def _append(self, lock: FleetLock, commit: Commit) -> UUID:
         stamp, within = self._new_stamp(), _seconds(commit.size)
-        *parts, last = encoded_parts(commit)
-        for each in parts:
-            lock.session.go_on(WRITE, [commit.number, self.node, each], within)
+        *parts, last = encoded_parts(commit, levels=self._levels)
+        with self._refusals(commit):
+            for each in parts:
+                lock.session.go_on(WRITE, [commit.number, self.node, each], within)
         history = max((each.row[0] for each in commit.revisions), default=0)
         notify = any(each.collection not in _SILENT for each in commit.documents)
         values = [commit.number, stamp, lock.stamp, self.node, last, len(commit.documents), commit.size, history]
         sent = time.monotonic()
         try:
-            lock.session.finish(_COMMIT, [*values, notify], within)
-        except StatementRefused as error:
-            if error.code == _DOES_NOT_FOLLOW:
-                raise CommitRefused(str(error)) from error
-            raise
+            with self._refusals(commit):
+                lock.session.finish(_COMMIT, [*values, notify], within)
         except DatabaseBusy:
             raise
         except DatabaseUnavailable as error:
             if not self._was_made(stamp, sent):
                 raise error
         return stamp
+
+    @contextmanager
+    def _refusals(self, commit: Commit) -> Iterator[None]:
+        """What the functions of the schema refuse."""
+        try:
+            yield
+        except StatementRefused as error:
+            if error.code == _DOES_NOT_FOLLOW:
+                raise CommitRefused(str(error)) from error
+            what = str(error).rpartition(": ")[2]
+            if error.code == _NODES_BELOW:
+                used = {each for one in commit.documents for each in self._levels.used(one.collection, one.body)}
+                fields = sorted(f"{collection}.{path}" for collection, path in used)
+                level = max(self._levels.fields[each].level for each in used)
+                nodes = what.split(",")
+                text = f"{', '.join(fields)} can be set when all nodes have this release: {', '.join(nodes)} has not"
+                raise FleetLevel(text, level, nodes, fields) from error
+            if error.code == _UNKNOWN_DOCUMENT:
+                text = f"{what} was written by a newer release, which other nodes have: change it at one of them"
+                raise FleetLevel(text, self._levels.level) from error
+            raise
 
     def _was_made(self, stamp: UUID, sent: float) -> bool:
         """What became of a commit whose connection broke. Raises `OutcomeUnknown`.
@@ -318,82 +338,3 @@ def insert_fleet(session: DatabaseSession, fleet: UUID, node: str, head: int, hi
         [fleet, head, history, head, key, head, stamp, node],
     )
     return stamp
-
-
-# --- a commit as JSON ---
-
-
-def _commit(row: Sequence[Any], on_document: OnDocument) -> LedgerCommit:
-    number, stamp, node, at, content = row
-    return LedgerCommit(decoded(number, content, on_document), stamp, node, at)
-
-
-def encoded_parts(commit: Commit, most: int = PART) -> Iterator[str]:
-    """A commit as texts of about `most` characters, at least one."""
-    rows: dict[str, list[str]] = {}
-    size = 0
-    for kind, row in _rows(commit):
-        text = json.dumps(row, ensure_ascii=False, separators=(",", ":"))
-        if size and size + len(text) > most:
-            yield _joined(rows)
-            rows, size = {}, 0
-        rows.setdefault(kind, []).append(text)
-        size += len(text)
-    yield _joined(rows)
-
-
-def decoded(number: int, content: str, on_document: OnDocument = _refuse_damaged) -> Commit:
-    """The inverse, of what `changes_after` gives. Raises `StoreDamaged` for what no node has written."""
-    parts = json.loads(content)
-    return Commit(
-        number,
-        tuple(documents_of(((number, *row) for row in parts["documents"] or ()), on_document)),
-        tuple(
-            RecordedRevision(tuple(row), tuple(revision_change(*each) for each in changes or ()))
-            for row, changes in parts["revisions"] or ()
-        ),
-        tuple(audit_entry(*row) for row in parts["audit"] or ()),
-    )
-
-
-def _rows(commit: Commit) -> Iterator[tuple[str, Any]]:
-    for place, each in enumerate(commit.documents):
-        yield "documents", (place, each.collection, each.id, None if each.body is None else text_of(each.body))
-    for revision in commit.revisions:
-        yield "revisions", revision.row
-        for place, (*texts, before, after) in enumerate(revision.changes):
-            yield "changes", (revision.row[0], place, *texts, _text(before), _text(after))
-    for entry in commit.audit:
-        yield "audit", entry
-
-
-def _joined(rows: dict[str, list[str]]) -> str:
-    lists = (f'"{kind}":[{",".join(texts)}]' for kind, texts in rows.items())
-    return f"{{{','.join(lists)}}}"
-
-
-def documents_of(rows: Iterable[tuple[int, str, str, str | None]], on_document: OnDocument) -> Iterator[Change]:
-    """Documents as the database has them: revision, collection, id, and text. Of each `on_document` gets to know."""
-    for revision, collection, identifier, text in rows:
-        body = None if text is None else json.loads(text)
-        if body is None or isinstance(body, dict):
-            on_document(collection, identifier, revision, None)
-            yield Change(collection, identifier, revision, body)
-        else:
-            error = f"{collection}/{identifier} is no document in the fleet's database"
-            on_document(collection, identifier, revision, error)
-
-
-def revision_change(collection: str, identifier: str, name: str | None, fields: str, *bodies: str | None) -> ChangeRow:
-    """A change of a revision, as the database gives it."""
-    before, after = (None if each is None else base64.b64decode(each) for each in bodies)
-    return collection, identifier, name, fields, before, after
-
-
-def audit_entry(seq: int, content: str, digest: str) -> Row:
-    """An entry of an audit trail."""
-    return seq, content, digest
-
-
-def _text(octets: bytes | None) -> str | None:
-    return None if octets is None else base64.b64encode(octets).decode()

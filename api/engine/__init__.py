@@ -13,6 +13,7 @@ From the declaration follow:
 | `replica` | the file as it takes commits, those of this node and of others; `commit` builds on it |
 | `ledger` | commits as things, and the seam by which many nodes have one order of them |
 | `effects` | what follows from commits, in their order |
+| `levels` | which releases can read a document, where nodes have several |
 | `objects` | reads and changes: names that are unique, `If-Match`, a change of nothing, the most there may be, events |
 | `records`, `responses` | a record as responses have it, and the models of these for the description of the API |
 | `operation`, `operations` | the rows of list, create, show, update, delete, with their handlers and the cursor |

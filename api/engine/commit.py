@@ -25,7 +25,7 @@ from api.engine.loose import LOOSE
 from api.engine.replica import ReplicaStore, failed
 from api.history.document_changes import UNREVISED, DocumentChange, collection_of, is_renewed, kind_of
 from api.history.recorder import RecordedRevision
-from api.store import Document, NotStored, OutcomeUnknown, RevisionConflict, Store, StoreError, Write
+from api.store import Document, FleetLevel, NotStored, OutcomeUnknown, RevisionConflict, Store, StoreError, Write
 from api.store.accounts import Staging
 from api.store.fleet_store import require_store
 from api.store.rows import text_of
@@ -99,7 +99,7 @@ class Engine(ReplicaStore):
                 self._write(self.loose.noted(database, changes, before), before)
                 origin().rows += len(found)
                 return number
-        except (RevisionConflict, NotStored):
+        except (RevisionConflict, NotStored, FleetLevel):
             raise
         except StoreError as error:
             self._record_failure([{name: each.row[name] for name in ("action", "resource")} for each in found], error)
@@ -119,7 +119,7 @@ class Engine(ReplicaStore):
                 made = self.loose.noted(database, changes, before)
                 self._write(made, before)
                 return made[-1].revision
-        except (RevisionConflict, NotStored):
+        except (RevisionConflict, NotStored, FleetLevel):
             raise
         except StoreError as error:
             self._record_failure([{name: each[name] for name in ("action", "resource")} for each in rows], error)
@@ -142,7 +142,7 @@ class Engine(ReplicaStore):
         try:
             with self.alone(staged.size):
                 return self.accounts.commit_staged(staged, record)
-        except RevisionConflict:
+        except (RevisionConflict, FleetLevel):
             raise
         except StoreError as error:
             self._record_failure([{"action": "account.imported", "details": {"accounts": staged.count}}], error)

@@ -27,7 +27,7 @@ from api.errors import (
     TooBusy,
     Unauthenticated,
 )
-from api.store.interface import LedgerError, OutcomeUnknown, RevisionConflict, StoreError
+from api.store.interface import FleetLevel, LedgerError, OutcomeUnknown, RevisionConflict, StoreError
 from config.model.fields import InvalidResource
 from config.settings.runtime import ReadOnlySetting
 
@@ -149,6 +149,12 @@ TABLE: dict[type[Exception], Callable[[Any, str], ApiError]] = {
     ),
     LedgerError: lambda error, _: ApiError(
         503, "DATABASE_UNAVAILABLE", _DATABASE, {"reason": str(error)}, {"Retry-After": "5"}
+    ),
+    FleetLevel: lambda error, _: ApiError(
+        409,
+        "FLEET_LEVEL",
+        str(error),
+        {"level": error.level, "nodes": list(error.nodes), "fields": list(error.fields)},
     ),
     OutcomeUnknown: lambda _error, _: ApiError(503, "OUTCOME_UNKNOWN", _UNKNOWN, {}, {"Retry-After": "5"}),
     OperationFailed: lambda error, request_id: internal(request_id, str(error)),

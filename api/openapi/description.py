@@ -36,7 +36,10 @@ CODES: dict[int, tuple[str, tuple[str, ...]]] = {
     403: ("The caller may not do this", ("FORBIDDEN", "INSUFFICIENT_PERMISSIONS")),
     404: ("There is no such resource", ("NOT_FOUND",)),
     406: ("The response is not available in an accepted media type", ("INVALID_REQUEST",)),
-    409: ("This installation is no node of a fleet", ("NOT_A_FLEET",)),
+    409: (
+        "This installation is no node of a fleet, or a node of it has a release without this",
+        ("NOT_A_FLEET", "FLEET_LEVEL"),
+    ),
     412: ("The resource has changed since the ETag in If-Match", ("INVALID_REQUEST",)),
     413: ("The body is larger than 1 MiB (8 MiB for an import)", ("INVALID_REQUEST",)),
     415: ("The body is not application/json", ("INVALID_REQUEST",)),

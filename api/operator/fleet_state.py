@@ -86,17 +86,20 @@ def state_of(data: DataDir) -> FleetState | None:
         )
 
 
-def migrations_of(data: DataDir, dsn: str | None, dry_run: bool) -> list[str]:
-    """Bring the schema forward, or say by what it would be, in the database of this node or in another one.
+def migrations_of(data: DataDir, dsn: str | None, dry_run: bool) -> tuple[list[str], float | None]:
+    """Bring the schema forward, in the database of this node or in another one: by what.
 
-    Raises `StoreError`, `DatabaseError`, `SchemaRefused`.
+    In a `dry_run` all of it is taken back; with the seconds that it takes, None when that is longer than it was tried
+    for. Raises `StoreError`, `DatabaseError`, `SchemaRefused`.
     """
     node = node_of(data)
     if node is None and not dsn:
         raise StoreError(NO_NODE)
     with loaded():
         from actors.cluster.database import Database
-        from api.cluster.migration_runner import migrate, pending
+        from api.cluster.migration_runner import migrate, rehearse
     with closing(Database(dsn) if dsn else node.database) as database:  # type: ignore[union-attr]  # as above
-        found = pending(database) if dry_run else migrate(database, "" if node is None else node.node_id)
-    return [f"{each.number:04}_{each.name}" for each in found]
+        if dry_run:
+            tried = rehearse(database)
+            return [each.title for each in tried.missing], tried.seconds
+        return [each.title for each in migrate(database, "" if node is None else node.node_id)], None

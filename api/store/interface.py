@@ -15,6 +15,7 @@ Errors: everything that a store raises is a `StoreError`.
 `HistoryPruned`     changes were asked for since a commit after which deletions are forgotten; read everything anew
 `CommitRefused`     a commit of another file does not follow the last one of this file; nothing was changed
 `LedgerError`       the ledger of the fleet can't be used for this; nothing was changed
+`FleetLevel`        nodes of the fleet have releases that don't know a field, or this one a document
 `OutcomeUnknown`    the ledger of the fleet has not said in time whether the commit was made
 ==================  ================================================================================================
 """
@@ -80,6 +81,19 @@ class CommitRefused(StoreError):
 
 class LedgerError(StoreError):
     """The ledger of the fleet can't be used for this, now or as it is; nothing was changed."""
+
+
+class FleetLevel(StoreError):
+    """Nodes of the fleet, by their names, have a release that does not know these fields; nothing was changed.
+
+    Without fields the document is one that this release does not know itself.
+    """
+
+    def __init__(self, text: str, level: int, nodes: Sequence[str] = (), fields: Sequence[str] = ()) -> None:
+        super().__init__(text)
+        self.level = level
+        self.nodes = tuple(nodes)
+        self.fields = tuple(fields)
 
 
 class OutcomeUnknown(StoreError):

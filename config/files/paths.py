@@ -130,6 +130,8 @@ class DataDir:
     """The id of the fleet that this installation is about to become, until it is a node of it."""
     node = _Below("cluster/node.json")
     """What makes this installation a node of a fleet; there is none without one."""
+    level = _Below("cluster/level")
+    """The level of the program that has read the fleet's ledger here; without it that is the first one."""
     keys = _Below("keys")
     """The folder of key files: of sealed secrets and of live metrics."""
     curve_key = _Below("keys/metrics-curve.key")

@@ -9,9 +9,9 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 79_366,
-    "files of the product": 595,
-    "code lines of the tests": 85_854,
+    "code lines of the product": 79_835,
+    "files of the product": 598,
+    "code lines of the tests": 86_453,
     "code lines of scripts": 3_729,
     "files under 60 lines that one module imports": 5,
     "class names that stand twice": 16,

@@ -111,8 +111,12 @@ def migrate(out: Output, config: Path | None, data_dir: Path | None, dsn: str | 
     """Bring the schema of the fleet's database forward."""
     data = data_of(config, data_dir)
     require_own_directory(data.path)
-    done = migrations_of(data, dsn, dry_run)
+    done, seconds = migrations_of(data, dsn, dry_run)
     names = ", ".join(done)
-    planned = f"Would be done: {names}. That is one transaction, which waits at most 5 s for a lock."
+    how_long = "more than 2 s" if seconds is None else f"about {seconds:.1f} s"
+    planned = (
+        f"Would be done: {names}. That is one transaction, which waits at most 5 s for a lock. It takes {how_long},"
+        " in which changes wait."
+    )
     text = "The schema is that of this release." if not done else planned if dry_run else f"Done: {names}."
     out.done({"migrations": done, "done": not dry_run}, text)

@@ -15,6 +15,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Literal
 
 from actors.cluster.doorbell import Doorbell
@@ -22,7 +23,10 @@ from actors.cluster.errors import DatabaseError
 from api.cluster.following.heartbeat import Beat
 from api.cluster.shared_ledger import LedgerUnavailable, Rewound
 from api.engine.commit import Engine
+from api.engine.levels import FIRST, LEVELS
 from api.store import HistoryPruned, StoreError
+from api.store.fleet_file import translated
+from config.files.durable import replace_file
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +40,23 @@ POLL = 1.0
 
 END = 0.5
 """Seconds that the end waits for a thread, which may wait for the database."""
+
+
+class ReplicaLevel:
+    """Of which level a replica is: a program with a later one reads anew what the former could not."""
+
+    def __init__(self, file: Path, level: int = LEVELS.level) -> None:
+        """`file` has that of the program that has read it last. Raises `StoreError`."""
+        self._file, self._level = file, level
+        with translated(file):
+            known = int(file.read_text()) if file.exists() else FIRST
+        self.is_behind = known < level
+
+    def note(self) -> None:
+        """Everything was read anew. Raises `StoreError`."""
+        with translated(self._file):
+            replace_file(self._file, str(self._level).encode())
+        self.is_behind = False
 
 
 def own_channel(node: str) -> str:
@@ -53,6 +74,7 @@ class Follower:
         own: str,
         prove: Callable[[], object],
         reread: Callable[[], object],
+        level: ReplicaLevel,
         others: Mapping[str, Callable[[], object]] | None = None,
     ) -> None:
         """`own` is the channel of this node's heartbeat, and `prove` has it ring.
@@ -65,6 +87,7 @@ class Follower:
         self._own = own
         self._prove = prove
         self._reread = reread
+        self._level = level
         self._changed = threading.Condition()
         self._wanted: int | None = None
         """The commit that is known to be there; None for all there are, which are to be asked for."""
@@ -195,6 +218,9 @@ class Follower:
     def _take(self, wanted: int | None) -> None:
         try:
             try:
+                if self._level.is_behind:
+                    self._reread()
+                    self._level.note()
                 self._engine.catch_up(wanted)
             except (Rewound, HistoryPruned) as error:
                 log.warning("everything is read anew: %s", error)

@@ -23,6 +23,7 @@ from uuid import UUID
 
 from actors.cluster.database import REPORT, Database
 from actors.cluster.errors import DatabaseError, DatabaseUnusable
+from api.engine.levels import LEVELS
 from config import VERSION
 from config.files.paths import DataDir
 
@@ -34,13 +35,15 @@ RETRY = 1.0
 """Seconds between two tries, which cost nothing while the database is known to be away."""
 END = 0.5
 """Seconds that the end waits for one that is under way."""
-LEVEL = 1
-"""The version of formats that this release can write."""
 _BEAT = "SELECT proxyfleet.heartbeat(%s, %s)"
 _MACHINE = Path("/proc/sys/kernel/random/boot_id")
 
 Gives = Callable[[], Mapping[str, Any]]
 """Called before each heartbeat: JSON-like values by their names."""
+
+
+class OutdatedProgram(DatabaseUnusable):
+    """The schema has lost something that this release may need."""
 
 
 class SecondInstallation(DatabaseUnusable):
@@ -64,9 +67,18 @@ class Heartbeat:
     """That of one node, in a thread of its own from `start` until `close`. Thread-safe."""
 
     def __init__(
-        self, database: Database, node: str, boot: str, replica: Callable[[], tuple[int, UUID | None]]
+        self,
+        database: Database,
+        node: str,
+        boot: str,
+        replica: Callable[[], tuple[int, UUID | None]],
+        level: int = LEVELS.level,
     ) -> None:
-        """`boot` is which installation this is (`installation`), `replica` has this last commit and stamp."""
+        """`boot` is which installation this is (`installation`), `replica` has this last commit and stamp.
+
+        `level` is that of the program (`api.engine.levels`).
+        """
+        self._level = level
         self._database = database
         self._node = node
         self._boot = boot
@@ -78,7 +90,7 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
         self._problem = ""
         self.followers: list[Callable[[Beat], object]] = []
-        self.gives: list[Gives] = [lambda: {"settings": {}}]
+        self.gives: list[Gives] = []
         self.reports: list[Gives] = []
         self.refused: list[Callable[[str], object]] = []
         """Called with the reason when this installation is refused, and with an empty one when it no longer is."""
@@ -92,17 +104,18 @@ class Heartbeat:
         with self._beating:
             commit, stamp = self._replica()
             beat = {
-                "boot": self._boot, "up_for": time.monotonic() - self._began, "version": VERSION, "level": LEVEL,
+                "boot": self._boot, "up_for": time.monotonic() - self._began, "version": VERSION, "level": self._level,
                 "commit": commit, "stamp": stamp and str(stamp), "clock_offset": self._database.clock_offset,
                 "problems": self.problems(), **merged(self.gives),
             }  # fmt: skip
-            with self._database.session() as session:
+            with self._database.session(even_if_refused=True) as session:
                 began = time.monotonic()
                 ((reply,),) = session.transaction(_BEAT, [self._node, json.dumps(beat)], REPORT)
                 ended = time.monotonic()
             if reply is None:
                 raise DatabaseUnusable("the database holds no fleet")
             self._database.note_time(reply["now"], began, ended)
+            self._refuse_outdated(reply.get("outdated"))
             self._refuse(reply["refused"])
             found = Beat(reply["head"], reply["followed"], reply["now"], reply)
         for each in self.followers:
@@ -123,6 +136,14 @@ class Heartbeat:
         self._due.set()
         if self._thread.is_alive():
             self._thread.join(END)
+
+    def _refuse_outdated(self, version: str | None) -> None:
+        text = "" if version is None else (
+            f"the release {version} has removed from the database what this one, {VERSION}, may need: upgrade this node"
+        )  # fmt: skip
+        self._database.refuse(text)
+        if text:
+            raise OutdatedProgram(text)
 
     def _refuse(self, since: float | None) -> None:
         text = "" if since is None else (

@@ -27,18 +27,12 @@ from uuid import UUID, uuid4
 
 from actors.cluster.database import REPORT, Database, DatabaseSession
 from actors.cluster.identity import NodeIdentity
+from api.cluster.commit_json import OnDocument, audit_entry, documents_of, revision_change
 from api.cluster.following.audit_sending import AuditSending
-from api.cluster.shared_ledger import (
-    NoFleet,
-    OnDocument,
-    OtherFleet,
-    as_of_store,
-    audit_entry,
-    documents_of,
-    revision_change,
-)
+from api.cluster.shared_ledger import NoFleet, OtherFleet, as_of_store
 from api.engine.commit import Engine
 from api.engine.ledger import Commit, Stamped
+from api.engine.levels import LEVELS
 from api.engine.loose import LOOSE
 from api.history.recorder import RecordedRevision
 from api.store import Change, LedgerError
@@ -69,6 +63,7 @@ WHERE (collection, id) > (%s, %s) AND body IS NOT NULL ORDER BY collection, id L
 _BODIES = """
 SELECT d.collection, d.id, d.revision, d.place, d.body::text
 FROM json_array_elements(%s) w JOIN proxyfleet.documents d ON d.collection = w ->> 0 AND d.id = w ->> 1
+WHERE d.level <= %s
 """
 _REVISIONS = """
 SELECT number, json_build_array(
@@ -122,7 +117,10 @@ class Rereading:
         engine: Engine,
         publish: Publish,
         on_document: OnDocument = _keep,
+        level: int = LEVELS.level,
     ) -> None:
+        """Documents above this `level` are left as they are (`api.engine.levels`)."""
+        self._level = level
         self._database = database
         self._identity = identity
         self._engine = engine
@@ -188,15 +186,14 @@ class Rereading:
                 values = [number, uuid4(), self._identity.id]
                 session.transaction("SELECT proxyfleet.rise_above(%s, %s, %s)", values, REPORT)
 
-    @staticmethod
-    def _read_documents(session: DatabaseSession, scratch: sqlite3.Connection) -> None:
+    def _read_documents(self, session: DatabaseSession, scratch: sqlite3.Connection) -> None:
         last = "", ""
         while rows := session.go_on(_DIGESTS, [*last, PAGE], WITHIN):
             scratch.executemany("INSERT INTO there VALUES (?, ?, ?, ?)", rows)
             last = rows[-1][:2]
         wanted = _different(scratch)
         for start in range(0, len(wanted), BODIES):
-            rows = session.go_on(_BODIES, [json.dumps(wanted[start : start + BODIES])], WITHIN)
+            rows = session.go_on(_BODIES, [json.dumps(wanted[start : start + BODIES]), self._level], WITHIN)
             scratch.executemany("INSERT INTO bodies VALUES (?, ?, ?, ?, ?)", rows)
 
     def _read_records(self, session: DatabaseSession, scratch: sqlite3.Connection, common: int | None) -> None:

@@ -38,6 +38,7 @@ class UnappliedObjects:
         self._of_effects: dict[Key, dict[str, Any]] = {}
         self._of_rows: dict[Key, dict[str, Any]] = {}
         self._of_proxies: dict[Key, dict[str, Any]] = {}
+        self._unknown: dict[Key, dict[str, Any]] = {}
 
     def made(self, changes: Sequence[DocumentChange], error: Exception | None) -> None:
         """What has followed from changes, or why it did not (`api.engine.effects.Effects.watch`)."""
@@ -54,6 +55,14 @@ class UnappliedObjects:
         else:
             self._note(self._of_rows, (collection, identifier), error, revision)
 
+    def unknown(self, documents: Sequence[tuple[str, str, int, int]]) -> None:
+        """All that a newer release has written and this one can't read: collection, id, revision and level."""
+        known = {(collection, key) for collection, key, *_ in documents}
+        self._forget(self._unknown, [each for each in [*self._unknown] if each not in known])
+        for collection, key, revision, level in documents:
+            error = f"a newer release has written it (level {level}), which this one can't read"
+            self._note(self._unknown, (collection, key), error, revision)
+
     def report(self, proxies: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
         """All of them; of proxies by the states that they have here."""
         failed = {(PROXIES, name): each["error"] for name, each in proxies.items() if each["state"] == "failed"}
@@ -61,7 +70,7 @@ class UnappliedObjects:
         for key, error in failed.items():
             self._note(self._of_proxies, key, error or "it does not run")
         with self._lock:
-            found = {**self._of_proxies, **self._of_effects, **self._of_rows}
+            found = {**self._of_proxies, **self._of_effects, **self._of_rows, **self._unknown}
         return [*found.values()][:MOST]
 
     def _note(self, table: dict[Key, dict[str, Any]], key: Key, error: str, revision: int | None = None) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from api.call import Call, Reply
+from api.engine.levels import LEVELS
 from api.engine.operation import V1, delete, get, post, resource, update
 from api.engine.records import Stored, moment, view_of
 from api.engine.responses import ResponseModel, all_of, one_of
@@ -20,7 +21,6 @@ from config.model.nodes import NodeRecord, NodeUpdate
 
 LATE, DOWN = 10.0, 30.0
 """Seconds without a heartbeat after which a node is late, and down."""
-LEVEL = 1
 READ_ONLY_FIELDS = frozenset(NodeView.model_fields) - {"tags", "addresses"}
 
 OneNode = one_of("node", NodeView)
@@ -209,7 +209,7 @@ def _this_machine(call: Call) -> dict[str, Any]:
         "revision": services.store.file.last_number,
         "behind_seconds": 0.0,
         "version": VERSION,
-        "level": LEVEL,
+        "level": LEVELS.level,
         "started_at": moment(services.health.started_at()),
         "last_seen_at": moment(now),
         "settings_differ": {},

@@ -7,19 +7,19 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, suppress
 from typing import Any
 
 import pytest
 
 from actors.cluster import database as connections
-from actors.cluster.identity import NodeIdentity
 from api.cluster import fleet_node
 from api.cluster.fleet_node import FleetNode
 from api.cluster.following import follower as following
 from api.cluster.following import heartbeat as beating
 from api.cluster.following.heartbeat import SecondInstallation
+from api.cluster.migration_runner import migrations
 from api.cluster.shared_ledger import LedgerUnavailable
 from api.engine.commit import Engine
 from api.engine.effects import CommitEffect
@@ -28,6 +28,7 @@ from config.files.paths import open_data_dir
 from config.settings.groups import History
 from tests.kit.postgresql import Server, needs_pgbouncer, needs_postgresql, pooler, shared_server
 from tests.kit.wait import wait_until
+from tests.unit.api.cluster.following import Following, nodes
 from tests.unit.api.cluster.nodes import Fleet, fleet, proxy
 
 pytestmark = needs_postgresql
@@ -39,44 +40,6 @@ SOON = 4.0
 def ours() -> Iterator[Fleet]:
     with fleet() as found:
         yield found
-
-
-class Following:
-    """A node that follows as in a product, with what its effects have got."""
-
-    def __init__(self, fleet: Fleet, name: str, dsn: str = "", listen_dsn: str = "") -> None:
-        self.node = FleetNode(NodeIdentity(fleet.id, name, name, "full", dsn or fleet.dsn, listen_dsn))
-        self.data = open_data_dir(fleet.folder / name)
-        self.data.cluster.mkdir(exist_ok=True)
-        self.engine = Engine(self.data, fleet.seal, self.node.ledger)
-        self.made: list[Sequence[DocumentChange]] = []
-        self.engine.effects.follow(CommitEffect(["proxies"], self.made.append))
-        self.events: list[tuple[str, dict[str, Any]]] = []
-        self.node.opened(self.engine)
-        self.node.start(self.engine, lambda *event: self.events.append(event), History)
-
-    def follow_by(self, make: Callable[[Sequence[DocumentChange]], None]) -> None:
-        """Its effects fail, or wait."""
-        effect = CommitEffect(["proxies"], make)
-        effect.watch(self.engine.effects._table[0]._watch)
-        self.engine.effects.follow(effect)
-
-    def close(self) -> None:
-        self.node.close()
-        self.engine.close()
-
-    def proxies(self) -> int:
-        return len(self.engine.every("proxies"))
-
-    @property
-    def doorbell(self) -> str:
-        return str(self.node.heartbeat.problems()["database"]["doorbell"])
-
-
-@contextmanager
-def nodes(fleet: Fleet, *names: str, **more: Any) -> Iterator[list[Following]]:
-    with ExitStack() as stack:
-        yield [stack.enter_context(closing(Following(fleet, name, **more))) for name in names]
 
 
 def bodies(node: Following) -> dict[str, Any]:
@@ -260,7 +223,7 @@ def test_an_idle_node_makes_one_statement_in_a_heartbeat_and_a_writer_reads_noth
         assert one.node.wait_for(number, 5)
         sessions: list[Any] = []
         session = one.node.database.session
-        monkeypatch.setattr(one.node.database, "session", lambda *given: sessions.append(given) or session(*given))
+        monkeypatch.setattr(one.node.database, "session", lambda **given: sessions.append(given) or session(**given))
         one.node.heartbeat.beat_now()
         assert len(sessions) == 1
         number = one.engine.commit(proxy(1))
@@ -280,16 +243,15 @@ def test_a_node_has_figures_of_its_own_for_metrics(ours: Fleet) -> None:
 
 def test_a_heartbeat_says_what_a_node_has_and_learns_what_there_is(ours: Fleet) -> None:
     with nodes(ours, "a") as (one,):
-        one.node.heartbeat.gives.append(lambda: {"settings": {"proxy": "digest"}})
         one.node.heartbeat.reports.append(lambda: {"failed": [{"id": "prx_1"}]})
         number = one.engine.commit(proxy())
         beat = one.node.heartbeat.beat_now()
         assert (beat.head, beat.followed, beat.whole["fleet"]) == (number, True, str(ours.id))
         assert abs(beat.now - time.time()) < 1
-        ((node, commit, stamp, offset, problems, settings, version),) = ours.execute(
-            'SELECT node, "commit", stamp, clock_offset, problems, settings, version FROM proxyfleet.heartbeats'
+        ((node, commit, stamp, offset, problems, schema, version),) = ours.execute(
+            'SELECT node, "commit", stamp, clock_offset, problems, schema, version FROM proxyfleet.heartbeats'
         )
-        assert (node, (commit, stamp), settings) == ("a", one.engine.stamped(), {"proxy": "digest"})
+        assert (node, (commit, stamp), schema) == ("a", one.engine.stamped(), migrations()[-1].number)
         assert abs(offset) < 1
         assert problems["failed"] == [{"id": "prx_1"}]
         assert problems["database"].keys() == {"doorbell", "round_trip_ms"}

@@ -13,7 +13,7 @@ from actors.cluster import database as connections
 from actors.cluster.database import Database
 from actors.cluster.errors import DatabaseBusy, DatabaseError, DatabaseUnusable
 from api.cluster import migration_runner as module
-from api.cluster.migration_runner import Migration, SchemaRefused, migrate, migrations, pending
+from api.cluster.migration_runner import Migration, SchemaRefused, migrate, migrations, rehearse
 from config import VERSION
 from tests.kit.postgresql import database, needs_postgresql, shared_server
 
@@ -62,8 +62,8 @@ def test_each_file_has_a_number_of_its_own() -> None:
 
 
 def test_what_is_missing_runs_once_with_its_digest_and_whose_it_was(ours: Database) -> None:
-    assert pending(ours) == [*migrations()] == migrate(ours, "a")
-    assert pending(ours) == [] == migrate(ours, "b")
+    assert [*rehearse(ours).missing] == [*migrations()] == migrate(ours, "a")
+    assert (rehearse(ours).missing, migrate(ours, "b")) == ((), [])
     assert migrate(ours, "b", [*migrations(), NEXT]) == [NEXT]
     with ours.session() as session:
         rows = session.transaction("SELECT number, name, sha256, version, node FROM proxyfleet.migrations ORDER BY 1")
@@ -79,7 +79,7 @@ def test_one_that_fails_takes_all_of_them_back(ours: Database) -> None:
     with pytest.raises(DatabaseError, match="division by zero"):
         migrate(ours, "a", [*migrations(), wrong])
     assert tables(ours) == set()
-    assert pending(ours) == [*migrations()]
+    assert rehearse(ours).missing == migrations()
 
 
 def test_nodes_that_migrate_at_once_do_it_once(dsn: str) -> None:

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from actors.cluster import database as connections
 from api.cluster import shared_ledger as module
+from api.cluster.commit_json import decoded, encoded_parts
 from api.cluster.shared_ledger import (
     LedgerUnavailable,
     NoFleet,
@@ -28,8 +29,6 @@ from api.cluster.shared_ledger import (
     Rewound,
     SharedLedger,
     create_fleet,
-    decoded,
-    encoded_parts,
 )
 from api.engine.commit import Engine
 from api.engine.ledger import TooFarBehind

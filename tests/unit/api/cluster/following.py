@@ -1,0 +1,55 @@
+"""Nodes that follow as in a product."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from typing import Any
+
+from actors.cluster.identity import NodeIdentity
+from api.cluster.fleet_node import FleetNode
+from api.engine.commit import Engine
+from api.engine.effects import CommitEffect
+from api.engine.levels import LEVELS, Levels
+from api.history.document_changes import DocumentChange
+from config.files.paths import open_data_dir
+from config.settings.groups import History
+from tests.unit.api.cluster.nodes import Fleet
+
+
+class Following:
+    """A node that follows as in a product, with what its effects have got."""
+
+    def __init__(self, fleet: Fleet, name: str, dsn: str = "", listen_dsn: str = "", levels: Levels = LEVELS) -> None:
+        self.node = FleetNode(NodeIdentity(fleet.id, name, name, "full", dsn or fleet.dsn, listen_dsn), levels)
+        self.data = open_data_dir(fleet.folder / name)
+        self.data.cluster.mkdir(exist_ok=True)
+        self.engine = Engine(self.data, fleet.seal, self.node.ledger)
+        self.made: list[Sequence[DocumentChange]] = []
+        self.engine.effects.follow(CommitEffect(["proxies"], self.made.append))
+        self.events: list[tuple[str, dict[str, Any]]] = []
+        self.node.opened(self.engine)
+        self.node.start(self.engine, lambda *event: self.events.append(event), History)
+
+    def follow_by(self, make: Callable[[Sequence[DocumentChange]], None]) -> None:
+        """Its effects fail, or wait."""
+        effect = CommitEffect(["proxies"], make)
+        effect.watch(self.engine.effects._table[0]._watch)
+        self.engine.effects.follow(effect)
+
+    def close(self) -> None:
+        self.node.close()
+        self.engine.close()
+
+    def proxies(self) -> int:
+        return len(self.engine.every("proxies"))
+
+    @property
+    def doorbell(self) -> str:
+        return str(self.node.heartbeat.problems()["database"]["doorbell"])
+
+
+@contextmanager
+def nodes(fleet: Fleet, *names: str, **more: Any) -> Iterator[list[Following]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(closing(Following(fleet, name, **more))) for name in names]
