@@ -341,7 +341,8 @@ class FleetNode:
             routes[PATH] = Route(admission.handle, for_strangers=True)
             routes[LEAVE] = Route(removal(remove), for_edges=True)
         place = place_of(listen) if listen else ("", place_of(address)[1])
-        return [InternalApi(place, certificates, lambda: routes)]
+        link = [] if self._link is None else [self._link]
+        return [*link, InternalApi(place, certificates, lambda: routes)]
 
     def _internal_address(self, engine: Engine) -> str:
         document = engine.get(COLLECTION, self.node_id)

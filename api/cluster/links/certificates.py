@@ -179,6 +179,7 @@ def connected(
     plain = socket.create_connection(address, timeout=_left(until))
     try:
         plain.settimeout(_left(until))
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         secured = context.wrap_socket(plain)
     except BaseException:
         plain.close()

@@ -22,8 +22,8 @@ import ssl
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from typing import Any
@@ -228,6 +228,7 @@ class NodeConnection:
 class _Requests(BaseHTTPRequestHandler):
     """The requests of a connection, until it ends: one of a stranger."""
 
+    disable_nagle_algorithm = True  # heads and bodies are sent one after the other
     protocol_version = default_request_version = "HTTP/1.1"
     server_version = "proxyfleet"
     sys_version = ""
@@ -326,41 +327,70 @@ def ask(
 
     Raises `NodeCertificateError` when another one is there, `NodeRefused`, `NodeUnreachable`.
     """
-    place = f"{address[0]}:{address[1]}"
-    until = time.monotonic() + within
+    place, until = f"{address[0]}:{address[1]}", time.monotonic() + within
     try:
-        with connected(address, fingerprint, min(until, time.monotonic() + CONNECT), own) as secured:
-            secured.settimeout(max(until - time.monotonic(), 0.001))
-            timer = threading.Timer(max(until - time.monotonic(), 0), _end, [secured])
-            timer.daemon = True
-            timer.start()
-            try:
-                return _exchange(secured, place, path, body)
-            finally:
-                timer.cancel()
+        with opened(address, fingerprint, until, within, own) as secured:
+            return exchange(secured, path, body, until, within)[0]
+    except NodeRefused as error:
+        raise NodeRefused(f"{place}: {error}", error.status) from error
+    except NodeUnreachable as error:
+        raise NodeUnreachable(f"{place}: {error}") from error
+
+
+def opened(
+    address: tuple[str, int], fingerprint: str, until: float, within: float, own: OwnCertificate | None = None
+) -> ssl.SSLSocket:
+    """As `connected`, but raises `NodeUnreachable` and no `OSError`."""
+    with _as_unreachable(until, within):
+        return connected(address, fingerprint, min(until, time.monotonic() + CONNECT), own)
+
+
+def exchange(
+    secured: ssl.SSLSocket, path: str, body: Mapping[str, Any], until: float, within: float
+) -> tuple[dict[str, Any], bool]:
+    """The reply to one request, and whether the connection takes another one. It is ended at `until` (monotonic).
+
+    `within` is what errors say of the time that it had. Raises `NodeRefused` and `NodeUnreachable`.
+    """
+    left = max(until - time.monotonic(), 0.001)
+    timer = threading.Timer(left, _end, [secured])
+    timer.daemon = True
+    with _as_unreachable(until, within):
+        secured.settimeout(left)
+        timer.start()
+        try:
+            return _exchanged(secured, path, body)
+        finally:
+            timer.cancel()
+
+
+@contextmanager
+def _as_unreachable(until: float, within: float) -> Iterator[None]:
+    try:
+        yield
     except (OSError, http.client.HTTPException) as error:
         late = time.monotonic() >= until
-        reason = (
-            f"no response within {round(within, 1):g} s" if late else getattr(error, "strerror", None) or str(error)
-        )
-        raise NodeUnreachable(f"{place}: {reason or type(error).__name__}") from error
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise NodeUnreachable(f"no response within {round(within, 1):g} s" if late else reason) from error
 
 
-def _exchange(secured: ssl.SSLSocket, place: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    connection = http.client.HTTPConnection(place)
+def _exchanged(secured: ssl.SSLSocket, path: str, body: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+    connection = http.client.HTTPConnection("node")
     connection.sock = secured
     connection.request("POST", path, json.dumps(body).encode(), {"Content-Type": "application/json"})
     response = connection.getresponse()
     content = response.read(REPLY + 1)
+    if response.length and len(content) <= REPLY:
+        raise http.client.IncompleteRead(content)
     try:
         found = json.loads(content)
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict) or len(content) > REPLY:
-        raise NodeUnreachable(f"{place}: is no node of a fleet: its response has the status {response.status}")
+        raise NodeUnreachable(f"is no node of a fleet: its response has the status {response.status}")
     if response.status != 200:
-        raise NodeRefused(f"{place}: {str(found.get('error'))[:500]}", response.status)
-    return found
+        raise NodeRefused(str(found.get("error"))[:500], response.status)
+    return found, not response.will_close
 
 
 def _end(secured: ssl.SSLSocket) -> None:

@@ -20,7 +20,8 @@ from actors.bus.messages import accounts, dns, events, forwarding, metrics, reco
 from actors.bus.messages.common import Failed
 from api.bus_bridge import NODE_MARK, Bridge, NodeMissing
 from api.cluster.links.certificates import NodeCertificateError, OwnCertificate, fingerprint_of
-from api.cluster.links.internal_api import REPLY, NodeRefused, NodeUnreachable, Route, ask
+from api.cluster.links.internal_api import REPLY, NodeRefused, NodeUnreachable, Route
+from api.cluster.links.open_connections import NodeConnections
 from config import OperatorError
 from config.model.node_tokens import place_of
 from config.model.nodes import INTERNAL_ADDRESS
@@ -28,27 +29,23 @@ from config.model.nodes import INTERNAL_ADDRESS
 PATH = "/bus"
 AT_ONCE = 4
 """Requests to one node."""
-LONGEST = 10.0
-"""Seconds that a node is waited for at most, whatever the request has."""
+WAIT, LONGEST = 3.0, 10.0
+"""Seconds that a node is waited for at most, whatever the request has; the longer of what is `SLOW`."""
 MISSED, PROBE = 2, 0.5
 """A node that has missed so many deadlines in a row is first asked for nothing, with so many seconds."""
 ON_THE_WAY = 0.1
 """The share of the time that the way there and back may take: the other node has the rest."""
 
-FROM_OTHER_NODES: frozenset[type[object]] = frozenset(
+READS: frozenset[type[object]] = frozenset(
     {
         accounts.QueryAccounts,
         accounts.QueryReached,
         accounts.QueryUsage,
-        dns.ForgetNames,
         dns.QueryDns,
         dns.QueryDnsCache,
         events.QueryDeliveries,
         events.QueryWebhookSender,
         events.QueryWebhookStatus,
-        events.Redeliver,
-        events.SendTestEvent,
-        forwarding.CloseConnections,
         forwarding.Explain,
         forwarding.GroupConnections,
         forwarding.QueryConnections,
@@ -62,11 +59,23 @@ FROM_OTHER_NODES: frozenset[type[object]] = frozenset(
         specs.QueryUpstreams,
         supervision.QueryRuntime,
         supervision.QueryWorkers,
-        supervision.RestartProxy,
         supervision.StartExplainer,
     }
 )
+ACTS: frozenset[type[object]] = frozenset(
+    {
+        dns.ForgetNames,
+        events.Redeliver,
+        events.SendTestEvent,
+        forwarding.CloseConnections,
+        supervision.RestartProxy,
+    }
+)
+FROM_OTHER_NODES = READS | ACTS
 """What one node may send to actors of another."""
+SLOW: frozenset[type[object]] = frozenset(
+    {events.SendTestEvent, records.CountLogs, records.QueryLogs, records.TailLogs}
+)
 
 
 class NodeLink:
@@ -81,7 +90,8 @@ class NodeLink:
 
     def ask_all(self, requests: Mapping[str, Any], timeout: float) -> dict[str, Any]:
         """As `Bridge.ask_all`, of addresses that begin with a node."""
-        until = time.monotonic() + min(timeout, LONGEST)
+        longest = max((LONGEST if type(each) in SLOW else WAIT for each in requests.values()), default=WAIT)
+        until = time.monotonic() + min(timeout, longest)
         by_node: dict[str, dict[str, Any]] = {}
         for to, message in requests.items():
             by_node.setdefault(to.partition(NODE_MARK)[0], {})[to] = message
@@ -99,9 +109,18 @@ class NodeLink:
             each.join(max(0.0, until - time.monotonic()) + ON_THE_WAY)
         return {to: found.get(to) or NodeMissing(to, "no response in time") for to in requests}
 
+    def start(self) -> None:
+        """See `api.cluster.fleet_node.Part`; there is nothing to begin."""
+
+    def close(self) -> None:
+        """Close the connections that are open."""
+        with self._lock:
+            for each in self._known.values():
+                each.connections.close()
+
     def _ask_node(self, node_id: str, requests: Mapping[str, Any], until: float) -> dict[str, Any]:
         with self._lock:
-            node = self._known.setdefault(node_id, _OtherNode())
+            node = self._known.setdefault(node_id, _OtherNode(self._own))
         if not node.turns.acquire(timeout=max(0.0, until - time.monotonic())):
             return {to: NodeMissing(to, f"{AT_ONCE} requests to it have no response yet") for to in requests}
         try:
@@ -117,13 +136,16 @@ class NodeLink:
         place = None if document is None else document["addresses"].get(INTERNAL_ADDRESS)
         pem = "" if document is None else document["certificate"]["pem"]
         if not place or not pem:
+            node.connections.close()
             raise NodeUnreachable("it has no address at which other nodes can ask it, or no certificate")
-        address, fingerprint = place_of(place), fingerprint_of(pem)
+        there = place_of(place), fingerprint_of(pem)
         try:
             if node.missed >= MISSED:
-                ask(address, fingerprint, PATH, _body({}, PROBE), _left(until, PROBE), self._own)
+                node.connections.ask(there, PATH, _body({}, PROBE), _left(until, PROBE), True)
             left = _left(until, LONGEST)
-            reply = ask(address, fingerprint, PATH, _body(requests, left * (1 - ON_THE_WAY)), left, self._own)
+            body = _body(requests, left * (1 - ON_THE_WAY))
+            may_repeat = ACTS.isdisjoint(map(type, requests.values()))
+            reply = node.connections.ask(there, PATH, body, left, may_repeat)
         except NodeUnreachable:
             node.missed += 1
             raise
@@ -134,7 +156,8 @@ class NodeLink:
 class _OtherNode:
     """What is known of one."""
 
-    def __init__(self) -> None:
+    def __init__(self, own: OwnCertificate) -> None:
+        self.connections = NodeConnections(own)
         self.turns = threading.BoundedSemaphore(AT_ONCE)
         self.missed = 0
 
@@ -179,7 +202,7 @@ def _reason(error: OperatorError) -> str:
     """Without the address of the node, which not everyone may know who can read what is on it."""
     if isinstance(error, NodeCertificateError):
         return "another certificate is there than the one that it has in the fleet"
-    return str(error).rpartition(": ")[2]
+    return str(error)
 
 
 # --- the other side ---------------------------------------------------------------------------------------------------
