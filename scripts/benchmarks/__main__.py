@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from actors.compiled import runs_compiled
-from benchmarks import fleet, management, objects, traffic
+from benchmarks import cluster, fleet, management, objects, traffic
 from benchmarks.ours import OURS, PURE, Product
 from benchmarks.processes import FAILURES, allow_many_descriptors
 from benchmarks.programs import origin, version_of
@@ -53,17 +53,21 @@ MEASURES: dict[str, Callable[[Bench], Results]] = {
 }
 
 
+ALL = {**MEASURES, **cluster.MEASURES}
+
+
 def main() -> int:
     """The exit status."""
     given = _parser().parse_args()
+    of = cluster.MEASURES if given.of else MEASURES
     results: dict[str, Results] = {}
     failed: list[str] = []
     with _started(given) as bench:
-        for name in given.only or MEASURES:
+        for name in given.only or of:
             began = time.monotonic()
             print(f"measuring: {name} ...", end=" ", file=sys.stderr, flush=True)
             try:
-                results[name] = MEASURES[name](bench)
+                results[name] = ALL[name](bench)
             except FAILURES as error:
                 failed.append(name)
                 print(f"failed: {error}", file=sys.stderr)
@@ -82,8 +86,9 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="scripts/bench", description="Measure the product beside its peers.")
-    only = f"only this measure; may be given more than once: {', '.join(MEASURES)}"
-    parser.add_argument("--only", action="append", metavar="NAME", choices=MEASURES, help=only)
+    parser.add_argument("of", nargs="?", choices=["cluster"], help="of several nodes, and not of one machine")
+    only = f"only this measure; may be given more than once: {', '.join(ALL)}"
+    parser.add_argument("--only", action="append", metavar="NAME", choices=ALL, help=only)
     parser.add_argument("--peer", action="append", metavar="NAME", help="only beside this one; likewise")
     parser.add_argument("--quick", action="store_true", help="a short run: the figures are rough")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
@@ -92,14 +97,18 @@ def _parser() -> argparse.ArgumentParser:
 
 @contextmanager
 def _started(given: argparse.Namespace) -> Iterator[Bench]:
-    """The origin and the product run, and the pure one beside a compiled one. All is ended, and the folder removed."""
+    """The origin runs, and unless it is of several nodes the product, and the pure one beside a compiled one.
+
+    All is ended, and the folder removed."""
     effort, many = QUICK if given.quick else FULL, allow_many_descriptors()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pf-bench-", dir="/tmp")))
         folder.chmod(0o755)
         nginx = origin(folder)
         stack.callback(nginx.end)
-        products = [Product(name).run() for name in (OURS, *([PURE] if runs_compiled() else []))]
+        chosen = given.only or (cluster.MEASURES if given.of else MEASURES)
+        names = (OURS, *([PURE] if runs_compiled() else [])) if set(chosen) & set(MEASURES) else ()
+        products = [Product(name).run() for name in names]
         for each in products:
             stack.callback(each.end)
         versions = {"nginx": nginx.version(), **{each.name: each.version() for each in products}}

@@ -72,14 +72,7 @@ def accounts(bench: Bench) -> Results:
         for _ in range(PROXIES):
             product.proxy(auth={"enabled": True})
         before, hashed = pss(product.everything()), PREHASHED + hash_password(PASSWORD)
-        names = (f"account-{number:06}" for number in range(bench.effort.accounts))
-        body = "".join(json.dumps({"username": name, "password_hash": hashed}) + "\n" for name in names)
-        headers = {"Content-Type": "application/x-ndjson"}
-        took, response = timed(
-            lambda: product.api("POST", "/accounts/import", data=body.encode(), headers=headers, timeout=600)
-        )
-        if response.status_code not in (200, 201):
-            raise BenchError(f"import: {response.status_code} {response.text[:500]}")
+        took = imported(product, hashed, bench.effort.accounts)
         some = [each["id"] for each in product.data("GET", f"/accounts?limit={FEW}&sort=username")["accounts"]]
         memory = pss(product.everything()) - before
         bodies = [{"username": f"new-{number}", "password_hash": hashed} for number in range(15)]
@@ -92,6 +85,19 @@ def accounts(bench: Bench) -> Results:
     return {
         OURS: {"import": took / 1e3, "create": statistics.median(creates), "page": p99(pages), "memory": memory, **mint}
     }
+
+
+def imported(product: Product, hashed: str, number: int) -> float:
+    """Import so many accounts with this hash; milliseconds. Raises `BenchError`."""
+    names = (f"account-{each:06}" for each in range(number))
+    body = "".join(json.dumps({"username": name, "password_hash": hashed}) + "\n" for name in names)
+    headers = {"Content-Type": "application/x-ndjson"}
+    took, response = timed(
+        lambda: product.api("POST", "/accounts/import", data=body.encode(), headers=headers, timeout=600)
+    )
+    if response.status_code not in (200, 201):
+        raise BenchError(f"import: {response.status_code} {response.text[:500]}")
+    return took
 
 
 def _minted(product: Product, some: Sequence[str], seconds: float) -> list[float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,8 @@ _NUMBERS = itertools.count(1)
 class Product(Installation):
     """One installation. With the name `PURE` it is run by the checkout's sources, whatever runs this benchmark."""
 
-    def __init__(self, name: str = OURS) -> None:
-        super().__init__()
+    def __init__(self, name: str = OURS, env: Mapping[str, str] | None = None) -> None:
+        super().__init__(env)
         self.name = name
         self.compiled = name != PURE and runs_compiled()
         self.ready_after = 0.0

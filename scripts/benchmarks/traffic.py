@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import socket
 import ssl
 import statistics
@@ -15,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 from benchmarks import tunnels
@@ -28,20 +30,37 @@ Load = Callable[[Bench, Any], Done]
 
 def wrk(bench: Bench, port: int, paths: Sequence[str], connections: int, fields: str, **more: str) -> Figure:
     """GETs as fast as they are answered, for as long as a round takes; what wrk saw. Raises `BenchError`."""
-    listed = bench.own("wrk") / "paths"
-    listed.write_text("".join(f"{path}\n" for path in paths))
-    seconds = max(1, round(bench.effort.seconds))  # wrk knows no fractions
-    script = Path(__file__).with_name("wrk.lua")
-    command = [program("wrk"), "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "30s", "-s", str(script)]
-    environment = {**os.environ, "BENCH_PATHS": str(listed), "BENCH_FIELDS": fields, **more}
-    url = f"http://127.0.0.1:{port}"
-    done = subprocess.run([*command, url], capture_output=True, text=True, env=environment)
-    if done.returncode != 0:
-        raise BenchError(f"wrk: {done.stdout}{done.stderr}")
-    seen: Figure = json.loads(done.stderr.strip().splitlines()[-1])
-    if not seen["requests"]:
-        raise BenchError(f"wrk: {done.stdout}")
-    return seen
+    load = WrkLoad(bench, "127.0.0.1", port, paths, connections, fields, max(1, round(bench.effort.seconds)), **more)
+    return load.seen()
+
+
+class WrkLoad:
+    """wrk, from now on for so many seconds, which are a whole number."""
+
+    def __init__(
+        self, bench: Bench, host: str, port: int, paths: Sequence[str], connections: int, fields: str, seconds: int,
+        **more: str,
+    ) -> None:  # fmt: skip
+        listed = bench.own("wrk") / "paths"
+        listed.write_text("".join(f"{path}\n" for path in paths))
+        script = Path(__file__).with_name("wrk.lua")
+        command = [program("wrk"), "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "30s", "-s", str(script)]
+        environment = {**os.environ, "BENCH_PATHS": str(listed), "BENCH_FIELDS": fields, **more}
+        self._process = subprocess.Popen(
+            [*command, f"http://{host}:{port}"], stdout=PIPE, stderr=PIPE, text=True, env=environment
+        )
+
+    def seen(self, now: bool = False) -> Figure:
+        """What wrk saw, when it has ended, which it is to do `now`. Raises `BenchError`."""
+        if now:
+            self._process.send_signal(signal.SIGINT)
+        printed, errors = self._process.communicate()
+        if self._process.returncode != 0:
+            raise BenchError(f"wrk: {printed}{errors}")
+        seen: Figure = json.loads(errors.strip().splitlines()[-1])
+        if not seen["requests"]:
+            raise BenchError(f"wrk: {printed}")
+        return seen
 
 
 def requests(path: str, connections: int, fields: str, bench: Bench, subject: Subject, **more: str) -> Done:

@@ -25,9 +25,10 @@ from tests.kit.wait import wait_until
 class Nodes:
     """The database of a fleet, and the products that are or become its nodes; all end with the block."""
 
-    def __init__(self) -> None:
+    def __init__(self, server: Server | None = None) -> None:
+        """`server` ends with the block, too."""
         self._stack = ExitStack()
-        self.server = Server()
+        self.server = server or Server()
         self._stack.callback(self.server.remove)
         self.dsn = self.server.dsn()
         self.addresses: dict[Product, str] = {}
@@ -52,6 +53,13 @@ class Nodes:
         status, done = command(product, "init", "--dsn", self.dsn, "--name", name, "--address", self.addresses[product])
         assert status == 0, done
         return json.loads(done)
+
+    def join(self, product: Product, by: Product, name: str) -> None:
+        """Make it a node of the fleet that another one is of."""
+        line = by.data("POST", "/nodes/tokens", {"name": name})["line"]
+        status, done = command(product, "join", line, "--address", self.addresses[product])
+        assert status == 0, done
+        product.forget_token()
 
     @contextmanager
     def outage(self, how: signal.Signals) -> Iterator[None]:

@@ -37,25 +37,27 @@ _numbers = count()
 
 
 class Server:
-    """A cluster of its own, and its server while it runs. With `durable` it syncs what it writes.
+    """A cluster of its own, and its server while it runs. With `durable` it is on a disk, and syncs what it writes."""
 
-    One that is `standby_of` another one has what that has, and follows it until it is promoted.
-    """
-
-    def __init__(self, durable: bool = False, standby_of: Server | None = None) -> None:
-        self._folder = Path(mkdtemp(prefix="pg-", dir=FOLDERS))
+    def __init__(self, durable: bool = False, **settings: str) -> None:
+        """`settings` are those of the server that differ from what tests need."""
+        self._folder = Path(mkdtemp(prefix="pg-", dir="/tmp" if durable else FOLDERS))
         self.port = free_port()
-        self._durable = durable
+        self._settings = {
+            "listen_addresses": "127.0.0.1",
+            "unix_socket_directories": self.socket_folder,
+            "fsync": "on" if durable else "off",
+            "max_connections": "40",
+            "shared_buffers": "16MB",
+            "dynamic_shared_memory_type": "mmap",
+            **settings,
+        }
         password = self._folder / "password"
         password.write_text(PASSWORD)
         if _USER:
             for each in (self._folder, password):
                 shutil.chown(each, "postgres", "postgres")
-        if standby_of is not None:
-            self._run("pg_basebackup", "-R", "-c", "fast", "--no-sync", "-d", standby_of.dsn())
-        else:
-            more = ("-U", "postgres", "-E", "UTF8", "--no-sync")
-            self._run("initdb", "-A", "scram-sha-256", f"--pwfile={password}", *more)
+        self._run("initdb", "-A", "scram-sha-256", f"--pwfile={password}", "-U", "postgres", "-E", "UTF8", "--no-sync")
         self.start()
 
     def __enter__(self) -> Self:
@@ -70,15 +72,7 @@ class Server:
 
     def start(self) -> None:
         """Start the server, and wait until it takes connections."""
-        settings = {
-            "listen_addresses": "127.0.0.1",
-            "unix_socket_directories": self.socket_folder,
-            "fsync": "on" if self._durable else "off",
-            "max_connections": "40",
-            "shared_buffers": "16MB",
-            "dynamic_shared_memory_type": "mmap",
-        }
-        options = [f"--{name}={value}" for name, value in settings.items()]
+        options = [f"--{name}={value}" for name, value in self._settings.items()]
         with (self._folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 [_INSTALLED[-1], "-D", self._folder / "data", "-p", str(self.port), *options],
@@ -94,16 +88,6 @@ class Server:
                     os.kill(pid, how)
         self.process.send_signal(how)
         self.process.wait(60)
-
-    def part(self) -> None:
-        """As a standby, get nothing more of what the other one commits."""
-        self.execute("ALTER SYSTEM SET primary_conninfo = ''")
-        self.execute("SELECT pg_reload_conf()")
-        wait_until(lambda: not self.execute("SELECT 1 FROM pg_stat_wal_receiver"), "it follows no more", 20)
-
-    def promote(self) -> None:
-        """As a standby, become a server that takes changes."""
-        self.execute("SELECT pg_promote(true, 30)")
 
     def remove(self) -> None:
         """End it, and remove all that it has."""

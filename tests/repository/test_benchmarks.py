@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks import objects, traffic
-from benchmarks.__main__ import MEASURES
+from benchmarks.__main__ import ALL
 from benchmarks.ours import OURS, PURE, store_proxies
 from benchmarks.processes import BenchError, Missing, cpu_seconds
 from benchmarks.rounds import QUICK, Bench, medians
@@ -42,11 +42,11 @@ def test_a_goal_is_a_limit_or_a_factor_of_the_peer_from_above_or_below() -> None
 
 def test_every_goal_of_the_table_can_be_read_and_every_row_is_of_a_measure() -> None:
     for row in ROWS:
-        assert row.measure in MEASURES
+        assert row.measure in ALL
         for peer, goal in row.goals.items():
             line = Line(row.text, row.unit, 1.0, None, peer, 1.0, goal)
             assert (line.reached is None) is (goal == ""), row
-    assert {row.measure for row in ROWS} == set(MEASURES)
+    assert {row.measure for row in ROWS} == set(ALL)
 
 
 def test_nothing_is_judged_by_a_peer_that_was_left_out_and_the_table_says_so() -> None:
