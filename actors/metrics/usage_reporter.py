@@ -51,10 +51,17 @@ class UsageReporter:
     """Of a node. It opens and closes nothing but its thread; `database` is for it alone."""
 
     def __init__(
-        self, loop: Loop, ledger: UsageLedger, database: Database, node: str, books: UsageBooks, quota_offline: str
+        self,
+        loop: Loop,
+        ledger: UsageLedger,
+        database: Database,
+        node: str,
+        books: UsageBooks,
+        quota_offline: str,
+        may_reset: bool = True,
     ) -> None:
-        """`node` is the node's id. Raises `sqlite3.Error`."""
-        self._quota_offline = quota_offline
+        """`node` is the node's id. What is gone, full nodes reset for all (`may_reset`). Raises `sqlite3.Error`."""
+        self._quota_offline, self._may_reset = quota_offline, may_reset
         self.changes = UsageChanges(ledger)
         self._ledger = ledger
         self._loop = loop
@@ -152,6 +159,9 @@ class UsageReporter:
             )
         elif self._resets:
             account_ids, gone, done = self._resets.pop(0)
+            if gone and not self._may_reset:
+                self._reset(account_ids, gone, done, {})
+                return
             self._do(lambda: self._table.reset(account_ids), lambda reply: self._reset(account_ids, gone, done, reply))
         elif self._loop.now >= self._read_at:
             self._do(lambda: self._table.changed(self._cursor), self._read)

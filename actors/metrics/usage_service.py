@@ -104,13 +104,15 @@ class UsageService:
 
     # --- in a fleet ---
 
-    def follow(self, database: Database, node: str) -> None:
+    def follow(self, database: Database, node: str, is_edge: bool = False) -> None:
         """Count for all nodes from now on; `node` is the id of this one. Raises `sqlite3.Error`."""
         from actors.metrics.limits_reporter import LimitsReporter
         from actors.metrics.usage_reporter import UsageReporter
 
         self.leave()
-        self._reporter = reporter = UsageReporter(self._loop, self._ledger, database, node, self, self._quota_offline)
+        self._reporter = reporter = UsageReporter(
+            self._loop, self._ledger, database, node, self, self._quota_offline, may_reset=not is_edge
+        )
         self._limits = LimitsReporter(self._loop, self._state, database, node, lambda: reporter.changes.nodes)
         table = self._opened()
         if table is not None:

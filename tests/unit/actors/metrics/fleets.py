@@ -37,10 +37,10 @@ class Node(World):
         super().__init__(folder)
         self.folder, self.name, self.dsn, self._policy = folder, name, dsn, policy
 
-    def follow(self) -> None:
+    def follow(self, is_edge: bool = False) -> None:
         self.database = CutDatabase(self.dsn)
         self.collector.service.set_quota_offline(self._policy)
-        self.collector.service.follow(self.database, self.name)
+        self.collector.service.follow(self.database, self.name, is_edge)
         self.turn()
 
     @property

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from actors.bus.messages.accounts import DATABASE, ResetUsage
+from actors.bus.messages.accounts import DATABASE, DropAccountUsage, ResetUsage
 from actors.bus.messages.common import Done, Failed
 from actors.metrics.usage_reporter import CUT_OFF_AFTER, GIVEN_BACK_AFTER, READ_EACH
 from api.cluster.fleet_usage import Unreported
@@ -274,6 +274,23 @@ def reset(node: Node) -> list[Any]:
     for _ in range(3):
         node.turn()
     return replies
+
+
+def test_an_edge_forgets_an_account_that_is_gone_without_a_reset_for_all_to_which_it_has_no_right(fleet: Fleet) -> None:
+    edge, full = fleet.node(follows=False), fleet.node()
+    edge.follow(is_edge=True)
+    here, there = process(edge), process(full)
+    here.uses(5)
+    there.uses(6)
+    fleet.pass_time(READ_EACH + 2)
+    fleet.execute("ALTER FUNCTION proxyfleet.reset_usage RENAME TO none_of_an_edge")
+    replies: list[Any] = []
+    edge.collector.service.receive(DropAccountUsage(("acc_1",)), replies.append)
+    for _ in range(3):
+        edge.turn()
+    assert replies == [Done()]
+    fleet.execute("ALTER FUNCTION proxyfleet.none_of_an_edge RENAME TO reset_usage")
+    assert fleet.total() == 11
 
 
 def test_what_the_database_lacks_is_known_with_the_moment_since_when(fleet: Fleet) -> None:
