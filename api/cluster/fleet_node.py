@@ -97,9 +97,9 @@ class FleetNode:
         self._engine = engine
         identity, is_edge = self.identity, self.identity.role == "edge"
         self._loose = loose = Loose(self.database, identity.id, engine.loose, self._poll_of_loose, is_edge)
-        if is_edge:
-            self._audit = AuditSending(self.database, identity.id, engine.trail)
-        else:
+        self._audit = audit = AuditSending(self.database, identity.id, engine.trail)
+        self.ledger.watch_audit(audit.brought)
+        if not is_edge:
             self._requests = requests = SharedRequests(self.database, identity.id, engine, loose.announced)
             loose.follow_locks(requests.take_locks)
             loose.also(requests.work)
@@ -152,13 +152,12 @@ class FleetNode:
 
     def pending(self) -> dict[str, int]:
         """See `ThisNode`."""
-        if self._loose is None or self._engine is None:
+        if self._loose is None or self._engine is None or self._audit is None:
             return {"sign_ins": 0, "credentials": 0, "audit": 0, "usage_bytes": 0, "usage_seconds": 0}
         usage = unreported(DataDir(self._engine.file.path.parent).usage)
         seconds = max(0, int(self.database.time() - usage.since)) if usage.bytes else 0
         of_usage = {"usage_bytes": usage.bytes, "usage_seconds": seconds}
-        audit = self._audit or self._engine.trail
-        return {**self._loose.pending(), "audit": audit.waiting, **of_usage}
+        return {**self._loose.pending(), "audit": self._audit.waiting, **of_usage}
 
     def figures(self) -> NodeFigures:
         """See `ThisNode`."""

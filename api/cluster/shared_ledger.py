@@ -151,10 +151,15 @@ class SharedLedger:
         """What changes of this node wait for."""
         self._may_go_on = threading.Condition()
         self._on_document: OnDocument = refuse_damaged
+        self._on_audited: Callable[[int], object] = lambda _last: None
 
     def watch(self, on_document: OnDocument) -> None:
         """From now on this gets to know of documents that can't be read, which commits lack then."""
         self._on_document = on_document
+
+    def watch_audit(self, on_audited: Callable[[int], object]) -> None:
+        """From now on this gets to know the last entry of this node's audit trail that the database has."""
+        self._on_audited = on_audited
 
     def refuse(self, why: str) -> None:
         """This node makes no commit for this reason; empty: it may."""
@@ -231,6 +236,7 @@ class SharedLedger:
             raise HistoryPruned(pruned_to)
         if not followed:
             raise Rewound(f"the commit {after} of this node is not in the database: its last one is {head}")
+        self._on_audited(audited)
         found = tuple(tuple(row[6:]) for row in rows if row[6] is not None)
         numbers = [row[0] for row in found]
         if numbers != [*range(after + 1, after + 1 + len(found))]:
@@ -259,6 +265,8 @@ class SharedLedger:
         except DatabaseUnavailable as error:
             if not self._was_made(stamp, sent):
                 raise error
+        if commit.audit:
+            self._on_audited(commit.audit[-1][0])
         return stamp
 
     @contextmanager

@@ -1,7 +1,7 @@
 """Entries of this node's audit trail that no commit brings to the database.
 
-Those of a full node go with its next commit, and alone when everything was read anew. An edge node makes no commit, and
-sends its entries after a heartbeat.
+Those of a full node go with its next commit. What no commit has brought by the next heartbeat, such as a sign-in, is
+sent after it, as an edge node, which makes no commit, sends all; and when everything was read anew.
 """
 
 from __future__ import annotations
@@ -53,6 +53,10 @@ class AuditSending:
             for start in range(0, len(entries), PAGE):
                 session.transaction(_ADD, [self._node, json.dumps(entries[start : start + PAGE])], within)
         self._sent = entries[-1][0] if entries else last
+
+    def brought(self, last: int) -> None:
+        """The database has the entries up to this one."""
+        self._sent = last
 
     def noted(self, _beat: Beat) -> None:
         """Send some of them, if there are new ones, after a heartbeat."""

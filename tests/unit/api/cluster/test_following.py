@@ -231,6 +231,19 @@ def test_an_idle_node_makes_one_statement_in_a_heartbeat_and_a_writer_reads_noth
         assert len(sessions) == 2
 
 
+def test_an_entry_of_the_audit_trail_that_no_commit_brings_waits_until_the_next_heartbeat(ours: Fleet) -> None:
+    with nodes(ours, "a", "b") as (one, other):
+        assert other.node.wait_for(one.engine.commit(proxy()), 5)
+        one.node.heartbeat.beat_now()
+        one.engine.trail.append("user.signed_in")
+        assert one.node.wait_for(other.engine.commit(proxy(1)), 5)
+        assert one.node.pending()["audit"] == 1
+        one.node.heartbeat.beat_now()
+        assert one.node.pending()["audit"] == 0
+        sent = ours.execute("SELECT seq, content, hash FROM proxyfleet.audit WHERE node = 'a' ORDER BY seq")
+        assert sent == [*one.engine.trail.after(0)]
+
+
 def test_a_node_has_figures_of_its_own_for_metrics(ours: Fleet) -> None:
     with nodes(ours, "a") as (one,):
         rings(one)
