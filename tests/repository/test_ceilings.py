@@ -9,10 +9,10 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 79_835,
-    "files of the product": 598,
-    "code lines of the tests": 86_453,
-    "code lines of scripts": 3_729,
+    "code lines of the product": 80_029,
+    "files of the product": 599,
+    "code lines of the tests": 86_744,
+    "code lines of scripts": 5_631,
     "files under 60 lines that one module imports": 5,
     "class names that stand twice": 16,
     "modules of the longest folder": 16,
