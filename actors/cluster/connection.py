@@ -18,6 +18,8 @@ T = TypeVar("T")
 
 CONNECT = 2.0
 """Seconds to connect."""
+GIVEN_UP = 0.2
+"""Seconds until one that waits finds that it is given up."""
 _EVENTS = {Wait.R: select.POLLIN, Wait.W: select.POLLOUT, Wait.RW: select.POLLIN | select.POLLOUT}
 
 
@@ -28,6 +30,7 @@ class TimedConnection(psycopg.Connection[Any]):
     """
 
     deadline = float("inf")
+    _given_up = False
 
     @classmethod
     def opened(cls, dsn: str) -> Self:
@@ -85,8 +88,10 @@ class TimedConnection(psycopg.Connection[Any]):
             wanted = next(gen)
             poll.register(fileno, _EVENTS[Wait(wanted)])
             while True:
-                left = self.deadline - time.monotonic()
-                found = poll.poll(min(left, 3600) * 1000) if left > 0 else []
+                left = 0.0 if self._given_up else self.deadline - time.monotonic()
+                found = poll.poll(min(left, GIVEN_UP) * 1000) if left > 0 else []
+                if not found and left > GIVEN_UP:
+                    continue
                 if not found:
                     self.close()
                     raise psycopg.OperationalError("no response in time")
@@ -95,6 +100,10 @@ class TimedConnection(psycopg.Connection[Any]):
         except StopIteration as done:
             result: T = done.value
             return result
+
+    def give_up(self) -> None:
+        """From any thread: what waits for the server has no more time, and nothing has later."""
+        self._given_up = True
 
     @property
     def is_at_rest(self) -> bool:

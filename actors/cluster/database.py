@@ -107,6 +107,7 @@ class Database:
         self._dsn = dsn
         self._lock = threading.Lock()
         self._idle: list[TimedConnection] = []
+        self._used: set[TimedConnection] = set()
         self._places = threading.BoundedSemaphore(CONNECTIONS)
         self._failures = 0
         self._refusal = ""
@@ -156,9 +157,11 @@ class Database:
             raise DatabaseBusy(f"{self.place}: all {CONNECTIONS} connections are in use")
         try:
             connection = self._taken()
+            self._used.add(connection)
             try:
                 yield DatabaseSession(connection, self._noted)
             finally:
+                self._used.discard(connection)
                 self._give_back(connection)
         finally:
             self._places.release()
@@ -174,9 +177,11 @@ class Database:
         self._wall_offset = now - (began + ended) / 2
 
     def close(self) -> None:
-        """End all connections. Later calls raise `DatabaseUnavailable`."""
+        """End all connections, those that wait for it soon. Later calls raise `DatabaseUnavailable`."""
         self._closed.set()
         self._last_error = DatabaseUnavailable(f"{self.place}: closed")
+        for each in self._used.copy():
+            each.give_up()
         self._close_idle()
 
     # --- connections ---

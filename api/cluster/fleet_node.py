@@ -7,6 +7,8 @@ database.
 from __future__ import annotations
 
 import logging
+import threading
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -52,6 +54,10 @@ POLL_AT_REST = 15.0
 """Seconds between two reads of what needs no order, while notifications come, and heartbeats say how much there is."""
 CUT_OFF = 10.0
 """Seconds since the last exchange with the database after which a node is cut off from it."""
+
+
+CLOSE = 1.0
+"""Seconds that all parts have to end."""
 
 
 class Part(Protocol):
@@ -354,10 +360,15 @@ class FleetNode:
         return {"database": found}
 
     def close(self) -> None:
-        """End it."""
-        for each in reversed(self._parts):
-            each.close()
-        self.database.close()
+        """End it. After a second nothing waits for the database any more."""
+        ends = [threading.Thread(target=each.close, name="closing", daemon=True) for each in self._parts]
+        for each in ends:
+            each.start()
+        for seconds in (CLOSE, CLOSE / 4):
+            until = time.monotonic() + seconds
+            for each in ends:
+                each.join(max(0.0, until - time.monotonic()))
+            self.database.close()
 
 
 def _here(engine: Engine) -> DataDir:

@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 
 import pytest
@@ -92,6 +93,17 @@ def test_calls_fail_at_once_after_two_failures() -> None:
                 one(database)
             took.append(time.monotonic() - began)
         assert min(took) < 0.1
+
+
+def test_closing_ends_what_waits_for_the_database(ours: Database) -> None:
+    with ours.session() as session, ThreadPoolExecutor(1) as threads:
+        waits = threads.submit(session.transaction, "SELECT pg_sleep(20)", within=20)
+        with at_least(0, SOON):
+            ours.close()
+            with pytest.raises(DatabaseUnavailable):
+                waits.result(SOON)
+        with pytest.raises(DatabaseUnavailable):
+            session.transaction("SELECT 1")
 
 
 def test_a_stopped_backend_ends_the_call_in_time_and_the_next_one_gets_another(ours: Database) -> None:

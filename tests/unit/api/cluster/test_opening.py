@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import re
+import socket
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 from actors.cluster.identity import NodeIdentity
 from api.audit.trail import verify
+from api.cluster.fleet_node import CLOSE, FleetNode
+from api.engine.commit import Engine
 from api.operator.cluster import NOT_INSTALLED
 from api.operator.offline import reset_password
 from api.operator.start import WouldNotStart, check_start
@@ -19,9 +25,10 @@ from api.process import ApiStart, open_store
 from api.security import users
 from api.security.users import UserCreate, new_user
 from api.store import LedgerError, StoreDamaged, StoreError
-from config.files.paths import DataDir
+from config.files.paths import DataDir, open_data_dir
 from config.files.secret_box import secret_box_of
 from config.passwords import check_password
+from config.settings.groups import History
 from config.settings.settings import Settings
 from tests.kit.ports import free_port
 from tests.kit.postgresql import needs_postgresql
@@ -29,6 +36,24 @@ from tests.kit.tables import table
 from tests.unit.api.cluster.nodes import Fleet, fleet
 
 pytestmark = needs_postgresql
+
+
+def test_a_node_ends_soon_while_its_database_hangs(tmp_path: Path) -> None:
+    data = open_data_dir(tmp_path)
+    data.cluster.mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(10)
+        dsn = f"postgresql://a@127.0.0.1:{silent.getsockname()[1]}/a"
+        node = FleetNode(NodeIdentity(uuid4(), "nod_a", "a", "full", dsn))
+        with closing(Engine(data, secret_box_of(data), node.ledger)) as engine:
+            node.opened(engine)
+            node.start(engine, lambda _event, _data: None, History)
+            waits = [silent.accept() for _ in range(3)]
+            began = time.monotonic()
+            node.close()
+            assert time.monotonic() - began < 1.9 * CLOSE
+            for each, _ in waits:
+                each.close()
 
 
 @dataclass
