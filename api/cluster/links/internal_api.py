@@ -35,7 +35,7 @@ from config import OperatorError
 
 log = logging.getLogger(__name__)
 
-OF_NODES, STRANGERS, OF_ONE = 64, 32, 8
+OF_NODES, STRANGERS, OF_ONE = 128, 32, 8
 """Connections at once: of nodes; of those that have not (yet) the certificate of one; of one node, or one address."""
 OF_STRANGER, TO_COME = 2.0, 5.0
 """Seconds that a handshake has, and then the head of a stranger's request; and the body of any."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -220,14 +221,23 @@ def report(place: Place, as_node: str, of_node: str, generation: int) -> list[An
         return reported(connection, of_node, generation)
 
 
-def reported(connection: psycopg.Connection[Any], of_node: str, generation: int) -> list[Any]:
-    rows: list[Any] = [[1], [1], ["acc_a"], ["prx_a"], [5], [0], [1], [1], [0]]
-    account: list[Any] = [["acc_a"], [generation], [0], ["total"], [False], [0.0], [""], [""]]
+def reported(
+    connection: psycopg.Connection[Any],
+    of_node: str,
+    generation: int,
+    name: str = "acc_a",
+    ledger: str = "ledger",
+    bytes_in: int = 5,
+    last_seen: float = 0.0,
+    client: str = "",
+) -> list[Any]:
+    rows: list[Any] = [[1], [1], [name], ["prx_a"], [bytes_in], [0], [1], [1], [0]]
+    account: list[Any] = [[name], [generation], [0], ["total"], [False], [last_seen], [client], [""]]
     kinds = ["bigint", "integer", "text", "text", *["bigint"] * 5]
     kinds += ["text", "bigint", "bigint", "text", "boolean", "float8", "text", "text"]
     values = ", ".join(f"%s::{kind}[]" for kind in kinds)
-    call = f"SELECT rows FROM proxyfleet.report_usage(%s, 'ledger', 0, 1, 0, 0.8, {values})"
-    found = connection.execute(call.encode(), [of_node, *rows, *account]).fetchone()
+    call = f"SELECT rows FROM proxyfleet.report_usage(%s, %s, 0, 1, 0, 0.8, {values})"
+    found = connection.execute(call.encode(), [of_node, ledger, *rows, *account]).fetchone()
     assert found is not None
     ((row, *_),) = json.loads(found[0])
     return list(row)
@@ -251,6 +261,61 @@ def test_an_edge_reports_its_own_usage_and_resets_none(place: Place) -> None:
         report(place, EDGE, FULL, 3)
     with place.as_role(EDGE) as connection:
         assert connection.execute("SELECT account FROM proxyfleet.changed_usage(0, '', 9)").fetchall() == [("acc_a",)]
+
+
+@table(
+    "claimed, is_taken",
+    [
+        ({"bytes_in": 2**48 - 1}, True),
+        ({"bytes_in": 2**48}, False),
+        ({"bytes_in": -1}, False),
+        ({"last_seen": float("inf"), "client": "x" * 100_000}, True),
+        ({"last_seen": float("nan")}, True),
+        ({"ledger": "one more"}, False),
+    ],
+)
+def test_no_figure_that_a_stolen_edge_claims_keeps_others_from_reporting(
+    place: Place, claimed: dict[str, Any], is_taken: bool
+) -> None:
+    place.fleet.execute(
+        f"INSERT INTO proxyfleet.usage_ledgers (node, ledger) SELECT '{OTHER}', 'l' || n FROM generate_series(1, 100) n"
+        " ON CONFLICT DO NOTHING; UPDATE proxyfleet.usage_totals SET total_in = 1::bigint << 62 WHERE account = 'acc_b'"
+    )
+    with place.as_role(OTHER) as stolen:
+        if is_taken:
+            reported(stolen, OTHER, 0, "acc_b", **{"ledger": "l1", **claimed})
+        else:
+            with pytest.raises(sql.CheckViolation):
+                reported(stolen, OTHER, 0, "acc_b", **{"ledger": "l1", **claimed})
+    with place.as_role(FULL) as full:
+        found = reported(full, FULL, 0, "acc_b", f"of {claimed}", 2**48 - 1)
+        full.execute("SELECT proxyfleet.tend_usage()")
+    assert found[11] <= 2**60
+    assert found[15] < time.time() + 3600
+    assert len(found[16]) <= 512
+
+
+@table(
+    "figures, is_taken",
+    [
+        ("'{7, 8}', '{1, 0}', '{0, 0}', '{0, 0}', '{0, 0}', '{0, 0}', '{0, 0}'", True),
+        ("'{}', '{}', '{}', '{}', '{}', '{}', '{}'", True),
+        ("'{7, 8}', '{1}', '{0, 0}', '{0, 0}', '{0, 0}', '{0, 0}', '{0, 0}'", False),
+        ("'{7}', '{NULL}', '{0}', '{0}', '{0}', '{0}', '{0}'", False),
+        ("'{NULL}', '{1}', '{0}', '{0}', '{0}', '{0}', '{0}'", False),
+        ("'{7}', '{-1}', '{0}', '{0}', '{0}', '{0}', '{0}'", False),
+        ("'{7}', '{1}', '{0}', '{0}', '{0}', '{0}', '{281474976710656}'", False),
+    ],
+)
+def test_limits_of_an_edge_are_figures_that_others_can_add(place: Place, figures: str, is_taken: bool) -> None:
+    call = f"SELECT proxyfleet.report_limits('{OTHER}', {figures})".encode()
+    with place.as_role(OTHER) as stolen:
+        if is_taken:
+            stolen.execute(call)
+        else:
+            with pytest.raises(sql.CheckViolation):
+                stolen.execute(call)
+    place.fleet.execute(f"DELETE FROM proxyfleet.limits_in_use WHERE node = '{OTHER}'")
 
 
 def own_report(connection: psycopg.Connection[Any]) -> None:
