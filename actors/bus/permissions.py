@@ -76,6 +76,7 @@ SENDERS: Mapping[type[object], frozenset[str]] = MappingProxyType(
         cluster.FoundFleet: _COMMAND,
         cluster.LeaveFleet: _COMMAND,
         cluster.JoinFleet: _COMMAND,
+        cluster.RekeyFleet: _COMMAND,
         common.Listening: frozenset({common.METRICS}),
         common.ReportProblems: frozenset({FORWARDING, TLS, common.POOLS}),
         accounts.ReportDeniedNames: _FORWARDING,

@@ -10,11 +10,9 @@ from uuid import UUID
 from actors.cluster.errors import DatabaseUnusable
 from config.files.durable import replace_file
 from config.files.paths import DataDir, private_directory
-from config.files.secret_box import SecretBox, SecretBoxError
+from config.files.secret_box import SealedFor, SecretBox, SecretBoxError
 
 NodeRole = Literal["full", "edge"]
-
-_PURPOSE = "cluster dsn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +33,7 @@ class NodeIdentity:
         private_directory(data.cluster)
         plain = {**asdict(self), "fleet": str(self.fleet)}
         for name in ("dsn", "listen_dsn"):
-            plain[name] = seal.seal(plain[name], _PURPOSE)
+            plain[name] = seal.seal(plain[name], SealedFor.DSN)
         replace_file(data.node, json.dumps(plain, indent=1).encode())
 
 
@@ -43,7 +41,7 @@ def identity_of(data: DataDir, seal: SecretBox) -> NodeIdentity | None:
     """That of this installation; None when it stands alone. Raises `DatabaseUnusable` for a file that can't be read."""
     try:
         plain = json.loads(data.node.read_bytes())
-        opened = {name: seal.open(plain[name], _PURPOSE) for name in ("dsn", "listen_dsn")}
+        opened = {name: seal.open(plain[name], SealedFor.DSN) for name in ("dsn", "listen_dsn")}
         return NodeIdentity(**{**plain, **opened, "fleet": UUID(plain["fleet"])})
     except FileNotFoundError:
         return None

@@ -13,6 +13,7 @@ is a database, and goes on without it.
 | `joining` | how a machine becomes a node, by a token |
 | `following` | takes what other nodes commit, says that this node is there, and what is wrong with it |
 | `links` | where and how nodes ask each other |
+| `keys` | the key that seals secrets: follow it, replace it |
 | `loose` | sign-ins and credentials, which need no order: in no commit, without the lock, and without the database |
 | `shared_requests` | failed sign-ins, marks of `Idempotency-Key` and last uses, of all nodes |
 | `fleet_node` | puts the parts of a node together |

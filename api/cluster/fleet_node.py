@@ -27,6 +27,9 @@ from api.cluster.following.presence import Presences
 from api.cluster.following.rereading import Rereading, replaced
 from api.cluster.following.unapplied import UnappliedObjects
 from api.cluster.joining import PATH, Admission
+from api.cluster.keys.fleet_key import PATH as KEY
+from api.cluster.keys.fleet_key import FleetKey
+from api.cluster.keys.rekeying import Rekeyed, Rekeying
 from api.cluster.links.certificates import Certificates, KnownNode, NodeCertificateError, own_certificate
 from api.cluster.links.internal_api import InternalApi, Route
 from api.cluster.links.leaving import PATH as LEAVE
@@ -75,8 +78,8 @@ class Part(Protocol):
 class FleetNode:
     """The `api.fleet.ThisNode` of a node. It opens with the store, and nothing of it needs the database then."""
 
-    def __init__(self, identity: NodeIdentity, levels: Levels = LEVELS) -> None:
-        """Raises `DatabaseUnusable` for a DSN that can't be read."""
+    def __init__(self, identity: NodeIdentity, levels: Levels = LEVELS, seal: SecretBox | None = None) -> None:
+        """Without a `seal` it follows no new key. Raises `DatabaseUnusable` for a DSN that can't be read."""
         self.identity = identity
         self._levels = levels
         self.database = Database(identity.dsn)
@@ -87,6 +90,7 @@ class FleetNode:
         self._follower: Follower | None = None
         self._link: NodeLink | None = None
         self.presences = Presences(self.database)
+        self.key = None if seal is None else FleetKey(identity, self.database, self.ledger, seal)
         self._reports: list[Callable[[], Mapping[str, Any]]] = [lambda: {"pending": self.pending()}]
         self._beat_soon: Callable[[], object] = lambda: None
         self._parts: list[Part] = []
@@ -101,6 +105,8 @@ class FleetNode:
         With `all_of_them` also those that are there: they were of one machine.
         """
         self._engine = engine
+        if self.key is not None:
+            self.key.opened(engine)
         identity, is_edge = self.identity, self.identity.role == "edge"
         self._loose = loose = Loose(self.database, identity.id, engine.loose, self._poll_of_loose, is_edge)
         self._audit = audit = AuditSending(self.database, identity.id, engine.trail)
@@ -247,7 +253,8 @@ class FleetNode:
         """The engine with a new replica, for one that is damaged or gone. Raises `StoreError`, with nothing changed."""
 
         def read(engine: Engine) -> None:
-            Rereading(self.database, self.identity, engine, lambda *_: None, level=self._levels.level)()
+            level = self._levels.level
+            Rereading(self.database, self.identity, engine, lambda *_: None, level=level, check=self._check)()
 
         return replaced(data, lambda: Engine(data, seal, self.ledger), read)
 
@@ -277,7 +284,7 @@ class FleetNode:
         unapplied = UnappliedObjects(self.identity, engine, publish, self.database.time)
         engine.effects.watch(unapplied.made)
         self.ledger.watch(unapplied.read)
-        rereading = Rereading(self.database, self.identity, engine, publish, unapplied.read, level)
+        rereading = Rereading(self.database, self.identity, engine, publish, unapplied.read, level, self._check)
         of_replica = ReplicaLevel(here.level, level)
         self._follower = follower = Follower(engine, doorbell, own, beats.soon, rereading, of_replica, rung)
         events = NodeEvents(self, self.node_id, engine, publish)
@@ -307,6 +314,15 @@ class FleetNode:
             self._parts += [schema, self.duties, FleetPruning(engine, self.database, self.has_duty, history)]
         for each in self._parts:
             each.start()
+
+    def rekey(self) -> Rekeyed:
+        """Replace the fleet's key. Raises as `Rekeying`."""
+        assert self.key is not None
+        return Rekeying(self.key, self.presences)()
+
+    def _check(self, text: str) -> None:
+        if self.key is not None:
+            self.key.check(text)
 
     def _poll_of_loose(self) -> float:
         return POLL_AT_REST if self._follower is not None and self._follower.doorbell == "heard" else POLL
@@ -338,6 +354,11 @@ class FleetNode:
             return None if found is None else found.body
 
         certificates, routes = Certificates(own, nodes), {}
+        parts: list[Part] = []
+        if self.key is not None and self._follower is not None:
+            self.key.reach(own, self._follower.ring)
+            routes[KEY] = Route(self.key.handle, for_edges=True)
+            parts.append(self.key)
         if bridge is not None:
             routes[BUS] = route_to(bridge)
         if self.identity.role == "full":
@@ -347,7 +368,7 @@ class FleetNode:
             routes[LEAVE] = Route(removal(remove), for_edges=True)
         place = place_of(listen) if listen else ("", place_of(address)[1])
         link = [] if self._link is None else [self._link]
-        return [*link, InternalApi(place, certificates, lambda: routes)]
+        return [*parts, *link, InternalApi(place, certificates, lambda: routes)]
 
     def _internal_address(self, engine: Engine) -> str:
         document = engine.get(COLLECTION, self.node_id)

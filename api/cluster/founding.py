@@ -123,7 +123,8 @@ def found_fleet(
     login = None if shared_role else NodeLogin(new_node_id(), "full")
     own, own_listen = (dsn, listen_dsn) if login is None else (login.dsn(dsn), listen_dsn and login.dsn(listen_dsn))
     node = FleetNode(
-        NodeIdentity(uuid4(), new_node_id() if login is None else login.node, _name(name), "full", own, own_listen)
+        NodeIdentity(uuid4(), new_node_id() if login is None else login.node, _name(name), "full", own, own_listen),
+        seal=seal,
     )
     certificate = own_certificate(data)
     try:

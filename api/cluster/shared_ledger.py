@@ -152,6 +152,21 @@ class SharedLedger:
         self._may_go_on = threading.Condition()
         self._on_document: OnDocument = refuse_damaged
         self._on_audited: Callable[[int], object] = lambda _last: None
+        self._check: Callable[[str], object] = lambda _content: None
+        self._with_next: tuple[str, Sequence[object]] | None = None
+
+    def check(self, check: Callable[[str], object]) -> None:
+        """This then gets the text of each commit that is read, before it is taken. It may raise `LedgerError`."""
+        self._check = check
+
+    @contextmanager
+    def with_next(self, statement: str, values: Sequence[object]) -> Iterator[None]:
+        """Within the block, which is in the turn of this node, a commit has this statement in its transaction, too."""
+        self._with_next = statement, values
+        try:
+            yield
+        finally:
+            self._with_next = None
 
     def watch(self, on_document: OnDocument) -> None:
         """From now on this gets to know of documents that can't be read, which commits lack then."""
@@ -241,6 +256,8 @@ class SharedLedger:
         numbers = [row[0] for row in found]
         if numbers != [*range(after + 1, after + 1 + len(found))]:
             raise LedgerError(f"commits after {after} are missing in the database: there are {numbers[:10]}")
+        for row in found:
+            self._check(row[-1])
         return _Page(head, stamp, audited, found, self._commit)
 
     def _commit(self, row: Sequence[Any]) -> LedgerCommit:
@@ -253,6 +270,8 @@ class SharedLedger:
         with self._refusals(commit):
             for each in parts:
                 lock.session.go_on(WRITE, [commit.number, self.node, each], within)
+            if self._with_next is not None:
+                lock.session.go_on(*self._with_next)
         history = max((each.row[0] for each in commit.revisions), default=0)
         notify = any(each.collection not in _SILENT for each in commit.documents)
         values = [commit.number, stamp, lock.stamp, self.node, last, len(commit.documents), commit.size, history]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from api.store import StoreWriteError
-from config.files.secret_box import SecretBox, SecretBoxError
+from config.files.secret_box import SealedFor, SecretBox, SecretBoxError
 
 UNREVISED = frozenset(
     {
@@ -23,9 +23,6 @@ _IRREGULAR = {"proxies": "proxy", "policies": "policy", "settings": "settings"}
 
 LOST = "lost"
 """A hash that can't be opened any more, in its place. No password and no key has it."""
-
-_PURPOSE = "a hash in a revision"
-"""What the sealed hashes on disk are bound to: never changed."""
 
 _HASH = re.compile(rb'_hash":"[^"]')
 """What is in the JSON of a body with hashes; most accounts and proxies have none."""
@@ -99,7 +96,7 @@ class Packing:
         text = _json(body)
         if _HASH.search(text):
             text = _json(self.sealed(body))
-        return text if len(text) < COMPRESSED_FROM else zlib.compress(text, 1)
+        return _stored(text)
 
     def sealed(self, body: Body) -> dict[str, Any]:
         """A body whose hashes are sealed. Raises `StoreWriteError`."""
@@ -118,13 +115,26 @@ class Packing:
         return _each_hash(body, self._opened) if _HASH.search(text) else body
 
     def _sealed(self, text: str) -> str:
-        return LOST if self._seal is None else self._seal.seal(text, _PURPOSE)
+        return LOST if self._seal is None else self._seal.seal(text, SealedFor.HISTORY)
 
     def _opened(self, text: str) -> str:
         try:
-            return text if self._seal is None else self._seal.open(text, _PURPOSE)
+            return text if self._seal is None else self._seal.open(text, SealedFor.HISTORY)
         except SecretBoxError:
             return LOST
+
+
+def rewritten(stored: bytes | None, change: Callable[[Any], Any]) -> bytes | None:
+    """A body as it is stored, whose JSON is what `change` makes of it; the same when that is the same object."""
+    if stored is None:
+        return None
+    body = json.loads(stored if stored.startswith(b"{") else zlib.decompress(stored))
+    changed = change(body)
+    return stored if changed is body else _stored(_json(changed))
+
+
+def _stored(text: bytes) -> bytes:
+    return text if len(text) < COMPRESSED_FROM else zlib.compress(text, 1)
 
 
 def _json(body: Body) -> bytes:

@@ -30,7 +30,7 @@ from api.errors import Invalid, TooBusy
 from api.fleet import StandAlone, ThisNode
 from api.store.interface import StoreError
 from config.files.paths import DataDir, PathError
-from config.files.secret_box import SecretBox, SecretBoxError
+from config.files.secret_box import SealedFor, SecretBox, SecretBoxError
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,6 @@ LONGEST_WAIT = 10.0
 AGAIN = 0.1
 """Seconds between two looks whether another node has responded."""
 
-_PURPOSE = "idempotency"
 _PURGE_PERIOD = 600.0
 _KEY = re.compile(r"[\x21-\x7e]{1,255}", re.ASCII)
 _SCHEMA = """
@@ -152,7 +151,7 @@ class Idempotency:
             time.sleep(AGAIN)
 
     def _opened(self, mark: str, sealed: str) -> dict[str, Any]:
-        return dict(json.loads(self._seal.open(sealed, f"{_PURPOSE} {mark}")))
+        return dict(json.loads(self._seal.open(sealed, SealedFor.RESPONSE, mark)))
 
     def _find(self, mark: str) -> dict[str, Any] | None:
         """The entry, if there is a readable one; without it, the request is executed as a first one."""
@@ -168,7 +167,7 @@ class Idempotency:
     def _keep(self, mark: str, entry: dict[str, Any]) -> None:
         """The request has been executed: an error here only affects its repetition, so it is logged."""
         try:
-            sealed = self._seal.seal(json.dumps(entry), f"{_PURPOSE} {mark}")
+            sealed = self._seal.seal(json.dumps(entry), SealedFor.RESPONSE, mark)
             self._node().settle_request(mark, sealed)
             with self._lock:
                 self._database.execute("REPLACE INTO answers VALUES (?, ?, ?)", (mark, self._clock(), sealed))

@@ -10,7 +10,15 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from actors.bus.mailbox import Reply
-from actors.bus.messages.cluster import FleetFounded, FleetJoined, FoundFleet, JoinFleet, LeaveFleet
+from actors.bus.messages.cluster import (
+    FleetFounded,
+    FleetJoined,
+    FleetRekeyed,
+    FoundFleet,
+    JoinFleet,
+    LeaveFleet,
+    RekeyFleet,
+)
 from actors.bus.messages.common import Done, Failed
 from api.audit.audit_context import on_behalf_of
 from api.bus_bridge import LoopBridge
@@ -24,6 +32,8 @@ if TYPE_CHECKING:  # in a fleet alone
     from api.cluster.fleet_node import FleetNode
 
 log = logging.getLogger(__name__)
+
+Request = FoundFleet | LeaveFleet | JoinFleet | RekeyFleet
 
 NOT_INSTALLED = "psycopg, which a node of a fleet needs, is not installed: install proxyfleet[cluster]"
 NO_NODE = "this installation is not a node of a fleet"
@@ -39,8 +49,9 @@ def node_of(data: DataDir) -> FleetNode | None:
         from actors.cluster.identity import identity_of
         from api.cluster.fleet_node import FleetNode
     try:
-        identity = identity_of(data, secret_box_of(data))
-        return None if identity is None else FleetNode(identity)
+        seal = secret_box_of(data)
+        identity = identity_of(data, seal)
+        return None if identity is None else FleetNode(identity, seal=seal)
     except (DatabaseError, SecretBoxError) as error:
         raise StoreError(str(error)) from error
 
@@ -144,28 +155,30 @@ class ClusterHandler:
 
     def receive(self, message: Any, reply: Reply) -> bool:
         """Handle a message of the command line; False for any other message."""
-        if not isinstance(message, FoundFleet | LeaveFleet | JoinFleet):
+        if not isinstance(message, Request):
             return False
         threading.Thread(target=self._handle, args=(message, reply), name="cluster", daemon=True).start()
         return True
 
-    def _handle(self, message: FoundFleet | LeaveFleet | JoinFleet, reply: Reply) -> None:
+    def _handle(self, message: Request, reply: Reply) -> None:
         outcome = self._outcome(message)
         self._bridge.call(lambda: reply(outcome))
         if isinstance(outcome, FleetJoined):
             self._bridge.call(self._restart)
 
-    def _outcome(self, message: FoundFleet | LeaveFleet | JoinFleet) -> FleetFounded | FleetJoined | Done | Failed:
+    def _outcome(self, message: Request) -> FleetFounded | FleetJoined | FleetRekeyed | Done | Failed:
         if not self._one_at_a_time.acquire(blocking=False):
-            return Failed("the fleet is being made, or left, at this moment")
+            return Failed("the fleet is being made, left, or given a new key at this moment")
         try:
             if isinstance(message, JoinFleet):
                 return FleetJoined(self._join(self._engine, self._data, self._listen(), **asdict(message)))
+            if isinstance(message, RekeyFleet):
+                return self._rekeyed()
             return self._founded(message) if isinstance(message, FoundFleet) else self._left(message)
-        except OperatorError as error:
+        except (OperatorError, SecretBoxError) as error:
             return Failed(str(error))
         except Exception as error:  # a command waits for the reply
-            log.exception("the fleet could not be made, or left")
+            log.exception("what the command line has asked of the fleet was not done")
             return Failed(f"{type(error).__name__}: see the log")
         finally:
             self._one_at_a_time.release()
@@ -176,6 +189,15 @@ class ClusterHandler:
         self._become(node)
         log.warning("this installation is the first node of the fleet %s", node.identity.fleet)
         return _founded(node)
+
+    def _rekeyed(self) -> FleetRekeyed:
+        node = self._node()
+        if node is None:
+            raise StoreError(NO_NODE)
+        with on_behalf_of("command_line", "cluster-rekey"):
+            done = node.rekey()
+        log.warning("the fleet has a new key, %s", done.mark)
+        return FleetRekeyed(done.mark, tuple(done.nodes), tuple(done.waiting))
 
     def _left(self, message: LeaveFleet) -> Done:
         with on_behalf_of("command_line", "cluster-leave"):

@@ -19,12 +19,11 @@ from dataclasses import dataclass, field
 from api.store import Document, RevisionConflict, Store, StoreWriteError
 from api.store.loaded import Loaded
 from config.files.durable import KEY_BYTES
-from config.files.secret_box import SecretBox, SecretBoxError
+from config.files.secret_box import SealedFor, SecretBox, SecretBoxError
 
 log = logging.getLogger(__name__)
 
 COLLECTION, DOCUMENT = "secrets", "access-tokens"
-PURPOSE = "access token key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +75,10 @@ class SigningKeys:
     def _put(self, keys: Sequence[SigningKey]) -> None:
         expect = self._store.revision_of(COLLECTION, DOCUMENT)
         try:
-            sealed = [{"secret_sealed": self._seal.seal(key.secret.hex(), PURPOSE), "until": key.until} for key in keys]
+            sealed = [
+                {"secret_sealed": self._seal.seal(key.secret.hex(), SealedFor.SIGNING_KEY), "until": key.until}
+                for key in keys
+            ]
         except SecretBoxError as error:
             raise StoreWriteError(str(error)) from error
         self._store.put(COLLECTION, {"id": DOCUMENT, "keys": sealed}, expect)
@@ -86,7 +88,8 @@ class SigningKeys:
         keys = document.body["keys"]
         try:
             return tuple(
-                _key(bytes.fromhex(self._seal.open(each["secret_sealed"], PURPOSE)), each["until"]) for each in keys
+                _key(bytes.fromhex(self._seal.open(each["secret_sealed"], SealedFor.SIGNING_KEY)), each["until"])
+                for each in keys
             )
         except SecretBoxError as error:
             log.error("the keys of access tokens can't be opened, and a new one takes their place: %s", error)

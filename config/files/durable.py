@@ -86,13 +86,21 @@ class KeyFileError(Exception):
 
 def read_key(path: Path) -> bytes:
     """The key in `path`. Raises `KeyFileError` when it isn't one, `OSError` when it can't be read."""
-    try:
-        key = bytes.fromhex(path.read_text(encoding="ascii").strip())
-    except ValueError as error:
-        raise KeyFileError(f"{path}: not a key file") from error
+    key = read_keys(path)
     if len(key) != KEY_BYTES:
         raise KeyFileError(f"{path}: {len(key)} bytes instead of {KEY_BYTES}")
     return key
+
+
+def read_keys(path: Path) -> bytes:
+    """The keys in `path`, one or more without anything between them. Raises as `read_key`."""
+    try:
+        keys = bytes.fromhex(path.read_text(encoding="ascii").strip())
+    except ValueError as error:
+        raise KeyFileError(f"{path}: not a key file") from error
+    if not keys or len(keys) % KEY_BYTES:
+        raise KeyFileError(f"{path}: {len(keys)} bytes instead of {KEY_BYTES}")
+    return keys
 
 
 def make_key(path: Path) -> None:

@@ -6,9 +6,12 @@ store it is the text
 
     sealed:1:KEY:DATA
 
-where KEY is a fingerprint of the key (from its SHA-256; so a wrong key is reported as such) and DATA the nonce and the
+where KEY is a mark of the key (from its SHA-256; so a wrong key is reported as such) and DATA the nonce and the
 ciphertext in base64url. Without the key file the secrets of a copied store can't be read; keep the two apart in
 backups, and keep both.
+
+While the key is replaced (`api.cluster.keys`), the file has several, one after the other: the first one seals, and
+each opens what has its mark. Other processes have the new content at their next use of it.
 
 Secrets that systemd gives to the service (LoadCredential=, systemd.exec(5)): files that only the service can read. They
 lie in `$CREDENTIALS_DIRECTORY`, in memory that is never swapped out, and are gone with the service. So they are in no
@@ -22,12 +25,16 @@ import base64
 import binascii
 import hashlib
 import os
+import re
+import secrets
 import threading
+from collections.abc import Callable, Collection, Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from config import OperatorError
-from config.files.durable import KeyFileError, make_key, read_key
+from config.files.durable import KEY_BYTES, KeyFileError, make_key, read_keys, replace_file
 from config.files.paths import DataDir, PathError
 
 if TYPE_CHECKING:
@@ -81,6 +88,22 @@ def _text(path: Path) -> str:
 
 NONCE_BYTES = 12
 _PREFIX = "sealed:1:"
+_MARK = re.compile(re.escape(_PREFIX) + "([0-9a-f]{8}):")
+
+
+class SealedFor(StrEnum):
+    """What secrets are sealed for, never changed: one that is sealed for one of these opens for no other."""
+
+    UPSTREAM = "the password of a parent proxy"
+    BACKEND = "authentication back end"
+    WEBHOOK = "webhook secret"
+    HEADER = "webhook header"
+    SIGNING_KEY = "access token key"
+    HISTORY = "a hash in a revision"
+    DSN = "cluster dsn"
+    FLEET_KEY = "fleet key"
+    RESPONSE = "idempotency"
+    """Each for the mark of its request."""
 
 
 class SecretBoxError(Exception):
@@ -88,12 +111,15 @@ class SecretBoxError(Exception):
 
 
 class SecretBox:
-    """Seals and opens with the key of one file, which is read at the first use. Thread-safe."""
+    """Seals and opens with the keys of one file, read at the first use and when it has changed. Thread-safe."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._key: bytes | None = None
-        self._lock = threading.Lock()
+    def __init__(self, path: Path, is_given: bool = False) -> None:
+        """With `is_given` the file is given from outside, and is not to be changed."""
+        self.path = path
+        self.is_given = is_given
+        self._keys: Mapping[str, bytes] = {}
+        self._read_of: tuple[int, ...] = ()
+        self._lock, self._changing = threading.Lock(), threading.Lock()
 
     def ensure(self) -> None:
         """Make the key file unless there is one. Raises `SecretBoxError` when that fails, or when it holds no key."""
@@ -102,49 +128,58 @@ class SecretBox:
     @property
     def is_made(self) -> bool:
         """Whether there is a key file."""
-        return self._path.exists()
+        return self.path.exists()
 
     def exported(self) -> str:
-        """The key itself as hex digits, for another node of the same fleet. Raises `SecretBoxError`."""
-        return self._known(make=True).hex()
+        """The keys as hex digits, for another node of the same fleet. Raises `SecretBoxError`."""
+        return b"".join(self._known(make=True).values()).hex()
 
     @property
     def fingerprint(self) -> str:
-        """Eight hex digits that stand for the key. Raises `SecretBoxError`."""
-        return _mark(self._known(make=True))
+        """The mark of the key that seals, eight hex digits. Raises `SecretBoxError`."""
+        return next(iter(self._known(make=True)))
 
-    def seal(self, secret: str, purpose: str) -> str:
-        """The text to store. Raises `SecretBoxError`."""
-        key = self._known(make=True)
+    @property
+    def marks(self) -> list[str]:
+        """Those of all keys, that of the one that seals first. Raises `SecretBoxError`."""
+        return [*self._known(make=False)]
+
+    def seal(self, secret: str, purpose: SealedFor, of: str = "", mark: str = "") -> str:
+        """The text to store. `mark` is that of a key that shall be used in place of the first.
+
+        Raises `SecretBoxError`.
+        """
+        keys = self._known(make=True)
+        mark = mark or next(iter(keys))
         nonce = os.urandom(NONCE_BYTES)
-        data = nonce + _cipher(key).encrypt(nonce, secret.encode(), purpose.encode())
-        return f"{_PREFIX}{_mark(key)}:{base64.urlsafe_b64encode(data).decode('ascii')}"
+        data = nonce + _cipher(keys[mark]).encrypt(nonce, secret.encode(), _bound(purpose, of))
+        return f"{_PREFIX}{mark}:{base64.urlsafe_b64encode(data).decode('ascii')}"
 
-    def reseal(self, before: str | None, secret: str, purpose: str) -> str:
+    def reseal(self, before: str | None, secret: str, purpose: SealedFor) -> str:
         """The text to store in place of `before`, which stays if it holds this secret: no change is seen then.
 
         Raises `SecretBoxError`.
         """
         return before if before and self.open(before, purpose) == secret else self.seal(secret, purpose)
 
-    def open(self, sealed: str, purpose: str) -> str:
+    def open(self, sealed: str, purpose: SealedFor, of: str = "") -> str:
         """The secret that was sealed for the same purpose. Raises `SecretBoxError`."""
         from cryptography.exceptions import InvalidTag  # loaded only by processes that open secrets
 
         mark, data = self._parts(sealed)
-        key = self._known(make=False)
-        if mark != _mark(key):
+        keys = self._known(make=False)
+        if mark not in keys:
             raise SecretBoxError(
-                f"{self._path}: a secret was sealed with another key ({mark}, this one is {_mark(key)})"
+                f"{self.path}: a secret was sealed with another key ({mark}, this one is {next(iter(keys))})"
             )
         try:
-            return _cipher(key).decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], purpose.encode()).decode()
+            return _cipher(keys[mark]).decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], _bound(purpose, of)).decode()
         except InvalidTag as error:
             raise SecretBoxError(
-                f"{self._path}: a sealed secret is damaged, or was sealed for something else"
+                f"{self.path}: a sealed secret is damaged, or was sealed for something else"
             ) from error
 
-    def opens(self, sealed: str, purpose: str) -> bool:
+    def opens(self, sealed: str, purpose: SealedFor) -> bool:
         """Whether `open` would open it."""
         try:
             self.open(sealed, purpose)
@@ -152,19 +187,74 @@ class SecretBox:
             return False
         return True
 
-    def _known(self, make: bool) -> bytes:
-        with self._lock:
-            if self._key is None:
-                self._key = self._read(make)
-            return self._key
+    # --- replacing the key ---
 
-    def _read(self, make: bool) -> bytes:
+    def sealed_anew(self, sealed: str, mark: str) -> str:
+        """The same secret for the same purpose, whatever that is, sealed with the key of this mark.
+
+        Raises `SecretBoxError` when it can't be opened.
+        """
+        for purpose in SealedFor:
+            if self.opens(sealed, purpose):
+                return self.seal(self.open(sealed, purpose), purpose, mark=mark)
+        raise SecretBoxError(f"{self.path}: a sealed secret is damaged, or its key is missing")
+
+    def add(self, keys: str) -> None:
+        """Have these keys (hex digits), too, durably. Raises `SecretBoxError`, as the others here."""
         try:
-            if make and not self._path.exists():
-                make_key(self._path)
-            return read_key(self._path)
+            found = bytes.fromhex(keys)
+        except ValueError:
+            found = b""
+        if not found or len(found) % KEY_BYTES:
+            raise SecretBoxError("this is no key")
+        fresh = {_mark(each): each for each in _divided(found)}
+        self._change(lambda known: {**known, **fresh})
+
+    def use(self, mark: str) -> None:
+        """Seal with the key of this mark, which is there, from now on."""
+        self._change(lambda known: {mark: known[mark]} | {each: key for each, key in known.items() if each != mark})
+
+    def forget(self, marks: Collection[str]) -> None:
+        """Have the keys of these marks no longer; but the one that seals stays."""
+        first = self.marks[0]
+        self._change(lambda known: {each: key for each, key in known.items() if each not in marks or each == first})
+
+    def _change(self, change: Callable[[Mapping[str, bytes]], Mapping[str, bytes]]) -> None:
+        with self._changing:
+            known = self._known(make=False)
+            if [*(keys := change(known))] == [*known]:
+                return
+            if self.is_given:
+                raise SecretBoxError(f"{self.path} is given from outside, and is not to be changed here")
+            try:
+                replace_file(self.path, "".join(f"{each.hex()}\n" for each in keys.values()).encode())
+            except OSError as error:
+                raise SecretBoxError(f"{self.path}: {error.strerror or error}") from error
+
+    def _known(self, make: bool) -> Mapping[str, bytes]:
+        """The keys by their marks, as the file has them now; those that were read when it is gone."""
+        with self._lock:
+            found = self._state()
+            if not self._keys or found not in ((), self._read_of):
+                self._keys = {_mark(each): each for each in self._read(make)}
+                self._read_of = self._state()
+            return self._keys
+
+    def _state(self) -> tuple[int, ...]:
+        """Another one when the file is another one."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return ()
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    def _read(self, make: bool) -> list[bytes]:
+        try:
+            if make and not self.path.exists():
+                make_key(self.path)
+            return _divided(read_keys(self.path))
         except FileNotFoundError as error:
-            raise SecretBoxError(f"{self._path}: missing, and there are secrets sealed with it; put it back") from error
+            raise SecretBoxError(f"{self.path}: missing, and there are secrets sealed with it; put it back") from error
         except (OSError, PathError, KeyFileError) as error:
             raise SecretBoxError(str(error)) from error
 
@@ -175,16 +265,17 @@ class SecretBox:
         except binascii.Error:
             decoded = b""
         if not sealed.startswith(_PREFIX) or not colon or len(decoded) <= NONCE_BYTES:
-            raise SecretBoxError(f"{self._path}: a sealed secret is malformed")
+            raise SecretBoxError(f"{self.path}: a sealed secret is malformed")
         return mark, decoded
 
     def __repr__(self) -> str:
-        return f"<SecretBox with {self._path}>"
+        return f"<SecretBox with {self.path}>"
 
 
 def secret_box_of(data: DataDir) -> SecretBox:
     """The seal of a data directory: with the key that systemd has given, else with one of its own."""
-    return SecretBox(seal_file(data))
+    file = seal_file(data)
+    return SecretBox(file, is_given=file.parent != data.keys)
 
 
 def seal_file(data: DataDir) -> Path:
@@ -193,6 +284,29 @@ def seal_file(data: DataDir) -> Path:
         return credential(SECRETS_KEY) or data.keys / "secrets.key"
     except CredentialError as error:
         raise SecretBoxError(str(error)) from error
+
+
+def new_key() -> str:
+    """One as hex digits."""
+    return secrets.token_hex(KEY_BYTES)
+
+
+def mark_of(key: str) -> str:
+    """The mark of a key that is given as hex digits."""
+    return _mark(bytes.fromhex(key))
+
+
+def marks_in(text: str) -> set[str]:
+    """The marks of all keys with which something in this text is sealed."""
+    return {*_MARK.findall(text)} if _PREFIX in text else set()
+
+
+def _bound(purpose: SealedFor, of: str) -> bytes:
+    return f"{purpose} {of}".encode() if of else purpose.encode()
+
+
+def _divided(keys: bytes) -> list[bytes]:
+    return [keys[start : start + KEY_BYTES] for start in range(0, len(keys), KEY_BYTES)]
 
 
 def _mark(key: bytes) -> str:

@@ -27,7 +27,7 @@ from pydantic import (
 )
 
 from config.files.certificates import CertificateError, ClientFiles, ask_clients, ends_at, for_callers, server_context
-from config.files.secret_box import SecretBox
+from config.files.secret_box import SealedFor, SecretBox
 from config.model import json_patterns
 from config.model.declaration import SECRET, Given, Group, gives, update
 from config.model.fields import Body, InvalidProxy, InvalidResource, Text, TextList, each_entry
@@ -191,8 +191,7 @@ class UsernameParams(Group):
 
 # --- the authentication back end ----------------------------------------------------------------------------------
 
-BACKEND_PURPOSE = "authentication back end"
-"""What its sealed secret is bound to: never changed."""
+BACKEND_PURPOSE = SealedFor.BACKEND
 
 OnError = Literal["deny", "allow_cached"]
 _Timeout = Annotated[StrictInt | StrictFloat, Field(ge=0.1, le=60), json_patterns.number(60, minimum=0.1)]

@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictStr, WithJsonSchema
 
-from config.files.secret_box import SecretBox
+from config.files.secret_box import SealedFor, SecretBox
 from config.model import json_patterns
 from config.model.choices import MASK
 from config.model.declaration import INTERNAL, SECRET, Given, Instant, gives
@@ -32,8 +32,8 @@ MAX_HEADERS = 50
 LONGEST_HEADER = 4096
 SECRET_BYTES = 32
 SECRET_PREFIX = "whsec_"  # noqa: S105 - how every such secret begins
-SECRET_PURPOSE = "webhook secret"  # noqa: S105 - what the seal binds them to
-HEADER_PURPOSE = "webhook header"
+SECRET_PURPOSE = SealedFor.WEBHOOK
+HEADER_PURPOSE = SealedFor.HEADER
 """Those of sources of lists, too."""
 
 _TOKEN = re.compile(json_patterns.FIELD_NAME)

@@ -85,7 +85,7 @@ class Nodes:
 def command(product: Product, *words: str) -> tuple[int, str]:
     """`proxyfleet cluster …` on the machine of this product, as JSON: its exit status, and what it printed."""
     places = ["--data-dir", str(product.data_dir)]
-    if words[0] in ("init", "join", "leave"):
+    if words[0] in ("init", "join", "leave", "rekey"):
         places += ["--run-dir", str(product.run_dir)]
     line = [sys.executable, "-m", "supervisor", "cluster", *words, *places, "-o", "json"]
     done = subprocess.run(line, env=product.environment(), capture_output=True, text=True, timeout=120)

@@ -54,6 +54,23 @@ class JoinFleet:
 
 
 @message
+class RekeyFleet:
+    """Command line → API: replace the key that seals secrets, on all nodes (`api.cluster.keys`).
+
+    → `FleetRekeyed`, or `Failed`: then it is to be done again, unless that says that nothing was changed.
+    """
+
+
+@message
+class FleetRekeyed:
+    """API → command line: the mark of the new key; the names of nodes that have no other, and of those that will."""
+
+    key: str
+    nodes: tuple[str, ...]
+    waiting: tuple[str, ...]
+
+
+@message
 class FleetJoined:
     """API → command line: this installation is a node of this name."""
 

@@ -6,7 +6,15 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from actors.bus.messages.cluster import FleetFounded, FleetJoined, FoundFleet, JoinFleet, LeaveFleet
+from actors.bus.messages.cluster import (
+    FleetFounded,
+    FleetJoined,
+    FleetRekeyed,
+    FoundFleet,
+    JoinFleet,
+    LeaveFleet,
+    RekeyFleet,
+)
 from actors.bus.messages.common import Done
 from api.cli.commands import Given
 from api.cli.errors import CommandError, Status
@@ -74,6 +82,19 @@ def leave(out: Output, config: Path | None, data_dir: Path | None, run_dir: Path
     else:
         ask_cluster(running, LeaveFleet(force), Done)
     out.done({"left": True}, "This installation stands alone, with everything that it had as a node.")
+
+
+@translated()
+def rekey(out: Output, config: Path | None, data_dir: Path | None, run_dir: Path | None) -> None:
+    """Replace the key that seals secrets, on all nodes."""
+    running = running_at(config, data_dir, run_dir)
+    if running is None:
+        raise CommandError("the product is stopped", "Start it: it hands the new key to the other nodes")
+    done = ask_cluster(running, RekeyFleet(), FleetRekeyed)
+    text = f"Secrets are sealed with the new key {done.key}. Nodes that have no other: {', '.join(done.nodes)}."
+    if done.waiting:
+        text += f" To follow, when they are back: {', '.join(done.waiting)}."
+    out.done(asdict(done), f"{text} Back up the key in the data directory's keys/.")
 
 
 @translated()

@@ -112,6 +112,14 @@ def leave() -> None:
     """Go on alone with everything this node has, also while it runs; no connection is lost."""
 
 
+@local_command(_CLUSTER, "rekey", {**DATA_OPTIONS, "run_dir": _RUN_DIR}, module="cluster")
+def rekey() -> None:
+    """Replace the key that seals secrets by a new one, on all nodes, and seal every stored secret anew.
+
+    Each node that is connected has to take the new key, or nothing is changed. One that is away asks for it later.
+    """
+
+
 @local_command(_CLUSTER, "status", DATA_OPTIONS, module="cluster")
 def status() -> None:
     """Say how this node stands to its fleet, also without the API.

@@ -118,14 +118,17 @@ class Rereading:
         publish: Publish,
         on_document: OnDocument = _keep,
         level: int = LEVELS.level,
+        check: Callable[[str], object] = lambda _text: None,
     ) -> None:
-        """Documents above this `level` are left as they are (`api.engine.levels`)."""
+        """Documents above this `level` are left as they are (`api.engine.levels`). `check` gets the text of each
+        document before anything is taken, and may raise `StoreError`."""
         self._level = level
         self._database = database
         self._identity = identity
         self._engine = engine
         self._publish = publish
         self._on_document = on_document
+        self._check = check
 
     def __call__(self) -> None:
         """Do it."""
@@ -148,6 +151,8 @@ class Rereading:
                 self._read_documents(session, scratch)
                 self._read_records(session, scratch, common)
                 session.finish("SELECT 1")
+        for (text,) in scratch.execute("SELECT body FROM bodies WHERE body IS NOT NULL"):
+            self._check(text)
         undone = [] if common is None else [*_undone(scratch, common, self._engine)]
         self._engine.read_anew(replica.at, (head, stamp), _parts(scratch, head, self._on_document), common)
         log.info("everything was read anew, to the commit %d", head)

@@ -32,7 +32,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from config.files.certificates import for_callers, unusable_file
-from config.files.secret_box import SecretBox
+from config.files.secret_box import SealedFor, SecretBox
 from config.model import json_patterns
 from config.model.choices import UpstreamProtocol
 from config.model.declaration import Given, Group, Viewed
@@ -115,8 +115,7 @@ class OrText:
 
 
 UPSTREAMS_MAX = 10_000
-PURPOSE = "the password of a parent proxy"
-"""What the sealed passwords on disk are bound to: never changed."""
+PURPOSE = SealedFor.UPSTREAM
 
 
 def _upstream_host(text: str) -> str:

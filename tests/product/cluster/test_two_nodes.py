@@ -3,6 +3,7 @@ database, through kills and restarts, until one is removed and goes on alone."""
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 from collections.abc import Iterator
@@ -99,6 +100,12 @@ def test_two_products_are_one_through_an_outage_until_one_is_removed(origin: str
         everywhere(f"alice:{minted['secret']}", 407)
         assert plans(first, str(changed(second, "at-second"))) == {"at-second"}
 
+        status, said = command(second, "rekey")
+        assert (status, json.loads(said)["nodes"], json.loads(said)["waiting"]) == (0, ["second", "first"], []), said
+        keys = [(each.data_dir / "keys" / "secrets.key").read_text() for each in (first, second)]
+        assert (keys[0] == keys[1], len(keys[0].split())) == (True, 1)
+        assert plans(first, str(changed(second, "rekeyed"))) == {"at-second", "rekeyed"}, "tokens are good, too"
+
         with nodes.outage(signal.SIGKILL):
             assert refused(first)
             first.actor("api").kill()
@@ -114,7 +121,7 @@ def test_two_products_are_one_through_an_outage_until_one_is_removed(origin: str
             assert used("second", f"alice:{minted['secret']}") == 200
             assert command(second, "status")[0] == 3
         revision: Any = wait_until(lambda: changed(first, "after"), "changes go on")
-        assert plans(second, revision) == {"at-second", "after"}
+        assert plans(second, revision) == {"at-second", "rekeyed", "after"}
         everywhere(f"alice:{minted['secret']}", 200)
 
         assert first.api("POST", "/nodes/second/drain").status_code == 200

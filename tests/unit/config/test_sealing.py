@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from config.files.secret_box import SecretBox, SecretBoxError
+from config.files.secret_box import SealedFor, SecretBox, SecretBoxError, mark_of, marks_in, new_key
 
 SECRET = "hunter2 — with an umlaut: ü"
 
@@ -80,3 +80,68 @@ def test_a_key_file_that_holds_no_key_is_named(file: Path, content: str) -> None
     file.write_text(content)
     with pytest.raises(SecretBoxError, match=r"secrets\.key"):
         SecretBox(file).seal(SECRET, "p")
+
+
+# --- several keys ---
+
+
+@pytest.fixture
+def two(file: Path) -> tuple[SecretBox, str, str]:
+    """A seal with a second key behind the first, and the marks of both."""
+    seal, key = SecretBox(file), new_key()
+    seal.ensure()
+    seal.add(key)
+    return seal, seal.fingerprint, mark_of(key)
+
+
+def test_the_first_of_several_keys_seals_and_each_opens_what_has_its_mark(two: tuple[SecretBox, str, str]) -> None:
+    seal, old, new = two
+    assert seal.marks == [old, new]
+    before = seal.seal(SECRET, SealedFor.UPSTREAM)
+    seal.use(new)
+    after = seal.seal(SECRET, SealedFor.UPSTREAM)
+    assert (marks_in(before), marks_in(f"{before} {after}"), seal.marks) == ({old}, {old, new}, [new, old])
+    assert [seal.open(each, SealedFor.UPSTREAM) for each in (before, after)] == [SECRET, SECRET]
+    seal.forget([old, new])
+    assert (seal.marks, seal.opens(before, SealedFor.UPSTREAM)) == ([new], False)
+
+
+def test_what_another_process_makes_of_the_keys_holds_at_the_next_use(two: tuple[SecretBox, str, str]) -> None:
+    seal, old, new = two
+    other = SecretBox(seal.path)
+    assert other.marks == [old, new]
+    seal.use(new)
+    assert other.marks == [new, old]
+    assert marks_in(other.seal(SECRET, SealedFor.DSN)) == {new}
+    assert stat.S_IMODE(seal.path.stat().st_mode) == 0o600
+    assert bytes.fromhex(other.exported())[:32].hex() == seal.path.read_text().split()[0]
+
+
+@pytest.mark.parametrize("purpose", [each for each in SealedFor if each is not SealedFor.RESPONSE])
+def test_a_secret_is_sealed_anew_for_whatever_it_was_sealed(
+    two: tuple[SecretBox, str, str], purpose: SealedFor
+) -> None:
+    seal, _, new = two
+    sealed = seal.seal(SECRET, purpose)
+    anew = seal.sealed_anew(sealed, new)
+    assert (marks_in(anew), seal.open(anew, purpose)) == ({new}, SECRET)
+    with pytest.raises(SecretBoxError):
+        seal.sealed_anew(sealed[:-4] + ("AAAA" if sealed[-4:] != "AAAA" else "BBBB"), new)
+
+
+def test_keys_that_are_given_from_outside_are_used_and_never_changed(two: tuple[SecretBox, str, str]) -> None:
+    seal, old, new = two
+    given = SecretBox(seal.path, is_given=True)
+    for change in (lambda: given.add(new_key()), lambda: given.use(new), lambda: given.forget([new])):
+        with pytest.raises(SecretBoxError, match="given from outside"):
+            change()
+    given.use(old)
+    assert given.marks == [old, new]
+
+
+@pytest.mark.parametrize("key", ["", "no", "00ff", "00" * 33])
+def test_what_is_no_key_is_not_taken(two: tuple[SecretBox, str, str], key: str) -> None:
+    seal, old, new = two
+    with pytest.raises(SecretBoxError, match="no key"):
+        seal.add(key)
+    assert seal.marks == [old, new]

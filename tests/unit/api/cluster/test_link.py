@@ -48,7 +48,7 @@ REFUSED = {
     "ApplyObjects", "ValidateSettings", "ApplyOverrides", "DescribeSettings", "ResetUsage", "DropAccountUsage",
     "SetWebhooks",
     # what the asked node does for itself
-    "Upgrade", "DescribeProgram", "ResetPassword", "FoundFleet", "JoinFleet", "LeaveFleet", "CheckPool",
+    "Upgrade", "DescribeProgram", "ResetPassword", "FoundFleet", "JoinFleet", "LeaveFleet", "RekeyFleet", "CheckPool",
     "AllowTestClient", "QueryTester",
 }  # fmt: skip
 """What no node may send to another."""

@@ -1,0 +1,275 @@
+"""The key of the fleet in the key file of a node: it follows the fleet's, and is given to nodes that ask."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from actors.cluster.database import REPORT, Database
+from actors.cluster.identity import NodeIdentity
+from api.cluster.keys.resealing import Resealing
+from api.cluster.links.certificates import KnownNode, NodeCertificateError, OwnCertificate, fingerprint_of
+from api.cluster.links.internal_api import NodeRefused, NodeUnreachable, ask
+from api.cluster.shared_ledger import LedgerUnavailable, SharedLedger, as_of_store
+from api.engine.commit import Engine
+from api.store import StoreError
+from config import OperatorError
+from config.files.paths import DataDir
+from config.files.secret_box import SecretBox, SecretBoxError, marks_in
+from config.model.node_tokens import place_of
+from config.model.nodes import COLLECTION, INTERNAL_ADDRESS
+
+log = logging.getLogger(__name__)
+
+PATH = "/key"
+WITHIN = 5.0
+"""Seconds that another node has to respond."""
+SOON, OFTEN, SELDOM = 1.0, 4.0, 60.0
+"""Seconds between two looks at what the fleet's key is: while one is missing, while there are several, and else."""
+MARKER = ("secrets", "fleet-key")
+"""A document that is sealed with the fleet's key in any case: from it each replica knows which one that is."""
+
+_STATE = "SELECT key_fingerprint, retired_keys, is_rekeying FROM proxyfleet.fleet"
+_GIVEN = (
+    "the key is given from outside ({path}), and stays as it is: have it in keys/secrets.key on each node, without the"
+    " credential, and rekey; then the new key can be given"
+)
+
+
+class RekeyRefused(OperatorError):
+    """The fleet's key was not replaced; the text says why, and nothing was changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetKeys:
+    """What the database says: the mark of the key, of those that were, and whether the last of them is still needed."""
+
+    mark: str
+    retired: Sequence[str]
+    is_rekeying: bool
+
+
+class FleetKey:
+    """That of this node. Thread-safe. As a part of the node it follows the fleet's from `start` until `close`."""
+
+    def __init__(
+        self,
+        identity: NodeIdentity,
+        database: Database,
+        ledger: SharedLedger,
+        seal: SecretBox,
+    ) -> None:
+        self.identity, self.database, self.ledger, self.seal = identity, database, ledger, seal
+        self.engine: Engine | None = None
+        self._own: OwnCertificate | None = None
+        self._follow: Callable[[], object] = lambda: None
+        self._wanted, self._foreign = set[str](), set[str]()
+        """Marks of keys that documents need and this node lacks; and of those that are no key of the fleet."""
+        self._settling, self.replacing = threading.RLock(), threading.Lock()
+        self._due, self._ended = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="fleet key", daemon=True)
+        self._problem = ""
+        ledger.check(self.check)
+
+    def opened(self, engine: Engine) -> None:
+        """The replica is open: it may have a newer key than the file, when the process was killed between the two."""
+        self.engine = engine
+        marker = engine.get(*MARKER)
+        try:
+            marks = marks_in(json.dumps(marker.body)) if marker is not None and self.seal.is_made else set()
+            self._want_or_use(marks)
+        except SecretBoxError as error:
+            log.error("the fleet's key can't be used: %s", error)
+
+    def reach(self, own: OwnCertificate, follow: Callable[[], object]) -> None:
+        """Before `start`: other nodes can be asked with this certificate; `follow` has commits read again."""
+        self._own, self._follow = own, follow
+
+    def start(self) -> None:
+        """Begin."""
+        self._due.set()
+        self._thread.start()
+
+    def close(self) -> None:
+        """End."""
+        self._ended.set()
+        self._due.set()
+        if self._thread.is_alive():
+            self._thread.join(1.0)
+
+    def check(self, text: str) -> None:
+        """What comes from the ledger can be opened, and the newest key seals. Raises `LedgerUnavailable`."""
+        marks = marks_in(text)
+        if not marks or not self.seal.is_made:
+            return
+        try:
+            missing = self._want_or_use(marks)
+        except SecretBoxError as error:
+            raise LedgerUnavailable(str(error)) from error
+        if missing:
+            raise LedgerUnavailable(
+                f"the fleet's secrets are sealed with the key {missing}, which this node lacks: it asks full nodes for"
+                f" it; where none can be reached, add that key to {self.seal.path}"
+            )
+
+    def _want_or_use(self, marks: Collection[str]) -> str:
+        """Seal with the key of what is read; the mark of one that is missing, if there is one."""
+        known = self.seal.marks
+        for each in sorted(marks):
+            if each in known:
+                self.seal.use(each)
+            elif each not in self._foreign:
+                self._wanted.add(each)
+                self._due.set()
+                return each
+        return ""
+
+    # --- following ---
+
+    def settle(self) -> None:
+        """Have the fleet's key, and no other for longer than it is needed. Raises `OperatorError`, `SecretBoxError`."""
+        with self._settling:
+            state = self.state()
+            if not state.mark or not self.seal.is_made:
+                return
+            needed = {state.mark, *state.retired[-1:]} if state.is_rekeying else {state.mark}
+            if not ({*needed} | self._wanted) <= {*self.seal.marks}:
+                self._ask_for(needed | self._wanted)
+            known = self.seal.marks
+            self._foreign |= self._wanted - {*known} - needed
+            if state.mark not in known:
+                raise StoreError(
+                    f"no node that can be reached has the fleet's key {state.mark}: add it to {self.seal.path}"
+                )
+            self.seal.use(state.mark)
+            if self._wanted:
+                self._wanted.clear()
+                self._follow()
+            former = [each for each in known if each in state.retired and each != state.mark]
+            if former and not state.is_rekeying and self.engine is not None:
+                self._end(self.engine, former, state.mark)
+
+    def _end(self, engine: Engine, former: Sequence[str], mark: str) -> None:
+        """Seal anew what is here alone, and forget the keys that were. In the database nothing needs them."""
+        engine.catch_up()
+        anew, data = Resealing(self.seal, former, mark), DataDir(engine.file.path.parent)
+        anew.history_of_replica(engine)
+        for each in (data.node, *data.cluster.glob("lost-*.json")):
+            anew.file(each)
+        anew.forget_responses(data)
+        if self.identity.role == "full":
+            anew.forget_responses_of_fleet(self.database)
+        if found := anew.documents(engine):
+            raise StoreError("{}/{} is sealed with a key that was replaced, which stays".format(*found[0]))
+        self.seal.forget(former)
+        log.info("secrets are sealed with the fleet's key %s alone", mark)
+
+    def state(self) -> FleetKeys:
+        """What the database says now. Raises `StoreError`."""
+        with as_of_store(), self.database.session() as session:
+            rows = session.transaction(_STATE, (), REPORT)
+        if not rows:
+            raise StoreError("the database holds no fleet")
+        return FleetKeys(*rows[0])
+
+    def _ask_for(self, marks: Collection[str]) -> None:
+        """Take the keys that full nodes have, until these are among them."""
+        for node in self.others():
+            if node["role"] != "full":
+                continue
+            try:
+                self.seal.add(str(self.ask(node, {}).get("keys")))
+            except (NodeRefused, NodeUnreachable, NodeCertificateError) as error:
+                log.debug("%s does not give the fleet's key: %s", node["name"], error)
+            if {*marks} <= {*self.seal.marks}:
+                return
+
+    def others(self) -> list[Mapping[str, Any]]:
+        """The documents of the other nodes."""
+        found = [] if self.engine is None else self.engine.find(COLLECTION)
+        return [each.body for each in found if each.id != self.identity.id]
+
+    def ask(self, node: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask one of them. Raises `NodeRefused`, `NodeUnreachable`, `NodeCertificateError`."""
+        place, pem = node["addresses"].get(INTERNAL_ADDRESS), node["certificate"]["pem"]
+        if not place or not pem or self._own is None:
+            raise NodeUnreachable("it has no address at which other nodes can ask it, or no certificate")
+        return ask(place_of(place), fingerprint_of(pem), PATH, body, WITHIN, self._own)
+
+    def _run(self) -> None:
+        while True:
+            self._due.wait(self._pause())
+            self._due.clear()
+            if self._ended.is_set():
+                return
+            try:
+                self.settle()
+                self._note("")
+            except (OperatorError, SecretBoxError) as error:
+                self._note("" if isinstance(error, LedgerUnavailable) else str(error))
+            except Exception:  # the next look may do better
+                log.exception("the fleet's key can't be followed")
+            if self._wanted:
+                self._ended.wait(SOON)
+
+    def _pause(self) -> float:
+        try:
+            several = self.seal.is_made and len(self.seal.marks) > 1
+        except SecretBoxError:
+            several = False
+        return SOON if self._wanted else OFTEN if several else SELDOM
+
+    def _note(self, problem: str) -> None:
+        """Log it once."""
+        if problem and problem != self._problem:
+            log.error("the fleet's key: %s", problem)
+        self._problem = problem
+
+    # --- what other nodes ask ---
+
+    def handle(self, node: KnownNode | None, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Respond to `POST /key` of a node. Raises `NodeRefused`.
+
+        {"key": …, "former": …} is a new key, to be kept behind the one of the mark `former`; {"settle": true} means
+        that the fleet's may be another one; {} asks for the keys.
+        """
+        try:
+            if "key" in body:
+                if node is None or node.role != "full":
+                    raise NodeRefused("a full node gives the key")
+                self._take(str(body["key"]), str(body.get("former")))
+            elif body.get("settle"):
+                self.settle()
+            else:
+                return {"keys": self.seal.exported()}
+            return {"marks": self.seal.marks}
+        except (StoreError, SecretBoxError, RekeyRefused) as error:
+            raise NodeRefused(str(error), 503) from error
+
+    def _take(self, key: str, former: str) -> None:
+        if not self.replacing.acquire(blocking=False):
+            raise NodeRefused("this node replaces the fleet's key itself", 409)
+        try:
+            self.offer(key, former)
+        finally:
+            self.replacing.release()
+
+    def offer(self, key: str, former: str) -> None:
+        """Keep a new key behind the one that seals, in place of another one that never did.
+
+        Raises `RekeyRefused`, `StoreError`, `SecretBoxError`.
+        """
+        with self._settling:
+            if self.seal.is_given:
+                raise RekeyRefused(_GIVEN.format(path=self.seal.path))
+            self.settle()
+            first, *others = self.seal.marks
+            if first != former:
+                raise RekeyRefused(f"this node seals with the key {first}, and not with {former}")
+            retired = self.state().retired
+            self.seal.forget([each for each in others if each not in retired])
+            self.seal.add(key)
