@@ -243,6 +243,24 @@ def prepare_restore(
             atomic_swap.discard(data)
 
 
+@contextmanager
+def opened_backup(
+    data: DataDir, archive: OpenArchive, folder: Path, passphrase: str | None, progress: Progress = no_progress
+) -> Iterator[tuple[FleetStore, SecretBox]]:
+    """What `archive` has, put into this empty private folder, with what opens its secrets: without a passphrase the
+    keys of `data`. Raises `BadArchive`, `OSError`."""
+    _refuse_other_format(archive.manifest)
+    fresh = DataDir(folder)
+    archive.extract(fresh.path, progress)
+    with _read_by_this_release():
+        check_fleet_file(fresh)
+    sealed = None if passphrase is None else archive.sealed
+    _install_keys(CurrentState(keys=key_files(data)), fresh, archive, sealed, passphrase)
+    write_mark(fresh.path, Mark())
+    with _read_by_this_release(), closing(open_store(fresh)) as store:
+        yield store, secret_box_of(fresh)
+
+
 def commit(data: DataDir, prepared: PreparedRestore, digest: str) -> CompletedRestore:
     """Make the restore happen, with a row about it in the restored audit trail. Raises `OSError`, `StoreError`.
 

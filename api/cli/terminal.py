@@ -429,20 +429,22 @@ def password(what: str, from_stdin: bool, twice: bool = False) -> str:
         if not line:
             raise CommandError("The first line of standard input holds no password", status=Status.USAGE)
         return line
-    return _prompt(what, twice, "--password-stdin reads it from standard input")
+    return hidden(what, "--password-stdin reads it from standard input", twice)
 
 
 def passphrase(what: str, file: Path | None, twice: bool) -> str:
     """The first line of `--passphrase-file`, else from a prompt. Raises `CommandError` if there is neither."""
     if file is None:
-        return _prompt(what, twice, "--passphrase-file reads it from the first line of a file")
+        return hidden(what, "--passphrase-file reads it from the first line of a file", twice)
     try:
         return file.read_text(encoding="utf-8").partition("\n")[0].rstrip("\r")
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(f"--passphrase-file: {file}: {error}", status=Status.USAGE) from error
 
 
-def _prompt(what: str, twice: bool, otherwise: str) -> str:
+def hidden(what: str, otherwise: str, twice: bool = False) -> str:
+    """What is typed in at a prompt that doesn't display it, `twice` to compare. Raises `CommandError` without a
+    terminal; `otherwise` says how else it can be given."""
     if not sys.stdin.isatty():
         raise CommandError(f"{what} is needed, and there is no terminal to ask at", otherwise, Status.USAGE)
     first = _read_hidden(f"{what}: ")

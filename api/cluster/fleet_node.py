@@ -171,6 +171,11 @@ class FleetNode:
         of_usage = {"usage_bytes": usage.bytes, "usage_seconds": seconds}
         return {**self._loose.pending(), "audit": self._audit.waiting, **of_usage}
 
+    def send(self) -> None:
+        """Send sign-ins and credentials that wait here, where no part runs that does. Raises as `Loose.exchange`."""
+        if self._loose is not None and self._follower is None:
+            self._loose.exchange()
+
     def figures(self) -> NodeFigures:
         """See `ThisNode`."""
         own = self.presences.read().get(self.node_id)

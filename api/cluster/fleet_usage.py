@@ -102,10 +102,11 @@ def _selected(scope: UsageScope) -> tuple[str, list[Any]]:
 
 
 class Unreported(NamedTuple):
-    """Bytes that the collector has counted and the database lacks, and since when, in Unix seconds."""
+    """Bytes that the collector has counted and the database lacks, and since when, in Unix seconds; and all of them."""
 
     bytes: int
     since: float
+    counted: int = 0
 
 
 def unreported(file: Path) -> Unreported:
@@ -118,5 +119,5 @@ def unreported(file: Path) -> Unreported:
     with closing(open_for_reading(file)) as database:
         if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'reporting'").fetchone():
             return Unreported(0, 0.0)
-        row = database.execute("SELECT counted - reported, since FROM reporting").fetchone()
+        row = database.execute("SELECT counted - reported, since, counted FROM reporting").fetchone()
         return Unreported(*(row or (0, 0.0)))

@@ -10,15 +10,17 @@ Numbers, history and audit trail stay: ETags and ids hold on. Deletions are not 
 it stands alone, and the database has a fleet without a node: the next try replaces that, since it is its own. A fleet
 of others is never replaced.
 
-**`leave_fleet`** takes the document of this node out of the fleet, and then the file that makes it one. What a node has
-is all that one machine needs. An edge node has a full one remove it (`api.cluster.links.leaving`).
+**`leave_fleet`** first sends what waits here for the database: sign-ins, credentials, usage, and with the last commit
+the audit trail. That commit takes the document of this node out of the fleet; then the file goes that makes it one.
+An edge node has a full one remove it (`api.cluster.links.leaving`). What a node has is all that one machine needs.
 """
 
 from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +34,7 @@ from actors.cluster.identity import NodeIdentity
 from actors.sqlite import open_for_reading
 from api.cluster.commit_json import encoded_parts
 from api.cluster.fleet_node import FleetNode
+from api.cluster.fleet_usage import unreported
 from api.cluster.links.certificates import own_certificate
 from api.cluster.links.leaving import be_removed
 from api.cluster.migration_runner import ALONE, DEADLINE, migrate
@@ -51,7 +54,7 @@ from api.engine.ledger import Commit
 from api.engine.loose import LOOSE
 from api.engine.one_machine import of_one_machine
 from api.history.recorder import STORED, newest_revision
-from api.store import NotStored, StoreError
+from api.store import LedgerError, NotStored, StoreError
 from api.store.accounts.columns import TABLES
 from api.store.fleet_file import last_number, translated
 from config import OperatorError
@@ -68,6 +71,15 @@ from config.model.nodes import (
     new_node_id,
     node_name,
 )
+
+SEND = 5.0
+"""Seconds that what waits has to be sent."""
+PAUSE = 0.1
+_NAMES = {
+    "sign_ins": "sign-ins",
+    "usage_bytes": "bytes of usage",
+    "audit": "entries of the audit trail",
+}
 
 _DOCUMENTS = "documents (collection, id, revision, place, body)"
 _COPIED = [
@@ -146,23 +158,48 @@ def found_fleet(
     return node
 
 
-def leave_fleet(engine: Engine, data: DataDir, node: FleetNode, force: bool) -> None:
+def leave_fleet(engine: Engine, data: DataDir, node: FleetNode, force: bool) -> Mapping[str, int]:
     """Take this node out of its fleet, and go on alone with everything it has. It is closed then.
 
-    Unless by `force` the fleet has to be reached. Raises `LedgerError`: then it still is a node; and `StoreError`.
+    Unless by `force` the fleet has to be reached, and what waits to be sent. Returns what was not sent, as
+    `ThisNode.pending` names it. Raises `LedgerError`: then it still is a node; and `StoreError`.
     """
     own = engine.get(COLLECTION, node.node_id)
+    left = _sent(data, node)
+    if not force and (found := {name: number for name, number in left.items() if name != "audit"}):
+        raise LedgerError(f"{_words(found)} could not be sent to the fleet within {SEND:g} s")
     if not force and node.identity.role == "edge":
         be_removed(engine, data)
+        left = {}
     elif not force:
         with suppress(NotStored):
-            engine.delete(COLLECTION, node.node_id)
+            engine.delete(COLLECTION, node.node_id)  # this commit has the rest of the audit trail
+        left = {}
         with suppress(DatabaseError), node.database.session() as session:  # it is no node any more
             session.transaction("SELECT proxyfleet.remove_node(%s)", [node.node_id])
     node.close()
     engine.stand_alone(lambda: _forget(data))
     if writes := [*of_one_machine(engine.every, own)]:
         engine.commit_unrecorded(writes)
+    return left
+
+
+def _words(pending: Mapping[str, int]) -> str:
+    return ", ".join(f"{number} {_NAMES.get(name, name)}" for name, number in pending.items())
+
+
+def _sent(data: DataDir, node: FleetNode) -> dict[str, int]:
+    """What still waits when the time is over, or at once without the database: of usage what was counted by now."""
+    until, counted = time.monotonic() + SEND, unreported(data.usage).counted
+    with suppress(DatabaseError, StoreError):
+        node.send()
+    while True:
+        usage = unreported(data.usage)
+        found = {**node.pending(), "usage_bytes": max(0, counted - usage.counted + usage.bytes)}
+        found = {name: number for name, number in found.items() if number and name != "usage_seconds"}
+        if not found.keys() - {"audit"} or not node.database.is_available or time.monotonic() > until:
+            return found
+        time.sleep(PAUSE)
 
 
 def _forget(data: DataDir) -> None:

@@ -103,11 +103,11 @@ def restore(services: Services, request: RestoreRequest) -> Restored:
     left: list[NotRestored] = []
 
     def make() -> Plan:
-        objects = _Objects(services, time.time(), request)
+        objects = RestoredObjects(services, time.time(), request)
         for change in _changes(services, request):
             objects.add(change)
         left[:] = objects.left
-        return _plan(services, objects, request.caller_id)
+        return plan_of(services, objects, request.caller_id)
 
     purpose = Purpose(undone=request.revision) if request.undo else Purpose(restored=request.revision)
     origin().purpose = purpose
@@ -136,7 +136,7 @@ def _changes(services: Services, request: RestoreRequest) -> Iterator[DocumentCh
 # --- objects as they are and as they were --------------------------------------------------------------------------
 
 
-class _Objects:
+class RestoredObjects:
     """The objects of which changes are taken back: as they are stored, and as they are to be."""
 
     def __init__(self, services: Services, now: float, request: RestoreRequest) -> None:
@@ -261,7 +261,7 @@ def _lost_hashes(value: Any, path: str = "") -> Iterator[str]:
 # --- the plan ------------------------------------------------------------------------------------------------------
 
 
-def _plan(services: Services, objects: _Objects, caller_id: str) -> Plan:
+def plan_of(services: Services, objects: RestoredObjects, caller_id: str) -> Plan:
     """Raises `InvalidMany` with all errors, `StoreError`."""
     problems = objects.problems
     problems.refuse()
@@ -273,7 +273,7 @@ def _plan(services: Services, objects: _Objects, caller_id: str) -> Plan:
     return plan
 
 
-def _steps(objects: _Objects, kind: Kind[Any]) -> list[Step[Any]]:
+def _steps(objects: RestoredObjects, kind: Kind[Any]) -> list[Step[Any]]:
     """By name, deletions first: what comes back may have the name of what was made since."""
     steps: list[Step[Any]] = []
     for stored, after in objects.pairs[kind.collection]:

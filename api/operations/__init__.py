@@ -10,7 +10,7 @@ from itertools import chain
 
 from api.engine.operation import ANY, BEARER, HOLDER, NONE, PERSON, V1, Operation
 from api.engine.operations import operations
-from api.import_export import revision_operations, transfer_operations
+from api.import_export import lost_operations, revision_operations, transfer_operations
 from api.objects import setting_operations
 from api.objects.accounts import account_operations, credential_operations, inline_account_operations
 from api.objects.kinds import OBJECT_KINDS
@@ -52,6 +52,7 @@ TABLE: tuple[Operation, ...] = (
     *log_operations.ROWS,
     *audit_operations.ROWS,
     *revision_operations.ROWS,
+    *lost_operations.ROWS,
     *setting_operations.ROWS,
     *transfer_operations.ROWS,
     *webhook_operations.ROWS,

@@ -13,16 +13,18 @@ from actors.bus.mailbox import Reply
 from actors.bus.messages.cluster import (
     FleetFounded,
     FleetJoined,
+    FleetLeft,
     FleetRekeyed,
     FoundFleet,
     JoinFleet,
     LeaveFleet,
     RekeyFleet,
 )
-from actors.bus.messages.common import Done, Failed
+from actors.bus.messages.common import Failed
 from api.audit.audit_context import on_behalf_of
 from api.bus_bridge import LoopBridge
 from api.engine.commit import Engine, open_engine
+from api.operator.fleet_state import NO_NODE, loaded
 from api.store import LedgerError, StoreError
 from config import OperatorError
 from config.files.paths import DataDir
@@ -35,9 +37,7 @@ log = logging.getLogger(__name__)
 
 Request = FoundFleet | LeaveFleet | JoinFleet | RekeyFleet
 
-NOT_INSTALLED = "psycopg, which a node of a fleet needs, is not installed: install proxyfleet[cluster]"
-NO_NODE = "this installation is not a node of a fleet"
-BY_FORCE = "--force goes on alone without telling the fleet"
+BY_FORCE = "--force goes on alone without all that"
 
 
 def node_of(data: DataDir) -> FleetNode | None:
@@ -54,17 +54,6 @@ def node_of(data: DataDir) -> FleetNode | None:
         return None if identity is None else FleetNode(identity, seal=seal)
     except (DatabaseError, SecretBoxError) as error:
         raise StoreError(str(error)) from error
-
-
-@contextmanager
-def loaded() -> Iterator[None]:
-    """Within it the modules of a fleet are loaded. Raises `StoreError` where psycopg is missing."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "psycopg":
-            raise
-        raise StoreError(NOT_INSTALLED) from None
 
 
 @contextmanager
@@ -94,14 +83,14 @@ def found(engine: Engine, data: DataDir, asked: FoundFleet, listen: str) -> Flee
         raise StoreError(str(error)) from error
 
 
-def leave(engine: Engine, data: DataDir, node: FleetNode | None, force: bool) -> None:
+def leave(engine: Engine, data: DataDir, node: FleetNode | None, force: bool) -> FleetLeft:
     """Go on alone. Raises `OperatorError`."""
     from api.cluster.founding import leave_fleet
 
     if node is None:
         raise StoreError(NO_NODE)
     with _unless_cut_off():
-        leave_fleet(engine, data, node, force)
+        return FleetLeft(dict(leave_fleet(engine, data, node, force)))
 
 
 @contextmanager
@@ -120,12 +109,14 @@ def found_offline(data: DataDir, asked: FoundFleet, listen: str) -> FleetFounded
         return _founded(node)
 
 
-def leave_offline(data: DataDir, force: bool) -> None:
+def leave_offline(data: DataDir, force: bool) -> FleetLeft:
     """As `leave`, while the product is stopped. The caller holds the lock."""
     node = node_of(data)
     ledger = None if node is None or force else node.ledger
     with _unless_cut_off(), open_engine(data, "command_line", "cluster-leave", ledger) as engine:
-        leave(engine, data, node, force)
+        if node is not None:
+            node.opened(engine)
+        return leave(engine, data, node, force)
 
 
 def _founded(node: FleetNode) -> FleetFounded:
@@ -166,7 +157,7 @@ class ClusterHandler:
         if isinstance(outcome, FleetJoined):
             self._bridge.call(self._restart)
 
-    def _outcome(self, message: Request) -> FleetFounded | FleetJoined | FleetRekeyed | Done | Failed:
+    def _outcome(self, message: Request) -> FleetFounded | FleetJoined | FleetRekeyed | FleetLeft | Failed:
         if not self._one_at_a_time.acquire(blocking=False):
             return Failed("the fleet is being made, left, or given a new key at this moment")
         try:
@@ -199,9 +190,9 @@ class ClusterHandler:
         log.warning("the fleet has a new key, %s", done.mark)
         return FleetRekeyed(done.mark, tuple(done.nodes), tuple(done.waiting))
 
-    def _left(self, message: LeaveFleet) -> Done:
+    def _left(self, message: LeaveFleet) -> FleetLeft:
         with on_behalf_of("command_line", "cluster-leave"):
-            leave(self._engine, self._data, self._node(), message.force)
+            left = leave(self._engine, self._data, self._node(), message.force)
         self._become(None)
         log.warning("this installation is no node of a fleet any more")
-        return Done()
+        return left

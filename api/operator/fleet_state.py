@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import closing
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from actors.sqlite import open_for_reading
-from api.operator.cluster import NO_NODE, loaded, node_of
 from api.store import StoreError
 from api.store.fleet_file import last_number, translated
 from config.files.paths import DataDir
+from config.files.secret_box import secret_box_of
 
+if TYPE_CHECKING:  # in a fleet alone
+    from actors.cluster.database import Database
+
+NOT_INSTALLED = "psycopg, which a node of a fleet needs, is not installed: install proxyfleet[cluster]"
+NO_NODE = "this installation is not a node of a fleet"
+WITHIN = 1.2
+"""Seconds that the database has to say how it stands: a person waits."""
 BEHIND = 10.0
 """Seconds behind the fleet from which a node isn't current."""
 
@@ -47,19 +58,26 @@ class FleetState:
 
 def state_of(data: DataDir) -> FleetState | None:
     """That of this installation; None when it stands alone. Raises `StoreError`."""
-    node = node_of(data)
-    if node is None:
+    if not data.node.exists():
         return None
-    from actors.cluster.errors import DatabaseError
-
-    with translated(data.fleet), closing(node), closing(open_for_reading(data.fleet)) as file:
+    with loaded():
+        from actors.cluster.database import Database
+        from actors.cluster.errors import DatabaseError
+        from actors.cluster.identity import identity_of
+    try:
+        identity = identity_of(data, secret_box_of(data))
+        if identity is None:
+            return None
+        database = Database(identity.dsn)
+    except DatabaseError as problem:
+        raise StoreError(str(problem)) from problem
+    with translated(data.fleet), closing(database), closing(open_for_reading(data.fleet)) as file:
         number = last_number(file)
         waiting = dict(file.execute("SELECT collection, count(*) FROM loose WHERE was IS NOT NULL GROUP BY 1"))
         (last,) = file.execute("SELECT coalesce(max(seq), 0) FROM audit").fetchone()
         head, behind, doorbell, audited, error = None, 0.0, None, None, None
         try:
-            with node.database.session() as session:
-                found = session.transaction(_STATE, [number, node.node_id, node.node_id])
+            found = _in_time(database, _STATE, [number, identity.id, identity.id])
             if found:
                 ((head, behind, doorbell, audited),) = found
             else:
@@ -68,13 +86,12 @@ def state_of(data: DataDir) -> FleetState | None:
             error = str(problem)
         if audited is not None:
             waiting["audit"] = max(0, last - audited)
-        identity = node.identity
         return FleetState(
             fleet=str(identity.fleet),
             node=identity.id,
             name=identity.name,
             role=identity.role,
-            database=node.database.place,
+            database=database.place,
             connected=error is None,
             error=error,
             revision=number,
@@ -86,20 +103,53 @@ def state_of(data: DataDir) -> FleetState | None:
         )
 
 
+def _in_time(database: Database, statement: str, parameters: list[Any]) -> list[Any]:
+    """What it responds within `WITHIN`, connecting included. Raises `DatabaseError`."""
+    from actors.cluster.errors import DatabaseUnavailable
+
+    response = Future[list[Any]]()
+
+    def ask() -> None:
+        try:
+            with database.session() as session:
+                response.set_result(session.transaction(statement, parameters, WITHIN))
+        except BaseException as error:  # noqa: BLE001 - it is raised for the one who waits
+            response.set_exception(error)
+
+    threading.Thread(target=ask, name="asking the database", daemon=True).start()
+    try:
+        return response.result(WITHIN)
+    except TimeoutError:
+        raise DatabaseUnavailable(f"{database.place}: no response within {WITHIN:g} s") from None
+
+
+@contextmanager
+def loaded() -> Iterator[None]:
+    """Within it the modules of a fleet are loaded. Raises `StoreError` where psycopg is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "psycopg":
+            raise
+        raise StoreError(NOT_INSTALLED) from None
+
+
 def migrations_of(data: DataDir, dsn: str | None, dry_run: bool) -> tuple[list[str], float | None]:
     """Bring the schema forward, in the database of this node or in another one: by what.
+
 
     In a `dry_run` all of it is taken back; with the seconds that it takes, None when that is longer than it was tried
     for. Raises `StoreError`, `DatabaseError`, `SchemaRefused`.
     """
-    node = node_of(data)
-    if node is None and not dsn:
+    if not dsn and not data.node.exists():
         raise StoreError(NO_NODE)
     with loaded():
         from actors.cluster.database import Database
+        from actors.cluster.identity import identity_of
         from api.cluster.migration_runner import migrate, rehearse
-    with closing(Database(dsn) if dsn else node.database) as database:  # type: ignore[union-attr]  # as above
+    identity = identity_of(data, secret_box_of(data))
+    with closing(Database(dsn or ("" if identity is None else identity.dsn))) as database:
         if dry_run:
             tried = rehearse(database)
             return [each.title for each in tried.missing], tried.seconds
-        return [each.title for each in migrate(database, "" if node is None else node.node_id)], None
+        return [each.title for each in migrate(database, "" if identity is None else identity.id)], None

@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 from api.engine.commit import Engine, open_engine
-from api.operator.cluster import NOT_INSTALLED
+from api.operator.fleet_state import loaded
 from api.store import StoreError
 from config.files.paths import DataDir
 
@@ -38,12 +38,8 @@ def begin_joining(
     `engine` has what the installation has: unless by `discard` no proxies, no accounts and no users but the first one.
     Raises `OperatorError`.
     """
-    try:
+    with loaded():
         from api.cluster import joining
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "psycopg":
-            raise
-        raise StoreError(NOT_INSTALLED) from None
     found = [] if engine is None or discard else joining.what_is_there(engine)
     if found:
         raise joining.JoinRefused(

@@ -177,7 +177,9 @@ def before_call(_context: Any, case: Any, _kwargs: dict[str, Any]) -> None:
                 parameters[name] = KNOWN["with_accounts"] if name == "proxy_id" and "username" in parameters else value
     if case.method.upper() in ("PUT", "PATCH", "DELETE") and parameters.get("user_id") == OWN_USER:
         parameters["user_id"] = "usr_unknown"
-    if operation in ("importConfig", "restoreRevision", "undoRevision") and isinstance(case.query, dict):
+    if operation in ("importConfig", "restoreRevision", "undoRevision", "reapplyLostChanges") and isinstance(
+        case.query, dict
+    ):
         case.query["dry_run"] = "true"
     query = case.query if isinstance(case.query, dict) else {}
     if operation == "tailLogs" and str(query.get("timeout", "20")) in map(str, range(1, 61)):

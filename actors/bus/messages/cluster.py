@@ -34,10 +34,18 @@ class FleetFounded:
 class LeaveFleet:
     """Command line → API: go on alone; with `force` also when the database can't be reached.
 
-    → `Done`, or `Failed`: then it is a node as before.
+    → `FleetLeft`, or `Failed`: then it is a node as before.
     """
 
     force: bool = False
+
+
+@message
+class FleetLeft:
+    """API → command line: it stands alone. `unsent` is what waited here for the database and is on this machine alone:
+    numbers of `sign_ins`, `credentials`, entries of the `audit` trail, `usage_bytes`."""
+
+    unsent: dict[str, int]
 
 
 @message

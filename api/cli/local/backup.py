@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import secrets
 import shlex
 import time
 from collections import Counter
@@ -13,10 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from api.backup.archive import BadArchive, Manifest, check_passphrase, open_archive
+from api.backup.archive import BadArchive, Manifest, OpenArchive, check_passphrase, open_archive
 from api.backup.create import BadTarget, CollectError, create_backup, snapshot, staging
-from api.backup.restore import PreparedRestore, commit, prepare_restore
-from api.cli.commands import Given, confirm
+from api.backup.restore import PreparedRestore, commit, opened_backup, prepare_restore
+from api.cli.commands import Given, Session, confirm
 from api.cli.errors import CommandError, Status
 from api.cli.local.shared import (
     STOPPED,
@@ -30,6 +31,7 @@ from api.cli.local.shared import (
 from api.cli.quantities import decimal
 from api.cli.terminal import Column, Output, progress
 from api.cli.terminal import passphrase as ask_passphrase
+from api.errors import Invalid
 from api.store import StoreError
 from config.files.durable import require_own_format
 from config.files.paths import DataDir, holder
@@ -131,25 +133,72 @@ def _remove_older(made: Path, keep: int) -> list[str]:
 
 
 @translated()
-def restore(out: Output, file: Path, passphrase_file: Path | None, without_secrets: bool, fields: Given) -> None:
+def restore(out: Output, fields: Given) -> None:
     """Read and check the archive, list the differences, ask, and replace the data."""
+    file: Path = fields["file"]
+    with (
+        _readable(file) as archive,
+        _target(fields["config"], fields["data_dir"], fields["dry_run"]) as data,
+        contextlib.ExitStack() as stack,
+    ):
+        passphrase = _passphrase_for(archive, fields)
+        with progress(out, "Reading") as report:
+            prepared = prepare_restore(data, archive, passphrase, report, fields["without_secrets"])
+            found = stack.enter_context(prepared)
+        if _confirmed(out, data, file, found, fields):
+            _commit(out, data, found, archive.digest())
+
+
+@translated()
+def restore_to_fleet(session: Session, fields: Given) -> None:
+    """Import the configuration of an archive into the running fleet: list the changes, ask, and make them.
+
+    Its secrets are sealed for the way with a passphrase that is made for it.
+    """
+    from api.cli.remote.import_export import import_document
+    from api.import_export.export import export, export_with_secrets, read_accounts
+    from api.import_export.present_state import read_state
+
+    file: Path = fields["file"]
+    data = data_of(fields["config"], fields["data_dir"])
+    require_own_directory(data.path)
+    if fields["force"]:
+        raise CommandError("--force is for a restore without --to-fleet", status=Status.USAGE)
+    with _readable(file) as archive, staging(data.path) as folder, contextlib.ExitStack() as stack:
+        passphrase = _passphrase_for(archive, fields)
+        with progress(session.out, "Reading") as report:
+            opened = opened_backup(data, archive, folder, passphrase, report)
+            store, seal = stack.enter_context(opened)
+        state, accounts = read_state(store), None
+        try:
+            accounts = read_accounts(store.accounts)
+        except Invalid as error:
+            session.out.note(f"note: accounts are left out: {error.error}")
+        made = secrets.token_urlsafe(32)
+        without = fields["without_secrets"]
+        document = export(state, accounts) if without else export_with_secrets(state, accounts, seal, made)
+    headers = {} if without else {"X-Passphrase": made}
+    import_document(session, document, headers, {**fields, "prune": False})
+
+
+@contextlib.contextmanager
+def _readable(file: Path) -> Iterator[OpenArchive]:
     if file.exists() and not file.is_file():
         raise CommandError(
             f"{file}: is not a regular file", "An archive is read more than once; save it as a file first"
         )
     try:
-        with open_archive(file) as archive, _target(fields["config"], fields["data_dir"], fields["dry_run"]) as data:
-            wanted = archive.manifest.keys and not without_secrets
-            passphrase = passphrase_of(passphrase_file, twice=False) if wanted else None
-            with contextlib.ExitStack() as stack:
-                with progress(out, "Reading") as report:
-                    found = stack.enter_context(prepare_restore(data, archive, passphrase, report, without_secrets))
-                if _confirmed(out, data, file, found, fields):
-                    _commit(out, data, found, archive.digest())
+        with open_archive(file) as archive:
+            yield archive
     except BadArchive as error:
         raise CommandError(f"{file}: {error}", "Nothing was changed") from error
     except (OSError, StoreError) as error:
         raise CommandError(f"{file}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _passphrase_for(archive: OpenArchive, fields: Given) -> str | None:
+    wanted = archive.manifest.keys and not fields["without_secrets"]
+    return passphrase_of(fields["passphrase_file"], twice=False) if wanted else None
 
 
 def _confirmed(out: Output, data: DataDir, file: Path, found: PreparedRestore, fields: Given) -> bool:
@@ -220,7 +269,7 @@ def _target(config: Path | None, data_dir: Path | None, dry_run: bool) -> Iterat
 def _require_alone(data: DataDir) -> None:
     """Refuse a node of a fleet: what is restored has other commits than that."""
     if data.node.exists() or data.joining.exists():
-        hint = "Leave it first: proxyfleet cluster leave; then restore. What is restored stands alone"
+        hint = "restore --to-fleet imports it into the fleet; or leave first: proxyfleet cluster leave"
         raise CommandError(f"{data.path}: this installation is a node of a fleet", hint)
 
 

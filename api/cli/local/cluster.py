@@ -9,27 +9,24 @@ from pathlib import Path
 from actors.bus.messages.cluster import (
     FleetFounded,
     FleetJoined,
+    FleetLeft,
     FleetRekeyed,
     FoundFleet,
     JoinFleet,
     LeaveFleet,
     RekeyFleet,
 )
-from actors.bus.messages.common import Done
 from api.cli.commands import Given
 from api.cli.errors import CommandError, Status
 from api.cli.local.offline import running_at
 from api.cli.local.shared import data_of, locked_data, require_own_directory, settings_of, translated
-from api.cli.terminal import Output
+from api.cli.terminal import Output, hidden
 from api.operator import cluster, joining
-from api.operator.fleet_state import BEHIND, FleetState, migrations_of, state_of
+from api.operator.fleet_state import migrations_of
 from api.operator.running import ask_cluster
 from config.settings.env import ENV_PREFIX
-from config.text.formatting import size_text
 
 DSN_VARIABLE = f"{ENV_PREFIX}CLUSTER__DSN"
-_CUT_OFF, _BEHIND = Status.UNREACHABLE, 4
-"""Exit statuses of `cluster status`; 1 is no fleet."""
 
 
 @translated()
@@ -37,9 +34,8 @@ def init(out: Output, config: Path | None, data_dir: Path | None, run_dir: Path 
     """Make this installation the first node of a fleet."""
     settings = settings_of(config).cluster
     known = {name: getattr(settings, name).get_secret_value() for name in ("dsn", "listen_dsn")}
+    fields["dsn"] = dsn_of(out, fields["dsn"], known["dsn"])
     asked = FoundFleet(**{**known, **{name: value for name, value in fields.items() if value}})
-    if not asked.dsn:
-        raise CommandError("--dsn: which database shall it be?", f"Or give it by {DSN_VARIABLE}", status=Status.USAGE)
     running = running_at(config, data_dir, run_dir)
     if running is None:
         with locked_data(config, data_dir) as data:
@@ -48,6 +44,19 @@ def init(out: Output, config: Path | None, data_dir: Path | None, run_dir: Path 
         done = ask_cluster(running, asked, FleetFounded)
     text = f"This is the node {done.name} of the new fleet {done.fleet}. Back up the key in the data directory's keys/."
     out.done(asdict(done), text)
+
+
+def dsn_of(out: Output, given: str | None, known: str) -> str:
+    """The DSN of a database: `given` by an option, where `-` is the first line of standard input, or `known` by the
+    configuration, or typed in. Raises `CommandError`."""
+    if given == "-":
+        if found := sys.stdin.readline().strip():
+            return found
+        raise CommandError("--dsn: the first line of standard input is empty", status=Status.USAGE)
+    if given and ("password" in given or ":" in given.partition("//")[2].rpartition("@")[0]):
+        out.note(f"note: the list of processes has had this password; {DSN_VARIABLE} or - keep it out of there")
+    otherwise = f"Give it by {DSN_VARIABLE}; or --dsn - reads it from standard input"
+    return given or known or hidden("The DSN of the database", otherwise)
 
 
 @translated()
@@ -78,10 +87,13 @@ def leave(out: Output, config: Path | None, data_dir: Path | None, run_dir: Path
     running = running_at(config, data_dir, run_dir)
     if running is None:
         with locked_data(config, data_dir) as data:
-            cluster.leave_offline(data, force)
+            done = cluster.leave_offline(data, force)
     else:
-        ask_cluster(running, LeaveFleet(force), Done)
-    out.done({"left": True}, "This installation stands alone, with everything that it had as a node.")
+        done = ask_cluster(running, LeaveFleet(force), FleetLeft)
+    unsent = ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in done.unsent.items())
+    only_here = f" The fleet did not get {unsent}: they are on this machine alone." if unsent else ""
+    text = f"This installation stands alone, with everything that it had as a node.{only_here}"
+    out.done({"left": True, "unsent": done.unsent}, text)
 
 
 @translated()
@@ -98,41 +110,11 @@ def rekey(out: Output, config: Path | None, data_dir: Path | None, run_dir: Path
 
 
 @translated()
-def status(out: Output, config: Path | None, data_dir: Path | None) -> None:
-    """Say how this node stands to its fleet, by its files and the database alone."""
-    data = data_of(config, data_dir)
-    require_own_directory(data.path)
-    found = state_of(data)
-    if found is None:
-        raise CommandError(cluster.NO_NODE, "`proxyfleet cluster init` makes a fleet of it")
-    out.data(asdict(found), lambda: _show(out, found))
-    if not found.connected:
-        raise SystemExit(_CUT_OFF)
-    if found.behind_seconds > BEHIND:
-        raise SystemExit(_BEHIND)
-
-
-def _show(out: Output, found: FleetState) -> None:
-    out.details(
-        [
-            ("fleet", found.fleet),
-            ("node", f"{found.name} ({found.node}), {found.role}"),
-            ("database", found.database if found.connected else f"cut off: {found.error}"),
-            ("revision", found.revision if found.head is None else f"{found.revision} of {found.head}"),
-            ("behind", f"{found.behind_seconds:.1f} s"),
-            ("doorbell", found.doorbell),
-            ("waiting for the database", ", ".join(f"{count} {name}" for name, count in found.pending.items())),
-            ("free disk", size_text(found.disk_free)),
-        ]
-    )
-
-
-@translated()
 def migrate(out: Output, config: Path | None, data_dir: Path | None, dsn: str | None, dry_run: bool) -> None:
     """Bring the schema of the fleet's database forward."""
     data = data_of(config, data_dir)
     require_own_directory(data.path)
-    done, seconds = migrations_of(data, dsn, dry_run)
+    done, seconds = migrations_of(data, dsn and dsn_of(out, dsn, ""), dry_run)
     names = ", ".join(done)
     how_long = "more than 2 s" if seconds is None else f"about {seconds:.1f} s"
     planned = (

@@ -10,8 +10,20 @@ from typing import Annotated, Any
 
 import typer
 
-from api.cli.commands import RECOVER, RUN, TOP, YES, FlagsCommand, Session, command, guarded, local_command, new_group
-from api.cli.options import argument, flag, number, option, seconds_option, text
+from api.cli.commands import (
+    RECOVER,
+    RUN,
+    TOP,
+    YES,
+    FlagsCommand,
+    Given,
+    Session,
+    command,
+    guarded,
+    local_command,
+    new_group,
+)
+from api.cli.options import argument, flag, number, option, seconds_option, text, texts
 from api.cli.terminal import CHANGED, PASSPHRASE_FILE, PASSWORD_STDIN, Output
 from config.settings.env import ENV_PREFIX
 
@@ -37,6 +49,7 @@ _RESTORE = {
     "passphrase_file": PASSPHRASE_FILE,
     "dry_run": flag("--dry-run", "Read and check the archive, and list the differences."),
     "without_secrets": flag("--without-secrets", _WITHOUT),
+    "to_fleet": flag("--to-fleet", "Import its configuration into the running fleet; nothing is deleted there."),
     "force": flag("--force", "Restore although nothing differs, for audit trail, metrics and records."),
     "yes": YES,
 }
@@ -59,9 +72,13 @@ _ROTATE_KEY = {
 
 
 _CLUSTER = new_group("cluster", "Several nodes with one configuration, in a PostgreSQL database.", RUN)
+_DSN = (
+    "The database, postgresql://USER:PASSWORD@HOST/NAME; - reads it from standard input. By default that of"
+    " PROXYFLEET_CLUSTER__DSN or of the configuration, else you are asked. Others on this machine see arguments."
+)
 _RUN_DIR = option(Path | None, "--run-dir", "The running product's directory of sockets and locks.")
 _INIT = {
-    "dsn": text("--dsn", "The database: postgresql://USER:PASSWORD@HOST/NAME. Prefer PROXYFLEET_CLUSTER__DSN."),
+    "dsn": text("--dsn", _DSN),
     "name": text("--name", "The name of this node; by default that of the machine."),
     "address": text("--address", "Where other nodes reach this one: HOST or HOST:PORT."),
     "listen_dsn": text("--listen-dsn", "A direct connection, where --dsn leads through a pooler."),
@@ -76,7 +93,7 @@ _LEAVE = {
 }
 _MIGRATE = {
     **DATA_OPTIONS,
-    "dsn": text("--dsn", "The database; by default that of this node."),
+    "dsn": text("--dsn", "The database; by default that of this node. - reads it from standard input."),
     "dry_run": flag("--dry-run", "Only say what would be done."),
 }
 
@@ -120,7 +137,7 @@ def rekey() -> None:
     """
 
 
-@local_command(_CLUSTER, "status", DATA_OPTIONS, module="cluster")
+@local_command(_CLUSTER, "status", DATA_OPTIONS, module="cluster_status")
 def status() -> None:
     """Say how this node stands to its fleet, also without the API.
 
@@ -133,18 +150,53 @@ def migrate() -> None:
     """Bring the schema of the fleet's database forward to this release."""
 
 
+_LOST = {"which": argument("FILE|TIME", "A file lost-TIME.json, or its time; by default the last one.", default=None)}
+
+
+@local_command(_CLUSTER, "show-lost", {**_LOST, **DATA_OPTIONS}, module="cluster_status")
+def show_lost() -> None:
+    """List what was undone when the database was restored or failed over: who had changed what, when, at which node."""
+
+
+_REAPPLY = {
+    **_LOST,
+    "overwrite": flag("--overwrite", "Also what was changed again since then: it gets the lost state."),
+    "object_id": texts("--object", "Only the object with this id. May be repeated."),
+    "dry_run": flag("--dry-run", "List the changes, and make none."),
+    "yes": YES,
+}
+
+
+@command(_CLUSTER, "reapply", _REAPPLY)
+def reapply(session: Session, which: str | None, fields: Given) -> None:
+    """Make the lost changes again, all of them or none; lists them and asks first.
+
+    What was changed again since then is named and stays. It is the state of this node's file that comes back.
+    """
+    from api.cli.remote import history
+
+    history.reapply(session, which, fields)
+
+
 @local_command(TOP, "backup", _BACKUP, module="backup", rich_help_panel=RECOVER)
 def backup() -> None:
     """Back up all data into one archive, also while the product runs; keys are sealed under a passphrase."""
 
 
-@local_command(TOP, "restore", _RESTORE, module="backup", rich_help_panel=RECOVER)
-def restore() -> None:
+@command(TOP, "restore", _RESTORE, rich_help_panel=RECOVER)
+def restore(session: Session, to_fleet: bool, fields: Given) -> None:
     """Replace the data by those of a backup, while the product is stopped; the present data are kept beside.
 
     The archive is read and checked, and the differences are listed, before anything is changed. A restore that is
-    killed leaves the old state or the new one.
+    killed leaves the old state or the new one. What is restored stands alone; with --to-fleet the running fleet gets
+    the configuration of the archive, over the API, as by import.
     """
+    from api.cli.local import backup
+
+    if to_fleet:
+        backup.restore_to_fleet(session, fields)
+    else:
+        backup.restore(session.out, fields)
 
 
 @local_command(TOP, "upgrade", _UPGRADE, module="offline", rich_help_panel=RUN)

@@ -6,8 +6,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Literal
 
+from api.cli.client import quoted
 from api.cli.commands import CONFIGURE, TOP, WATCH, YES, Given, Session, command, local_command, new_group
 from api.cli.errors import CommandError, Status
 from api.cli.local.commands import DATA_OPTIONS
@@ -266,6 +268,17 @@ def rollback(session: Session, revision: int, only: bool, fields: Given) -> None
     ids = [_object_id(session, each) for each in fields["object_id"] or []]
     query = {"object_id": ids, "with_passwords": fields["with_passwords"]}
     changes = Changes(session, path, query, lambda plan: _plan_lines(session, plan))
+    _changed, done = changes.listed_and_made(fields["dry_run"], fields["yes"])
+    if done is not None:
+        text = f"{summary_text(done['summary'], '')} This is revision {done['revision']}."
+        session.out.data(done, lambda: session.out.line(text))
+
+
+def reapply(session: Session, which: str | None, fields: Given) -> None:
+    """`proxyfleet cluster reapply`."""
+    name = Path(which).name if which else "last"
+    query = {"object_id": fields["object_id"] or [], "overwrite": fields["overwrite"]}
+    changes = Changes(session, f"/lost-changes/{quoted(name)}/reapply", query, lambda plan: _plan_lines(session, plan))
     _changed, done = changes.listed_and_made(fields["dry_run"], fields["yes"])
     if done is not None:
         text = f"{summary_text(done['summary'], '')} This is revision {done['revision']}."

@@ -234,9 +234,15 @@ def _naming_lines(file: Path, text: str) -> Iterator[None]:
 
 
 def _import(session: Session, document: dict[str, Any], fields: Given) -> bool:
+    headers = _passphrase(fields["passphrase_file"]) if "secrets" in document else {}
+    return import_document(session, document, headers, fields)
+
+
+def import_document(
+    session: Session, document: dict[str, Any], headers: Mapping[str, str | bytes], fields: Given
+) -> bool:
     """List the changes, ask and make them, as the options say. Returns whether there are any."""
     query = {"prune": fields["prune"]}
-    headers = _passphrase(fields["passphrase_file"]) if "secrets" in document else {}
     sent = {"body": document, "headers": headers}
     changes = Changes(session, "/config/import", query, lambda plan: _changes(session, plan, document), sent)
     changed, done = changes.listed_and_made(fields["dry_run"], fields["yes"])

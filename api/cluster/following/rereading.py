@@ -34,11 +34,11 @@ from api.engine.commit import Engine
 from api.engine.ledger import Commit, Stamped
 from api.engine.levels import LEVELS
 from api.engine.loose import LOOSE
+from api.history.lost_changes import LostChanges
 from api.history.recorder import RecordedRevision
 from api.store import Change, LedgerError
 from api.store.accounts.columns import TABLES
 from api.store.fleet_file import translated
-from config.files.durable import replace_file
 from config.files.paths import DataDir
 from config.text.formatting import timestamp_text
 
@@ -154,10 +154,11 @@ class Rereading:
         for (text,) in scratch.execute("SELECT body FROM bodies WHERE body IS NOT NULL"):
             self._check(text)
         undone = [] if common is None else [*_undone(scratch, common, self._engine)]
+        revisions = [] if common is None else [*_undone_revisions(scratch, common)]
         self._engine.read_anew(replica.at, (head, stamp), _parts(scratch, head, self._on_document), common)
         log.info("everything was read anew, to the commit %d", head)
         if common is not None:
-            self._report(common, lost, undone)
+            self._report(common, lost, undone, revisions)
         with as_of_store():
             AuditSending(self._database, self._identity.id, self._engine.trail).send()
 
@@ -218,14 +219,16 @@ class Rereading:
             scratch.executemany("INSERT INTO audit VALUES (?, ?, ?)", rows)
             rows = session.go_on(_AUDIT, [self._identity.id, rows[-1][0] + 1, PAGE], WITHIN)
 
-    def _report(self, common: int, lost: Sequence[int], undone: Sequence[Mapping[str, Any]]) -> None:
-        moment = timestamp_text(self._database.time())
-        file = DataDir(self._engine.file.path.parent).cluster / f"lost-{moment.replace(':', '')}.json"
-        content = {
-            "at": moment, "fleet": str(self._identity.fleet), "node": self._identity.name,
-            "revision": common, "commits": [*lost], "documents": undone,
-        }  # fmt: skip
-        replace_file(file, json.dumps(content, indent=1).encode())
+    def _report(
+        self,
+        common: int,
+        lost: Sequence[int],
+        undone: Sequence[Mapping[str, Any]],
+        revisions: Sequence[Mapping[str, Any]],
+    ) -> None:
+        moment, fleet = timestamp_text(self._database.time()), str(self._identity.fleet)
+        found = LostChanges(moment, fleet, self._identity.name, common, lost, undone, revisions)
+        file = found.save(DataDir(self._engine.file.path.parent))
         text = "the database was restored, or failed over: %d commits after %d are undone, with %d documents: %s"
         log.warning(text, len(lost), common, len(undone), file)
         self._publish(
@@ -329,6 +332,16 @@ def _undone(scratch: sqlite3.Connection, common: int, engine: Engine) -> Iterato
                 "collection": collection, "id": identifier, "name": name,
                 "revision": None if here is None else here.revision, "body": body,
             }  # fmt: skip
+
+
+def _undone_revisions(scratch: sqlite3.Connection, common: int) -> Iterator[dict[str, Any]]:
+    """Who made these commits, when and where, as far as the history has it."""
+    rows = scratch.execute(
+        'SELECT number, commit_number, "timestamp", author FROM here.revisions WHERE commit_number > ? ORDER BY number',
+        [common],
+    )
+    for number, commit, moment, author in rows:
+        yield {"revision": number, "commit": commit, "timestamp": moment, **json.loads(author)}
 
 
 def _parts(scratch: sqlite3.Connection, head: int, on_document: OnDocument) -> Iterator[Commit]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -304,13 +305,42 @@ def test_a_node_that_leaves_keeps_its_proxies_as_they_ran_there_and_its_settings
     }
 
 
+def sign_in(ours: Machine, name: str) -> None:
+    ours.engine.put("refresh_families", {"id": name, "user_id": "users_1", "keep_until": 9e9})
+
+
+def test_a_node_that_leaves_sends_what_waits_before_and_stays_where_usage_can_not_be_sent(
+    ours: Machine, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SEND", 0.2)
+    ours.found(dsn)
+    assert ours.node is not None
+    sign_in(ours, "late")
+    ours.engine.trail.append("user.signed_in")
+    ours.data.usage.parent.mkdir(exist_ok=True)
+    with closing(sqlite3.connect(ours.data.usage, isolation_level=None)) as file:
+        file.execute("CREATE TABLE reporting (counted INTEGER, reported INTEGER, since REAL)")
+        file.execute("INSERT INTO reporting VALUES (700, 400, 1.0)")
+        with pytest.raises(LedgerError, match=r"300 bytes of usage could not be sent to the fleet within 0\.2 s"):
+            leave_fleet(ours.engine, ours.data, ours.node, force=False)
+        assert ours.data.node.exists()
+        file.execute("UPDATE reporting SET reported = 700")
+    assert leave_fleet(ours.engine, ours.data, ours.node, force=False) == {}
+    assert rows(dsn, "SELECT id FROM proxyfleet.loose WHERE collection = 'refresh_families' ORDER BY 1") == [
+        ("family",), ("late",),
+    ]  # fmt: skip
+    entries = rows(dsn, "SELECT content FROM proxyfleet.audit ORDER BY seq")
+    assert sum("user.signed_in" in content for (content,) in entries) == 1
+
+
 def test_a_node_that_is_cut_off_leaves_by_force_alone(ours: Machine, dsn: str) -> None:
     ours.found(dsn)
     assert ours.node is not None
+    sign_in(ours, "late")
     ours.node.database.close()
     with pytest.raises(LedgerError):
         leave_fleet(ours.engine, ours.data, ours.node, force=False)
     assert ours.data.node.exists()
-    leave_fleet(ours.engine, ours.data, ours.node, force=True)
+    assert leave_fleet(ours.engine, ours.data, ours.node, force=True) == {"sign_ins": 2, "credentials": 1}
     ours.engine.put("lists", {"id": "m", "name": "alone"})
     assert (ours.data.node.exists(), ours.engine.every("nodes")) == (False, [])

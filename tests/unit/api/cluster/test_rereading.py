@@ -141,6 +141,7 @@ def test_after_an_older_dump_all_nodes_follow_it_and_name_what_was_undone(
             ("plans", "plans_0", 4),
         }  # fmt: skip
         assert (each.lost()["revision"], each.lost()["commits"]) == (1, [2, 3, 4])
+        assert [(row["commit"], row["node"]) for row in each.lost()["revisions"]] == [(2, "a"), (3, "a"), (4, "a")]
         assert "hash-1" not in json.dumps(each.lost())
         ((kind, data),) = each.events
         assert kind == "fleet.rewound"

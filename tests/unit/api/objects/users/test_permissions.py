@@ -155,6 +155,7 @@ REQUIRED: dict[str, dict[str, str]] = {
     f"{V1}/revisions/*/objects/*": {"GET": "admin"},
     f"{V1}/revisions/*/restore": {"POST": "admin"},
     f"{V1}/revisions/*/undo": {"POST": "admin"},
+    f"{V1}/lost-changes/*/reapply": {"POST": "admin"},
     f"{V1}/config/export": {"GET": "admin"},
     f"{V1}/config/import": {"POST": "admin"},
     f"{V1}/openapi.json": {"GET": OPEN},
