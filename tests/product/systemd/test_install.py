@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.cluster import Nodes
+from tests.kit.postgresql import needs_postgresql
+from tests.kit.product import Product
+from tests.kit.wait import wait_until
 from tests.product.systemd.machine import RELEASES, ROOT, Machine, booted
 from tests.product.systemd.service import SERVICE, ServiceOn
 
@@ -73,11 +77,38 @@ def test_install_upgrade_go_back_and_remove(bare: Machine) -> None:
     assert "proxyfleet" not in bare.run("getent", "passwd")
 
 
+@needs_postgresql
+def test_a_machine_joins_a_fleet_before_its_first_start(bare: Machine) -> None:
+    with bare.network(), Nodes() as nodes:  # in the machine's own network
+        first = nodes.product()
+        nodes.init(first)
+        line = first.data("POST", "/nodes/tokens", {"name": "fra2"})["line"]
+        words = (SCRIPT, "--environment", str(RELEASES / "1"), "--join", "-", "--address", "127.0.0.1")
+        refused = bare.run(*words, text=f"{line[:-1]}\n", check=False)
+        assert "run this again with a token" in refused
+        assert ServiceOn(bare).state == "inactive"
+        said = bare.run(*words, text=line)
+        assert "This installation is the node fra2 of the fleet" in said
+        assert "The password of" not in said, "its users are those of the fleet"
+        assert line not in said + bare.journal()
+        wait_until(lambda: _state(first, "fra2") == "up", "it is up")
+        assert "is a node already" in bare.run(*words, text=line)
+        assert ServiceOn(bare).state == "active"
+        bare.run(SCRIPT, "--uninstall", "--purge")
+
+
+def _state(product: Product, name: str) -> str | None:
+    found = {each["name"]: each["state"] for each in product.data("GET", "/nodes")["nodes"]}
+    return found.get(name)
+
+
 def test_it_says_what_is_wrong_with_how_it_is_called(bare: Machine) -> None:
     assert "unknown option --force" in bare.run(SCRIPT, "--force", check=False)
     assert "has no bin/proxyfleet" in bare.run(SCRIPT, "--environment", "/usr", check=False)
     assert "--prefix needs a directory" in bare.run(SCRIPT, "--prefix", check=False)
     assert "--python /path/to/python3.11" in bare.run(SCRIPT, "--python", "/missing", check=False)
+    assert "--join needs a token" in bare.run(SCRIPT, "--join", check=False)
+    assert "no token on standard input" in bare.run(SCRIPT, "--join", "-", text="", check=False)
     assert "--prefix /" in bare.run(SCRIPT, "--prefix", "/", check=False)
     assert "--uninstall" in bare.run(SCRIPT, "--help")
 
