@@ -138,15 +138,15 @@ class Server:
 
 
 @contextmanager
-def pooler(server: Server, mode: str) -> Iterator[int]:
-    """pgbouncer in front of a server, in this mode of pooling: its port."""
+def pooler(server: Server, mode: str, sign_in: str = "auth_type = plain") -> Iterator[int]:
+    """pgbouncer in front of a server, in this mode of pooling: its port. `sign_in` are settings of it about that."""
     port, folder = free_port(), Path(mkdtemp(prefix="pb-", dir=FOLDERS))
     users, settings = folder / "users.txt", folder / "settings.ini"
-    users.write_text(f'"postgres" "{PASSWORD}"\n')
+    users.write_text(f'"postgres" "{PASSWORD}"\n"pgbouncer" "pooler"\n')
     settings.write_text(
-        f"[databases]\n* = host=127.0.0.1 port={server.port} password={PASSWORD}\n[pgbouncer]\n"
+        f"[databases]\n* = host=127.0.0.1 port={server.port}\n[pgbouncer]\n"
         f"listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n"
-        f"auth_type = plain\nauth_file = {users}\npool_mode = {mode}\n"
+        f"{sign_in}\nauth_file = {users}\npool_mode = {mode}\n"
     )
     if _USER:
         for each in (folder, users, settings):

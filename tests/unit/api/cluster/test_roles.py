@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +20,8 @@ from actors.cluster.errors import DatabaseError, DatabaseUnusable
 from api.cluster.migration_runner import Migration, migrate, migrations
 from api.cluster.roles import NodeLogin, begin_roles, end_role, verifier
 from api.store import StoreError, Write
-from tests.kit.postgresql import needs_postgresql
+from tests.kit.folders import ROOT
+from tests.kit.postgresql import needs_pgbouncer, needs_postgresql, pooler, shared_server
 from tests.kit.tables import table
 from tests.kit.wait import wait_until
 from tests.unit.api.cluster.nodes import Fleet, Node, fleet, owner
@@ -512,6 +514,34 @@ def test_a_removed_node_is_out_within_a_second() -> None:
             removed.check()
         with place.as_role(other) as connection:
             assert is_alive(connection)
+
+
+@needs_pgbouncer
+def test_each_node_signs_in_through_a_pooler_as_the_recipe_has_it_until_it_is_removed() -> None:
+    recipe = (ROOT / "docs" / "how-to" / "behind-pgbouncer.md").read_text()
+    statements = re.findall(r"^```sql\n(.*?)^```", recipe, re.MULTILINE | re.DOTALL)
+    settings = "\n".join(re.findall(r"^auth_(?:type|user|query) = .*$", recipe, re.MULTILINE))
+    server = shared_server()
+    with owner() as dsn, fleet(dsn) as made:
+        place, full, edge, _ = another(made)
+        name = str(psycopg.conninfo.conninfo_to_dict(dsn)["dbname"])
+        try:
+            server.execute(statements[0], name)
+            with pooler(server, "transaction", settings) as port:
+                through = {node: psycopg.conninfo.make_conninfo(place.dsn(node), port=port) for node in (full, edge)}
+                with closing(Database(through[full])) as database:
+                    with psycopg.connect(through[edge], autocommit=True) as connection:
+                        assert is_alive(connection)
+                        end_role(database, edge)
+                        wait_until(lambda: not is_alive(connection), "its connection has ended", 1)
+                    with pytest.raises(psycopg.OperationalError):
+                        psycopg.connect(through[edge])
+                    database.check()
+                with pytest.raises(psycopg.OperationalError, match="authentication failed"):
+                    psycopg.connect(psycopg.conninfo.make_conninfo(through[full], password="wrong"))
+        finally:
+            server.execute("DROP SCHEMA IF EXISTS pooler CASCADE", name)
+            server.execute("DROP ROLE IF EXISTS pgbouncer")
 
 
 def is_alive(connection: psycopg.Connection[Any]) -> bool:
