@@ -24,7 +24,8 @@ PROXIES = {"proxies": argument("PROXY", "Names or ids.", list[str], complete=PRO
 def address(row: Any) -> str:
     """The address that a proxy listens at."""
     host = str(row["host"])
-    return f"[{host}]:{row['port']}" if ":" in host else f"{host}:{row['port']}"
+    is_ipv6 = ":" in host and "{" not in host  # {address:public} stands for one of the node
+    return f"[{host}]:{row['port']}" if is_ipv6 else f"{host}:{row['port']}"
 
 
 def transferred(stats: Any) -> Quantity:

@@ -134,6 +134,8 @@ def test_proxies_and_settings_are_of_nodes(shell: Shell, fleet: tuple[FleetApi, 
     proxy = shell.good("proxies", "show", "office", "-o", "json").data["proxy"]
     assert proxy["nodes"] == {"names": ["nyc"], "tags": ["asia"]}
     assert shell.good("proxies", "show", "office").details["nodes"].startswith("nyc (")
+    own = shell.good("proxies", "update", "office", "--set", "host={address}")
+    assert "http://{address}:3128" in shell.good("proxies", "show", "office").out, own.out
     shell.good("settings", "set", "logging.level=debug", "--node", "nyc")
     levels = [dict(shell.good("settings", "show", *of).rows)["logging.level"] for of in ((), ("--node", "nyc"))]
     assert levels == ["info", "debug"]
