@@ -22,6 +22,8 @@ export interface Area {
   permission: string | null;
   /** A role that sees it without the permission. */
   role?: string;
+  /** Whether it is in the navigation of a fleet alone. */
+  fleet?: boolean;
   /** The second key after `g`. */
   shortcut?: string;
   /** Where the navigation goes; the first route. */
@@ -205,6 +207,17 @@ export const AREAS: Area[] = [
     shortcut: "n",
     path: "/resolver",
     routes: [{ path: "/resolver", load: () => import("./screens/resolver/Resolver.svelte") }],
+  },
+  {
+    key: "nodes",
+    title: "shell.area.nodes",
+    group: "system",
+    icon: "nodes",
+    permission: "settings.read",
+    fleet: true,
+    shortcut: "f",
+    path: "/nodes",
+    routes: [{ path: "/nodes", load: () => import("./screens/nodes/Nodes.svelte") }],
   },
   {
     key: "webhooks",

@@ -1,6 +1,7 @@
 /** Requests to the API: with the access token, one refresh after a 401, and errors as one class. */
 import createClient from "openapi-fetch";
 import { untrack } from "svelte";
+import { fleet } from "../lib/fleet.svelte";
 import { session } from "../lib/session.svelte";
 import { ticker } from "../lib/ticker.svelte";
 import { ApiError, failure } from "./errors";
@@ -71,7 +72,10 @@ async function responded(request: Promise<Result>): Promise<{ content: unknown; 
   if (!result.response.ok || body === undefined) throw noted(failure(result.response, readable(result.error)));
   const content = typeof body === "object" && body !== null && "success" in body ? body.data : body;
   const shown = readable(content);
-  if (read) remember(read.address, etag, content, shown);
+  if (read) {
+    remember(read.address, etag, content, shown);
+    fleet.read(read.address.replace(/[? ].*/, ""), shown);
+  }
   return { content, shown, etag, requestId };
 }
 
@@ -146,6 +150,7 @@ export async function sent(request: Request, token: string | null): Promise<Resp
   try {
     const response = await fetch(new Request(request, { headers, credentials: "omit", cache: "no-store" }));
     if (address !== undefined) reads.set(response, { address, before });
+    fleet.responded(response);
     ticker.tick();
     return response;
   } catch (error) {

@@ -3,10 +3,10 @@ export type Kind = "good" | "warn" | "bad" | "info" | "neutral";
 
 const KINDS: Record<Kind, string[]> = {
   good: ["active", "running", "healthy", "up", "enabled", "success", "delivered", "applied"],
-  warn: ["degraded", "warning", "draining", "expiring", "retrying", "quota_reached"],
+  warn: ["degraded", "warning", "draining", "late", "expiring", "retrying", "quota_reached"],
   bad: ["failed", "unhealthy", "down", "error", "critical", "denied", "timeout"],
-  info: ["starting", "pending", "waiting", "info"],
-  neutral: ["inactive", "stopped", "sleeping", "disabled", "unknown", "expired", "revoked", "debug"],
+  info: ["starting", "joining", "pending", "waiting", "info"],
+  neutral: ["inactive", "stopped", "drained", "sleeping", "disabled", "unknown", "expired", "revoked", "debug"],
 };
 
 export function kindOf(state: string): Kind {

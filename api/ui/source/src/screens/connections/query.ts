@@ -12,14 +12,14 @@ export type Sort = Field | `-${Field}`;
 const SORTS: readonly Sort[] = [...FIELDS, ...FIELDS.map((field): Sort => `-${field}`)];
 
 export const connectionFilters = () =>
-  filters({ target: text(), client: text(), user: text(), account: text(), proxy: text(), tls_name: text(), alpn: text(), by: choice(GROUPS), sort: choice(SORTS, "-age") });
+  filters({ target: text(), client: text(), user: text(), account: text(), proxy: text(), node: text(), tls_name: text(), alpn: text(), by: choice(GROUPS), sort: choice(SORTS, "-age") });
 
 type Values = ReturnType<typeof connectionFilters>["values"];
 
 /** Which connections: for lists, groups, and ending. `only` and `fixed` are the proxy and the account whose screen it is. */
 export function which(values: Values, only?: string, fixed?: string) {
-  const { target, client, user, account, proxy, tls_name, alpn } = values;
-  const given = { target: target || undefined, client: client || undefined, user: user || undefined, account: fixed ?? (account || undefined), tls_name: tls_name || undefined, alpn: alpn || undefined };
+  const { target, client, user, account, proxy, node, tls_name, alpn } = values;
+  const given = { target: target || undefined, client: client || undefined, user: user || undefined, account: fixed ?? (account || undefined), node: node || undefined, tls_name: tls_name || undefined, alpn: alpn || undefined };
   return { ...given, proxy: only ?? (proxy || undefined) };
 }
 

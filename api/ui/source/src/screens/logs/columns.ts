@@ -1,7 +1,7 @@
 import type { Values } from "./query";
 
 /** The columns of records: which there are, and which are shown. The reason stands under the status, the method before the target. */
-export const COLUMNS = ["time", "status", "target", "tls_name", "alpn", "tls_version", "client", "user", "proxy", "duration", "in", "out", "upstream"] as const;
+export const COLUMNS = ["time", "status", "target", "tls_name", "alpn", "tls_version", "client", "user", "proxy", "node", "duration", "in", "out", "upstream"] as const;
 export type ColumnKey = (typeof COLUMNS)[number];
 
 /** Hidden unless the reader chose otherwise; one that is chosen is on cards of a phone, too. */

@@ -8,13 +8,13 @@ export type Entry = Schemas["LogEntry"];
 export const CLASSES = ["2xx", "3xx", "4xx", "5xx"] as const;
 export const LEVELS = ["info", "warning", "error"] as const;
 /** Filters that come by a click on a value. */
-export const CLICKED = ["client", "user", "method", "reason", "status", "target", "proxy", "tls_name", "alpn", "request"] as const;
+export const CLICKED = ["client", "user", "method", "reason", "status", "target", "proxy", "node", "tls_name", "alpn", "request"] as const;
 export type Clicked = (typeof CLICKED)[number];
 
 export const logFilters = () =>
   filters({
     q: text(), class: choice(CLASSES), level: choice(LEVELS), client: text(), user: text(), method: text(), reason: text(),
-    status: text(), target: text(), proxy: text(), tls_name: text(), alpn: text(), request: text(), range: choice(Object.keys(RANGES) as RangeName[], "1h"), from: text(), to: text(),
+    status: text(), target: text(), proxy: text(), node: text(), tls_name: text(), alpn: text(), request: text(), range: choice(Object.keys(RANGES) as RangeName[], "1h"), from: text(), to: text(),
     follow: flag(), hidden: text(), page: number(),
   });
 
@@ -38,6 +38,7 @@ export function which(values: Values, only?: string) {
     method: values.method || undefined,
     reason: values.reason || undefined,
     status_code: status,
+    node: values.node || undefined,
     target: values.target || undefined,
     tls_name: values.tls_name || undefined,
     alpn: values.alpn || undefined,

@@ -8,10 +8,10 @@ export type Detailed = Schemas["DetailedProxy"];
 export const stateOf = (proxy: Pick<Listed, "runtime">): string => proxy.runtime?.state ?? "unknown";
 
 /** `127.0.0.1:3128`, `[::1]:3128`. */
-export const address = ({ host, port }: { host: string; port: number | string }): string => `${host.includes(":") ? `[${host}]` : host}:${port}`;
+export const address = ({ host, port }: { host: string; port: number | string }): string => `${/^[^{]*:/.test(host) ? `[${host}]` : host}:${port}`;
 
-/** What clients connect to: a proxy at all addresses is reached by the host of this page, one of a range at its first port. */
-export const reachable = ({ host, port }: { host: string; port: number | string }, own: string): string => address({ host: /^[0:.]+$/.test(host) ? own : host, port: String(port).split("-")[0]! });
+/** What clients connect to: a proxy at all addresses, or at one of each node, is reached by the host of this page, one of a range at its first port. */
+export const reachable = ({ host, port }: { host: string; port: number | string }, own: string): string => address({ host: /^[0:.]+$|\{/.test(host) ? own : host, port: String(port).split("-")[0]! });
 
 /** Errors of all requests, in percent; null without requests. */
 export function errorRate({ stats }: Pick<Listed, "stats">): number | null {

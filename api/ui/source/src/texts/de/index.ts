@@ -5,6 +5,7 @@ import { resolver } from "./resolver";
 import { objects } from "./objects";
 import { settings } from "./settings";
 import { apikeys, sessions, users } from "./users";
+import { nodes } from "./nodes";
 import { webhooks } from "./webhooks";
 import type { Texts } from "../index";
 import { audit } from "./audit";
@@ -26,4 +27,4 @@ import { plans } from "./plans";
 import { common, errors, shell } from "./shell";
 
 /** German. The type holds it to the keys of English. */
-export const de: Texts = { common, errors, shell, overview, proxies, proxyform, proxyrules, proxyaccounts, connections, logs, accounts, plans, audit, history, transfer, webhooks, users, apikeys, sessions, settings, me, usage, accountimport, objects, lists, policies, pools, resolver, tlsname };
+export const de: Texts = { common, errors, shell, overview, proxies, proxyform, proxyrules, proxyaccounts, connections, logs, accounts, plans, audit, history, transfer, webhooks, users, apikeys, sessions, settings, me, usage, accountimport, objects, lists, policies, pools, resolver, tlsname, nodes };

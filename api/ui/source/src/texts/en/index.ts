@@ -8,6 +8,7 @@ import { audit } from "./audit";
 import { history } from "./history";
 import { transfer } from "./transfer";
 import { apikeys, sessions, users } from "./users";
+import { nodes } from "./nodes";
 import { webhooks } from "./webhooks";
 import { accounts } from "./accounts";
 import { connections } from "./connections";
@@ -25,5 +26,5 @@ import { proxyrules } from "./proxyrules";
 import { tlsname } from "./tlsname";
 
 /** English: every key there is. An area adds a line here and in `de/index.ts`. */
-export const en = { common, errors, shell, overview, proxies, proxyform, proxyrules, proxyaccounts, connections, logs, accounts, plans, audit, history, transfer, webhooks, users, apikeys, sessions, settings, me, usage, accountimport, objects, lists, policies, pools, resolver, tlsname };
+export const en = { common, errors, shell, overview, proxies, proxyform, proxyrules, proxyaccounts, connections, logs, accounts, plans, audit, history, transfer, webhooks, users, apikeys, sessions, settings, me, usage, accountimport, objects, lists, policies, pools, resolver, tlsname, nodes };
 export type En = { [A in keyof typeof en]: { [K in keyof (typeof en)[A]]: string } };

@@ -62,6 +62,7 @@ export interface ProxyValue {
   workers: string;
   sleep_after: number | null;
   username_params: Schemas["UsernameParams"];
+  nodes: { kind: "all" | "some"; names: string[]; tags: string[] };
 }
 
 /** What the form of a new proxy begins with. */
@@ -74,7 +75,7 @@ export const blank = (): ProxyValue => ({
   pool: "", upstreams: [], upstream_policy: "failover", upstream_check: { enabled: true, interval: 30, timeout: 5 },
   limits: { bandwidth_in: 0, bandwidth_out: 0, connections_per_client: 0, requests_per_minute: 0 },
   headers: { via: "pseudonym", forwarded: "off", set: "", remove: [] }, accept_proxy_protocol: false, bind_address: "", bind_policy: "random", workers: "1", sleep_after: 0,
-  username_params: { enabled: false, separator: "-", reject_unknown: false },
+  username_params: { enabled: false, separator: "-", reject_unknown: false }, nodes: { kind: "all", names: [], tags: [] },
 });
 
 export const blankUpstream = (): UpstreamValue => ({
@@ -95,6 +96,7 @@ export function valueOf(proxy: Detailed): ProxyValue {
     tls_ports: proxy.tls_ports.map(String),
     headers: { via, forwarded, remove, set: fieldLines(set) },
     bind_address: [proxy.bind_address].flat().join(" "), workers: String(proxy.workers), sleep_after: proxy.sleep_after ?? 0,
+    nodes: { kind: proxy.nodes.all ? ("all" as const) : ("some" as const), names: proxy.nodes.names ?? [], tags: proxy.nodes.tags ?? [] },
     policy: proxy.policy ?? "", pool: proxy.pool ?? "",
     auth: { enabled: proxy.auth.enabled, username: proxy.auth.username ?? "", password: "", backend },
     upstreams: proxy.upstreams.map(upstreamValue),
@@ -113,8 +115,14 @@ export function bodyOf(before: ProxyValue, after: ProxyValue): Record<string, un
   for (const name of ["policy", "pool"]) if (found[name] === "") found[name] = null;
   const { headers } = found as { headers?: Partial<ProxyValue["headers"]> };
   if (headers?.set !== undefined) found.headers = { ...headers, set: fieldsOf(headers.set) };
+  if (found.nodes) found.nodes = nodesOf(after.nodes);
   if (found.upstreams) found.upstreams = after.upstreams.map(upstreamOf);
   return filled(found);
+}
+
+/** One of names and tags at least, as the API wants it. */
+function nodesOf({ kind, names, tags }: ProxyValue["nodes"]): Record<string, unknown> {
+  return kind === "all" ? { all: true } : { ...(names.length || !tags.length ? { names } : {}), ...(tags.length ? { tags } : {}) };
 }
 
 /** One port is a number in the API; it judges all else. */
