@@ -9,12 +9,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from typing import Any
+
+import psycopg
 
 from soaking.cluster.faults import FleetJournal
-from soaking.cluster.fleet import SoakedFleet, SoakedNode
+from soaking.cluster.fleet import DATABASE, SoakedFleet, SoakedNode
 from soaking.disturb import Plan
 from soaking.faults import Fault
-from tests.kit.gated_relay import REFUSE, Gate
+from tests.kit.gated_relay import ALL, HOLD, REFUSE, Gate
+from tests.kit.postgresql import Server
 from tests.kit.wait import wait_until
 
 PERIOD = 15.0
@@ -23,6 +27,7 @@ LASTS = 4.0, 9.0
 TWO = 0.4
 """The share of two at once."""
 MENDED_WITHIN = 60.0
+_END_CONNECTIONS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename LIKE 'pf_nod_%'"
 
 Drill = Callable[["Drills", SoakedNode], AbstractContextManager[None]]
 OF_DATABASE: dict[str, Drill] = {}
@@ -72,6 +77,16 @@ class Drills:
         self.over.set()
         if self._thread.is_alive():
             self._thread.join()
+
+    @contextmanager
+    def gate(self, whose: str, gate: Gate) -> Iterator[None]:
+        """Between nodes and the database."""
+        gates = self.fleet.relay.gates
+        gates[whose] = gate
+        try:
+            yield
+        finally:
+            del gates[whose]
 
     def _run(self) -> None:
         number, orders = 0, [self._order(OF_DATABASE), self._order(OF_NODE)]
@@ -149,18 +164,15 @@ def _backend_hangs(drills: Drills, _node: SoakedNode) -> Iterator[None]:
 
 @_drill("database cut", OF_DATABASE)
 def _cut(drills: Drills, _node: SoakedNode) -> Iterator[None]:
-    relay = drills.fleet.relay
-    relay.gates["*"] = REFUSE
-    relay.cut()
-    yield
-    del relay.gates["*"]
+    with drills.gate(ALL, REFUSE):
+        drills.fleet.relay.cut()
+        yield
 
 
 @_drill("database slow", OF_DATABASE)
 def _slow(drills: Drills, _node: SoakedNode) -> Iterator[None]:
-    drills.fleet.relay.gates["*"] = Gate(late=drills.dice.uniform(0.2, 1.0))
-    yield
-    del drills.fleet.relay.gates["*"]
+    with drills.gate(ALL, Gate(late=drills.dice.uniform(0.2, 1.0))):
+        yield
 
 
 @contextmanager
@@ -174,7 +186,148 @@ def _stopped_processes(pids: list[int]) -> Iterator[None]:
             os.kill(pid, signal.SIGCONT)
 
 
+@_drill("database out of connections", OF_DATABASE)
+def _out_of_connections(drills: Drills, _node: SoakedNode) -> Iterator[None]:
+    server, taken = drills.fleet.server, list[psycopg.Connection[Any]]()
+    try:
+        while True:
+            try:
+                taken.append(psycopg.connect(server.dsn(), autocommit=True))
+            except psycopg.OperationalError:
+                if not taken[0].execute(_END_CONNECTIONS).fetchall():
+                    break
+        yield
+    finally:
+        for each in taken:
+            each.close()
+
+
+@_drill("database read-only", OF_DATABASE)
+def _read_only(drills: Drills, _node: SoakedNode) -> Iterator[None]:
+    """As providers do it when the disk is nearly full: connections of that time stay so until they end."""
+    fleet = drills.fleet
+    fleet.execute(f"ALTER DATABASE {DATABASE} SET default_transaction_read_only = on")
+    fleet.execute(_END_CONNECTIONS)
+    yield
+    with psycopg.connect(fleet.server.dsn(), autocommit=True) as connection:
+        connection.execute(f"ALTER DATABASE {DATABASE} RESET default_transaction_read_only".encode())
+
+
+@_drill("failover that lacks commits", OF_DATABASE)
+def _failover(drills: Drills, _node: SoakedNode) -> Iterator[None]:
+    fleet, before = drills.fleet, drills.fleet.server
+    standby = Server(durable=True, standby_of=before)
+    since = time.monotonic() - 1
+    standby.part()
+    drills.over.wait(drills.dice.uniform(1, 4))
+    before.stop(signal.SIGKILL)
+    drills.over.wait(drills.dice.uniform(0, 3))
+    standby.promote()
+    fleet.server, fleet.relay.target = standby, standby.port
+    fleet.relay.cut()
+    drills.on_rewind(since)
+    yield
+    before.remove()
+    drills.over.wait(5)
+    drills.on_rewind(since)
+
+
+@_drill("older dump put in", OF_DATABASE)
+def _older_dump(drills: Drills, _node: SoakedNode) -> Iterator[None]:
+    fleet, since = drills.fleet, time.monotonic() - 1
+    dump = fleet.run("pg_dump", "--schema=proxyfleet", fleet.server.dsn(DATABASE))
+    drills.over.wait(drills.dice.uniform(1, 4))
+    drop = "DROP SCHEMA proxyfleet CASCADE"
+    fleet.run("psql", "-q", "-1", "-v", "ON_ERROR_STOP=1", "-c", drop, "-f", "-", fleet.server.dsn(DATABASE), text=dump)
+    drills.on_rewind(since)
+    yield
+    drills.over.wait(5)
+    drills.on_rewind(since)
+
+
+@_drill("empty database", OF_DATABASE)
+def _empty_database(drills: Drills, _node: SoakedNode) -> Iterator[None]:
+    with _another_database(drills, ""):
+        yield
+
+
+@_drill("database of another fleet", OF_DATABASE)
+def _other_fleet(drills: Drills, _node: SoakedNode) -> Iterator[None]:
+    with _another_database(drills, " TEMPLATE away"):
+        yield
+
+
+@contextmanager
+def _another_database(drills: Drills, like: str) -> Iterator[None]:
+    fleet = drills.fleet
+    with drills.gate(ALL, REFUSE):
+        fleet.relay.cut()
+        fleet.alone(f"ALTER DATABASE {DATABASE} RENAME TO away", f"CREATE DATABASE {DATABASE}{like}")
+        if like:
+            fleet.execute("UPDATE proxyfleet.fleet SET id = gen_random_uuid()")
+    yield
+    with drills.gate(ALL, REFUSE):
+        fleet.relay.cut()
+        fleet.alone(f"DROP DATABASE {DATABASE}", f"ALTER DATABASE away RENAME TO {DATABASE}")
+
+
 # --- a node, and the network ---
+
+
+@_drill("node cut off", OF_NODE)
+def _node_cut_off(drills: Drills, node: SoakedNode) -> Iterator[None]:
+    with drills.gate(node.role_name, HOLD):
+        yield
+
+
+@_drill("node cut off one way", OF_NODE)
+def _node_half_cut_off(drills: Drills, node: SoakedNode) -> Iterator[None]:
+    """What it sends arrives; no response does."""
+    with drills.gate(node.role_name, Gate(to_client=False)):
+        yield
+
+
+@_drill("links cut", OF_NODE)
+def _links_cut(_drills: Drills, node: SoakedNode) -> Iterator[None]:
+    """Other nodes can't reach it."""
+    node.link.gates["*"] = HOLD
+    yield
+    node.link.gates.clear()
+    node.link.cut()
+
+
+@_drill("clock an hour off", OF_NODE)
+def _clock(drills: Drills, node: SoakedNode) -> Iterator[None]:
+    node.clock.set(drills.dice.choice((3600, -3600)))
+    yield
+    node.clock.set(0)
+
+
+@_drill("disk full", OF_NODE)
+def _disk_full(_drills: Drills, node: SoakedNode) -> Iterator[None]:
+    node.fill_disk()
+    yield
+    node.empty_disk()
+
+
+@_drill("replica damaged", OF_NODE)
+def _replica_damaged(_drills: Drills, node: SoakedNode) -> Iterator[None]:
+    node.kill_all()
+    with (node.data_dir / "fleet.sqlite").open("r+b") as file:
+        file.write(os.urandom(8192))
+    node.start(wait=False)
+    node.forget_token()
+    yield
+
+
+@_drill("replica deleted", OF_NODE)
+def _replica_deleted(_drills: Drills, node: SoakedNode) -> Iterator[None]:
+    node.kill_all()
+    for each in node.data_dir.glob("fleet.sqlite*"):
+        each.unlink()
+    node.start(wait=False)
+    node.forget_token()
+    yield
 
 
 @_drill("node killed", OF_NODE)

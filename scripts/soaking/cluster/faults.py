@@ -28,12 +28,27 @@ class May:
 
 
 _AWAY = May(changes=frozenset({503}))
+_REWOUND = May(changes=frozenset({503, 404, 409}))
+"""What a change is of may be undone."""
 _DEAD = May(
     frozenset({CUT, REFUSED, LATE, FAILED}),
     frozenset({"cut", "refused", "late", 503}),
     frozenset({"cut", "refused", "late", 503, 401}),
 )
 MAY: dict[str, May] = {
+    "database out of connections": _AWAY,
+    "database read-only": _AWAY,
+    "failover that lacks commits": _REWOUND,
+    "older dump put in": _REWOUND,
+    "empty database": _AWAY,
+    "database of another fleet": _AWAY,
+    "node cut off": _AWAY,
+    "node cut off one way": _AWAY,
+    "links cut": May(),
+    "clock an hour off": May(),
+    "disk full": May(changes=frozenset({503, 507}), goes_on=frozenset({503, 507, 401})),
+    "replica damaged": _DEAD,
+    "replica deleted": _DEAD,
     "database stopped": _AWAY,
     "database killed": _AWAY,
     "database hangs": _AWAY,
@@ -59,6 +74,8 @@ class FleetJournal(Journal):
 def allows(fault: Fault, call: Called) -> bool:
     """True if the result of a call may follow from the fault."""
     may = MAY[fault.kind]
+    if (call.what, call.status) == ("POST token", 401):  # it was made at another node, which can't give it on
+        return may != May()
     if fault.target not in ("", call.where):
         # who waits for a lock that a dead or stopped node has
         return call.status == 503 and not goes_on(call.what)
@@ -91,12 +108,20 @@ def unexplained_calls(calls: Sequence[Called], journal: Journal) -> list[str]:
     return found
 
 
-_DB = r"(database .*|backend hangs|node .*)"
+REWOUND = r"(failover that lacks commits|older dump put in)"
+DATABASE = rf"(database .*|backend hangs|node .*|empty database|{REWOUND})"
+_DISK = r"disk full"
 LINES = (
-    (r"the heartbeat of this node fails", _DB),
-    (r"the database does not announce commits", _DB),
-    (r"can't be let in", _DB),
-    (r"usage .* not reported|is not reported|cannot be reported", _DB),
-    (r" died: process \d+ was killed by SIGKILL", r"node .*"),
+    (r"the heartbeat of this node fails|the database does not announce commits", DATABASE),
+    (r"/fleet: |the database did not respond in time|cannot (report|count) ", DATABASE),
+    (r"everything is read anew|the database was restored|failed over", REWOUND),
+    (r"this node can't follow the ledger", DATABASE),
+    (r"the database holds (no|the) fleet", r"(empty database|database of another fleet)"),
+    (r"the replica of this node was damaged or gone", r"replica .*"),
+    (r"No space left on device|(database or|the) disk is full|disk I/O error|wait for the disk", _DISK),
+    (r"the disk (was full|cannot be written to)", _DISK),
+    (r" died: process \d+ was killed by SIGKILL", r"(node|replica) .*"),
+    (r"is .* as set through the API; the configuration says", r"(node|replica) .*"),
+    (r"any client that reaches", r".*"),
 )
 """Lines of the log from `warning` on, and the drills that they follow from."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import subprocess
 from contextlib import ExitStack, suppress
-from pathlib import Path
 from typing import Any, Self
 
 import psycopg
@@ -37,6 +37,11 @@ class SoakedNode(Installation):
         self.link = GatedRelay(internal)
         self.clock = NodeClock(self.directory)
         self._env.update(self.clock.environment())
+
+    @property
+    def role_name(self) -> str:
+        """Of its role in the database."""
+        return f"pf_{self.id}"
 
     @property
     def is_full(self) -> bool:
@@ -139,12 +144,20 @@ class SoakedFleet:
         """As an operator with `psql`, whatever becomes of the relay."""
         return self.server.execute(statement, database)
 
+    def alone(self, *statements: str) -> None:
+        """Do what needs a database without connections."""
+        with psycopg.connect(self.server.dsn(), autocommit=True) as connection:
+            for each in statements:
+                connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname <> 'postgres'")
+                connection.execute(each.encode())
+
+    def run(self, program: str, *arguments: str, text: str | None = None) -> str:
+        """A program of PostgreSQL: what it prints."""
+        done = subprocess.run([program, *arguments], input=text, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
 
 def _done(node: SoakedNode, *words: str) -> None:
     status, text = command(node, *words)
     assert status == 0, f"{node.name}: {text}"
-
-
-def remains_of(folder: Path) -> list[str]:
-    """Names of all files below a folder."""
-    return sorted(str(each.relative_to(folder)) for each in folder.rglob("*") if each.is_file())

@@ -102,7 +102,7 @@ def _pending(fleet: SoakedFleet) -> list[str]:
 
 
 def _revisions(fleet: SoakedFleet, confirmed: Iterable[Confirmed], undone: Sequence[tuple[float, float]]) -> list[str]:
-    rows = fleet.execute('SELECT number, "commit", node FROM proxyfleet.revisions ORDER BY number')
+    rows = fleet.execute('SELECT number, author, "timestamp" FROM proxyfleet.revisions ORDER BY number')
     numbers = [int(str(each[0])) for each in rows]
     ((history,),) = fleet.execute("SELECT history FROM proxyfleet.fleet")
     found = []
@@ -120,9 +120,8 @@ def _revisions(fleet: SoakedFleet, confirmed: Iterable[Confirmed], undone: Seque
         if (count := made.get((each.number, each.collection, each.id), 0)) != 1:
             found.append(f"{each.collection} {each.id} is {count} times in a revision of the commit {each.number}")
     for node in fleet.full:
-        here = node.replica("SELECT number, commit_number FROM revisions ORDER BY number")
-        there = [(int(str(each[0])), int(str(each[1]))) for each in rows]
-        if missing := sorted({*there} ^ {*here}):
+        here = node.replica("SELECT number, author, timestamp FROM revisions ORDER BY number")
+        if missing := sorted({*rows} ^ {*here}):
             found.append(f"{node.name} and the database differ in revisions: {missing[:10]}")
     return found
 
