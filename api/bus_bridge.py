@@ -7,6 +7,8 @@ Requests to the process of a proxy, or to each of its workers, are at the end. A
 its name. The workers of another one are asked by the addresses that the supervisor knows; one that has gone in
 between has nothing to say, so those that came in its place are asked once.
 
+The API itself is asked within its process, in a thread: its mailbox does not get what other nodes want to know.
+
 An address may begin with the id of another node of the fleet, `nod_0123456789abcdef!forwarding.prx_1/7`: what has it on
 the bus of that node is asked (`api.cluster.links.link`).
 """
@@ -16,6 +18,7 @@ from __future__ import annotations
 import logging
 import select
 import socket
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -26,7 +29,7 @@ from typing import Any, Protocol, TypeVar
 from actors.bus.events import Publisher
 from actors.bus.loop import Loop
 from actors.bus.mailbox import ASLEEP, NOT_ON_THE_BUS, Mailbox, address_of
-from actors.bus.messages.common import SUPERVISOR, Failed, Unreachable, forwarding_name
+from actors.bus.messages.common import API, SUPERVISOR, Failed, Unreachable, forwarding_name
 from actors.bus.messages.specs import QueryUpstreams, Upstreams, UpstreamState
 from actors.bus.messages.supervision import QueryWorkers, RuntimeReport, Workers
 from api.errors import PeerUnavailable
@@ -101,9 +104,15 @@ class LoopBridge:
     """The `Bridge` of a running actor."""
 
     def __init__(
-        self, loop: Loop, mailbox: Mailbox, events: Publisher, nodes: Callable[[], AskNodes | None] = lambda: None
+        self,
+        loop: Loop,
+        mailbox: Mailbox,
+        events: Publisher,
+        nodes: Callable[[], AskNodes | None] = lambda: None,
+        here: Callable[[Any], Any] = lambda _message: Failed("this API is asked nothing"),
     ) -> None:
-        """`nodes` gives what asks other nodes, while this one is in a fleet."""
+        """`nodes` gives what asks other nodes, while this one is in a fleet; `here` replies for the API itself."""
+        self._here = here
         self._loop = loop
         self._nodes = nodes
         self._mailbox = mailbox
@@ -117,8 +126,8 @@ class LoopBridge:
 
     def ask(self, to: str, message: Any, timeout: float = 5.0) -> Any:
         """See `Bridge.ask`."""
-        if NODE_MARK in to:
-            return self._ask_nodes({to: message}, timeout)[to]
+        if NODE_MARK in to or to == API:
+            return self.ask_all({to: message}, timeout)[to]
         future: Future[Any] = Future()
         self.call(lambda: self._ask(to, message, timeout, future))
         return _reply_in(future, to, timeout + GRACE)
@@ -129,13 +138,24 @@ class LoopBridge:
 
         def send() -> None:
             for to, future in futures.items():
-                self._ask(to, requests[to], timeout, future)
+                if to != API:
+                    self._ask(to, requests[to], timeout, future)
 
         self.call(send)
+        if API in futures:
+            asked = (requests[API], futures[API])
+            threading.Thread(target=self._ask_here, args=asked, name="ask-here", daemon=True).start()
         ends = time.monotonic() + timeout + GRACE
         of_other_nodes = {to: message for to, message in requests.items() if NODE_MARK in to}
         found = self._ask_nodes(of_other_nodes, timeout) if of_other_nodes else {}
         return {**found, **{to: _reply_in(each, to, ends - time.monotonic()) for to, each in futures.items()}}
+
+    def _ask_here(self, message: Any, future: Future[Any]) -> None:
+        try:
+            _resolve(future, self._here(message))
+        except Exception as error:
+            log.exception("the API has not replied to %s", type(message).__name__)
+            _resolve(future, Failed(f"it has failed: {error}"))
 
     def _ask_nodes(self, requests: Mapping[str, Any], timeout: float) -> dict[str, Any]:
         ask = self._nodes()

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from actors.bus.events import event_topic, new_event
+from actors.bus.messages.cluster import KnownPool, ProxyTried, QueryPoolState, TryProxy
+from actors.bus.messages.common import Failed
 from actors.net.client_key import client_key
 from actors.net.egress_guard import OutgoingGuard
 from actors.process import set_up_logging
@@ -31,7 +33,7 @@ from api.engine.kind import Kind
 from api.engine.objects import Hooks, Objects, Records, load, one_at_a_time
 from api.engine.record_cache import RecordCache
 from api.engine.records import R, Stored
-from api.errors import NotFound
+from api.errors import DomainError, NotFound
 from api.fleet import StandAlone, ThisNode
 from api.history.document_changes import DocumentChange
 from api.history.reader import Reader
@@ -431,6 +433,21 @@ class Services:
             self.pool_states.totals,
             self.proxies_over_nodes,
         )
+
+    def reply(self, message: Any) -> KnownPool | ProxyTried | Failed:
+        """To a request to the API of this node, mostly by another one; callers were authorized there."""
+        try:
+            if isinstance(message, QueryPoolState):
+                pools = self.shared_objects
+                pool = pools.complete(pools.get(POOLS, message.pool_id)).record
+                return KnownPool(self.pool_states.status(pool), tuple(self.pool_states.upstreams(pool)))
+            if isinstance(message, TryProxy):
+                proxy = self.proxies.get(message.proxy_id)
+                proxy = self.nodes.served(proxy) or proxy
+                return ProxyTried(**self.tester.run(proxy, message.url, message.timeout, message.request_id))
+        except DomainError as error:
+            return Failed(str(error))
+        return Failed(f"{type(message).__name__} is nothing that the API is asked")
 
     @cached_property
     def tester(self) -> ProxyTester:

@@ -147,7 +147,11 @@ class ApiActor(Actor):
         settings = ApiSettings.from_plain(boot.settings)
         self._node: FleetNode | None = None
         self._bridge = LoopBridge(
-            self.loop, self.mailbox, self.events, lambda: None if self._node is None else self._node.asks()
+            self.loop,
+            self.mailbox,
+            self.events,
+            lambda: None if self._node is None else self._node.asks(),
+            lambda message: self._services.reply(message),  # noqa: PLW0108 - they are made later
         )
         try:
             keep_temporary_files_in(self.data_dir)

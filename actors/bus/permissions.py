@@ -77,6 +77,8 @@ SENDERS: Mapping[type[object], frozenset[str]] = MappingProxyType(
         cluster.LeaveFleet: _COMMAND,
         cluster.JoinFleet: _COMMAND,
         cluster.RekeyFleet: _COMMAND,
+        cluster.QueryPoolState: _API,
+        cluster.TryProxy: _API,
         common.Listening: frozenset({common.METRICS}),
         common.ReportProblems: frozenset({FORWARDING, TLS, common.POOLS}),
         accounts.ReportDeniedNames: _FORWARDING,

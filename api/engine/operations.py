@@ -13,7 +13,18 @@ from api.engine.records import Stored
 from api.engine.responses import Deleted
 from api.errors import Denied, Invalid, NotFound
 from api.http.body import MAX_BODY, MAX_IMPORT
-from api.http.query import EXAMPLE, PATTERN, ListCursor, Query, checksum, cursor, foreign_cursor, integer, text
+from api.http.query import (
+    EXAMPLE,
+    PATTERN,
+    ListCursor,
+    NodesAlone,
+    Query,
+    checksum,
+    cursor,
+    foreign_cursor,
+    integer,
+    text,
+)
 
 Handler = Callable[[Call], Reply]
 
@@ -28,8 +39,13 @@ class ListObjects(Query):
     )
 
 
-def operations(kind: ObjectKind[Any], creates: Handler | None = None) -> tuple[Operation, ...]:
-    """The rows of a kind. `creates` is the handler of a create whose response has more than others."""
+def operations(
+    kind: ObjectKind[Any], creates: Handler | None = None, shows: Handler | None = None
+) -> tuple[Operation, ...]:
+    """The rows of a kind. `creates` is the handler of a create whose response has more than others.
+
+    `shows` is that of showing an object of which nodes know what others don't.
+    """
     api, one = kind.resource, f"/{{{kind.parameter}}}"
     title, titles = kind.name.capitalize(), kind.collection.capitalize()
     largest = MAX_IMPORT if api.large_bodies else MAX_BODY
@@ -45,7 +61,7 @@ def operations(kind: ObjectKind[Any], creates: Handler | None = None) -> tuple[O
     handlers: list[Handler] = [
         described(lambda call: _list(kind, call), f"List {kind.collection}", api.texts.list),
         described(creates or (lambda call: _create(kind, call)), f"Create a {kind.name}", api.texts.create),
-        described(lambda call: _get(kind, call), f"Show a {kind.name}", api.texts.get),
+        described(shows or (lambda call: _get(kind, call)), f"Show a {kind.name}", api.texts.get),
         described(lambda call: _update(kind, call), f"Update a {kind.name}", api.texts.update),
         described(lambda call: _delete(kind, call), f"Delete a {kind.name}", api.texts.delete),
     ]
@@ -63,7 +79,7 @@ def operations(kind: ObjectKind[Any], creates: Handler | None = None) -> tuple[O
             read_only=kind.read_only,
             largest_body=largest,
         ),
-        get(one, f"get{title}", showing, api.one, reads=reads, **own),
+        get(one, f"get{title}", showing, api.one, query=NodesAlone if shows else None, reads=reads, **own),
         *update(
             one,
             (f"replace{title}", f"update{title}"),

@@ -141,8 +141,12 @@ def mirrors(message: type, empty_is_null: Collection[str] = ()) -> Callable[[typ
 
 
 def one_of(name: str, view: type[ResponseModel], doc: str = "", **more: Any) -> type[ResponseModel]:
-    """The data of a response about one object of the kind `name`; `more` are fields beside it."""
-    fields: dict[str, Any] = {name: (view, ...), **{field: (each, ...) for field, each in more.items()}}
+    """The data of a response about one object of the kind `name`; `more` are fields beside it.
+
+    A type with a default is a pair.
+    """
+    more = {field: each if isinstance(each, tuple) else (each, ...) for field, each in more.items()}
+    fields: dict[str, Any] = {name: (view, ...), **more}
     return create_model(f"One{name.capitalize()}", __base__=ResponseModel, __doc__=doc or f"A {name}.", **fields)
 
 

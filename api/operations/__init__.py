@@ -28,6 +28,7 @@ __all__ = ["ANY", "BEARER", "HOLDER", "NONE", "PERSON", "TABLE", "V1", "Operatio
 
 _CREATES = {"webhooks": webhook_operations.create_webhook}
 """Handlers of creates whose responses have more than others."""
+_SHOWS = {"pools": named_operations.show_pool}
 TABLE: tuple[Operation, ...] = (
     *health_operations.ROWS,
     *metric_operations.ROWS,
@@ -42,7 +43,7 @@ TABLE: tuple[Operation, ...] = (
     *connection_operations.ROWS,
     *inline_account_operations.ROWS,
     *account_operations.ROWS,
-    *chain.from_iterable(operations(kind, _CREATES.get(name)) for name, kind in OBJECT_KINDS.items()),
+    *chain.from_iterable(operations(kind, _CREATES.get(name), _SHOWS.get(name)) for name, kind in OBJECT_KINDS.items()),
     *named_operations.ROWS,
     *node_operations.ROWS,
     *me_operations.ROWS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field
+from typing import Any
 
 from actors.bus.codec import message
 
@@ -83,3 +84,44 @@ class FleetJoined:
     """API → command line: this installation is a node of this name."""
 
     name: str
+
+
+@message
+class QueryPoolState:
+    """API → API of another node: what that node knows of a pool, by its id. → `KnownPool` or `Failed`."""
+
+    pool_id: str
+
+
+@message
+class KnownPool:
+    """API → API of another node: counts, and each upstream in the order of the pool, as `GET /pools/…` has them."""
+
+    status: dict[str, Any]
+    upstreams: tuple[dict[str, Any], ...]
+
+
+@message
+class TryProxy:
+    """API → API of another node: one GET through this proxy, there. → `ProxyTried` or `Failed`.
+
+    `timeout` is in seconds; the access record has `request_id`.
+    """
+
+    proxy_id: str
+    url: str | None
+    timeout: float
+    request_id: str
+
+
+@message
+class ProxyTried:
+    """API → API of another node: the outcome; `response_time` in milliseconds, `timestamp` as the API has it."""
+
+    status: str
+    response_time: int
+    status_code: int | None
+    external_ip: str | None
+    parent: str | None
+    timestamp: str
+    error: str | None

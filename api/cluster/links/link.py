@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from actors.bus.codec import Envelope, EnvelopeRole, ProtocolError, decode, encode
-from actors.bus.messages import accounts, dns, events, forwarding, metrics, records, specs, supervision
+from actors.bus.messages import accounts, cluster, dns, events, forwarding, metrics, records, specs, supervision
 from actors.bus.messages.common import Failed
 from api.bus_bridge import NODE_MARK, Bridge, NodeMissing
 from api.cluster.links.certificates import NodeCertificateError, OwnCertificate, fingerprint_of
@@ -41,6 +41,7 @@ READS: frozenset[type[object]] = frozenset(
         accounts.QueryAccounts,
         accounts.QueryReached,
         accounts.QueryUsage,
+        cluster.QueryPoolState,
         dns.QueryDns,
         dns.QueryDnsCache,
         events.QueryDeliveries,
@@ -64,6 +65,7 @@ READS: frozenset[type[object]] = frozenset(
 )
 ACTS: frozenset[type[object]] = frozenset(
     {
+        cluster.TryProxy,
         dns.ForgetNames,
         events.Redeliver,
         events.SendTestEvent,
@@ -74,7 +76,14 @@ ACTS: frozenset[type[object]] = frozenset(
 FROM_OTHER_NODES = READS | ACTS
 """What one node may send to actors of another."""
 SLOW: frozenset[type[object]] = frozenset(
-    {events.SendTestEvent, records.CountLogs, records.QueryLogs, records.TailLogs}
+    {
+        cluster.TryProxy,
+        events.SendTestEvent,
+        records.CountLogs,
+        records.QueryLogs,
+        records.TailLogs,
+        supervision.RestartProxy,
+    }
 )
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from actors.bus.messages.common import SUPERVISOR, Done
+from actors.bus.messages.cluster import KnownPool, QueryPoolState
+from actors.bus.messages.common import API, SUPERVISOR, Done
 from actors.bus.messages.specs import POOL_KEY, CheckPool
 from actors.pools.state import longest_check
 from api.bus_bridge import request
 from api.call import Call, Reply
 from api.engine.kind import ObjectKind
 from api.engine.operation import V1, get, post, resource
-from api.engine.operations import readable
+from api.engine.operations import readable, reply_with
 from api.engine.responses import ResponseModel
 from api.errors import Invalid
 from api.http.query import Query, text
@@ -21,6 +22,8 @@ from api.objects.named.pool_kind import POOLS, PoolUpstreamStatus
 from config.model.choices import ListKind
 from config.model.shared_objects.pools import UpstreamReport
 from config.net.entries import GEO
+
+NODES_TIMEOUT = 3.0
 
 
 class CheckTarget(Query):
@@ -64,6 +67,20 @@ def refresh_list(call: Call) -> Reply:
     the list keeps its content.
     """
     return _refresh(LISTS, call)
+
+
+def show_pool(call: Call) -> Reply:
+    """See `api.engine.operations`; with what each node of a fleet knows of it."""
+    stored, nodes = readable(POOLS, call), call.nodes
+    (view,) = call.services.objects[POOLS.collection].views(call.caller, [stored], True)
+    if nodes.are_several:
+        message = QueryPoolState(stored.record.id)
+        known = nodes.request(call.services.bridge, API, message, KnownPool, NODES_TIMEOUT)
+        found = [
+            {**nodes.of_record(to), **each.status, "upstreams": list(each.upstreams)} for to, each in known.items()
+        ]
+        view = {**view, "nodes": found}
+    return reply_with(POOLS, stored, view, call)
 
 
 class PoolChecking(ResponseModel):

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from actors.bus.messages.specs import PoolSpec
 from api.engine.kind import Texts
 from api.engine.records import Stored
-from api.engine.responses import OF_INSTALLATION, Moment, ResponseModel, Warned, one_of, page_of, shows
+from api.engine.responses import OF_INSTALLATION, Moment, NodesMeta, ResponseModel, Warned, one_of, page_of, shows
 from api.engine.transfer import PlannedRecord, Planning, Transfer, without
 from api.objects.named.named_kind import (
     EntryUpstream,
@@ -146,6 +146,13 @@ class PoolStatus(PoolSummary):
     upstreams: list[PoolUpstreamStatus]
 
 
+class PoolOnNode(PoolStatus):
+    """What one node knows of a pool."""
+
+    node: str
+    source: ListStatus | None = None
+
+
 @shows(Pool)
 class ListedPool(ResponseModel):
     """A pool in a list of them."""
@@ -155,10 +162,14 @@ class ListedPool(ResponseModel):
 
 
 class PoolView(ListedPool):
-    """A pool, without the passwords of its upstreams."""
+    """A pool, without the passwords of its upstreams.
+
+    In a fleet `status` is what the asked node knows, and `nodes` what each does, when a pool is shown.
+    """
 
     status: PoolStatus
     upstreams: list[PoolUpstreamView]
+    nodes: list[PoolOnNode] | None = None
 
 
 class ExportedPoolUpstream(ExportedUpstream):
@@ -241,7 +252,7 @@ POOLS = NamedKind(
             delete="Deletes a pool that nothing names. If it is in use, the response is 400 with the number of its "
             "users and the first ten.",
         ),
-        one=one_of("pool", PoolView, warnings=list[Warned]),
+        one=one_of("pool", PoolView, warnings=list[Warned], meta=(NodesMeta | None, None)),
         page=page_of("pool", "pools", ListedPool, left_out="upstreams"),
     ),
 )

@@ -65,6 +65,17 @@ class AskedNodes:
         served = self._nodes.proxy(proxy.id)
         return None if served is None else served.record
 
+    def that_run(self, proxy: ProxyRecord) -> list[str]:
+        """The ids of those that run a proxy which is active, this one first."""
+        here = self.runs_here(proxy)
+        own = [self.own_id] if here is not None and here.status == "active" else []
+        others = self.others if proxy.status == "active" else ()
+        return own + [each.id for each in others if proxy.nodes.selects(each) and not each.draining]
+
+    def at(self, node_id: str, address: str) -> str:
+        """The address of what has this one on the bus of a node."""
+        return address if node_id == self.own_id else on_node(node_id, address)
+
     def addresses(self, bridge: Bridge, proxies: Iterable[ProxyRecord]) -> dict[str, ProxyRecord]:
         """By address on the bus, the proxy of each process of other nodes that serves one of these."""
         found: dict[str, ProxyRecord] = {}
@@ -91,27 +102,37 @@ class AskedNodes:
                 found.update({name: proxy} if known is None else {address_of(name, each): proxy for each in known})
         return found
 
-    def ask(self, bridge: Bridge, requests: Mapping[str, Any], timeout: float) -> dict[str, Any]:
-        """By address, the replies of these actors on each of the nodes. Nodes that can't be reached are noted.
+    def ask(
+        self, bridge: Bridge, requests: Mapping[str, Any], timeout: float, only: Iterable[str] | None = None
+    ) -> dict[str, Any]:
+        """By address, the replies of these actors on each of the nodes, or on those `only` with these ids.
 
-        One that is missing already is not asked again for the same response.
+        Nodes that can't be reached are noted. One that is missing already is not asked again for the same response.
         """
-        here = dict(requests) if self.here else {}
-        every = {on_node(node.id, to): message for node in self.others for to, message in requests.items()}
-        there = {to: message for to, message in every.items() if not self.is_missing(to)}
-        replies = bridge.ask_all({**here, **there}, timeout) if here or there else {}
+        ids = [*([self.own_id] if self.here else []), *(each.id for each in self.others)] if only is None else only
+        every = {self.at(node, to): message for node in ids for to, message in requests.items()}
+        asked = {to: message for to, message in every.items() if not self.is_missing(to)}
+        replies = bridge.ask_all(asked, timeout) if asked else {}
         for to, reply in replies.items():
             if isinstance(reply, NodeMissing):
                 self.note(to, reply)
         return replies
 
-    def request(self, bridge: Bridge, to: str, message: Any, kind: type[R], timeout: float) -> dict[str, R]:
+    def request(
+        self,
+        bridge: Bridge,
+        to: str,
+        message: Any,
+        kind: type[R],
+        timeout: float,
+        only: Iterable[str] | None = None,
+    ) -> dict[str, R]:
         """By address, the replies of this kind of an actor on each of the nodes; others are missing.
 
         Raises `PeerUnavailable` when the actor of this node gives none.
         """
         found: dict[str, R] = {}
-        for address, reply in self.ask(bridge, {to: message}, timeout).items():
+        for address, reply in self.ask(bridge, {to: message}, timeout, only).items():
             if isinstance(reply, kind):
                 found[address] = reply
             elif not self.note(address, reply):

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, StrictStr
 
-from actors.bus.messages.common import SUPERVISOR, Done, Failed, explainer_name, forwarding_name
+from actors.bus.messages.common import API, SUPERVISOR, Done, Failed, explainer_name, forwarding_name
 from actors.bus.messages.forwarding import (
     Explain,
     ExplainedAddress,
@@ -26,13 +26,15 @@ from actors.bus.messages.supervision import StartExplainer
 from actors.forwarding.access.policy import without_address
 from actors.forwarding.protocols.failures import Refused
 from actors.forwarding.protocols.http.targets import read_target
-from api.bus_bridge import Bridge, checked, is_asleep, request
+from api.bus_bridge import Bridge, NodeMissing, checked, is_asleep, request
 from api.call import Call, Reply
 from api.engine.operation import PROXY, post, resource
-from api.engine.responses import ResponseModel, mirrors
+from api.engine.responses import NodesMeta, ResponseModel, mirrors
 from api.errors import Denied, Invalid, MissingPermission
+from api.http.query import NodesAlone
 from api.objects.named.list_kind import LISTS
 from api.objects.named.policy_kind import POLICIES, policy_spec
+from api.objects.nodes.asked_nodes import AskedNodes
 from api.security.caller import Caller
 from config.model import json_patterns
 from config.model.choices import BindPolicy
@@ -120,7 +122,8 @@ class ExplainedTlsName(ResponseModel):
 class Explanation(ResponseModel):
     """The decision about a request: its reason, and the rule and stage that decide; ids of account and credential.
 
-    `name` is null where the user name has no parameters. `assumed` is what only the client knows.
+    `name` is null where the user name has no parameters. `assumed` is what only the client knows. `node` has decided,
+    in a fleet of several.
     """
 
     decision: Literal["allow", "deny"]
@@ -139,6 +142,8 @@ class Explanation(ResponseModel):
     name: ExplainedName | None
     tls_name: ExplainedTlsName
     assumed: list[Literal["password", "credential"]]
+    node: str | None = None
+    meta: NodesMeta | None = None
 
 
 def _target(text: str) -> str:
@@ -214,7 +219,8 @@ def explain_access(call: Call) -> Reply:
     in an allowed request for an http URL. `listen_port` is the port of the proxy that the client comes to, by
     default its first. `name` says how a user name with parameters is understood, and `assumed` is what the
     client is taken to know. `tls_name` of the response is what becomes of the name in the TLS handshake of a tunnel;
-    with `tls_name` in the request that name is judged.
+    with `tls_name` in the request that name is judged. In a fleet the asked node decides if it runs the proxy, else
+    another one that does.
     """
     proxy = call.services.proxies.get(call.params["proxy_id"])
     if proxy.record.status == "inactive":
@@ -225,13 +231,14 @@ def explain_access(call: Call) -> Reply:
         raise Invalid("listen_port", f"must be a port of the proxy, {proxy.record.ports}")
     port, client = body.listen_port or proxy.record.port, body.client_ip or str(plain(call.address))
     query = Explain(client, body.user, body.target, body.credential, body.method or "GET", *draft, port, body.tls_name)
-    reply: Any = _explained(call.services.bridge, proxy.record.id, query)
+    node_id, reply = _explained(call.services.bridge, call.nodes, proxy.record, query)
     if isinstance(reply, Failed):
         raise Invalid(reply.field, reply.error)
     if not read_target(body.target).literal and not call.caller.may("proxy.write"):
         reply = _without_addresses(reply)
     view = _view(_within_scope(call.caller, body.draft, reply))
-    return Reply({**view, "assumed": _assumed(proxy.record, body, reply)})
+    assumed, node = _assumed(proxy.record, body, reply), call.nodes.of_record(call.nodes.at(node_id, API))
+    return Reply({**view, "assumed": assumed, **node})
 
 
 def _assumed(proxy: ProxyRecord, body: ExplainBody, found: RequestExplanation) -> list[str]:
@@ -243,13 +250,27 @@ def _assumed(proxy: ProxyRecord, body: ExplainBody, found: RequestExplanation) -
     return [] if proxy.protocol == "socks4" else ["password"]
 
 
-def _explained(bridge: Bridge, proxy_id: str, query: Explain) -> object:
-    """The reply of the proxy's process, or where it sleeps of one for this alone. Raises `PeerUnavailable`."""
-    reply = bridge.ask(forwarding_name(proxy_id), query)
+def _explained(bridge: Bridge, nodes: AskedNodes, proxy: ProxyRecord, query: Explain) -> tuple[str, Any]:
+    """The first node that replies, by its id, and its reply: of the proxy's process, or where it sleeps of one for this
+    alone. Raises `PeerUnavailable`, and `Invalid` if none of the nodes runs it."""
+    if not nodes.are_several:
+        return nodes.own_id, _explained_at(bridge, nodes, nodes.own_id, proxy.id, query)
+    for node_id in nodes.that_run(proxy):
+        reply = _explained_at(bridge, nodes, node_id, proxy.id, query)
+        if not isinstance(reply, NodeMissing):
+            return node_id, reply
+        nodes.note(reply.actor, reply)
+    nodes.refuse_missing()
+    raise Invalid("node", "the proxy runs on none of the nodes that are asked")
+
+
+def _explained_at(bridge: Bridge, nodes: AskedNodes, node_id: str, proxy_id: str, query: Explain) -> Any:
+    name = nodes.at(node_id, forwarding_name(proxy_id))
+    reply = bridge.ask(name, query)
     if not is_asleep(reply):
-        return checked(forwarding_name(proxy_id), reply, RequestExplanation, Failed)
-    request(bridge, SUPERVISOR, StartExplainer(proxy_id), Done)
-    return request(bridge, explainer_name(proxy_id), query, RequestExplanation, Failed)
+        return checked(name, reply, RequestExplanation, Failed, NodeMissing)
+    request(bridge, nodes.at(node_id, SUPERVISOR), StartExplainer(proxy_id), Done)
+    return request(bridge, nodes.at(node_id, explainer_name(proxy_id)), query, RequestExplanation, Failed)
 
 
 def _policy(call: Call, draft: PolicyDraft) -> Policy:
@@ -328,6 +349,7 @@ ROWS = resource(PROXY)(
         explain_access,
         Explanation,
         "proxy.read",
+        query=NodesAlone,
         body=ExplainBody,
         audit=False,
     ),

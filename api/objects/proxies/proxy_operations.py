@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Annotated, Any
 
 from pydantic import Field, StrictFloat, StrictStr
 
+from actors.bus.messages.cluster import ProxyTried, TryProxy
+from actors.bus.messages.common import API
 from api.bus_bridge import ask_upstreams
 from api.call import Call, Reply
 from api.engine.operation import V1, create, delete, get, post, resource, update
@@ -19,6 +21,7 @@ from api.http.query import (
     EXAMPLE,
     PATTERN,
     ListCursor,
+    NodesAlone,
     Query,
     checksum,
     choice,
@@ -170,6 +173,9 @@ def _texts(proxy: StoredProxy) -> tuple[str, ...]:
 
 
 TEST_TIMEOUT = 15.0
+FAR_TIMEOUT = 8.0
+"""Seconds that a test has at most where other nodes are asked, which have little more."""
+ADMIT = 2.0
 _ONE = "/{proxy_id}"
 
 
@@ -287,9 +293,9 @@ def restart_proxy(call: Call) -> Reply:
     """Restart a proxy.
 
     Starts a new process on the same listening socket and drains the old one, so no connection is refused. An inactive
-    proxy is started.
+    proxy is started. In a fleet it is restarted on all nodes that run it.
     """
-    proxy = call.services.proxies.restart(call.params["proxy_id"], call.if_match, call.caller.narrowed)
+    proxy = call.services.proxies.restart(call.params["proxy_id"], call.if_match, call.caller.narrowed, call.nodes)
     return _acted(call, proxy, True, "The proxy was restarted")
 
 
@@ -297,16 +303,30 @@ def test_proxy(call: Call) -> Reply:
     """Test a proxy with one request.
 
     Sends one GET through the proxy to `url`, as an authorized client would. The response is 200 also when the test
-    fails; `status` and `error` in `test_result` have the outcome.
+    fails; `status` and `error` in `test_result` have the outcome. In a fleet each node that runs the proxy sends one,
+    with a timeout of 8 seconds at most, and `nodes` has all outcomes.
     """
-    proxy = call.services.proxies.get(call.params["proxy_id"])
+    proxy, nodes = call.services.proxies.get(call.params["proxy_id"]), call.nodes
     url, timeout = call.body.url, float(call.body.timeout)
-    proxy = call.services.nodes.served(proxy) or proxy
-    result = call.services.tester.run(proxy, url, timeout, call.request_id)
-    visible = call.upstreams
-    if visible is not None and result["parent"] not in visible:
-        result["parent"] = None
-    return Reply({"test_result": result})
+    ids = nodes.that_run(proxy.record) if nodes.are_several else []
+    if not ids or ids == [nodes.own_id]:
+        proxy = call.services.nodes.served(proxy) or proxy
+        result = call.services.tester.run(proxy, url, timeout, call.request_id)
+        return Reply({"test_result": _visible(call, result)})
+    message = TryProxy(proxy.record.id, url, min(timeout, FAR_TIMEOUT), call.request_id)
+    tried = nodes.request(call.services.bridge, API, message, ProxyTried, message.timeout + ADMIT, ids)
+    if not tried:
+        nodes.refuse_missing()
+    worst = min(tried.values(), key=lambda each: (each.status == "success", -each.response_time))
+    every = [{**_visible(call, asdict(each)), **nodes.of_record(to)} for to, each in tried.items()]
+    return Reply({"test_result": _visible(call, asdict(worst)), "nodes": every})
+
+
+def _visible(call: Call, result: dict[str, Any]) -> dict[str, Any]:
+    """As far as the caller may see it."""
+    upstreams = call.upstreams
+    hides = upstreams is not None and result["parent"] not in upstreams
+    return {**result, "parent": None} if hides else result
 
 
 Warnings = list[dict[str, str]]
@@ -386,12 +406,21 @@ ROWS = resource(f"{V1}/proxies", read="proxy.read", write="proxy.write", delete=
     delete(_ONE, "deleteProxy", delete_proxy, Deleted, if_match=True),
     post(f"{_ONE}/start", "startProxy", start_proxy, ActedProxy, if_match=True),
     post(f"{_ONE}/stop", "stopProxy", stop_proxy, ActedProxy, if_match=True),
-    post(f"{_ONE}/restart", "restartProxy", restart_proxy, ActedProxy, if_match=True, audit="proxy.restarted"),
+    post(
+        f"{_ONE}/restart",
+        "restartProxy",
+        restart_proxy,
+        ActedProxy,
+        query=NodesAlone,
+        if_match=True,
+        audit="proxy.restarted",
+    ),
     post(
         f"{_ONE}/test",
         "testProxy",
         test_proxy,
         Tested,
+        query=NodesAlone,
         body=ProxyTest,
         optional_body=True,
         audit="proxy.tested",

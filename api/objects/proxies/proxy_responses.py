@@ -8,7 +8,7 @@ from pydantic import Field
 
 from actors.bus.messages.supervision import WorkerRuntime
 from actors.counters import COUNTERS
-from api.engine.responses import Moment, Reason, ResponseModel, Warned, having, mirrors, shows
+from api.engine.responses import Moment, NodesMeta, Reason, ResponseModel, Warned, having, mirrors, shows
 from api.objects.accounts.account_responses import AccountView
 from config.model.choices import ProxyProtocol, ProxyStatus, UpstreamProtocol
 from config.model.nodes import NodesOfProxy
@@ -255,6 +255,7 @@ class ActedProxy(ResponseModel):
     changed: bool
     message: str
     warnings: list[Warned]
+    meta: NodesMeta | None = None
 
 
 class TestOutcome(ResponseModel):
@@ -269,7 +270,18 @@ class TestOutcome(ResponseModel):
     error: str | None
 
 
+class OutcomeAtNode(TestOutcome):
+    """The outcome of a test by one node."""
+
+    node: str
+
+
 class Tested(ResponseModel):
-    """A test of a proxy, successful or not."""
+    """A test of a proxy, successful or not.
+
+    In a fleet `test_result` is that of the first of the `nodes` at which it failed, or of the slowest.
+    """
 
     test_result: TestOutcome
+    nodes: list[OutcomeAtNode] | None = None
+    meta: NodesMeta | None = None

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
-from actors.bus.messages.common import SUPERVISOR
+from actors.bus.messages.common import SUPERVISOR, Done
 from actors.bus.messages.supervision import (
     CancelListeners,
     ListenerRefused,
@@ -32,6 +32,7 @@ from api.bus_bridge import Bridge, request
 from api.errors import Invalid, InvalidMany, NotFound, PeerUnavailable, StaleRevision
 from api.objects.accounts.account_names import ERRORS_MAX, AccountNames
 from api.objects.named.shared_objects import SharedObjects
+from api.objects.nodes.asked_nodes import AskedNodes
 from api.objects.nodes.fleet_nodes import FleetNodes
 from api.objects.proxies.proxy_cache import COLLECTION, ProxyCache, StoredProxy
 from api.objects.proxies.proxy_changes import UpstreamPolicy, refuse_beyond, refuse_chain, refuse_pool, with_secrets
@@ -52,6 +53,8 @@ from config.settings.settings import ProxyGroup, Server, ServerTls
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+RESTART_TIMEOUT = 8.0
+"""Seconds that another node has to restart a proxy."""
 LOCK_TIMEOUT = 15.0
 """Seconds that a change waits for the one before it; the supervisor may take a while to bind."""
 
@@ -260,12 +263,18 @@ class Proxies:
             self.publish_event("proxy.stopped", after.record)
         return after, changed
 
-    def restart(self, proxy_id: str, if_match: int | None, scope: Scope | None = None) -> StoredProxy:
-        """Start a new process on the same socket; an inactive proxy is started.
+    def restart(
+        self, proxy_id: str, if_match: int | None, scope: Scope | None = None, nodes: AskedNodes | None = None
+    ) -> StoredProxy:
+        """Start a new process on the same socket, on each of these nodes; an inactive proxy is started.
 
         Raises `InvalidProxy` when the new process would serve a worse certificate than the present one.
         """
-        after, _ = self._repeated(if_match, lambda: self._activate(proxy_id, if_match, scope, restart=True))
+        here = nodes is None or nodes.here
+        after, started = self._repeated(if_match, lambda: self._activate(proxy_id, if_match, scope, restart=here))
+        if nodes is not None and not started:
+            others = [each for each in nodes.that_run(after.record) if each != nodes.own_id]
+            nodes.request(self._bridge, SUPERVISOR, RestartProxy(proxy_id), Done, RESTART_TIMEOUT, others)
         self.publish_event("proxy.restarted", after.record)
         self._await_start(after.record)
         return after

@@ -373,8 +373,9 @@ def test_a_read_over_a_connection_that_has_ended_is_sent_again_and_what_acts_has
 
 @table("does, why", [(drips, "no response within"), (floods, "is no node of a fleet"), (says_nothing, "no response")])
 def test_a_node_that_does_not_respond_as_a_node_is_missing_in_time(
-    stage: Stage, does: Callable[[ssl.SSLSocket], None], why: str
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, does: Callable[[ssl.SSLSocket], None], why: str
 ) -> None:
+    monkeypatch.setattr(internal_api, "REPLY", 100_000)
     began = time.monotonic()
     (found,), _connections = asked_of(stage, does, 1)
     assert isinstance(found, NodeMissing)
