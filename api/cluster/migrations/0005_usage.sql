@@ -135,10 +135,7 @@ CREATE FUNCTION proxyfleet.report_usage(
     of_account text[], of_generation bigint[], of_quota bigint[], of_period text[], of_wants boolean[],
     of_last_seen double precision[], of_client text[], of_username text[]
 ) RETURNS TABLE (at double precision, number bigint, nodes integer, rows text)
-LANGUAGE plpgsql VOLATILE
-SET search_path = proxyfleet, pg_temp SET enable_seqscan = off SET enable_nestloop = off AS $$
--- How many accounts there are is not known when it is planned: what has their number of rows is read by one scan of an
--- index, and joined by hashes, unless by LATERAL.
+LANGUAGE plpgsql VOLATILE SET search_path = proxyfleet, pg_temp SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
     moment double precision := extract(epoch FROM clock_timestamp());
@@ -158,10 +155,10 @@ BEGIN
     begins := usage_hour();
 
     -- Who reports the same accounts at the same time waits here, in one order for all.
-    IF (SELECT count(*) FROM usage_totals t WHERE t.account = ANY (of_account)) < cardinality(of_account) THEN
-        INSERT INTO usage_totals (account, slot)
-            SELECT DISTINCT a, floor(moment / 10)::bigint FROM unnest(of_account) a ORDER BY 1 ON CONFLICT DO NOTHING;
-    END IF;
+    INSERT INTO usage_totals (account, slot)
+        SELECT a, floor(moment / 10)::bigint FROM unnest(of_account) a
+        WHERE NOT EXISTS (SELECT FROM usage_totals t WHERE t.account = a)
+        ORDER BY 1 ON CONFLICT DO NOTHING;
     PERFORM FROM usage_totals t WHERE t.account = ANY (of_account) ORDER BY t.account FOR NO KEY UPDATE;
 
     WITH given AS MATERIALIZED (
@@ -211,8 +208,8 @@ BEGIN
             (old AND t.month = begins.month)::int * t.month_out + coalesce(new::int * s.month_out, 0) AS month_out,
             old::int * t.total_in + coalesce(new::int * s.total_in, 0) AS total_in,
             old::int * t.total_out + coalesce(new::int * s.total_out, 0) AS total_out
-        FROM asked a LEFT JOIN sums s ON s.account = a.account
-            JOIN usage_totals t ON t.account = a.account AND t.account = ANY (of_account),
+        FROM asked a LEFT JOIN sums s ON s.account = a.account,
+            LATERAL (SELECT * FROM usage_totals t WHERE t.account = a.account LIMIT 1) t,
             LATERAL (SELECT t.generation >= a.generation AS old, t.generation <= a.generation AS new) g
     ), used AS MATERIALIZED (
         SELECT *,
@@ -240,20 +237,20 @@ BEGIN
             SELECT u.quota > 0 AND warning > 0 AND u.used >= u.quota * warning AND (u.before).warned <> u.since AS warns,
                 u.quota > 0 AND u.used >= u.quota AND (u.before).reached <> u.since AS reaches
         ) n
-        WHERE t.account = u.account AND t.account = ANY (of_account)
+        WHERE t.account = u.account
         RETURNING t.account, usage_row(t) AS row, t.warned = u.since AND t.warned_by = by_node AS warns,
             t.reached = u.since AND t.reached_by = by_node AS reaches
-    ), leased AS MATERIALIZED (
-        SELECT e.account, e.node = by_node AS own, sum(e.bytes) AS bytes, count(*) AS nodes,
-            sum(e.rate * exp(greatest(least(e.at - moment, 0) / 60, -20))) AS rate
-        FROM leases e WHERE e.account = ANY (of_account) AND (e.node = by_node OR e.at > moment - 60)
-        GROUP BY e.account, e.node = by_node
     ), lent AS MATERIALIZED (
-        SELECT u.account, u.more, u.wants, greatest(u.quota - u.used, 0) AS is_left, u.quota,
-            coalesce(o.bytes, 0) AS others, coalesce(o.rate, 0) AS others_rate, coalesce(o.nodes, 0) AS nodes,
-            coalesce(l.rate, 0) + u.more AS rate
-        FROM used u LEFT JOIN leased l ON l.account = u.account AND l.own
-            LEFT JOIN leased o ON o.account = u.account AND NOT o.own
+        SELECT u.account, u.more, u.wants, greatest(u.quota - u.used, 0) AS is_left, u.quota, o.bytes AS others,
+            o.rate AS others_rate, o.nodes, coalesce(l.rate * exp(greatest(least(l.at - moment, 0) / 60, -20)), 0) + u.more AS rate
+        FROM used u LEFT JOIN LATERAL (
+                SELECT * FROM leases l WHERE l.account = u.account AND l.node = by_node LIMIT 1
+            ) l ON true,
+            LATERAL (
+                SELECT coalesce(sum(e.bytes), 0) AS bytes, count(*) AS nodes,
+                    coalesce(sum(e.rate * exp(greatest(least(e.at - moment, 0) / 60, -20))), 0) AS rate
+                FROM leases e WHERE e.account = u.account AND e.node <> by_node AND e.at > moment - 60
+            ) o
         WHERE u.quota > 0
     ), granted AS (
         INSERT INTO leases AS l
