@@ -18,7 +18,7 @@ certificate. With `data.joining` it has joined, though it may still lack the sta
 
 **An edge node gets the fleet's key**, since the passwords of upstreams are sealed by it; what it may read in the
 database is what it needs. So its key opens nothing else that it can get, unless together with a copy of the database:
-after an edge was stolen it is removed, and upstreams get other passwords.
+after an edge was stolen it is removed, the key is replaced (`api.cluster.keys`), and upstreams get other passwords.
 """
 
 from __future__ import annotations

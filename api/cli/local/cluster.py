@@ -22,7 +22,7 @@ from api.cli.local.offline import running_at
 from api.cli.local.shared import data_of, locked_data, require_own_directory, settings_of, translated
 from api.cli.terminal import Output, hidden
 from api.operator import cluster, joining
-from api.operator.fleet_state import migrations_of
+from api.operator.fleet_state import NO_NODE, migrations_of
 from api.operator.running import ask_cluster
 from config.settings.env import ENV_PREFIX
 
@@ -100,6 +100,8 @@ def leave(out: Output, config: Path | None, data_dir: Path | None, run_dir: Path
 def rekey(out: Output, config: Path | None, data_dir: Path | None, run_dir: Path | None) -> None:
     """Replace the key that seals secrets, on all nodes."""
     running = running_at(config, data_dir, run_dir)
+    if running is None and not data_of(config, data_dir).node.exists():
+        raise CommandError(NO_NODE, "`proxyfleet cluster init` makes a fleet of it")
     if running is None:
         raise CommandError("the product is stopped", "Start it: it hands the new key to the other nodes")
     done = ask_cluster(running, RekeyFleet(), FleetRekeyed)

@@ -131,7 +131,7 @@ def leave() -> None:
 
 @local_command(_CLUSTER, "rekey", {**DATA_OPTIONS, "run_dir": _RUN_DIR}, module="cluster")
 def rekey() -> None:
-    """Replace the key that seals secrets by a new one, on all nodes, and seal every stored secret anew.
+    """Replace the key that seals secrets on all nodes, and seal each secret anew.
 
     Each node that is connected has to take the new key, or nothing is changed. One that is away asks for it later.
     """

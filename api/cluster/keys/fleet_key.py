@@ -234,14 +234,18 @@ class FleetKey:
     def handle(self, node: KnownNode | None, body: Mapping[str, Any]) -> dict[str, Any]:
         """Respond to `POST /key` of a node. Raises `NodeRefused`.
 
-        {"key": …, "former": …} is a new key, to be kept behind the one of the mark `former`; {"settle": true} means
-        that the fleet's may be another one; {} asks for the keys.
+        {"key": …, "former": …} is a new key, to be kept behind the one of the mark `former`; {"drop": …} is the mark of
+        such a key that will not be the fleet's; {"settle": true} means that the fleet's may be another one; {} asks for
+        the keys.
         """
         try:
+            if ("key" in body or "drop" in body) and (node is None or node.role != "full"):
+                raise NodeRefused("a full node gives the key")
             if "key" in body:
-                if node is None or node.role != "full":
-                    raise NodeRefused("a full node gives the key")
                 self._take(str(body["key"]), str(body.get("former")))
+            elif "drop" in body:
+                if body["drop"] != self.state().mark:
+                    self.seal.forget([body["drop"]])
             elif body.get("settle"):
                 self.settle()
             else:

@@ -74,6 +74,7 @@ class Rekeying:
             self._commit(engine, former, mark_of(key))
         except RekeyRefused:
             self._seal.forget([mark_of(key)])
+            [*self._ask_all(self._connected(), {"drop": mark_of(key)})]
             raise
 
     def _refuse_unknown(self, engine: Engine, anew: Resealing) -> None:
