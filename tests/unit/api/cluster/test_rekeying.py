@@ -343,6 +343,15 @@ def test_a_secret_that_was_sealed_before_is_not_committed_after(stage: Stage) ->
     assert a.engine.get("proxies", "prx_l") is None
 
 
+def test_what_looks_as_if_it_was_sealed_with_a_key_that_is_not_the_fleets_holds_up_no_node(stage: Stage) -> None:
+    a, b = stage.members["a"], stage.add("b")
+    a.put("lists", {"id": "lst_b", "name": "sealed:1:0badc0de:AAAA"})
+    number = a.engine.file.last_number
+    wait_until(lambda: b.is_at(number), "it has asked for that key, and goes on without")
+    b.engine.delete("lists", "lst_b")
+    assert a.seal.marks == b.seal.marks == [stage.old]
+
+
 STEPS: Mapping[str, tuple[type, str]] = {
     "the key is kept": (SecretBox, "add"),
     "it is handed over": (Rekeying, "_hand_over"),
