@@ -294,6 +294,7 @@ class ApiActor(Actor):
                 self._bridge,
                 remove,
                 (server.host, server.port),
+                self._cluster.moved,
             )
 
     def _listen(self) -> str:
@@ -305,9 +306,9 @@ class ApiActor(Actor):
         self._services.become(node)
         self._start_node()
 
-    def _end_soon(self) -> None:
+    def _end_soon(self, why: str) -> None:
         """The next process is the node that this installation has become."""
-        self.terminate("its joining a fleet")
+        self.terminate(why)
 
     def _on_settings(self, reply: Any) -> None:
         if isinstance(reply, ApplySettings):

@@ -75,6 +75,7 @@ SENDERS: Mapping[type[object], frozenset[str]] = MappingProxyType(
         common.ResetPassword: _COMMAND,
         cluster.FoundFleet: _COMMAND,
         cluster.LeaveFleet: _COMMAND,
+        cluster.MoveFleet: _COMMAND,
         cluster.JoinFleet: _COMMAND,
         cluster.RekeyFleet: _COMMAND,
         cluster.QueryPoolState: _API,

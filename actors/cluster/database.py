@@ -284,6 +284,12 @@ def dsn_of_role(dsn: str, role: str, password: str) -> str:
         raise DatabaseUnusable("the DSN of the database can't be read") from None
 
 
+def login_of(dsn: str) -> tuple[str, str]:
+    """The role and the password of a DSN that can be read."""
+    parts = conninfo_to_dict(dsn)
+    return str(parts.get("user") or ""), str(parts.get("password") or "")
+
+
 def roll_back(connection: TimedConnection) -> None:
     """Take back what it has begun, if it can; else its end does so."""
     if connection.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):

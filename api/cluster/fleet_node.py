@@ -272,12 +272,13 @@ class FleetNode:
         bridge: Bridge | None = None,
         remove: Callable[[str], object] = lambda _node_id: None,
         api: tuple[str, int] = ("127.0.0.1", 0),
+        moved: Callable[[str], object] = lambda _sealed: None,
     ) -> None:
         """Start all that runs beside the requests. `publish` gets events, `history` returns the settings of that.
 
         Other nodes are served at the address and port `listen`; by default at the port that they know. They may ask
         the bus behind `bridge`. `remove` removes the node with an id, for an edge node that leaves. The API
-        listens at `api`.
+        listens at `api`. `moved` gets what leads to another database of the fleet.
         """
         here = _here(engine)
         boot, level = installation(here), self._levels.level
@@ -304,6 +305,7 @@ class FleetNode:
             beats.followers.append(self._audit.noted)
         if self._is_full:
             beats.followers.append(ApiAddress(engine, self.identity.id, here, api).noted)
+        beats.followers.append(lambda beat: beat.whole.get("moved") and moved(beat.whole["moved"]))
         beats.refused.append(self.ledger.refuse)
         reports = [self._state_of_database, *self._reports]
 

@@ -61,7 +61,8 @@ class OtherFleet(LedgerError):
 
 
 class Rewound(LedgerError):
-    """The replica's last commit is not in the ledger: the database was restored or failed over to an earlier state."""
+    """The replica's last commit is not in the ledger: the database was restored or failed over to an earlier state. Or
+    one that follows is missing, which someone has removed."""
 
 
 class LedgerUnavailable(LedgerError):
@@ -255,7 +256,7 @@ class SharedLedger:
         found = tuple(tuple(row[6:]) for row in rows if row[6] is not None)
         numbers = [row[0] for row in found]
         if numbers != [*range(after + 1, after + 1 + len(found))]:
-            raise LedgerError(f"commits after {after} are missing in the database: there are {numbers[:10]}")
+            raise Rewound(f"commits after {after} are missing in the database: there are {numbers[:10]}")
         for row in found:
             self._check(row[-1])
         return _Page(head, stamp, audited, found, self._commit)

@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from actors.bus.mailbox import Reply
 from actors.bus.messages.cluster import (
+    ClusterRequest,
     FleetFounded,
     FleetJoined,
     FleetLeft,
+    FleetMoved,
     FleetRekeyed,
     FoundFleet,
     JoinFleet,
     LeaveFleet,
+    MoveFleet,
     RekeyFleet,
 )
 from actors.bus.messages.common import Failed
@@ -35,8 +38,8 @@ if TYPE_CHECKING:  # in a fleet alone
 
 log = logging.getLogger(__name__)
 
-Request = FoundFleet | LeaveFleet | JoinFleet | RekeyFleet
-
+_JOIN, _MOVE = "its joining a fleet", "the move of the fleet's database"
+"""Why the API starts again."""
 BY_FORCE = "--force goes on alone without all that"
 
 
@@ -93,6 +96,25 @@ def leave(engine: Engine, data: DataDir, node: FleetNode | None, force: bool) ->
         return FleetLeft(dict(leave_fleet(engine, data, node, force)))
 
 
+def move(engine: Engine, data: DataDir, node: FleetNode | None, asked: MoveFleet) -> FleetMoved:
+    """Give the fleet another database, for the next start of this node. Raises `OperatorError`."""
+    if node is None:
+        raise StoreError(NO_NODE)
+    from api.cluster.moving import move_fleet
+
+    try:
+        return FleetMoved(move_fleet(engine, data, secret_box_of(data), node.identity, **asdict(asked)))
+    except (SecretBoxError, OSError) as error:
+        raise StoreError(str(error)) from error
+
+
+def move_offline(data: DataDir, asked: MoveFleet) -> FleetMoved:
+    """As `move`, while the product is stopped. The caller holds the lock."""
+    node = node_of(data)
+    with open_engine(data, "command_line", "cluster-move") as engine:
+        return move(engine, data, node, asked)
+
+
 @contextmanager
 def _unless_cut_off() -> Iterator[None]:
     try:
@@ -135,7 +157,7 @@ class ClusterHandler:
         node: Callable[[], FleetNode | None],
         become: Callable[[FleetNode | None], None],
         join: Callable[..., str],
-        restart: Callable[[], None],
+        restart: Callable[[str], None],
     ) -> None:
         """`listen` returns `cluster.listen`. `become` begins to be another node, or to stand alone. `join` is
         `api.operator.joining.join_while_serving`; after it this process ends by `restart`: the next one is the node."""
@@ -146,25 +168,47 @@ class ClusterHandler:
 
     def receive(self, message: Any, reply: Reply) -> bool:
         """Handle a message of the command line; False for any other message."""
-        if not isinstance(message, Request):
+        if not isinstance(message, ClusterRequest):
             return False
         threading.Thread(target=self._handle, args=(message, reply), name="cluster", daemon=True).start()
         return True
 
-    def _handle(self, message: Request, reply: Reply) -> None:
+    def moved(self, sealed: str) -> None:
+        """The former database of the fleet has said so, and what this node needs to follow. Used by any thread."""
+        threading.Thread(target=self._follow, args=(sealed,), name="cluster", daemon=True).start()
+
+    def _follow(self, sealed: str) -> None:
+        from api.cluster.moving import take_move
+
+        node = self._node()
+        if node is None or not self._one_at_a_time.acquire(blocking=False):
+            return
+        try:
+            take_move(self._data, secret_box_of(self._data), node.identity, sealed)
+        except (OperatorError, SecretBoxError, OSError, ValueError, KeyError) as error:
+            log.error("the fleet has another database, and this node can't follow it: %s", error)
+            self._one_at_a_time.release()
+        else:  # nothing else any more until the end
+            self._bridge.call(lambda: self._restart(_MOVE))
+
+    def _handle(self, message: ClusterRequest, reply: Reply) -> None:
         outcome = self._outcome(message)
         self._bridge.call(lambda: reply(outcome))
-        if isinstance(outcome, FleetJoined):
-            self._bridge.call(self._restart)
+        if isinstance(outcome, FleetJoined | FleetMoved):
+            self._bridge.call(lambda: self._restart(_JOIN if isinstance(outcome, FleetJoined) else _MOVE))
 
-    def _outcome(self, message: Request) -> FleetFounded | FleetJoined | FleetRekeyed | FleetLeft | Failed:
+    def _outcome(
+        self, message: ClusterRequest
+    ) -> FleetFounded | FleetJoined | FleetRekeyed | FleetLeft | FleetMoved | Failed:
         if not self._one_at_a_time.acquire(blocking=False):
-            return Failed("the fleet is being made, left, or given a new key at this moment")
+            return Failed("the fleet is being made, left, moved, or given a new key at this moment")
         try:
             if isinstance(message, JoinFleet):
                 return FleetJoined(self._join(self._engine, self._data, self._listen(), **asdict(message)))
             if isinstance(message, RekeyFleet):
                 return self._rekeyed()
+            if isinstance(message, MoveFleet):
+                return move(self._engine, self._data, self._node(), message)
             return self._founded(message) if isinstance(message, FoundFleet) else self._left(message)
         except (OperatorError, SecretBoxError) as error:
             return Failed(str(error))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from actors.bus.mailbox import BusClient, NotRunningError
-from actors.bus.messages.cluster import FoundFleet, JoinFleet, LeaveFleet, RekeyFleet
+from actors.bus.messages.cluster import ClusterRequest
 from actors.bus.messages.common import API, Failed, PasswordReset, ResetPassword, Unreachable
 from actors.bus.messages.supervision import DescribeProgram, Program, Upgrade
 from api.objects.users.password_reset import UnknownUser
@@ -98,8 +98,8 @@ class NotDone(OperatorError):
     """What was asked of the running product was not done, or that is unknown; the text says which and why."""
 
 
-def ask_cluster(run: RunDir, message: FoundFleet | LeaveFleet | JoinFleet | RekeyFleet, reply: type[T]) -> T:
-    """Have the product that runs in `run` make a fleet, join or leave one, or replace its key. Raises `NotDone`."""
+def ask_cluster(run: RunDir, message: ClusterRequest, reply: type[T]) -> T:
+    """Have the product that runs in `run` make, join, leave or move a fleet, or replace its key. Raises `NotDone`."""
     try:
         with BusClient(run) as bus:
             found = bus.ask(message, API, CLUSTER_TIMEOUT)

@@ -102,6 +102,7 @@ class SealedFor(StrEnum):
     HISTORY = "a hash in a revision"
     DSN = "cluster dsn"
     FLEET_KEY = "fleet key"
+    MOVE = "cluster move"
     RESPONSE = "idempotency"
     """Each for the mark of its request."""
 

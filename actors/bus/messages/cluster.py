@@ -50,6 +50,26 @@ class FleetLeft:
 
 
 @message
+class MoveFleet:
+    """Command line → API: the fleet gets this database, which has a copy of the present one (`api.cluster.moving`); by
+    `force` this node alone follows it.
+
+    → `FleetMoved` when it has, or `Failed`.
+    """
+
+    dsn: str = field(repr=False)
+    listen_dsn: str = field(default="", repr=False)
+    force: bool = False
+
+
+@message
+class FleetMoved:
+    """API → command line: the database is there."""
+
+    database: str
+
+
+@message
 class JoinFleet:
     """Command line → API: join the fleet of this token (`api.cluster.joining`), and start again as its node.
 
@@ -125,3 +145,7 @@ class ProxyTried:
     parent: str | None
     timestamp: str
     error: str | None
+
+
+ClusterRequest = FoundFleet | LeaveFleet | JoinFleet | RekeyFleet | MoveFleet
+"""What the command line asks of the API."""

@@ -10,10 +10,12 @@ from actors.bus.messages.cluster import (
     FleetFounded,
     FleetJoined,
     FleetLeft,
+    FleetMoved,
     FleetRekeyed,
     FoundFleet,
     JoinFleet,
     LeaveFleet,
+    MoveFleet,
     RekeyFleet,
 )
 from api.cli.commands import Given
@@ -34,16 +36,32 @@ def init(out: Output, config: Path | None, data_dir: Path | None, run_dir: Path 
     """Make this installation the first node of a fleet."""
     settings = settings_of(config).cluster
     known = {name: getattr(settings, name).get_secret_value() for name in ("dsn", "listen_dsn")}
+    to, force = fields.pop("move"), fields.pop("force")
+    if to is not None:
+        asked = MoveFleet(dsn_of(out, to, ""), fields["listen_dsn"] or "", force)
+        _move(out, config, data_dir, run_dir, asked)
+        return
     fields["dsn"] = dsn_of(out, fields["dsn"], known["dsn"])
-    asked = FoundFleet(**{**known, **{name: value for name, value in fields.items() if value}})
+    to_found = FoundFleet(**{**known, **{name: value for name, value in fields.items() if value}})
     running = running_at(config, data_dir, run_dir)
     if running is None:
         with locked_data(config, data_dir) as data:
-            done = cluster.found_offline(data, asked, settings.listen)
+            done = cluster.found_offline(data, to_found, settings.listen)
     else:
-        done = ask_cluster(running, asked, FleetFounded)
+        done = ask_cluster(running, to_found, FleetFounded)
     text = f"This is the node {done.name} of the new fleet {done.fleet}. Back up the key in the data directory's keys/."
     out.done(asdict(done), text)
+
+
+def _move(out: Output, config: Path | None, data_dir: Path | None, run_dir: Path | None, asked: MoveFleet) -> None:
+    running = running_at(config, data_dir, run_dir)
+    if running is None:
+        with locked_data(config, data_dir) as data:
+            done = cluster.move_offline(data, asked)
+    else:
+        done = ask_cluster(running, asked, FleetMoved)
+    others = "This node alone" if asked.force else "Other nodes follow within seconds: `proxyfleet nodes`. This one"
+    out.done({"database": done.database}, f"The fleet's database is {done.database}. {others} uses it now.")
 
 
 def dsn_of(out: Output, given: str | None, known: str) -> str:

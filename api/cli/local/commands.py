@@ -83,6 +83,8 @@ _INIT = {
     "address": text("--address", "Where other nodes reach this one: HOST or HOST:PORT."),
     "listen_dsn": text("--listen-dsn", "A direct connection, where --dsn leads through a pooler."),
     "shared_role": flag("--shared-role", "One role for all nodes, where the DSN's may make none; no edge nodes then."),
+    "move": text("--move", "On a node: give its fleet this database, which has a dump of the present one; or -."),
+    "force": flag("--force", "With --move: this node alone follows, and the present database is not asked."),
     **DATA_OPTIONS,
     "run_dir": _RUN_DIR,
 }

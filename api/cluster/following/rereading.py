@@ -154,7 +154,7 @@ class Rereading:
         for (text,) in scratch.execute("SELECT body FROM bodies WHERE body IS NOT NULL"):
             self._check(text)
         undone = [] if common is None else [*_undone(scratch, common, self._engine)]
-        revisions = [] if common is None else [*_undone_revisions(scratch, common)]
+        revisions = [] if common is None else [*_undone_revisions(scratch, common, self._engine)]
         self._engine.read_anew(replica.at, (head, stamp), _parts(scratch, head, self._on_document), common)
         log.info("everything was read anew, to the commit %d", head)
         if common is not None:
@@ -334,14 +334,17 @@ def _undone(scratch: sqlite3.Connection, common: int, engine: Engine) -> Iterato
             }  # fmt: skip
 
 
-def _undone_revisions(scratch: sqlite3.Connection, common: int) -> Iterator[dict[str, Any]]:
+def _undone_revisions(scratch: sqlite3.Connection, common: int, engine: Engine) -> Iterator[dict[str, Any]]:
     """Who made these commits, when and where, as far as the history has it."""
     rows = scratch.execute(
         'SELECT number, commit_number, "timestamp", author FROM here.revisions WHERE commit_number > ? ORDER BY number',
         [common],
     )
     for number, commit, moment, author in rows:
-        yield {"revision": number, "commit": commit, "timestamp": moment, **json.loads(author)}
+        origin = json.loads(author)
+        node = engine.get("nodes", str(origin.get("node")))
+        named = {} if node is None else {"node": node.body["name"]}
+        yield {"revision": number, "commit": commit, "timestamp": moment, **origin, **named}
 
 
 def _parts(scratch: sqlite3.Connection, head: int, on_document: OnDocument) -> Iterator[Commit]:

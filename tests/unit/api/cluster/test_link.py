@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import base64
-import json
-import socket
-import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +20,8 @@ from actors.bus.messages.records import LogPage, QueryLogs
 from actors.bus.messages.supervision import QueryWorkers, Upgrade, Workers
 from actors.bus.permissions import SENDERS
 from api.bus_bridge import NodeMissing, on_node
-from api.cluster.links import internal_api, link
-from api.cluster.links.certificates import (
-    Certificates,
-    KnownNode,
-    OwnCertificate,
-    connected,
-    own_certificate,
-)
+from api.cluster.links import link
+from api.cluster.links.certificates import Certificates, KnownNode, OwnCertificate, own_certificate
 from api.cluster.links.internal_api import InternalApi, NodeRefused, ask
 from api.cluster.links.link import AT_ONCE, FROM_OTHER_NODES, PATH, NodeLink, route_to
 from config.files.paths import DataDir
@@ -48,7 +39,7 @@ REFUSED = {
     "ApplyObjects", "ValidateSettings", "ApplyOverrides", "DescribeSettings", "ResetUsage", "DropAccountUsage",
     "SetWebhooks",
     # what the asked node does for itself
-    "Upgrade", "DescribeProgram", "ResetPassword", "FoundFleet", "JoinFleet", "LeaveFleet", "RekeyFleet", "CheckPool",
+    "Upgrade", "DescribeProgram", "ResetPassword", "FoundFleet", "JoinFleet", "LeaveFleet", "MoveFleet", "CheckPool",
     "AllowTestClient", "QueryTester",
 }  # fmt: skip
 """What no node may send to another."""
@@ -274,147 +265,6 @@ def test_a_reply_that_is_too_large_has_failed_and_the_others_have_not(
     found = stage.link.ask_all({"nod_a!logs": SEARCH, "nod_a!supervisor": QueryWorkers(())}, 3)
     assert isinstance(found["nod_a!logs"], Failed)
     assert found["nod_a!supervisor"] == Workers({})
-
-
-# --- connections and bounds ---
-
-
-class Impostor:
-    """Has the certificate of the node `b`, and does with each connection what it is made for."""
-
-    def __init__(self, stage: Stage, does: Callable[[ssl.SSLSocket], None]) -> None:
-        self._context = Certificates(stage.own["b"], lambda: stage.nodes).server_context()
-        self._does = does
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.open: list[ssl.SSLSocket] = []
-        self.document = {
-            "addresses": {"internal": f"127.0.0.1:{self._listener.getsockname()[1]}"},
-            "certificate": {"pem": stage.own["b"].pem},
-        }
-        threading.Thread(target=self._run, daemon=True).start()
-
-    def _run(self) -> None:
-        with suppress(OSError):
-            while True:
-                plain, _peer = self._listener.accept()
-                secured = self._context.wrap_socket(plain, server_side=True)
-                self.open.append(secured)
-                threading.Thread(target=self._serve, args=(secured,), daemon=True).start()
-
-    def _serve(self, secured: ssl.SSLSocket) -> None:
-        with suppress(OSError):
-            self._does(secured)
-
-    def close(self) -> None:
-        for each in (self._listener, *self.open):
-            with suppress(OSError):
-                socket.socket.shutdown(each, socket.SHUT_RDWR)
-            each.close()
-
-
-PAGE = Envelope(LogPage((), 0), 0, EnvelopeRole.REPLY)
-GOOD = json.dumps({"replies": [base64.b64encode(encode(PAGE)).decode()]}).encode()
-
-
-def responds_once(secured: ssl.SSLSocket) -> None:
-    """And ends the connection when there is another request."""
-    for _ in range(2):  # the head and the body
-        secured.recv(65536)
-    secured.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(GOOD) + GOOD)
-    secured.recv(65536)
-    socket.socket.shutdown(secured, socket.SHUT_RDWR)
-
-
-def drips(secured: ssl.SSLSocket) -> None:
-    secured.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
-    while True:
-        secured.sendall(b" ")
-        time.sleep(0.02)
-
-
-def floods(secured: ssl.SSLSocket) -> None:
-    secured.recv(65536)
-    secured.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 104857600\r\n\r\n")
-    for _ in range(1600):
-        secured.sendall(b" " * 65536)
-
-
-def says_nothing(secured: ssl.SSLSocket) -> None:
-    secured.recv(65536)
-
-
-def asked_of(
-    stage: Stage, does: Callable[[ssl.SSLSocket], None], times: int, message: Any = SEARCH
-) -> tuple[list[Any], int]:
-    """The replies of such a node, and how many connections it got."""
-    with closing(Impostor(stage, does)) as there:
-        asks = NodeLink(stage.own["asks"], lambda _id: there.document)
-        found = [asks.ask_all({"nod_b!logs": message}, 0.7)["nod_b!logs"] for _ in range(times)]
-        asks.close()
-        return found, len(there.open)
-
-
-def test_a_connection_stays_open_for_further_requests(stage: Stage) -> None:
-    stage.buses["a"].replies = {LOGS: LogPage((), 0)}
-    for _ in range(5):
-        assert stage.link.ask_all({"nod_a!logs": SEARCH}, 3) == {"nod_a!logs": LogPage((), 0)}
-    assert len(stage.apis["a"]._connections) == 1
-    stage.link.close()
-    wait_until(lambda: not stage.apis["a"]._connections, "it has ended")
-    assert stage.link.ask_all({"nod_a!logs": SEARCH}, 3) == {"nod_a!logs": LogPage((), 0)}
-
-
-@table("message", [SEARCH, CloseConnections(None, ConnectionFilter())])
-def test_a_read_over_a_connection_that_has_ended_is_sent_again_and_what_acts_has_a_new_one(
-    stage: Stage, message: Any
-) -> None:
-    assert asked_of(stage, responds_once, 3, message) == ([LogPage((), 0)] * 3, 3)
-
-
-@table("does, why", [(drips, "no response within"), (floods, "is no node of a fleet"), (says_nothing, "no response")])
-def test_a_node_that_does_not_respond_as_a_node_is_missing_in_time(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, does: Callable[[ssl.SSLSocket], None], why: str
-) -> None:
-    monkeypatch.setattr(internal_api, "REPLY", 100_000)
-    began = time.monotonic()
-    (found,), _connections = asked_of(stage, does, 1)
-    assert isinstance(found, NodeMissing)
-    assert why in found.reason
-    assert time.monotonic() - began < 2
-
-
-def test_a_node_that_was_removed_gets_nothing_over_an_open_connection(stage: Stage) -> None:
-    stage.buses["a"].replies = {LOGS: LogPage((), 0)}
-    assert stage.link.ask_all({"nod_a!logs": SEARCH}, 3) == {"nod_a!logs": LogPage((), 0)}
-    stage.nodes = [each for each in stage.nodes if each.name != "asks"]
-    found = stage.link.ask_all({"nod_a!logs": SEARCH}, 3)["nod_a!logs"]
-    assert isinstance(found, NodeMissing)
-    assert len(stage.buses["a"].received) == 1
-
-
-def far_end(stage: Stage) -> ssl.SSLSocket:
-    there, until = stage.own["a"].fingerprint, time.monotonic() + 5
-    return connected(stage.apis["a"].address, there, until, stage.own["asks"])
-
-
-def test_a_body_of_100_mb_is_refused_before_it_comes(stage: Stage) -> None:
-    with far_end(stage) as far:
-        far.sendall(b"POST /bus HTTP/1.1\r\nContent-Length: 104857600\r\n\r\n")
-        assert far.recv(65536).startswith(b"HTTP/1.1 413")
-    assert stage.buses["a"].received == []
-
-
-def test_who_does_not_read_the_reply_has_a_connection_for_a_moment_only(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(internal_api, "TO_COME", 0.3)
-    monkeypatch.setattr(internal_api, "RETRY", 0.1)
-    stage.buses["a"].replies = {LOGS: LogPage(tuple({"target": "x" * 1000} for _ in range(8000)), 1)}
-    body = json.dumps({"within": 1.0, "asked": [["logs", frame(SEARCH)]]}).encode()
-    with far_end(stage) as far:
-        far.sendall(b"POST /bus HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-        wait_until(lambda: stage.buses["a"].received, "it was asked")
-        wait_until(lambda: not stage.apis["a"]._connections, "it has ended")
 
 
 # --- releases -----------------------------------------------------------------------------------------------------

@@ -109,6 +109,20 @@ def alike(fleet: Fleet, *nodes: Replica) -> None:
         assert sent[-1:] == ([(head.seq, head.hash)] if head.seq else [])
 
 
+def test_what_a_commit_made_that_someone_has_removed_is_read_anew(ours: Fleet, two: tuple[Replica, Replica]) -> None:
+    one, other = two
+    one.engine.commit([*proxy(0, 0)])
+    other.follow()
+    for value in (1, 2):
+        one.engine.commit([*proxy(value, value)])
+    ours.execute("DELETE FROM proxyfleet.commits WHERE number = 2")
+    with pytest.raises(Rewound, match="commits after 1 are missing"):
+        other.engine.catch_up()
+    other.follow()
+    alike(ours, one, other)
+    assert [*other.data.cluster.glob("lost-*.json")] == []
+
+
 def test_after_an_older_dump_all_nodes_follow_it_and_name_what_was_undone(
     ours: Fleet, two: tuple[Replica, Replica]
 ) -> None:
