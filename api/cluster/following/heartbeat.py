@@ -175,8 +175,8 @@ class Heartbeat:
                 self._note("")
 
     def _note(self, problem: str, cause: Exception | None = None) -> None:
-        """Log it once."""
-        if problem and problem != self._problem:
+        """Log it once. What the end interrupts is no problem."""
+        if problem and problem != self._problem and not self._has_ended:
             log.error("the heartbeat of this node fails: %s", problem, exc_info=cause)
         elif self._problem and not problem:
             log.info("the database has the heartbeat of this node again")
