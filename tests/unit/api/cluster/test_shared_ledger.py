@@ -403,6 +403,15 @@ def test_commits_that_are_forgotten_are_to_be_read_anew(ours: Fleet) -> None:
     assert [each.commit.number for each in node.ledger.changes(2)] == [3]
 
 
+def test_a_change_of_a_node_that_has_to_read_everything_anew_is_refused_for_now(ours: Fleet) -> None:
+    node, other = ours.node("a"), ours.node("b")
+    node.change(proxy(0, 0))
+    ours.execute("SELECT proxyfleet.rise_above(1, gen_random_uuid(), 'b')")
+    with pytest.raises(LedgerError, match="read everything anew"):
+        node.change(proxy(0, 1))
+    assert (node.number, other.number) == (1, 0)
+
+
 def test_another_fleet_none_and_rows_that_no_node_wrote_are_refused(ours: Fleet) -> None:
     node = ours.node("a")
     node.change(proxy())
