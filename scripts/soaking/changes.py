@@ -239,7 +239,7 @@ class Changes:
         begin, detail, data = time.monotonic(), "", None
         status: int | str = "cut"
         asked = self._asked()
-        more: dict[str, Any] = {"auth": ("admin", PASSWORD), "timeout": PATIENCE, "headers": self._headers()}
+        more: dict[str, Any] = {"timeout": PATIENCE, "headers": self._headers()}
         try:
             response = self._session.request(method, f"{asked.base_url}/api/v1{path}", json=body, **more)
             if response.status_code in (200, 201):
@@ -261,8 +261,8 @@ class Changes:
         return self._product
 
     def _headers(self) -> dict[str, str]:
-        """More of the next call."""
-        return {}
+        """Of the next call."""
+        return {"Authorization": f"Basic {b64encode(f'admin:{PASSWORD}'.encode()).decode()}"}
 
     def _succeeded(self, path: str, data: dict[str, Any], headers: Mapping[str, str]) -> None:
         """A call had this response."""

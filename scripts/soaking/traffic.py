@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from soaking.faults import CUT, FAILED, LATE, REFUSED, SUCCEEDED, WRONG
 
 UNDER_WAY = 60
+STALL = 1.0
+"""Seconds by which a client may wake too late."""
 PATIENCE = 20.0
 """Seconds for one attempt; a process that hangs is killed after ten."""
 SIZES = (100, 2_000, 40_000)
@@ -108,6 +110,8 @@ class Traffic:
 
     def __init__(self, targets: list[Target], http_port: int, echo_port: int, rate: float) -> None:
         self.attempts: list[Attempt] = []
+        self.stalls: list[tuple[float, float]] = []
+        """When the clients themselves had no processor, by the monotonic clock: what was late then says nothing."""
         self._targets, self._http, self._echo = targets, http_port, echo_port
         self._pause = len([target for target in targets if not target.pause]) / rate
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -136,7 +140,11 @@ class Traffic:
                 task = group.create_task(self._attempt(target, number))
                 under_way.add(task)
                 task.add_done_callback(under_way.discard)
-            await asyncio.sleep(max(0.0, due - time.monotonic()))
+            slept = time.monotonic()
+            wanted = max(0.0, due - slept)
+            await asyncio.sleep(wanted)
+            if time.monotonic() - slept - wanted > STALL:
+                self.stalls.append((slept, time.monotonic()))
 
     async def _attempt(self, target: Target, number: int) -> None:
         begin, detail, wire = time.monotonic(), "", None

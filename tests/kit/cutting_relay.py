@@ -1,15 +1,24 @@
-"""A relay to PostgreSQL that knows where statements begin, and cuts the connection before one or behind it."""
+"""A relay to PostgreSQL that knows where statements begin, and cuts the connection before one or behind it.
+
+In place of the connection alone it may end what is at one of its ends: `end` gets the port of the connection to the
+server, and is called at that moment.
+"""
 
 from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Literal, Self
 
 Where = Literal["before", "behind"]
 _HEADER = 5
 """Octets of a message's type and length; the first message has no type (PostgreSQL, Frontend/Backend Protocol)."""
+
+
+def _nothing(_port: int) -> None:
+    """End the connection alone."""
 
 
 class CuttingRelay:
@@ -21,6 +30,7 @@ class CuttingRelay:
         self.port: int = self._listener.getsockname()[1]
         self.statements = 0
         self._cut_at, self._where = 0, "before"
+        self._end: Callable[[int], object] = _nothing
         threading.Thread(target=self._serve, daemon=True).start()
 
     def __enter__(self) -> Self:
@@ -29,9 +39,9 @@ class CuttingRelay:
     def __exit__(self, *_error: object) -> None:
         self._listener.close()
 
-    def cut(self, after: int, where: Where) -> None:
+    def cut(self, after: int, where: Where, end: Callable[[int], object] = _nothing) -> None:
         """Cut before the statement that is so many behind the last one, or when the server has responded to it."""
-        self._cut_at, self._where = self.statements + after, where
+        self._cut_at, self._where, self._end = self.statements + after, where, end
 
     def _serve(self) -> None:
         with suppress(OSError):
@@ -51,6 +61,7 @@ class CuttingRelay:
                     self.statements += 1
                     if self.statements == self._cut_at:
                         if self._where == "before":
+                            self._end(pair.server.getsockname()[1])
                             return
                         pair.is_cut = True
                 pair.server.sendall(message)
@@ -59,6 +70,7 @@ class CuttingRelay:
         with pair, suppress(OSError):
             while data := pair.server.recv(65536):
                 if pair.is_cut:
+                    self._end(pair.server.getsockname()[1])
                     return
                 pair.client.sendall(data)
 

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import requests
@@ -49,6 +50,8 @@ class FleetLedger(Ledger):
         with self.lock:
             Ledger.record(self, collection, name, value, success)
             key = collection, name
+            if success:
+                self.undone.pop(key, None)
             self.past.setdefault(key, [(0.0, [GONE])]).append((time.monotonic(), [*self.things[key]]))
 
     def rewind(self, since: float) -> None:
@@ -62,12 +65,12 @@ class FleetLedger(Ledger):
                     self.undone[key] = [*self.things[key]]
                 self.things[key] = [*before, *(value for at, values in past if at >= since for value in values)]
 
-    def unnamed(self, collection: str, found: Mapping[str, Any], named: set[str]) -> list[str]:
-        """Things that a restore has undone and no node has named, by their ids or names in `named`."""
+    def unnamed(self, collection: str, found: Mapping[str, Any], is_named: Callable[[str, str], bool]) -> list[str]:
+        """Things that a restore has undone and no node has named."""
         return [
             f"{collection} {name}: {found.get(name, GONE)!r} in place of {values!r}"
             for (where, name), values in self.undone.items()
-            if where == collection and found.get(name, GONE) not in values and name not in named
+            if where == collection and found.get(name, GONE) not in values and not is_named(where, name)
         ]
 
 
@@ -75,27 +78,44 @@ class FleetChanges(Changes):
     """Changes that begin at one node; `nodes` are those that each call may go to."""
 
     def __init__(
-        self, nodes: Sequence[SoakedNode], ledger: Ledger, guarded: Guarded, seed: int, prefix: str, is_first: bool
+        self,
+        nodes: Sequence[SoakedNode],
+        ledger: Ledger,
+        guarded: Guarded,
+        seed: int,
+        prefix: str,
+        is_first: bool,
+        token: str,
     ) -> None:
         super().__init__(nodes[0], ledger, guarded, seed, f"{PREFIX}{prefix}-")
         self.confirmed: list[Confirmed] = []
-        self._nodes, self._is_first = nodes, is_first
+        self._nodes, self._is_first, self._token = nodes, is_first, token
         self._kinds["proxies"] = replace(KINDS["proxies"], body=_proxy)
-        self._revision = ""
+        self._revision, self._is_here = "", False
 
     def _others(self) -> Sequence[Callable[[], None]]:
         others = super()._others() if self._is_first else (self._start_or_stop, self._credential)
-        return *others, self._read_all, self._read_all
+        return *(partial(self._here, each) for each in others), self._read_all, self._read_all
+
+    def _here(self, work: Callable[[], None]) -> None:
+        """At the node whose clients see what follows."""
+        self._is_here = True
+        try:
+            work()
+        finally:
+            self._is_here = False
 
     def _read_all(self) -> None:
         """What is on all machines."""
         self._call("GET", "/logs?limit=5")
 
     def _asked(self) -> Installation:
-        return self._dice.choice(self._nodes)
+        return self._nodes[0] if self._is_here else self._dice.choice(self._nodes)
 
     def _headers(self) -> dict[str, str]:
-        return {"X-Config-Revision": self._revision} if self._revision else {}
+        """The sign-in of the first node is good at all."""
+        revision = {"X-Config-Revision": self._revision} if self._revision else {}
+        return {"Authorization": f"Bearer {self._token}", **revision}
 
     def _succeeded(self, path: str, data: dict[str, Any], headers: Mapping[str, str]) -> None:
         number = headers.get("X-Config-Revision")
@@ -109,6 +129,10 @@ class FleetChanges(Changes):
             event = "proxy.created" if len(parts) == 2 else "proxy.deleted" if data.get("deleted") else ""
             collection = parts[1].replace("-", "_")
             self.confirmed.append(Confirmed(time.monotonic(), int(number), collection, identifier, event))
+
+    def id_of(self, collection: str, name: str) -> str:
+        """Of a thing that was made here; empty for another one."""
+        return self._ids.get((collection, name), "")
 
     def forget_revision(self) -> None:
         """After a restore of the database, whose numbers are others."""

@@ -26,7 +26,8 @@ LASTS = 4.0, 9.0
 """Seconds of a drill, at least and at most."""
 TWO = 0.4
 """The share of two at once."""
-MENDED_WITHIN = 60.0
+MENDED_WITHIN = 150.0
+"""Seconds, of which a start of a node on a machine that others use has most."""
 _END_CONNECTIONS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename LIKE 'pf_nod_%'"
 
 Drill = Callable[["Drills", SoakedNode], AbstractContextManager[None]]

@@ -120,8 +120,10 @@ LINES = (
     (r"the replica of this node was damaged or gone", r"replica .*"),
     (r"No space left on device|(database or|the) disk is full|disk I/O error|wait for the disk", _DISK),
     (r"the disk (was full|cannot be written to)", _DISK),
-    (r" died: process \d+ was killed by SIGKILL", r"(node|replica) .*"),
+    (r" died: process \d+ was killed by SIGKILL| ends: the supervisor is gone", r"(node|replica) .*"),
+    (r"the commit \d+ of this node is not in the database|read everything anew|holds no fleet", REWOUND),
+    (r"cannot be reached|missed its liveness deadline|is starting", r"(node|replica|disk) .*"),
     (r"is .* as set through the API; the configuration says", r"(node|replica) .*"),
-    (r"any client that reaches", r".*"),
+    (r"any client that reaches|the password worker: no reply|gets a change later", r".*"),
 )
 """Lines of the log from `warning` on, and the drills that they follow from."""

@@ -19,8 +19,8 @@ from soaking.cluster.drills import Drills
 from soaking.cluster.faults import LINES, FleetJournal, unexplained_calls
 from soaking.cluster.fleet import HOSTS, SoakedFleet
 from soaking.disturb import Plan
-from soaking.faults import unexplained
-from soaking.traffic import Target, Traffic, moved
+from soaking.faults import CUT, LATE, unexplained
+from soaking.traffic import Attempt, Target, Traffic, moved
 from soaking.verdict import Findings
 from tests.kit.ports import free_port
 from tests.kit.product import PASSWORD
@@ -86,7 +86,9 @@ class FleetSoak:
         self._changes = []
         for number, node in enumerate(fleet.full):
             guarded = Guarded(ports["counted"][1], account, f"http://127.0.0.1:{http_port}", HOSTS[node.name])
-            made = FleetChanges([node], self._ledger, guarded, arguments.seed + number, node.name, number == 0)
+            order = [node, *(each for each in fleet.full if each is not node)]
+            seed = arguments.seed * 10 + number
+            made = FleetChanges(order, self._ledger, guarded, seed, node.name, number == 0, first.token)
             self._changes.append(made)
         self._sign_ins = SignIns(fleet.full, self._is_calm)
         self._undone: list[tuple[float, float]] = []
@@ -126,8 +128,6 @@ class FleetSoak:
             settled.append(str(error))
         found = stored(fleet.nodes[0])
         self._stop_new_proxies()
-        lost = [each for node in fleet.nodes for report in node.lost() for each in report["documents"]]
-        named = {str(each[key]) for each in lost for key in ("id", "name")}
         calls = [each for changes in self._changes for each in changes.calls] + self._sign_ins.calls
         confirmed = [each for changes in self._changes for each in changes.confirmed]
         self._calls = calls
@@ -136,16 +136,14 @@ class FleetSoak:
             "every confirmed change is there": [
                 each for where in found for each in self._ledger.lost(where, found[where])
             ],
-            "what a restore has undone is named": [
-                each for where in found for each in self._ledger.unnamed(where, found[where], named)
-            ],
+            "what a restore has undone is named": self._unnamed(found),
             "every confirmed change holds for the next request": [
                 each for changes in self._changes for each in changes.wrong
             ],
             "a sign-in at one node is good at the other": self._sign_ins.wrong,
             "what an account has used is exact": self._miscounted(),
             "no quota is exceeded by more than its bound": self._beyond(),
-            **verdict.of_traffic(self._traffic.attempts, self._journal),
+            **verdict.of_traffic(self._attempts(), self._journal),
             "no call of the API failed but as the drills allow": unexplained_calls(calls, self._journal),
             "everything was mended in time": self._drills.failures,
             **of_fleet.of_fleet(fleet, confirmed, self._undone),
@@ -207,6 +205,26 @@ class FleetSoak:
                 node.lines()[self._log_from[node.name] :], self._journal.faults, self._wall_offset, LINES
             )
         ]
+
+    def _attempts(self) -> list[Attempt]:
+        """Those that say something about the product."""
+        stalls = self._traffic.stalls
+        _print(f"the clients had no processor {len(stalls)} times, {sum(end - begin for begin, end in stalls):.0f} s")
+
+        def is_stalled(each: Attempt) -> bool:
+            timed = each.result in (CUT, LATE) and each.end - each.begin > 5
+            return timed and any(begin <= each.end and each.begin <= end for begin, end in stalls)
+
+        return [each for each in self._traffic.attempts if not is_stalled(each)]
+
+    def _unnamed(self, found: dict[str, dict[str, Any]]) -> list[str]:
+        lost = [each for node in self._fleet.nodes for report in node.lost() for each in report["documents"]]
+        named = {each[key] for each in lost for key in ("id", "name")}
+
+        def is_named(collection: str, name: str) -> bool:
+            return bool({name, *(each.id_of(collection, name) for each in self._changes)} & named)
+
+        return [text for each in found for text in self._ledger.unnamed(each, found[each], is_named)]
 
     def _lost_events(self, confirmed: list[Confirmed]) -> list[str]:
         """Of proxies that were created or deleted, also of those whose change a restore has undone."""

@@ -138,7 +138,7 @@ def _chains(fleet: SoakedFleet) -> list[str]:
         there: dict[Any, Any] = {}
         for seq, content, digest in fleet.execute(query):
             there[seq] = content, digest
-            if last is not None and seq != last + 1:  # type: ignore[operator]
+            if last is not None and seq != last + 1:
                 found.append(f"{node.name}: the database lacks entries between {last} and {seq}")
             elif last is not None and chain_hash(hash_before, str(content)) != digest:
                 found.append(f"{node.name}: the chain in the database is broken at {seq}")
