@@ -324,3 +324,7 @@ def _client() -> ApiClient:
     key, credentials = os.environ.get(f"{ENV_PREFIX}API_KEY"), CallerCredentials()
     url = os.environ.get(f"{ENV_PREFIX}URL") or (None if key else credentials.last_url) or DEFAULT_URL
     return ApiClient(url, key, credentials, TIMEOUT, os.environ.get(f"{ENV_PREFIX}CA_FILE"))
+
+
+OF_NODE = {"node": text("--node", "Only of this node of a fleet; self: the one that is asked.", complete=NODE)}
+"""Of what is on machines, by the API's parameter."""

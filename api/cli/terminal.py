@@ -80,6 +80,11 @@ def titled(*columns: Detail, **settings: Any) -> tuple[Column, ...]:
     return tuple(Column(title, value, **settings) for title, value in pairs)
 
 
+def with_node(columns: Sequence[Column], data: Mapping[str, Any]) -> tuple[Column, ...]:
+    """With a column of the node that each row is of, if the response is of several nodes."""
+    return (Column("NODE", "node"), *columns) if data.get("meta") else tuple(columns)
+
+
 TRAFFIC = titled(("IN", lambda row: size(row["bytes_in"])), ("OUT", lambda row: size(row["bytes_out"])), right=True)
 """The columns of what was transferred."""
 
@@ -205,6 +210,11 @@ class Output:
             self.line(nothing)
         else:
             self._draw(columns, cells)
+
+    def note_missing(self, data: Mapping[str, Any]) -> None:
+        """Say which nodes are missing in a response, if one is."""
+        for each in (data.get("meta") or {}).get("missing_nodes", ()):
+            self.note(f"The node {each['node']} is missing: {each['reason']}")
 
     def details(self, pairs: Sequence[tuple[str, Any]]) -> None:
         """Print names and values, one pair on a line."""

@@ -61,6 +61,7 @@ class Usage(ResponseModel):
 
 CSV = "text/csv"
 DAY = 86_400.0
+ACCOUNT_ID = "acc_"
 HOURS_MAX = 32 * DAY
 """Seconds of a report by the hour."""
 
@@ -74,7 +75,7 @@ class QueryUsageReport(Query):
     group_by: tuple[str, ...] | None = several(
         "What rows are for, separated by commas; `account` by default", GROUPS, "group", "account,proxy"
     )
-    account: str | None = text("Only of the account with this id", "acc_0123456789abcdef", 64, 1)
+    account: str | None = text("Only of the account with this id or user name", "acc_0123456789abcdef", 255, 1)
     metadata: str | None = text(
         "Columns of CSV with this metadata of accounts, separated by commas; `*` for all", "customer", 2048, 1
     )
@@ -122,7 +123,18 @@ def _selection(call: Call) -> Selection:
         raise Invalid("interval", "hour is for at most 32 days")
     scope = call.caller.scope
     groups = query.group_by or ("account",)
-    return Selection(start, end, query.interval, groups, None if scope is None else tuple(scope), query.account)
+    return Selection(start, end, query.interval, groups, None if scope is None else tuple(scope), _account_id(call))
+
+
+def _account_id(call: Call) -> str | None:
+    """That of the account with this id or user name. An id may be that of one which is gone. Raises `Invalid`."""
+    named: str | None = call.query.account
+    if named is None or named.startswith(ACCOUNT_ID):
+        return named
+    found = call.services.account_store.accounts_named(named)
+    if not found:
+        raise Invalid("account", "there is no such account")
+    return found[0].id
 
 
 def _wants_csv(call: Call) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from api.cli.client import quoted
@@ -181,8 +182,16 @@ def create_token(session: Session, fields: Given) -> None:
 def list_tokens(session: Session) -> None:
     """List tokens; none has its secret."""
     data = session.api.get("/nodes/tokens")
-    columns = titled("id", "role", "name", "tags", "expires_at", "used_by")
+    used = any(each["used_by"] for each in data["tokens"])
+    names = {each["id"]: each["name"] for each in session.api.get("/nodes")["nodes"]} if used else {}
+    columns = titled("id", "role", "name", "tags", "expires_at", ("USED BY", lambda row: _name_in(names, row)))
     session.out.data(data, lambda: session.out.table(columns, data["tokens"], "There are no tokens."))
+
+
+def _name_in(names: Mapping[str, str], token: Any) -> str | None:
+    """The name of the node that has used a token; its id when it is in the fleet no more."""
+    used_by: str | None = token["used_by"]
+    return names.get(used_by or "", used_by)
 
 
 @command(nodes, "revoke-token", {"token": argument("TOKEN_ID", "The id of a token: proxyfleet nodes tokens.")})

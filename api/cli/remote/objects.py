@@ -16,6 +16,7 @@ from api.cli.documents import body_of, header_fields
 from api.cli.errors import Status
 from api.cli.options import (
     LIST,
+    OF_NODE,
     POLICY,
     POOL,
     WEBHOOK,
@@ -31,7 +32,7 @@ from api.cli.options import (
     text,
     texts,
 )
-from api.cli.terminal import Column, Detail, Pairs, Row, fields_of, pairs_of, titled
+from api.cli.terminal import Column, Detail, Pairs, Row, fields_of, pairs_of, titled, with_node
 from config.model.choices import LIST_FORMATS, LIST_KINDS, POOL_FORMATS, POOL_POLICIES
 from config.text.formatting import parse_moment
 
@@ -342,6 +343,7 @@ _DELIVERIES = {
     **_WEBHOOK,
     "status": choice("--status", "Only those of this status.", ("waiting", "delivered", "failed")),
     "limit": number("--limit", "The number of deliveries at most.", default=100, min=1, max=1000),
+    **OF_NODE,
 }
 
 
@@ -362,10 +364,13 @@ def rotate_secret(session: Session, webhook: str) -> None:
 
 
 @command(webhooks, "deliveries", _DELIVERIES)
-def deliveries(session: Session, webhook: str, status: str | None, limit: int) -> None:
+def deliveries(session: Session, webhook: str, status: str | None, limit: int, node: str | None) -> None:
     """List deliveries, newest first."""
-    data = session.api.get(f"{_webhook_path(session, webhook)}/deliveries", status=status, limit=limit)
-    session.out.data(data, lambda: session.out.table(DELIVERIES, data["deliveries"], "There is no delivery."))
+    path = f"{_webhook_path(session, webhook)}/deliveries"
+    data = session.api.get(path, status=status, limit=limit, node=node)
+    columns = with_node(DELIVERIES, data)
+    session.out.data(data, lambda: session.out.table(columns, data["deliveries"], "There is no delivery."))
+    session.out.note_missing(data)
 
 
 @command(webhooks, "redeliver", {**_WEBHOOK, "delivery": argument("DELIVERY", "The id of a delivery.")})

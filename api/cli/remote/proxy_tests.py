@@ -11,9 +11,9 @@ import typer
 from api.cli.commands import Given, Session, command
 from api.cli.documents import body_of, read_mapping
 from api.cli.errors import CommandError, Status
-from api.cli.options import PROXY, argument, file_option, find, flag, number, seconds_option, text
+from api.cli.options import OF_NODE, PROXY, argument, file_option, find, flag, number, seconds_option, text
 from api.cli.remote.proxies import ONE_PROXY, PROXIES, group, path_of
-from api.cli.terminal import PASSWORD_STDIN, password, titled
+from api.cli.terminal import PASSWORD_STDIN, Column, password, titled
 from config.net.addresses import is_address
 
 Pair = tuple[str, str]
@@ -31,6 +31,7 @@ _TEST = {
     **PROXIES,
     "url": text("--target", "The URL to request; by default proxy.test_url."),
     "timeout": seconds_option("--wait", "Seconds that a test may take.", 15.0, min=0.1, max=60),
+    **OF_NODE,
 }
 _SNIPPETS = {
     **ONE_PROXY,
@@ -58,16 +59,18 @@ _EXPLAIN = {
 
 
 @command(group, "test", _TEST)
-def try_proxies(session: Session, proxies: list[str], fields: Given) -> None:
+def try_proxies(session: Session, proxies: list[str], fields: Given, node: str | None) -> None:
     """Send one request through each proxy; ends with 1 if one of them failed."""
     found = [find(session.api, PROXY, each) for each in proxies]
     body, wait = body_of(fields), fields["timeout"]
     results = []
     for one in found:
         path = f"/proxies/{one['id']}/test"
-        data = session.api.call("POST", path, body=body, timeout=wait + 15)
-        results.append({"proxy": one["name"], **data["test_result"]})
-    session.out.data({"test_results": results}, lambda: session.out.table(TESTED, results))
+        data = session.api.call("POST", path, body=body, timeout=wait + 15, query={"node": node})
+        results += [{"proxy": one["name"], **each} for each in data.get("nodes") or [data["test_result"]]]
+        session.out.note_missing(data)
+    columns = (Column("NODE", "node"), *TESTED) if any("node" in each for each in results) else TESTED
+    session.out.data({"test_results": results}, lambda: session.out.table(columns, results))
     if any(result["status"] != "success" for result in results):
         raise typer.Exit(int(Status.FAILED))
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from shutil import get_terminal_size
+from types import MappingProxyType
 from typing import Any
 
 from api.cli.commands import TOP, WATCH, Given, Session, command
 from api.cli.documents import is_stream
 from api.cli.errors import CommandError, Status
-from api.cli.options import ACCOUNT, OF_LISTENING, PROXY, choice, file_option, flag, number, text
+from api.cli.options import ACCOUNT, OF_LISTENING, OF_NODE, PROXY, choice, file_option, flag, number, text
 from api.cli.quantities import SINCE, UNTIL, size
 from api.cli.terminal import (
     BAD,
@@ -28,6 +29,7 @@ from api.cli.terminal import (
     fitting_columns,
     progress,
     titled,
+    with_node,
 )
 from config.model.choices import LogLevel
 
@@ -75,6 +77,7 @@ FILTERS = {
     "reason": text("--reason", _REASON),
     **SINCE,
     **UNTIL,
+    **OF_NODE,
 }
 """Options by the API's parameter."""
 _LOGS = {
@@ -105,6 +108,7 @@ def logs(session: Session, follow: bool, fields: Given, limit: int, export: Path
         if query["reason"] == _REPORTED:
             data["rules"] = session.api.get("/logs/values", **query, field="rule", limit=RULES_COUNTED)["values"]
         session.out.data(data, lambda: _print(session, data))
+        session.out.note_missing(data)
 
 
 def _latest(session: Session, query: dict[str, Any], limit: int) -> dict[str, Any]:
@@ -139,9 +143,9 @@ def _export(session: Session, file: Path, query: dict[str, Any]) -> None:
 def _print(session: Session, data: dict[str, Any]) -> None:
     """Print the latest records for people, with a note if there are more."""
     if not session.out.terminal:
-        session.out.table(_COLUMNS, data["logs"])
+        session.out.table(with_node(_COLUMNS, data), data["logs"])
     elif data["logs"]:
-        printer = RecordPrinter(session.out, get_terminal_size().columns)
+        printer = RecordPrinter(session.out, get_terminal_size().columns, data)
         printer.add(data["logs"])
         printer.end()
     else:
@@ -157,7 +161,8 @@ def _print(session: Session, data: dict[str, Any]) -> None:
 def _follow(session: Session, query: dict[str, Any], limit: int) -> None:
     """Print the latest records, then new ones until Ctrl-C."""
     data = _latest(session, query, limit)
-    printer = RecordPrinter(session.out, get_terminal_size().columns)
+    session.out.note_missing(data)
+    printer = RecordPrinter(session.out, get_terminal_size().columns, data)
     printer.titles()
     printer.add(data["logs"])
     of_tail = {**query, "limit": 1000, "start_time": None, "end_time": None, "timeout": LONG_POLL_SECONDS}
@@ -232,16 +237,18 @@ class RecordPrinter:
     Widths of lines only grow, so that later ones stay aligned with printed ones as far as possible.
     """
 
-    def __init__(self, out: Output, width: int) -> None:
+    def __init__(self, out: Output, width: int, data: Mapping[str, Any] = MappingProxyType({})) -> None:
+        """`data` is the first response."""
         self._out = out
         self._room = width
-        self._widths = [len(column.title) for column in LINES]
+        self._columns, self._line_columns = with_node(_COLUMNS, data), with_node(LINES, data)
+        self._widths = [len(column.title) for column in self._line_columns]
         self._chosen: list[int] = []
 
     def titles(self) -> None:
         """Print titles in a pipe; at a terminal they precede the first records."""
         if self._out.format != "json" and not self._out.terminal:
-            self._out.line("\t".join(column.title for column in _COLUMNS))
+            self._out.line("\t".join(column.title for column in self._columns))
 
     def add(self, entries: list[dict[str, Any]]) -> None:
         """Print these records."""
@@ -250,7 +257,7 @@ class RecordPrinter:
         elif self._out.terminal:
             self._out.lines(self.lines(entries))
         else:
-            self._out.lines("\t".join(column.cell(entry, plain=True) for column in _COLUMNS) for entry in entries)
+            self._out.lines("\t".join(column.cell(entry, plain=True) for column in self._columns) for entry in entries)
 
     def end(self) -> None:
         """Print a note about columns that were left out."""
@@ -259,28 +266,30 @@ class RecordPrinter:
 
     def lines(self, entries: Sequence[dict[str, Any]]) -> Iterator[str]:
         """The lines of these records, with titles before the first ones."""
-        rows = [[column.cell(entry) for column in LINES] for entry in entries]
+        rows = [[column.cell(entry) for column in self._line_columns] for entry in entries]
         wide = [[cell_width(cell) for cell in row] for row in rows]
         self._widths = [max(found) for found in zip(self._widths, *wide, strict=True)]
         if not self._chosen:
             widths = [*self._widths[:-1], TARGET_ROOM]
-            self._chosen = fitting_columns(widths, [column.spare for column in LINES], self._room)
-            yield self._out.colour(self._line([column.title for column in LINES]), DIM)
+            self._chosen = fitting_columns(widths, [column.spare for column in self._line_columns], self._room)
+            yield self._out.colour(self._line([column.title for column in self._line_columns]), DIM)
         for entry, row in zip(entries, rows, strict=True):
             yield self._line(row, entry)
 
     @property
     def left_out(self) -> list[str]:
         """Titles of the columns that were left out."""
-        return [column.title for at, column in enumerate(LINES) if self._chosen and at not in self._chosen]
+        return [column.title for at, column in enumerate(self._line_columns) if self._chosen and at not in self._chosen]
 
     def _line(self, cells: Sequence[str], entry: Row | None = None) -> str:
         """The cells in a line, in colours for an `entry`; the last is not padded."""
         padded = []
         for at in self._chosen:
-            text = cells[at] if entry is None else self._out.colour(cells[at], _colour(LINES[at].title, entry))
-            room = " " * (self._widths[at] - cell_width(cells[at])) if at < len(LINES) - 1 else ""
-            padded.append(room + text if LINES[at].right else text + room)
+            column, text = self._line_columns[at], cells[at]
+            room = " " * (self._widths[at] - cell_width(text)) if at < len(self._widths) - 1 else ""
+            if entry is not None:
+                text = self._out.colour(text, _colour(column.title, entry))
+            padded.append(room + text if column.right else text + room)
         return (" " * GAP).join(padded)
 
 

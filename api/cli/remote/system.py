@@ -11,9 +11,22 @@ from api.cli.client import quoted
 from api.cli.commands import TOP, WATCH, YES, Given, Session, command, confirm, new_group
 from api.cli.documents import body_of
 from api.cli.errors import CommandError, Status, combined
-from api.cli.options import NODE, OF_LISTENING, PROXY, argument, choice, find_id, flag, number, option, text
+from api.cli.options import (
+    ACCOUNT,
+    NODE,
+    OF_LISTENING,
+    OF_NODE,
+    PROXY,
+    argument,
+    choice,
+    find_id,
+    flag,
+    number,
+    option,
+    text,
+)
 from api.cli.quantities import SINCE, UNTIL, moment_option, size, span, with_decimal_units
-from api.cli.terminal import CHANGED, TRAFFIC, Column, Row, cell_text, counted, print_sources, titled
+from api.cli.terminal import CHANGED, TRAFFIC, Column, Row, cell_text, counted, print_sources, titled, with_node
 
 settings_group = new_group("settings", "System settings.")
 
@@ -232,6 +245,7 @@ _USAGE = {
         parse=_groups,
     ),
     "as_csv": flag("--csv", "CSV on standard output, complete and with plain bytes."),
+    "account": text("--account", "Only of this account; its user name or id.", complete=ACCOUNT),
     "metadata": text("--metadata", "Metadata of accounts as columns of CSV; * for all.", metavar="NAMES"),
 }
 
@@ -266,6 +280,7 @@ OF_CONNECTIONS = {
     "target": text("--target", "Only to targets that contain this text."),
     **OF_LISTENING,
     "min_age": number("--min-age", "Only older than so many seconds.", min=0),
+    **OF_NODE,
 }
 """Options by the API's parameter."""
 
@@ -308,9 +323,10 @@ _CONNECTIONS = {
 def list_connections(session: Session, fields: Given) -> None:
     """List live connections, or count them by client, account, target or proxy."""
     data, group_by = session.api.get("/connections", **fields), fields["group_by"]
-    columns = CONNECTIONS if group_by is None else (*COUNTED_BY[group_by], *COUNTS)
+    columns = with_node(CONNECTIONS, data) if group_by is None else (*COUNTED_BY[group_by], *COUNTS)
     rows = data["connections" if group_by is None else "groups"]
     session.out.data(data, lambda: session.out.table(columns, rows, "No connection matches."))
+    session.out.note_missing(data)
     _refuse_partial(data)
 
 
@@ -328,12 +344,12 @@ def end_connections(
     session: Session, proxy: str | None, connection: str | None, fields: Given, everything: bool, yes: bool
 ) -> None:
     """Close one connection by its id, or, after a question, all that match the filters. Also called `kill`."""
-    filtered = any(value is not None for value in fields.values())
+    filtered = any(value is not None for name, value in fields.items() if name != "node")
     if (connection is not None) + filtered + everything != 1:
         raise CommandError("Which connections?", "Give an id, or filters such as --client, or --all", Status.USAGE)
     of_proxy = {} if proxy is None else {"proxy": find_id(session.api, PROXY, proxy)}
     if connection is not None:
-        data = session.api.delete(f"/proxies/{of_proxy['proxy']}/connections/{quoted(connection)}")
+        data = session.api.delete(f"/proxies/{of_proxy['proxy']}/connections/{quoted(connection)}", node=fields["node"])
         session.out.done(data, f"{connection} is closed.")
         return
     if not yes:
@@ -342,6 +358,7 @@ def end_connections(
     only_all = everything and proxy is None
     data = session.api.delete("/connections", **fields, **of_proxy, all="true" if only_all else None)
     session.out.done(data, f"{data['ended']} closed.")
+    session.out.note_missing(data)
     _refuse_partial(data)
 
 
@@ -362,18 +379,22 @@ DNS_COLUMNS = (
     Column("ADDRESSES", lambda entry: ", ".join(entry["addresses"]) or entry["detail"] or "-"),
     Column("SERVERS", lambda entry: ", ".join(entry["servers"]) or "system", spare=True),
 )
-_NAME = {"name": argument("NAME", "Only this name.", default=None)}
+_NAME = {"name": argument("NAME", "Only this name.", default=None), **OF_NODE}
 
 
 @command(dns, "cache", {**_NAME, "limit": number("--limit", "Entries at most.", default=100, min=1, max=1000)})
 def show_cache(session: Session, fields: Given) -> None:
     """Show cached names, used last first, or one of them."""
     data = session.api.get("/dns/cache", **fields)
-    session.out.data(data, lambda: session.out.table(DNS_COLUMNS, data["entries"], "Nothing is cached."))
+    session.out.data(
+        data, lambda: session.out.table(with_node(DNS_COLUMNS, data), data["entries"], "Nothing is cached.")
+    )
+    session.out.note_missing(data)
 
 
 @command(dns, "flush", _NAME)
-def flush_cache(session: Session, name: str | None) -> None:
+def flush_cache(session: Session, fields: Given) -> None:
     """Drop a name, or all names, in the resolver and in all proxies."""
-    data = session.api.delete("/dns/cache", name=name)
+    data = session.api.delete("/dns/cache", **fields)
     session.out.data(data, lambda: session.out.line(f"Dropped {data['dropped']} cached results."))
+    session.out.note_missing(data)

@@ -8,10 +8,15 @@ from typing import Any
 
 import pytest
 
+from actors.bus.mailbox import NOT_ON_THE_BUS
+from actors.bus.messages.common import PROXY_RESOLVER, RESOLVER, Unreachable
+from actors.bus.messages.dns import DnsCache, DnsEntry, DnsState, QueryDns
+from api.bus_bridge import NodeMissing, on_node
 from api.cli.client import ApiClient
 from api.cli.errors import refused
 from api.cli.remote import nodes as node_commands
 from api.fleet import Presence
+from config.model.node_tokens import COLLECTION, NodeTokenCreate, new_token
 from tests.product.cli.shell import Shell
 from tests.unit.api.objects.nodes.staged_nodes import FleetApi, presence, two_nodes
 
@@ -146,3 +151,29 @@ def test_proxies_and_settings_are_of_nodes(shell: Shell, fleet: tuple[FleetApi, 
 def test_without_a_fleet_an_error_says_how_to_have_one() -> None:
     found = refused(409, {"code": "NOT_A_FLEET", "message": "This installation is no node of a fleet", "details": {}})
     assert "proxyfleet cluster join" in str(found.hint)
+
+
+def test_a_used_token_has_the_name_of_its_node(shell: Shell, fleet: tuple[FleetApi, FleetApi]) -> None:
+    record, _secret = new_token(NodeTokenCreate(name="nyc"), 1_000_000.0)
+    body = {**record.model_dump(mode="json"), "used_by": "nod_nyc", "used_at": 1_000_000.0}
+    fleet[0].engine.put(COLLECTION, body, 0)
+    ran = shell.good("nodes", "tokens")
+    assert ran.out.splitlines()[0].endswith("USED BY")
+    assert [row[-1] for row in ran.rows] == ["nyc"]
+
+
+def test_rows_of_several_nodes_have_a_column_of_it_and_a_missing_node_is_named(
+    shell: Shell, fleet: tuple[FleetApi, FleetApi]
+) -> None:
+    entry = DnsEntry("a.example", "A", "found", ("192.0.2.1",), 5.0, (), "")
+    state = DnsState(0, 0, 0, 1, 0, {}, ())
+    others = fleet[0].fleet.others
+    others[RESOLVER] = lambda message: state if isinstance(message, QueryDns) else DnsCache((entry,), 1)
+    others[PROXY_RESOLVER] = lambda _message: Unreachable(PROXY_RESOLVER, NOT_ON_THE_BUS)
+    for each in (RESOLVER, PROXY_RESOLVER):
+        others[on_node("nod_nyc", each)] = lambda _message: NodeMissing("", "connection refused")
+    ran = shell.good("dns", "cache")
+    assert ran.out.splitlines()[0].startswith("NODE\tNAME\t")
+    assert [row[:2] for row in ran.rows] == [["fra", "a.example"]]
+    assert "The node nyc is missing: connection refused" in ran.err
+    assert "missing" not in shell.good("dns", "cache", "--node", "self").err

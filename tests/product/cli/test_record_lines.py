@@ -34,6 +34,13 @@ def lines_of(*pages: list[dict[str, Any]], width: int = 200) -> tuple[list[str],
     return [line for page in pages for line in made.lines(page)], made
 
 
+def test_records_of_several_nodes_say_which_has_them() -> None:
+    made = RecordPrinter(Output(out=io.StringIO()), 200, {"meta": {"missing_nodes": []}})
+    titles, line = made.lines([entry(node="fra1")])
+    assert titles.split()[:2] == ["NODE", "TIME"]
+    assert line.startswith("fra1  2020-01-31")
+
+
 def test_records_stand_under_titles_with_their_day_and_units() -> None:
     (titles, *lines), _ = lines_of([entry(), entry(user="alice", status_code=502, reason="dns_error", parent="p1")])
     assert titles.split() == " ".join(each.title for each in LINES).split()

@@ -12,7 +12,7 @@ import pytest
 
 from actors.metrics.account_usage import UsageLedger
 from api.queries.usage_report import Selection, UsageReport, cell, days_of
-from tests.kit.api_stage import Api
+from tests.kit.api_stage import Api, error_of
 from tests.kit.clocks import Clock
 from tests.kit.live_state import counted_line
 from tests.kit.tables import table
@@ -125,6 +125,16 @@ def test_a_report_of_one_account_has_its_rows_alone(api: Api, books: Books) -> N
     assert bytes_in(data, "account") == [("2026-03-31T00:00:00Z", "acc_2", 20)]
     assert data["total"]["bytes_in"] == 20
     assert report(api, account="acc_3")["usage"] == []
+
+
+def test_a_report_of_one_account_takes_its_user_name_and_refuses_others(api: Api, books: Books) -> None:
+    made = api.post("/accounts", {"username": "eve", "password": "secret-word"}, api.token())
+    books.uses(made.json["data"]["account"]["id"], "px1", 7, "eve")
+    books.uses("acc_1", "px1", 100)
+    assert report(api, account="eve")["total"]["bytes_in"] == 7
+    response = api.get("/usage?account=mallory", api.token())
+    assert error_of(response)[0:2] == (400, "INVALID_REQUEST")
+    assert error_of(response)[2]["field"] == "account"
 
 
 def test_an_account_with_two_tags_is_in_both_and_once_in_the_total(api: Api, books: Books) -> None:
