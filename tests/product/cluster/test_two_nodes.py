@@ -76,6 +76,40 @@ def plans(product: Product, revision: str) -> set[str]:
     return {each["name"] for each in response.json()["data"]["plans"]}
 
 
+def see_both(product: Product, proxy_id: str) -> None:
+    """What is on machines is read of both nodes, and done on both."""
+    both = {"first", "second"}
+
+    def nodes_in(path: str, method: str = "GET", body: Any = None) -> Any:
+        data = product.data(method, path, body)
+        assert data["meta"] == {"missing_nodes": []}
+        return data
+
+    wait_until(lambda: {each["node"] for each in nodes_in("/logs?limit=100")["logs"]} == both, "records of both", SOON)
+    paths = (
+        "/metrics/realtime",
+        "/metrics",
+        "/overview",
+        "/dns/cache",
+        "/connections",
+        f"/proxies/{proxy_id}/connections",
+    )
+    for path in paths:
+        nodes_in(path)
+    wait_until(
+        lambda: sum(each["value"] for each in nodes_in("/metrics?node=second")["metrics"]["requests_total"]), "some"
+    )
+    question = {"client_ip": "192.0.2.1", "target": "http://192.0.2.9/"}
+    assert nodes_in(f"/proxies/{proxy_id}/explain?node=second", "POST", question)["node"] == "second"
+    tried = nodes_in(f"/proxies/{proxy_id}/test", "POST", {"url": "http://127.0.0.1:9/", "timeout": 2.0})["nodes"]
+    assert {each["node"] for each in tried} == both
+    assert nodes_in(f"/proxies/{proxy_id}/restart", "POST")["changed"]
+    product.data(
+        "POST", "/pools", {"name": "exits", "upstreams": [{"protocol": "http", "host": "exit.example", "port": 1}]}
+    )
+    wait_until(lambda: {each["node"] for each in nodes_in("/pools/exits")["pool"]["nodes"]} == both, "pool", SOON)
+
+
 def test_two_products_are_one_through_an_outage_until_one_is_removed(origin: str) -> None:
     with Nodes() as nodes:
         first, second = nodes.product(), nodes.product()
@@ -105,6 +139,8 @@ def test_two_products_are_one_through_an_outage_until_one_is_removed(origin: str
         keys = [(each.data_dir / "keys" / "secrets.key").read_text() for each in (first, second)]
         assert (keys[0] == keys[1], len(keys[0].split())) == (True, 1)
         assert plans(first, str(changed(second, "rekeyed"))) == {"at-second", "rekeyed"}, "tokens are good, too"
+
+        see_both(first, proxy["id"])
 
         with nodes.outage(signal.SIGKILL):
             assert refused(first)
