@@ -114,7 +114,7 @@ def rehearse(database: Database, known: Sequence[Migration] | None = None) -> Re
     """Do what `migrate` would do, and take it back. Raises as it does."""
     with database.session() as session:
         session.begin(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'; {ALONE}", (), DEADLINE)
-        missing = tuple(_pending(session, known))
+        missing = tuple(missing_within(session, known))
         session.go_on(f"SET LOCAL statement_timeout = '{REHEARSAL:g}s'")
         began = time.monotonic()
         try:
@@ -135,7 +135,7 @@ def migrate(
     """
     with database.session() as session:
         session.begin(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'; {ALONE}", (), DEADLINE)
-        missing = _pending(session, known)
+        missing = missing_within(session, known)
         done = []
         for each in sorted(missing, key=lambda each: (each.removes and by_itself, each.number)):
             if each.removes and by_itself and not session.go_on(_MAY_REMOVE, [each.number])[0][0]:
@@ -164,7 +164,7 @@ def _run(session: DatabaseSession, migration: Migration, node: str) -> None:
     session.go_on(f"INSERT INTO proxyfleet.migrations ({', '.join(row)}) VALUES ({places})", [*row.values()])  # noqa: S608 - ours
 
 
-def _pending(session: DatabaseSession, known: Sequence[Migration] | None) -> list[Migration]:
+def missing_within(session: DatabaseSession, known: Sequence[Migration] | None = None) -> list[Migration]:
     """Within a transaction: those that have not run."""
     ours = migrations() if known is None else known
     ((schema, table),) = session.go_on("SELECT to_regnamespace('proxyfleet'), to_regclass('proxyfleet.migrations')")

@@ -30,7 +30,7 @@ from typing import Any
 from actors.cluster.database import CHANGE, Database, DatabaseSession, dsn_of_role, login_of
 from actors.cluster.errors import DatabaseUnavailable, DatabaseUnusable
 from actors.cluster.identity import NodeIdentity
-from api.cluster.migration_runner import ALONE, LOCK, rehearse
+from api.cluster.migration_runner import ALONE, LOCK, missing_within
 from api.cluster.roles import NodeLogin, begin_roles_within
 from api.engine.commit import Engine
 from config import OperatorError
@@ -107,7 +107,8 @@ def _check(database: Database, identity: NodeIdentity) -> None:
         if not table:
             raise MoveRefused(f"{database.place} holds no fleet: restore a dump of the present database there first")
         found = session.transaction(_STATE.replace("f.moved_at IS NOT NULL", "false"))
-        ((is_owner,),) = session.transaction(_OWNER)
+        ((is_owner,),) = session.begin(_OWNER)
+        missing = missing_within(session)
     if not found:
         raise MoveRefused(f"{database.place} holds no fleet: was all of the dump restored?")
     if found[0][0] != identity.fleet:
@@ -116,7 +117,7 @@ def _check(database: Database, identity: NodeIdentity) -> None:
         raise MoveRefused(
             f"{database.place}: the role of the DSN does not own the schema proxyfleet: restore the dump as it"
         )
-    if missing := rehearse(database).missing:
+    if missing:
         raise MoveRefused(f"{database.place} lacks {missing[0].title}: make a new dump")
 
 

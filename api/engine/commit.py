@@ -25,7 +25,18 @@ from api.engine.loose import LOOSE
 from api.engine.replica import ReplicaStore, failed
 from api.history.document_changes import UNREVISED, DocumentChange, collection_of, is_renewed, kind_of
 from api.history.recorder import RecordedRevision
-from api.store import Document, FleetLevel, HistoryPruned, LedgerError, NotStored, OutcomeUnknown, RevisionConflict, Store, StoreError, Write
+from api.store import (
+    Document,
+    FleetLevel,
+    HistoryPruned,
+    LedgerError,
+    NotStored,
+    OutcomeUnknown,
+    RevisionConflict,
+    Store,
+    StoreError,
+    Write,
+)
 from api.store.accounts import Staging
 from api.store.fleet_store import require_store
 from api.store.rows import text_of
@@ -183,7 +194,9 @@ class Engine(ReplicaStore):
                 except TooFarBehind:
                     self.catch_up()
         except HistoryPruned as error:
-            raise LedgerError(f"this node has to read everything anew before it can change anything: {error}") from error
+            raise LedgerError(
+                f"this node has to read everything anew before it can change anything: {error}"
+            ) from error
         missing = self._turn.missing
         self._take(missing, sum(each.commit.size for each in missing))
         with self.file.transaction():
