@@ -118,7 +118,9 @@ def _check(database: Database, identity: NodeIdentity) -> None:
             f"{database.place}: the role of the DSN does not own the schema proxyfleet: restore the dump as it"
         )
     if missing:
-        raise MoveRefused(f"{database.place} lacks {missing[0].title}: make a new dump")
+        raise MoveRefused(
+            f"{database.place} lacks {missing[0].title}: `proxyfleet cluster migrate`, then make a new dump"
+        )
 
 
 def _left_words(
@@ -130,7 +132,7 @@ def _left_words(
     dsn: str,
     listen_dsn: str,
 ) -> dict[str, dict[str, Any]]:
-    """What each node needs to follow, which the present database has now. Nobody reads it until that has moved."""
+    """What each node needs to follow, which the present database has now, and gives to none until it has moved."""
     try:
         with here.session() as session, there.session() as other:
             session.begin(ALONE)

@@ -9,10 +9,10 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 81_209,
-    "files of the product": 606,
-    "code lines of the tests": 87_931,
-    "code lines of scripts": 5_811,
+    "code lines of the product": 81_555,
+    "files of the product": 607,
+    "code lines of the tests": 88_507,
+    "code lines of scripts": 5_849,
     "files under 60 lines that one module imports": 5,
     "class names that stand twice": 16,
     "modules of the longest folder": 16,
