@@ -77,6 +77,7 @@ SENDERS: Mapping[type[object], frozenset[str]] = MappingProxyType(
         cluster.LeaveFleet: _COMMAND,
         cluster.MoveFleet: _COMMAND,
         cluster.JoinFleet: _COMMAND,
+        cluster.NoteFleet: _API,
         cluster.RekeyFleet: _COMMAND,
         cluster.QueryPoolState: _API,
         cluster.TryProxy: _API,

@@ -22,6 +22,7 @@ from actors.bus.messages.accounts import (
     ReportDeniedNames,
     ResetUsage,
 )
+from actors.bus.messages.cluster import NoteFleet
 from actors.bus.messages.common import QUOTA_OFFLINE, SUPERVISOR, Done, Failed, Listening
 from actors.bus.messages.events import Event
 from actors.bus.messages.metrics import (
@@ -142,6 +143,9 @@ class MetricsActor(Actor):
             self._read_series(message, reply)
         elif isinstance(message, (QueryUsage, QueryReached, ResetUsage, DropAccountUsage)):
             self._usage.receive(message, reply)
+        elif isinstance(message, NoteFleet):
+            self._usage.note_fleet(message)
+            reply(Done())
         elif isinstance(message, ReportDeniedNames):
             self._denied_names.receive(message)
             reply(Done())

@@ -28,6 +28,8 @@ EACH: Final = 0.75
 IDLE: Final = 4.0
 """Seconds, while no node has any such account in use."""
 CUT_OFF_AFTER: Final = 10.0
+NEWS_LAST: Final = 8.0
+"""Seconds after which what the heartbeat has said is no reason not to look."""
 UNUSED: Final = KeyInUse(NOTHING, 0, 0, False)
 WRITTEN_AT_ONCE: Final = 256
 """Lines in one turn of the loop: a few milliseconds."""
@@ -54,7 +56,21 @@ class LimitsReporter:
         self._reported = False
         """Whether the others may have figures of this node."""
         self._exchanged_at = self._began_at = loop.now
+        self._news_at = loop.now - NEWS_LAST
         self._timer: Timer = loop.call_later(EACH, self._tick)
+
+    def note(self, in_use: bool) -> None:
+        """This node's heartbeat has been at the database; whether another node has accounts with limits in use."""
+        self._news_at = self._loop.now - (NEWS_LAST if in_use else 0.0)
+        if not in_use and self._is_idle:
+            self._exchanged_at = self._loop.now
+        elif in_use:
+            self._began_at = self._loop.now - IDLE
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether there is nothing that an exchange would say or change, as far as is known here."""
+        return not (self._reported or self._others)
 
     def close(self) -> None:
         """End. What is written goes on to count for a while, until the next collector goes on."""
@@ -90,10 +106,10 @@ class LimitsReporter:
         if counts is None:
             return
         in_use = counts.in_use()
-        is_idle = not (in_use or self._reported or self._others)
+        now, is_idle = self._loop.now, not in_use and self._is_idle
         if self._is_busy or not self._database.is_available:
             self._divide(counts, in_use)
-        elif not is_idle or self._loop.now - self._began_at >= IDLE:
+        elif not is_idle or (now - self._began_at >= IDLE and now - self._news_at >= NEWS_LAST):
             self._exchange(counts, in_use)
 
     def _exchange(self, counts: OtherNodes, in_use: Mapping[int, KeyInUse]) -> None:

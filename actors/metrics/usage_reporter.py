@@ -15,7 +15,7 @@ from actors.bus.loop import Loop
 from actors.bus.messages.accounts import AccountUsage
 from actors.cluster.database import Database
 from actors.cluster.errors import DatabaseError
-from actors.cluster.usage_report import FleetTotal, ReportReply, TotalsCursor, UsageTable
+from actors.cluster.usage_report import SLOT, FleetTotal, ReportReply, TotalsCursor, UsageTable
 from actors.log_lines import ThrottledLog
 from actors.metrics.account_usage import UsageLedger
 from actors.metrics.usage_changes import PreparedReport, UsageChanges
@@ -27,6 +27,10 @@ CUT_OFF_AFTER = 10.0
 """Seconds after the last exchange with the database."""
 READ_EACH = 10.0
 """Seconds between two readings of what other nodes have changed."""
+NEWS_LAST = 2 * CUT_OFF_AFTER
+"""Seconds after which what the heartbeat has said is no reason not to look."""
+LATE = 5.0
+"""Seconds after the end of their slot until all changes of it are there to be read."""
 GIVEN_BACK_AFTER = 5.0
 """Seconds after its last use that a lease is given back."""
 TAKEN_AT_ONCE = 64
@@ -81,6 +85,11 @@ class UsageReporter:
         self._was_cut_off = False
         self._cursor = TotalsCursor(0, "")
         self._read_at = 0.0
+        self._news_at = loop.now - NEWS_LAST
+        self._changed_in = 0
+        """The slot in which a node has changed totals last, as the heartbeat has said."""
+        self._whole_until = 0
+        """The first slot of which not everything may have been there at the last reading."""
         self._resets: list[tuple[Sequence[str], bool, Done]] = []
         ledger.follow(self.changes, database.time)
 
@@ -121,6 +130,16 @@ class UsageReporter:
             self.used(short)
             self._asking.update(dict.fromkeys(short))
             self._next()
+
+    def note(self, slot: int) -> None:
+        """This node's heartbeat has been at the database, where totals have changed last in this slot."""
+        self._news_at, self._changed_in = self._loop.now, slot
+        if not self._fails:
+            self._connected_at = self._loop.now
+
+    @property
+    def _may_have_changed(self) -> bool:
+        return self._loop.now - self._news_at >= NEWS_LAST or self._changed_in >= self._whole_until
 
     def tick(self) -> None:
         """A second has passed, and all is booked that was counted by then."""
@@ -163,8 +182,9 @@ class UsageReporter:
                 self._reset(account_ids, gone, done, {})
                 return
             self._do(lambda: self._table.reset(account_ids), lambda reply: self._reset(account_ids, gone, done, reply))
-        elif self._loop.now >= self._read_at:
-            self._do(lambda: self._table.changed(self._cursor), self._read)
+        elif self._loop.now >= self._read_at and (self._cursor.account or self._may_have_changed):
+            until = int((self._database.time() - LATE) / SLOT)
+            self._do(lambda: self._table.changed(self._cursor), lambda reply: self._read(reply, until))
 
     def _do(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
         self._busy = True
@@ -198,7 +218,7 @@ class UsageReporter:
         def take() -> None:
             if reply.totals is None:
                 self.changes.rewind(reply.number)
-                self._cursor = TotalsCursor(0, "")
+                self._cursor, self._whole_until = TotalsCursor(0, ""), 0
             elif not prepared.is_greeting:
                 self.changes.acknowledge(prepared, reply.nodes)
             if prepared.is_greeting:
@@ -211,12 +231,12 @@ class UsageReporter:
             totals = [each for each in reply.totals if each.account in prepared.sums]
             self._take_some(totals, prepared.sums, idle)
 
-    def _read(self, result: Any) -> None:
+    def _read(self, result: Any, until: int) -> None:
         if not isinstance(result, tuple):
             return
         totals, cursor = result
         if cursor.account == "":
-            self._read_at = self._loop.now + READ_EACH
+            self._read_at, self._whole_until = self._loop.now + READ_EACH, until
         self._cursor = cursor
         unreported = self.changes.unreported_accounts()
         self._take_some([each for each in totals if each.account not in unreported], {}, ())

@@ -27,6 +27,7 @@ from actors.bus.messages.accounts import (
     ResetUsage,
     UsageOfAccounts,
 )
+from actors.bus.messages.cluster import NoteFleet
 from actors.bus.messages.common import Done, Failed
 from actors.bus.messages.events import Event
 from actors.log_lines import ThrottledLog
@@ -88,6 +89,12 @@ class UsageService:
             self._query(message, reply)
         else:
             self._receive_reset(message, reply)
+
+    def note_fleet(self, news: NoteFleet) -> None:
+        """See `NoteFleet`."""
+        if self._reporter is not None and self._limits is not None:
+            self._reporter.note(news.slot)
+            self._limits.note(news.limits)
 
     def _receive_reset(self, message: ResetUsage | DropAccountUsage, reply: Reply) -> None:
         def done(error: str | None) -> None:

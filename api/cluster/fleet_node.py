@@ -10,8 +10,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
+from actors.bus.messages.cluster import NoteFleet
+from actors.bus.messages.common import METRICS
 from actors.cluster.database import Database
 from actors.cluster.doorbell import Doorbell
 from actors.cluster.identity import NodeIdentity
@@ -22,7 +25,7 @@ from api.cluster.fleet_chores import KEPT_DAYS, ApiAddress, FleetPruning, NodeEv
 from api.cluster.fleet_usage import UsageOfFleet, unreported
 from api.cluster.following.audit_sending import AuditSending
 from api.cluster.following.follower import CHANNEL, Follower, ReplicaLevel, own_channel
-from api.cluster.following.heartbeat import Heartbeat, installation, merged
+from api.cluster.following.heartbeat import Beat, Heartbeat, installation, merged
 from api.cluster.following.presence import Presences
 from api.cluster.following.rereading import Rereading, replaced
 from api.cluster.following.unapplied import UnappliedObjects
@@ -53,7 +56,9 @@ from config.settings.groups import History
 
 log = logging.getLogger(__name__)
 
-POLL_AT_REST = 15.0
+COLLECTOR_TIMEOUT = 1.0
+"""Seconds that the collector has to take what a heartbeat has learnt."""
+POLL_AT_REST = 120.0
 """Seconds between two reads of what needs no order, while notifications come, and heartbeats say how much there is."""
 CUT_OFF = 10.0
 """Seconds since the last exchange with the database after which a node is cut off from it."""
@@ -306,6 +311,8 @@ class FleetNode:
         if self._is_full:
             beats.followers.append(ApiAddress(engine, self.identity.id, here, api).noted)
         beats.followers.append(lambda beat: beat.whole.get("moved") and moved(beat.whole["moved"]))
+        if bridge is not None:
+            beats.followers.append(partial(_inform_collector, bridge))
         beats.refused.append(self.ledger.refuse)
         reports = [self._state_of_database, *self._reports]
 
@@ -401,3 +408,10 @@ class FleetNode:
 
 def _here(engine: Engine) -> DataDir:
     return DataDir(engine.file.path.parent)
+
+
+def _inform_collector(bridge: Bridge, beat: Beat) -> None:
+    """Without it the collector asks the database itself."""
+    news = beat.whole.get("usage")
+    if news is not None:
+        bridge.ask(METRICS, NoteFleet(news["slot"], news["limits"]), COLLECTOR_TIMEOUT)

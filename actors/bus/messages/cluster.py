@@ -32,6 +32,18 @@ class FleetFounded:
 
 
 @message
+class NoteFleet:
+    """API → metrics collector: this node's heartbeat has been at the fleet's database. → `Done`
+
+    `slot` is when totals of usage have changed last, in tens of seconds, and `limits` whether another node has accounts
+    with limits in use: so the collector need not look. Without these it does.
+    """
+
+    slot: int
+    limits: bool
+
+
+@message
 class LeaveFleet:
     """Command line → API: go on alone; with `force` also when the database can't be reached.
 

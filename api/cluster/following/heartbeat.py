@@ -158,7 +158,7 @@ class Heartbeat:
     def _run(self) -> None:
         pause = 0.0
         while True:
-            self._due.wait(pause * random.uniform(0.9, 1.0))  # noqa: S311 - no secret
+            self._due.wait(pause * random.uniform(0.95, 1.05))  # noqa: S311 - no secret
             self._due.clear()
             if self._has_ended:
                 return

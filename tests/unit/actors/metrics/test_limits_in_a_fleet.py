@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from actors.bus.messages.cluster import NoteFleet
 from actors.bus.messages.specs import LimitsSpec
 from actors.forwarding.limits.meter import Meter
 from actors.metrics.limits_reporter import CUT_OFF_AFTER, IDLE
@@ -263,3 +264,14 @@ def test_without_such_accounts_nodes_say_little(fleet: Fleet) -> None:
     assert fleet.execute("SELECT count(*) FROM proxyfleet.limits_in_use") == [(0,)]
     pass_time(fleet, IDLE)
     assert fleet.execute("SELECT keys FROM proxyfleet.limits_in_use") == [([],)]
+
+
+def test_no_node_looks_for_what_others_count_while_the_heartbeat_says_that_there_is_nothing(fleet: Fleet) -> None:
+    one = fleet.node()
+    for _ in range(4):
+        one.collector.service.note_fleet(NoteFleet(0, limits=False))
+        pass_time(fleet, IDLE)
+    assert fleet.execute("SELECT count(*) FROM proxyfleet.limits_in_use") == [(0,)]
+    one.collector.service.note_fleet(NoteFleet(0, limits=True))
+    pass_time(fleet, 1)
+    assert fleet.execute("SELECT count(*) FROM proxyfleet.limits_in_use") == [(1,)]

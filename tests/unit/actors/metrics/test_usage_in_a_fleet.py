@@ -14,8 +14,10 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from actors.bus.messages.accounts import DATABASE, DropAccountUsage, ResetUsage
+from actors.bus.messages.cluster import NoteFleet
 from actors.bus.messages.common import Done, Failed
-from actors.metrics.usage_reporter import CUT_OFF_AFTER, GIVEN_BACK_AFTER, READ_EACH
+from actors.cluster.usage_report import SLOT
+from actors.metrics.usage_reporter import CUT_OFF_AFTER, GIVEN_BACK_AFTER, NEWS_LAST, READ_EACH
 from api.cluster.fleet_usage import Unreported
 from tests.kit.cutting_relay import CuttingRelay, Where
 from tests.kit.postgresql import database, needs_postgresql
@@ -67,6 +69,24 @@ def test_what_one_node_counts_all_know(fleet: Fleet) -> None:
     assert here.knows() == 355
     for node in (one, other):
         assert node.collector.activity().usage.bytes_in == (355 if node is one else 350)
+
+
+def test_what_others_count_is_read_when_the_heartbeat_says_that_there_is_something(fleet: Fleet) -> None:
+    one, other = fleet.node(), fleet.node()
+    here, there = process(one), process(other)
+    here.uses(300)
+    fleet.pass_time(READ_EACH + 3)
+    here.uses(5)
+    for _ in range(3):
+        other.collector.service.note_fleet(NoteFleet(slot=0, limits=False))
+        fleet.pass_time(5)
+    assert (fleet.total(), there.knows()) == (305, 300)
+    other.collector.service.note_fleet(NoteFleet(int(time.time() / SLOT), limits=False))
+    fleet.pass_time(1)
+    assert there.knows() == 305
+    here.uses(7)
+    fleet.pass_time(NEWS_LAST + 2)  # of a heartbeat that is no more
+    assert there.knows() == 312
 
 
 def test_what_was_used_before_there_was_a_fleet_counts_in_it(fleet: Fleet) -> None:
