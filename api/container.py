@@ -192,7 +192,7 @@ class Services:
         self.data = data
         self._make_authentication(store)
         self.runtime = RuntimeView(bridge)
-        self.idempotency = Idempotency(data, self.seal, node=lambda: self.node)
+        self.idempotency = Idempotency(data, self.seal, node=lambda: self.node, was_made=store.was_made)
         self.account_store = store.accounts
         self.revisions = Reader(data.fleet, self.seal)
         self._begin_history()

@@ -93,6 +93,7 @@ class FleetNode:
         self.usage: FleetUsage = UsageOfFleet(self.database)
         self.duties = Duties(self.database, identity.id)
         self._follower: Follower | None = None
+        self._started = threading.Event()
         self._link: NodeLink | None = None
         self.presences = Presences(self.database)
         self.key = None if seal is None else FleetKey(identity, self.database, self.ledger, seal)
@@ -165,7 +166,10 @@ class FleetNode:
 
     def wait_for(self, number: int, seconds: float) -> bool:
         """See `ThisNode`."""
-        return self._follower is not None and self._follower.wait_for(number, seconds)
+        until = time.monotonic() + seconds
+        if not self._started.wait(seconds) or self._follower is None:
+            return False
+        return self._follower.wait_for(number, max(0.0, until - time.monotonic()))
 
     def pending(self) -> dict[str, int]:
         """See `ThisNode`."""
@@ -303,6 +307,7 @@ class FleetNode:
         beats.gives += [follower.expect, events.wants, self.duties.wants, schema.wants]
         beats.followers += [follower.noted, events.noted, self.duties.noted]
         beats.followers.append(lambda beat: unapplied.unknown(beat.whole.get("unknown") or ()))
+        beats.followers.append(lambda _beat: unapplied.retry())
         if self._loose is not None:
             noted = self._loose.noted
             beats.followers.append(lambda beat: noted(beat.whole["loose"]))
@@ -328,6 +333,7 @@ class FleetNode:
             self._parts += [schema, self.duties, FleetPruning(engine, self.database, self.has_duty, history)]
         for each in self._parts:
             each.start()
+        self._started.set()
 
     def rekey(self) -> Rekeyed:
         """Replace the fleet's key. Raises as `Rekeying`."""

@@ -17,6 +17,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -32,8 +33,10 @@ DEADLINE = 60.0
 """Seconds of one migration."""
 REHEARSAL = 2.0
 """Seconds for which it is tried what migrations take, each of them: changes wait meanwhile."""
-RETRY, AGAIN = 5.0, 3_600.0
-"""Seconds until a node tries again what has failed, and looks again whether something may be removed."""
+AGAIN = 3_600.0
+"""Seconds until a node looks again whether something may be removed."""
+TRIES = 3
+"""How often a node tries at once; then at each heartbeat."""
 LOCK_TIMEOUT = "5s"
 LOCK = 7_075_663_081
 """The number of the lock, ours alone in the fleet's database."""
@@ -46,6 +49,8 @@ CREATE TABLE proxyfleet.migrations (
     at timestamptz NOT NULL DEFAULT clock_timestamp(), version text NOT NULL, node text NOT NULL
 )
 """
+# Changes take the lock of the fleet first, and heartbeats that table: so neither holds what a migration needs next.
+_HOLD = "LOCK TABLE proxyfleet.heartbeats, proxyfleet.fleet IN ACCESS EXCLUSIVE MODE"
 _MAY_REMOVE = """
 SELECT NOT EXISTS (
     SELECT FROM proxyfleet.heartbeats h
@@ -118,6 +123,7 @@ def rehearse(database: Database, known: Sequence[Migration] | None = None) -> Re
         session.go_on(f"SET LOCAL statement_timeout = '{REHEARSAL:g}s'")
         began = time.monotonic()
         try:
+            _hold_others(session, missing)
             for each in missing:
                 _run(session, each, "")
         except DatabaseBusy:
@@ -136,6 +142,7 @@ def migrate(
     with database.session() as session:
         session.begin(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'; {ALONE}", (), DEADLINE)
         missing = missing_within(session, known)
+        _hold_others(session, missing)
         done = []
         for each in sorted(missing, key=lambda each: (each.removes and by_itself, each.number)):
             if each.removes and by_itself and not session.go_on(_MAY_REMOVE, [each.number])[0][0]:
@@ -145,6 +152,12 @@ def migrate(
         if done:
             session.finish(_RIGHTS)
     return done
+
+
+def _hold_others(session: DatabaseSession, missing: Sequence[Migration]) -> None:
+    """Within a transaction that is to do these: from here on others wait, so that none of them is in a deadlock."""
+    if missing and missing[0].number > 2:
+        session.go_on(_HOLD)
 
 
 def _run(session: DatabaseSession, migration: Migration, node: str) -> None:
@@ -237,12 +250,11 @@ class SchemaUpkeep:
 
     def _work(self) -> None:
         try:
-            done = migrate(self._database, self._node, self._known, by_itself=True)
+            done = self._migrated()
         except SchemaOfLaterRelease:
             self._due = time.monotonic() + AGAIN
             self._wait("")
         except (DatabaseError, SchemaRefused) as error:
-            self._due = time.monotonic() + RETRY
             problem = f"the schema of the database can't be brought forward: {error}"
             if problem != self._problem:
                 log.error("%s", problem)
@@ -258,3 +270,9 @@ class SchemaUpkeep:
             self._wait("")
         finally:
             self._at_work.release()
+
+    def _migrated(self) -> list[Migration]:
+        for _ in range(TRIES - 1):
+            with suppress(DatabaseBusy):
+                return migrate(self._database, self._node, self._known, by_itself=True)
+        return migrate(self._database, self._node, self._known, by_itself=True)

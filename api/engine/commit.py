@@ -250,8 +250,8 @@ class Engine(ReplicaStore):
             self.file.after(self._unsettled.end)
         try:
             stamp = self._turn.append(replace(commit_of(database, number), audit=entries))
-        except OutcomeUnknown:
-            raise
+        except OutcomeUnknown as error:
+            raise OutcomeUnknown(number) from error
         except StoreError:
             self._unsettled.end()
             raise

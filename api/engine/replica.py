@@ -10,6 +10,7 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 from uuid import UUID
@@ -52,6 +53,7 @@ class ReplicaStore(FleetStore):
         self._ledger = ledger
         self._changing = threading.RLock()
         self._adopts = False
+        self._outcomes: dict[int, bool] = {}
         self.history = Recorder(self.file, seal, lambda: None if self._ledger is None else self._ledger.node)
         try:
             self._unsettled = UnsettledEntries(data.unsettled)
@@ -129,11 +131,21 @@ class ReplicaStore(FleetStore):
             if to[1] is not None:
                 note_stamp(database, to[0], to[1])
 
+    def was_made(self, number: int) -> bool | None:
+        """Whether a commit that ended with `OutcomeUnknown` was made; None while it is not known."""
+        return self._outcomes.get(number)
+
     def settled_number(self) -> int:
         """The last commit, when its effects are made."""
         number = self.file.last_number
         self.effects.finish()
         return number
+
+    def repeat_effects(self, change: DocumentChange) -> None:
+        """Make what follows from a change once more, as the document is now. Raises what that raises."""
+        with self.effects.settled(), self._changing:  # so that no later change is overtaken
+            found = self.get(change.collection, change.id)
+            self.effects.note([replace(change, after=None if found is None else found.body)])
 
     def follow_ledger(self, ledger: Ledger, stamp: UUID | None = None) -> None:
         """From now on this ledger has the last word. It has the last commit of this file, with this stamp.
@@ -232,8 +244,10 @@ class ReplicaStore(FleetStore):
         if not self._unsettled.number or number != self._unsettled.number:
             return
         entries = self._unsettled.entries
+        is_made = entries[-1] in audit
         self.file.after(self._unsettled.end)
-        if entries[-1] not in audit:
+        self.file.after(lambda: self._outcomes.update({number: is_made}))
+        if not is_made:
             self.trail.insert(self.trail.rows_of([_not_made(json.loads(content)) for _, content, _ in entries]))
 
 

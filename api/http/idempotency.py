@@ -28,7 +28,7 @@ from typing import Any, Protocol, TypeVar
 from actors.sqlite import open_database
 from api.errors import Invalid, TooBusy
 from api.fleet import StandAlone, ThisNode
-from api.store.interface import StoreError
+from api.store.interface import OutcomeUnknown, StoreError
 from config.files.paths import DataDir, PathError
 from config.files.secret_box import SealedFor, SecretBox, SecretBoxError
 
@@ -71,8 +71,11 @@ class Idempotency:
         seal: SecretBox,
         clock: Callable[[], float] = time.time,
         node: Callable[[], ThisNode] = StandAlone,
+        was_made: Callable[[int], bool | None] = lambda _number: None,
     ) -> None:
-        """Raises `StoreError`."""
+        """`was_made` says what became of a commit that ended with `OutcomeUnknown`. Raises `StoreError`."""
+        self._was_made = was_made
+        self._unknown: dict[str, int] = {}
         self._node = node
         self._seal = seal
         self._clock = clock
@@ -94,12 +97,15 @@ class Idempotency:
             raise Invalid(HEADER, "must be 1 to 255 visible ASCII characters")
         mark = _digest([caller, key])
         with self._turn(mark):
-            kept = self._find(mark)
+            kept = self._find(mark) or self._known_of(mark, request)
             if kept is None:
                 kept = self._taken(mark)
             if kept is None:
                 try:
                     reply = execute()
+                except OutcomeUnknown as error:  # it stays taken: it may have been made
+                    self._unknown[mark] = error.number
+                    raise
                 except BaseException:
                     self._node().settle_request(mark, None)
                     raise
@@ -107,6 +113,8 @@ class Idempotency:
                 return reply
         if kept["request"] != _digest(request):
             raise Invalid(HEADER, "was used for another request within the last 24 hours")
+        if kept["answer"] is None:
+            raise Invalid(HEADER, "was used for a change that was made, whose response was lost: see the audit trail")
         return dict(kept["answer"])
 
     def close(self) -> None:
@@ -149,6 +157,20 @@ class Idempotency:
             if time.monotonic() >= until:
                 raise TooBusy(1, "The first request with this Idempotency-Key is still under way")
             time.sleep(AGAIN)
+
+    def _known_of(self, mark: str, request: Any) -> dict[str, Any] | None:
+        """The entry of a request whose outcome was unknown; None when it was not made. Raises `OutcomeUnknown`."""
+        if mark not in self._unknown:
+            return None
+        is_made = self._was_made(self._unknown[mark])
+        if is_made is None:
+            raise OutcomeUnknown(self._unknown[mark])
+        del self._unknown[mark]
+        if not is_made:
+            return None
+        entry = {"request": _digest(request), "answer": None}
+        self._keep(mark, entry)
+        return entry
 
     def _opened(self, mark: str, sealed: str) -> dict[str, Any]:
         return dict(json.loads(self._seal.open(sealed, SealedFor.RESPONSE, mark)))

@@ -97,9 +97,10 @@ class FleetLevel(StoreError):
 
 
 class OutcomeUnknown(StoreError):
-    """Whether the commit was made could not be learnt in time."""
+    """Whether the commit with this number was made could not be learnt in time."""
 
-    def __init__(self) -> None:
+    def __init__(self, number: int = 0) -> None:
+        self.number = number
         super().__init__("the database did not respond in time: it is not known yet whether the change was made")
 
 

@@ -11,15 +11,17 @@ import json
 import os
 import signal
 import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any, Self
+from types import MappingProxyType
+from typing import Any, Self, TypeVar
 
 from tests.kit.ports import free_port
 from tests.kit.postgresql import Server
 from tests.kit.product import Product
 from tests.kit.wait import wait_until
+
+P = TypeVar("P", bound=Product)
 
 
 class Nodes:
@@ -42,9 +44,13 @@ class Nodes:
 
     def product(self, **settings: str) -> Product:
         """One that runs and stands alone. `settings` are variables without their prefix."""
+        return self.of(Product, settings)
+
+    def of(self, make: Callable[..., P], settings: Mapping[str, str] = MappingProxyType({})) -> P:
+        """As `product`, one that this makes."""
         env = {f"PROXYFLEET_{name}": value for name, value in settings.items()}
         address = f"127.0.0.1:{free_port()}"
-        made = self._stack.enter_context(Product({"PROXYFLEET_CLUSTER__LISTEN": address, **env}))
+        made = self._stack.enter_context(make(env={"PROXYFLEET_CLUSTER__LISTEN": address, **env}))
         self.addresses[made] = address
         return made
 
@@ -87,9 +93,14 @@ def command(product: Product, *words: str) -> tuple[int, str]:
     places = ["--data-dir", str(product.data_dir)]
     if words[0] in ("init", "join", "leave", "rekey"):
         places += ["--run-dir", str(product.run_dir)]
-    line = [sys.executable, "-m", "supervisor", "cluster", *words, *places, "-o", "json"]
+    line = [*product.line, "cluster", *words, *places, "-o", "json"]
     done = subprocess.run(line, env=product.environment(), capture_output=True, text=True, timeout=120)
     return done.returncode, done.stdout or done.stderr
+
+
+def states(product: Product) -> dict[str, str]:
+    """The state of each node by its name, as this one sees them."""
+    return {each["name"]: each["state"] for each in product.data("GET", "/nodes")["nodes"]}
 
 
 def current(product: Product) -> dict[str, Any]:

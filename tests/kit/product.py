@@ -93,9 +93,14 @@ class Product:
         finally:
             _note_start(time.monotonic() - begun)
 
+    @property
+    def line(self) -> list[str]:
+        """The program, before the words of a command."""
+        return [sys.executable, "-m", "supervisor"]
+
     def command(self) -> list[str]:
         """How it is started."""
-        command = [*self._wrapper, sys.executable, "-m", "supervisor", "serve"]
+        command = [*self._wrapper, *self.line, "serve"]
         if self.configured is not None:
             self.configure(self.configured)
             command += ["--config", str(self._config_file)]

@@ -102,11 +102,11 @@ class Heartbeat:
     def beat_now(self) -> Beat:
         """Make one, and have the followers know. Raises `DatabaseError`."""
         with self._beating:
-            commit, stamp = self._replica()
+            commit, stamp = self._replica()  # `settings` is for a schema that was not brought forward yet
             beat = {
                 "boot": self._boot, "up_for": time.monotonic() - self._began, "version": VERSION, "level": self._level,
                 "commit": commit, "stamp": stamp and str(stamp), "clock_offset": self._database.clock_offset,
-                "problems": self.problems(), **merged(self.gives),
+                "problems": self.problems(), "settings": {}, **merged(self.gives),
             }  # fmt: skip
             with self._database.session(even_if_refused=True) as session:
                 began = time.monotonic()

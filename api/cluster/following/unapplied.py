@@ -1,10 +1,16 @@
-"""What this node could not apply: it serves the previous state of these objects, and goes on with the rest."""
+"""What this node could not apply: it serves the previous state of these objects, and goes on with the rest.
+
+Effects that have failed are made again, since what was in their way may be gone.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from actors.cluster.identity import NodeIdentity
@@ -17,7 +23,17 @@ MOST = 100
 """Objects that are reported; of more than a few one cause is to be looked for."""
 PROXIES = "proxies"
 
+FIRST_PAUSE, LONGEST_PAUSE = 3.0, 60.0
+"""Seconds until an effect that has failed is made again, at first and at most."""
+
 Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Retry:
+    change: DocumentChange
+    pause: float
+    due: float
 
 
 class UnappliedObjects:
@@ -39,14 +55,35 @@ class UnappliedObjects:
         self._of_rows: dict[Key, dict[str, Any]] = {}
         self._of_proxies: dict[Key, dict[str, Any]] = {}
         self._unknown: dict[Key, dict[str, Any]] = {}
+        self._retries: dict[Key, _Retry] = {}
+        self._at_work = threading.Lock()
 
     def made(self, changes: Sequence[DocumentChange], error: Exception | None) -> None:
         """What has followed from changes, or why it did not (`api.engine.effects.Effects.watch`)."""
         for each in changes:
+            key = each.collection, each.id
             if error is None:
-                self._forget(self._of_effects, [(each.collection, each.id)])
+                self._forget(self._of_effects, [key])
+                self._retries.pop(key, None)
             else:
-                self._note(self._of_effects, (each.collection, each.id), str(error) or type(error).__name__)
+                self._note(self._of_effects, key, str(error) or type(error).__name__)
+                known = self._retries.get(key)
+                pause = FIRST_PAUSE if known is None else min(2 * known.pause, LONGEST_PAUSE)
+                self._retries[key] = _Retry(each, pause, time.monotonic() + pause)
+
+    def retry(self) -> None:
+        """Make effects again that have failed, where that is due, in a thread of its own."""
+        if any(each.due <= time.monotonic() for each in [*self._retries.values()]) and self._at_work.acquire(False):
+            threading.Thread(target=self._retry, name="retry", daemon=True).start()
+
+    def _retry(self) -> None:
+        try:
+            for each in [*self._retries.values()][:MOST]:
+                if each.due <= time.monotonic():
+                    with suppress(Exception):  # `made` gets it
+                        self._engine.repeat_effects(each.change)
+        finally:
+            self._at_work.release()
 
     def read(self, collection: str, identifier: str, revision: int, error: str | None) -> None:
         """A document of the database was read, or can't be; then the replica keeps what it has."""

@@ -15,7 +15,7 @@ import psycopg
 from actors.cluster.database import Database
 from api.cluster.duties import Duties
 from api.cluster.following.heartbeat import Beat, Heartbeat
-from api.cluster.migration_runner import migrate
+from api.cluster.migration_runner import Migration, migrate
 from api.cluster.shared_ledger import FleetLock, SharedLedger, create_fleet
 from api.engine.commit import Engine
 from api.engine.ledger import Commit, LedgerCommit, commit_of
@@ -112,11 +112,11 @@ def built(engine: Engine, writes: Sequence[Write]) -> Commit:
 class Fleet:
     """The database of a fleet, and its nodes."""
 
-    def __init__(self, dsn: str, folder: Path, stack: ExitStack) -> None:
+    def __init__(self, dsn: str, folder: Path, stack: ExitStack, known: Sequence[Migration] | None = None) -> None:
         self.dsn, self.folder, self._stack = dsn, folder, stack
         self.database = stack.enter_context(closing(Database(dsn)))
         self.id: UUID = uuid4()
-        migrate(self.database, "a")
+        migrate(self.database, "a", known)
         self.stamp = create_fleet(self.database, self.id, "a", 0, 0, "")
         self.seal = secret_box_of(open_data_dir(folder / "key"))
 
@@ -143,14 +143,17 @@ def beat(duties: Duties, database: Database, node: str) -> Beat:
 
 
 @contextmanager
-def fleet(dsn: str | None = None) -> Iterator[Fleet]:
-    """A new one without nodes, in this empty database, or in one on the server of this worker."""
+def fleet(dsn: str | None = None, known: Sequence[Migration] | None = None) -> Iterator[Fleet]:
+    """A new one without nodes, in this empty database, or in one on the server of this worker.
+
+    Its schema is that of this release, or has the migrations that are `known`.
+    """
     with (
         nullcontext(dsn) if dsn else database() as found,
         tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS) as folder,
         ExitStack() as stack,
     ):
-        yield Fleet(found, Path(folder), stack)
+        yield Fleet(found, Path(folder), stack, known)
 
 
 _numbers = count()

@@ -17,6 +17,7 @@ from api.oauth.id_token import Identity, IdentityRefused
 from api.oauth.linking import admit
 from api.objects.users.password_reset import reset
 from api.security import users
+from api.store import OutcomeUnknown
 from config.passwords import check_password
 from config.settings.groups import OAuth2
 from tests.kit.api_stage import PASSWORD, PROXY
@@ -372,3 +373,30 @@ def test_users_of_one_name_are_made_once_and_an_import_is_planned_anew() -> None
         assert status == 200, outcome
         assert [each.body["description"] for each in one.engine.every("lists")] == ["theirs"]
         assert [each.body["name"] for each in one.engine.every("plans")] == ["planned"]
+
+
+@table("is_made", [True, False])
+def test_a_repetition_of_a_change_whose_outcome_is_unknown_runs_when_it_is_known_that_it_was_not_made(
+    is_made: bool,
+) -> None:
+    with two() as (one, _):
+        key = {**one.headers, "Idempotency-Key": "k"}
+
+        def lost(append: Callable[[], UUID]) -> UUID:
+            if is_made:
+                append()
+            raise OutcomeUnknown
+
+        def plan() -> Any:
+            return one.post("/plans", PLAN[2], key)
+
+        usual, one.ledger.append = one.ledger.append, lost
+        assert [plan().json["error"]["code"] for _ in range(2)] == ["OUTCOME_UNKNOWN"] * 2
+        one.ledger.append = usual
+        assert one.ask("POST", "/plans", {"name": "other"})[0] == 201, "with it the outcome is known"
+        found = plan()
+        assert found.status_code == (400 if is_made else 201)
+        if is_made:
+            assert found.json["error"]["details"]["field"] == "Idempotency-Key"
+        assert plan().status_code == found.status_code
+        assert sorted(each.body["name"] for each in one.engine.every("plans")) == ["other", "planned"]

@@ -391,3 +391,21 @@ def test_a_node_ends_soon_while_the_database_hangs(monkeypatch: pytest.MonkeyPat
         finally:
             for each in stopped:
                 os.kill(each, signal.SIGCONT)
+
+
+def test_an_effect_that_has_failed_is_made_again_until_it_is_made(ours: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("api.cluster.following.unapplied.FIRST_PAUSE", 0.01)
+    made: list[Any] = []
+
+    def make(changes: Sequence[DocumentChange]) -> None:
+        made.append(changes[0].after)
+        if len(made) < 4:
+            raise OSError("the port is in use")
+
+    with nodes(ours, "a", "b") as (one, other):
+        other.follow_by(make)
+        assert other.node.wait_for(one.engine.commit(proxy(0, 7)), SOON)
+        assert [each[-1] for each in failed(other)] == ["the port is in use"]
+        wait_until(lambda: other.node.heartbeat.beat_now() and not failed(other), "it is made", SOON)
+        assert len(made) == 4
+        assert {each["name"] for each in made} == {"name-7"}

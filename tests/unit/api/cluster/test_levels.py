@@ -241,3 +241,11 @@ def test_a_node_of_the_former_release_goes_on_with_a_schema_that_has_gained(ours
         old.node.heartbeat.beat_now()
         old.engine.commit(proxy())
         assert old.proxies() == 1
+
+
+def test_a_program_works_with_the_schema_of_the_former_release_until_that_is_brought_forward() -> None:
+    with fleet(known=[each for each in migrations() if each.number < 8]) as ours, nodes(ours, "a") as (node,):
+        last = [(migrations()[-1].number,)]
+        wait_until(lambda: ours.execute("SELECT max(number) FROM proxyfleet.migrations") == last, "it is forward", 10)
+        assert all(each.removes for each in module.rehearse(ours.database).missing)
+        node.engine.commit(proxy())
