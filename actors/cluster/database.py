@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from ipaddress import ip_address
 from typing import Any
+from uuid import UUID
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -35,6 +36,7 @@ _CHECK = (
     "SELECT extract(epoch FROM clock_timestamp())::float8, current_setting('server_version_num')::int,"
     " current_setting('server_encoding'), pg_is_in_recovery()"
 )
+_AND_FLEET = ", (SELECT id FROM proxyfleet.fleet)"
 # Tables without statistics are taken for large, and compiling a statement takes a thousand times as long as to do it.
 _BEGIN = (
     "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL jit = off; SET LOCAL lock_timeout = {:.0f};"
@@ -97,14 +99,17 @@ class DatabaseSession:
 class Database:
     """The database of a DSN. Nothing is connected until it is needed."""
 
-    def __init__(self, dsn: str) -> None:
-        """Raises `DatabaseUnusable` for a DSN that can't be read."""
+    def __init__(self, dsn: str, fleet: UUID | None = None) -> None:
+        """With `fleet` no connection is used that leads to another fleet, or to none.
+
+        Raises `DatabaseUnusable` for a DSN that can't be read.
+        """
         try:
             parts = conninfo_to_dict(dsn)
         except psycopg.Error:
             raise DatabaseUnusable("the DSN of the database can't be read") from None  # libpq's text may have it whole
         self.place = f"{parts.get('host') or 'localhost'}/{parts.get('dbname') or parts.get('user') or ''}"
-        self._dsn = dsn
+        self._dsn, self._fleet = dsn, fleet
         self._lock = threading.Lock()
         self._idle: list[TimedConnection] = []
         self._used: set[TimedConnection] = set()
@@ -226,8 +231,12 @@ class Database:
 
     def _check(self, connection: TimedConnection) -> None:
         began = time.monotonic()
-        ((now, version, encoding, is_standby),) = connection.run(_CHECK, None, CONNECT)
+        statement = _CHECK if self._fleet is None else f"{_CHECK}{_AND_FLEET}"
+        ((now, version, encoding, is_standby, *held),) = connection.run(statement, None, CONNECT)
         ended = time.monotonic()
+        if held and held[0] != self._fleet:
+            what = "no fleet" if held[0] is None else f"the fleet {held[0]}"
+            raise DatabaseUnusable(f"{self.place}: holds {what}, and this node is of {self._fleet}")
         self.note_time(now, began, ended)
         if version < OLDEST_VERSION:
             raise DatabaseUnusable(f"{self.place}: is PostgreSQL {version // 10_000}, and 13 or newer is needed")

@@ -121,7 +121,7 @@ class MetricsActor(Actor):
 
         identity = identity_of(self.data_dir, secret_box_of(self.data_dir))
         if identity is not None:
-            self._usage.follow(Database(identity.dsn), identity.id, identity.role == "edge")
+            self._usage.follow(Database(identity.dsn, identity.fleet), identity.id, identity.role == "edge")
 
     def _report_listener(self, endpoint: str) -> None:
         """The egress guard has to know the port, which port 0 leaves to the kernel."""

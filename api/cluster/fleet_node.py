@@ -87,7 +87,7 @@ class FleetNode:
         """Without a `seal` it follows no new key. Raises `DatabaseUnusable` for a DSN that can't be read."""
         self.identity = identity
         self._levels = levels
-        self.database = Database(identity.dsn)
+        self.database = Database(identity.dsn, identity.fleet)
         self.ledger = SharedLedger(self.database, identity.fleet, identity.id, levels=levels)
         self._blobs = Blobs(self.database)
         self.usage: FleetUsage = UsageOfFleet(self.database)

@@ -10,7 +10,9 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from uuid import uuid4
 
+import psycopg
 import pytest
 
 from actors.cluster import database as module
@@ -192,6 +194,26 @@ def test_more_calls_than_connections_wait_for_one_another_and_for_no_longer_than
     ):
         pass
     assert one(ours) == [(1,)]
+
+
+def test_a_connection_to_another_fleet_or_to_none_is_not_used() -> None:
+    """So that nothing of this fleet, such as a sign-in, is written there, and nothing of that one is read."""
+    ours, others = uuid4(), uuid4()
+    with shared_server().database() as dsn:
+
+        def used(statement: str) -> list[tuple[int]]:
+            with psycopg.connect(dsn, autocommit=True) as connection:
+                connection.execute(statement.encode())
+            with closing(Database(dsn, ours)) as database:
+                return one(database)
+
+        with pytest.raises(DatabaseUnusable, match="does not exist"):
+            used("CREATE SCHEMA proxyfleet")
+        with pytest.raises(DatabaseUnusable, match=f"holds no fleet, and this node is of {ours}"):
+            used("CREATE TABLE proxyfleet.fleet (id uuid)")
+        with pytest.raises(DatabaseUnusable, match=f"holds the fleet {others}, and this node is of {ours}"):
+            used(f"INSERT INTO proxyfleet.fleet VALUES ('{others}')")
+        assert used(f"UPDATE proxyfleet.fleet SET id = '{ours}'") == [(1,)]
 
 
 def dsns() -> Iterator[tuple[str, str]]:
