@@ -194,9 +194,7 @@ class Engine(ReplicaStore):
                 except TooFarBehind:
                     self.catch_up()
         except HistoryPruned as error:
-            raise LedgerError(
-                f"this node has to read everything anew before it can change anything: {error}"
-            ) from error
+            raise LedgerError(f"this node has to read everything anew before it changes anything: {error}") from error
         missing = self._turn.missing
         self._take(missing, sum(each.commit.size for each in missing))
         with self.file.transaction():

@@ -24,9 +24,11 @@ from api.cluster.shared_ledger import LedgerUnavailable
 from api.engine.commit import Engine
 from api.engine.effects import CommitEffect
 from api.history.document_changes import DocumentChange
+from api.store import StoreWriteError
 from config.files.paths import open_data_dir
 from config.settings.groups import History
 from tests.kit.postgresql import Server, needs_pgbouncer, needs_postgresql, pooler, shared_server
+from tests.kit.tables import table
 from tests.kit.wait import wait_until
 from tests.unit.api.cluster.following import Following, nodes
 from tests.unit.api.cluster.nodes import Fleet, fleet, proxy
@@ -374,6 +376,77 @@ def test_a_sign_in_and_its_end_come_by_the_doorbell_too(ours: Fleet) -> None:
         wait_until(lambda: one.engine.get("refresh_families", family["id"]) is None, "it has ended", SOON)
         assert time.monotonic() - began < SOON < fleet_node.POLL_AT_REST
         assert set(one.node.pending().values()) == {0}
+
+
+@table("offset", [-3600, 3600])
+def test_a_clock_that_is_an_hour_off_is_said_and_nothing_goes_by_it(ours: Fleet, offset: int) -> None:
+    """Section 15: no lease is lost or kept for it, and what is written has the database's time."""
+    with pytest.MonkeyPatch.context() as patched, nodes(ours, f"a{offset}", f"b{offset}") as (one, other):
+        rings(one)
+        one.node.has_duty("lists")
+        one.node.heartbeat.beat_now()
+        assert one.node.has_duty("lists")
+        true = time.time
+        patched.setattr(time, "time", lambda: true() + offset)
+        one.node.heartbeat.beat_now()
+        one.node.heartbeat.beat_now()
+        assert one.node.has_duty("lists")
+        assert abs(one.node.clock() - true()) < SOON
+        (((said),),) = ours.execute(f"SELECT clock_offset FROM proxyfleet.heartbeats WHERE node = 'a{offset}'")
+        assert abs(said + offset) < SOON
+        family = f"{offset:024}"
+        one.engine.put("refresh_families", {"id": family, "user_id": "usr_1", "keep_until": true() + 60})
+        wait_until(lambda: other.engine.get("refresh_families", family) is not None, "the sign-in is good", SOON)
+        assert other.node.wait_for(one.engine.commit(proxy(0, 1)), 5)
+
+
+def test_thousands_of_changes_while_a_node_was_away_are_taken_in_a_few_steps(ours: Fleet) -> None:
+    """Section 15: it is current within seconds, and what is as before is not touched."""
+    with nodes(ours, "a") as (one,):
+        one.engine.commit([write for which in range(40) for write in proxy(which)])
+        ((body,),) = ours.execute("SELECT body::text FROM proxyfleet.documents WHERE id = 'proxies_0'")
+    with nodes(ours, "b") as (other,):
+        assert other.node.wait_for(1, 5)
+    ours.execute(
+        "INSERT INTO proxyfleet.commits"
+        " SELECT n, gen_random_uuid(), 'a', now(), 1, 400 FROM generate_series(2, 3001) n;"
+        "UPDATE proxyfleet.documents d SET revision = 2990 + right(d.id, 1)::int, place = 0,"
+        " body = replace(d.body::text, 'name-0', 'later')::json WHERE d.id IN ('proxies_1', 'proxies_2', 'proxies_3');"
+        "UPDATE proxyfleet.fleet SET head = 3001"
+    )
+    assert "name-0" in body
+    with nodes(ours, "b") as (other,):
+        began = time.monotonic()
+        assert other.node.wait_for(3001, 20)
+        assert time.monotonic() - began < 5 * SOON
+        assert [bodies(other)[f"proxies_{each}"]["name"] for each in range(5)] == ["name-0", *["later"] * 3, "name-0"]
+        assert {change.id for made in other.made for change in made} == {"proxies_1", "proxies_2", "proxies_3"}
+        assert len(other.made) <= 20
+
+
+def test_a_node_whose_disk_is_full_serves_what_it_has_says_so_and_catches_up(ours: Fleet) -> None:
+    """Section 15. SQLite says of a file that may have no more pages what it says of a disk without room."""
+    node, other = ours.node("full"), ours.node("other")
+    other.change(proxy(0, 0))
+    node.follow()
+    other.change([*proxy(0, 1), *(write for which in range(1, 200) for write in proxy(which))])
+
+    def limit(pages: int) -> None:
+        with node.engine.file.transaction() as database:
+            database.execute(f"PRAGMA max_page_count = {pages}")
+
+    limit(1)  # no more than there are
+    with pytest.raises(StoreWriteError, match="full"):
+        node.follow()
+    assert node.number == 1
+    assert [each.body["name"] for each in node.engine.every("proxies")] == ["name-0"]
+    with pytest.raises(StoreWriteError, match="full"):
+        node.change(proxy(7, 7))
+    limit(1 << 30)
+    node.follow()
+    assert (node.number, len(node.engine.every("proxies"))) == (2, 200)
+    node.change(proxy(7, 7))
+    assert ours.execute("SELECT number FROM proxyfleet.commits ORDER BY 1") == [(each,) for each in range(4)]
 
 
 def test_a_node_ends_soon_while_the_database_hangs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from actors.cluster.database import Database
 from actors.cluster.identity import NodeIdentity, NodeRole
@@ -22,7 +24,9 @@ from api.engine.loose import LOOSE
 from api.history.document_changes import DocumentChange
 from api.store import HistoryPruned, LedgerError, Write
 from config.files.paths import open_data_dir
-from tests.kit.postgresql import needs_postgresql
+from tests.kit.gated_relay import GatedRelay
+from tests.kit.postgresql import Server, needs_postgresql
+from tests.kit.wait import wait_until
 from tests.unit.api.cluster.nodes import Fleet, fleet, owner, proxy
 from tests.unit.api.store.replicas import COLLECTIONS, answers, write_of
 
@@ -166,6 +170,36 @@ def test_after_an_older_dump_all_nodes_follow_it_and_name_what_was_undone(
     alike(ours, *two)
     assert number == numbers + 1001
     assert ours.execute("SELECT number FROM proxyfleet.revisions ORDER BY 1") == [(1,), (2,)]
+
+
+def test_after_a_failover_to_a_standby_that_lacks_the_last_commits_all_follow_that() -> None:
+    """Section 15: noticed by stamps, named, followed."""
+    with Server() as first, GatedRelay(first.port) as relay, ExitStack() as stack:
+        first.execute("CREATE DATABASE fleet")
+        dsn = make_conninfo(first.dsn("fleet"), port=relay.port, sslmode="disable", gssencmode="disable")
+        ours = stack.enter_context(fleet(dsn))
+        one, other = Replica(ours, "a", stack), Replica(ours, "b", stack)
+        one.engine.commit([*proxy(0, 0), *proxy(1, 0)])
+        standby = stack.enter_context(Server(standby_of=first))
+        standby.part()
+        one.engine.commit(proxy(0, 1))
+        one.engine.commit(proxy(2, 2))
+        other.follow()
+        first.stop(signal.SIGKILL)
+        standby.promote()
+        relay.target = standby.port
+        relay.cut()
+        for each in (one, other):
+            wait_until(lambda node=each: node.database.is_available or node.database.check(), "it is back", 10)  # type: ignore[misc]
+            each.follow()
+        alike(ours, one, other)
+        for each in (one, other):
+            assert (each.lost()["revision"], each.lost()["commits"]) == (1, [2, 3])
+            assert {row["id"] for row in each.lost()["documents"]} == {"proxies_0", "proxies_2"}
+        other.engine.commit(proxy(3, 3))
+        one.follow()
+        alike(ours, one, other)
+        first.start()
 
 
 class ProxyCacheOf:
