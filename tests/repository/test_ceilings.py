@@ -9,10 +9,10 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 81_555,
+    "code lines of the product": 81_683,
     "files of the product": 607,
-    "code lines of the tests": 88_507,
-    "code lines of scripts": 5_849,
+    "code lines of the tests": 88_703,
+    "code lines of scripts": 5_850,
     "files under 60 lines that one module imports": 5,
     "class names that stand twice": 16,
     "modules of the longest folder": 16,
