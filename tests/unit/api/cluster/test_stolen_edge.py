@@ -103,7 +103,7 @@ def test_its_role_sees_what_forwards_there(stolen: Stolen, what: str, sees: int 
     if sees == 0:
         ((there,),) = stolen.full.fleet.execute(f"SELECT count(*) FROM proxyfleet.{what}" % {"edge": "''"})
         assert there > 0, "else nothing was tried"
-    with psycopg.connect(stolen.edge.node.identity.dsn) as connection:
+    with psycopg.connect(stolen.edge.node.identity.dsn, options="-c jit=off") as connection:
         query = f"SELECT count(*) FROM proxyfleet.{what}".encode()
         if sees is None:
             with pytest.raises(InsufficientPrivilege):
@@ -147,7 +147,7 @@ def test_its_role_sees_what_forwards_there(stolen: Stolen, what: str, sees: int 
     ],
 )
 def test_its_role_writes_what_is_its_own(stolen: Stolen, statement: str, may: bool) -> None:
-    with psycopg.connect(stolen.edge.node.identity.dsn) as connection:
+    with psycopg.connect(stolen.edge.node.identity.dsn, options="-c jit=off") as connection:
         if may:
             connection.execute(statement.encode(), stolen.ids)
         else:
