@@ -286,6 +286,13 @@ def test_a_test_that_is_named_exists(named: str) -> None:
     assert f"\ndef {name}(" in (ROOT / path).read_text()
 
 
+def test_each_test_that_the_page_about_tests_names_exists() -> None:
+    named = set(re.findall(r"`(test_\w+)`", (ROOT / "docs" / "testing.md").read_text()))
+    tests = "".join(file.read_text() for file in (ROOT / "tests").rglob("test_*.py"))
+    assert len(named) > 20
+    assert sorted(name for name in named if f"def {name}(" not in tests) == []
+
+
 def terms_of_the_glossary() -> list[tuple[str, str, str]]:
     """The rows of docs/glossary.md: term, meaning, and the words that are not used for it."""
     lines = (ROOT / "docs" / "glossary.md").read_text().splitlines()

@@ -25,6 +25,7 @@ from api.cluster.links.certificates import Certificates, KnownNode, OwnCertifica
 from api.cluster.links.internal_api import InternalApi, NodeRefused, ask
 from api.cluster.links.link import AT_ONCE, FROM_OTHER_NODES, PATH, NodeLink, route_to
 from config.files.paths import DataDir
+from tests.kit.gated_relay import ALL, HOLD, GatedRelay
 from tests.kit.tables import table
 from tests.kit.wait import wait_until
 
@@ -209,6 +210,23 @@ def test_a_node_that_does_not_respond_is_missing_and_the_others_are_not(
     began = time.monotonic()
     assert isinstance(stage.link.ask_all(both, 5)["nod_a!logs"], NodeMissing)
     assert time.monotonic() - began < 1
+
+
+def test_five_of_ten_nodes_that_say_nothing_hold_up_no_other(stage: Stage) -> None:
+    stage.buses["b"].replies = {LOGS: LogPage((), 0)}
+    with GatedRelay(stage.apis["a"].address[1]) as relay:
+        relay.gates[ALL] = HOLD
+        silent = {**stage.documents["nod_a"], "addresses": {"internal": f"127.0.0.1:{relay.port}"}}
+        stage.documents |= {f"nod_s{each}": silent for each in range(5)}
+        stage.documents |= {f"nod_g{each}": stage.documents["nod_b"] for each in range(5)}
+        names = sorted(each for each in stage.documents if each[4] in "sg")
+        for _ in range(link.MISSED):
+            found = stage.link.ask_all({f"{each}!logs": SEARCH for each in names}, 0.5)
+            assert sorted(each for each in names if isinstance(found[f"{each}!logs"], NodeMissing)) == names[5:]
+        began = time.monotonic()
+        found = stage.link.ask_all({f"{each}!logs": SEARCH for each in names}, 60)
+        assert time.monotonic() - began < 30, "they are waited for no more"
+        assert [found[f"{each}!logs"] for each in names[:5]] == [LogPage((), 0)] * 5
 
 
 def test_a_node_that_has_missed_deadlines_is_asked_again_once_it_responds(stage: Stage) -> None:
