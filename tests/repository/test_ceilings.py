@@ -11,7 +11,7 @@ from tests.kit.slow_tests import CEILING, SLOW_TESTS
 CEILINGS = {
     "code lines of the product": 81_683,
     "files of the product": 607,
-    "code lines of the tests": 88_703,
+    "code lines of the tests": 88_724,
     "code lines of scripts": 5_850,
     "files under 60 lines that one module imports": 5,
     "class names that stand twice": 16,
