@@ -8,7 +8,7 @@ CREATE OR REPLACE FUNCTION proxyfleet.report_usage(
     of_last_seen double precision[], of_client text[], of_username text[]
 ) RETURNS TABLE (at double precision, number bigint, nodes integer, rows text)
 LANGUAGE plpgsql VOLATILE
-SET search_path = proxyfleet, pg_temp SET enable_seqscan = off SET enable_nestloop = off AS $$
+SET search_path = proxyfleet, pg_temp SET enable_seqscan = off SET enable_nestloop = off SET jit = off AS $$
 -- How many accounts there are is not known when it is planned: what has their number of rows is read by one scan of an
 -- index, and joined by hashes, unless by LATERAL.
 #variable_conflict use_column
