@@ -150,7 +150,8 @@ def migrate(
             _run(session, each, node)
             done.append(each)
         if done:
-            session.finish(_RIGHTS)
+            _as_owner(session, _RIGHTS)
+            session.finish("SELECT 1")
     return done
 
 
@@ -160,15 +161,19 @@ def _hold_others(session: DatabaseSession, missing: Sequence[Migration]) -> None
         session.go_on(_HOLD)
 
 
+def _as_owner(session: DatabaseSession, statements: str) -> None:
+    ((is_owner,),) = session.go_on(_IS_OWNER)
+    if is_owner:
+        session.go_on(statements, None, DEADLINE)
+    else:
+        session.go_on("SELECT proxyfleet.run_as_owner(%s)", [statements], DEADLINE)
+
+
 def _run(session: DatabaseSession, migration: Migration, node: str) -> None:
     """Within a transaction."""
     if migration.number == 1:
         session.go_on(_TABLE, None)
-    ((is_owner,),) = session.go_on(_IS_OWNER)
-    if is_owner:
-        session.go_on(migration.sql, None, DEADLINE)
-    else:
-        session.go_on("SELECT proxyfleet.run_as_owner(%s)", [migration.sql], DEADLINE)
+    _as_owner(session, migration.sql)
     row = {
         "number": migration.number, "name": migration.name, "sha256": migration.digest, "version": VERSION,
         "node": node, **({"removes": True} if migration.removes else {}),

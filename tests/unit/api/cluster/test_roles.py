@@ -600,3 +600,13 @@ def test_a_dsn_for_another_role_has_nothing_of_the_machine() -> None:
     with pytest.raises(DatabaseUnusable) as caught:
         login.dsn("host=db password=hidden x")
     assert "hidden" not in str(caught.value)
+
+
+def test_a_full_node_brings_the_schema_of_the_former_release_forward_with_all_rights() -> None:
+    former = [each for each in migrations() if each.number < 8]
+    with owner() as dsn, fleet(dsn, known=former) as made:
+        place, full, edge, _ = another(made)
+        with closing(Database(place.dsn(full))) as database:
+            assert migrate(database, full, by_itself=True)[0].number == 8
+            assert not place.refused(full, "SELECT proxyfleet.set_rights()")
+        assert place.refused(edge, "INSERT INTO proxyfleet.audit VALUES ('x', 1, 1, '', '')")
