@@ -9,9 +9,9 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 81_683,
+    "code lines of the product": 81_686,
     "files of the product": 607,
-    "code lines of the tests": 88_724,
+    "code lines of the tests": 88_732,
     "code lines of scripts": 5_850,
     "files under 60 lines that one module imports": 5,
     "class names that stand twice": 16,
