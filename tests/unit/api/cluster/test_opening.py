@@ -18,7 +18,7 @@ from actors.cluster.identity import NodeIdentity
 from api.audit.trail import verify
 from api.cluster.fleet_node import CLOSE, FleetNode
 from api.engine.commit import Engine
-from api.operator.cluster import NOT_INSTALLED
+from api.operator.fleet_state import NOT_INSTALLED
 from api.operator.offline import reset_password
 from api.operator.start import WouldNotStart, check_start
 from api.process import ApiStart, open_store
