@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 from soaking.changes import GONE, Called, Ledger
+from soaking.cluster.changes import FleetLedger
+from soaking.cluster.drills import OF_DATABASE, OF_NODE
+from soaking.cluster.faults import MAY, FleetJournal, unexplained_calls
 from soaking.disturb import KILL_PERIOD, Plan
 from soaking.faults import CUT, FAILED, GRACE, LATE, REFUSED, SUCCEEDED, WRONG, Fault, Journal, unexplained
 from soaking.traffic import MOST_BYTES, Attempt, moved
@@ -179,3 +183,54 @@ def test_a_call_may_fail_during_a_fault_alone_and_only_as_a_fault_makes_it_fail(
     ):
         found = of_calls([Called("GET users", status, *when)], journal)
         assert [len(each) for each in found.values()] == counts, (status, when)
+
+
+# --- a fleet ---
+
+
+def test_what_a_restore_of_the_database_has_undone_may_be_as_before_if_a_node_names_it() -> None:
+    ledger = FleetLedger()
+    ledger.record("users", "before", "first", success=True)
+    since = time.monotonic()
+    ledger.record("users", "made", "new", success=True)
+    ledger.record("users", "before", "second", success=True)
+    ledger.rewind(since)
+    assert ledger.lost("users", {"before": "first"}) == []
+    assert ledger.lost("users", {"before": "second", "made": "new"}) == []
+    assert len(ledger.lost("users", {"before": "third"})) == 1
+    assert ledger.free("users") == []
+    assert len(ledger.unnamed("users", {"before": "first"}, lambda _where, name: name == "made")) == 1
+    assert ledger.unnamed("users", {"before": "second", "made": "new"}, lambda _where, _name: False) == []
+
+
+def test_each_drill_says_what_it_may_cause() -> None:
+    assert {*OF_DATABASE, *OF_NODE} == {*MAY}
+
+
+@table(
+    ("kind", "target", "what", "where", "status", "allowed"),
+    [
+        ("database killed", "", "POST plans", "one", 503, True),
+        ("database killed", "", "POST plans", "one", 500, False),
+        ("database killed", "", "GET logs", "one", 503, False),
+        ("database killed", "", "POST sign-in", "one", 503, False),
+        ("database killed", "", "POST accounts/credentials", "one", 503, False),
+        ("node killed", "two", "GET logs", "two", "refused", True),
+        ("node killed", "two", "GET logs", "one", "refused", False),
+        ("node killed", "two", "POST plans", "one", 503, True),
+        ("links cut", "two", "GET logs", "one", 503, False),
+        ("older dump put in", "", "PATCH plans", "one", 404, True),
+        ("database slow", "", "PATCH plans", "one", 404, False),
+    ],
+)
+def test_a_drill_of_a_fleet_allows_what_stands_in_its_row(
+    kind: str, target: str, what: str, where: str, status: int | str, allowed: bool
+) -> None:
+    journal = FleetJournal()
+    with journal.fault(kind, target) as fault:
+        pass
+    call = Called(what, status, fault.begin, fault.begin + 1, "", where)
+    assert (unexplained_calls([call], journal) == []) is allowed
+    assert not journal.explains(WRONG, "two/http", fault.begin, fault.begin)
+    assert journal.explains(CUT, "two/http", fault.begin, fault.begin) is (kind == "node killed")
+    assert not journal.explains(CUT, "one/http", fault.begin, fault.begin)
