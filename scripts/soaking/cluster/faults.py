@@ -76,6 +76,8 @@ def allows(fault: Fault, call: Called) -> bool:
     may = MAY[fault.kind]
     if (call.what, call.status) == ("POST token", 401):  # it was made at another node, which can't give it on
         return may != May()
+    if call.status == 503 and '"BEHIND"' in call.detail:  # it asked for a revision that can't come now
+        return may != May()
     if fault.target not in ("", call.where):
         # who waits for a lock that a dead or stopped node has
         return call.status == 503 and not goes_on(call.what)

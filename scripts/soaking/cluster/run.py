@@ -31,7 +31,7 @@ SETTLED_WITHIN = 90.0
 PRINTED = 12
 GUARDED = "guarded"
 MIB = 1 << 20
-QUOTA = 24 * MIB
+QUOTA = 6 * MIB
 """Of each account that is used up in its turn."""
 TURN = 40.0
 BEYOND = 3 * MIB + 3 * MIB
