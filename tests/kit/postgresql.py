@@ -39,8 +39,11 @@ _numbers = count()
 class Server:
     """A cluster of its own, and its server while it runs. With `durable` it is on a disk, and syncs what it writes."""
 
-    def __init__(self, durable: bool = False, **settings: str) -> None:
-        """`settings` are those of the server that differ from what tests need."""
+    def __init__(self, durable: bool = False, standby_of: Server | None = None, **settings: str) -> None:
+        """`settings` are those of the server that differ from what tests need.
+
+        One that is `standby_of` another one has what that has, and follows it until it is promoted.
+        """
         self._folder = Path(mkdtemp(prefix="pg-", dir="/tmp" if durable else FOLDERS))
         self.port = free_port()
         self._settings = {
@@ -57,7 +60,11 @@ class Server:
         if _USER:
             for each in (self._folder, password):
                 shutil.chown(each, "postgres", "postgres")
-        self._run("initdb", "-A", "scram-sha-256", f"--pwfile={password}", "-U", "postgres", "-E", "UTF8", "--no-sync")
+        if standby_of is not None:
+            self._run("pg_basebackup", "-R", "-c", "fast", "--no-sync", "-d", standby_of.dsn())
+        else:
+            more = ("-U", "postgres", "-E", "UTF8", "--no-sync")
+            self._run("initdb", "-A", "scram-sha-256", f"--pwfile={password}", *more)
         self.start()
 
     def __enter__(self) -> Self:
@@ -88,6 +95,16 @@ class Server:
                     os.kill(pid, how)
         self.process.send_signal(how)
         self.process.wait(60)
+
+    def part(self) -> None:
+        """As a standby, get nothing more of what the other one commits."""
+        self.execute("ALTER SYSTEM SET primary_conninfo = ''")
+        self.execute("SELECT pg_reload_conf()")
+        wait_until(lambda: not self.execute("SELECT 1 FROM pg_stat_wal_receiver"), "it follows no more", 20)
+
+    def promote(self) -> None:
+        """As a standby, become a server that takes changes."""
+        self.execute("SELECT pg_promote(true, 30)")
 
     def remove(self) -> None:
         """End it, and remove all that it has."""
