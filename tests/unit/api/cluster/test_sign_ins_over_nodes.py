@@ -33,9 +33,6 @@ from tests.unit.api.store.replicas import MemoryLedger
 pytestmark = needs_postgresql
 
 
-FLEET = UUID(int=1)
-
-
 class SharingApi(NodeApi):
     """That of a node whose sign-ins are shared."""
 
@@ -47,7 +44,7 @@ class SharingApi(NodeApi):
 
     def open(self) -> None:
         super().open()
-        self.node = node = FleetNode(NodeIdentity(FLEET, self.name, self.name, "full", self.dsn))
+        self.node = node = FleetNode(NodeIdentity(UUID(int=1), self.name, self.name, "full", self.dsn))
         node.opened(self.engine)
         assert node._loose is not None
         self.database, self.loose = node.database, node._loose
@@ -66,7 +63,7 @@ class SharingApi(NodeApi):
 def two(dsn: str) -> Iterator[tuple[SharingApi, SharingApi]]:
     with closing(Database(dsn)) as found:
         migrate(found, "a")
-        create_fleet(found, FLEET, "a", 0, 0, "")
+        create_fleet(found, UUID(int=1), "a", 0, 0, "")
     ledger = MemoryLedger()
     with ExitStack() as stack:
         one = stack.enter_context(closing(SharingApi(dsn, ledger, "a")))
