@@ -271,9 +271,9 @@ class Services:
     def _make_authentication(self, store: Engine) -> None:
         """What finds out who sends a request."""
         self.tokens = Tokens(
-            store, SigningKeys(store, self.seal), lambda: Lifetimes.of(self.settings.auth), loose=store.loose
+            store, SigningKeys(store, self.seal), lambda: Lifetimes.of(self.settings.auth), self.clock, store.loose
         )
-        self.sessions = Sessions(store, self.tokens)
+        self.sessions = Sessions(store, self.tokens, self.clock)
         self.login_throttle = LoginThrottle(lambda: self.settings.auth.max_login_attempts, node=lambda: self.node)
         self.password_checker = PasswordChecker()
         self.last_used = LastUsed(store, api_keys.COLLECTION, api_keys.LAST_USED_STEP)
@@ -365,7 +365,7 @@ class Services:
         self.every_account = EveryAccount(self.fleet_accounts, fleet, self.inline_accounts)
         self.password_renewal = PasswordRenewal(self.store)
         self.self_service = SelfService(
-            AccountSessions(data, self.store, self.store.loose),
+            AccountSessions(data, self.store, self.store.loose, self.clock),
             self.account_store,
             self.every_account,
             self.inline_accounts,

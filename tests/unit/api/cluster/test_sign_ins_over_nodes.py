@@ -27,6 +27,7 @@ from tests.kit.api_stage import PASSWORD
 from tests.kit.postgresql import Server, database, needs_postgresql
 from tests.kit.wait import wait_until
 from tests.unit.api.cluster.node_api import NodeApi
+from tests.unit.api.cluster.node_api import two as nodes_in_memory
 from tests.unit.api.holding import sign_in
 from tests.unit.api.store.replicas import MemoryLedger
 
@@ -273,3 +274,11 @@ def test_nothing_waits_where_all_can_be_sent(nodes: tuple[SharingApi, SharingApi
 def rows(node: SharingApi, statement: str) -> list[Any]:
     with node.database.session() as session:
         return session.transaction(statement)
+
+
+def test_tokens_go_by_the_clock_of_the_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Section 15: a node whose clock is off refuses no sign-in for that."""
+    with nodes_in_memory() as (one, _):
+        assert one.ask("GET", "/auth/test")[0] == 200
+        monkeypatch.setattr(one.services.node, "clock", lambda: time.time() + 7200)
+        assert one.ask("GET", "/auth/test")[0] == 401
