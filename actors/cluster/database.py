@@ -171,6 +171,11 @@ class Database:
         finally:
             self._places.release()
 
+    def transaction(self, statements: str, parameters: Sequence[Any] = (), within: float = REPORT) -> list[Any]:
+        """As `DatabaseSession.transaction`, over one of the connections."""
+        with self.session() as session:
+            return session.transaction(statements, parameters, within)
+
     def check(self) -> None:
         """Ask for its time, and whether it can be used. Raises `DatabaseError`."""
         with self.session(even_if_unavailable=True, even_if_refused=True) as session, self._noted():

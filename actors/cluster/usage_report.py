@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from actors.cluster.database import REPORT, Database
+from actors.cluster.database import Database
 
 TOTALS_AT_ONCE = 2_000
 SLOT = 10.0
@@ -116,13 +116,13 @@ class UsageTable:
         ]
         first = [self._node, ledger, report.acknowledged, report.upto, report.settles, warning]
         began = time.monotonic()
-        [(at, number, nodes, rows)] = self._rows(_REPORT, [*first, *columns])
+        [(at, number, nodes, rows)] = self._database.transaction(_REPORT, [*first, *columns])
         self._database.note_time(at, began, time.monotonic())  # the ledger's hours are the database's
         return ReportReply(at, number, nodes, None if rows is None else [_total(*each) for each in json.loads(rows)])
 
     def changed(self, since: TotalsCursor) -> tuple[list[FleetTotal], TotalsCursor]:
         """Totals that have changed after that, some of many, and up to which these are."""
-        rows = self._rows(_CHANGED, [since.slot, since.account, TOTALS_AT_ONCE])
+        rows = self._database.transaction(_CHANGED, [since.slot, since.account, TOTALS_AT_ONCE])
         found = [_total(*json.loads(each[3])) for each in rows]
         if len(rows) == TOTALS_AT_ONCE:
             return found, TotalsCursor(rows[-1][1], rows[-1][2])
@@ -132,16 +132,12 @@ class UsageTable:
     def limits(self, in_use: Mapping[int, Sequence[int]]) -> dict[int, list[int]]:
         """Say what is in use here of accounts with limits, six figures by key; the sums of other nodes for these."""
         rows = [(key if key < _WORD // 2 else key - _WORD, *figures) for key, figures in in_use.items()]
-        [(found,)] = self._rows(_LIMITS, [self._node, *_columns(rows, 7)])
+        [(found,)] = self._database.transaction(_LIMITS, [self._node, *_columns(rows, 7)])
         return {key % _WORD: figures for key, *figures in json.loads(found or "[]")}
 
     def reset(self, accounts: Iterable[str]) -> dict[str, int]:
         """Nothing is used of these on any node from now on: their generations."""
-        return dict(self._rows(_RESET, [_array(list(accounts))]))
-
-    def _rows(self, statement: str, parameters: Sequence[Any]) -> list[Any]:
-        with self._database.session() as session:
-            return session.transaction(statement, parameters, REPORT)
+        return dict(self._database.transaction(_RESET, [_array(list(accounts))]))
 
 
 def _total(row: Sequence[Any], lease: int | None, leased: int | None, warns: bool, reaches: bool) -> FleetTotal:

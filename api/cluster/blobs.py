@@ -66,15 +66,15 @@ class Blobs:
 
     def _touched(self, digest: str) -> set[int]:
         """The parts that are there, which stay for a while from now on."""
-        with as_of_store(), self._database.session() as session:
-            rows = session.transaction(
+        with as_of_store():
+            rows = self._database.transaction(
                 "UPDATE proxyfleet.blobs SET at = clock_timestamp() WHERE digest = %s RETURNING part", [digest], CHANGE
             )
         return {part for (part,) in rows}
 
     def _put(self, digest: str, number: int, content: bytes) -> None:
-        with as_of_store(), self._database.session() as session:
-            session.transaction(
+        with as_of_store():
+            self._database.transaction(
                 "INSERT INTO proxyfleet.blobs (digest, part, content) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
                 [digest, number, content],
                 CHANGE,
@@ -83,8 +83,8 @@ class Blobs:
     def _parts(self, digest: str) -> Iterator[bytes]:
         first, rows = 0, [(b"",)] * READ_AT_ONCE
         while len(rows) == READ_AT_ONCE:
-            with as_of_store(), self._database.session() as session:
-                rows = session.transaction(
+            with as_of_store():
+                rows = self._database.transaction(
                     "SELECT content FROM proxyfleet.blobs WHERE digest = %s AND part >= %s AND part < %s ORDER BY part",
                     [digest, first, first + READ_AT_ONCE],
                     CHANGE,

@@ -67,18 +67,16 @@ class Duties:
         had, _ = self._known
         self._known = frozenset(), 0.0
         if had:
-            with suppress(DatabaseError), self._database.session() as session:
-                session.transaction("SELECT proxyfleet.give_back_duties(%s)", [self._node], SIGN_IN)
+            with suppress(DatabaseError):
+                self._database.transaction("SELECT proxyfleet.give_back_duties(%s)", [self._node], SIGN_IN)
 
     def claim(self, keys: Iterable[str]) -> Claimed:
         """Claim the events with these keys. Waits for the database, a second. Raises `DatabaseError`."""
-        with self._database.session() as session:
-            rows = session.transaction(
-                "SELECT * FROM proxyfleet.claim(%s, %s, %s)", [self._node, [*keys], CLAIM], SIGN_IN
-            )
+        rows = self._database.transaction(
+            "SELECT * FROM proxyfleet.claim(%s, %s, %s)", [self._node, [*keys], CLAIM], SIGN_IN
+        )
         return Claimed(frozenset(key for key, ours, _ in rows if ours), frozenset(key for key, _, done in rows if done))
 
     def announced(self, keys: Iterable[str]) -> None:
         """These events have been published. Waits and raises as `claim`."""
-        with self._database.session() as session:
-            session.transaction("SELECT proxyfleet.claims_done(%s)", [[*keys]], SIGN_IN)
+        self._database.transaction("SELECT proxyfleet.claims_done(%s)", [[*keys]], SIGN_IN)

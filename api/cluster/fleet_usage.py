@@ -77,8 +77,8 @@ class UsageOfFleet:
         return dict(self._rows(_NAMES, ()))
 
     def _rows(self, statement: str, parameters: Sequence[Any]) -> list[Any]:
-        with as_of_store(), self._database.session() as session:
-            return session.transaction(statement, parameters, CHANGE)
+        with as_of_store():
+            return self._database.transaction(statement, parameters, CHANGE)
 
 
 def _selected(scope: UsageScope) -> tuple[str, list[Any]]:

@@ -175,8 +175,8 @@ def leave_fleet(engine: Engine, data: DataDir, node: FleetNode, force: bool) -> 
         with suppress(NotStored):
             engine.delete(COLLECTION, node.node_id)  # this commit has the rest of the audit trail
         left = {}
-        with suppress(DatabaseError), node.database.session() as session:  # it is no node any more
-            session.transaction("SELECT proxyfleet.remove_node(%s)", [node.node_id])
+        with suppress(DatabaseError):  # it is no node any more
+            node.database.transaction("SELECT proxyfleet.remove_node(%s)", [node.node_id])
     node.close()
     engine.stand_alone(lambda: _forget(data))
     if writes := [*of_one_machine(engine.every, own)]:

@@ -197,8 +197,7 @@ class Admission:
         return [NodeRecord.model_validate(each.body) for each in self._engine.find(COLLECTION)]
 
     def _has_roles(self) -> bool:
-        with self._database.session() as session:
-            ((found,),) = session.transaction("SELECT has_roles FROM proxyfleet.fleet")
+        ((found,),) = self._database.transaction("SELECT has_roles FROM proxyfleet.fleet")
         return bool(found)
 
     def _logins(self, record: NodeRecord) -> dict[str, str]:
@@ -207,9 +206,7 @@ class Admission:
         if not self._has_roles():
             return dsns
         login = NodeLogin(record.id, record.role)
-        statement, parameters = login.statement
-        with self._database.session() as session:
-            session.transaction(statement, parameters, CHANGE)
+        self._database.transaction(*login.statement, CHANGE)
         return {name: login.dsn(each) if each else "" for name, each in dsns.items()}
 
 

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from actors.cluster.database import REPORT, SIGN_IN, Database
+from actors.cluster.database import SIGN_IN, Database
 from actors.cluster.errors import DatabaseError
 from api.engine.loose import CREDENTIALS, HOLDERS, SIGN_INS, LooseObject, LooseObjects, PendingChange
 from api.store import StoreError
@@ -200,8 +200,7 @@ class Loose:
             self._objects.forget_ended()
             if self._only_reads:
                 return
-            with self._database.session() as session:
-                session.transaction(_FORGET, (), REPORT)
+            self._database.transaction(_FORGET)
 
     def _send(self) -> bool:
         """Send what is pending; whether there may be more."""
@@ -219,21 +218,18 @@ class Loose:
             now = time.monotonic()
             announces = now >= self._announced + QUIET
             rows = sorted([each.collection, each.id, each.until, each.was, each.text] for each in changes)
-            with self._database.session() as session:
-                refused = session.transaction(_WRITE, [self.node, json.dumps(rows), announces], REPORT)
+            refused = self._database.transaction(_WRITE, [self.node, json.dumps(rows), announces])
             self._announced, self._owes = (now, False) if announces else (self._announced, True)
         self._objects.sent(changes, {each[:2]: found for each in refused if (found := _object(*each)) is not None})
 
     def _announce(self) -> None:
-        with self._database.session() as session:
-            session.transaction(_NOTIFY, (), SIGN_IN)
+        self._database.transaction(_NOTIFY, (), SIGN_IN)
         self._announced, self._owes = time.monotonic(), False
 
     def _read(self) -> bool:
         """Take what others have changed; whether there may be more."""
         known = self._objects.heads()
-        with self._database.session() as session:
-            (first, *rows) = session.transaction(_READ, [json.dumps(known), AT_ONCE], REPORT)
+        (first, *rows) = self._database.transaction(_READ, [json.dumps(known), AT_ONCE])
         heads: dict[str, int] = json.loads(first[0])
         for each in self._on_locks:
             each(json.loads(first[1]))

@@ -146,13 +146,12 @@ def _left_words(
     known = {node: json.loads(seal.open(sealed, SealedFor.MOVE)) for node, sealed in rows}
     words = _words(there, identity, nodes, dsn, listen_dsn, known)
     left = [[node, seal.seal(json.dumps(word), SealedFor.MOVE)] for node, word in words.items()]
-    with here.session() as session:
-        session.transaction(
-            "INSERT INTO proxyfleet.moves SELECT w ->> 0, w ->> 1 FROM json_array_elements(%s) w"
-            " ON CONFLICT (node) DO UPDATE SET sealed = excluded.sealed",
-            [json.dumps(left)],
-            CHANGE,
-        )
+    here.transaction(
+        "INSERT INTO proxyfleet.moves SELECT w ->> 0, w ->> 1 FROM json_array_elements(%s) w"
+        " ON CONFLICT (node) DO UPDATE SET sealed = excluded.sealed",
+        [json.dumps(left)],
+        CHANGE,
+    )
     return words
 
 

@@ -24,7 +24,7 @@ from tempfile import TemporaryFile, gettempdir
 from typing import Any
 from uuid import UUID, uuid4
 
-from actors.cluster.database import CHANGE, REPORT, SIGN_IN, Database, DatabaseSession
+from actors.cluster.database import CHANGE, SIGN_IN, Database, DatabaseSession
 from actors.cluster.errors import DatabaseBusy, DatabaseError, DatabaseUnavailable, StatementRefused
 from actors.histogram import bucket_of
 from api.cluster.commit_json import OnDocument, decoded, encoded_parts, refuse_damaged
@@ -238,8 +238,8 @@ class SharedLedger:
             after, stamp = page.rows[-1][:2]
 
     def _read(self, after: int, stamp: UUID | None) -> _Page:
-        with as_of_store(), self._database.session() as session:
-            rows = session.transaction(_READ, [after, stamp, self.node, AT_ONCE], REPORT)
+        with as_of_store():
+            rows = self._database.transaction(_READ, [after, stamp, self.node, AT_ONCE])
         return self._page(after, rows)
 
     def _page(self, after: int, rows: Sequence[Sequence[Any]]) -> _Page:

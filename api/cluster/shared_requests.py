@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from actors.cluster.database import REPORT, SIGN_IN, Database
+from actors.cluster.database import SIGN_IN, Database
 from actors.cluster.errors import DatabaseError
 from api.fleet import ClaimedRequest
 from api.store import FleetStore
@@ -104,7 +104,7 @@ class SharedRequests:
             self._forgotten = (set(), set())
         if pairs or names:
             try:
-                self._done(_FORGET, [[*pairs], [*names]], SIGN_IN)
+                self._database.transaction(_FORGET, [[*pairs], [*names]], SIGN_IN)
             except DatabaseError:
                 with self._lock:
                     for known, more in zip(self._forgotten, forgotten, strict=True):
@@ -118,7 +118,7 @@ class SharedRequests:
         known = {(kind, each): at for kind in self._store.USED for each, at in self._store.last_used(kind).items()}
         since, now = self._uses_until - OVERLAP, self._database.time()
         ours = sorted([*key, at] for key, at in known.items() if at > since)
-        theirs = self._done(_USES, [json.dumps(ours), since], REPORT)
+        theirs = self._database.transaction(_USES, [json.dumps(ours), since])
         for kind, identifier, at in theirs:
             if at > known.get((kind, identifier), 0.0):
                 self._store.note_use(kind, identifier, at, at_other_node=True)
@@ -127,11 +127,7 @@ class SharedRequests:
     def _tried(self, statement: str, parameters: list[Any]) -> list[Any]:
         """Nothing when the database can't be used now."""
         try:
-            return self._done(statement, parameters, SIGN_IN)
+            return self._database.transaction(statement, parameters, SIGN_IN)
         except DatabaseError as error:
             log.debug("this node is for itself: %s", error)
             return []
-
-    def _done(self, statement: str, parameters: list[Any], within: float) -> list[Any]:
-        with self._database.session() as session:
-            return session.transaction(statement, parameters, within)

@@ -111,8 +111,7 @@ def _in_time(database: Database, statement: str, parameters: list[Any]) -> list[
 
     def ask() -> None:
         try:
-            with database.session() as session:
-                response.set_result(session.transaction(statement, parameters, WITHIN))
+            response.set_result(database.transaction(statement, parameters, WITHIN))
         except BaseException as error:  # noqa: BLE001 - it is raised for the one who waits
             response.set_exception(error)
 

@@ -75,9 +75,8 @@ class Presences:
         with self._reading:
             if fresh or time.monotonic() - self._read_at >= WITHIN:
                 try:
-                    with self._database.session() as session:
-                        self._known = {row[0]: _presence(*row[1:]) for row in session.transaction(_READ, (), WITHIN)}
-                    self._current = self._known
+                    rows = self._database.transaction(_READ, (), WITHIN)
+                    self._current = self._known = {row[0]: _presence(*row[1:]) for row in rows}
                 except DatabaseError:
                     self._current = self._aged()
                 self._read_at = time.monotonic()

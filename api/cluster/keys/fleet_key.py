@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from actors.cluster.database import REPORT, Database
+from actors.cluster.database import Database
 from actors.cluster.identity import NodeIdentity
 from api.cluster.keys.resealing import Resealing
 from api.cluster.links.certificates import KnownNode, NodeCertificateError, OwnCertificate, fingerprint_of
@@ -170,8 +170,8 @@ class FleetKey:
 
     def state(self) -> FleetKeys:
         """What the database says now. Raises `StoreError`."""
-        with as_of_store(), self.database.session() as session:
-            rows = session.transaction(_STATE, (), REPORT)
+        with as_of_store():
+            rows = self.database.transaction(_STATE)
         if not rows:
             raise StoreError("the database holds no fleet")
         return FleetKeys(*rows[0])

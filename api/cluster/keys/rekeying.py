@@ -157,8 +157,8 @@ class Rekeying:
         anew.forget_responses_of_fleet(self._key.database)
         if left := anew.documents_of_fleet(self._key.database):
             raise StoreError("{}/{} is sealed with the old key, which stays".format(*min(left)))
-        with as_of_store(), self._key.database.session() as session:
-            session.transaction(_END, [mark], CHANGE)
+        with as_of_store():
+            self._key.database.transaction(_END, [mark], CHANGE)
         self._key.settle()
         replies = dict(self._ask_all(self._connected(), {"settle": True}))
         done = {name for name, each in replies.items() if isinstance(each, dict) and each.get("marks") == [mark]}

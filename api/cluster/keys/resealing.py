@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from actors.cluster.database import CHANGE, REPORT, Database
+from actors.cluster.database import CHANGE, Database
 from api.cluster.shared_ledger import as_of_store
 from api.engine.commit import Engine
 from api.history.document_changes import rewritten
@@ -66,21 +66,21 @@ class Resealing:
 
     def documents_of_fleet(self, database: Database) -> set[tuple[str, str]]:
         """Those of the database: collection and id. Raises `StoreError`."""
-        with as_of_store(), database.session() as session:
-            found = [session.transaction(_DOCUMENTS, [each], CHANGE) for each in self._patterns]
+        with as_of_store():
+            found = [database.transaction(_DOCUMENTS, [each], CHANGE) for each in self._patterns]
         return {(collection, identifier) for rows in found for collection, identifier in rows}
 
     def history_of_fleet(self, database: Database) -> int:
         """Seal that in the database anew, in parts; how many changes that were. Raises `StoreError`."""
 
         def read(number: int, place: int) -> Sequence[ChangeBodies]:
-            with as_of_store(), database.session() as session:
-                return session.transaction(_CHANGES, [number, place, AT_ONCE], CHANGE)
+            with as_of_store():
+                return database.transaction(_CHANGES, [number, place, AT_ONCE], CHANGE)
 
         def write(rows: Sequence[ChangeBodies]) -> None:
             texts = [[number, place, *(each and each.hex() for each in bodies)] for number, place, *bodies in rows]
-            with as_of_store(), database.session() as session:
-                session.transaction(_REWRITE, [json.dumps(texts)], CHANGE)
+            with as_of_store():
+                database.transaction(_REWRITE, [json.dumps(texts)], CHANGE)
 
         return self._history(read, write)
 
@@ -130,9 +130,9 @@ class Resealing:
 
     def forget_responses_of_fleet(self, database: Database) -> None:
         """As `forget_responses`, in the database."""
-        with as_of_store(), database.session() as session:
+        with as_of_store():
             for each in self._patterns:
-                session.transaction(_FORGET_RESPONSES, [each], REPORT)
+                database.transaction(_FORGET_RESPONSES, [each])
 
     @property
     def _patterns(self) -> list[str]:
