@@ -9,7 +9,11 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from api.bus_bridge import Bridge
+    from config.settings.groups import History
 
 
 class Claimed(NamedTuple):
@@ -23,6 +27,9 @@ class Claimed(NamedTuple):
 
 
 NOTHING_CLAIMED = Claimed(frozenset(), frozenset())
+
+
+NOTHING_PENDING = {"sign_ins": 0, "credentials": 0, "audit": 0, "usage_bytes": 0, "usage_seconds": 0}
 
 
 class SharedFiles(Protocol):
@@ -67,6 +74,34 @@ class ClaimedRequest(NamedTuple):
     response: str | None
 
 
+class OwnRequests:
+    """What requests at several nodes share, where one is alone: nothing. `api.cluster.shared_requests` overrides it.
+
+    `pair` and `name` are digests, of a user name with an address and of it alone.
+    """
+
+    def claim(self, mark: str) -> ClaimedRequest | None:  # noqa: ARG002 - the node's own file has them
+        """Take a request with this mark; None where this node is alone with it. Waits for the database, a second."""
+        return None
+
+    def settle(self, mark: str, sealed: str | None) -> None:
+        """What a request that was taken has come to; None gives it back. Waits as `claim`."""
+
+    def count_failure(self, pair: str, name: str, limit: int) -> bool | None:  # noqa: ARG002 - it counts in memory
+        """Count a failed sign-in over all nodes: whether it has locked the pair.
+
+        None where this node counts alone. Waits for the database, a second.
+        """
+        return None
+
+    def locked_for(self, pair: str) -> float:  # noqa: ARG002 - as above
+        """Seconds for which the pair is locked by failures at any node."""
+        return 0.0
+
+    def forget_failures(self, pairs: Collection[str] = (), names: Collection[str] = ()) -> None:
+        """Forget failures of these pairs, or of these names with all locks, at all nodes, soon."""
+
+
 class UsageScope(NamedTuple):
     """What a report of usage is of: Unix seconds, by the hour if `by_hour`, else by the day; None: all of them."""
 
@@ -102,6 +137,26 @@ class FleetUsage(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class NodeHost:
+    """What the process of a node has for it."""
+
+    publish: Callable[[str, dict[str, Any]], None]
+    """Gets events, by type and data."""
+    history: Callable[[], History]
+    """The settings of this moment."""
+    listen: str = ""
+    """Address and port at which other nodes ask this one; by default at the port that they know."""
+    bridge: Bridge | None = None
+    """To the bus that they may ask."""
+    remove: Callable[[str], object] = lambda _node_id: None
+    """Removes the node with this id, for an edge node that leaves."""
+    api: tuple[str, int] = ("127.0.0.1", 0)
+    """Where the API listens."""
+    moved: Callable[[str], object] = lambda _sealed: None
+    """Gets what leads to another database of the fleet."""
+
+
 class NodeFigures(NamedTuple):
     """Of this node, for its metrics. `behind` is None while the database has not said so.
 
@@ -132,6 +187,11 @@ class ThisNode(Protocol):
 
     def management_at(self) -> Sequence[str] | None:
         """The addresses of the nodes that have the management API, when this one has none: it is an edge node."""
+
+    @property
+    def requests(self) -> OwnRequests:
+        """What requests share with those at other nodes."""
+        ...
 
     @property
     def usage(self) -> FleetUsage | None:
@@ -167,29 +227,6 @@ class ThisNode(Protocol):
 
     def figures(self) -> NodeFigures | None:
         """What its metrics say; None without a fleet. Waits for the database, a second."""
-        ...
-
-    def claim_request(self, mark: str) -> ClaimedRequest | None:
-        """Take a request with this mark; None where this node is alone with it. Waits for the database, a second."""
-        ...
-
-    def settle_request(self, mark: str, sealed: str | None) -> None:
-        """What a request that was taken has come to; None gives it back. Waits as `claim_request`."""
-        ...
-
-    def count_failure(self, pair: str, name: str, limit: int) -> bool | None:
-        """Count a failed sign-in over all nodes: whether it has locked the pair.
-
-        `pair` and `name` are digests. None where this node counts alone. Waits for the database, a second.
-        """
-        ...
-
-    def locked_for(self, pair: str) -> float:
-        """Seconds for which the pair is locked by failures at any node."""
-        ...
-
-    def forget_failures(self, pairs: Collection[str] = (), names: Collection[str] = ()) -> None:
-        """Forget failures of these pairs, or of these names with all locks, at all nodes, soon."""
         ...
 
     def announces_from(self) -> float:
@@ -236,6 +273,7 @@ class StandAlone:
     node_id: str | None = None
     usage: FleetUsage | None = None
     files: SharedFiles | None = None
+    requests = OwnRequests()
 
     def management_at(self) -> Sequence[str] | None:
         """See `ThisNode`."""
@@ -261,27 +299,9 @@ class StandAlone:
         """See `ThisNode`."""
         return None
 
-    def claim_request(self, mark: str) -> ClaimedRequest | None:  # noqa: ARG002 - its own file has them
-        """See `ThisNode`."""
-        return None
-
-    def settle_request(self, mark: str, sealed: str | None) -> None:
-        """See `ThisNode`."""
-
-    def count_failure(self, pair: str, name: str, limit: int) -> bool | None:  # noqa: ARG002 - it counts in memory
-        """See `ThisNode`."""
-        return None
-
-    def locked_for(self, pair: str) -> float:  # noqa: ARG002 - as above
-        """See `ThisNode`."""
-        return 0.0
-
-    def forget_failures(self, pairs: Collection[str] = (), names: Collection[str] = ()) -> None:
-        """See `ThisNode`."""
-
     def pending(self) -> dict[str, int]:
         """See `ThisNode`."""
-        return {"sign_ins": 0, "credentials": 0, "audit": 0, "usage_bytes": 0, "usage_seconds": 0}
+        return {**NOTHING_PENDING}
 
     def has_duty(self, name: str) -> bool:  # noqa: ARG002 - it does everything itself
         """See `ThisNode`."""

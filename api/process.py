@@ -23,6 +23,7 @@ from api.bus_bridge import LoopBridge, reason_of
 from api.container import ApiSettings, Services
 from api.cpu_affinity import pin_to_one_core
 from api.engine.commit import Engine
+from api.fleet import NodeHost
 from api.objects.accounts.credential_service import ExpiredAccounts, ExpiredCredentials
 from api.objects.accounts.password_renewal import PasswordRenewalHandler
 from api.objects.live_settings import read_overrides
@@ -287,14 +288,15 @@ class ApiActor(Actor):
         if self._node is not None:
             server = services.settings.server
             self._node.start(
-                self._store,
-                services.publish,
-                lambda: services.settings.history,
-                self._listen(),
-                self._bridge,
-                remove,
-                (server.host, server.port),
-                self._cluster.moved,
+                NodeHost(
+                    services.publish,
+                    lambda: services.settings.history,
+                    self._listen(),
+                    self._bridge,
+                    remove,
+                    (server.host, server.port),
+                    self._cluster.moved,
+                )
             )
 
     def _listen(self) -> str:

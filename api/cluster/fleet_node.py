@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -18,10 +18,10 @@ from actors.bus.messages.common import METRICS
 from actors.cluster.database import Database
 from actors.cluster.doorbell import Doorbell
 from actors.cluster.identity import NodeIdentity
-from api.bus_bridge import AskNodes, Bridge
+from api.bus_bridge import AskNodes
 from api.cluster.blobs import Blobs
 from api.cluster.duties import Duties
-from api.cluster.fleet_chores import KEPT_DAYS, ApiAddress, FleetPruning, NodeEvents, Publish
+from api.cluster.fleet_chores import KEPT_DAYS, ApiAddress, FleetPruning, NodeEvents
 from api.cluster.fleet_usage import UsageOfFleet, unreported
 from api.cluster.following.audit_sending import AuditSending
 from api.cluster.following.follower import CHANNEL, Follower, ReplicaLevel, own_channel
@@ -47,12 +47,21 @@ from api.cluster.shared_ledger import SharedLedger, as_of_store
 from api.cluster.shared_requests import SharedRequests
 from api.engine.commit import Engine
 from api.engine.levels import LEVELS, Levels
-from api.fleet import NOTHING_CLAIMED, Claimed, ClaimedRequest, FleetUsage, NodeFigures, Presence, SharedFiles
+from api.fleet import (
+    NOTHING_CLAIMED,
+    NOTHING_PENDING,
+    Claimed,
+    FleetUsage,
+    NodeFigures,
+    NodeHost,
+    OwnRequests,
+    Presence,
+    SharedFiles,
+)
 from config.files.paths import DataDir
 from config.files.secret_box import SecretBox, secret_box_of
 from config.model.node_tokens import place_of
 from config.model.nodes import API_ADDRESS, COLLECTION, INTERNAL_ADDRESS
-from config.settings.groups import History
 
 log = logging.getLogger(__name__)
 
@@ -102,7 +111,7 @@ class FleetNode:
         self._parts: list[Part] = []
         self._engine: Engine | None = None
         self._loose: Loose | None = None
-        self._requests: SharedRequests | None = None
+        self.requests = OwnRequests()
         self._audit: AuditSending | None = None
 
     def opened(self, engine: Engine, all_of_them: bool = False) -> None:
@@ -118,7 +127,7 @@ class FleetNode:
         self._audit = audit = AuditSending(self.database, identity.id, engine.trail)
         self.ledger.watch_audit(audit.brought)
         if not is_edge:
-            self._requests = requests = SharedRequests(self.database, identity.id, engine, loose.announced)
+            self.requests = requests = SharedRequests(self.database, identity.id, engine, loose.announced)
             loose.follow_locks(requests.take_locks)
             loose.also(requests.work)
         self._parts.append(loose)
@@ -139,7 +148,7 @@ class FleetNode:
     def invitation(self) -> tuple[str, str]:
         """See `ThisNode`. Raises `NodeCertificateError`."""
         assert self._engine is not None
-        return own_certificate(_here(self._engine)).fingerprint, self._internal_address(self._engine)
+        return own_certificate(self._engine.data).fingerprint, self._internal_address(self._engine)
 
     @property
     def files(self) -> SharedFiles:
@@ -174,8 +183,8 @@ class FleetNode:
     def pending(self) -> dict[str, int]:
         """See `ThisNode`."""
         if self._loose is None or self._engine is None or self._audit is None:
-            return {"sign_ins": 0, "credentials": 0, "audit": 0, "usage_bytes": 0, "usage_seconds": 0}
-        usage = unreported(DataDir(self._engine.file.path.parent).usage)
+            return {**NOTHING_PENDING}
+        usage = unreported(self._engine.data.usage)
         seconds = max(0, int(self.database.time() - usage.since)) if usage.bytes else 0
         of_usage = {"usage_bytes": usage.bytes, "usage_seconds": seconds}
         return {**self._loose.pending(), "audit": self._audit.waiting, **of_usage}
@@ -195,28 +204,6 @@ class FleetNode:
         return NodeFigures(
             behind, self.cut_off_for() is None, is_notified, unreported_bytes, dict(took.histogram), took.seconds
         )
-
-    def claim_request(self, mark: str) -> ClaimedRequest | None:
-        """See `ThisNode`."""
-        return None if self._requests is None else self._requests.claim(mark)
-
-    def settle_request(self, mark: str, sealed: str | None) -> None:
-        """See `ThisNode`."""
-        if self._requests is not None:
-            self._requests.settle(mark, sealed)
-
-    def count_failure(self, pair: str, name: str, limit: int) -> bool | None:
-        """See `ThisNode`."""
-        return None if self._requests is None else self._requests.count_failure(pair, name, limit)
-
-    def locked_for(self, pair: str) -> float:
-        """See `ThisNode`."""
-        return 0.0 if self._requests is None else self._requests.locked_for(pair)
-
-    def forget_failures(self, pairs: Collection[str] = (), names: Collection[str] = ()) -> None:
-        """See `ThisNode`."""
-        if self._requests is not None:
-            self._requests.forget_failures(pairs, names)
 
     def has_duty(self, name: str) -> bool:
         """See `ThisNode`."""
@@ -272,24 +259,10 @@ class FleetNode:
 
         return replaced(data, lambda: Engine(data, seal, self.ledger), read)
 
-    def start(
-        self,
-        engine: Engine,
-        publish: Publish,
-        history: Callable[[], History],
-        listen: str = "",
-        bridge: Bridge | None = None,
-        remove: Callable[[str], object] = lambda _node_id: None,
-        api: tuple[str, int] = ("127.0.0.1", 0),
-        moved: Callable[[str], object] = lambda _sealed: None,
-    ) -> None:
-        """Start all that runs beside the requests. `publish` gets events, `history` returns the settings of that.
-
-        Other nodes are served at the address and port `listen`; by default at the port that they know. They may ask
-        the bus behind `bridge`. `remove` removes the node with an id, for an edge node that leaves. The API
-        listens at `api`. `moved` gets what leads to another database of the fleet.
-        """
-        here = _here(engine)
+    def start(self, host: NodeHost) -> None:
+        """Start all that runs beside the requests of this process. The store is open."""
+        assert self._engine is not None
+        engine, publish, here = self._engine, host.publish, self._engine.data
         boot, level = installation(here), self._levels.level
         self.heartbeat = beats = Heartbeat(self.database, self.identity.id, boot, engine.stamped, level)
         own = own_channel(self.identity.id)
@@ -314,10 +287,8 @@ class FleetNode:
         if self._audit is not None:
             beats.followers.append(self._audit.noted)
         if self._is_full:
-            beats.followers.append(ApiAddress(engine, self.identity.id, here, api).noted)
-        beats.followers.append(lambda beat: beat.whole.get("moved") and moved(beat.whole["moved"]))
-        if bridge is not None:
-            beats.followers.append(partial(_inform_collector, bridge))
+            beats.followers.append(ApiAddress(engine, self.identity.id, here, host.api).noted)
+        beats.followers.append(partial(_inform, host))
         beats.refused.append(self.ledger.refuse)
         reports = [self._state_of_database, *self._reports]
 
@@ -327,10 +298,10 @@ class FleetNode:
 
         beats.reports.append(with_failed)
         self._beat_soon = beats.soon
-        self._parts += [follower, beats, events, *self._internal_api(engine, here, publish, listen, bridge, remove)]
+        self._parts += [follower, beats, events, *self._internal_api(engine, host)]
         if self._is_full:
             beats.followers.append(schema.noted)
-            self._parts += [schema, self.duties, FleetPruning(engine, self.database, self.has_duty, history)]
+            self._parts += [schema, self.duties, FleetPruning(engine, self.database, self.has_duty, host.history)]
         for each in self._parts:
             each.start()
         self._started.set()
@@ -347,21 +318,13 @@ class FleetNode:
     def _poll_of_loose(self) -> float:
         return POLL_AT_REST if self._follower is not None and self._follower.doorbell == "heard" else POLL
 
-    def _internal_api(
-        self,
-        engine: Engine,
-        here: DataDir,
-        publish: Publish,
-        listen: str,
-        bridge: Bridge | None,
-        remove: Callable[[str], object],
-    ) -> list[Part]:
+    def _internal_api(self, engine: Engine, host: NodeHost) -> list[Part]:
         """Where other nodes ask this one."""
         address = self._internal_address(engine)
         if not address:
             return []
         try:
-            own = own_certificate(here)
+            own = own_certificate(engine.data)
         except NodeCertificateError as error:
             log.error("other nodes can't reach this one: %s", error)
             return []
@@ -379,14 +342,15 @@ class FleetNode:
             self.key.reach(own, self._follower.ring)
             routes[KEY] = Route(self.key.handle, for_edges=True)
             parts.append(self.key)
-        if bridge is not None:
-            routes[BUS] = route_to(bridge)
+        if host.bridge is not None:
+            routes[BUS] = route_to(host.bridge)
         if self.identity.role == "full":
-            admission = Admission(engine, secret_box_of(here), self.identity, self.database, certificates, publish)
+            seal = secret_box_of(engine.data)
+            admission = Admission(engine, seal, self.identity, self.database, certificates, host.publish)
             self._link = NodeLink(own, document)
             routes[PATH] = Route(admission.handle, for_strangers=True)
-            routes[LEAVE] = Route(removal(remove), for_edges=True)
-        place = place_of(listen) if listen else ("", place_of(address)[1])
+            routes[LEAVE] = Route(removal(host.remove), for_edges=True)
+        place = place_of(host.listen) if host.listen else ("", place_of(address)[1])
         link = [] if self._link is None else [self._link]
         return [*parts, *link, InternalApi(place, certificates, lambda: routes)]
 
@@ -412,12 +376,10 @@ class FleetNode:
             self.database.close()
 
 
-def _here(engine: Engine) -> DataDir:
-    return DataDir(engine.file.path.parent)
-
-
-def _inform_collector(bridge: Bridge, beat: Beat) -> None:
-    """Without it the collector asks the database itself."""
-    news = beat.whole.get("usage")
-    if news is not None:
-        bridge.ask(METRICS, NoteFleet(news["slot"], news["limits"]), COLLECTOR_TIMEOUT)
+def _inform(host: NodeHost, beat: Beat) -> None:
+    """Of a move of the database, and the collector of usage, which asks the database itself without it."""
+    moved, news = beat.whole.get("moved"), beat.whole.get("usage")
+    if moved:
+        host.moved(moved)
+    if news is not None and host.bridge is not None:
+        host.bridge.ask(METRICS, NoteFleet(news["slot"], news["limits"]), COLLECTOR_TIMEOUT)

@@ -15,7 +15,7 @@ from typing import Any
 
 from actors.cluster.database import SIGN_IN, Database
 from actors.cluster.errors import DatabaseError
-from api.fleet import ClaimedRequest
+from api.fleet import ClaimedRequest, OwnRequests
 from api.store import FleetStore
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ _FORGET = "SELECT proxyfleet.forget_failures(%s, %s)"
 _USES = "SELECT * FROM proxyfleet.note_uses(%s, %s)"
 
 
-class SharedRequests:
+class SharedRequests(OwnRequests):
     """Those of one node. Thread-safe."""
 
     def __init__(self, database: Database, node: str, store: FleetStore, ring: Callable[[], object]) -> None:
@@ -54,18 +54,18 @@ class SharedRequests:
     # --- marks ---
 
     def claim(self, mark: str) -> ClaimedRequest | None:
-        """See `api.fleet.ThisNode.claim_request`."""
+        """See `OwnRequests`."""
         rows = self._tried(_CLAIM, [mark, self._node, LEASE])
         return ClaimedRequest(*rows[0]) if rows else None
 
     def settle(self, mark: str, sealed: str | None) -> None:
-        """See `api.fleet.ThisNode.settle_request`."""
+        """See `OwnRequests`."""
         self._tried(_SETTLE, [mark, self._node, sealed, KEPT])
 
     # --- failures ---
 
     def count_failure(self, pair: str, name: str, limit: int) -> bool | None:
-        """See `api.fleet.ThisNode`."""
+        """See `OwnRequests`."""
         rows = self._tried(_COUNT, [pair, name, limit, WINDOW, LOCK])
         if not rows:
             return None
@@ -76,7 +76,7 @@ class SharedRequests:
         return bool(has_locked)
 
     def locked_for(self, pair: str) -> float:
-        """See `api.fleet.ThisNode`."""
+        """See `OwnRequests`."""
         return max(0.0, self._locks.get(pair, 0.0) - time.monotonic())
 
     def take_locks(self, locks: Mapping[str, float]) -> None:
@@ -85,8 +85,8 @@ class SharedRequests:
         with self._lock:
             self._locks = {pair: now + seconds for pair, seconds in locks.items()}
 
-    def forget_failures(self, pairs: Collection[str], names: Collection[str]) -> None:
-        """See `api.fleet.ThisNode`."""
+    def forget_failures(self, pairs: Collection[str] = (), names: Collection[str] = ()) -> None:
+        """See `OwnRequests`."""
         with self._lock:
             if names:
                 self._locks = {}  # those of other names are known again with the next read

@@ -81,6 +81,7 @@ class Engine(ReplicaStore):
     def __init__(self, data: DataDir, seal: SecretBox | None, ledger: Ledger | None = None) -> None:
         """See `ReplicaStore`."""
         super().__init__(data, self._confirm, seal, ledger)
+        self.data = data
         self._turn: LedgerTurn | None = None
         self._held = ExitStack()
         """What the turn holds."""

@@ -107,7 +107,7 @@ class Idempotency:
                     self._unknown[mark] = error.number
                     raise
                 except BaseException:
-                    self._node().settle_request(mark, None)
+                    self._node().requests.settle(mark, None)
                     raise
                 self._keep(mark, {"request": _digest(request), "answer": reply.plain()})
                 return reply
@@ -145,7 +145,7 @@ class Idempotency:
         """The entry of another node of the fleet; None when the request is this node's. Raises `TooBusy`."""
         until, busy = time.monotonic() + LONGEST_WAIT, False
         while True:
-            claimed = self._node().claim_request(mark)
+            claimed = self._node().requests.claim(mark)
             if (claimed is None and not busy) or (claimed is not None and claimed.ours):
                 return None
             busy = True
@@ -190,7 +190,7 @@ class Idempotency:
         """The request has been executed: an error here only affects its repetition, so it is logged."""
         try:
             sealed = self._seal.seal(json.dumps(entry), SealedFor.RESPONSE, mark)
-            self._node().settle_request(mark, sealed)
+            self._node().requests.settle(mark, sealed)
             with self._lock:
                 self._database.execute("REPLACE INTO answers VALUES (?, ?, ?)", (mark, self._clock(), sealed))
                 self._purge()

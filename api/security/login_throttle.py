@@ -54,7 +54,7 @@ class LoginThrottle:
     def locked_for(self, username: str, address: str) -> int:
         """Whole seconds until this pair may try again; 0 when it may now."""
         pair = _pair(username, address)
-        over_nodes = self._node().locked_for(self._digest(*pair))
+        over_nodes = self._node().requests.locked_for(self._digest(*pair))
         with self._lock:
             record = self._records.get(pair)
             here = 0.0 if record is None else record.locked_until - self._clock()
@@ -64,7 +64,7 @@ class LoginThrottle:
         """Count a failure; True when this one locked the pair."""
         now = self._clock()
         pair = _pair(username, address)
-        of_all = self._node().count_failure(self._digest(*pair), self._digest(pair[0]), self._limit())
+        of_all = self._node().requests.count_failure(self._digest(*pair), self._digest(pair[0]), self._limit())
         with self._lock:
             record = self._records.setdefault(pair, _Record())
             self._records.move_to_end(pair)
@@ -80,14 +80,14 @@ class LoginThrottle:
     def succeeded(self, username: str, address: str) -> None:
         """Forget the failures of a pair."""
         pair = _pair(username, address)
-        self._node().forget_failures(pairs=[self._digest(*pair)])
+        self._node().requests.forget_failures(pairs=[self._digest(*pair)])
         with self._lock:
             self._records.pop(pair, None)
 
     def forget(self, username: str) -> None:
         """Forget the failures of this name from all addresses, and lift the locks that came of them."""
         name = _name(username)
-        self._node().forget_failures(names=[self._digest(name)])
+        self._node().requests.forget_failures(names=[self._digest(name)])
         with self._lock:
             for pair in [each for each in self._records if each[0] == name]:
                 del self._records[pair]

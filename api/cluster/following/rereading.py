@@ -228,7 +228,7 @@ class Rereading:
     ) -> None:
         moment, fleet = timestamp_text(self._database.time()), str(self._identity.fleet)
         found = LostChanges(moment, fleet, self._identity.name, common, lost, undone, revisions)
-        file = found.save(DataDir(self._engine.file.path.parent))
+        file = found.save(self._engine.data)
         text = "the database was restored, or failed over: %d commits after %d are undone, with %d documents: %s"
         log.warning(text, len(lost), common, len(undone), file)
         self._publish(

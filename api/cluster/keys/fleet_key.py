@@ -18,7 +18,6 @@ from api.cluster.shared_ledger import LedgerUnavailable, SharedLedger, as_of_sto
 from api.engine.commit import Engine
 from api.store import StoreError
 from config import OperatorError
-from config.files.paths import DataDir
 from config.files.secret_box import SecretBox, SecretBoxError, marks_in
 from config.model.node_tokens import place_of
 from config.model.nodes import COLLECTION, INTERNAL_ADDRESS
@@ -156,7 +155,7 @@ class FleetKey:
     def _end(self, engine: Engine, former: Sequence[str], mark: str) -> None:
         """Seal anew what is here alone, and forget the keys that were. In the database nothing needs them."""
         engine.catch_up()
-        anew, data = Resealing(self.seal, former, mark), DataDir(engine.file.path.parent)
+        anew, data = Resealing(self.seal, former, mark), engine.data
         anew.history_of_replica(engine)
         for each in (data.node, *data.cluster.glob("lost-*.json")):
             anew.file(each)

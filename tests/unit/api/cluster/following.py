@@ -11,6 +11,7 @@ from api.cluster.fleet_node import FleetNode
 from api.engine.commit import Engine
 from api.engine.effects import CommitEffect
 from api.engine.levels import LEVELS, Levels
+from api.fleet import NodeHost
 from api.history.document_changes import DocumentChange
 from config.files.paths import open_data_dir
 from config.settings.groups import History
@@ -29,7 +30,7 @@ class Following:
         self.engine.effects.follow(CommitEffect(["proxies"], self.made.append))
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.node.opened(self.engine)
-        self.node.start(self.engine, lambda *event: self.events.append(event), History)
+        self.node.start(NodeHost(lambda *event: self.events.append(event), History))
 
     def follow_by(self, make: Callable[[Sequence[DocumentChange]], None]) -> None:
         """Its effects fail, or wait."""

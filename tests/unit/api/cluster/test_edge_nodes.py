@@ -16,7 +16,7 @@ from api.cluster.fleet_chores import ApiAddress, reached_at
 from api.cluster.fleet_node import FleetNode
 from api.cluster.following.heartbeat import Beat
 from api.container import ApiSettings
-from api.fleet import StandAlone
+from api.fleet import NodeHost, StandAlone
 from api.process import ApiStart
 from config.files.secret_box import secret_box_of
 from config.settings.groups import History
@@ -155,7 +155,7 @@ def test_the_audit_trail_of_an_edge_is_in_the_database_soon_while_others_have_th
         assert edge.node.pending()["audit"] == 1
         with psycopg.connect(full.fleet.dsn) as holder:
             holder.execute("SELECT FROM proxyfleet.fleet FOR UPDATE")
-            edge.node.start(edge.engine, lambda _kind, _data: None, History)
+            edge.node.start(NodeHost(lambda _kind, _data: None, History))
 
             def is_sent() -> bool:
                 wanted = "SELECT seq, content, hash FROM proxyfleet.audit WHERE node = '{}' ORDER BY seq"

@@ -23,6 +23,7 @@ from api.cluster.migration_runner import migrations
 from api.cluster.shared_ledger import LedgerUnavailable
 from api.engine.commit import Engine
 from api.engine.effects import CommitEffect
+from api.fleet import NodeHost
 from api.history.document_changes import DocumentChange
 from api.store import StoreWriteError
 from config.files.paths import open_data_dir
@@ -309,7 +310,8 @@ def test_a_copy_of_a_node_is_refused_and_changes_nothing_and_the_first_one_stays
             node = FleetNode(one.node.identity)
             engine = stack.enter_context(closing(Engine(data, ours.seal, node.ledger)))
             stack.callback(node.close)
-            node.start(engine, lambda *_event: None, History)
+            node.opened(engine)
+            node.start(NodeHost(lambda *_event: None, History))
             with pytest.raises(SecondInstallation, match="the id a is that of another installation, which runs since"):
                 node.heartbeat.beat_now()
             with pytest.raises(LedgerUnavailable, match="one is a copy of the other"):

@@ -18,6 +18,7 @@ from actors.cluster.identity import NodeIdentity
 from api.audit.trail import verify
 from api.cluster.fleet_node import CLOSE, FleetNode
 from api.engine.commit import Engine
+from api.fleet import NodeHost
 from api.operator.fleet_state import NOT_INSTALLED
 from api.operator.offline import reset_password
 from api.operator.start import WouldNotStart, check_start
@@ -47,7 +48,7 @@ def test_a_node_ends_soon_while_its_database_hangs(tmp_path: Path) -> None:
         node = FleetNode(NodeIdentity(uuid4(), "nod_a", "a", "full", dsn))
         with closing(Engine(data, secret_box_of(data), node.ledger)) as engine:
             node.opened(engine)
-            node.start(engine, lambda _event, _data: None, History)
+            node.start(NodeHost(lambda _event, _data: None, History))
             waits = [silent.accept() for _ in range(3)]
             began = time.monotonic()
             node.close()

@@ -24,6 +24,7 @@ from api.cluster.links.certificates import own_certificate
 from api.cluster.links.internal_api import NodeRefused, ask
 from api.cluster.roles import NodeLogin, begin_roles
 from api.engine.commit import Engine
+from api.fleet import NodeHost
 from api.http.idempotency import Idempotency
 from api.security.signing import SigningKeys
 from api.store import StoreError, Write
@@ -98,7 +99,7 @@ class Member:
         self.node = FleetNode(self.identity, seal=self.seal)
         self.engine = Engine(self.data, self.seal, self.node.ledger)
         self.node.opened(self.engine)
-        self.node.start(self.engine, lambda *_event: None, History, self.listen)
+        self.node.start(NodeHost(lambda *_event: None, History, self.listen))
         self.running = True
 
     def end(self) -> None:

@@ -202,7 +202,7 @@ def test_a_repetition_at_another_node_waits_and_what_failed_is_executed_there(
         assert expected in str(replies[-1])
     monkeypatch.setattr(idempotency, "LONGEST_WAIT", 0.2)
     assert nodes[0].node is not None
-    nodes[0].node.claim_request(_digest(["usr", "k3"]))
+    nodes[0].node.requests.claim(_digest(["usr", "k3"]))
     with pytest.raises(TooBusy):
         other.once("usr", "k3", {}, second)
 
