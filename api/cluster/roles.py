@@ -45,14 +45,6 @@ class NodeLogin:
         return dsn_of_role(of_another, f"pf_{self.node}", self.password)
 
 
-def begin_roles(database: Database, first: NodeLogin) -> None:
-    """As `begin_roles_within`, in a transaction of its own."""
-    with database.session() as session:
-        session.begin("SELECT 1")
-        begin_roles_within(session, first)
-        session.finish("SELECT 1")
-
-
 def begin_roles_within(session: DatabaseSession, first: NodeLogin) -> None:
     """Give a new fleet its roles, and its first node one, within a transaction. By the owner of the schema.
 

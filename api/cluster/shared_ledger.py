@@ -343,22 +343,9 @@ def as_of_store() -> Iterator[None]:
         raise LedgerUnavailable(str(error)) from error
 
 
-def create_fleet(database: Database, fleet: UUID, node: str, head: int, history: int, key_fingerprint: str) -> UUID:
-    """Begin a fleet in a database without one, at a commit and a revision; the stamp of that commit.
-
-    Raises `LedgerError` when there is one, and `DatabaseError`.
-    """
-    with database.session() as session:
-        found = session.begin("SELECT id FROM proxyfleet.fleet")
-        if found:
-            raise LedgerError(f"the database holds the fleet {found[0][0]} already")
-        stamp = insert_fleet(session, fleet, node, head, history, key_fingerprint)
-        session.finish("SELECT 1")
-    return stamp
-
-
 def insert_fleet(session: DatabaseSession, fleet: UUID, node: str, head: int, history: int, key: str) -> UUID:
-    """As `create_fleet`, within a transaction."""
+    """Within a transaction: begin a fleet in a database without one, at a commit and a revision, which has this `key`
+    (`SecretBox.fingerprint`); the stamp of that commit."""
     stamp = uuid4()
     session.go_on(
         "INSERT INTO proxyfleet.fleet (id, head, history, pruned_to, key_fingerprint) VALUES (%s, %s, %s, %s, %s);"

@@ -16,13 +16,14 @@ import pytest
 from actors.cluster.database import Database
 from api.cluster import shared_ledger
 from api.cluster.migration_runner import migrate
-from api.cluster.shared_ledger import SharedLedger, create_fleet
+from api.cluster.shared_ledger import SharedLedger
 from api.engine.commit import Engine
 from api.history.recorder import newest_revision
 from api.store import FleetStore
 from api.store.fleet_store import require_store
 from config.files.paths import DataDir
 from config.files.secret_box import SecretBox
+from tests.kit.fleet_database import create_fleet
 from tests.kit.postgresql import database, needs_postgresql
 
 LEDGERS = {"embedded": ["embedded"], "shared": ["shared"], "both": ["embedded", "shared"]}
@@ -53,7 +54,7 @@ class Fleets:
             with engine.file.reading() as file:
                 history = newest_revision(file)
             fleet = uuid4()
-            stamp = create_fleet(self._taken[-1], fleet, "a", engine.file.last_number, history, "")
+            stamp = create_fleet(self._taken[-1], fleet, "a", engine.file.last_number, history)
             ledger = self._ledgers[data.path] = SharedLedger(self._taken[-1], fleet, "a")
             engine.follow_ledger(ledger, stamp)
         return engine

@@ -16,7 +16,7 @@ from actors.cluster.usage_report import LedgerReport, LedgerRow, ReportedAccount
 from api.cluster.following.follower import CHANNEL
 from api.cluster.following.heartbeat import PERIOD, Heartbeat
 from api.cluster.migration_runner import migrate
-from api.cluster.shared_ledger import SharedLedger, create_fleet
+from api.cluster.shared_ledger import SharedLedger
 from api.engine.commit import Engine
 from api.store import Write
 from benchmarks.cluster.fleets import SETTINGS, at_once, effort_of, part
@@ -26,6 +26,7 @@ from benchmarks.rounds import Bench, Results
 from config.files.paths import open_data_dir
 from config.files.secret_box import secret_box_of
 from config.model.proxies import ProxyCreate, new_record
+from tests.kit.fleet_database import create_fleet
 from tests.kit.postgresql import Server
 
 CHANGES_EACH_SECOND = 5
@@ -93,7 +94,7 @@ def followers(bench: Bench) -> Results:
         database = stack.enter_context(closing(Database(server.dsn())))
         migrate(database, "writer")
         fleet = uuid4()
-        stamp = create_fleet(database, fleet, "writer", 0, 0, "")
+        stamp = create_fleet(database, fleet, "writer")
         data = open_data_dir(bench.own("writer"))
         writer = stack.enter_context(closing(Engine(data, secret_box_of(data))))
         writer.follow_ledger(SharedLedger(database, fleet, "writer"), stamp)

@@ -15,7 +15,7 @@ from api.cluster.links.certificates import Certificates, KnownNode, own_certific
 from api.cluster.links.internal_api import InternalApi, Route
 from api.cluster.links.leaving import PATH as LEAVE
 from api.cluster.links.leaving import removal
-from api.cluster.roles import NodeLogin, begin_roles, end_role
+from api.cluster.roles import NodeLogin, end_role
 from api.engine.commit import Engine
 from api.errors import NotFound
 from api.store import Write
@@ -24,6 +24,7 @@ from config.files.secret_box import secret_box_of
 from config.model.node_tokens import COLLECTION as TOKENS
 from config.model.node_tokens import NodeTokenCreate, TokenLine, new_token
 from config.model.nodes import NodeRecord
+from tests.kit.fleet_database import begin_roles
 from tests.unit.api.cluster.nodes import Fleet
 
 _numbers = iter(range(10**6))

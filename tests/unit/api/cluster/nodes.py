@@ -16,12 +16,13 @@ from actors.cluster.database import Database
 from api.cluster.duties import Duties
 from api.cluster.following.heartbeat import Beat, Heartbeat
 from api.cluster.migration_runner import Migration, migrate
-from api.cluster.shared_ledger import FleetLock, SharedLedger, create_fleet
+from api.cluster.shared_ledger import FleetLock, SharedLedger
 from api.engine.commit import Engine
 from api.engine.ledger import Commit, LedgerCommit, commit_of
 from api.store import Write
 from config.files.paths import DataDir, open_data_dir
 from config.files.secret_box import SecretBox, secret_box_of
+from tests.kit.fleet_database import create_fleet
 from tests.kit.folders import FOLDERS
 from tests.kit.postgresql import PASSWORD, database, shared_server
 from tests.unit.api.store.replicas import write_of
@@ -117,7 +118,7 @@ class Fleet:
         self.database = stack.enter_context(closing(Database(dsn)))
         self.id: UUID = uuid4()
         migrate(self.database, "a", known)
-        self.stamp = create_fleet(self.database, self.id, "a", 0, 0, "")
+        self.stamp = create_fleet(self.database, self.id, "a")
         self.seal = secret_box_of(open_data_dir(folder / "key"))
 
     def node(self, name: str, dsn: str | None = None) -> Node:

@@ -18,7 +18,7 @@ from api.cluster import joining as module
 from api.cluster.joining import PATH, Admission, JoinRefused, ask_to_join, finish_joining, read_ahead, what_is_there
 from api.cluster.links.certificates import Certificates, KnownNode, NodeCertificateError, own_certificate
 from api.cluster.links.internal_api import InternalApi, NodeRefused, NodeUnreachable, Route
-from api.cluster.roles import NodeLogin, begin_roles
+from api.cluster.roles import NodeLogin
 from api.engine.commit import Engine
 from api.operator.joining import join
 from api.process import open_store
@@ -28,6 +28,7 @@ from config.files.secret_box import secret_box_of
 from config.model.node_tokens import COLLECTION as TOKENS
 from config.model.node_tokens import NodeTokenCreate, TokenLine, new_token
 from config.model.nodes import NodeRecord
+from tests.kit.fleet_database import begin_roles
 from tests.kit.postgresql import needs_postgresql
 from tests.kit.tables import table
 from tests.unit.api.cluster.nodes import Fleet, fleet, owner

@@ -22,7 +22,7 @@ from api.cluster.keys.rekeying import CONNECTED, Rekeying
 from api.cluster.keys.resealing import Resealing
 from api.cluster.links.certificates import own_certificate
 from api.cluster.links.internal_api import NodeRefused, ask
-from api.cluster.roles import NodeLogin, begin_roles
+from api.cluster.roles import NodeLogin
 from api.engine.commit import Engine
 from api.fleet import NodeHost
 from api.http.idempotency import Idempotency
@@ -33,6 +33,7 @@ from config.files.secret_box import SealedFor, SecretBox, new_key, secret_box_of
 from config.model.node_tokens import place_of
 from config.model.nodes import COLLECTION, NodeRecord
 from config.settings.groups import History
+from tests.kit.fleet_database import begin_roles
 from tests.kit.ports import free_port
 from tests.kit.postgresql import needs_postgresql
 from tests.kit.wait import wait_until

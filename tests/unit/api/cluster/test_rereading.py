@@ -16,7 +16,7 @@ from actors.cluster.database import Database
 from actors.cluster.identity import NodeIdentity, NodeRole
 from api.audit.trail import Head, Selection, verify
 from api.cluster.following.rereading import AwaitsFullNode, Rereading
-from api.cluster.roles import NodeLogin, begin_roles
+from api.cluster.roles import NodeLogin
 from api.cluster.shared_ledger import NoFleet, OtherFleet, Rewound, SharedLedger
 from api.engine.commit import Engine
 from api.engine.effects import CommitEffect
@@ -24,6 +24,7 @@ from api.engine.loose import LOOSE
 from api.history.document_changes import DocumentChange
 from api.store import HistoryPruned, LedgerError, Write
 from config.files.paths import open_data_dir
+from tests.kit.fleet_database import begin_roles
 from tests.kit.gated_relay import GatedRelay
 from tests.kit.postgresql import Server, needs_postgresql
 from tests.kit.wait import wait_until

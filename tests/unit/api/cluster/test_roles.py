@@ -18,8 +18,9 @@ from psycopg import errors as sql
 from actors.cluster.database import Database
 from actors.cluster.errors import DatabaseError, DatabaseUnusable
 from api.cluster.migration_runner import Migration, migrate, migrations
-from api.cluster.roles import NodeLogin, begin_roles, end_role, verifier
+from api.cluster.roles import NodeLogin, end_role, verifier
 from api.store import StoreError, Write
+from tests.kit.fleet_database import begin_roles
 from tests.kit.folders import ROOT
 from tests.kit.postgresql import needs_pgbouncer, needs_postgresql, pooler, shared_server
 from tests.kit.tables import table

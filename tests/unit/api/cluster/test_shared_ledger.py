@@ -28,7 +28,6 @@ from api.cluster.shared_ledger import (
     OtherFleet,
     Rewound,
     SharedLedger,
-    create_fleet,
 )
 from api.engine.commit import Engine
 from api.engine.ledger import TooFarBehind
@@ -417,8 +416,6 @@ def test_another_fleet_none_and_rows_that_no_node_wrote_are_refused(ours: Fleet)
     node.change(proxy())
     with pytest.raises(OtherFleet, match=f"holds the fleet {ours.id}"):
         [*SharedLedger(ours.database, uuid4(), "a").changes(0)]
-    with pytest.raises(LedgerError, match=f"the database holds the fleet {ours.id} already"):
-        create_fleet(ours.database, uuid4(), "a", 0, 0, "")
     ours.execute("UPDATE proxyfleet.documents SET body = '[]'")
     with pytest.raises(StoreDamaged, match="proxies/proxies_0 is no document"):
         [*node.ledger.changes(0)]

@@ -18,12 +18,12 @@ from api.call import Reply
 from api.cluster import shared_requests
 from api.cluster.fleet_node import FleetNode
 from api.cluster.migration_runner import migrate
-from api.cluster.shared_ledger import create_fleet
 from api.errors import TooBusy
 from api.http import idempotency
 from api.http.idempotency import _digest
 from config.settings.settings import AccountSettings
 from tests.kit.api_stage import PASSWORD
+from tests.kit.fleet_database import create_fleet
 from tests.kit.postgresql import Server, database, needs_postgresql
 from tests.kit.wait import wait_until
 from tests.unit.api.cluster.node_api import NodeApi
@@ -64,7 +64,7 @@ class SharingApi(NodeApi):
 def two(dsn: str) -> Iterator[tuple[SharingApi, SharingApi]]:
     with closing(Database(dsn)) as found:
         migrate(found, "a")
-        create_fleet(found, UUID(int=1), "a", 0, 0, "")
+        create_fleet(found, UUID(int=1), "a")
     ledger = MemoryLedger()
     with ExitStack() as stack:
         one = stack.enter_context(closing(SharingApi(dsn, ledger, "a")))
