@@ -60,6 +60,11 @@ def on_node(node_id: str, address: str) -> str:
     return f"{node_id}{NODE_MARK}{address}"
 
 
+def node_id_of(address: str) -> str:
+    """The node in such an address; empty in one of this node."""
+    return address.partition(NODE_MARK)[0] if NODE_MARK in address else ""
+
+
 class Bridge(Protocol):
     """What the API needs of the bus. All may be called from any thread except the loop's."""
 

@@ -17,16 +17,12 @@ An edge node has a full one remove it (`api.cluster.links.leaving`). What a node
 
 from __future__ import annotations
 
-import re
-import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from uuid import UUID, uuid4
-
-from pydantic import TypeAdapter, ValidationError
 
 from actors.cluster.database import Database, DatabaseSession
 from actors.cluster.errors import DatabaseError
@@ -65,10 +61,11 @@ from config.model.node_tokens import with_port_of
 from config.model.nodes import (
     COLLECTION,
     INTERNAL_ADDRESS,
-    NodeAddress,
     NodeCertificate,
     NodeRecord,
+    name_of_machine,
     new_node_id,
+    node_address,
     node_name,
 )
 
@@ -209,9 +206,8 @@ def _forget(data: DataDir) -> None:
 
 def _name(given: str) -> str:
     """The name of this node: the machine's, unless one is given."""
-    of_machine = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname().partition(".")[0]).strip("-")
     try:
-        return node_name(given or of_machine[:63] or "first")
+        return node_name(given or name_of_machine() or "first")
     except ValueError as error:
         raise FoundingRefused(f"--name: {error}") from None
 
@@ -221,9 +217,9 @@ def _addresses(given: str, database: Database, listen: str) -> dict[str, str]:
     with database.session() as session:
         found = given or session.own_address
     try:
-        address = TypeAdapter(NodeAddress).validate_python(found) if found else ""
-    except ValidationError as error:
-        raise FoundingRefused(f"--address: {error.errors()[0]['msg'].removeprefix('Value error, ')}") from None
+        address = node_address(found) if found else ""
+    except ValueError as error:
+        raise FoundingRefused(f"--address: {error}") from None
     return {INTERNAL_ADDRESS: with_port_of(address, listen)} if address else {}
 
 

@@ -27,7 +27,6 @@ import base64
 import binascii
 import json
 import os
-import re
 import shutil
 import socket
 from collections.abc import Callable, Iterator, Mapping
@@ -35,8 +34,6 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from uuid import UUID
-
-from pydantic import TypeAdapter, ValidationError
 
 from actors.cluster.database import CHANGE, Database
 from actors.cluster.errors import DatabaseError
@@ -66,10 +63,11 @@ from config.model.nodes import (
     COLLECTION,
     INTERNAL_ADDRESS,
     MAX_NODES,
-    NodeAddress,
     NodeCertificate,
     NodeRecord,
+    name_of_machine,
     new_node_id,
+    node_address,
     node_name,
 )
 
@@ -173,11 +171,12 @@ class Admission:
     ) -> NodeRecord:
         try:
             name = node_name(token.name or given["name"])
-            address = TypeAdapter(NodeAddress).validate_python(given["address"])
-        except ValidationError as error:
-            raise NodeRefused(f"--address: {error.errors()[0]['msg'].removeprefix('Value error, ')}", 400) from None
         except ValueError as error:
             raise NodeRefused(f"--name: {error}", 400) from None
+        try:
+            address = node_address(given["address"])
+        except ValueError as error:
+            raise NodeRefused(f"--address: {error}", 400) from None
         record = before or NodeRecord(id=new_node_id(), name=name, created_at=self._database.time())
         changed: dict[str, Any] = {"name": name, "role": token.role, "tags": token.tags}
         changed["addresses"] = {**record.addresses, INTERNAL_ADDRESS: address}
@@ -263,7 +262,7 @@ def ask_to_join(data: DataDir, line: str, name: str = "", address: str = "", lis
                 "secret": token.secret,
                 "certificate": own.pem,
                 "signature": base64.b64encode(own.sign(_proven(token.id, token.fingerprint))).decode(),
-                "name": name or _name_of_machine(),
+                "name": name or name_of_machine() or "node",
                 "address": with_port_of(address or _address_towards(token.place), listen),
                 "version": VERSION,
             },
@@ -377,10 +376,6 @@ def _replace_store(data: DataDir, fresh: DataDir) -> None:
         path.unlink(missing_ok=True)
     shutil.rmtree(data.idempotency, ignore_errors=True)
     sync(data.path)
-
-
-def _name_of_machine() -> str:
-    return re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname().partition(".")[0]).strip("-")[:63] or "node"
 
 
 def _address_towards(place: tuple[str, int]) -> str:

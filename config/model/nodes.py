@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 import secrets
+import socket
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, Field, StrictStr
+from pydantic import AfterValidator, BaseModel, Field, StrictStr, TypeAdapter, ValidationError
 
 from config.model import json_patterns
 from config.model.declaration import INTERNAL, Given, Instant, Viewed, gives, update
@@ -44,6 +45,11 @@ def node_name(text: str) -> str:
     if _NAME.fullmatch(text) is None:
         raise ValueError("must be 1 to 63 letters, digits and '-', with neither end a '-'")
     return text
+
+
+def name_of_machine() -> str:
+    """The host's name as far as it may be the name of a node; empty if nothing is left of it."""
+    return re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname().partition(".")[0]).strip("-")[:63]
 
 
 def host_of(address: str) -> str:
@@ -80,6 +86,16 @@ def _address_name(text: str) -> str:
 
 NodeName = Annotated[StrictStr, AfterValidator(node_name), json_patterns.text(json_patterns.NODE_NAME)]
 NodeAddress = Annotated[StrictStr, Text(1, 261, _address, pattern=json_patterns.NODE_ADDRESS, lengths=False)]
+
+
+def node_address(text: str) -> str:
+    """`text`, if it may be an address of a node; else `ValueError`."""
+    try:
+        return str(TypeAdapter(NodeAddress).validate_python(text))
+    except ValidationError as error:
+        raise ValueError(error.errors()[0]["msg"].removeprefix("Value error, ")) from None
+
+
 Addresses = Annotated[
     dict[Annotated[StrictStr, AfterValidator(_address_name)], NodeAddress],
     Field(max_length=ADDRESSES_MAX),

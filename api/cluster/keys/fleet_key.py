@@ -12,15 +12,14 @@ from typing import Any
 from actors.cluster.database import Database
 from actors.cluster.identity import NodeIdentity
 from api.cluster.keys.resealing import Resealing
-from api.cluster.links.certificates import KnownNode, NodeCertificateError, OwnCertificate, fingerprint_of
-from api.cluster.links.internal_api import NodeRefused, NodeUnreachable, ask
+from api.cluster.links.certificates import KnownNode, NodeCertificateError, OwnCertificate
+from api.cluster.links.internal_api import NodeRefused, NodeUnreachable, ask, place_of_node
 from api.cluster.shared_ledger import LedgerUnavailable, SharedLedger, as_of_store
 from api.engine.commit import Engine
 from api.store import StoreError
 from config import OperatorError
 from config.files.secret_box import SecretBox, SecretBoxError, marks_in
-from config.model.node_tokens import place_of
-from config.model.nodes import COLLECTION, INTERNAL_ADDRESS
+from config.model.nodes import COLLECTION
 
 log = logging.getLogger(__name__)
 
@@ -194,10 +193,9 @@ class FleetKey:
 
     def ask(self, node: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
         """Ask one of them. Raises `NodeRefused`, `NodeUnreachable`, `NodeCertificateError`."""
-        place, pem = node["addresses"].get(INTERNAL_ADDRESS), node["certificate"]["pem"]
-        if not place or not pem or self._own is None:
-            raise NodeUnreachable("it has no address at which other nodes can ask it, or no certificate")
-        return ask(place_of(place), fingerprint_of(pem), PATH, body, WITHIN, self._own)
+        if self._own is None:
+            raise NodeUnreachable("this node has no certificate")
+        return ask(*place_of_node(node), PATH, body, WITHIN, self._own)
 
     def _run(self) -> None:
         while True:

@@ -30,8 +30,17 @@ from typing import Any
 
 from actors.log_lines import ThrottledLog
 from actors.net.client_key import client_key
-from api.cluster.links.certificates import Certificates, KnownNode, NodeCertificateError, OwnCertificate, connected
+from api.cluster.links.certificates import (
+    Certificates,
+    KnownNode,
+    NodeCertificateError,
+    OwnCertificate,
+    connected,
+    fingerprint_of,
+)
 from config import OperatorError
+from config.model.node_tokens import place_of
+from config.model.nodes import INTERNAL_ADDRESS
 
 log = logging.getLogger(__name__)
 
@@ -313,6 +322,19 @@ class _Requests(BaseHTTPRequestHandler):
             for _ in range(LINGER_READS):
                 if not socket.socket.recv(self.connection, 65536):
                     return
+
+
+Place = tuple[tuple[str, int], str]
+"""Address of a node, and the fingerprint of its certificate."""
+
+
+def place_of_node(document: Mapping[str, Any] | None) -> Place:
+    """Where a node is asked, by its document, if there is one. Raises `NodeUnreachable`, `NodeCertificateError`."""
+    address = document and document["addresses"].get(INTERNAL_ADDRESS)
+    pem = document and document["certificate"]["pem"]
+    if not address or not pem:
+        raise NodeUnreachable("it has no address at which other nodes can ask it, or no certificate")
+    return place_of(address), fingerprint_of(pem)
 
 
 def ask(

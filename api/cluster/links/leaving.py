@@ -10,14 +10,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from api.audit.audit_context import on_behalf_of
-from api.cluster.links.certificates import KnownNode, NodeCertificateError, fingerprint_of, own_certificate
-from api.cluster.links.internal_api import Handle, NodeRefused, NodeUnreachable, ask
+from api.cluster.links.certificates import KnownNode, NodeCertificateError, own_certificate
+from api.cluster.links.internal_api import Handle, NodeRefused, NodeUnreachable, ask, place_of_node
 from api.engine.commit import Engine
 from api.errors import NotFound
 from api.store import LedgerError, StoreError
 from config.files.paths import DataDir
-from config.model.node_tokens import place_of
-from config.model.nodes import COLLECTION, INTERNAL_ADDRESS
+from config.model.nodes import COLLECTION
 
 PATH = "/leave"
 WITHIN = 10.0
@@ -49,14 +48,10 @@ def be_removed(engine: Engine, data: DataDir) -> None:
     """Have a full node remove this one. Raises `NotRemoved`."""
     failures = []
     for each in engine.find(COLLECTION, role="full"):
-        node, address = KnownNode.of(each.body), each.body["addresses"].get(INTERNAL_ADDRESS)
-        if not node.certificate or not address:
-            continue
         try:
-            own = own_certificate(data)
-            ask(place_of(address), fingerprint_of(node.certificate), PATH, {}, WITHIN, own)
+            ask(*place_of_node(each.body), PATH, {}, WITHIN, own_certificate(data))
         except (NodeRefused, NodeUnreachable, NodeCertificateError) as error:
-            failures.append(f"{node.name}: {error}")
+            failures.append(f"{each.body['name']}: {error}")
         else:
             return
     raise NotRemoved("; ".join(["no full node has removed this one, which may be removed already", *failures]))

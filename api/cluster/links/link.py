@@ -18,13 +18,11 @@ from typing import Any
 from actors.bus.codec import Envelope, EnvelopeRole, ProtocolError, decode, encode
 from actors.bus.messages import accounts, cluster, dns, events, forwarding, metrics, records, specs, supervision
 from actors.bus.messages.common import Failed
-from api.bus_bridge import NODE_MARK, Bridge, NodeMissing
-from api.cluster.links.certificates import NodeCertificateError, OwnCertificate, fingerprint_of
-from api.cluster.links.internal_api import REPLY, NodeRefused, NodeUnreachable, Route
+from api.bus_bridge import NODE_MARK, Bridge, NodeMissing, node_id_of
+from api.cluster.links.certificates import NodeCertificateError, OwnCertificate
+from api.cluster.links.internal_api import REPLY, NodeRefused, NodeUnreachable, Route, place_of_node
 from api.cluster.links.open_connections import NodeConnections
 from config import OperatorError
-from config.model.node_tokens import place_of
-from config.model.nodes import INTERNAL_ADDRESS
 
 PATH = "/bus"
 AT_ONCE = 4
@@ -103,7 +101,7 @@ class NodeLink:
         until = time.monotonic() + min(timeout, longest)
         by_node: dict[str, dict[str, Any]] = {}
         for to, message in requests.items():
-            by_node.setdefault(to.partition(NODE_MARK)[0], {})[to] = message
+            by_node.setdefault(node_id_of(to), {})[to] = message
         found: dict[str, Any] = {}
 
         def ask_node(node_id: str) -> None:
@@ -141,13 +139,11 @@ class NodeLink:
 
     def _replies(self, node: _OtherNode, node_id: str, requests: Mapping[str, Any], until: float) -> Sequence[Any]:
         """Raises `NodeCertificateError`, `NodeRefused`, `NodeUnreachable`."""
-        document = self._nodes(node_id)
-        place = None if document is None else document["addresses"].get(INTERNAL_ADDRESS)
-        pem = "" if document is None else document["certificate"]["pem"]
-        if not place or not pem:
+        try:
+            there = place_of_node(self._nodes(node_id))
+        except NodeUnreachable:
             node.connections.close()
-            raise NodeUnreachable("it has no address at which other nodes can ask it, or no certificate")
-        there = place_of(place), fingerprint_of(pem)
+            raise
         try:
             if node.missed >= MISSED:
                 node.connections.ask(there, PATH, _body({}, PROBE), _left(until, PROBE), True)

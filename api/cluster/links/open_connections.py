@@ -16,14 +16,12 @@ from contextlib import suppress
 from typing import Any
 
 from api.cluster.links.certificates import OwnCertificate
-from api.cluster.links.internal_api import NodeUnreachable, exchange, opened
+from api.cluster.links.internal_api import NodeUnreachable, Place, exchange, opened
 
 OPEN = 2
 """Connections to a node that stay open; the other side has a bound over all nodes."""
 IDLE = 30.0
 """Seconds for which one stays open without a request; the other side closes it after twice of it."""
-Place = tuple[tuple[str, int], str]
-"""Address and fingerprint of the node."""
 
 
 class NodeConnections:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from actors.bus.mailbox import address_of
 from actors.bus.messages.common import SUPERVISOR, forwarding_name
 from actors.bus.messages.supervision import QueryWorkers, Workers
-from api.bus_bridge import NODE_MARK, SUPERVISOR_TIMEOUT, Bridge, NodeMissing, checked, on_node, reason_of
+from api.bus_bridge import NODE_MARK, SUPERVISOR_TIMEOUT, Bridge, NodeMissing, checked, node_id_of, on_node, reason_of
 from api.errors import Invalid, NotFound, PeerUnavailable
 from api.http.query import ALL_NODES, THIS_NODE
 from api.objects.nodes.fleet_nodes import FleetNodes
@@ -91,7 +91,7 @@ class AskedNodes:
         requests = {on_node(node, SUPERVISOR): _workers(those) for node, those in several.items()}
         replies = bridge.ask_all(requests, SUPERVISOR_TIMEOUT) if requests else {}
         for to, reply in replies.items():
-            node_id = to.partition(NODE_MARK)[0]
+            node_id = node_id_of(to)
             if not isinstance(reply, Workers):
                 self.note(to, reply)
                 found = {each: proxy for each, proxy in found.items() if not each.startswith(node_id + NODE_MARK)}
@@ -141,14 +141,15 @@ class AskedNodes:
 
     def note(self, to: str, reply: Any) -> bool:
         """Take what this address has replied: whether its whole node is missing, which is said in `meta`."""
-        if NODE_MARK in to:
+        node_id = node_id_of(to)
+        if node_id:
             reason = reply.reason if isinstance(reply, NodeMissing) else reason_of(reply)
-            self.reasons.setdefault(to.partition(NODE_MARK)[0], reason)
-        return NODE_MARK in to
+            self.reasons.setdefault(node_id, reason)
+        return bool(node_id)
 
     def is_missing(self, to: str) -> bool:
         """Whether this address is on a node that is missing."""
-        return to.partition(NODE_MARK)[0] in self.reasons
+        return node_id_of(to) in self.reasons
 
     def refuse_missing(self) -> None:
         """Raise `PeerUnavailable` when a node is missing, which may have what was not found."""
@@ -162,7 +163,8 @@ class AskedNodes:
 
     def name_of(self, to: str) -> str:
         """The name of the node that has this address."""
-        return self._names[to.partition(NODE_MARK)[0]] if NODE_MARK in to else self._own_name
+        node_id = node_id_of(to)
+        return self._names[node_id] if node_id else self._own_name
 
     def of_record(self, to: str) -> dict[str, str]:
         """What a record from this address has in a fleet of several nodes."""

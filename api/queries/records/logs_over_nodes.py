@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from actors.bus.messages.common import LOGS, Failed
 from actors.bus.messages.records import CountLogs, LogCounts, LogPage, LogTailPage, QueryLogs, TailLogs
-from api.bus_bridge import NODE_MARK, Bridge, checked, on_node
+from api.bus_bridge import Bridge, checked, node_id_of, on_node
 from api.errors import Invalid, OperationFailed, PeerUnavailable
 from api.http.query import cursor_content, cursor_text, foreign_cursor
 from api.objects.nodes.asked_nodes import AskedNodes
@@ -199,7 +199,7 @@ class LogsOverNodes:
         replies = self._bridge.ask_all(messages, timeout) if messages else {}
         found: dict[str, R] = {}
         for to, reply in replies.items():
-            node = to.partition(NODE_MARK)[0] if NODE_MARK in to else self.nodes.own_id
+            node = node_id_of(to) or self.nodes.own_id
             if isinstance(reply, kind):
                 found[node] = reply
             elif isinstance(reply, Failed) and reply.field is not None:
