@@ -9,11 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
-
-if TYPE_CHECKING:
-    from api.bus_bridge import Bridge
-    from config.settings.groups import History
+from typing import Any, NamedTuple, Protocol
 
 
 class Claimed(NamedTuple):
@@ -135,26 +131,6 @@ class FleetUsage(Protocol):
     def names(self) -> dict[str, str]:
         """The names of nodes by their ids."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class NodeHost:
-    """What the process of a node has for it."""
-
-    publish: Callable[[str, dict[str, Any]], None]
-    """Gets events, by type and data."""
-    history: Callable[[], History]
-    """The settings of this moment."""
-    listen: str = ""
-    """Address and port at which other nodes ask this one; by default at the port that they know."""
-    bridge: Bridge | None = None
-    """To the bus that they may ask."""
-    remove: Callable[[str], object] = lambda _node_id: None
-    """Removes the node with this id, for an edge node that leaves."""
-    api: tuple[str, int] = ("127.0.0.1", 0)
-    """Where the API listens."""
-    moved: Callable[[str], object] = lambda _sealed: None
-    """Gets what leads to another database of the fleet."""
 
 
 class NodeFigures(NamedTuple):

@@ -23,7 +23,6 @@ from api.bus_bridge import LoopBridge, reason_of
 from api.container import ApiSettings, Services
 from api.cpu_affinity import pin_to_one_core
 from api.engine.commit import Engine
-from api.fleet import NodeHost
 from api.objects.accounts.credential_service import ExpiredAccounts, ExpiredCredentials
 from api.objects.accounts.password_renewal import PasswordRenewalHandler
 from api.objects.live_settings import read_overrides
@@ -286,6 +285,8 @@ class ApiActor(Actor):
             services.remove_node(services.nodes.named(node_id))
 
         if self._node is not None:
+            from api.cluster.fleet_node import NodeHost
+
             server = services.settings.server
             self._node.start(
                 NodeHost(

@@ -46,7 +46,7 @@ from actors.metrics.live_feed import PROXY, SYSTEM, LiveFeed, event_payload, met
 from actors.metrics.series_writer import SeriesWriter
 from actors.metrics.system import MEMORY, MachineMetrics
 from actors.metrics.totals import CounterTotals
-from actors.metrics.usage_service import PUBLISHED_AFTER, UsageService
+from actors.metrics.usage.service import PUBLISHED_AFTER, UsageService
 from actors.process import Actor, Boot, view
 from config import OperatorError
 from config.files.secret_box import SecretBoxError, secret_box_of

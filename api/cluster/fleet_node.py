@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
@@ -18,7 +19,7 @@ from actors.bus.messages.common import METRICS
 from actors.cluster.database import Database
 from actors.cluster.doorbell import Doorbell
 from actors.cluster.identity import NodeIdentity
-from api.bus_bridge import AskNodes
+from api.bus_bridge import AskNodes, Bridge
 from api.cluster.blobs import Blobs
 from api.cluster.duties import Duties
 from api.cluster.fleet_chores import KEPT_DAYS, ApiAddress, FleetPruning, NodeEvents
@@ -53,15 +54,15 @@ from api.fleet import (
     Claimed,
     FleetUsage,
     NodeFigures,
-    NodeHost,
     OwnRequests,
     Presence,
     SharedFiles,
 )
 from config.files.paths import DataDir
 from config.files.secret_box import SecretBox, secret_box_of
-from config.model.node_tokens import place_of
 from config.model.nodes import API_ADDRESS, COLLECTION, INTERNAL_ADDRESS
+from config.model.nodes.tokens import place_of
+from config.settings.groups import History
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +88,26 @@ class Part(Protocol):
     def close(self) -> None:
         """End soon."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class NodeHost:
+    """What the process of a node has for it."""
+
+    publish: Callable[[str, dict[str, Any]], None]
+    """Gets events, by type and data."""
+    history: Callable[[], History]
+    """The settings of this moment."""
+    listen: str = ""
+    """Address and port at which other nodes ask this one; by default at the port that they know."""
+    bridge: Bridge | None = None
+    """To the bus that they may ask."""
+    remove: Callable[[str], object] = lambda _node_id: None
+    """Removes the node with this id, for an edge node that leaves."""
+    api: tuple[str, int] = ("127.0.0.1", 0)
+    """Where the API listens."""
+    moved: Callable[[str], object] = lambda _sealed: None
+    """Gets what leads to another database of the fleet."""
 
 
 class FleetNode:

@@ -57,7 +57,6 @@ from config import OperatorError
 from config.files.durable import replace_file, sync
 from config.files.paths import DataDir, private_directory
 from config.files.secret_box import SecretBox, SecretBoxError
-from config.model.node_tokens import with_port_of
 from config.model.nodes import (
     COLLECTION,
     INTERNAL_ADDRESS,
@@ -68,6 +67,7 @@ from config.model.nodes import (
     node_address,
     node_name,
 )
+from config.model.nodes.tokens import with_port_of
 
 SEND = 5.0
 """Seconds that what waits has to be sent."""

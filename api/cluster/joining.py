@@ -57,8 +57,6 @@ from config import VERSION, OperatorError
 from config.files.durable import KEY_BYTES, replace_file, sync
 from config.files.paths import DataDir, open_data_dir, private_directory
 from config.files.secret_box import SecretBox, SecretBoxError, seal_file, secret_box_of
-from config.model import node_tokens
-from config.model.node_tokens import NodeTokenRecord, TokenLine, with_port_of
 from config.model.nodes import (
     COLLECTION,
     INTERNAL_ADDRESS,
@@ -70,6 +68,8 @@ from config.model.nodes import (
     node_address,
     node_name,
 )
+from config.model.nodes import tokens as node_tokens
+from config.model.nodes.tokens import NodeTokenRecord, TokenLine, with_port_of
 
 WITHIN = 20.0
 """Seconds that a node has to let another one in."""

@@ -39,8 +39,8 @@ from api.cluster.links.certificates import (
     fingerprint_of,
 )
 from config import OperatorError
-from config.model.node_tokens import place_of
 from config.model.nodes import INTERNAL_ADDRESS
+from config.model.nodes.tokens import place_of
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from api.engine.responses import ResponseModel, Revoked, all_of, shows
 from api.errors import Invalid, NotFound
 from api.security.permissions import ADMIN
 from api.store import Write
-from config.model.node_tokens import (
+from config.model.nodes.tokens import (
     COLLECTION,
     LONGEST,
     MAX_TOKENS,

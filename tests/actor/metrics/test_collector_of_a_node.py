@@ -18,7 +18,7 @@ from actors.bus.messages.common import METRICS, QUOTA_OFFLINE
 from actors.cluster.database import Database
 from actors.cluster.identity import NodeIdentity
 from actors.metrics.actor import MetricsActor
-from actors.metrics.usage_service import UsageService
+from actors.metrics.usage.service import UsageService
 from actors.process import Boot
 from actors.supervision.processes.actor_specs import ActorClasses, ActorSettings, collector_specs
 from actors.supervision.settings_updates import SupervisionConfig

@@ -16,7 +16,7 @@ from api.cli.client import ApiClient
 from api.cli.errors import refused
 from api.cli.remote import nodes as node_commands
 from api.fleet import Presence
-from config.model.node_tokens import COLLECTION, NodeTokenCreate, new_token
+from config.model.nodes.tokens import COLLECTION, NodeTokenCreate, new_token
 from tests.product.cli.shell import Shell
 from tests.unit.api.objects.nodes.staged_nodes import FleetApi, presence, two_nodes
 

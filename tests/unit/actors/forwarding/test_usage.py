@@ -27,8 +27,8 @@ from actors.forwarding.limits.usage import (
     WINDOW_MIN,
     WINDOW_OF_PROCESS_MIN,
 )
-from actors.metrics.account_usage import UsageLedger
-from actors.metrics.usage_service import LINES_AT_ONCE
+from actors.metrics.usage.account_usage import UsageLedger
+from actors.metrics.usage.service import LINES_AT_ONCE
 from actors.state.booked_usage import open_booked
 from actors.state.table import FOREVER
 from actors.state.usage import MILLISECONDS, UsageOfProcess, period_word

@@ -14,7 +14,7 @@ from actors.bus.messages.specs import AccountSpec, ProxySpec
 from actors.forwarding.limits.earlier_usage import EarlierUsage
 from actors.forwarding.limits.limits import LimitsOfProxy
 from actors.forwarding.limits.usage import AccountCounter
-from actors.metrics.usage_service import UsageService
+from actors.metrics.usage.service import UsageService
 from tests.kit.forwarding_rig import spec
 from tests.kit.live_state import Machine
 

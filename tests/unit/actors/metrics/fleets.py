@@ -10,7 +10,7 @@ from typing import Any
 
 from actors.cluster.database import Database, DatabaseSession
 from actors.cluster.errors import DatabaseUnavailable
-from actors.metrics.usage_reporter import UsageReporter
+from actors.metrics.usage.reporter import UsageReporter
 from api.cluster.fleet_usage import Unreported, unreported
 from api.cluster.migration_runner import migrate
 from tests.unit.actors.forwarding.usage_world import World

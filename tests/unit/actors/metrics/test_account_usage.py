@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.bus.messages.accounts import AccountUsage
-from actors.metrics.account_usage import GONE_FOR, RETENTION_DAYS, UsageLedger
+from actors.metrics.usage.account_usage import GONE_FOR, RETENTION_DAYS, UsageLedger
 from config.model.choices import PERIODS, period_at
 from config.model.subscriptions import checked
 from tests.kit.clocks import Clock

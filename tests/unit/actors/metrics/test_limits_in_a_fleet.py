@@ -13,7 +13,7 @@ import pytest
 from actors.bus.messages.cluster import NoteFleet
 from actors.bus.messages.specs import LimitsSpec
 from actors.forwarding.limits.meter import Meter
-from actors.metrics.limits_reporter import CUT_OFF_AFTER, IDLE
+from actors.metrics.usage.limits_reporter import CUT_OFF_AFTER, IDLE
 from actors.state.other_nodes import HOLDS
 from tests.kit.postgresql import database, needs_postgresql
 from tests.kit.tables import table

@@ -17,7 +17,7 @@ from actors.bus.messages.accounts import DATABASE, DropAccountUsage, ResetUsage
 from actors.bus.messages.cluster import NoteFleet
 from actors.bus.messages.common import Done, Failed
 from actors.cluster.usage_report import SLOT
-from actors.metrics.usage_reporter import CUT_OFF_AFTER, GIVEN_BACK_AFTER, NEWS_LAST, READ_EACH
+from actors.metrics.usage.reporter import CUT_OFF_AFTER, GIVEN_BACK_AFTER, NEWS_LAST, READ_EACH
 from api.cluster.fleet_usage import Unreported
 from tests.kit.cutting_relay import CuttingRelay, Where
 from tests.kit.postgresql import database, needs_postgresql

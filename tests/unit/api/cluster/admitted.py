@@ -21,9 +21,9 @@ from api.errors import NotFound
 from api.store import Write
 from config.files.paths import open_data_dir
 from config.files.secret_box import secret_box_of
-from config.model.node_tokens import COLLECTION as TOKENS
-from config.model.node_tokens import NodeTokenCreate, TokenLine, new_token
 from config.model.nodes import NodeRecord
+from config.model.nodes.tokens import COLLECTION as TOKENS
+from config.model.nodes.tokens import NodeTokenCreate, TokenLine, new_token
 from tests.kit.fleet_database import begin_roles
 from tests.unit.api.cluster.nodes import Fleet
 

@@ -7,11 +7,10 @@ from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
 from actors.cluster.identity import NodeIdentity
-from api.cluster.fleet_node import FleetNode
+from api.cluster.fleet_node import FleetNode, NodeHost
 from api.engine.commit import Engine
 from api.engine.effects import CommitEffect
 from api.engine.levels import LEVELS, Levels
-from api.fleet import NodeHost
 from api.history.document_changes import DocumentChange
 from config.files.paths import open_data_dir
 from config.settings.groups import History

@@ -13,10 +13,10 @@ import pytest
 from actors.cluster.identity import NodeIdentity
 from api.app import OPERATIONS
 from api.cluster.fleet_chores import ApiAddress, reached_at
-from api.cluster.fleet_node import FleetNode
+from api.cluster.fleet_node import FleetNode, NodeHost
 from api.cluster.following.heartbeat import Beat
 from api.container import ApiSettings
-from api.fleet import NodeHost, StandAlone
+from api.fleet import StandAlone
 from api.process import ApiStart
 from config.files.secret_box import secret_box_of
 from config.settings.groups import History

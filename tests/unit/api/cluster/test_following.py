@@ -15,7 +15,7 @@ import pytest
 
 from actors.cluster import database as connections
 from api.cluster import fleet_node
-from api.cluster.fleet_node import FleetNode
+from api.cluster.fleet_node import FleetNode, NodeHost
 from api.cluster.following import follower as following
 from api.cluster.following import heartbeat as beating
 from api.cluster.following.heartbeat import SecondInstallation
@@ -23,7 +23,6 @@ from api.cluster.migration_runner import migrations
 from api.cluster.shared_ledger import LedgerUnavailable
 from api.engine.commit import Engine
 from api.engine.effects import CommitEffect
-from api.fleet import NodeHost
 from api.history.document_changes import DocumentChange
 from api.store import StoreWriteError
 from config.files.paths import open_data_dir

@@ -25,9 +25,9 @@ from api.process import open_store
 from api.store import StoreError, Write
 from config.files.paths import DataDir, open_data_dir
 from config.files.secret_box import secret_box_of
-from config.model.node_tokens import COLLECTION as TOKENS
-from config.model.node_tokens import NodeTokenCreate, TokenLine, new_token
 from config.model.nodes import NodeRecord
+from config.model.nodes.tokens import COLLECTION as TOKENS
+from config.model.nodes.tokens import NodeTokenCreate, TokenLine, new_token
 from tests.kit.fleet_database import begin_roles
 from tests.kit.postgresql import needs_postgresql
 from tests.kit.tables import table

@@ -32,8 +32,8 @@ from api.cluster.shared_ledger import SharedLedger
 from api.store import StoreError, Write
 from config import OperatorError
 from config.files.paths import DataDir, open_data_dir
-from config.model.node_tokens import TokenLine
 from config.model.nodes import NodeRecord
+from config.model.nodes.tokens import TokenLine
 from tests.kit.cutting_relay import CuttingRelay, Where
 from tests.kit.postgresql import needs_postgresql, shared_server
 from tests.unit.api.cluster.admitted import Asked

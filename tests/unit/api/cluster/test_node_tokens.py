@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from api.fleet import StandAlone
-from config.model import node_tokens
-from config.model.node_tokens import COLLECTION, NodeTokenRecord, TokenLine, with_port_of
+from config.model.nodes import tokens as node_tokens
+from config.model.nodes.tokens import COLLECTION, NodeTokenRecord, TokenLine, with_port_of
 from tests.kit.api_stage import Api
 from tests.kit.tables import table
 

@@ -16,9 +16,8 @@ import pytest
 
 from actors.cluster.identity import NodeIdentity
 from api.audit.trail import verify
-from api.cluster.fleet_node import CLOSE, FleetNode
+from api.cluster.fleet_node import CLOSE, FleetNode, NodeHost
 from api.engine.commit import Engine
-from api.fleet import NodeHost
 from api.operator.fleet_state import NOT_INSTALLED
 from api.operator.offline import reset_password
 from api.operator.start import WouldNotStart, check_start

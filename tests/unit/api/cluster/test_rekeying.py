@@ -16,7 +16,7 @@ import pytest
 
 from actors.cluster.identity import NodeIdentity, identity_of
 from api.audit.audit_context import on_behalf_of
-from api.cluster.fleet_node import FleetNode
+from api.cluster.fleet_node import FleetNode, NodeHost
 from api.cluster.keys.fleet_key import PATH, RekeyRefused
 from api.cluster.keys.rekeying import CONNECTED, Rekeying
 from api.cluster.keys.resealing import Resealing
@@ -24,14 +24,13 @@ from api.cluster.links.certificates import own_certificate
 from api.cluster.links.internal_api import NodeRefused, ask
 from api.cluster.roles import NodeLogin
 from api.engine.commit import Engine
-from api.fleet import NodeHost
 from api.http.idempotency import Idempotency
 from api.security.signing import SigningKeys
 from api.store import StoreError, Write
 from config.files.paths import open_data_dir
 from config.files.secret_box import SealedFor, SecretBox, new_key, secret_box_of
-from config.model.node_tokens import place_of
 from config.model.nodes import COLLECTION, NodeRecord
+from config.model.nodes.tokens import place_of
 from config.settings.groups import History
 from tests.kit.fleet_database import begin_roles
 from tests.kit.ports import free_port

@@ -17,7 +17,7 @@ from actors.bus.messages.metrics import QueryStats, QuerySystem, Stats, SystemMe
 from actors.bus.messages.specs import UpstreamState
 from actors.bus.messages.supervision import Runtime
 from actors.histogram import bucket_of
-from actors.metrics.account_usage import UsageLedger
+from actors.metrics.usage.account_usage import UsageLedger
 from actors.pools.state import PoolCounts
 from api.fleet import NodeFigures
 from api.queries.metrics.prometheus import Parts, PoolSummary, Proxy, expose

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from actors.metrics.account_usage import UsageLedger
+from actors.metrics.usage.account_usage import UsageLedger
 from api.queries.usage_report import Selection, UsageReport, cell, days_of
 from tests.kit.api_stage import Api, error_of
 from tests.kit.clocks import Clock

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from actors.metrics.account_usage import SCHEMA
+from actors.metrics.usage.account_usage import SCHEMA
 from actors.sqlite import open_database
 from api.store.accounts import AccountSelection, Position
 from api.store.accounts.usage_order import NeverUsed

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from actors.bus.messages.common import METRICS, Done
-from actors.metrics.account_usage import SCHEMA
+from actors.metrics.usage.account_usage import SCHEMA
 from actors.sqlite import open_database
 from api.container import ApiSettings
 from api.http.query import ListCursor, checksum

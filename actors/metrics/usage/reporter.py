@@ -17,8 +17,8 @@ from actors.cluster.database import Database
 from actors.cluster.errors import DatabaseError
 from actors.cluster.usage_report import SLOT, FleetTotal, ReportReply, TotalsCursor, UsageTable
 from actors.log_lines import ThrottledLog
-from actors.metrics.account_usage import UsageLedger
-from actors.metrics.usage_changes import PreparedReport, UsageChanges
+from actors.metrics.usage.account_usage import UsageLedger
+from actors.metrics.usage.changes import PreparedReport, UsageChanges
 from actors.thread_pool import ThreadPool
 
 log = logging.getLogger(__name__)

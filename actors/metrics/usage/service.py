@@ -4,7 +4,7 @@ Each second it reads which lines of the table (`actors.state.usage`) have someth
 turn of the loop. Then it writes the totals of the accounts that have a quota, for all processes, and frees the lines
 that are final. Who asks for an account gets what all processes have counted of it by now.
 
-In a fleet (`follow`) the totals are of all nodes, and a reporter (`actors.metrics.usage_reporter`) has the fleet's
+In a fleet (`follow`) the totals are of all nodes, and a reporter (`actors.metrics.usage.reporter`) has the fleet's
 database know what is counted here.
 """
 
@@ -31,15 +31,15 @@ from actors.bus.messages.cluster import NoteFleet
 from actors.bus.messages.common import Done, Failed
 from actors.bus.messages.events import Event
 from actors.log_lines import ThrottledLog
-from actors.metrics.account_usage import LineName, UsageLedger
+from actors.metrics.usage.account_usage import LineName, UsageLedger
 from actors.state.booked_usage import BookedUsage, CountedLine, open_booked
 from actors.state.table import FOREVER
 from actors.state.usage import period_word
 
 if TYPE_CHECKING:
     from actors.cluster.database import Database
-    from actors.metrics.limits_reporter import LimitsReporter
-    from actors.metrics.usage_reporter import UsageReporter
+    from actors.metrics.usage.limits_reporter import LimitsReporter
+    from actors.metrics.usage.reporter import UsageReporter
 
 log = logging.getLogger(__name__)
 
@@ -113,8 +113,8 @@ class UsageService:
 
     def follow(self, database: Database, node: str, is_edge: bool = False) -> None:
         """Count for all nodes from now on; `node` is the id of this one. Raises `sqlite3.Error`."""
-        from actors.metrics.limits_reporter import LimitsReporter
-        from actors.metrics.usage_reporter import UsageReporter
+        from actors.metrics.usage.limits_reporter import LimitsReporter
+        from actors.metrics.usage.reporter import UsageReporter
 
         self.leave()
         self._reporter = reporter = UsageReporter(

@@ -41,7 +41,7 @@ from config.model.choices import PERIODS, period_at
 from config.text.formatting import timestamp_text
 
 if TYPE_CHECKING:
-    from actors.metrics.usage_changes import UsageChanges
+    from actors.metrics.usage.changes import UsageChanges
 
 FIGURES = ("bytes_in", "bytes_out", "requests", "milliseconds", "refusals")
 """What is counted of an account, as columns."""

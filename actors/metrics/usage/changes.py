@@ -19,7 +19,7 @@ from uuid import uuid4
 
 from actors.bus.messages.accounts import CREDENTIAL, AccountUsage
 from actors.cluster.usage_report import FleetTotal, LedgerReport, LedgerRow, ReportedAccount
-from actors.metrics.account_usage import FIGURES, FIGURES_SQL, HOUR, UsageLedger
+from actors.metrics.usage.account_usage import FIGURES, FIGURES_SQL, HOUR, UsageLedger
 from actors.state.booked_usage import CountedLine
 from actors.state.table import FOREVER
 from config.model.choices import PERIODS
