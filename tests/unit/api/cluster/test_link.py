@@ -40,8 +40,8 @@ REFUSED = {
     "ApplyObjects", "ValidateSettings", "ApplyOverrides", "DescribeSettings", "ResetUsage", "DropAccountUsage",
     "SetWebhooks",
     # what the asked node does for itself
-    "Upgrade", "DescribeProgram", "ResetPassword", "FoundFleet", "JoinFleet", "LeaveFleet", "MoveFleet", "CheckPool",
-    "AllowTestClient", "QueryTester",
+    "Upgrade", "DescribeProgram", "ResetPassword", "FoundFleet", "JoinFleet", "LeaveFleet", "MoveFleet", "RekeyFleet",
+    "CheckPool", "AllowTestClient", "QueryTester", "NoteFleet",
 }  # fmt: skip
 """What no node may send to another."""
 
