@@ -143,16 +143,16 @@ class FleetNode:
         self._engine = engine
         if self.key is not None:
             self.key.opened(engine)
-        identity, is_edge = self.identity, self.identity.role == "edge"
-        self._loose = loose = Loose(self.database, identity.id, engine.loose, self._poll_of_loose, is_edge)
-        self._audit = audit = AuditSending(self.database, identity.id, engine.trail)
-        self.ledger.watch_audit(audit.brought)
-        if not is_edge:
+        identity = self.identity
+        self._loose = loose = Loose(self.database, identity.id, engine.loose, self._poll_of_loose, not self._is_full)
+        self._audit = AuditSending(self.database, identity.id, engine.trail)
+        self.ledger.watch_audit(self._audit.brought)
+        if self._is_full:
             self.requests = requests = SharedRequests(self.database, identity.id, engine, loose.announced)
             loose.follow_locks(requests.take_locks)
             loose.also(requests.work)
         self._parts.append(loose)
-        engine.loose.share(self._loose, all_of_them)
+        engine.loose.share(loose, all_of_them)
 
     @property
     def node_id(self) -> str:
@@ -161,7 +161,7 @@ class FleetNode:
 
     def management_at(self) -> Sequence[str] | None:
         """See `ThisNode`."""
-        if self.identity.role == "full":
+        if self._is_full:
             return None
         found = self._engine.find(COLLECTION, role="full") if self._engine is not None else []
         return sorted(filter(None, (each.body["addresses"].get(API_ADDRESS) for each in found)))
@@ -283,11 +283,13 @@ class FleetNode:
     def start(self, host: NodeHost) -> None:
         """Start all that runs beside the requests of this process. The store is open."""
         assert self._engine is not None
+        assert self._loose is not None
+        assert self._audit is not None
         engine, publish, here = self._engine, host.publish, self._engine.data
         boot, level = installation(here), self._levels.level
         self.heartbeat = beats = Heartbeat(self.database, self.identity.id, boot, engine.stamped, level)
         own = own_channel(self.identity.id)
-        rung = {} if self._loose is None else {LOOSE_CHANNEL: self._loose.announced}
+        rung = {LOOSE_CHANNEL: self._loose.announced}
         dsn = self.identity.listen_dsn or self.identity.dsn
         doorbell = Doorbell(dsn, self.database.place, [CHANNEL, own, *rung])
         unapplied = UnappliedObjects(self.identity, engine, publish, self.database.time)
@@ -299,14 +301,8 @@ class FleetNode:
         events = NodeEvents(self, self.node_id, engine, publish)
         schema = SchemaUpkeep(self.database, self.identity.id, self.ledger.wait)
         beats.gives += [follower.expect, events.wants, self.duties.wants, schema.wants]
-        beats.followers += [follower.noted, events.noted, self.duties.noted]
-        beats.followers.append(lambda beat: unapplied.unknown(beat.whole.get("unknown") or ()))
-        beats.followers.append(lambda _beat: unapplied.retry())
-        if self._loose is not None:
-            noted = self._loose.noted
-            beats.followers.append(lambda beat: noted(beat.whole["loose"]))
-        if self._audit is not None:
-            beats.followers.append(self._audit.noted)
+        beats.followers += [follower.noted, events.noted, self.duties.noted, unapplied.noted, self._loose.noted]
+        beats.followers.append(self._audit.noted)
         if self._is_full:
             beats.followers.append(ApiAddress(engine, self.identity.id, here, host.api).noted)
         beats.followers.append(partial(_inform, host))
@@ -365,7 +361,7 @@ class FleetNode:
             parts.append(self.key)
         if host.bridge is not None:
             routes[BUS] = route_to(host.bridge)
-        if self.identity.role == "full":
+        if self._is_full:
             seal = secret_box_of(engine.data)
             admission = Admission(engine, seal, self.identity, self.database, certificates, host.publish)
             self._link = NodeLink(own, document)

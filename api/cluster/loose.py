@@ -22,6 +22,7 @@ from typing import Any
 
 from actors.cluster.database import SIGN_IN, Database
 from actors.cluster.errors import DatabaseError
+from api.cluster.following.heartbeat import Beat
 from api.engine.loose import CREDENTIALS, HOLDERS, SIGN_INS, LooseObject, LooseObjects, PendingChange
 from api.store import StoreError
 from api.store.accounts.columns import columns
@@ -112,9 +113,9 @@ class Loose:
             self._wants_read = True
             self._changed.notify_all()
 
-    def noted(self, changes: int) -> None:
-        """The database has taken so many changes of all nodes."""
-        if changes != self._taken:
+    def noted(self, beat: Beat) -> None:
+        """What a heartbeat has learnt: how many changes of all nodes the database has taken."""
+        if beat.whole["loose"] != self._taken:
             self.announced()
 
     def wait(self, step: int) -> None:

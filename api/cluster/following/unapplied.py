@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from actors.cluster.identity import NodeIdentity
+from api.cluster.following.heartbeat import Beat
 from api.engine.commit import Engine
 from api.history.document_changes import DocumentChange
 
@@ -71,8 +72,9 @@ class UnappliedObjects:
                 pause = FIRST_PAUSE if known is None else min(2 * known.pause, LONGEST_PAUSE)
                 self._retries[key] = _Retry(each, pause, time.monotonic() + pause)
 
-    def retry(self) -> None:
-        """Make effects again that have failed, where that is due, in a thread of its own."""
+    def noted(self, beat: Beat) -> None:
+        """What a heartbeat has learnt. With it effects that have failed are made again, in a thread of its own."""
+        self._note_unknown(beat.whole.get("unknown") or ())
         if any(each.due <= time.monotonic() for each in [*self._retries.values()]) and self._at_work.acquire(False):
             threading.Thread(target=self._retry, name="retry", daemon=True).start()
 
@@ -92,7 +94,7 @@ class UnappliedObjects:
         else:
             self._note(self._of_rows, (collection, identifier), error, revision)
 
-    def unknown(self, documents: Sequence[tuple[str, str, int, int]]) -> None:
+    def _note_unknown(self, documents: Sequence[tuple[str, str, int, int]]) -> None:
         """All that a newer release has written and this one can't read: collection, id, revision and level."""
         known = {(collection, key) for collection, key, *_ in documents}
         self._forget(self._unknown, [each for each in [*self._unknown] if each not in known])

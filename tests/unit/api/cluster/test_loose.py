@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from actors.cluster.errors import DatabaseError
 from api.cluster import loose as module
+from api.cluster.following.heartbeat import Beat
 from api.cluster.loose import CHANNEL, Loose
 from api.engine.commit import CREDENTIALS
 from api.engine.loose import SIGN_INS
@@ -399,7 +400,7 @@ def test_a_heartbeat_says_when_there_is_more(ours: Fleet) -> None:
         other.exchange()
         one.put(family())
         one.exchange()
-        other.loose.noted(0)
+        other.loose.noted(Beat(0, True, 0.0, {"loose": 0}))
         other.loose.exchange()
         assert other.body() is None, "it is not time yet, and nothing is new"
         (((_, beat),),) = [
@@ -408,6 +409,6 @@ def test_a_heartbeat_says_when_there_is_more(ours: Fleet) -> None:
                 ' "level": 1, "commit": 0, "clock_offset": 0, "problems": {}, "settings": {}}\')'
             )
         ]
-        other.loose.noted(beat["loose"])
+        other.loose.noted(Beat(0, True, 0.0, beat))
         other.loose.exchange()
         assert other.body() == family()
