@@ -9,13 +9,13 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 81_686,
-    "files of the product": 607,
-    "code lines of the tests": 88_732,
-    "code lines of scripts": 5_850,
+    "code lines of the product": 81_655,
+    "files of the product": 608,
+    "code lines of the tests": 88_818,
+    "code lines of scripts": 5_853,
     "files under 60 lines that one module imports": 5,
     "class names that stand twice": 16,
-    "modules of the longest folder": 16,
+    "modules of the longest folder": 15,
     "dependencies": 26,
     "tests that take longer than the ceiling": 18,
     "seconds of a test": 5,
