@@ -28,6 +28,7 @@ PROBE = 1.0
 """Seconds between two probes, in the mean."""
 CONNECTIONS = 4
 OLDEST_VERSION = 130_000
+_PORT = "5432"
 
 _OF_MACHINE = frozenset({"passfile", "service", "servicefile", "sslcert", "sslkey", "sslpassword"})
 """Parts of a DSN by which one role on one machine signs in."""
@@ -108,7 +109,8 @@ class Database:
             parts = conninfo_to_dict(dsn)
         except psycopg.Error:
             raise DatabaseUnusable("the DSN of the database can't be read") from None  # libpq's text may have it whole
-        self.place = f"{parts.get('host') or 'localhost'}/{parts.get('dbname') or parts.get('user') or ''}"
+        port = f":{parts['port']}" if parts.get("port") not in {None, "", _PORT} else ""
+        self.place = f"{parts.get('host') or 'localhost'}{port}/{parts.get('dbname') or parts.get('user') or ''}"
         self._dsn, self._fleet = dsn, fleet
         self._lock = threading.Lock()
         self._idle: list[TimedConnection] = []
