@@ -83,8 +83,12 @@ class Presences:
             return self._current
 
     def _aged(self) -> Mapping[str, Presence]:
-        silent = self._database.silent_for
-        return {name: replace(each, silent=each.silent + silent) for name, each in self._known.items()}
+        """They may have been read long before the outage: then they were as recent when it began as they were then."""
+        now, silent = self._database.time(), self._database.silent_for
+        return {
+            name: replace(each, silent=each.silent + silent, seen_at=now - each.silent - silent)
+            for name, each in self._known.items()
+        }
 
 
 def _presence(*columns: Any) -> Presence:

@@ -6,6 +6,8 @@ import json
 from contextlib import closing
 from typing import Any
 
+import pytest
+
 from actors.cluster.database import Database
 from api.cluster.following.heartbeat import Heartbeat
 from api.cluster.following.presence import Presences
@@ -70,6 +72,19 @@ def test_in_an_outage_what_was_known_stays_and_grows_older() -> None:
         known: Any = presences.read()["a"]
         database.close()
         again = presences.read(fresh=True)["a"]
-        assert (again.seen_at, again.revision) == (known.seen_at, known.revision)
+        assert (again.seen_at, again.revision) == (pytest.approx(known.seen_at, abs=5), known.revision)
         assert known.silent < again.silent < known.silent + 5, "it was silent when it was read, and the database since"
         assert presences.read() == {"a": again}, "read again within a second"
+
+
+def test_what_was_read_long_before_an_outage_is_as_old_as_the_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+    with fleet() as ours, closing(Database(ours.dsn)) as database:
+        Heartbeat(ours.database, "a", "boot", lambda: (0, None)).beat_now()
+        presences = Presences(database)
+        known = presences.read()["a"]
+        database.close()
+        monkeypatch.setattr(Database, "time", lambda _: known.seen_at + 600)
+        monkeypatch.setattr(Database, "silent_for", 20.0)
+        again = presences.read(fresh=True)["a"]
+    assert again.silent == pytest.approx(known.silent + 20)
+    assert again.seen_at == pytest.approx(known.seen_at + 600 - again.silent)
