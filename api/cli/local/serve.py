@@ -9,6 +9,7 @@ This process becomes the supervisor. What needs the store and its models is done
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import shutil
@@ -144,20 +145,44 @@ def _greet(settings: Settings, data: DataDir, api_socket: socket.socket, origin:
     host, port = from_this_machine(settings.server.host), api_socket.getsockname()[1]
     scheme = "https" if settings.server.tls.enabled else "http"
     base = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+    sys.stdout.write(greeting(base, data, _command(), "" if origin is None else f"  lab       {_lab_line(origin)}\n"))
+    sys.stdout.flush()
+
+
+def greeting(base: str, data: DataDir, command: str, lab: str) -> str:
+    """What is printed when the product runs; of an edge node, which refuses sign-ins, how to see how it is.
+
+    `base` is the address of the API, `lab` a line about its origin, or empty.
+    """
+    if _is_edge(data):
+        return f"""
+Proxyfleet {VERSION} is running.
+  node      an edge of a fleet: dashboard, API and sign-in are those of its full nodes
+  status    {command} cluster status
+  health    curl {base}/readyz
+{lab}  end       Ctrl-C
+
+"""
     known = f"the password in {data.initial_password}" if data.initial_password.exists() else "your password"
-    lab = "" if origin is None else f"  lab       {_lab_line(origin)}\n"
-    sys.stdout.write(f"""
+    return f"""
 Proxyfleet {VERSION} is running.
   page      {base}/ui/
   API       {base}/api/v1
-  sign in   {_command()} login --url {base}
+  sign in   {command} login --url {base}
             as `admin` with {known}
   try       curl -u admin {base}/api/v1/health
   read      {base}/api/v1/docs
 {lab}  end       Ctrl-C
 
-""")
-    sys.stdout.flush()
+"""
+
+
+def _is_edge(data: DataDir) -> bool:
+    """By the file of `actors.cluster.identity`, whose reader would load what a supervisor does not need."""
+    try:
+        return bool(json.loads(data.node.read_bytes())["role"] == "edge")
+    except (OSError, ValueError, TypeError, KeyError):
+        return False  # it stands alone; and what is wrong with the file the API says
 
 
 def _lab_line(origin: socket.socket) -> str:
