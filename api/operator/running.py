@@ -109,7 +109,8 @@ def ask_cluster(run: RunDir, message: ClusterRequest, reply: type[T]) -> T:
         return found
     if isinstance(found, Failed):
         raise NotDone(found.error)
-    raise NotDone(f"the API does not say that it is done: {found}; `proxyfleet cluster status` says what is")
+    why = found.reason if isinstance(found, Unreachable) else found
+    raise NotDone(f"the API does not say that it is done: {why}; `proxyfleet cluster status` says what is")
 
 
 class NotReset(OperatorError):

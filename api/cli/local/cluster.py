@@ -123,7 +123,7 @@ def rekey(out: Output, config: Path | None, data_dir: Path | None, run_dir: Path
     if running is None:
         raise CommandError("the product is stopped", "Start it: it hands the new key to the other nodes")
     done = ask_cluster(running, RekeyFleet(), FleetRekeyed)
-    text = f"Secrets are sealed with the new key {done.key}. Nodes that have no other: {', '.join(done.nodes)}."
+    text = f"Secrets are sealed with the new key {done.key}. Nodes that have it alone: {', '.join(done.nodes)}."
     if done.waiting:
         text += f" To follow, when they are back: {', '.join(done.waiting)}."
     out.done(asdict(done), f"{text} Back up the key in the data directory's keys/.")

@@ -167,7 +167,7 @@ _TOKEN = {
     "name": text("--name", "The name of the node; without one it names itself."),
     "role": choice("--role", "A full node has the management API, an edge node only forwards.", NodeRole),
     "tags": texts("--tag", "A tag of the node, by which proxies select it; may be given several times."),
-    "ttl": text("--ttl", "How long it is good: 30m, 2d, at most 7d; by default 1h.", metavar="SPAN", parse=_ttl),
+    "ttl": text("--ttl", "How long it is good, 1m to 7d: 30m, 2d; by default 1h.", metavar="SPAN", parse=_ttl),
 }
 
 

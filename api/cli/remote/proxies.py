@@ -332,10 +332,10 @@ def _sign_in(proxy: Any) -> str:
     if not proxy["auth"]["enabled"]:
         return "not required"
     username = proxy["auth"]["username"]
-    return str(username) if username else "as an account" if proxy["accounts"] else NO_ACCOUNT
+    return str(username) if username else "as an account" if proxy["accounts"] else OF_THE_FLEET
 
 
-NO_ACCOUNT = "required, but there is no account: all clients are rejected"
+OF_THE_FLEET = "as an account of the fleet: it has none of its own"
 
 
 def _nodes(proxy: Any) -> Any:
