@@ -17,12 +17,13 @@ from actors.cluster.errors import DatabaseError
 from actors.cluster.identity import NodeIdentity, identity_of
 from api.cluster.following.heartbeat import Heartbeat
 from api.cluster.moving import MoveRefused, move_fleet, take_move
-from api.cluster.roles import NodeLogin, begin_roles
+from api.cluster.roles import NodeLogin
 from api.cluster.shared_ledger import LedgerUnavailable
 from config import OperatorError
 from config.files.paths import DataDir
 from config.model.nodes import NodeRecord
 from tests.kit.cutting_relay import CuttingRelay
+from tests.kit.fleet_database import begin_roles
 from tests.kit.postgresql import Server, needs_postgresql, shared_server
 from tests.kit.tables import table
 from tests.unit.api.cluster.nodes import Fleet, Node, fleet, owner, proxy
