@@ -26,6 +26,7 @@ from api.cluster.following.heartbeat import Beat
 from api.engine.loose import CREDENTIALS, HOLDERS, SIGN_INS, LooseObject, LooseObjects, PendingChange
 from api.store import StoreError
 from api.store.accounts.columns import columns
+from api.store.fleet_store import Key
 
 log = logging.getLogger(__name__)
 
@@ -206,14 +207,18 @@ class Loose:
     def _send(self) -> bool:
         """Send what is pending; whether there may be more."""
         changes, step = self._objects.pending(AT_ONCE)
-        if changes:
-            self._bring(changes)
+        refused = self._bring(changes) if changes else {}
+        if refused:
+            self._objects.sent(changes, refused)  # before those are answered whom it concerns
         with self._changed:
             self._sent, self._is_stuck = step, False
             self._changed.notify_all()
+        if changes and not refused:
+            self._objects.sent(changes, {})
         return len(changes) == AT_ONCE
 
-    def _bring(self, changes: Sequence[PendingChange]) -> None:
+    def _bring(self, changes: Sequence[PendingChange]) -> dict[Key, LooseObject]:
+        """Those that are refused, as the database has them."""
         refused: list[Any] = []
         if not self._only_reads:
             now = time.monotonic()
@@ -221,7 +226,7 @@ class Loose:
             rows = sorted([each.collection, each.id, each.until, each.was, each.text] for each in changes)
             refused = self._database.transaction(_WRITE, [self.node, json.dumps(rows), announces])
             self._announced, self._owes = (now, False) if announces else (self._announced, True)
-        self._objects.sent(changes, {each[:2]: found for each in refused if (found := _object(*each)) is not None})
+        return {each[:2]: found for each in refused if (found := _object(*each)) is not None}
 
     def _announce(self) -> None:
         self._database.transaction(_NOTIFY, (), SIGN_IN)

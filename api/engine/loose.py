@@ -261,9 +261,10 @@ class LooseObjects:
     def sent(self, changes: Sequence[PendingChange], refused: Mapping[Key, LooseObject]) -> None:
         """The database has taken these changes, but for those that it has refused: there it has other states.
 
-        What was changed here meanwhile is sent, too, and is judged by itself.
+        What was changed here meanwhile is sent, too, and is judged by itself. A power cut may undo it: then these
+        changes are sent again, and refused again.
         """
-        with self._settled(), self._file.transaction() as database:
+        with self._settled(), self._file.transaction(synced=False) as database:
             done = [
                 each
                 for each in changes
@@ -276,8 +277,12 @@ class LooseObjects:
             self._accept(database, [refused[each] for each in keys if each in refused])
 
     def read(self, objects: Sequence[LooseObject], heads: Mapping[str, int]) -> None:
-        """The database has these, as far as `heads` say for each node. What waits here for it is left alone."""
-        with self._settled(), self._file.transaction() as database:
+        """The database has these, as far as `heads` say for each node. What waits here for it is left alone.
+
+        A power cut may undo it, unless something ended: then they are read again.
+        """
+        ends = any(each.body is None for each in objects)
+        with self._settled(), self._file.transaction(synced=ends) as database:
             waiting = "SELECT 1 FROM loose WHERE collection = ? AND id = ? AND was IS NOT NULL"
             fresh = [each for each in objects if not database.execute(waiting, [each.collection, each.id]).fetchone()]
             self._accept(database, fresh)

@@ -178,11 +178,12 @@ class ReplicaStore(FleetStore):
             forget_stamp(database)
 
     def _take(self, commits: Iterable[LedgerCommit], size: int = 0) -> None:
-        self._adopt(((each.commit, each.stamp) for each in commits), size)
+        """What a power cut undoes is taken again: so the lock of the fleet is not held while a disk syncs."""
+        self._adopt(((each.commit, each.stamp) for each in commits), size, synced=False)
 
-    def _adopt(self, commits: Iterable[tuple[Commit, UUID | None]], size: int) -> None:
+    def _adopt(self, commits: Iterable[tuple[Commit, UUID | None]], size: int, synced: bool = True) -> None:
         """See `adopt`. Changes that no effect wants are not remembered until the end of the transaction."""
-        with self._changing, self._adopting(), self.file.transaction(size) as database:
+        with self._changing, self._adopting(), self.file.transaction(size, synced) as database:
             for part in _parts(commits):
                 changes: dict[Key, Change] = {}
                 for each, stamp in part:

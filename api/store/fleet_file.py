@@ -1,8 +1,8 @@
 """The file of the fleet as a whole: its one writer, its transactions, whether it is sound.
 
 Documents, accounts, history and audit trail are tables of it (`api.store.schema`). Every commit is synced before it
-returns (WAL with `synchronous=FULL`). A process killed at any statement leaves the file as it was before the change or
-behind it.
+returns (WAL with `synchronous=FULL`), unless it asks for less. A process killed at any statement leaves the file as it
+was before the change or behind it.
 """
 
 from __future__ import annotations
@@ -71,10 +71,11 @@ class FleetFile:
                 raise
 
     @contextmanager
-    def transaction(self, size: int = 0) -> Iterator[sqlite3.Connection]:
+    def transaction(self, size: int = 0, synced: bool = True) -> Iterator[sqlite3.Connection]:
         """All that is done within is committed at its end, or nothing of it. One within another is a part of it.
 
-        `size` is how many bytes it will write, about. Raises `StoreError`.
+        `size` is how many bytes it will write, about. One that is not `synced` a power cut may undo, until the next
+        that is; it is for what the ledger says again. Raises `StoreError`.
         """
         with self._lock, ExitStack() as published:
             if self._depth:
@@ -83,7 +84,7 @@ class FleetFile:
                 return
             self._depth, self._number, self._writer = 1, 0, threading.get_ident()
             try:
-                with self._translated(), self._whole(size, published) as database:
+                with self._translated(), self._synced(synced), self._whole(size, published) as database:
                     yield database
             except BaseException:
                 # a transaction of one of these that fails, too, doesn't do them again
@@ -93,6 +94,17 @@ class FleetFile:
             finally:
                 self._depth, self._after_failure, self._writer = 0, [], 0
             self._do_after()
+
+    @contextmanager
+    def _synced(self, synced: bool) -> Iterator[None]:
+        if synced:
+            yield
+            return
+        self.database.execute("PRAGMA synchronous=NORMAL")
+        try:
+            yield
+        finally:
+            self.database.execute("PRAGMA synchronous=FULL")
 
     @contextmanager
     def _whole(self, size: int, published: ExitStack) -> Iterator[sqlite3.Connection]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +40,22 @@ def test_a_stored_document_is_found_again_after_reopening(folder: Path) -> None:
     assert again.body == {"id": "a", "port": 1, "tags": ["ä", "\u2028"]}
 
 
-def test_each_commit_is_synced(folder: Path) -> None:
-    file, full = FleetFile(folder / "fleet.sqlite"), 2
-    assert file.database.execute("PRAGMA synchronous").fetchone() == (full,)
-    file.close()
+def test_each_commit_is_synced_but_for_those_that_ask_for_less(folder: Path) -> None:
+    normal, full = 1, 2
+    with closing(FleetFile(folder / "fleet.sqlite")) as file:
+
+        def level() -> int:
+            return int(file.database.execute("PRAGMA synchronous").fetchone()[0])
+
+        with file.transaction():
+            assert level() == full
+            with file.transaction(synced=False):
+                assert level() == full
+        with file.transaction(synced=False):
+            assert level() == normal
+        with pytest.raises(ZeroDivisionError), file.transaction(synced=False):
+            raise ZeroDivisionError
+        assert level() == full
 
 
 def test_every_change_in_any_collection_is_one_step_of_one_counter(folder: Path) -> None:
