@@ -254,10 +254,10 @@ class SchemaUpkeep:
         self._ended.set()
 
     def _work(self) -> None:
+        self._due = time.monotonic() + AGAIN  # also when it fails: what is behind is brought forward at each heartbeat
         try:
             done = self._migrated()
         except SchemaOfLaterRelease:
-            self._due = time.monotonic() + AGAIN
             self._wait("")
         except (DatabaseError, SchemaRefused) as error:
             problem = f"the schema of the database can't be brought forward: {error}"
@@ -267,7 +267,6 @@ class SchemaUpkeep:
             if isinstance(error, SchemaRefused):
                 self._wait(problem)
         else:
-            self._due = time.monotonic() + AGAIN
             self._problem = ""
             if done:
                 names = ", ".join(each.title for each in done)

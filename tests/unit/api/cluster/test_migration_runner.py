@@ -13,7 +13,8 @@ from actors.cluster import database as connections
 from actors.cluster.database import Database
 from actors.cluster.errors import DatabaseBusy, DatabaseError, DatabaseUnusable
 from api.cluster import migration_runner as module
-from api.cluster.migration_runner import Migration, SchemaRefused, migrate, migrations, rehearse
+from api.cluster.following.heartbeat import Beat
+from api.cluster.migration_runner import Migration, SchemaRefused, SchemaUpkeep, migrate, migrations, rehearse
 from config import VERSION
 from tests.kit.postgresql import database, needs_postgresql, shared_server
 
@@ -128,3 +129,30 @@ def test_a_lock_that_another_has_ends_the_wait(ours: Database, dsn: str, monkeyp
         with pytest.raises(DatabaseBusy):
             migrate(ours, "a")
     assert migrate(ours, "a") == [*migrations()]
+
+
+def test_a_schema_that_lacks_nothing_is_checked_once_an_hour_also_when_the_check_fails(
+    ours: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = list[str]()
+
+    def refuse(_database: Database, node: str, *_: object, **_by_itself: object) -> list[Migration]:
+        tried.append(node)
+        raise DatabaseUnusable("permission denied")
+
+    monkeypatch.setattr(module, "migrate", refuse)
+    reasons = list[str]()
+    upkeep = SchemaUpkeep(ours, "a", reasons.append)
+
+    def beat(there: int) -> None:
+        upkeep.noted(Beat(1, True, 1.0, {"schema": there}))
+        for each in threading.enumerate():
+            if each.name == "schema":
+                each.join()
+
+    for _ in range(3):
+        beat(upkeep.last)
+    assert (tried, reasons) == (["a"], [])
+    for _ in range(2):
+        beat(upkeep.last - 1)
+    assert (tried, len(reasons)) == (["a"] * 3, 2)
