@@ -20,6 +20,7 @@ from api.errors import Denied, NoManagementHere, TooBusy, Unauthenticated
 from api.http import session_cookie
 from api.http.body import BODY_GATE, BodyGate
 from api.http.request_site import SAFE, client_address, is_cross_site, is_secure, is_within, request_id
+from api.http.revision_wait import RevisionWait, revision_of
 from api.security.tokens import BadToken
 from api.ui.page import is_dashboard
 
@@ -36,6 +37,7 @@ class RequestMiddleware:
         self._services = services
         self._exempt = exempt
         self._of_edges = of_edges
+        self._await_revision = RevisionWait()
 
     def process_request(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Authenticate the request, check whether its client may reach the API, and count it."""
@@ -45,7 +47,7 @@ class RequestMiddleware:
         resp.set_header("X-Request-Id", context.request_id)
         trusted = self._services.settings.server.trusted_proxies
         context.address = client_address(req.remote_addr, req.get_header("X-Forwarded-For"), trusted)
-        context.caller, context.holder, context.refusal = None, None, None
+        context.caller, context.holder, context.refusal, context.waited = None, None, None, 0.0
         context.origin = Origin("anonymous", address=context.address, request_id=context.request_id)
         serving(context.origin)
         if req.path not in self._exempt:
@@ -110,6 +112,9 @@ class RequestMiddleware:
         key, authorization = req.get_header("X-API-Key"), req.get_header("Authorization")
         if key is None and authorization is None:
             return
+        number, node = revision_of(req), self._services.node
+        if number is not None and node.node_id is not None:
+            req.context.waited = self._await_revision(number, node.wait_for)
         try:
             holder = self._services.self_service.holder_of(authorization) if key is None else None
             if holder is not None:

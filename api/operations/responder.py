@@ -18,20 +18,17 @@ from api.call import Call, Document, Reply, RequestHeaders
 from api.container import Services
 from api.engine.operation import BEARER, HOLDER, NONE, PERSON, Operation
 from api.errors import Behind, Denied, Invalid, MissingPermission, StaleRevision, Unauthenticated
-from api.http import session_cookie
+from api.http import revision_wait, session_cookie
 from api.http.body import Lines, has_lines, read_body, read_lines, read_model
 from api.http.error_table import invalid, translated
 from api.http.idempotency import HEADER
 from api.http.query import AllNodes
 from api.http.representation import IDENTITY, form_of, is_known
 from api.http.request_site import NO_SITE, SAFE, Site, is_secure
+from api.http.revision_wait import REVISION, revision_of
 from api.objects.nodes.asked_nodes import AskedNodes
 from api.security.caller import Caller
 
-REVISION = "X-Config-Revision"
-"""In a fleet: of a response to a change, the number of its commit; of a request, the one that is to be served here."""
-REVISION_WAIT = 5.0
-"""Seconds that a request waits for it."""
 REPLAYED = {"Idempotency-Replayed": "true"}
 
 
@@ -57,13 +54,14 @@ class Responder:
         self._respond(req, resp, reply)
 
     def _await_revision(self, req: falcon.Request) -> None:
-        given, node = req.get_header(REVISION), self._services.node
-        if given is None or node.node_id is None:
+        node = self._services.node
+        if req.get_header(REVISION) is None or node.node_id is None:
             return
-        if not (given.isascii() and given.isdecimal() and len(given) < 19):  # as many digits as PostgreSQL's bigint
+        number = revision_of(req)
+        if number is None:
             raise Invalid(REVISION, "must be the number that a response to a change had")
-        if not node.wait_for(int(given), REVISION_WAIT):
-            raise Behind(int(given))
+        if not node.wait_for(number, max(0.0, revision_wait.REVISION_WAIT - req.context.waited)):
+            raise Behind(number)
 
     def _respond(self, req: falcon.Request, resp: falcon.Response, reply: Reply) -> None:
         resp.status = reply.status

@@ -10,13 +10,13 @@ import pytest
 
 from api.engine.commit import Engine
 from api.fleet import StandAlone
-from api.operations import responder
+from api.http import revision_wait
 from tests.kit.api_stage import PROXY, Api, error_of
 from tests.kit.tables import table
 from tests.unit.api.cluster.node_api import NodeApi
 from tests.unit.api.store.replicas import MemoryLedger
 
-HEADER = responder.REVISION
+HEADER = revision_wait.REVISION
 
 
 class Waiting(StandAlone):
@@ -75,13 +75,45 @@ def test_a_repetition_has_the_revision_of_the_first_response(two: tuple[Node, No
 
 
 def test_a_node_that_does_not_have_it_in_time_says_so(two: tuple[Node, Node], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(responder, "REVISION_WAIT", 0.05)
+    monkeypatch.setattr(revision_wait, "REVISION_WAIT", 0.05)
     one, _ = two
     number = one.engine.file.last_number + 1
     refused = one.get("/proxies", {**one.headers, HEADER: str(number)})
     assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
     assert error_of(refused)[1:] == ("BEHIND", {"revision": number})
     unknown = one.get("/proxies", {HEADER: str(number)})
+    assert unknown.status_code == 401
+
+
+def test_a_key_is_good_at_another_node_at_once_by_the_revision_that_made_it(two: tuple[Node, Node]) -> None:
+    one, other = two
+    made = one.post("/api-keys", {"name": "fresh"}, one.headers)
+    key = {"X-API-Key": made.json["data"]["key"]}
+    assert other.get("/proxies", key).status_code == 401
+    other.waiting.may_follow.set()
+    assert other.get("/proxies", {**key, HEADER: made.headers[HEADER]}).status_code == 200
+
+
+def test_strangers_wait_in_few_places_and_others_go_on(two: tuple[Node, Node], monkeypatch: pytest.MonkeyPatch) -> None:
+    one, _ = two
+    waiting, may_end = threading.Semaphore(0), threading.Event()
+
+    def wait_for(_number: int, _seconds: float) -> bool:
+        waiting.release()
+        may_end.wait()
+        return False
+
+    wait = revision_wait.RevisionWait()
+    threads = [threading.Thread(target=wait, args=(9, wait_for)) for _ in range(revision_wait.STRANGERS)]
+    for each in threads:
+        each.start()
+        waiting.acquire()
+    assert wait(9, wait_for) == 0.0
+    may_end.set()
+    for each in threads:
+        each.join()
+    monkeypatch.setattr(revision_wait, "REVISION_WAIT", 0.05)
+    unknown = one.get("/proxies", {"X-API-Key": "pfk_unknown", HEADER: str(one.engine.file.last_number + 1)})
     assert unknown.status_code == 401
 
 
