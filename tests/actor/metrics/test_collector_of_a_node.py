@@ -27,6 +27,7 @@ from config.files.paths import open_data_dir
 from config.files.secret_box import secret_box_of
 from config.settings.settings import Settings
 from tests.kit.bus import Bench
+from tests.kit.fleet_database import create_fleet
 from tests.kit.postgresql import database, needs_postgresql
 from tests.kit.settings import boot_settings
 from tests.kit.wait import wait_until
@@ -63,9 +64,11 @@ def test_it_reports_while_there_is_the_file_of_a_node_and_else_loads_nothing_of_
         try:
             wait_until(data.usage.exists, "the collector has its file", 60)
             if becomes_node:
+                fleet = uuid4()
                 with closing(Database(dsn)) as opened:
                     migrate(opened, "nod_1")
-                NodeIdentity(uuid4(), "nod_1", "fra1", "full", dsn).save(data, secret_box_of(data))
+                    create_fleet(opened, fleet, "nod_1")
+                NodeIdentity(fleet, "nod_1", "fra1", "full", dsn).save(data, secret_box_of(data))
                 wait_until(lambda: _ledgers(dsn) == [("nod_1",)], "the collector has reported", 60)
                 data.node.unlink()
                 wait_until(lambda: _connections(dsn) == 0, "the collector has left", 60)
