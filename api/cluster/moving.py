@@ -169,6 +169,7 @@ def _words(
         ((has_roles,),) = session.transaction("SELECT has_roles FROM proxyfleet.fleet")
         there_are = {name for (name,) in session.transaction("SELECT rolname FROM pg_roles")}
     are_known = has_roles and _signs_in(dsn_of_role(dsn, *login_of(identity.dsn)))
+    bare, bare_listen = (each and dsn_of_role(each, "", "") for each in (dsn, listen_dsn))  # an edge opens its word
     words = {}
     for node, role in nodes.items():
         login = None if are_known else login_of(dsn)
@@ -179,7 +180,7 @@ def _words(
                 raise MoveRefused(
                     f"{there.place}: {login[0]} is there, and its password is another: DROP ROLE {login[0]}"
                 )
-        words[node] = {"dsn": dsn, "listen_dsn": listen_dsn, "login": login}
+        words[node] = {"dsn": bare, "listen_dsn": bare_listen, "login": login}
     return words
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
@@ -21,6 +22,7 @@ from api.cluster.roles import NodeLogin
 from api.cluster.shared_ledger import LedgerUnavailable
 from config import OperatorError
 from config.files.paths import DataDir
+from config.files.secret_box import SealedFor
 from config.model.nodes import NodeRecord
 from tests.kit.cutting_relay import CuttingRelay
 from tests.kit.fleet_database import begin_roles
@@ -134,6 +136,8 @@ def test_the_other_database_has_all_and_each_node_finds_its_way_and_the_former_o
         moving.node.change(proxy(3))
     follower = DataDir(moving.fleet.folder / "second")
     moving.identities[SECOND].save(follower, moving.fleet.seal)
+    word = json.loads(moving.fleet.seal.open(moving.word(SECOND), SealedFor.MOVE))
+    assert login_of(word["dsn"]) == ("", ""), "an edge opens it, and gets no password of the owner"
     take_move(follower, moving.fleet.seal, moving.identities[SECOND], moving.word(SECOND))
     edge = identity_of(follower, moving.fleet.seal)
     assert edge is not None
