@@ -116,15 +116,14 @@ class FleetKey:
 
     def _want_or_use(self, marks: Collection[str]) -> str:
         """Seal with the key of what is read; the mark of one that is missing, if there is one."""
-        known = self.seal.marks
-        for each in sorted(marks):
-            if each in known:
-                self.seal.use(each)
-            elif each not in self._foreign:
-                self._wanted.add(each)
-                self._due.set()
-                return each
-        return ""
+        known = {*self.seal.marks}
+        for each in sorted({*marks} & known):
+            self.seal.use(each)
+        missing = {*marks} - known - self._foreign
+        if missing:
+            self._wanted |= missing
+            self._due.set()
+        return min(missing, default="")
 
     # --- following ---
 
@@ -135,6 +134,9 @@ class FleetKey:
             if not state.mark or not self.seal.is_made:
                 return
             needed = {state.mark, *state.retired[-1:]} if state.is_rekeying else {state.mark}
+            strange = self._wanted - {state.mark, *state.retired}
+            self._foreign |= strange
+            self._wanted -= strange
             if not ({*needed} | self._wanted) <= {*self.seal.marks}:
                 self._ask_for(needed | self._wanted)
             known = self.seal.marks
@@ -144,7 +146,7 @@ class FleetKey:
                     f"no node that can be reached has the fleet's key {state.mark}: add it to {self.seal.path}"
                 )
             self.seal.use(state.mark)
-            if self._wanted:
+            if strange or self._wanted:
                 self._wanted.clear()
                 self._follow()
             former = [each for each in known if each in state.retired and each != state.mark]

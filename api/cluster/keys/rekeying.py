@@ -154,6 +154,7 @@ class Rekeying:
         for _ in range(PASSES):
             if not anew.history_of_fleet(self._key.database):
                 break
+        anew.moves_of_fleet(self._key.database)
         anew.forget_responses_of_fleet(self._key.database)
         if left := anew.documents_of_fleet(self._key.database):
             raise StoreError("{}/{} is sealed with the old key, which stays".format(*min(left)))

@@ -36,6 +36,8 @@ _REWRITE = """
 UPDATE proxyfleet.revision_changes r SET before = decode(c ->> 2, 'hex'), after = decode(c ->> 3, 'hex')
 FROM json_array_elements(%s) c WHERE r.number = (c ->> 0)::bigint AND r.place = (c ->> 1)::int
 """
+_MOVES = "SELECT node, sealed FROM proxyfleet.moves WHERE sealed LIKE %s"
+_REWRITE_MOVE = "UPDATE proxyfleet.moves SET sealed = %s WHERE node = %s AND sealed = %s"
 _FORGET_RESPONSES = "DELETE FROM proxyfleet.idempotency WHERE response LIKE %s"
 
 ChangeBodies = tuple[int, int, bytes | None, bytes | None]
@@ -83,6 +85,13 @@ class Resealing:
                 database.transaction(_REWRITE, [json.dumps(texts)], CHANGE)
 
         return self._history(read, write)
+
+    def moves_of_fleet(self, database: Database) -> None:
+        """What was left for nodes by a move that is not finished (`api.cluster.moving`). Raises `StoreError`."""
+        with as_of_store():
+            for pattern in self._patterns:
+                for node, sealed in database.transaction(_MOVES, [pattern]):
+                    database.transaction(_REWRITE_MOVE, [self._text_of_past(sealed), node, sealed])
 
     def history_of_replica(self, engine: Engine) -> int:
         """As `history_of_fleet`, of this node."""

@@ -149,6 +149,7 @@ class Stage:
         first.engine.commit(users)
         self.signing = SigningKeys(first.engine, seal).current.secret
         self.use_idempotency(first)
+        ours.execute(f"INSERT INTO proxyfleet.moves VALUES ('{first.id}', '{seal.seal('w', SealedFor.MOVE)}')")
         lost = {"documents": [{"body": {"upstreams": [upstream]}}]}
         (first.data.cluster / "lost-2026.json").write_text(json.dumps(lost))
 
@@ -225,6 +226,8 @@ class Stage:
             assert seal.open(hook.body["previous_secrets"][0]["sealed"], SealedFor.WEBHOOK) == "s"
             assert SigningKeys(member.engine, seal).current.secret == self.signing
             assert self.hashes(member) == {PASSWORD}
+        ((word,),) = self.fleet.execute("SELECT sealed FROM proxyfleet.moves")
+        assert self.members["a"].seal.open(word, SealedFor.MOVE) == "w"
         lost = json.loads((self.members["a"].data.cluster / "lost-2026.json").read_bytes())
         password = lost["documents"][0]["body"]["upstreams"][0]["password"]
         assert self.members["a"].seal.open(password, SealedFor.UPSTREAM) == "p"
@@ -265,7 +268,7 @@ def settled(stage: Stage) -> bool:
 def test_everything_opens_with_the_new_key_and_nothing_with_the_old_on_full_and_edge_nodes(stage: Stage) -> None:
     b, edge = stage.add("b"), stage.add("e", "edge")
     places = stage.where(stage.old)
-    tables = {"documents", "revision_changes", "idempotency"}
+    tables = {"documents", "revision_changes", "idempotency", "moves"}
     assert {each.split()[1] for each in places if each.startswith("database")} == tables
     done = b.rekey()
     assert (done.nodes, done.waiting) == (["b", "a", "e"], [])
@@ -349,7 +352,12 @@ def test_what_looks_as_if_it_was_sealed_with_a_key_that_is_not_the_fleets_holds_
     a.put("lists", {"id": "lst_b", "name": "sealed:1:0badc0de:AAAA"})
     number = a.engine.file.last_number
     wait_until(lambda: b.is_at(number), "it has asked for that key, and goes on without")
+    many = " ".join(f"sealed:1:{n:08x}:A" for n in range(40))
+    a.put("lists", {"id": "lst_c", "name": many})
+    number = a.engine.file.last_number
+    wait_until(lambda: b.is_at(number), "it has asked for no other, and not for one a second", 5)
     b.engine.delete("lists", "lst_b")
+    b.engine.delete("lists", "lst_c")
     assert a.seal.marks == b.seal.marks == [stage.old]
 
 
