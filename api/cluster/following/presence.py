@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import threading
 import time
 from collections.abc import Mapping
@@ -99,4 +100,6 @@ def _presence(*columns: Any) -> Presence:
     except (ValidationError, RecursionError):
         log.warning("a node reports what no node does, which is taken for nothing")
         found = {}
-    return replace(Presence(*plain), problems=found)
+    known = Presence(*plain)
+    offset = known.clock_offset if math.isfinite(known.clock_offset) else 0.0  # JSON has no other numbers
+    return replace(known, problems=found, clock_offset=offset)

@@ -321,6 +321,15 @@ def test_limits_of_an_edge_are_figures_that_others_can_add(place: Place, figures
     place.fleet.execute(f"DELETE FROM proxyfleet.limits_in_use WHERE node = '{OTHER}'")
 
 
+def test_an_edge_fills_no_report_of_the_others_with_accounts_that_there_are_not(place: Place) -> None:
+    figures = ", ".join(f"array_fill({n}::bigint, ARRAY[5000])" for n in (7, 1, *[0] * 5))
+    with place.as_role(OTHER) as stolen, pytest.raises(sql.CheckViolation):
+        stolen.execute(f"SELECT proxyfleet.report_limits('{OTHER}', {figures})".encode())
+    with place.as_role(FULL) as full:
+        full.execute(f"SELECT proxyfleet.report_limits('{FULL}', {figures})".encode())
+    place.fleet.execute(f"DELETE FROM proxyfleet.limits_in_use WHERE node = '{FULL}'")
+
+
 def own_report(connection: psycopg.Connection[Any]) -> None:
     connection.execute("BEGIN")
     reported(connection, EDGE, 3)
@@ -349,6 +358,16 @@ def test_an_edge_keeps_nothing_that_others_wait_for(
         else:
             assert is_alive(edge)
         assert is_alive(full)
+
+
+def test_an_edge_that_listens_and_reads_on_is_ended_before_the_queue_of_notifications_is_full(place: Place) -> None:
+    with place.as_role(EDGE) as edge, place.as_role(OTHER) as other:
+        edge.execute("LISTEN x")
+        edge.execute("BEGIN; SELECT 1")
+        other.execute("SELECT count(pg_notify('x', repeat('a', 7900) || n)) FROM generate_series(1, 11000) n")
+        place.fleet.execute("SELECT proxyfleet.end_long_edges('0 s', '10 min')")
+        wait_until(lambda: not is_alive(edge), "its connection has ended", 1)
+        assert place.fleet.execute("SELECT pg_notification_queue_usage() < 0.001") == [(True,)]
 
 
 def test_a_report_that_waits_for_an_edge_goes_on_when_that_is_ended(place: Place) -> None:
