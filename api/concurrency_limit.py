@@ -20,6 +20,8 @@ TAILS_MAX, TAILS_EACH = 9, 3
 """Requests that wait for new records: in all, and of one user."""
 EXPORTS_MAX, EXPORTS_EACH = 6, 2
 """Requests that read many records: in all, and of one user."""
+REVISIONS_MAX, REVISIONS_EACH = 12, 6
+"""Requests that wait for a commit of another node: in all, and of one user; and as many of clients without a user."""
 COUNTS_MAX, COUNTS_EACH = 6, 3
 """Requests that count records, each of which may take the log indexer half a second: in all, and of one user."""
 

@@ -15,9 +15,10 @@ from pydantic_core import to_json
 from actors.net.client_key import client_key
 from api.audit.audit_context import origin
 from api.call import Call, Document, Reply, RequestHeaders
+from api.concurrency_limit import REVISIONS_EACH, REVISIONS_MAX, ConcurrencyLimit
 from api.container import Services
 from api.engine.operation import BEARER, HOLDER, NONE, PERSON, Operation
-from api.errors import Behind, Denied, Invalid, MissingPermission, StaleRevision, Unauthenticated
+from api.errors import Behind, Denied, Invalid, MissingPermission, StaleRevision, TooBusy, Unauthenticated
 from api.http import revision_wait, session_cookie
 from api.http.body import Lines, has_lines, read_body, read_lines, read_model
 from api.http.error_table import invalid, translated
@@ -29,6 +30,9 @@ from api.http.revision_wait import REVISION, revision_of
 from api.objects.nodes.asked_nodes import AskedNodes
 from api.security.caller import Caller
 
+_OF_USERS, _OF_STRANGERS = (
+    ConcurrencyLimit(REVISIONS_MAX, REVISIONS_EACH, "waits for a revision", who) for who in ("user", "client")
+)
 REPLAYED = {"Idempotency-Replayed": "true"}
 
 
@@ -60,8 +64,19 @@ class Responder:
         number = revision_of(req)
         if number is None:
             raise Invalid(REVISION, "must be the number that a response to a change had")
-        if not node.wait_for(number, max(0.0, revision_wait.REVISION_WAIT - req.context.waited)):
+        if not (node.wait_for(number, 0.0) or self._waits_for(number, req)):
             raise Behind(number)
+
+    def _waits_for(self, number: int, req: falcon.Request) -> bool:
+        """Whether it is served in time. Each wait takes a thread, so what there is no room for does not wait."""
+        known = _known(req)
+        try:
+            slot = (_OF_STRANGERS if known is None else _OF_USERS).acquire(known or client_key(req.context.address))
+        except TooBusy:
+            return False
+        with slot:
+            left = max(0.0, revision_wait.REVISION_WAIT - req.context.waited)
+            return self._services.node.wait_for(number, left)
 
     def _respond(self, req: falcon.Request, resp: falcon.Response, reply: Reply) -> None:
         resp.status = reply.status
@@ -164,12 +179,16 @@ class Responder:
         return replace(reply, headers={**reply.headers, REVISION: str(origin().commit)})
 
     def _note_refusal(self, error: Denied | MissingPermission, req: falcon.Request, params: dict[str, str]) -> None:
-        caller, holder = req.context.caller, req.context.holder
-        known = caller.user.id if caller else holder.identity if holder else None
-        who = known or client_key(req.context.address)
+        who = _known(req) or client_key(req.context.address)
         response = translated(error, req.context.request_id)
         details = response.details if response else {}
         self._services.refused_actions.record(who, self._services.store.resource_named(params), details)
+
+
+def _known(req: falcon.Request) -> str | None:
+    """Who sends it, if that is known."""
+    caller, holder = req.context.caller, req.context.holder
+    return caller.user.id if caller else holder.identity if holder else None
 
 
 def _with_missing(reply: Reply, nodes: AskedNodes) -> Reply:

@@ -25,7 +25,7 @@ from actors.log_lines import ThrottledLog
 from actors.net.accepting import ACCEPT_PAUSE, OUT_OF_DESCRIPTORS
 from actors.net.client_key import client_key, per_address
 from actors.supervision.listeners.bind import BACKLOG
-from api.concurrency_limit import COUNTS_MAX, EXPORTS_MAX, TAILS_MAX
+from api.concurrency_limit import COUNTS_MAX, EXPORTS_MAX, REVISIONS_MAX, TAILS_MAX
 from api.http.body import MAX_BODY
 from api.security.password_checker import AT_ONCE
 from api.server.channel import Channel, ChannelPhase
@@ -35,9 +35,9 @@ from api.server.tasks import MAX_HEAD, RejectedRequest
 log = logging.getLogger(__name__)
 logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # that requests wait for a thread is no news
 
-THREADS = 8 + AT_ONCE + TAILS_MAX + EXPORTS_MAX + COUNTS_MAX
-"""Enough for all requests that may wait for the hash of a password, for records or for a client that reads many, and
-for others at the same time."""
+THREADS = 8 + AT_ONCE + TAILS_MAX + EXPORTS_MAX + COUNTS_MAX + 2 * REVISIONS_MAX
+"""Enough for all requests that may wait for the hash of a password, for another node, for records or for a client that
+reads many, and for others at the same time."""
 THREADS_AT_START = 4
 """The others are started when there is a request for them, and stay: each takes a third of a MB."""
 OWN_SOCKETS = 2

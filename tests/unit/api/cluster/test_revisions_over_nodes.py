@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, closing
+from itertools import islice
 
 import pytest
 
+from api.concurrency_limit import REVISIONS_EACH
 from api.engine.commit import Engine
 from api.fleet import StandAlone
 from api.http import revision_wait
@@ -115,6 +118,18 @@ def test_strangers_wait_in_few_places_and_others_go_on(two: tuple[Node, Node], m
     monkeypatch.setattr(revision_wait, "REVISION_WAIT", 0.05)
     unknown = one.get("/proxies", {"X-API-Key": "pfk_unknown", HEADER: str(one.engine.file.last_number + 1)})
     assert unknown.status_code == 401
+
+
+def test_waits_for_a_revision_take_no_more_threads_than_they_have(two: tuple[Node, Node]) -> None:
+    one, other = two
+    number = other.post("/proxies", PROXY, other.headers).headers[HEADER]
+    paths = {"/proxies": {**one.headers, HEADER: number}, "/auth/methods": {HEADER: number}}
+    with ThreadPoolExecutor(2 * (REVISIONS_EACH + 1)) as threads:
+        asked = [threads.submit(one.get, *each) for each in paths.items() for _ in range(REVISIONS_EACH + 1)]
+        refused = [each.result().status_code for each in islice(as_completed(asked), 2)]
+        one.waiting.may_follow.set()
+        statuses = [each.result().status_code for each in asked]
+    assert (refused, sorted(statuses)) == ([503] * 2, [200] * 2 * REVISIONS_EACH + [503] * 2)
 
 
 @table("given", ["", "x", "-1", "1.0", "9" * 19, "٣"])
