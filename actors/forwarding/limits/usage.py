@@ -4,7 +4,8 @@ What all have used is read from there whenever bytes are about to move, so a quo
 proxies an account uses, and whether the metrics collector is there or not. What may be moved at once near its end is a
 small part of what is left, divided by the processes: all of them may be about to move as much.
 
-The collector says up to what an account may be used on this machine. When half of that is used a process asks for more.
+The collector says up to what an account may be used on this machine: before it has, by little, since all of the quota
+may be used already. When half of that is used a process asks for more.
 At that number it stops reading until there is a larger one, and asks again and again. A collector that says nothing for
 a second is missing: then it goes on by a little, and by twice as much after each second more, so a slow one costs
 little, and a missing one delays nothing for long.
@@ -47,6 +48,8 @@ WINDOW_OF_PROCESS_MIN: Final = 16 * 1024
 """What one of many processes may move at once, at least: of more than 48 less."""
 WINDOW_PART: Final = 256
 """What may be moved at once is this part of what is left."""
+UNKNOWN_MAX: Final = 512 * 1024
+"""Bytes of a period up to which an account with a quota is used before the collector has said what was used before."""
 AWAY_AFTER: Final = 1.0
 """Seconds that a connection waits for the collector to let the account be used further."""
 ASKED_EACH: Final = 0.5
@@ -260,7 +263,7 @@ class AccountCounter:
         room = self._left + GRACE_BYTES
         if room > self._window:
             room = self._window
-        if self._shared.may_use != FOREVER:
+        if self._shared.may_use != FOREVER or not self._shared.known:
             room = min(room, self._leased())
         return max(0, room)
 
@@ -268,7 +271,9 @@ class AccountCounter:
         """Bytes that the collector lets be used, of what is left."""
         may_use = self._shared.may_use
         if may_use == FOREVER:
-            return UNLIMITED
+            if self._shared.known or not self._counts.shares:
+                return UNLIMITED
+            may_use = UNKNOWN_MAX
         leased = may_use - self.quota + self._left
         if may_use != self._beyond_of:
             self._beyond_of, self._beyond, self._lease = may_use, 0, leased

@@ -313,6 +313,8 @@ class UsageChanges:
         if row is None:  # it has another period, of which no node has said anything yet
             return max(quota // self.nodes, FIRST) if policy is not None else used + FIRST
         basis, lease, leased = row
+        if self._opened_at is not None and policy is None:
+            lease = None  # others may have it by now: the node was away, and the database has not responded yet
         may_use = basis + (FIRST if lease is None else lease)
         if policy == "share":
             may_use += max(0, quota - basis - leased) // self.nodes

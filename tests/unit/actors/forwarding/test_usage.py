@@ -24,6 +24,7 @@ from actors.forwarding.limits.usage import (
     CHECKED_EACH,
     GRACE_BYTES,
     TIME_PERIOD,
+    UNKNOWN_MAX,
     WINDOW_MIN,
     WINDOW_OF_PROCESS_MIN,
 )
@@ -271,11 +272,29 @@ def test_a_period_ends_by_the_clock_of_the_process_and_the_total_of_the_one_befo
 def test_far_from_the_quota_much_may_move_at_once_and_without_one_all(world: World) -> None:
     one = Process(world)
     one.configure(replace(ADA, quota=100_000 * MIB))
+    world.turn()
     assert one.ada.room() == 100_000 * MIB // 256
     one.configure(RICH)
     assert one.ada.room() == WINDOW_MIN
     one.configure(AccountSpec("acc_1", "ada", None))
     assert one.ada.room() > 500 * MIB
+
+
+def test_before_the_collector_has_said_what_was_used_little_is(world: World) -> None:
+    world.collector.silent = True
+    one = Process(world)
+    one.configure(RICH)
+    one.uses(UNKNOWN_MAX)
+    assert (one.ada.known, one.ada.room()) == (False, 0)
+    woken = list[float]()
+    assert one.ada.wait(lambda: woken.append(world.hand.time))
+    began = world.hand.time
+    world.pass_time(AWAY_AFTER + 0.1)
+    assert woken[0] >= began + AWAY_AFTER, "a collector that is missing delays nothing for long"
+    world.collector.silent = False
+    world.pass_time(1.1)
+    assert one.ada.room() == WINDOW_MIN
+    assert one.ada.known
 
 
 def test_at_the_number_of_the_collector_connections_wait_until_there_is_a_larger_one(

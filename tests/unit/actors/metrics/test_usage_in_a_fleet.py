@@ -17,13 +17,14 @@ from actors.bus.messages.accounts import DATABASE, DropAccountUsage, ResetUsage
 from actors.bus.messages.cluster import NoteFleet
 from actors.bus.messages.common import Done, Failed
 from actors.cluster.usage_report import SLOT
+from actors.metrics.usage.changes import FIRST
 from actors.metrics.usage.reporter import CUT_OFF_AFTER, GIVEN_BACK_AFTER, NEWS_LAST, READ_EACH
 from api.cluster.fleet_usage import Unreported
 from tests.kit.cutting_relay import CuttingRelay, Where
 from tests.kit.postgresql import database, needs_postgresql
 from tests.kit.tables import table
 from tests.unit.actors.forwarding.usage_world import ADA, Process
-from tests.unit.actors.metrics.fleets import Fleet, Node
+from tests.unit.actors.metrics.fleets import CutDatabase, Fleet, Node
 
 pytestmark = needs_postgresql
 
@@ -441,3 +442,24 @@ def test_accounts_without_a_quota_have_no_lease_and_are_counted(fleet: Fleet) ->
     fleet.pass_time(3)
     assert fleet.total() == 300
     assert fleet.execute("SELECT * FROM proxyfleet.leases") == []
+
+
+def test_a_node_that_starts_has_no_lease_of_before_until_the_database_has_responded_or_is_missing(fleet: Fleet) -> None:
+    one = fleet.node()
+    here = process(one, 10_000 * MIB)
+    here.uses(MIB)
+    fleet.pass_time(2)
+    here.ada.refresh()
+    leased = here.ada._shared.may_use
+    assert leased > MIB + FIRST
+    one.reporter.close()
+    one.collector.kill()
+    one.collector.restart()
+    one.database = CutDatabase(fleet.dsn)
+    fleet.cut()
+    one.collector.service.follow(one.database, one.name)
+    fleet.pass_time(1)
+    assert here.ada.room() <= FIRST
+    fleet.pass_time(CUT_OFF_AFTER + 2)
+    here.ada.refresh()
+    assert here.ada._shared.may_use >= leased

@@ -123,13 +123,15 @@ def test_strangers_wait_in_few_places_and_others_go_on(two: tuple[Node, Node], m
 def test_waits_for_a_revision_take_no_more_threads_than_they_have(two: tuple[Node, Node]) -> None:
     one, other = two
     number = other.post("/proxies", PROXY, other.headers).headers[HEADER]
-    paths = {"/proxies": {**one.headers, HEADER: number}, "/auth/methods": {HEADER: number}}
-    with ThreadPoolExecutor(2 * (REVISIONS_EACH + 1)) as threads:
-        asked = [threads.submit(one.get, *each) for each in paths.items() for _ in range(REVISIONS_EACH + 1)]
+    of_user, of_stranger = ("/proxies", {**one.headers, HEADER: number}), ("/auth/methods", {HEADER: number})
+    wait = REVISIONS_EACH * 2 + revision_wait.STRANGERS
+    requests = [of_user] * (REVISIONS_EACH + revision_wait.STRANGERS + 1) + [of_stranger] * (REVISIONS_EACH + 1)
+    with ThreadPoolExecutor(len(requests)) as threads:
+        asked = [threads.submit(one.get, *each) for each in requests]
         refused = [each.result().status_code for each in islice(as_completed(asked), 2)]
         one.waiting.may_follow.set()
         statuses = [each.result().status_code for each in asked]
-    assert (refused, sorted(statuses)) == ([503] * 2, [200] * 2 * REVISIONS_EACH + [503] * 2)
+    assert (refused, sorted(statuses)) == ([503] * 2, [200] * wait + [503] * 2)
 
 
 @table("given", ["", "x", "-1", "1.0", "9" * 19, "٣"])

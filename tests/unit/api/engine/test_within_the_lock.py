@@ -22,6 +22,7 @@ from api.app import OPERATIONS
 from api.engine import ledger
 from api.engine.loose import LOOSE
 from api.engine.operation import HOLDER, NONE
+from api.history.lost_changes import LostChanges
 from api.operations import Operation
 from api.security.password_checker import PasswordChecker
 from api.store import Write
@@ -173,6 +174,8 @@ def test_any_operation_that_changes_something_waits_for_nothing_within_the_lock_
             if operation.id == "logoutAccount":
                 headers = sign_in(api, "ann")
             known = {**ids, "connection_id": "1", "upstream": "u", "delivery_id": "d", "node_id": "n", "token_id": "t"}
+            if operation.id == "reapplyLostChanges":
+                known["lost_id"] = lost_plan(api)
             known["revision_id"] = str(api.services.revisions.newest)
             if "session_id" in operation.path:
                 who = ids["user_id"] if "user_id" in operation.path else api.admin.id
@@ -192,6 +195,16 @@ def test_any_operation_that_changes_something_waits_for_nothing_within_the_lock_
         for operation in sorted(WRITES, key=order):
             call(operation)
         assert unfinished == [], f"say in BODIES how these are called: {unfinished}"
+
+
+def lost_plan(api: Api) -> str:
+    """The file that has a plan which the database of a fleet has lost; its name."""
+    plan = api.store.find("plans")[0]
+    body = {**plan.body, "id": "pln_00000000000000aa", "name": "lost"}
+    lost = {"collection": "plans", "id": body["id"], "name": "lost", "revision": 7, "body": body}
+    api.services.data.cluster.mkdir(exist_ok=True)
+    LostChanges("2026-11-29T04:00:00Z", "fleet", "fra1", 0, [7], [lost]).save(api.services.data)
+    return "last"
 
 
 def order(operation: Operation) -> tuple[int, int, bool]:
