@@ -335,7 +335,7 @@ def _sign_in(proxy: Any) -> str:
     return str(username) if username else "as an account" if proxy["accounts"] else OF_THE_FLEET
 
 
-OF_THE_FLEET = "as an account of the fleet: it has none of its own"
+OF_THE_FLEET = "required, without an account of its own: all clients are rejected but accounts of the fleet"
 
 
 def _nodes(proxy: Any) -> Any:

@@ -238,7 +238,7 @@ class Machine:
 
 
 @contextlib.contextmanager
-def booted(furnish: Callable[[Machine], None]) -> Iterator[Machine]:
+def booted(furnish: Callable[[Machine], object] = lambda _machine: None) -> Iterator[Machine]:
     """A machine that runs, with two releases and what `furnish` adds before it is booted. Skips where none can be."""
     reason = why_not()
     if reason:

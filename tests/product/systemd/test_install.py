@@ -78,8 +78,8 @@ def test_install_upgrade_go_back_and_remove(bare: Machine) -> None:
 
 
 @needs_postgresql
-def test_a_machine_joins_a_fleet_before_its_first_start(bare: Machine) -> None:
-    with bare.network(), Nodes() as nodes:  # in the machine's own network
+def test_a_machine_joins_a_fleet_before_its_first_start() -> None:
+    with booted() as bare, bare.network(), Nodes() as nodes:  # in the machine's own network
         first = nodes.product()
         nodes.init(first)
         line = first.data("POST", "/nodes/tokens", {"name": "fra2"})["line"]
@@ -94,7 +94,6 @@ def test_a_machine_joins_a_fleet_before_its_first_start(bare: Machine) -> None:
         wait_until(lambda: _state(first, "fra2") == "up", "it is up")
         assert "is a node already" in bare.run(*words, text=line)
         assert ServiceOn(bare).state == "active"
-        bare.run(SCRIPT, "--uninstall", "--purge")
 
 
 def _state(product: Product, name: str) -> str | None:
