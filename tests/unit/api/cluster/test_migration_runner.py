@@ -48,6 +48,15 @@ RELEASED = {
     "0005_usage": "4de4c84322ef4538",
     "0006_nodes": "874d274966abcc57",
     "0007_limits": "b8771752e1194133",
+    "0008_edges": "52473ab9e97a9af0",
+    "0009_rekeying": "b85e5965b48668f9",
+    "0010_moves": "1d24f8c15bc7d007",
+    "0011_levels": "a48f0c0fe2a1f598",
+    "0012_usage_at_once": "d14f49969c90b56a",
+    "0013_figures_of_edges": "9c4a37b2c1b8c11e",
+    "0014_news_of_usage": "9f2aa48f7c83740f",
+    "0015_what_edges_may_fill": "a897d72b0dcc8bef",
+    "0016_reads_by_place": "9f1e4cc725823a1e",
 }
 """Databases have run these: what is to be different is a file of its own."""
 
