@@ -45,13 +45,12 @@ def test_nodes_follow_a_moved_database_and_what_a_restored_one_lacks_is_made_aga
         line = first.data("POST", "/nodes/tokens", {"name": "second"})["line"]
         assert command(second, "join", line, "--address", nodes.addresses[second])[0] == 0
         other = copied(nodes, "other")
+        named = f"127.0.0.1:{nodes.server.port}/other"
         wait_until(lambda: made(first, "behind"), "it is made")
         status, said = command(first, "init", "--move", other)
-        assert (status, json.loads(said)) == (0, {"database": "127.0.0.1/other"})
+        assert (status, json.loads(said)) == (0, {"database": named})
         for each in (first, second):
-            wait_until(
-                lambda p=each: json.loads(command(p, "status")[1])["database"] == "127.0.0.1/other", "it follows"
-            )
+            wait_until(lambda p=each: json.loads(command(p, "status")[1])["database"] == named, "it follows")
         assert nodes.server.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = 'postgres'") == [(1,)]
         wait_until(lambda: made(first, "moved"), "changes go on")
         second.forget_token()

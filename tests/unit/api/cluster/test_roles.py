@@ -547,7 +547,7 @@ def test_each_node_signs_in_through_a_pooler_as_the_recipe_has_it_until_it_is_re
         name = str(psycopg.conninfo.conninfo_to_dict(dsn)["dbname"])
         try:
             server.execute(statements[0], name)
-            with pooler(server, "transaction", settings) as port:
+            with pooler(server, "transaction", f"{settings}\nquery_wait_timeout = 2") as port:
                 through = {node: psycopg.conninfo.make_conninfo(place.dsn(node), port=port) for node in (full, edge)}
                 with closing(Database(through[full])) as database:
                     with psycopg.connect(through[edge], autocommit=True) as connection:
