@@ -11,7 +11,7 @@ from tests.kit.slow_tests import CEILING, SLOW_TESTS
 CEILINGS = {
     "code lines of the product": 81_753,
     "files of the product": 609,
-    "code lines of the tests": 89_016,
+    "code lines of the tests": 89_023,
     "code lines of scripts": 5_853,
     "files under 60 lines that one module imports": 5,
     "class names that stand twice": 16,
