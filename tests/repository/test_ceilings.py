@@ -12,7 +12,7 @@ CEILINGS = {
     "code lines of the product": 81_753,
     "files of the product": 609,
     "code lines of the tests": 89_023,
-    "code lines of scripts": 5_853,
+    "code lines of scripts": 5_857,
     "files under 60 lines that one module imports": 5,
     "class names that stand twice": 16,
     "modules of the longest folder": 15,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
+from itertools import count, islice
 from sqlite3 import Connection
 from typing import Any
 
@@ -32,7 +33,7 @@ def fleet_of(effort: Effort, nodes: int) -> Iterator[Fleet]:
 
 def changed(client: Client, proxy_id: str, value: int) -> str:
     """Change it; the revision."""
-    return client.done("PATCH", f"/proxies/{proxy_id}", {"settings": {"timeout": 30 + value % 100}})[0]
+    return client.done("PATCH", f"/proxies/{proxy_id}", {"settings": {"timeout": 31 + value % 97}})[0]
 
 
 def ids(client: Client, number: int) -> list[str]:
@@ -50,14 +51,17 @@ def served(bench: Bench) -> Results:
     with fleet_of(effort, effort.nodes) as fleet:
         clients = fleet.clients()
         proxies = ids(clients[0], 50)
-        served_by_last(fleet, clients, proxies, 10)
-        took = served_by_last(fleet, clients, proxies, effort.samples)
+        numbers = count()
+        served_by_last(fleet, clients, proxies, islice(numbers, 10))
+        took = served_by_last(fleet, clients, proxies, islice(numbers, effort.samples))
         fleet.notified(False)
-        polled = served_by_last(fleet, clients, proxies, effort.polled)
+        polled = served_by_last(fleet, clients, proxies, islice(numbers, effort.polled))
     return {OURS: {"p50": part(took, 0.5), "p99": part(took, 0.99), "polled": max(polled) / 1e3}}
 
 
-def served_by_last(fleet: Fleet, clients: Sequence[Client], proxies: Sequence[str], samples: int) -> list[float]:
+def served_by_last(
+    fleet: Fleet, clients: Sequence[Client], proxies: Sequence[str], numbers: Iterable[int]
+) -> list[float]:
     """ms of each change, made at one node after the other.
 
     A request that waits for a revision would have a node ask for it: it is sent when the replica has that, which is
@@ -68,7 +72,7 @@ def served_by_last(fleet: Fleet, clients: Sequence[Client], proxies: Sequence[st
         replicas = [
             stack.enter_context(closing(open_for_reading(each.data_dir / "fleet.sqlite"))) for each in fleet.nodes
         ]
-        for number in range(samples):
+        for number in numbers:  # none twice: what changes nothing has no revision
             at = number % len(clients)
             revision = changed(clients[at], proxies[number % len(proxies)], number)
             responded = time.monotonic()
