@@ -239,10 +239,10 @@ class Database:
     def _check(self, connection: TimedConnection) -> None:
         began = time.monotonic()
         statement = _CHECK if self._fleet is None else f"{_CHECK}{_AND_FLEET}"
-        ((now, version, encoding, is_standby, *held),) = connection.run(statement, None, CONNECT)
+        ((now, version, encoding, is_standby, *fleet),) = connection.run(statement, None, CONNECT)
         ended = time.monotonic()
-        if held and held[0] != self._fleet:
-            what = "no fleet" if held[0] is None else f"the fleet {held[0]}"
+        if fleet and fleet[0] != self._fleet:
+            what = "no fleet" if fleet[0] is None else f"the fleet {fleet[0]}"
             raise DatabaseUnusable(f"{self.place}: holds {what}, and this node is of {self._fleet}")
         self.note_time(now, began, ended)
         if version < OLDEST_VERSION:

@@ -43,7 +43,7 @@ END = 0.5
 
 
 class ReplicaLevel:
-    """Of which level a replica is: a program with a later one reads anew what the former could not."""
+    """The level of a replica. A program with a later one reads anew what the program before it could not read."""
 
     def __init__(self, file: Path, level: int = LEVELS.level) -> None:
         """`file` has that of the program that has read it last. Raises `StoreError`."""

@@ -149,14 +149,14 @@ class FleetKey:
             if strange or self._wanted:
                 self._wanted.clear()
                 self._follow()
-            former = [each for each in known if each in state.retired and each != state.mark]
-            if former and not state.is_rekeying and self.engine is not None:
-                self._end(self.engine, former, state.mark)
+            previous = [each for each in known if each in state.retired and each != state.mark]
+            if previous and not state.is_rekeying and self.engine is not None:
+                self._end(self.engine, previous, state.mark)
 
-    def _end(self, engine: Engine, former: Sequence[str], mark: str) -> None:
+    def _end(self, engine: Engine, previous: Sequence[str], mark: str) -> None:
         """Seal anew what is here alone, and forget the keys that were. In the database nothing needs them."""
         engine.catch_up()
-        anew, data = Resealing(self.seal, former, mark), engine.data
+        anew, data = Resealing(self.seal, previous, mark), engine.data
         anew.history_of_replica(engine)
         for each in (data.node, *data.cluster.glob("lost-*.json")):
             anew.file(each)
@@ -165,7 +165,7 @@ class FleetKey:
             anew.forget_responses_of_fleet(self.database)
         if found := anew.documents(engine):
             raise StoreError("{}/{} is sealed with a key that was replaced, which stays".format(*found[0]))
-        self.seal.forget(former)
+        self.seal.forget(previous)
         log.info("secrets are sealed with the fleet's key %s alone", mark)
 
     def state(self) -> FleetKeys:
@@ -233,15 +233,15 @@ class FleetKey:
     def handle(self, node: KnownNode | None, body: Mapping[str, Any]) -> dict[str, Any]:
         """Respond to `POST /key` of a node. Raises `NodeRefused`.
 
-        {"key": …, "former": …} is a new key, to be kept behind the one of the mark `former`; {"drop": …} is the mark of
-        such a key that will not be the fleet's; {"settle": true} means that the fleet's may be another one; {} asks for
-        the keys.
+        {"key": …, "previous": …} is a new key, to be stored behind the one of the mark `previous`; {"drop": …} is the
+        mark of such a key that will not be the fleet's; {"settle": true} means that the fleet's may be another one; {}
+        asks for the keys.
         """
         try:
             if ("key" in body or "drop" in body) and (node is None or node.role != "full"):
                 raise NodeRefused("a full node gives the key")
             if "key" in body:
-                self._take(str(body["key"]), str(body.get("former")))
+                self._take(str(body["key"]), str(body.get("previous")))
             elif "drop" in body:
                 if body["drop"] != self.state().mark:
                     self.seal.forget([body["drop"]])
@@ -253,15 +253,15 @@ class FleetKey:
         except (StoreError, SecretBoxError, RekeyRefused) as error:
             raise NodeRefused(str(error), 503) from error
 
-    def _take(self, key: str, former: str) -> None:
+    def _take(self, key: str, previous: str) -> None:
         if not self.replacing.acquire(blocking=False):
             raise NodeRefused("this node replaces the fleet's key itself", 409)
         try:
-            self.offer(key, former)
+            self.offer(key, previous)
         finally:
             self.replacing.release()
 
-    def offer(self, key: str, former: str) -> None:
+    def offer(self, key: str, previous: str) -> None:
         """Keep a new key behind the one that seals, in place of another one that never did.
 
         Raises `RekeyRefused`, `StoreError`, `SecretBoxError`.
@@ -271,8 +271,8 @@ class FleetKey:
                 raise RekeyRefused(_GIVEN.format(path=self.seal.path))
             self.settle()
             first, *others = self.seal.marks
-            if first != former:
-                raise RekeyRefused(f"this node seals with the key {first}, and not with {former}")
+            if first != previous:
+                raise RekeyRefused(f"this node seals with the key {first}, and not with {previous}")
             retired = self.state().retired
             self.seal.forget([each for each in others if each not in retired])
             self.seal.add(key)

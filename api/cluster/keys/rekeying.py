@@ -65,13 +65,13 @@ class Rekeying:
         finally:
             self._key.replacing.release()
 
-    def _replace(self, engine: Engine, former: str) -> None:
+    def _replace(self, engine: Engine, previous: str) -> None:
         key = new_key()
-        self._refuse_unknown(engine, Resealing(self._seal, [former], mark_of(key)))
-        self._key.offer(key, former)
+        self._refuse_unknown(engine, Resealing(self._seal, [previous], mark_of(key)))
+        self._key.offer(key, previous)
         try:
-            self._hand_over(key, former)
-            self._commit(engine, former, mark_of(key))
+            self._hand_over(key, previous)
+            self._commit(engine, previous, mark_of(key))
         except RekeyRefused:
             self._seal.forget([mark_of(key)])
             [*self._ask_all(self._connected(), {"drop": mark_of(key)})]
@@ -90,10 +90,10 @@ class Rekeying:
         seen = self._presences.read(fresh=True)
         return [each for each in self._key.others() if each["id"] in seen and seen[each["id"]].silent < CONNECTED]
 
-    def _hand_over(self, key: str, former: str) -> None:
+    def _hand_over(self, key: str, previous: str) -> None:
         refused = [
             f"{name}: {reply}"
-            for name, reply in self._ask_all(self._connected(), {"key": key, "former": former})
+            for name, reply in self._ask_all(self._connected(), {"key": key, "previous": previous})
             if isinstance(reply, Exception) or mark_of(key) not in reply.get("marks", ())
         ]
         if refused:
@@ -116,24 +116,26 @@ class Rekeying:
         with ThreadPoolExecutor(8, "rekeying") as threads:
             yield from zip([each["name"] for each in nodes], threads.map(of, nodes), strict=True)
 
-    def _commit(self, engine: Engine, former: str, mark: str) -> None:
+    def _commit(self, engine: Engine, previous: str, mark: str) -> None:
         engine.catch_up()
-        at, writes = engine.stamped()[0], self._writes(engine, former, mark)
+        at, writes = engine.stamped()[0], self._writes(engine, previous, mark)
         resource = {"type": "fleet", "id": str(self._key.identity.fleet), "name": None}
         with engine.alone(size_of(writes)):
-            if self._key.state().mark != former:
+            if self._key.state().mark != previous:
                 raise RekeyRefused("another node has replaced the fleet's key at this moment")
             if engine.stamped()[0] != at:
-                writes = self._writes(engine, former, mark)
+                writes = self._writes(engine, previous, mark)
             with (
-                self._key.ledger.with_next(_RETIRE, [mark, former]),
-                engine.recorded("fleet.rekeyed", resource, {"key": mark, "former": former, "documents": len(writes)}),
+                self._key.ledger.with_next(_RETIRE, [mark, previous]),
+                engine.recorded(
+                    "fleet.rekeyed", resource, {"key": mark, "previous": previous, "documents": len(writes)}
+                ),
             ):
                 engine.commit_unrecorded(writes)
             self._seal.use(mark)
 
-    def _writes(self, engine: Engine, former: str, mark: str) -> list[Write]:
-        writes, anew = [], Resealing(self._seal, [former], mark)
+    def _writes(self, engine: Engine, previous: str, mark: str) -> list[Write]:
+        writes, anew = [], Resealing(self._seal, [previous], mark)
         for collection, identifier, revision, text in anew.documents(engine):
             try:
                 body = anew.document(json.loads(text))

@@ -45,13 +45,13 @@ ChangeBodies = tuple[int, int, bytes | None, bytes | None]
 
 
 class Resealing:
-    """From the keys of the marks `former` to the one of `mark`, which `seal` has, too."""
+    """From the keys of the marks `previous` to the one of `mark`, which `seal` has, too."""
 
-    def __init__(self, seal: SecretBox, former: Collection[str], mark: str) -> None:
-        self._seal, self._former, self._mark = seal, former, mark
+    def __init__(self, seal: SecretBox, previous: Collection[str], mark: str) -> None:
+        self._seal, self._former, self._mark = seal, previous, mark
 
     def document(self, value: Any) -> Any:
-        """A document as JSON has it; the same object where nothing is sealed with a former key.
+        """A document as JSON has it; the same object where nothing is sealed with a previous key.
 
         Raises `SecretBoxError` for a secret that can't be opened.
         """

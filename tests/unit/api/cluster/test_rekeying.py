@@ -280,7 +280,7 @@ def test_everything_opens_with_the_new_key_and_nothing_with_the_old_on_full_and_
     with b.engine.file.reading() as database:
         entries = [json.loads(text) for (text,) in database.execute("SELECT content FROM audit ORDER BY seq")]
     (entry,) = [each for each in entries if each["action"] == "fleet.rekeyed"]
-    assert (entry["details"]["key"], entry["details"]["former"]) == (done.mark, stage.old)
+    assert (entry["details"]["key"], entry["details"]["previous"]) == (done.mark, stage.old)
     again = stage.members["a"].rekey()
     stage.old = done.mark
     stage.check(again.mark)
@@ -428,7 +428,7 @@ def test_a_key_that_was_handed_over_for_nothing_is_not_the_next_one(
 def test_a_key_is_given_by_full_nodes_alone_and_asked_for_by_nodes_alone(stage: Stage) -> None:
     a, edge = stage.members["a"], stage.add("e", "edge")
     place, own = place_of(a.listen), own_certificate(a.data).fingerprint
-    offered = {"key": new_key(), "former": stage.old}
+    offered = {"key": new_key(), "previous": stage.old}
     for body in ({}, offered, {"settle": True}, {"drop": stage.old}):
         with pytest.raises(NodeRefused, match="certificate"):
             ask(place, own, PATH, body, 5.0)
