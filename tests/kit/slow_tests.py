@@ -12,6 +12,7 @@ SLOW_TESTS = {
         "a short run of schemathesis over every operation"
     ),
     "test_install_upgrade_go_back_and_remove": "installs two releases, each with an environment of its own",
+    "test_a_machine_joins_a_fleet_before_its_first_start": "a machine that boots, a release that it installs, a fleet",
     "test_a_caller_at_the_socket_unit_starts_the_service_and_the_watchdog_kills_one_that_hangs": (
         "waits for the watchdog"
     ),

@@ -27,7 +27,7 @@ def created(api: Api, **fields: Any) -> str:
 
 
 def test_a_changed_proxy_names_its_fields_and_the_id_of_who_changed_it(api: Api) -> None:
-    ada = api.add_user("ada", role="operator")
+    zoe = api.add_user("zoe", role="operator")
     path = f"/proxies/{created(api)}"
     body = {
         "tags": ["a"],
@@ -37,9 +37,9 @@ def test_a_changed_proxy_names_its_fields_and_the_id_of_who_changed_it(api: Api)
             {"protocol": "http", "host": "10.0.0.1", "port": 1, "auth": {"username": "u", "password": SECRET}}
         ],
     }
-    assert api.patch(path, body, api.token("ada")).status_code == 200
+    assert api.patch(path, body, api.token("zoe")).status_code == 200
     data = data_of(api, "proxy.updated")
-    assert data["by"] == {"type": "user", "user_id": ada.id, "method": "bearer"}
+    assert data["by"] == {"type": "user", "user_id": zoe.id, "method": "bearer"}
     assert data["changed"] == [
         "auth.enabled",
         "auth.password",
@@ -49,7 +49,7 @@ def test_a_changed_proxy_names_its_fields_and_the_id_of_who_changed_it(api: Api)
         "upstreams",
     ]
     assert SECRET not in str(api.fleet.events)
-    assert "ada" not in str(data), "names of users are for receivers of events about users"
+    assert "zoe" not in str(data), "names of users are for receivers of events about users"
     api.patch(path, {"tags": []}, api.token())
     assert data_of(api, "proxy.updated")["changed"] == ["tags"], "of this change alone"
 
