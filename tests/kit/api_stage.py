@@ -24,7 +24,7 @@ from actors.bus.messages.specs import CheckPool, FleetObject, ProxySpec
 from actors.bus.messages.supervision import (
     ApplyObjects,
     ApplyOverrides,
-    ApplyProxy,
+    ApplyProxies,
     AwaitProxy,
     CancelListeners,
     DescribeSettings,
@@ -34,7 +34,6 @@ from actors.bus.messages.supervision import (
     QueryDesired,
     QueryRuntime,
     QueryWorkers,
-    RemoveProxy,
     ReplaceProxies,
     ReserveListener,
     RestartProxy,
@@ -149,15 +148,15 @@ class FakeFleet:
     def _supervise(self, message: Any) -> Any:
         if isinstance(message, ReserveListener):
             return self._reserve(message)
-        if isinstance(message, ApplyProxy):
-            if message.spec.id not in self.removed:
-                self._keep(message.spec)
-                self.desired[message.spec.id] = message.spec
-            return Done()
-        if isinstance(message, RemoveProxy):
-            self.removed.add(message.proxy_id)
-            self._release(message.proxy_id)
-            self.desired.pop(message.proxy_id, None)
+        if isinstance(message, ApplyProxies):
+            for spec in message.specs:
+                if spec.id not in self.removed:
+                    self._keep(spec)
+                    self.desired[spec.id] = spec
+            self.removed.update(message.gone)
+            for each in message.gone:
+                self._release(each)
+                self.desired.pop(each, None)
             return Done()
         if isinstance(message, ApplyObjects):
             self.objects |= {each.id: each for each in message.objects if each.id not in self.removed}

@@ -19,7 +19,7 @@ from actors.bus.messages.specs import FleetObject, ProxySpec
 class ReserveListener:
     """API → supervisor, before a proxy is stored or started: bind and reserve its listening sockets.
 
-    → `ListenerReserved` or `ListenerRefused`. Unless `ApplyProxy` follows within ten seconds they are closed. An
+    → `ListenerReserved` or `ListenerRefused`. Unless `ApplyProxies` follows within ten seconds they are closed. An
     address that the proxy has already is a success. Its present listeners stay until then, too. Where one of
     `instead_of`, which are about to leave their addresses, listens at one of the ports, the proxy gets that socket.
     `last_port` is the last of a range that begins with `port`, 0 for one port.
@@ -60,22 +60,16 @@ class ListenerRefused:
 
 
 @message
-class ApplyProxy:
-    """API → supervisor, after the store has it: the desired state of one proxy. → `Done`.
+class ApplyProxies:
+    """API → supervisor, after the store has them: these proxies have changed; `gone` are the ids of deleted ones.
 
-    The reply for an inactive one follows when its listener is closed. An older revision than the known is ignored.
-
-    An active one that has no socket yet is bound; when that fails its runtime becomes `failed`.
+    → `Done` when the listeners of those that are gone or inactive are closed. An older revision than the known is
+    ignored. An active one that has no socket yet is bound, after those that leave or move; when that fails its runtime
+    becomes `failed`.
     """
 
-    spec: ProxySpec
-
-
-@message
-class RemoveProxy:
-    """API → supervisor, after the store has it: this proxy is gone. → `Done` when its listener is closed."""
-
-    proxy_id: str
+    specs: tuple[ProxySpec, ...]
+    gone: tuple[str, ...] = ()
 
 
 @message

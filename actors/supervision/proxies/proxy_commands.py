@@ -12,14 +12,13 @@ from actors.bus.messages.metrics import DropProxyMetrics
 from actors.bus.messages.specs import ProxySpec
 from actors.bus.messages.supervision import (
     ApplyObjects,
-    ApplyProxy,
+    ApplyProxies,
     AwaitProxy,
     CancelListeners,
     DesiredRevisions,
     ListenerRefused,
     ListenerReserved,
     QueryDesired,
-    RemoveProxy,
     ReplaceProxies,
     ReserveListener,
     RestartProxy,
@@ -60,8 +59,7 @@ class ProxyCommands:
         return {
             ReserveListener: self._reserve,
             CancelListeners: self._cancel,
-            ApplyProxy: self._apply,
-            RemoveProxy: self._remove,
+            ApplyProxies: self._apply,
             RestartProxy: self._restart,
             AwaitProxy: self._await,
             QueryDesired: lambda _sender, _message, reply: reply(DesiredRevisions(self.desired.revisions())),
@@ -87,24 +85,17 @@ class ProxyCommands:
         self.reconciler.listeners_changed()
         reply(Done())
 
-    def _apply(self, _sender: str, message: ApplyProxy, reply: Reply) -> None:
-        spec = message.spec
-        if self.desired.is_outdated(spec):
-            reply(Done())
-            return
-        known = self.desired.put(spec)
-        self.names.changed({} if known is None else {spec.id: known}, {spec.id: spec})
-        self._start_at_once(spec)
-        if self.sleepers.many_awake:
-            self.sleepers.begin_asleep(spec)
-        self.reconciler.reconcile([spec.id], _done(reply))
-
-    def _remove(self, _sender: str, message: RemoveProxy, reply: Reply) -> None:
-        known = self.desired.remove(message.proxy_id)
-        self.names.changed({} if known is None else {known.id: known}, {})
-        self.listeners.cancel(message.proxy_id)
-        self.reconciler.reconcile([message.proxy_id], _done(reply))
-        self.context.router.tell(METRICS, DropProxyMetrics(message.proxy_id))
+    def _apply(self, _sender: str, message: ApplyProxies, reply: Reply) -> None:
+        after = {spec.id: spec for spec in message.specs if not self.desired.is_outdated(spec)}
+        known = [self.desired.put(spec) for spec in after.values()]
+        known += [self.desired.remove(proxy_id) for proxy_id in message.gone]
+        self.names.changed({spec.id: spec for spec in known if spec is not None}, after)
+        for spec in after.values():
+            self._start_at_once(spec)
+            if len(after) > 1 or self.sleepers.many_awake:
+                self.sleepers.begin_asleep(spec)
+        self._cancel_all(message.gone)
+        self.reconciler.reconcile((*message.gone, *after), _done(reply))
 
     def _apply_objects(self, _sender: str, message: ApplyObjects, reply: Reply) -> None:
         self.desired.objects.apply(message.objects, message.gone)
@@ -124,6 +115,9 @@ class ProxyCommands:
             self._start_at_once(spec)
             self.sleepers.begin_asleep(spec)
         self._replace_all(changed, gone, reply)
+        self._cancel_all(gone)
+
+    def _cancel_all(self, gone: Iterable[str]) -> None:
         for proxy_id in gone:
             self.listeners.cancel(proxy_id)
             self.context.router.tell(METRICS, DropProxyMetrics(proxy_id))

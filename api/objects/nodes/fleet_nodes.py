@@ -39,6 +39,8 @@ class FleetNodes:
         self._this_id = this_id
         self._proxies = proxies
         self._last: Stored[NodeRecord] | None = None
+        self._served: dict[str, tuple[StoredProxy, Stored[NodeRecord] | None, StoredProxy | None]] = {}
+        """By id a proxy and this node, as they were last, and the proxy as it runs on it."""
 
     @property
     def this_id(self) -> str | None:
@@ -85,7 +87,10 @@ class FleetNodes:
         """The proxies of this machine, oldest first, as they run on it."""
         if self.this_id is None:
             return self._proxies.all()
-        return [found for each in self._proxies.all() if (found := self.served(each)) is not None]
+        proxies = self._proxies.all()
+        if len(self._served) > 2 * len(proxies):  # of deleted ones
+            self._served.clear()
+        return [found for each in proxies if (found := self.served(each)) is not None]
 
     def proxy(self, proxy_id: str) -> StoredProxy | None:
         """As `served`, of the one with this id."""
@@ -102,6 +107,15 @@ class FleetNodes:
         if this is None:
             return proxy
         node = self._own(this)
+        known = self._served.get(proxy.record.id)
+        if known is not None and known[0] is proxy and known[1] is node:
+            return known[2]
+        found = self._as_served(proxy, node)
+        self._served[proxy.record.id] = proxy, node, found
+        return found
+
+    @staticmethod
+    def _as_served(proxy: StoredProxy, node: Stored[NodeRecord] | None) -> StoredProxy | None:
         record = proxy.record
         if node is None:  # not known yet, or removed
             return proxy if record.nodes.all and next(placeholders_of(record), None) is None else None

@@ -317,14 +317,18 @@ class Proxies:
 
     def _refuse_upstreams(self, record: ProxyRecord, body: ProxyUpdate, scope: frozenset[str] | None = None) -> None:
         """Refuse upstreams that lead back to a proxy, or may not be used."""
+        leads = bool(body.upstreams) or (record.pool is not None and "pool" in body.model_fields_set)
+        moves = body.host is not None or body.port is not None
+        asks = bool(getattr(getattr(body, "dns", None), "servers", None))
+        if not (leads or moves or asks):
+            return
         here = self._here(record)
         records = [each.record for each in self.here()]
-        pooled = record.pool is not None and "pool" in body.model_fields_set
-        if body.upstreams or pooled or body.host is not None or body.port is not None:
+        if leads or moves:
             refuse_chain(here, records, self._objects.upstreams_of_pool)
-        if body.upstreams or pooled:
+        if leads:
             self.rules.upstream_policy.refuse(here, records, scope)
-        if getattr(getattr(body, "dns", None), "servers", None):
+        if asks:
             self.rules.upstream_policy.refuse_name_servers(here, records)
 
     def _here(self, record: ProxyRecord) -> ProxyRecord:

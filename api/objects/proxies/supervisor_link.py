@@ -17,11 +17,10 @@ from typing import Any
 from actors.bus.messages.common import SUPERVISOR, Done, Failed
 from actors.bus.messages.supervision import (
     ApplyObjects,
-    ApplyProxy,
+    ApplyProxies,
     AwaitProxy,
     DesiredRevisions,
     QueryDesired,
-    RemoveProxy,
     ReplaceProxies,
 )
 from api.bus_bridge import Bridge, checked, reason_of
@@ -32,7 +31,7 @@ from api.objects.named.pool_kind import POOLS
 from api.objects.named.shared_objects import FETCHED_UPSTREAMS, SharedObjects
 from api.objects.nodes.fleet_nodes import FleetNodes
 from api.objects.proxies.proxy_cache import COLLECTION
-from api.objects.proxies.proxy_specs import spec_of, specs_of
+from api.objects.proxies.proxy_specs import specs_of
 from api.store import StoreError
 from config.files.secret_box import SecretBox
 from config.model.nodes import COLLECTION as NODES
@@ -48,6 +47,8 @@ START_WAIT = 3.0
 REPLY_TIMEOUT = 5.0
 REPLACE_TIMEOUT = 60.0
 """Seconds that the supervisor may take to apply what an import changes: it may have thousands of addresses to bind."""
+PROXIES_MOST = 100
+"""Proxies of one message; with more the supervisor gets the whole state, and binds some in each turn."""
 GONE_MOST = 1_000
 """Ids of what was removed that are remembered; with more the supervisor gets the whole state, which forgets them."""
 RETRY_INTERVAL = 1.0
@@ -153,15 +154,18 @@ class SupervisorLink:
         there = {identifier for collection, identifier in changed if self._stored(collection, identifier) is not None}
         again = not self._gone.isdisjoint(there) or len(self._gone) >= GONE_MOST
         self._gone.update(identifier for _, identifier in changed if identifier not in there)
-        if again or (len(changed) + len(policies) > 1 and proxies):
+        others = len(changed) - len(proxies) + len(policies)
+        if again or (proxies and others) or len(proxies) > PROXIES_MOST:
             return self._replace_all()
-        if proxies:
-            stored = self._nodes.proxy(proxies[0])
-            return self._ask(RemoveProxy(proxies[0]) if stored is None else ApplyProxy(spec_of(stored, self._seal)))
         if not changed and not policies:
             return Done()
-        timeout = REPLACE_TIMEOUT if len(changed) > 1 else REPLY_TIMEOUT
-        return self._ask(self._objects_message(changed, policies), timeout)
+        message = self._proxies_message(proxies) if proxies else self._objects_message(changed, policies)
+        return self._ask(message, REPLACE_TIMEOUT if len(changed) > 1 else REPLY_TIMEOUT)
+
+    def _proxies_message(self, changed: Sequence[str]) -> ApplyProxies:
+        found = {identifier: self._nodes.proxy(identifier) for identifier in changed}
+        there = [each for each in found.values() if each is not None]
+        return ApplyProxies(specs_of(there, self._seal), tuple(each for each in found if found[each] is None))
 
     def _objects_message(self, changed: Collection[tuple[str, str]], policies: Collection[str]) -> ApplyObjects:
         messages = {"": self._objects.policies_message(self._policies)} if policies else {}

@@ -18,7 +18,7 @@ from actors.bus.loop import new_socket
 from actors.bus.mailbox import Mailbox, MailboxRouter, Reply, address_of, refuse
 from actors.bus.messages.common import SUPERVISOR, Done, Failed, Hello, Stop, Unreachable
 from actors.bus.messages.events import QueryWebhookSender, WebhookSenderState
-from actors.bus.messages.supervision import RemoveProxy
+from actors.bus.messages.supervision import ApplyProxies
 from config.files.paths import IPC_PATH_MAX, PathError, open_run_dir
 from tests.kit.bus import Bench
 from tests.kit.folders import ROOT
@@ -153,15 +153,15 @@ def test_what_an_actor_may_not_send_is_refused_and_logged_once(
     one = star.join("forwarding.one")
     star.join("forwarding.two")
     star.router.set_current_instance("forwarding.two", 1)
-    for to, message in ((SUPERVISOR, RemoveProxy("two")), ("forwarding.two", Stop(0.0))):
+    for to, message in ((SUPERVISOR, ApplyProxies((), ("two",))), ("forwarding.two", Stop(0.0))):
         one.ask(to, message, replies.append)
         one.tell(to, message)
-    one.ask(SUPERVISOR, RemoveProxy("two"), replies.append)
+    one.ask(SUPERVISOR, ApplyProxies((), ("two",)), replies.append)
     one.tell(SUPERVISOR, Hello(7, 7))
     bench.until(lambda: len(replies) == 3, "the replies have come")
     bench.until(lambda: ("forwarding.one", Hello(7, 7)) in star.messages_to(SUPERVISOR), "what may be sent arrives")
     assert {reply.error for reply in replies} == {
-        "forwarding.one/1 may not send RemoveProxy",
+        "forwarding.one/1 may not send ApplyProxies",
         "forwarding.one/1 may not send Stop",
     }
     assert [type(message) for _, message in star.messages_to(SUPERVISOR)] == [Hello] * 3

@@ -19,7 +19,7 @@ from actors.bus.codec import Envelope, decode, encode
 from actors.bus.messages.common import SUPERVISOR, Done
 from actors.bus.messages.specs import ProxySpec
 from actors.bus.messages.supervision import (
-    ApplyProxy,
+    ApplyProxies,
     ListenerReserved,
     QueryRuntime,
     ReplaceProxies,
@@ -71,7 +71,7 @@ class Supervised:
         if spec.active:
             reserved = self.ask(ReserveListener(spec.id, spec.host, spec.port))
             assert isinstance(reserved, ListenerReserved), reserved
-        assert self.ask(ApplyProxy(spec)) == Done()
+        assert self.ask(ApplyProxies((spec,))) == Done()
 
     def fleet(self) -> RuntimeReport:
         fleet = self.ask(QueryRuntime(()))

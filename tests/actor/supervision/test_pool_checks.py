@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from actors.bus.messages.common import POOLS, PROXY_RESOLVER, Done
 from actors.bus.messages.specs import CheckPool, DnsSpec, FleetObject
-from actors.bus.messages.supervision import ApplyObjects, RemoveProxy, Runtime
+from actors.bus.messages.supervision import ApplyObjects, ApplyProxies, Runtime
 from tests.actor.supervision.supervised import Supervised
 from tests.kit.ports import free_port
 from tests.kit.standin_actors import spec
@@ -49,7 +49,7 @@ def test_it_runs_while_a_policy_of_a_proxy_names_a_pool_and_comes_back_when_it_d
     assert second not in [each.pid for each in supervised.family()]
     supervised.put(replace(proxy, revision=4, objects=("pool:paris",)))
     wait_running(supervised)
-    assert supervised.ask(RemoveProxy("one")) == Done()
+    assert supervised.ask(ApplyProxies((), ("one",))) == Done()
     wait_gone(supervised)
 
 
@@ -82,7 +82,7 @@ def test_the_product_runs_without_it(supervise: Callable[..., Supervised]) -> No
     supervised.put(spec("one", free_port(), objects=("pool:paris",)))
     supervised.running("one")
     wait_until(lambda: (found := checks(supervised)) is not None and found.state == "failed", "the checks have failed")
-    supervised.ask(RemoveProxy("one"))
+    supervised.ask(ApplyProxies((), ("one",)))
     wait_gone(supervised)
 
 
@@ -100,5 +100,5 @@ def test_the_second_resolver_runs_while_a_proxy_that_is_active_names_name_server
     wait_until(lambda: PROXY_RESOLVER not in supervised.fleet().actors, "it has ended")
     supervised.put(replace(named, revision=3))
     wait_until(runs, "it runs again")
-    supervised.ask(RemoveProxy("named"))
+    supervised.ask(ApplyProxies((), ("named",)))
     wait_until(lambda: PROXY_RESOLVER not in supervised.fleet().actors, "it has ended again")

@@ -16,13 +16,12 @@ from actors.bus.messages.common import Done, Failed
 from actors.bus.messages.specs import FleetObject, ProxySpec
 from actors.bus.messages.supervision import (
     ApplyObjects,
-    ApplyProxy,
+    ApplyProxies,
     CancelListeners,
     DesiredRevisions,
     ListenerRefused,
     ListenerReserved,
     QueryDesired,
-    RemoveProxy,
     ReplaceProxies,
     ReserveListener,
     RestartProxy,
@@ -151,9 +150,9 @@ def test_a_removed_proxy_is_gone_and_an_older_put_does_not_bring_it_back(supervi
     port = free_port()
     supervised.put(spec("one", port))
     supervised.running("one")
-    assert supervised.ask(RemoveProxy("one")) == Done()
+    assert supervised.ask(ApplyProxies((), ("one",))) == Done()
     assert refuses(port)
-    assert supervised.ask(ApplyProxy(spec("one", port))) == Done()
+    assert supervised.ask(ApplyProxies((spec("one", port),))) == Done()
     assert "one" not in supervised.fleet().proxies
 
 
@@ -464,6 +463,18 @@ def test_signals_to_the_whole_group_do_not_end_the_zygote(supervised: Supervised
     supervised.put(spec("one", free_port()))
     supervised.running("one")
     assert zygote.is_running()
+
+
+def test_proxies_that_swap_addresses_in_one_message_listen_where_the_other_did(supervised: Supervised) -> None:
+    ports = {"one": free_port(), "two": free_port()}
+    for name, port in ports.items():
+        supervised.put(spec(name, port))
+        supervised.running(name)
+    swapped = (spec("one", ports["two"], revision=9), spec("two", ports["one"], revision=9))
+    assert supervised.ask(ApplyProxies(swapped, ("gone",))) == Done()
+    assert supervised.ask(ApplyProxies((spec("one", ports["one"]),))) == Done(), "a revision that is outdated"
+    assert greeting(ports["two"])[0] == supervised.running("one").pid
+    assert greeting(ports["one"])[0] == supervised.running("two").pid
 
 
 def test_a_whole_desired_state_moves_a_proxy_and_renames_another_and_refuses_no_connection(

@@ -9,15 +9,7 @@ import socket
 from collections.abc import Callable
 
 from actors.bus.messages.common import Done
-from actors.bus.messages.supervision import (
-    ApplyProxy,
-    QueryWorkers,
-    RemoveProxy,
-    ReplaceProxies,
-    RestartProxy,
-    Runtime,
-    Workers,
-)
+from actors.bus.messages.supervision import ApplyProxies, QueryWorkers, ReplaceProxies, RestartProxy, Runtime, Workers
 from actors.state.processes import open_processes, short
 from tests.actor.supervision.supervised import Caller, Supervised, greeting, refuses
 from tests.kit.ports import free_port
@@ -104,9 +96,9 @@ def test_the_number_of_workers_changes_while_clients_come(supervised: Supervised
     supervised.put(spec("a", port, workers=2))
     before = pids(all_run(supervised, 2))
     with Caller(port) as caller:
-        assert supervised.ask(ApplyProxy(spec("a", port, workers=3, revision=2))) == Done()
+        assert supervised.ask(ApplyProxies((spec("a", port, workers=3, revision=2),))) == Done()
         assert before < pids(all_run(supervised, 3))
-        assert supervised.ask(ApplyProxy(spec("a", port, workers=1, revision=3))) == Done()
+        assert supervised.ask(ApplyProxies((spec("a", port, workers=1, revision=3),))) == Done()
         runtime = wait_until(
             lambda: found if not (found := supervised.runtime("a")).workers else None, "one worker is left", 60
         )
@@ -122,14 +114,14 @@ def test_all_workers_stop_with_their_proxy_and_leave_nothing(supervised: Supervi
     all_run(supervised, 2)
     counted = supervised.directory / "run" / "state" / "a"
     counted.touch()  # as a real worker does: the stand-in doesn't count
-    assert supervised.ask(ApplyProxy(spec("a", port, workers=2, active=False, revision=2))) == Done()
+    assert supervised.ask(ApplyProxies((spec("a", port, workers=2, active=False, revision=2),))) == Done()
     assert refuses(port)
     wait_until(lambda: supervised.runtime("a").state == "stopped", "all have ended")
     wait_until(lambda: not counted.exists(), "what they have counted is gone")
     supervised.put(spec("a", port, workers=2, revision=3))
     all_run(supervised, 2)
     counted.touch()
-    assert supervised.ask(RemoveProxy("a")) == Done()
+    assert supervised.ask(ApplyProxies((), ("a",))) == Done()
     assert refuses(port)
     wait_until(lambda: not counted.exists(), "what they have counted is gone")
 

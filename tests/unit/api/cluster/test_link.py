@@ -36,7 +36,7 @@ REFUSED = {
     "CheckPools", "DrainConnections", "DropProxyMetrics", "SetProxyNames", "Listening", "ReportProblems",
     "ReportDeniedNames", "Counters", "RenewPassword", "DrainEnded", "ReplayEvents", "FetchWebhooks", "DisableWebhook",
     # what follows from a commit, which each node applies by itself
-    "ReserveListener", "CancelListeners", "ApplyProxy", "RemoveProxy", "AwaitProxy", "QueryDesired", "ReplaceProxies",
+    "ReserveListener", "CancelListeners", "ApplyProxies", "AwaitProxy", "QueryDesired", "ReplaceProxies",
     "ApplyObjects", "ValidateSettings", "ApplyOverrides", "DescribeSettings", "ResetUsage", "DropAccountUsage",
     "SetWebhooks",
     # what the asked node does for itself

@@ -131,6 +131,7 @@ def test_an_import_of_objects_waits_for_all_processes_as_long_as_one_of_proxies(
 def test_what_an_import_stores_beside_a_secret_that_no_key_opens_comes_when_that_is_gone(
     api: Api, token: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(supervisor_link, "PROXIES_MOST", 1)
     monkeypatch.setattr(supervisor_link, "RETRY_INTERVAL", 0.01)
     api.post("/pools", {"name": "broken", "upstreams": ["http://u:word@10.0.0.1:1"]}, token)
     (pool,) = api.store.find("pools")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors.bus.messages.supervision import ReserveListener
+from actors.bus.messages.supervision import ApplyProxies, ReplaceProxies, ReserveListener
 from tests.kit.api_stage import PROXY, Api, error_of
 from tests.kit.tables import table
 from tests.unit.api.objects.nodes.staged_nodes import two_nodes
@@ -39,6 +39,22 @@ def test_what_changes_of_a_node_or_of_a_proxys_nodes_holds_at_once() -> None:
         assert (fra.specs.keys(), nyc.specs.keys()) == (set(), {"first"})
         assert fra.ask("PATCH", "/nodes/fra", {"tags": ["eu", "us"]})[0] == 200
         assert (fra.specs.keys(), nyc.specs.keys()) == ({"first"}, {"first"})
+
+
+def test_changes_of_other_nodes_that_come_together_are_one_message_about_these_proxies_alone() -> None:
+    with two_nodes() as (fra, nyc):
+        made = [fra.ask("POST", "/proxies", {**PROXY, "name": f"p{each}", "port": 4000 + each}) for each in range(3)]
+        ids = [data["proxy"]["id"] for _, data in made]
+        nyc.follow()
+        before, seen = nyc.services.nodes.here(), len(nyc.fleet.received)
+        for each in ids[:2]:
+            assert fra.ask("PATCH", f"/proxies/{each}", {"tags": ["b"]})[0] == 200
+        nyc.follow()
+        (message,) = (each for _, each in nyc.fleet.received[seen:] if isinstance(each, ApplyProxies | ReplaceProxies))
+        assert [each.id for each in message.specs] == ids[:2]
+        assert isinstance(message, ApplyProxies)
+        after = nyc.services.nodes.here()
+        assert [each is known for each, known in zip(after, before, strict=True)] == [False, False, True]
 
 
 def test_node_and_address_stand_for_those_of_each_node() -> None:

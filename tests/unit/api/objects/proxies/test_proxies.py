@@ -11,7 +11,7 @@ from falcon.testing import Result
 
 from actors.bus.messages.common import SUPERVISOR
 from actors.bus.messages.specs import ClientTlsSpec
-from actors.bus.messages.supervision import ApplyProxy, AwaitProxy, RemoveProxy, ReserveListener, RestartProxy
+from actors.bus.messages.supervision import ApplyProxies, AwaitProxy, ReserveListener, RestartProxy
 from api.history.document_changes import DocumentChange
 from api.objects.proxies import supervisor_link
 from api.objects.proxies.proxy_specs import spec_of
@@ -27,7 +27,7 @@ from tests.unit.api.creating import create
 def test_create_binds_then_stores_then_notifies_the_supervisor(api: Api, headers: dict[str, str]) -> None:
     proxy = create(api, headers)
     kinds = [type(message) for _, message in api.fleet.received]
-    assert kinds == [ReserveListener, ApplyProxy, AwaitProxy]
+    assert kinds == [ReserveListener, ApplyProxies, AwaitProxy]
     assert api.store.get("proxies", proxy["id"]) is not None
     assert api.fleet.desired[proxy["id"]].active
     assert [each["proxy_id"] for each in api.fleet.published("proxy.created")] == [proxy["id"]]
@@ -221,8 +221,9 @@ def test_a_create_without_a_reply_of_the_supervisor_can_be_repeated(
 
 
 def test_of_all_proxies_only_those_are_sent_that_the_supervisor_does_not_have(
-    api: Api, headers: dict[str, str]
+    api: Api, headers: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(supervisor_link, "PROXIES_MOST", 1)
     kept, changed = (create(api, headers, name=name, port=port)["id"] for name, port in (("kept", 3129), ("new", 3130)))
     known = {kept: api.fleet.desired[kept].revision, changed: api.fleet.desired[changed].revision - 1, "prx_gone": 1}
     sent = api.services.link.desired_state(known)
@@ -362,7 +363,7 @@ def test_delete_removes_record_and_process(api: Api, headers: dict[str, str]) ->
     proxy = create(api, headers)
     path = f"/proxies/{proxy['id']}"
     assert api.request("DELETE", path, headers).json["data"] == {"id": proxy["id"], "deleted": True}
-    assert any(isinstance(message, RemoveProxy) for _, message in api.fleet.received)
+    assert any(isinstance(message, ApplyProxies) and message.gone for _, message in api.fleet.received)
     assert api.get(path, headers).status_code == 404
     assert api.request("DELETE", path, headers).status_code == 404
 
