@@ -5,10 +5,11 @@ under the lock of its own row, so that their numbers appear in their order, and 
 each node misses nothing, also when rows commit out of order, or a transaction goes on that was given up here. A
 database that was restored has lower numbers: then all of it is read anew, and all that this node knows is sent again.
 
-One thread sends and reads, in this order, so what is read is never older than what was sent. Changes that are made
-while it sends go together with the next ones. It announces them at most each `QUIET`, since a notification takes a lock
-of the whole instance. Without notifications it reads each `POLL`. A request waits for it as long as the database keeps
-up, and a second at most; after that, and in an outage, nothing waits, and what is pending stays in the file.
+A request sends what it has changed itself, with what others have changed while it waited for its turn. So it waits for
+no other thread; and a second at most. What it can't send, and all changes in an outage, a thread sends later: until
+then they are in the file. That thread reads, too, each `POLL` without notifications, and what it reads never takes the
+place of what was changed here meanwhile. Changes are announced at most each `QUIET`, since a notification takes a lock
+of the whole instance.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from actors.cluster.database import SIGN_IN, Database
+from actors.cluster.database import REPORT, SIGN_IN, Database
 from actors.cluster.errors import DatabaseError
 from api.cluster.following.heartbeat import Beat
 from api.engine.loose import CREDENTIALS, HOLDERS, SIGN_INS, LooseObject, LooseObjects, PendingChange
@@ -72,9 +73,10 @@ class Loose:
         self._on_locks: list[Callable[[Locks], object]] = []
         self._work: list[Callable[[], object]] = []
         self._changed = threading.Condition()
+        self._sending = threading.Lock()
         self._sent, self._reads, self._failures = 0, 0, 0
         self._wants_read, self._wants_work = True, False
-        self._is_stuck, self._is_reading = False, False
+        self._is_stuck, self._is_reading, self._is_announced = False, False, False
         self._announced, self._owes = 0.0, False
         self._forgot = time.monotonic()
         self._read_at = -POLL
@@ -109,25 +111,46 @@ class Loose:
             self._changed.notify_all()
 
     def announced(self) -> None:
-        """Another node has changed something."""
+        """Another node has changed something: it is read, but not more often than each `QUIET`."""
         with self._changed:
-            self._wants_read = True
-            self._changed.notify_all()
+            if not self._is_announced:
+                self._is_announced = True
+                self._changed.notify_all()
 
     def noted(self, beat: Beat) -> None:
         """What a heartbeat has learnt: how many changes of all nodes the database has taken."""
         if beat.whole["loose"] != self._taken:
             self.announced()
 
-    def wait(self, step: int) -> None:
+    def send(self, step: int) -> None:
         """See `LooseOutlet`."""
-        self._wait_for(lambda: self._sent >= step)
+        if not self._is_sent(step):
+            self.ring()
+
+    def _is_sent(self, step: int) -> bool:
+        """Whether it is, after a second at most, and at once when others wait longer already."""
+        if self._is_stuck or not self._database.is_available or not self._thread.is_alive():
+            return False
+        until = time.monotonic() + SIGN_IN
+        if not self._sending.acquire(timeout=SIGN_IN):
+            self._is_stuck = True
+            return False
+        try:
+            while self._sent < step:
+                self._send_some(max(until - time.monotonic(), LATER))
+        except (DatabaseError, StoreError) as error:
+            log.debug("sign-ins and credentials wait for the database: %s", error)
+            return False
+        finally:
+            self._sending.release()
+        return True
 
     def ask(self) -> bool:
         """See `LooseOutlet`."""
         with self._changed:
             wanted = self._reads + (2 if self._is_reading else 1)  # one that is under way may be too old
-        self.announced()
+            self._wants_read = True
+            self._changed.notify_all()
         return self._wait_for(lambda: self._reads >= wanted)
 
     def pending(self) -> dict[str, int]:
@@ -151,7 +174,8 @@ class Loose:
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._ended or self._wants_work or self._wants_read, self._pause())
+                while not (self._ended or self._wants_work or self._wants_read) and (pause := self._pause()) > 0:
+                    self._changed.wait(pause)
                 if self._ended:
                     return
                 self._wants_work = False
@@ -173,21 +197,27 @@ class Loose:
                     self._changed.wait_for(lambda: self._ended, LATER)
 
     def _pause(self) -> float:
-        now = time.monotonic()
-        due = self._read_at + self._poll()
-        return max(0.0, min(due, self._announced + QUIET) - now if self._owes else due - now)
+        due = self._read_due
+        return (min(due, self._announced + QUIET) if self._owes else due) - time.monotonic()
 
-    def exchange(self) -> None:
-        """Send what is pending, and read what there is if it is time. Raises `DatabaseError`, `StoreError`."""
+    @property
+    def _read_due(self) -> float:
+        return self._read_at + (QUIET if self._is_announced else self._poll())
+
+    def exchange(self, reads: bool = False) -> None:
+        """Send what is pending, and read what there is if it is time or if it `reads`.
+
+        Raises `DatabaseError`, `StoreError`.
+        """
         while self._send():
             pass
         for each in self._work:
             each()
         if self._owes and time.monotonic() >= self._announced + QUIET:
             self._announce()
-        if self._wants_read or time.monotonic() >= self._read_at + self._poll():
+        if reads or self._wants_read or time.monotonic() >= self._read_due:
             with self._changed:
-                self._wants_read, self._is_reading = False, True
+                self._wants_read, self._is_announced, self._is_reading = False, False, True
             try:
                 while self._read():
                     pass
@@ -206,26 +236,29 @@ class Loose:
 
     def _send(self) -> bool:
         """Send what is pending; whether there may be more."""
+        with self._sending:
+            return self._send_some(REPORT)
+
+    def _send_some(self, within: float) -> bool:
         changes, step = self._objects.pending(AT_ONCE)
-        refused = self._bring(changes) if changes else {}
-        if refused:
-            self._objects.sent(changes, refused)  # before those are answered whom it concerns
-        with self._changed:
-            self._sent, self._is_stuck = step, False
-            self._changed.notify_all()
-        if changes and not refused:
-            self._objects.sent(changes, {})
+        if changes:
+            self._objects.sent(changes, self._bring(changes, within))
+        self._sent, self._is_stuck = step, False
         return len(changes) == AT_ONCE
 
-    def _bring(self, changes: Sequence[PendingChange]) -> dict[Key, LooseObject]:
+    def _bring(self, changes: Sequence[PendingChange], within: float) -> dict[Key, LooseObject]:
         """Those that are refused, as the database has them."""
         refused: list[Any] = []
         if not self._only_reads:
             now = time.monotonic()
             announces = now >= self._announced + QUIET
             rows = sorted([each.collection, each.id, each.until, each.was, each.text] for each in changes)
-            refused = self._database.transaction(_WRITE, [self.node, json.dumps(rows), announces])
-            self._announced, self._owes = (now, False) if announces else (self._announced, True)
+            refused = self._database.transaction(_WRITE, [self.node, json.dumps(rows), announces], within)
+            if announces:
+                self._announced, self._owes = now, False
+            elif not self._owes:
+                self._owes = True
+                self.ring()  # the thread announces it
         return {each[:2]: found for each in refused if (found := _object(*each)) is not None}
 
     def _announce(self) -> None:
@@ -234,7 +267,7 @@ class Loose:
 
     def _read(self) -> bool:
         """Take what others have changed; whether there may be more."""
-        known = self._objects.heads()
+        known, since = self._objects.heads(), self._objects.last_step()
         (first, *rows) = self._database.transaction(_READ, [json.dumps(known), AT_ONCE])
         heads: dict[str, int] = json.loads(first[0])
         for each in self._on_locks:
@@ -248,7 +281,7 @@ class Loose:
             heads = {node: seq for _, _, node, seq, *_ in rows}
         if heads != {node: known.get(node, 0) for node in heads}:
             found = [_object(*row) for _, _, _, _, *row in rows]
-            self._objects.read([each for each in found if each is not None], heads)
+            self._objects.read([each for each in found if each is not None], heads, since)
         self._read_at, self._taken = time.monotonic(), sum(self._objects.heads().values())
         return not is_whole
 

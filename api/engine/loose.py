@@ -95,8 +95,8 @@ class LooseOutlet(Protocol):
         """There is something to be sent. Does not wait."""
         ...
 
-    def wait(self, step: int) -> None:
-        """Wait until the database has all up to this step, a second at most, and not at all while it can't be used."""
+    def send(self, step: int) -> None:
+        """Bring all up to this step to the database if it can be used, in a second at most; else it is sent later."""
         ...
 
     def ask(self) -> bool:
@@ -105,8 +105,12 @@ class LooseOutlet(Protocol):
 
 
 class _DueOfThread(threading.local):
-    """What a thread has changed and not settled: its last step, and the revisions of what it has written."""
+    """What a thread has changed and not settled: its last step, and the revisions of what it has written.
 
+    `settles` is whether it is in a block at the end of which that is sent.
+    """
+
+    settles = False
     step = 0
     written: dict[Key, int] | None = None
 
@@ -185,10 +189,11 @@ class LooseObjects:
     def _made(self, outlet: LooseOutlet, changes: Sequence[Change]) -> None:
         written = {(each.collection, each.id): each.revision for each in changes if each.body is not None}
         self._thread.step, self._thread.written = -changes[-1].revision, {**(self._thread.written or {}), **written}
-        outlet.ring()
+        if not self._thread.settles:
+            outlet.ring()
 
     def settle(self) -> None:
-        """Wait until the database has what this thread has changed, if it can be used, a second at most.
+        """Bring what this thread has changed to the database, if it can be used, in a second at most.
 
         Without locks that others need. Raises `RevisionConflict` when it was changed at another node before.
         """
@@ -196,7 +201,7 @@ class LooseObjects:
         written, self._thread.written = self._thread.written or {}, None
         if self._outlet is None or not step:
             return
-        self._outlet.wait(step)
+        self._outlet.send(step)
         for key, revision in written.items():
             found = self._revision_of(*key)
             if found != revision:
@@ -205,11 +210,16 @@ class LooseObjects:
     @contextmanager
     def settled(self) -> Iterator[None]:
         """`settle` at the end of the block, which is one request; one that fails waits for nothing."""
+        self._thread.settles = True
         try:
             yield
         except BaseException:
+            if self._thread.step and self._outlet is not None:
+                self._outlet.ring()
             self._thread.step, self._thread.written = 0, None
             raise
+        finally:
+            self._thread.settles = False
         self.settle()
 
     def ask(self) -> bool:
@@ -243,7 +253,7 @@ class LooseObjects:
     def pending(self, most: int) -> tuple[list[PendingChange], int]:
         """What the database doesn't have, oldest first, and the last step that it has with these."""
         with self._file.reading() as database:
-            last = database.execute("SELECT seq FROM loose_heads WHERE node = ''").fetchone()
+            last = _last_step(database)
             found = database.execute(_WAITING, [most]).fetchall()
             documents = [FleetStore.present(database, collection, identifier) for collection, identifier, *_ in found]
         texts = (None if each is None else text_of(each.body) for each in documents)
@@ -251,7 +261,7 @@ class LooseObjects:
             PendingChange(collection, identifier, step, until, tuple(json.loads(was)), text)
             for (collection, identifier, step, until, was), text in zip(found, texts, strict=True)
         ]
-        return changes, changes[-1].step if len(changes) == most else 0 if last is None else last[0]
+        return changes, changes[-1].step if len(changes) == most else last
 
     def counts(self) -> dict[str, int]:
         """How many objects wait for the database, by collection."""
@@ -276,15 +286,23 @@ class LooseObjects:
             keys = [(each.collection, each.id) for each in done]
             self._accept(database, [refused[each] for each in keys if each in refused])
 
-    def read(self, objects: Sequence[LooseObject], heads: Mapping[str, int]) -> None:
-        """The database has these, as far as `heads` say for each node. What waits here for it is left alone.
+    def last_step(self) -> int:
+        """That of the last change of this file."""
+        with self._file.reading() as database:
+            return _last_step(database)
 
-        A power cut may undo it, unless something ended: then they are read again.
+    def read(self, objects: Sequence[LooseObject], heads: Mapping[str, int], since: int) -> None:
+        """The database has had these, as far as `heads` say for each node, when this file had the step `since`.
+
+        What has changed here later is left alone, as what waits for the database: that has its own word about it. A
+        power cut may undo it, unless something ended: then they are read again.
         """
         ends = any(each.body is None for each in objects)
         with self._settled(), self._file.transaction(synced=ends) as database:
-            waiting = "SELECT 1 FROM loose WHERE collection = ? AND id = ? AND was IS NOT NULL"
-            fresh = [each for each in objects if not database.execute(waiting, [each.collection, each.id]).fetchone()]
+            own = "SELECT 1 FROM loose WHERE collection = ? AND id = ? AND (was IS NOT NULL OR step > ?)"
+            fresh = [
+                each for each in objects if not database.execute(own, [each.collection, each.id, since]).fetchone()
+            ]
             self._accept(database, fresh)
             database.executemany("REPLACE INTO loose_heads VALUES (?, ?)", heads.items())
 
@@ -321,6 +339,11 @@ class LooseObjects:
 def digest(text: str) -> str:
     """Of a state, as the database makes it."""
     return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
+
+
+def _last_step(database: sqlite3.Connection) -> int:
+    found = database.execute("SELECT seq FROM loose_heads WHERE node = ''").fetchone()
+    return 0 if found is None else int(found[0])
 
 
 def _note(database: sqlite3.Connection, key: Key, until: float, was: Sequence[str] | None) -> int:

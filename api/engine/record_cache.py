@@ -66,21 +66,19 @@ class RecordCache(Generic[S]):
         with self._lock:
             now = self._store.revision
             if now > self._seen:
-                self._seen = max(now, self._apply_changes())
+                self._apply_changes()
+                self._seen = now
 
-    def _apply_changes(self) -> int:
-        """The last step that was applied, 0 when that is not known."""
+    def _apply_changes(self) -> None:
         try:
-            changes = self._store.changed(self._seen)
+            changes = self._store.changed(self._seen, self._collection)
         except HistoryPruned:
             self._read_all()
-            return 0
-        mine = [change for change in changes if change.collection == self._collection]
-        for change in mine:
+            return
+        for change in changes:
             self._alter(change.id, change.body, change.revision)
-        if mine:
+        if changes:
             self._order()
-        return changes[-1].revision if changes else 0
 
     def _read_all(self) -> None:
         self._known, self._ids = {}, {}

@@ -144,9 +144,9 @@ class FleetStore:
         row = database.execute(f"SELECT revision, body FROM {table} WHERE id = ?{rest}", values).fetchone()  # noqa: S608 - the name is ours
         return None if row is None else Document(identifier, row[0], json.loads(row[1]))
 
-    def changed(self, since: int) -> list[Change]:
+    def changed(self, since: int, collection: str | None = None) -> list[Change]:
         """See `Store.changed`."""
-        return self.documents.changed(since)
+        return self.documents.changed(since, collection)
 
     def last_used(self, collection: str) -> dict[str, float]:
         """When documents were used last (Unix seconds), by id; without those that never were."""

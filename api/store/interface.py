@@ -199,8 +199,11 @@ class Store(Protocol):
         """
         ...
 
-    def changed(self, since: int) -> list[Change]:
-        """What changed after the commit `since`, in order, each document once. Raises `HistoryPruned`."""
+    def changed(self, since: int, collection: str | None = None) -> list[Change]:
+        """What changed after the commit `since`, of this collection or of all, in order, each document once.
+
+        Raises `HistoryPruned`.
+        """
         ...
 
     def check(self) -> None:

@@ -87,9 +87,9 @@ class TinyStore:
         """The file is at this commit, which is durable, and its followers read everything."""
         self._view.begin_anew(number)
 
-    def changed(self, since: int) -> list[Change]:
+    def changed(self, since: int, collection: str | None = None) -> list[Change]:
         """See `Store.changed`."""
-        return [replace(change, body=copied(change.body)) for change in self._view.changes(since)]
+        return [replace(change, body=copied(change.body)) for change in self._view.changes(since, collection)]
 
     def _show(self, changes: Sequence[Change], gone: Sequence[tuple[str, str]], horizon: int) -> None:
         self._view.step(*changes)
@@ -123,12 +123,16 @@ class View:
         """All documents of a collection, in no order."""
         return list(self._live[collection].items())  # in one go, whatever the writer does
 
-    def changes(self, since: int) -> list[Change]:
-        """What changed after step `since`, in order, each document once. Raises `HistoryPruned`."""
+    def changes(self, since: int, collection: str | None = None) -> list[Change]:
+        """What changed after step `since`, of this collection or of all, in order, each document once.
+
+        Raises `HistoryPruned`.
+        """
         with self._stepping:
             if since < self._horizon:
                 raise HistoryPruned(self._horizon)
-            return [self._change(*each) for each in reversed(self._newest_first(since))]
+            found = reversed(self._newest_first(since))
+            return [self._change(*each) for each in found if collection in (None, each[0])]
 
     def step(self, *changes: Change) -> None:
         """These are durable: show them. Followers see all of them or none."""

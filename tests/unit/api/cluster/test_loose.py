@@ -21,7 +21,7 @@ from api.cluster import loose as module
 from api.cluster.following.heartbeat import Beat
 from api.cluster.loose import CHANNEL, Loose
 from api.engine.commit import CREDENTIALS
-from api.engine.loose import SIGN_INS
+from api.engine.loose import SIGN_INS, LooseObject
 from api.store import NotStored, RevisionConflict, Write
 from tests.kit.cutting_relay import CuttingRelay, Where
 from tests.kit.postgresql import Server, needs_postgresql, shared_server
@@ -74,8 +74,7 @@ class Sharing:
         return None if found is None else found.body
 
     def exchange(self) -> None:
-        self.loose.announced()
-        self.loose.exchange()
+        self.loose.exchange(reads=True)
 
 
 @contextmanager
@@ -394,6 +393,21 @@ def test_an_edge_node_reads_and_sends_nothing(ours: Fleet) -> None:
     assert ours.execute("SELECT count(*) FROM proxyfleet.loose") == [(0,)]
 
 
+def test_what_was_read_before_a_change_that_was_sent_meanwhile_does_not_take_its_place(ours: Fleet) -> None:
+    with two(ours, start=False) as (one, other):
+        one.put(family())
+        one.exchange()
+        loose = one.node.engine.loose
+        heads, since = loose.heads(), loose.last_step()
+        read = LooseObject(SIGN_INS, FAMILY, 9e9, family())
+        one.put(family(1))
+        one.exchange()
+        loose.read([read], heads, since)
+        assert one.body() == family(1)
+        other.exchange()
+        assert other.body() == family(1)
+
+
 def test_a_heartbeat_says_when_there_is_more(ours: Fleet) -> None:
     with two(ours, start=False) as (one, other):
         other.loose._poll = lambda: 60.0
@@ -410,5 +424,9 @@ def test_a_heartbeat_says_when_there_is_more(ours: Fleet) -> None:
             )
         ]
         other.loose.noted(Beat(0, True, 0.0, beat))
-        other.loose.exchange()
-        assert other.body() == family()
+
+        def has_it() -> bool:
+            other.loose.exchange()
+            return other.body() == family()
+
+        wait_until(has_it, "it is read", 2)
