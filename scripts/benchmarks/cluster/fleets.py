@@ -20,8 +20,8 @@ from tests.kit.ports import free_port
 from tests.kit.postgresql import Server
 from tests.kit.wait import wait_until
 
-FIRST_PORT = 10_000
-"""Proxies listen from there on, each node at an address of its own."""
+FIRST_PORT = 9_000
+"""Proxies listen from there on, each node at an address of its own; a thousand are below those of `free_port`."""
 SETTINGS = {
     "max_connections": "400",
     "shared_buffers": "256MB",
