@@ -52,6 +52,7 @@ T = TypeVar("T")
 _Check = Callable[[Any], Any]
 _KINDS: dict[str, type[Any]] = {}
 _READERS: dict[tuple[type[Any], bool], dict[str, _Check]] = {}
+_NAMES: dict[type[Any], tuple[str, ...]] = {}
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=False)
@@ -71,11 +72,7 @@ def known_messages() -> Mapping[str, type[Any]]:
 def encode(envelope: Envelope) -> bytes:
     """One frame for `envelope`."""
     content = envelope.message
-    body = {field.name: _plain(getattr(content, field.name)) for field in fields(content)}
-    packed: bytes = msgpack.packb(
-        [PROTOCOL_VERSION, type(content).__name__, envelope.correlation, int(envelope.role), body]
-    )
-    return packed
+    return _packed([PROTOCOL_VERSION, type(content).__name__, envelope.correlation, int(envelope.role), content])
 
 
 def decode(frame: bytes, of_other_release: bool = False) -> Envelope:
@@ -102,8 +99,7 @@ def decode(frame: bytes, of_other_release: bool = False) -> Envelope:
 
 def pack(value: Any) -> bytes:
     """A value of a message class as bytes, for a field of another message, which can be passed on unread."""
-    packed: bytes = msgpack.packb(_plain(value))
-    return packed
+    return _packed(value)
 
 
 def unpack(kind: type[T], packed: bytes) -> T:
@@ -128,15 +124,19 @@ def kind_and_role(frame: bytes) -> tuple[str, EnvelopeRole] | None:
         return None
 
 
-def _plain(value: Any) -> Any:
-    """`value` with nested messages as maps and tuples as lists."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, (tuple, list)):
-        return [_plain(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return value
+def _packed(value: Any) -> bytes:
+    """`value` with messages in it as maps, and tuples as lists."""
+    packed: bytes = msgpack.packb(value, default=_fields)
+    return packed
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    """What msgpack gets in place of a message. Raises `TypeError` for anything else."""
+    kind = type(value)
+    names = _NAMES.get(kind)
+    if names is None:
+        names = _NAMES[kind] = tuple(field.name for field in fields(kind))
+    return {name: getattr(value, name) for name in names}
 
 
 def _build(cls: type[Any], body: Any, lenient: bool = False) -> Any:
