@@ -34,7 +34,7 @@ from api.engine.objects import Hooks, Objects, Records, load, one_at_a_time
 from api.engine.record_cache import RecordCache
 from api.engine.records import R, Stored
 from api.errors import DomainError, NotFound
-from api.fleet import StandAlone, ThisNode
+from api.fleet import ThisNode
 from api.history.document_changes import DocumentChange
 from api.history.reader import Reader
 from api.history.recorder import Purpose
@@ -178,7 +178,7 @@ class Services:
     ) -> None:
         """`proxies` are those of the store, if they were read already."""
         self.settings = settings
-        self.node: ThisNode = node or StandAlone()
+        self.node: ThisNode = node or ThisNode()
         self.ending = threading.Event()
         """Set when the API ends: requests that wait for something return."""
         self.store = store
@@ -498,7 +498,7 @@ class Services:
 
     def become(self, node: ThisNode | None) -> None:
         """From now on this installation is that node of a fleet, or stands alone."""
-        self.node = node or StandAlone()
+        self.node = node or ThisNode()
         self.node.add_report(self.proxies_over_nodes.report)
 
     def remove_node(self, node: NodeRecord, caller: Caller | None = None) -> Mapping[str, Any]:

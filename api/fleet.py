@@ -1,6 +1,6 @@
 """What requests and periodic work need of the fleet, whether this installation is a node of one or stands alone.
 
-`StandAlone` is one machine, which loads nothing of a fleet. In a fleet `api.cluster.fleet_node` is in its place.
+As the classes are here they are of one machine, which loads nothing of a fleet; `api.cluster` overrides them.
 """
 
 from __future__ import annotations
@@ -98,6 +98,28 @@ class OwnRequests:
         """Forget failures of these pairs, or of these names with all locks, at all nodes, soon."""
 
 
+class OwnDuties:
+    """What one node does for all, and which events of all it announces: where one is alone, everything."""
+
+    def has(self, name: str) -> bool:  # noqa: ARG002 - it does everything itself
+        """Whether this node does now what one node does for all."""
+        return True
+
+    def announces_from(self) -> float:
+        """Unix time: what is due since before that was announced by others, or by this installation alone."""
+        return float("-inf")
+
+    def claim(self, keys: Iterable[str]) -> Claimed:
+        """Which of these events of the fleet this node announces. Waits for the database, a second.
+
+        Who publishes one says so by `announced`. Raises `StoreError`.
+        """
+        return Claimed(frozenset(keys), frozenset())
+
+    def announced(self, keys: Iterable[str]) -> None:
+        """These events have been published. Waits and raises as `claim`."""
+
+
 class UsageScope(NamedTuple):
     """What a report of usage is of: Unix seconds, by the hour if `by_hour`, else by the day; None: all of them."""
 
@@ -148,162 +170,70 @@ class NodeFigures(NamedTuple):
     commit_seconds: float
 
 
-class ThisNode(Protocol):
-    """Thread-safe. Nothing here waits for the database, but what says so."""
+class ThisNode:
+    """What requests and periodic work ask of this installation as a node: here of one that stands alone.
 
-    @property
-    def node_id(self) -> str | None:
-        """The id of this node; None without a fleet."""
-        ...
+    Thread-safe. Nothing waits for the database, but what says so. `api.cluster.fleet_node` overrides it.
+    """
 
-    @property
-    def files(self) -> SharedFiles | None:
-        """What lists are compiled into by one node; None without a fleet."""
-        ...
+    node_id: str | None = None
+    """The id of this node; None without a fleet."""
+    files: SharedFiles | None = None
+    """What lists are compiled into by one node; None without a fleet."""
+    usage: FleetUsage | None = None
+    """What accounts have used on all nodes; None without a fleet."""
+    requests = OwnRequests()
+    """What requests share with those at other nodes."""
+    duties = OwnDuties()
+    """What one node does for all."""
 
     def management_at(self) -> Sequence[str] | None:
         """The addresses of the nodes that have the management API, when this one has none: it is an edge node."""
-
-    @property
-    def requests(self) -> OwnRequests:
-        """What requests share with those at other nodes."""
-        ...
-
-    @property
-    def usage(self) -> FleetUsage | None:
-        """What accounts have used on all nodes; None without a fleet."""
-        ...
+        return None
 
     def invitation(self) -> tuple[str, str]:
         """The fingerprint of this node's certificate, and the address at which a machine can ask it to join."""
-        ...
+        return "", ""
 
     def clock(self) -> float:
         """Unix time, the same on all nodes: that of the database."""
-        ...
+        return time.time()
 
     def cut_off_for(self) -> float | None:
         """Seconds since the last exchange with the database, when this node is cut off from it."""
-        ...
+        return None
 
-    def wait_for(self, number: int, seconds: float) -> bool:
+    def wait_for(self, number: int, seconds: float) -> bool:  # noqa: ARG002 - what was committed is served
         """Wait until this node serves the commit with this number; whether it does."""
-        ...
-
-    def has_duty(self, name: str) -> bool:
-        """Whether this node does now what one node does for all."""
-        ...
+        return True
 
     def pending(self) -> dict[str, int]:
         """How many `sign_ins`, `credentials` and entries of the `audit` trail wait here for the database.
 
         And what was used here that it lacks: `usage_bytes`, and `usage_seconds` since the first of them.
         """
-        ...
+        return {**NOTHING_PENDING}
 
     def figures(self) -> NodeFigures | None:
         """What its metrics say; None without a fleet. Waits for the database, a second."""
-        ...
+        return None
 
-    def announces_from(self) -> float:
-        """Unix time: what is due since before that was announced by others, or by this installation alone."""
-        ...
-
-    def claim(self, keys: Iterable[str]) -> Claimed:
-        """Which of these events of the fleet this node announces. Waits for the database, a second.
-
-        Who publishes one says so by `announced`. Raises `StoreError`.
-        """
-        ...
-
-    def announced(self, keys: Iterable[str]) -> None:
-        """These events have been published. Waits and raises as `claim`."""
-        ...
-
-    def presence(self, fresh: bool = False) -> Mapping[str, Presence]:
+    def presence(self, fresh: bool = False) -> Mapping[str, Presence]:  # noqa: ARG002 - there is none to hear of
         """By id, the nodes that have made a heartbeat. Waits for the database, a second.
 
         In an outage it is what was last known. It is at most a second old, or read now if it is to be `fresh`.
         """
-        ...
+        return {}
 
     def add_report(self, report: Callable[[], Mapping[str, Any]]) -> None:
         """What this returns goes with each heartbeat, as `Presence.problems`."""
-        ...
 
     def beat_soon(self) -> None:
         """Something has changed that other nodes are to know now."""
-        ...
 
     def remove(self, node_id: str) -> Mapping[str, Any]:
         """End what another node may do: its role in the database, its certificate, its sign-ins.
 
         Returns what it had that no other node has. May be repeated. Waits for the database. Raises `StoreError`.
         """
-        ...
-
-
-class StandAlone:
-    """The `ThisNode` of an installation without one."""
-
-    node_id: str | None = None
-    usage: FleetUsage | None = None
-    files: SharedFiles | None = None
-    requests = OwnRequests()
-
-    def management_at(self) -> Sequence[str] | None:
-        """See `ThisNode`."""
-        return None
-
-    def invitation(self) -> tuple[str, str]:
-        """See `ThisNode`."""
-        return "", ""
-
-    def clock(self) -> float:
-        """See `ThisNode`."""
-        return time.time()
-
-    def cut_off_for(self) -> float | None:
-        """See `ThisNode`."""
-        return None
-
-    def wait_for(self, number: int, seconds: float) -> bool:  # noqa: ARG002 - what was committed is served
-        """See `ThisNode`."""
-        return True
-
-    def figures(self) -> NodeFigures | None:
-        """See `ThisNode`."""
-        return None
-
-    def pending(self) -> dict[str, int]:
-        """See `ThisNode`."""
-        return {**NOTHING_PENDING}
-
-    def has_duty(self, name: str) -> bool:  # noqa: ARG002 - it does everything itself
-        """See `ThisNode`."""
-        return True
-
-    def announces_from(self) -> float:
-        """See `ThisNode`."""
-        return float("-inf")
-
-    def claim(self, keys: Iterable[str]) -> Claimed:
-        """See `ThisNode`."""
-        return Claimed(frozenset(keys), frozenset())
-
-    def announced(self, keys: Iterable[str]) -> None:
-        """See `ThisNode`."""
-
-    def presence(self, fresh: bool = False) -> Mapping[str, Presence]:  # noqa: ARG002 - there is none to hear of
-        """See `ThisNode`."""
-        return {}
-
-    def add_report(self, report: Callable[[], Mapping[str, Any]]) -> None:
-        """See `ThisNode`."""
-
-    def beat_soon(self) -> None:
-        """See `ThisNode`."""
-
-    def remove(self, node_id: str) -> Mapping[str, Any]:
-        """See `ThisNode`."""
         raise NotImplementedError(node_id)  # there is no other

@@ -16,7 +16,8 @@ is a database, and goes on without it.
 | `keys` | the key that seals secrets: follow it, replace it |
 | `loose` | sign-ins and credentials, which need no order: in no commit, without the lock, and without the database |
 | `shared_requests` | failed sign-ins, marks of `Idempotency-Key` and last uses, of all nodes |
-| `fleet_node` | puts the parts of a node together |
+| `fleet_node` | what the API of a node asks of it |
+| `node_parts` | what runs there beside the requests, put together |
 | `fleet_chores` | what the node with the duty prunes, and says of other nodes |
 | `migration_runner` | brings the schema of the database forward; its steps are the files of `migrations` |
 

@@ -15,7 +15,7 @@ from actors.cluster.database import Database, DatabaseSession
 from api.audit.audit_context import on_behalf_of
 from api.cluster.following.heartbeat import Beat
 from api.engine.commit import Engine
-from api.fleet import ThisNode
+from api.fleet import OwnDuties, ThisNode
 from api.history.recorder import Limits
 from api.periodic_work import PeriodicWork
 from api.store import Document, NotStored, RevisionConflict, StoreError, Write
@@ -103,11 +103,9 @@ class FleetWork(PeriodicWork):
 class FleetPruning(FleetWork):
     """Prunes the database, by the settings of the moment."""
 
-    def __init__(
-        self, engine: Engine, database: Database, has_duty: Callable[[str], bool], settings: Callable[[], History]
-    ) -> None:
+    def __init__(self, engine: Engine, database: Database, duties: OwnDuties, settings: Callable[[], History]) -> None:
         name = "fleet-pruning"
-        super().__init__(name, "prune the fleet's database", PRUNING, PRUNING, lambda: has_duty(name))
+        super().__init__(name, "prune the fleet's database", PRUNING, PRUNING, lambda: duties.has(name))
         self._engine = engine
         self._database = database
         self._settings = settings
@@ -161,7 +159,7 @@ class NodeEvents(FleetWork):
 
     def wants(self) -> Mapping[str, Any]:
         """What heartbeats are to ask for: the node with the duty gets what `noted` takes."""
-        self._node.has_duty(WATCH)
+        self._node.duties.has(WATCH)
         return {"down_after": DOWN_AFTER}
 
     def noted(self, beat: Beat) -> None:
@@ -180,11 +178,11 @@ class NodeEvents(FleetWork):
             self._announce(found)
 
     def _announce(self, found: Sequence[Mapping[str, Any]]) -> None:
-        ours = self._node.claim(each["key"] for each in found).ours
+        ours = self._node.duties.claim(each["key"] for each in found).ours
         for each in found:
             if each["key"] in ours:
                 self._publish(each["event"], {**self._about(each["node"]), "since": timestamp_text(each["since"])})
-        self._node.announced(ours)
+        self._node.duties.announced(ours)
 
     def _about(self, node: str) -> dict[str, Any]:
         """A node that was removed has its id for its name."""

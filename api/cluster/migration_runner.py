@@ -246,9 +246,6 @@ class SchemaUpkeep:
         if (is_behind or time.monotonic() >= self._due) and self._at_work.acquire(blocking=False):
             threading.Thread(target=self._work, name="schema", daemon=True).start()
 
-    def start(self) -> None:
-        """Nothing: the first heartbeat begins it."""
-
     def close(self) -> None:
         """Begin nothing any more. What is under way is one transaction."""
         self._ended.set()

@@ -27,7 +27,7 @@ from typing import Any, Protocol, TypeVar
 
 from actors.sqlite import open_database
 from api.errors import Invalid, TooBusy
-from api.fleet import StandAlone, ThisNode
+from api.fleet import ThisNode
 from api.store.interface import OutcomeUnknown, StoreError
 from config.files.paths import DataDir, PathError
 from config.files.secret_box import SealedFor, SecretBox, SecretBoxError
@@ -70,7 +70,7 @@ class Idempotency:
         data: DataDir,
         seal: SecretBox,
         clock: Callable[[], float] = time.time,
-        node: Callable[[], ThisNode] = StandAlone,
+        node: Callable[[], ThisNode] = ThisNode,
         was_made: Callable[[int], bool | None] = lambda _number: None,
     ) -> None:
         """`was_made` says what became of a commit that ended with `OutcomeUnknown`. Raises `StoreError`."""

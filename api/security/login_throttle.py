@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from actors.net.client_key import client_key
-from api.fleet import StandAlone, ThisNode
+from api.fleet import ThisNode
 from config.model.fields import name_key
 
 WINDOW = 5 * 60.0
@@ -40,7 +40,7 @@ class LoginThrottle:
         self,
         limit: Callable[[], int],
         clock: Callable[[], float] = time.monotonic,
-        node: Callable[[], ThisNode] = StandAlone,
+        node: Callable[[], ThisNode] = ThisNode,
         kind: str = "user",
     ) -> None:
         """`limit` says after how many failures a pair is locked, `kind` whose names they are."""

@@ -13,7 +13,7 @@ CEILINGS = {
     "files of the product": 609,
     "code lines of the tests": 89_054,
     "code lines of scripts": 5_857,
-    "files under 60 lines that one module imports": 5,
+    "files under 60 lines that one module imports": 4,
     "class names that stand twice": 16,
     "modules of the longest folder": 15,
     "dependencies": 26,

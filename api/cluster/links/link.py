@@ -4,15 +4,22 @@ The requests of one call to the same node are one HTTP request: frames of the bu
 nodes are asked at once, and each reply comes within the one deadline or is `NodeMissing`. Who called was authorized
 where the call came in; so a node takes from others only what `FROM_OTHER_NODES` names: it reads, or does what an
 operator may do to what runs. Nodes may be of two releases: see `actors.bus.codec`.
+
+A request of which nothing but a reply follows may go over a connection that is open. If that fails before its time is
+over, the other side had ended the connection, and the request is sent once more over a new one. What acts on the other
+node is never sent twice, so it has a new one always. The other side looks up in each request whether we may still ask.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import select
+import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from actors.bus.codec import Envelope, EnvelopeRole, ProtocolError, decode, encode
@@ -20,8 +27,16 @@ from actors.bus.messages import accounts, cluster, dns, events, forwarding, metr
 from actors.bus.messages.common import Failed
 from api.bus_bridge import NODE_MARK, Bridge, NodeMissing, node_id_of
 from api.cluster.links.certificates import NodeCertificateError, OwnCertificate
-from api.cluster.links.internal_api import REPLY, NodeRefused, NodeUnreachable, Route, place_of_node
-from api.cluster.links.open_connections import NodeConnections
+from api.cluster.links.internal_api import (
+    REPLY,
+    NodeRefused,
+    NodeUnreachable,
+    Place,
+    Route,
+    exchange,
+    opened,
+    place_of_node,
+)
 from config import OperatorError
 
 PATH = "/bus"
@@ -33,6 +48,10 @@ MISSED, PROBE = 2, 0.5
 """A node that has missed so many deadlines in a row is first asked for nothing, with so many seconds."""
 ON_THE_WAY = 0.1
 """The share of the time that the way there and back may take: the other node has the rest."""
+OPEN = 2
+"""Connections to a node that stay open; the other side has a bound over all nodes."""
+IDLE = 30.0
+"""Seconds for which one stays open without a request; the other side closes it after twice of it."""
 
 READS: frozenset[type[object]] = frozenset(
     {
@@ -116,14 +135,11 @@ class NodeLink:
             each.join(max(0.0, until - time.monotonic()) + ON_THE_WAY)
         return {to: found.get(to) or NodeMissing(to, "no response in time") for to in requests}
 
-    def start(self) -> None:
-        """See `api.cluster.fleet_node.Part`; there is nothing to begin."""
-
     def close(self) -> None:
         """Close the connections that are open."""
         with self._lock:
             for each in self._known.values():
-                each.connections.close()
+                each.close()
 
     def _ask_node(self, node_id: str, requests: Mapping[str, Any], until: float) -> dict[str, Any]:
         with self._lock:
@@ -142,15 +158,15 @@ class NodeLink:
         try:
             there = place_of_node(self._nodes(node_id))
         except NodeUnreachable:
-            node.connections.close()
+            node.close()
             raise
         try:
             if node.missed >= MISSED:
-                node.connections.ask(there, PATH, _body({}, PROBE), _left(until, PROBE), True)
+                node.ask(there, _body({}, PROBE), _left(until, PROBE), True)
             left = _left(until, LONGEST)
             body = _body(requests, left * (1 - ON_THE_WAY))
             may_repeat = ACTS.isdisjoint(map(type, requests.values()))
-            reply = node.connections.ask(there, PATH, body, left, may_repeat)
+            reply = node.ask(there, body, left, may_repeat)
         except NodeUnreachable:
             node.missed += 1
             raise
@@ -159,12 +175,79 @@ class NodeLink:
 
 
 class _OtherNode:
-    """What is known of one."""
+    """What is known of one, and the connections to it that are open."""
 
     def __init__(self, own: OwnCertificate) -> None:
-        self.connections = NodeConnections(own)
         self.turns = threading.BoundedSemaphore(AT_ONCE)
         self.missed = 0
+        self._own = own
+        self._lock = threading.Lock()
+        self._place: Place | None = None
+        self._idle: list[tuple[float, ssl.SSLSocket]] = []
+
+    def ask(self, place: Place, body: Mapping[str, Any], within: float, may_repeat: bool) -> dict[str, Any]:
+        """The reply of the node within so many seconds.
+
+        Raises `NodeCertificateError` when another one is there, `NodeRefused`, `NodeUnreachable`.
+        """
+        until = time.monotonic() + within
+        known = self._taken(place) if may_repeat else None
+        if known is not None:
+            try:
+                return self._exchange(place, known, body, until, within)
+            except NodeUnreachable:
+                if time.monotonic() >= until:
+                    raise
+        return self._exchange(place, opened(*place, until, within, self._own), body, until, within)
+
+    def close(self) -> None:
+        """Close those that are open."""
+        with self._lock:
+            self._close()
+
+    def _exchange(
+        self, place: Place, secured: ssl.SSLSocket, body: Mapping[str, Any], until: float, within: float
+    ) -> dict[str, Any]:
+        goes_on = False
+        try:
+            reply, goes_on = exchange(secured, PATH, body, until, within)
+        finally:
+            self._give_back(place, secured, goes_on)
+        return reply
+
+    def _taken(self, place: Place) -> ssl.SSLSocket | None:
+        """One that is open, and has nothing to be read: that would be its end."""
+        with self._lock:
+            if self._place != place:
+                self._close()
+                self._place = place
+            while self._idle:
+                since, secured = self._idle.pop()
+                if time.monotonic() - since < IDLE and not _has_ended(secured):
+                    return secured
+                secured.close()
+        return None
+
+    def _give_back(self, place: Place, secured: ssl.SSLSocket, goes_on: bool) -> None:
+        with self._lock:
+            if goes_on and self._place == place and len(self._idle) < OPEN:
+                self._idle.append((time.monotonic(), secured))
+                return
+        with suppress(OSError):
+            secured.close()
+
+    def _close(self) -> None:
+        self._place = None
+        for _since, secured in self._idle:
+            with suppress(OSError):
+                secured.close()
+        self._idle.clear()
+
+
+def _has_ended(secured: ssl.SSLSocket) -> bool:
+    poll = select.poll()
+    poll.register(secured, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _left(until: float, most: float) -> float:

@@ -19,7 +19,7 @@ from actors.bus.messages.events import Event
 from api.bus_bridge import Bridge
 from api.engine.commit import Engine
 from api.errors import Invalid, NotFound
-from api.fleet import StandAlone, ThisNode
+from api.fleet import ThisNode
 from api.periodic_work import PeriodicWork
 from api.store import NotStored, RevisionConflict, Write
 from api.store.accounts import ACCOUNTS, CREDENTIALS, AccountEnd, AccountStore, Position
@@ -185,7 +185,7 @@ class AccountEnds:
         store: AccountStore,
         bridge: Bridge,
         clock: Callable[[], float] = time.time,
-        node: Callable[[], ThisNode] = StandAlone,
+        node: Callable[[], ThisNode] = ThisNode,
     ) -> None:
         self._store = store
         self._bridge = bridge
@@ -197,13 +197,13 @@ class AccountEnds:
     def announce(self) -> int:
         """Publish the events of ends that have come and were not announced yet; how many. Raises `StoreError`."""
         self.settle()
-        since = self._node().announces_from()
+        since = self._node().duties.announces_from()
         found = self._store.due_ends(self._clock(), BATCH)
         self._store.ends_announced([each for each in found if each.expires_at < since])
         due = {f"{EXPIRED}/{each.account_id}/{each.expires_at}": each for each in found if each.expires_at >= since}
         if not due:
             return 0
-        claimed = self._node().claim(due)
+        claimed = self._node().duties.claim(due)
         self._store.ends_announced([due[key] for key in claimed.done])
         self._published = {key: due[key] for key in claimed.ours}
         for each in self._published.values():
@@ -214,7 +214,7 @@ class AccountEnds:
     def settle(self) -> None:
         """Mark what was published as announced. Raises `StoreError`; nothing is published again before it is marked."""
         if self._published:
-            self._node().announced(self._published)
+            self._node().duties.announced(self._published)
             self._store.ends_announced(self._published.values())
         self._published = {}
 
@@ -228,7 +228,7 @@ class AccountEnds:
 class ExpiredAccounts(PeriodicWork):
     """Announces the ends of accounts, those that came while the API was down among them."""
 
-    def __init__(self, ends: AccountEnds, node: Callable[[], ThisNode] = StandAlone, period: float = PERIOD) -> None:
+    def __init__(self, ends: AccountEnds, node: Callable[[], ThisNode] = ThisNode, period: float = PERIOD) -> None:
         super().__init__(
             "expired-accounts",
             "announce accounts that have expired",

@@ -68,7 +68,7 @@ class FleetLists:
     @property
     def has_duty(self) -> bool:
         """Whether this node does what one does for all."""
-        return self._node().has_duty(DUTY)
+        return self._node().duties.has(DUTY)
 
     def share(self, record: Sourced, state: ListState) -> None:
         """Have all nodes know that it is in this state, of which this one has the file. Raises `StoreError`."""

@@ -22,7 +22,7 @@ from actors.pools.state import PoolCounts, SharedPoolState, known_state, summary
 from api.engine.commit import Engine
 from api.engine.records import Stored
 from api.errors import NotFound
-from api.fleet import StandAlone, ThisNode
+from api.fleet import ThisNode
 from api.history.document_changes import DocumentChange
 from api.objects.named.pool_kind import POOLS
 from api.objects.named.shared_objects import SharedObjects
@@ -64,7 +64,7 @@ class PoolStates:
         publish: Callable[[str, dict[str, Any]], None],
         in_use: Callable[[], Collection[str] | None],
         store: Engine,
-        node: Callable[[], ThisNode] = StandAlone,
+        node: Callable[[], ThisNode] = ThisNode,
     ) -> None:
         self._in_use = in_use
         self._store = store

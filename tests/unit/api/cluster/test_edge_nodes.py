@@ -16,7 +16,7 @@ from api.cluster.fleet_chores import ApiAddress, reached_at
 from api.cluster.fleet_node import FleetNode, NodeHost
 from api.cluster.following.heartbeat import Beat
 from api.container import ApiSettings
-from api.fleet import StandAlone
+from api.fleet import ThisNode
 from api.process import ApiStart
 from config.files.secret_box import secret_box_of
 from config.settings.groups import History
@@ -31,7 +31,7 @@ from tests.unit.api.cluster.nodes import fleet, owner
 TOKEN = "a token for monitoring"
 
 
-class Edge(StandAlone):
+class Edge(ThisNode):
     node_id: str | None = "nod_e"
 
     def management_at(self) -> Sequence[str] | None:

@@ -43,7 +43,7 @@ class Machine:
         self.ends = AccountEnds(self.engine.accounts, self, time.time, lambda: self.node)
         self.credentials = AccountCredentials(self.engine, self.note)
         self.pruning = FleetPruning(
-            self.engine, self.node.database, self.node.has_duty, lambda: History(max_revisions=10)
+            self.engine, self.node.database, self.node.duties, lambda: History(max_revisions=10)
         )
         self.says = NodeEvents(self.node, self.node.node_id, self.engine, self.note)
 
@@ -61,9 +61,9 @@ class Machine:
         raise NotImplementedError
 
     def take_duty(self, name: str) -> bool:
-        self.node.has_duty(name)
+        self.node.duties.has(name)
         self.beat()
-        return self.node.has_duty(name)
+        return self.node.duties.has(name)
 
     def beat(self) -> None:
         self.says.noted(beat(self.node.duties, self.node.database, self.node.node_id))
@@ -192,7 +192,7 @@ def test_old_commits_are_forgotten_with_their_deletions(ours: Fleet, two: list[M
     ours.execute("UPDATE proxyfleet.commits SET at = at - interval '31 days' WHERE number <= 2")
     ours.execute("INSERT INTO proxyfleet.idempotency VALUES ('m', 'a', clock_timestamp() - interval '1 s', NULL)")
     ours.execute("INSERT INTO proxyfleet.claims VALUES ('k', 'a', '2020-01-01', '2020-01-01', true)")
-    one.node.claim(["fresh"])
+    one.node.duties.claim(["fresh"])
     at_once([one.pruning.act, other.pruning.act])
     kept = "SELECT (SELECT pruned_to FROM proxyfleet.fleet), (SELECT array_agg(number ORDER BY number)"
     rest = "FROM proxyfleet.commits), (SELECT array_agg(id ORDER BY id) FROM proxyfleet.documents)"
@@ -246,13 +246,13 @@ def test_a_node_that_is_down_is_said_once_and_once_that_it_is_up(ours: Fleet, tw
     assert act() == []
     responded(ours, "nod_c", age=40)
     assert act() == [("node.down", "fra2")]
-    assert [each.node.has_duty("node-events") for each in two] == [True, False]
+    assert [each.node.duties.has("node-events") for each in two] == [True, False]
 
 
 def test_a_node_that_died_before_the_event_is_no_reason_not_to_say_it(ours: Fleet, two: list[Machine]) -> None:
     one, other = two
     responded(ours, "nod_c", age=31)
-    one.node.claim([key for _, _, key, _ in ours.execute("SELECT * FROM proxyfleet.node_changes(30)")])
+    one.node.duties.claim([key for _, _, key, _ in ours.execute("SELECT * FROM proxyfleet.node_changes(30)")])
     other.take_duty("node-events")
     other.says.act()
     assert other.events == []

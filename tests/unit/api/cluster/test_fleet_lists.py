@@ -229,7 +229,7 @@ def test_a_list_that_is_deleted_is_forgotten_with_its_file(ours: Fleet, two: tup
     start(one, other)
     other.follows(lambda: other.state.file, "the other has it")
     named = "SELECT digest FROM proxyfleet.blobs"
-    pruning = FleetPruning(one.engine, one.node.database, one.node.has_duty, History)
+    pruning = FleetPruning(one.engine, one.node.database, one.node.duties, History)
     ours.execute("UPDATE proxyfleet.blobs SET at = at - interval '11 min'")
     pruning.act()
     assert len(ours.execute(named)) == 1, "a document names it"

@@ -14,7 +14,7 @@ from actors.cluster.database import Database
 from actors.cluster.usage_report import LedgerReport, LedgerRow, ReportedAccount, UsageTable
 from api.cluster.fleet_usage import UsageOfFleet
 from api.cluster.migration_runner import migrate
-from api.fleet import StandAlone
+from api.fleet import ThisNode
 from api.queries.usage_report import days_on_all_nodes
 from tests.kit.api_stage import Api
 from tests.kit.postgresql import database, needs_postgresql
@@ -27,7 +27,7 @@ DAY = HOUR // 24
 OLD = HOUR - 10 * 24
 
 
-class NodeOfTest(StandAlone):
+class NodeOfTest(ThisNode):
     """A node, as requests need it."""
 
     node_id = "nod_1"

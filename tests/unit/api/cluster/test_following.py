@@ -297,7 +297,7 @@ def test_an_announcement_that_is_no_number_is_one_of_any_commit(ours: Fleet) -> 
         ours.execute(f"SELECT pg_notify('proxyfleet', '{'9' * 5000}')")
         node.engine.commit(proxy())
         wait_until(lambda: other.proxies() == 1, "the commit is there", SOON)
-        assert all(each.is_alive() for each in other.node._follower._threads)  # type: ignore[union-attr]
+        assert all(each.is_alive() for each in other.node._parts.follower._threads)  # type: ignore[union-attr]
 
 
 def test_a_copy_of_a_node_is_refused_and_changes_nothing_and_the_first_one_stays(ours: Fleet) -> None:
@@ -384,14 +384,14 @@ def test_a_clock_that_is_an_hour_off_is_said_and_nothing_goes_by_it(ours: Fleet,
     """Section 15: no lease is lost or kept for it, and what is written has the database's time."""
     with pytest.MonkeyPatch.context() as patched, nodes(ours, f"a{offset}", f"b{offset}") as (one, other):
         rings(one)
-        one.node.has_duty("lists")
+        one.node.duties.has("lists")
         one.node.heartbeat.beat_now()
-        assert one.node.has_duty("lists")
+        assert one.node.duties.has("lists")
         true = time.time
         patched.setattr(time, "time", lambda: true() + offset)
         one.node.heartbeat.beat_now()
         one.node.heartbeat.beat_now()
-        assert one.node.has_duty("lists")
+        assert one.node.duties.has("lists")
         assert abs(one.node.clock() - true()) < SOON
         (((said),),) = ours.execute(f"SELECT clock_offset FROM proxyfleet.heartbeats WHERE node = 'a{offset}'")
         assert abs(said + offset) < SOON
@@ -458,7 +458,7 @@ def test_a_node_ends_soon_while_the_database_hangs(monkeypatch: pytest.MonkeyPat
         for each in stopped:
             os.kill(each, signal.SIGSTOP)
         try:
-            one.node._follower.ring()  # type: ignore[union-attr]
+            one.node._parts.follower.ring()  # type: ignore[union-attr]
             began = time.monotonic()
             one.node.close()
             assert time.monotonic() - began < connections.REPORT

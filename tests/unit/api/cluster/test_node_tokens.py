@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from api.fleet import StandAlone
+from api.fleet import ThisNode
 from config.model.nodes import tokens as node_tokens
 from config.model.nodes.tokens import COLLECTION, NodeTokenRecord, TokenLine, with_port_of
 from tests.kit.api_stage import Api
 from tests.kit.tables import table
 
 
-class Full(StandAlone):
+class Full(ThisNode):
     node_id: str | None = "nod_f"
     now = 1_800_000_000.0
 

@@ -12,7 +12,7 @@ import pytest
 
 from api.concurrency_limit import REVISIONS_EACH
 from api.engine.commit import Engine
-from api.fleet import StandAlone
+from api.fleet import ThisNode
 from api.http import revision_wait
 from tests.kit.api_stage import PROXY, Api, error_of
 from tests.kit.tables import table
@@ -22,7 +22,7 @@ from tests.unit.api.store.replicas import MemoryLedger
 HEADER = revision_wait.REVISION
 
 
-class Waiting(StandAlone):
+class Waiting(ThisNode):
     """What a node has that takes what others have committed when a request waits for it."""
 
     def __init__(self, name: str) -> None:

@@ -47,8 +47,7 @@ class SharingApi(NodeApi):
         super().open()
         self.node = node = FleetNode(NodeIdentity(UUID(int=1), self.name, self.name, "full", self.dsn))
         node.opened(self.engine)
-        assert node._loose is not None
-        self.database, self.loose = node.database, node._loose
+        self.database, self.loose = node.database, node.loose
         self.loose.start()
 
     def end(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from api.fleet import StandAlone
+from api.fleet import ThisNode
 from api.store import Write
 from config.model.shared_objects.pools import VERDICTS
 from tests.unit.api.cluster.node_api import NodeApi, two
@@ -21,7 +21,7 @@ POOL = {
 }
 
 
-class Clocked(StandAlone):
+class Clocked(ThisNode):
     """A node, and the time of the fleet."""
 
     def __init__(self, now: list[float]) -> None:
@@ -95,6 +95,6 @@ def test_a_node_has_them_after_its_machine_has_started_again(nodes: tuple[NodeAp
     assert banned(one) == []
     one.services.pool_states.apply_stored()
     assert banned(one) == ["up0"]
-    one.services.node = StandAlone()  # it has left the fleet
+    one.services.node = ThisNode()  # it has left the fleet
     one.services.pool_states.apply_stored()
     assert one.engine.find(VERDICTS) == []

@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
 from actors.bus.messages.specs import ProxySpec
-from api.fleet import Presence, StandAlone
+from api.fleet import Presence, ThisNode
 from config.model.nodes import NodeRecord
 from tests.unit.api.cluster.node_api import NodeApi
 from tests.unit.api.store.replicas import MemoryLedger
@@ -21,7 +21,7 @@ def presence(silent: float = 1.0, **changed: Any) -> Presence:
     return Presence(**{**known, **changed})
 
 
-class StagedNode(StandAlone):
+class StagedNode(ThisNode):
     """What an API asks of its node."""
 
     def __init__(self, node_id: str) -> None:
