@@ -32,7 +32,7 @@ from api.objects.proxies.supervisor_link import REPLACE_TIMEOUT
 from api.objects.users.password_reset import PasswordResetHandler
 from api.objects.webhooks.webhook_sender import WebhookLink
 from api.operator.cluster import ClusterHandler, node_of
-from api.operator.joining import finish_joining, join_while_serving
+from api.operator.joining import finish_joining
 from api.operator.start import ensure_administrator, read_desired_objects, read_desired_proxies
 from api.periodic_work import HistoryPruning
 from api.security import users
@@ -145,18 +145,18 @@ class ApiActor(Actor):
         pin_to_one_core()
         super().__init__(boot, sockets)
         settings = ApiSettings.from_plain(boot.settings)
-        self._node: FleetNode | None = None
+        self.node: FleetNode | None = None
         self._bridge = LoopBridge(
             self.loop,
             self.mailbox,
             self.events,
-            lambda: None if self._node is None else self._node.asks(),
+            lambda: None if self.node is None else self.node.asks(),
             lambda message: self._services.reply(message),  # noqa: PLW0108 - they are made later
         )
         try:
             keep_temporary_files_in(self.data_dir)
             pid = boot.params.get("supervisor_pid")
-            self._store, proxies, self._node = opened or open_store(self.data_dir)
+            self._store, proxies, self.node = opened or open_store(self.data_dir)
             self._services = Services(
                 self._store,
                 self._bridge,
@@ -165,7 +165,7 @@ class ApiActor(Actor):
                 self.run_dir,
                 pid,
                 proxies,
-                self._node,
+                self.node,
             )
             self._services.pool_states.forget_deleted()
             self._services.pool_states.apply_stored()
@@ -190,16 +190,7 @@ class ApiActor(Actor):
             services.store, services.login_throttle, services.publish, self._bridge
         )
         self._renewals = PasswordRenewalHandler(services.password_renewal, self._bridge)
-        self._cluster = ClusterHandler(
-            services.store,
-            self.data_dir,
-            self._bridge,
-            self._listen,
-            lambda: self._node,
-            self._become,
-            join_while_serving,
-            self._end_soon,
-        )
+        self._cluster = ClusterHandler(services.store, self._bridge, self)
         self._handlers = (self._webhooks, self._password_resets, self._renewals, self._cluster)
         self._services.on_max_connections = self._server.limit
         _warn_if_all_rejected(settings)
@@ -243,8 +234,8 @@ class ApiActor(Actor):
         self._ends.close()
         self._pruning.close()
         self._renewals.close()
-        if self._node is not None:
-            self._node.close()
+        if self.node is not None:
+            self.node.close()
         self._services.close()
         self._store.close()
         super().close()
@@ -279,39 +270,36 @@ class ApiActor(Actor):
             self.loop.call_later(REPORT_RETRY, self._report_desired_state)
 
     def _start_node(self) -> None:
-        services = self._services
+        if self.node is None:
+            return
+        from api.cluster.fleet_node import NodeHost
+
+        services, server = self._services, self._services.settings.server
 
         def remove(node_id: str) -> None:
             services.remove_node(services.nodes.named(node_id))
 
-        if self._node is not None:
-            from api.cluster.fleet_node import NodeHost
-
-            server = services.settings.server
-            self._node.start(
-                NodeHost(
-                    services.publish,
-                    lambda: services.settings.history,
-                    self._listen(),
-                    self._bridge,
-                    remove,
-                    (server.host, server.port),
-                    self._cluster.moved,
-                )
+        self.node.start(
+            NodeHost(
+                services.publish,
+                lambda: services.settings.history,
+                self.listen(),
+                self._bridge,
+                remove,
+                (server.host, server.port),
+                self._cluster.moved,
             )
+        )
 
-    def _listen(self) -> str:
+    def listen(self) -> str:
+        """See `NodeProcess`."""
         return str(self._services.settings.whole["cluster"]["listen"])
 
-    def _become(self, node: FleetNode | None) -> None:
-        """From now on this is that node, or stands alone; one that it was is closed."""
-        self._node = node
+    def become(self, node: FleetNode | None) -> None:
+        """See `NodeProcess`."""
+        self.node = node
         self._services.become(node)
         self._start_node()
-
-    def _end_soon(self, why: str) -> None:
-        """The next process is the node that this installation has become."""
-        self.terminate(why)
 
     def _on_settings(self, reply: Any) -> None:
         if isinstance(reply, ApplySettings):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from actors.bus.mailbox import Reply
 from actors.bus.messages.cluster import (
@@ -28,6 +28,7 @@ from api.audit.audit_context import on_behalf_of
 from api.bus_bridge import LoopBridge
 from api.engine.commit import Engine, open_engine
 from api.operator.fleet_state import NO_NODE, loaded
+from api.operator.joining import join_while_serving
 from api.store import LedgerError, StoreError
 from config import OperatorError
 from config.files.paths import DataDir
@@ -145,25 +146,29 @@ def _founded(node: FleetNode) -> FleetFounded:
     return FleetFounded(str(node.identity.fleet), node.node_id, node.identity.name)
 
 
+class NodeProcess(Protocol):
+    """The process of the API, which is that of a node, or becomes or ends to be one."""
+
+    node: FleetNode | None
+
+    def become(self, node: FleetNode | None) -> None:
+        """From now on this is that node, or stands alone; one that it was is closed."""
+        ...
+
+    def listen(self) -> str:
+        """What `cluster.listen` is."""
+        ...
+
+    def terminate(self, why: str) -> None:
+        """End soon: the next process is the node that this installation has become."""
+        ...
+
+
 class ClusterHandler:
     """What the command line asks of the running API. Used by its loop thread."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        data: DataDir,
-        bridge: LoopBridge,
-        listen: Callable[[], str],
-        node: Callable[[], FleetNode | None],
-        become: Callable[[FleetNode | None], None],
-        join: Callable[..., str],
-        restart: Callable[[str], None],
-    ) -> None:
-        """`listen` returns `cluster.listen`. `become` begins to be another node, or to stand alone. `join` is
-        `api.operator.joining.join_while_serving`; after it this process ends by `restart`: the next one is the node."""
-        self._engine, self._data, self._bridge, self._listen = engine, data, bridge, listen
-        self._node, self._become = node, become
-        self._join, self._restart = join, restart
+    def __init__(self, engine: Engine, bridge: LoopBridge, process: NodeProcess) -> None:
+        self._engine, self._data, self._bridge, self._process = engine, engine.data, bridge, process
         self._one_at_a_time = threading.Lock()
 
     def receive(self, message: Any, reply: Reply) -> bool:
@@ -180,7 +185,7 @@ class ClusterHandler:
     def _follow(self, sealed: str) -> None:
         from api.cluster.moving import take_move
 
-        node = self._node()
+        node = self._process.node
         if node is None or not self._one_at_a_time.acquire(blocking=False):
             return
         try:
@@ -189,13 +194,13 @@ class ClusterHandler:
             log.error("the fleet has another database, and this node can't follow it: %s", error)
             self._one_at_a_time.release()
         else:  # nothing else any more until the end
-            self._bridge.call(lambda: self._restart(_MOVE))
+            self._bridge.call(lambda: self._process.terminate(_MOVE))
 
     def _handle(self, message: ClusterRequest, reply: Reply) -> None:
         outcome = self._outcome(message)
         self._bridge.call(lambda: reply(outcome))
         if isinstance(outcome, FleetJoined | FleetMoved):
-            self._bridge.call(lambda: self._restart(_JOIN if isinstance(outcome, FleetJoined) else _MOVE))
+            self._bridge.call(lambda: self._process.terminate(_JOIN if isinstance(outcome, FleetJoined) else _MOVE))
 
     def _outcome(
         self, message: ClusterRequest
@@ -204,11 +209,13 @@ class ClusterHandler:
             return Failed("the fleet is being made, left, moved, or given a new key at this moment")
         try:
             if isinstance(message, JoinFleet):
-                return FleetJoined(self._join(self._engine, self._data, self._listen(), **asdict(message)))
+                return FleetJoined(
+                    join_while_serving(self._engine, self._data, self._process.listen(), **asdict(message))
+                )
             if isinstance(message, RekeyFleet):
                 return self._rekeyed()
             if isinstance(message, MoveFleet):
-                return move(self._engine, self._data, self._node(), message)
+                return move(self._engine, self._data, self._process.node, message)
             return self._founded(message) if isinstance(message, FoundFleet) else self._left(message)
         except (OperatorError, SecretBoxError) as error:
             return Failed(str(error))
@@ -220,13 +227,13 @@ class ClusterHandler:
 
     def _founded(self, message: FoundFleet) -> FleetFounded:
         with on_behalf_of("command_line", "cluster-init"):
-            node = found(self._engine, self._data, message, self._listen())
-        self._become(node)
+            node = found(self._engine, self._data, message, self._process.listen())
+        self._process.become(node)
         log.warning("this installation is the first node of the fleet %s", node.identity.fleet)
         return _founded(node)
 
     def _rekeyed(self) -> FleetRekeyed:
-        node = self._node()
+        node = self._process.node
         if node is None:
             raise StoreError(NO_NODE)
         with on_behalf_of("command_line", "cluster-rekey"):
@@ -236,7 +243,7 @@ class ClusterHandler:
 
     def _left(self, message: LeaveFleet) -> FleetLeft:
         with on_behalf_of("command_line", "cluster-leave"):
-            left = leave(self._engine, self._data, self._node(), message.force)
-        self._become(None)
+            left = leave(self._engine, self._data, self._process.node, message.force)
+        self._process.become(None)
         log.warning("this installation is no node of a fleet any more")
         return left
