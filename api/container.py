@@ -253,7 +253,7 @@ class Services:
             CommitEffect(["settings"], lambda _changes: self.live.apply(), self.live.concerns),
             CommitEffect([LISTS.collection], settle_lists),
             CommitEffect([VERDICTS], self.pool_states.apply),
-            CommitEffect([LIST_STATES], lambda _changes: self.list_fetches.wake()),
+            CommitEffect([LIST_STATES], lambda _changes: self.list_fetches.soon()),
             CommitEffect(SENT, self.link.apply, self.link.concerns),
             CommitEffect(["proxies"], self.proxies_over_nodes.changed, self.proxies_over_nodes.concerns),
             CommitEffect(["webhooks"], lambda _changes: self.webhooks.notify()),

@@ -15,54 +15,93 @@ from config.settings.groups import History
 log = logging.getLogger(__name__)
 
 
-class PeriodicWork(ABC):
-    """Calls `act` every `period` seconds, from `start` until `close`, if `is_due`. Its errors end that run alone."""
+class LoopThread:
+    """Calls `run` again and again in a thread of its own, from `start` until `close`. Thread-safe.
+
+    A run returns after how many seconds the next one is due.
+    """
 
     def __init__(
-        self, name: str, task: str, period: float, first_after: float, is_due: Callable[[], bool] = lambda: True
+        self, name: str, run: Callable[[], float], within: float | None = None, first_after: float = 0.0
     ) -> None:
-        """`name` is the thread's, `task` what a log line says cannot be done. Times are seconds.
+        """`close` waits `within` so many seconds for the run that is under way; None: until it is over."""
+        self._run, self._within, self._first_after = run, within, first_after
+        self._due, self._ended = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._loop, name=name, daemon=True)
 
-        In a fleet `is_due` is whether this node has the duty, for what one node does for all.
-        """
-        self.is_due = is_due
-        self._task = task
-        self._period = period
-        self._first_after = first_after
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is to begin no more runs."""
+        return self._ended.is_set()
 
-    @abstractmethod
-    def act(self) -> None:
-        """One run. Raises `OperatorError`."""
+    @property
+    def is_alive(self) -> bool:
+        """Whether its thread runs."""
+        return self._thread.is_alive()
 
     def start(self) -> None:
         """Begin."""
         self._thread.start()
 
-    def end(self) -> None:
-        """Begin no more runs."""
-        self._ended.set()
-
-    def close(self) -> None:
-        """End, after the run that is under way."""
-        self.end()
-        if self._thread.is_alive():
-            self._thread.join()
+    def soon(self) -> None:
+        """Have the next run begin now."""
+        self._due.set()
 
     def pause(self, seconds: float) -> bool:
         """Wait within a run; False when the work is to end."""
         return not self._ended.wait(seconds)
 
-    def _run(self) -> None:
+    def end(self) -> None:
+        """Begin no more runs."""
+        self._ended.set()
+        self._due.set()
+
+    def close(self) -> None:
+        """End, after the run that is under way, unless that takes long."""
+        self.end()
+        if self.is_alive:
+            self._thread.join(self._within)
+
+    def _loop(self) -> None:
         pause = self._first_after
-        while self.pause(pause):
-            pause = self._period
-            try:
-                if self.is_due():
-                    self.act()
-            except OperatorError as error:
-                log.error("cannot %s: %s", self._task, error)
+        while True:
+            self._due.wait(pause)
+            self._due.clear()
+            if self.has_ended:
+                return
+            pause = self._run()
+
+
+class PeriodicWork(LoopThread, ABC):
+    """Calls `act` every `period` seconds, from `start` until `close`, if `is_due`. Its errors end that run alone."""
+
+    def __init__(
+        self,
+        name: str,
+        task: str,
+        period: float,
+        first_after: float,
+        is_due: Callable[[], bool] = lambda: True,
+        within: float | None = None,
+    ) -> None:
+        """`name` is the thread's, `task` what a log line says cannot be done. Times are seconds; `within` as above.
+
+        In a fleet `is_due` is whether this node has the duty, for what one node does for all.
+        """
+        super().__init__(name, self._act_if_due, within, first_after)
+        self.is_due, self._task, self._period = is_due, task, period
+
+    @abstractmethod
+    def act(self) -> None:
+        """One run. Raises `OperatorError`."""
+
+    def _act_if_due(self) -> float:
+        try:
+            if self.is_due():
+                self.act()
+        except OperatorError as error:
+            log.error("cannot %s: %s", self._task, error)
+        return self._period
 
 
 log = logging.getLogger(__name__)

@@ -36,6 +36,8 @@ COMMITS_AT_ONCE = 5_000
 """Commits that one transaction forgets: it holds the lock of the fleet."""
 PRUNING, WATCHING = 60.0, 2.0
 """Seconds between two runs."""
+AT_END = 0.0
+"""Seconds that the end waits for a run, which may wait for the database: nothing is lost with it."""
 PRUNING_MAX = 30.0
 """Seconds of one statement."""
 DOWN_AFTER = 30.0
@@ -92,20 +94,12 @@ def reached_at(host: str, port: int, internal: str) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-class FleetWork(PeriodicWork):
-    """What waits for the database, and isn't waited for at the end: nothing is lost with a run."""
-
-    def close(self) -> None:
-        """See `PeriodicWork`."""
-        self.end()
-
-
-class FleetPruning(FleetWork):
+class FleetPruning(PeriodicWork):
     """Prunes the database, by the settings of the moment."""
 
     def __init__(self, engine: Engine, database: Database, duties: OwnDuties, settings: Callable[[], History]) -> None:
         name = "fleet-pruning"
-        super().__init__(name, "prune the fleet's database", PRUNING, PRUNING, lambda: duties.has(name))
+        super().__init__(name, "prune the fleet's database", PRUNING, PRUNING, lambda: duties.has(name), AT_END)
         self._engine = engine
         self._database = database
         self._settings = settings
@@ -145,11 +139,11 @@ class FleetPruning(FleetWork):
         return int(commits)
 
 
-class NodeEvents(FleetWork):
+class NodeEvents(PeriodicWork):
     """Publishes which nodes are down or up again, and that this one is cut off from the database."""
 
     def __init__(self, node: ThisNode, node_id: str, engine: Engine, publish: Publish) -> None:
-        super().__init__(WATCH, "say which nodes are down", WATCHING, WATCHING)
+        super().__init__(WATCH, "say which nodes are down", WATCHING, WATCHING, within=AT_END)
         self._node = node
         self._node_id = node_id
         self._engine = engine

@@ -24,6 +24,7 @@ from api.cluster.following.heartbeat import Beat
 from api.cluster.shared_ledger import LedgerUnavailable, Rewound
 from api.engine.commit import Engine
 from api.engine.levels import FIRST, LEVELS
+from api.periodic_work import LoopThread
 from api.store import HistoryPruned, StoreError
 from api.store.fleet_file import translated
 from config.files.durable import replace_file
@@ -97,11 +98,7 @@ class Follower:
         """Since when the own doorbell should have rung."""
         self._rings: bool | None = None
         self._problem = ""
-        self._ended = threading.Event()
-        self._threads = [
-            threading.Thread(target=each, name=name, daemon=True)
-            for name, each in (("doorbell", self._listen), ("follower", self._follow))
-        ]
+        self._threads = LoopThread("doorbell", self._listen, END), LoopThread("follower", self._follow, END)
 
     @property
     def served(self) -> int:
@@ -155,37 +152,36 @@ class Follower:
 
     def close(self) -> None:
         """End, after the step that is under way, unless that takes long."""
-        self._ended.set()
+        for each in self._threads:
+            each.end()
         self._doorbell.wake()
         self.ring()
         for each in self._threads:
-            if each.is_alive():
-                each.join(END)
-        if not self._threads[0].is_alive():  # else it waits for the database, and ends after that
+            each.close()
+        if not self._threads[0].is_alive:  # else it waits for the database, and ends after that
             self._doorbell.close()
 
     # --- listening ---
 
-    def _listen(self) -> None:
-        while not self._ended.is_set():
-            try:
-                found = self._doorbell.wait(POLL if self._expected else SILENCE, self._connected)
-            except DatabaseError as error:
-                self._set_ringing(False, str(error))
-                self._ended.wait(POLL * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
-                continue
-            if self._own in found:
-                self._expected = None
-                self._set_ringing(True)
-            if CHANNEL in found:
-                self.ring(_number(found[CHANNEL]))
-            for channel in self._others.keys() & found.keys():
-                self._others[channel]()
-            expected = self._expected
-            if expected is not None and time.monotonic() - expected > SILENCE:
-                self._set_ringing(False, f"silent for {SILENCE:g} s")
-                self._doorbell.disconnect()
-                self._expected = None
+    def _listen(self) -> float:
+        try:
+            found = self._doorbell.wait(POLL if self._expected else SILENCE, self._connected)
+        except DatabaseError as error:
+            self._set_ringing(False, str(error))
+            return POLL * random.uniform(0.5, 1.5)  # noqa: S311 - no secret
+        if self._own in found:
+            self._expected = None
+            self._set_ringing(True)
+        if CHANNEL in found:
+            self.ring(_number(found[CHANNEL]))
+        for channel in self._others.keys() & found.keys():
+            self._others[channel]()
+        expected = self._expected
+        if expected is not None and time.monotonic() - expected > SILENCE:
+            self._set_ringing(False, f"silent for {SILENCE:g} s")
+            self._doorbell.disconnect()
+            self._expected = None
+        return 0.0
 
     def _connected(self) -> None:
         """What was announced before is asked for."""
@@ -206,14 +202,14 @@ class Follower:
 
     # --- following ---
 
-    def _follow(self) -> None:
-        while not self._ended.is_set():
-            with self._changed:
-                if not self._changed.wait_for(lambda: self._rung, None if self._rings else POLL):
-                    self._wanted = None
-                wanted, self._wanted, self._rung = self._wanted, 0, False
-            if not self._ended.is_set():
-                self._take(wanted)
+    def _follow(self) -> float:
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._rung, None if self._rings else POLL):
+                self._wanted = None
+            wanted, self._wanted, self._rung = self._wanted, 0, False
+        if not self._threads[1].has_ended:
+            self._take(wanted)
+        return 0.0
 
     def _take(self, wanted: int | None) -> None:
         try:
@@ -231,7 +227,7 @@ class Follower:
             log.exception("what follows from a commit of another node has failed")
         else:
             self._note(None)
-        if self._ended.is_set():  # then the store may be closed
+        if self._threads[1].has_ended:  # then the store may be closed
             return
         number = self._engine.settled_number()
         with self._changed:

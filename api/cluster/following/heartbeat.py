@@ -24,6 +24,7 @@ from uuid import UUID
 from actors.cluster.database import REPORT, Database
 from actors.cluster.errors import DatabaseError, DatabaseUnusable
 from api.engine.levels import LEVELS
+from api.periodic_work import LoopThread
 from config import VERSION
 from config.files.paths import DataDir
 
@@ -63,8 +64,8 @@ class Beat:
     whole: Mapping[str, Any]
 
 
-class Heartbeat:
-    """That of one node, in a thread of its own from `start` until `close`. Thread-safe."""
+class Heartbeat(LoopThread):
+    """That of one node. Thread-safe."""
 
     def __init__(
         self,
@@ -78,6 +79,7 @@ class Heartbeat:
 
         `level` is that of the program (`api.engine.levels`).
         """
+        super().__init__("heartbeat", self._beat, END)
         self._level = level
         self._database = database
         self._node = node
@@ -85,9 +87,6 @@ class Heartbeat:
         self._replica = replica
         self._began = time.monotonic()
         self._beating = threading.Lock()
-        self._due = threading.Event()
-        self._has_ended = False
-        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
         self._problem = ""
         self.followers: list[Callable[[Beat], object]] = []
         self.gives: list[Gives] = []
@@ -122,21 +121,6 @@ class Heartbeat:
             each(found)
         return found
 
-    def soon(self) -> None:
-        """Have the thread make one now."""
-        self._due.set()
-
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """End, after the one that is under way, unless that takes long."""
-        self._has_ended = True
-        self._due.set()
-        if self._thread.is_alive():
-            self._thread.join(END)
-
     def _refuse_outdated(self, version: str | None) -> None:
         text = "" if version is None else (
             f"the release {version} has removed from the database what this one, {VERSION}, may need: upgrade this node"
@@ -155,28 +139,22 @@ class Heartbeat:
         if text:
             raise SecondInstallation(text)
 
-    def _run(self) -> None:
-        pause = 0.0
-        while True:
-            self._due.wait(pause * random.uniform(0.95, 1.05))  # noqa: S311 - no secret
-            self._due.clear()
-            if self._has_ended:
-                return
-            try:
-                self.beat_now()
-            except DatabaseError as error:
-                pause = PERIOD if isinstance(error, DatabaseUnusable) else RETRY
-                self._note(str(error))
-            except Exception as error:  # noqa: BLE001 - of what goes with it; without a heartbeat the node is cut off
-                pause = PERIOD
-                self._note(f"{type(error).__name__}: {error}", error)
-            else:
-                pause = PERIOD
-                self._note("")
+    def _beat(self) -> float:
+        pause = PERIOD
+        try:
+            self.beat_now()
+        except DatabaseError as error:
+            pause = PERIOD if isinstance(error, DatabaseUnusable) else RETRY
+            self._note(str(error))
+        except Exception as error:  # noqa: BLE001 - of what goes with it; without a heartbeat the node is cut off
+            self._note(f"{type(error).__name__}: {error}", error)
+        else:
+            self._note("")
+        return pause * random.uniform(0.95, 1.05)  # noqa: S311 - no secret
 
     def _note(self, problem: str, cause: Exception | None = None) -> None:
         """Log it once. What the end interrupts is no problem."""
-        if problem and problem != self._problem and not self._has_ended:
+        if problem and problem != self._problem and not self.has_ended:
             log.error("the heartbeat of this node fails: %s", problem, exc_info=cause)
         elif self._problem and not problem:
             log.info("the database has the heartbeat of this node again")

@@ -6,6 +6,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from api.cluster.links.certificates import KnownNode, NodeCertificateError, OwnC
 from api.cluster.links.internal_api import NodeRefused, NodeUnreachable, ask, place_of_node
 from api.cluster.shared_ledger import LedgerUnavailable, SharedLedger, as_of_store
 from api.engine.commit import Engine
+from api.periodic_work import LoopThread
 from api.store import StoreError
 from config import OperatorError
 from config.files.secret_box import SecretBox, SecretBoxError, marks_in
@@ -26,6 +28,8 @@ log = logging.getLogger(__name__)
 PATH = "/key"
 WITHIN = 5.0
 """Seconds that another node has to respond."""
+CLOSE = 1.0
+"""Seconds that the end waits for a look."""
 SOON, OFTEN, SELDOM = 1.0, 4.0, 60.0
 """Seconds between two looks at what the fleet's key is: while one is missing, while there are several, and else."""
 MARKER = ("secrets", "fleet-key")
@@ -51,8 +55,8 @@ class FleetKeys:
     is_rekeying: bool
 
 
-class FleetKey:
-    """That of this node. Thread-safe. As a part of the node it follows the fleet's from `start` until `close`."""
+class FleetKey(LoopThread):
+    """That of this node. Thread-safe. From `start` until `close` it follows the fleet's."""
 
     def __init__(
         self,
@@ -61,6 +65,7 @@ class FleetKey:
         ledger: SharedLedger,
         seal: SecretBox,
     ) -> None:
+        super().__init__("fleet key", self._look, CLOSE)
         self.identity, self.database, self.ledger, self.seal = identity, database, ledger, seal
         self.engine: Engine | None = None
         self._own: OwnCertificate | None = None
@@ -68,8 +73,6 @@ class FleetKey:
         self._wanted, self._foreign = set[str](), set[str]()
         """Marks of keys that documents need and this node lacks; and of those that are no key of the fleet."""
         self._settling, self.replacing = threading.RLock(), threading.Lock()
-        self._due, self._ended = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name="fleet key", daemon=True)
         self._problem = ""
         ledger.check(self.check)
 
@@ -86,18 +89,6 @@ class FleetKey:
     def reach(self, own: OwnCertificate, follow: Callable[[], object]) -> None:
         """Before `start`: other nodes can be asked with this certificate; `follow` has commits read again."""
         self._own, self._follow = own, follow
-
-    def start(self) -> None:
-        """Begin."""
-        self._due.set()
-        self._thread.start()
-
-    def close(self) -> None:
-        """End."""
-        self._ended.set()
-        self._due.set()
-        if self._thread.is_alive():
-            self._thread.join(1.0)
 
     def check(self, text: str) -> None:
         """What comes from the ledger can be opened, and the newest key seals. Raises `LedgerUnavailable`."""
@@ -122,7 +113,7 @@ class FleetKey:
         missing = {*marks} - known - self._foreign
         if missing:
             self._wanted |= missing
-            self._due.set()
+            self.soon()
         return min(missing, default="")
 
     # --- following ---
@@ -199,27 +190,19 @@ class FleetKey:
             raise NodeUnreachable("this node has no certificate")
         return ask(*place_of_node(node), PATH, body, WITHIN, self._own)
 
-    def _run(self) -> None:
-        while True:
-            self._due.wait(self._pause())
-            self._due.clear()
-            if self._ended.is_set():
-                return
-            try:
-                self.settle()
-                self._note("")
-            except (OperatorError, SecretBoxError) as error:
-                self._note("" if isinstance(error, LedgerUnavailable) else str(error))
-            except Exception:  # the next look may do better
-                log.exception("the fleet's key can't be followed")
-            if self._wanted:
-                self._ended.wait(SOON)
-
-    def _pause(self) -> float:
+    def _look(self) -> float:
+        several = False
         try:
+            self.settle()
+            self._note("")
+        except (OperatorError, SecretBoxError) as error:
+            self._note("" if isinstance(error, LedgerUnavailable) else str(error))
+        except Exception:  # the next look may do better
+            log.exception("the fleet's key can't be followed")
+        if self._wanted:
+            self.pause(SOON)
+        with suppress(SecretBoxError):
             several = self.seal.is_made and len(self.seal.marks) > 1
-        except SecretBoxError:
-            several = False
         return SOON if self._wanted else OFTEN if several else SELDOM
 
     def _note(self, problem: str) -> None:

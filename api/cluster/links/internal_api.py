@@ -38,6 +38,7 @@ from api.cluster.links.certificates import (
     connected,
     fingerprint_of,
 )
+from api.periodic_work import LoopThread
 from config import OperatorError
 from config.model.nodes import INTERNAL_ADDRESS
 from config.model.nodes.tokens import place_of
@@ -87,33 +88,30 @@ class Route:
     """Whether edge nodes may ask it, too."""
 
 
-class InternalApi:
+class InternalApi(LoopThread):
     """Serves the routes, from `start` until `close`."""
 
     def __init__(
         self, address: tuple[str, int], certificates: Certificates, routes: Callable[[], Mapping[str, Route]]
     ) -> None:
         """Without a host it listens on all addresses of the machine."""
+        super().__init__("internal api", self._serve, 2 * RETRY)
         self.address = address
         self.certificates = certificates
         self.routes = routes
         self._listener: socket.socket | None = None
         self._connections: dict[NodeConnection, None] = {}  # the oldest first
         self._lock = threading.Lock()
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="internal api", daemon=True)
         self._bind_log = ThrottledLog(log, "other nodes can't reach this one")
 
     def start(self) -> None:
         """Listen, at once or when the address is free."""
         self._bind()
-        self._thread.start()
+        super().start()
 
     def close(self) -> None:
         """End it, and all connections."""
-        self._ended.set()
-        if self._thread.is_alive():
-            self._thread.join(2 * RETRY)
+        super().close()
         with self._lock:
             for each in self._connections:
                 each.end()
@@ -160,19 +158,19 @@ class InternalApi:
         self._listener.setblocking(False)
         self.address = self._listener.getsockname()[:2]
 
-    def _run(self) -> None:
-        while not self._ended.is_set():
-            if self._listener is None:
-                self._ended.wait(RETRY)
-                self._bind()
-                continue
-            with suppress(OSError):
-                if select.select([self._listener], [], [], RETRY / 2)[0]:
-                    self._accept(*self._listener.accept())
-            now = time.monotonic()
-            with self._lock:
-                for each in [each for each in self._connections if each.until < now]:
-                    each.end()
+    def _serve(self) -> float:
+        if self._listener is None:
+            self.pause(RETRY)
+            self._bind()
+            return 0.0
+        with suppress(OSError):
+            if select.select([self._listener], [], [], RETRY / 2)[0]:
+                self._accept(*self._listener.accept())
+        now = time.monotonic()
+        with self._lock:
+            for each in [each for each in self._connections if each.until < now]:
+                each.end()
+        return 0.0
 
     def _accept(self, plain: socket.socket, peer: Any) -> None:
         connection = NodeConnection(self, plain, client_key(peer[0]))

@@ -27,6 +27,7 @@ from actors.lists.files import CPU_MAX, Fetched, FetchJob, is_whole, remove_outd
 from actors.log_lines import ThrottledLog
 from api.objects.named.fleet_lists import FleetLists
 from api.objects.named.list_contents import ListState, ListStates, Sourced, asked, fetched_kind
+from api.periodic_work import LoopThread
 from api.store import StoreError
 from config.files.secret_box import SecretBoxError
 from config.model.shared_objects.lists import ListSource, Source
@@ -53,7 +54,7 @@ Target = tuple[list[Range], str]
 """Where requests may not go: the product's own listeners, and the setting that permits private addresses, or empty."""
 
 
-class ListFetches:
+class ListFetches(LoopThread):
     """See the module. Thread-safe.
 
     `records` returns all lists and pools, `guard` where requests may go. `publish` gets events. `changed` is called in
@@ -77,6 +78,7 @@ class ListFetches:
         has: Callable[[Pool], bool] = lambda _pool: True,
         fleet: FleetLists | None = None,
     ) -> None:
+        super().__init__("list-fetches", self._look)
         self.states = states
         self._fleet = fleet
         self._records = records
@@ -99,35 +101,22 @@ class ListFetches:
         self._retried = ""
         """The one list under way whose last fetch failed."""
         self._processes: set[subprocess.Popen[str]] = set()
-        self._wake = threading.Event()
-        self._closed = False
         self._workers = ThreadPoolExecutor(AT_ONCE, "list-fetch")
-        self._thread = threading.Thread(target=self._run, name="list-fetches", daemon=True)
-
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
 
     def close(self) -> None:
         """End, with the fetches under way: the next start repeats them."""
+        self.end()
         with self._lock:
-            self._closed = True
             for process in self._processes:
                 process.kill()
-        self._wake.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        super().close()
         self._workers.shutdown(cancel_futures=True)
 
     def refresh(self, list_id: str) -> None:
         """Fetch this list as soon as possible."""
         with self._lock:
             self._wanted.add(list_id)
-        self._wake.set()
-
-    def wake(self) -> None:
-        """Look now what is due."""
-        self._wake.set()
+        self.soon()
 
     def is_under_way(self, list_id: str) -> bool:
         """Whether it is being fetched, or about to be."""
@@ -136,21 +125,19 @@ class ListFetches:
 
     # --- when ---
 
-    def _run(self) -> None:
-        while not self._closed:
-            self._wake.clear()
-            try:
-                records = self._records()
-                for list_id in self._fleet.follow(records) if self._fleet else ():
-                    self._changed(list_id)
-                self._begin_due(records)
-                self._settle_others(records)
-                self._forget_others(records)
-            except Exception as error:  # noqa: BLE001 - whatever it is about, the other lists are fetched on
-                self._errors.error(error)
-            else:
-                self._errors.recovered()
-            self._wake.wait(CHECK_PERIOD)
+    def _look(self) -> float:
+        try:
+            records = self._records()
+            for list_id in self._fleet.follow(records) if self._fleet else ():
+                self._changed(list_id)
+            self._begin_due(records)
+            self._settle_others(records)
+            self._forget_others(records)
+        except Exception as error:  # noqa: BLE001 - whatever it is about, the other lists are fetched on
+            self._errors.error(error)
+        else:
+            self._errors.recovered()
+        return CHECK_PERIOD
 
     def _settle_others(self, records: Sequence[Sourced]) -> None:
         for list_id in self._settle(records):
@@ -171,7 +158,7 @@ class ListFetches:
         for record in sorted(records, key=lambda each: self.states.get(each.id).next_at if each.source else now):
             with self._lock:
                 wanted = record.id in self._wanted
-                if self._closed or record.id in self._under_way or record.source is None:
+                if self.has_ended or record.id in self._under_way or record.source is None:
                     continue
                 if not wanted and not (self._asks(record) and self._is_due(record, now)):
                     continue
@@ -235,7 +222,7 @@ class ListFetches:
                 self._under_way.discard(record.id)
                 if self._retried == record.id:
                     self._retried = ""
-                    self._wake.set()
+                    self.soon()
 
     def _result_of(self, record: Sourced, source: Source) -> Fetched:
         """The result; whatever goes wrong is its error."""
@@ -268,7 +255,7 @@ class ListFetches:
     def _result(self, job: str) -> Fetched:
         """What a process makes of the job. Raises `OSError`."""
         with self._lock:
-            if self._closed:
+            if self.has_ended:
                 return Fetched("the service is ending")
             process = subprocess.Popen(_PROGRAM, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
             self._processes.add(process)
@@ -290,7 +277,7 @@ class ListFetches:
     # --- the result ---
 
     def _store(self, record: Sourced, source: Source, result: Fetched) -> None:
-        if self._closed:
+        if self.has_ended:
             return
         before, now = self.states.get(record.id), time.time()
         if result.error:

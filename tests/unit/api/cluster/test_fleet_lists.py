@@ -173,7 +173,7 @@ def test_a_node_that_stops_has_a_successor_that_asks_when_it_is_due(
     one.stop()
     ours.execute("UPDATE proxyfleet.duties SET until = clock_timestamp() - interval '1 ms'")
     assert other.take_duty()
-    other.fetches.wake()
+    other.fetches.soon()
     other.refresh()
     assert len(source.requests) == 2, "not when it gets the duty"
     assert source.requests[1]["if-none-match"] == '"1"', "it goes on where the other was"

@@ -297,7 +297,7 @@ def test_an_announcement_that_is_no_number_is_one_of_any_commit(ours: Fleet) -> 
         ours.execute(f"SELECT pg_notify('proxyfleet', '{'9' * 5000}')")
         node.engine.commit(proxy())
         wait_until(lambda: other.proxies() == 1, "the commit is there", SOON)
-        assert all(each.is_alive() for each in other.node._parts.follower._threads)  # type: ignore[union-attr]
+        assert all(each.is_alive for each in other.node._parts.follower._threads)  # type: ignore[union-attr]
 
 
 def test_a_copy_of_a_node_is_refused_and_changes_nothing_and_the_first_one_stays(ours: Fleet) -> None:
