@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any, Self, TypeVar
 
 from tests.kit.ports import free_port
-from tests.kit.postgresql import Server
+from tests.kit.postgresql_server import Server
 from tests.kit.product import Product
 from tests.kit.wait import wait_until
 
@@ -46,10 +46,12 @@ class Nodes:
         """One that runs and stands alone. `settings` are variables without their prefix."""
         return self.of(Product, settings)
 
-    def of(self, make: Callable[..., P], settings: Mapping[str, str] = MappingProxyType({})) -> P:
-        """As `product`, one that this makes."""
+    def of(
+        self, make: Callable[..., P], settings: Mapping[str, str] = MappingProxyType({}), host: str = "127.0.0.1"
+    ) -> P:
+        """As `product`, one that this makes; other nodes reach it at this host."""
         env = {f"PROXYFLEET_{name}": value for name, value in settings.items()}
-        address = f"127.0.0.1:{free_port()}"
+        address = f"{host}:{free_port(host)}"
         made = self._stack.enter_context(make(env={"PROXYFLEET_CLUSTER__LISTEN": address, **env}))
         self.addresses[made] = address
         return made
@@ -60,9 +62,9 @@ class Nodes:
         assert status == 0, done
         return json.loads(done)
 
-    def join(self, product: Product, by: Product, name: str) -> None:
+    def join(self, product: Product, by: Product, name: str, role: str = "full") -> None:
         """Make it a node of the fleet that another one is of."""
-        line = by.data("POST", "/nodes/tokens", {"name": name})["line"]
+        line = by.data("POST", "/nodes/tokens", {"name": name, "role": role})["line"]
         status, done = command(product, "join", line, "--address", self.addresses[product])
         assert status == 0, done
         product.forget_token()

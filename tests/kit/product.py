@@ -44,11 +44,15 @@ class Product:
     """One installation: started by `with` (or `start`), stopped at its end; its data is kept between starts."""
 
     def __init__(
-        self, env: Mapping[str, str] | None = None, config: str | None = None, wrapper: Sequence[str] = ()
+        self,
+        env: Mapping[str, str] | None = None,
+        config: str | None = None,
+        wrapper: Sequence[str] = (),
+        directory: Path | None = None,
     ) -> None:
-        """`wrapper` is a command that runs the product, as `nice` would."""
+        """`wrapper` is a command that runs the product, as `nice` would; `directory` is an empty one for it."""
         self._wrapper = list(wrapper)
-        self.directory = Path(tempfile.mkdtemp(prefix="pf-", dir=FOLDERS))
+        self.directory = directory or Path(tempfile.mkdtemp(prefix="pf-", dir=FOLDERS))
         self.data_dir = self.directory / "data"
         self.run_dir = self.directory / "run"
         self.port = free_port()
@@ -61,6 +65,8 @@ class Product:
         self._config_file = self.directory / "config.toml"
         self.configured = config
         self._env = dict(env or {})
+        self.password = self._env.get("PROXYFLEET_ADMIN_PASSWORD", PASSWORD)
+        """The administrator's."""
         self._token: str | None = None
 
     def __enter__(self) -> Self:
@@ -216,7 +222,7 @@ class Product:
         """An access token of the administrator; signed in at first use."""
         if self._token is None:
             response = self.session.post(
-                f"{self.base_url}/api/v1/auth/login", json={"username": "admin", "password": PASSWORD}, timeout=120
+                f"{self.base_url}/api/v1/auth/login", json={"username": "admin", "password": self.password}, timeout=120
             )
             assert response.status_code == 200, response.text
             self._token = str(response.json()["data"]["access_token"])

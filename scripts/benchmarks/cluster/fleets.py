@@ -17,7 +17,7 @@ from benchmarks.processes import BenchError
 from benchmarks.rounds import QUICK, Bench
 from tests.kit.cluster import Nodes, command
 from tests.kit.ports import free_port
-from tests.kit.postgresql import Server
+from tests.kit.postgresql_server import Server
 from tests.kit.wait import wait_until
 
 FIRST_PORT = 9_000

@@ -27,7 +27,7 @@ from config.files.paths import open_data_dir
 from config.files.secret_box import secret_box_of
 from config.model.proxies import ProxyCreate, new_record
 from tests.kit.fleet_database import create_fleet
-from tests.kit.postgresql import Server
+from tests.kit.postgresql_server import Server
 
 CHANGES_EACH_SECOND = 5
 WARM_UP = 30.0

@@ -18,7 +18,7 @@ from soaking.cluster.fleet import DATABASE, SoakedFleet, SoakedNode
 from soaking.disturb import Plan
 from soaking.faults import Fault
 from tests.kit.gated_relay import ALL, HOLD, REFUSE, Gate
-from tests.kit.postgresql import Server
+from tests.kit.postgresql_server import Server
 from tests.kit.wait import wait_until
 
 PERIOD = 15.0

@@ -16,7 +16,7 @@ from soaking.installation import ACTORS, Installation
 from tests.kit.cluster import command
 from tests.kit.gated_relay import GatedRelay, role_of
 from tests.kit.ports import free_port
-from tests.kit.postgresql import Server
+from tests.kit.postgresql_server import Server
 from tests.kit.wait import wait_until
 
 ROLES = {"one": "full", "two": "full", "edge": "edge"}

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.kit.cluster import Nodes, command
+from tests.kit.cluster import Nodes, command, states
 from tests.kit.curl import curl, needs_curl
 from tests.kit.http_origins import scripted
 from tests.kit.postgresql import needs_postgresql
@@ -51,10 +51,6 @@ def joined(nodes: Nodes, first: Product, second: Product) -> None:
         before = first.data("GET", f"/nodes/{name}")["node"]["addresses"]
         assert before == {"internal": addresses["internal"]}
         first.data("PATCH", f"/nodes/{name}", {"addresses": addresses})
-
-
-def states(product: Product) -> dict[str, str]:
-    return {each["name"]: each["state"] for each in product.data("GET", "/nodes")["nodes"]}
 
 
 def refused(product: Product) -> bool:

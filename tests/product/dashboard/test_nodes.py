@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.kit.browser import Problems, SignIn, settle, visit, wait_until_loaded
-from tests.kit.cluster import Nodes, command
+from tests.kit.cluster import Nodes, command, states
 from tests.kit.curl import curl, needs_curl
 from tests.kit.http_origins import Origin, serving
 from tests.kit.picture_rules import broken
@@ -73,8 +73,7 @@ class TwoNodes:
 
     def state(self) -> str | None:
         """Of the second node."""
-        found = {each["name"]: each["state"] for each in self.first.data("GET", "/nodes")["nodes"]}
-        return found.get("fra2")
+        return states(self.first).get("fra2")
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,8 @@ from actors.cluster.errors import (
     StatementRefused,
 )
 from tests.kit.ports import free_port
-from tests.kit.postgresql import Server, database, needs_postgresql, shared_server
+from tests.kit.postgresql import database, needs_postgresql, shared_server
+from tests.kit.postgresql_server import Server
 from tests.kit.tables import table
 from tests.kit.wait import wait_until
 

@@ -24,7 +24,8 @@ from config.files.paths import DataDir, open_data_dir
 from config.files.secret_box import SecretBox, secret_box_of
 from tests.kit.fleet_database import create_fleet
 from tests.kit.folders import FOLDERS
-from tests.kit.postgresql import PASSWORD, database, shared_server
+from tests.kit.postgresql import database, shared_server
+from tests.kit.postgresql_server import PASSWORD
 from tests.unit.api.store.replicas import write_of
 
 

@@ -20,7 +20,8 @@ from api.store import StoreError, Write
 from config.files.paths import open_data_dir
 from config.model.subscriptions import checked
 from config.settings.groups import History
-from tests.kit.postgresql import Server, needs_postgresql
+from tests.kit.postgresql import needs_postgresql
+from tests.kit.postgresql_server import Server
 from tests.unit.api.cluster.nodes import Fleet, beat, fleet
 from tests.unit.api.store.account_documents import account, credential
 

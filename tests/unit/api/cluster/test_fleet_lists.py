@@ -29,7 +29,8 @@ from config.model.shared_objects.lists import DestinationList, ListSource
 from config.model.shared_objects.pools import Pool, PoolSource
 from config.settings.groups import History
 from tests.kit.list_sources import Content, Source, content
-from tests.kit.postgresql import Server, needs_postgresql
+from tests.kit.postgresql import needs_postgresql
+from tests.kit.postgresql_server import Server
 from tests.kit.wait import wait_until
 from tests.unit.api.cluster.nodes import Fleet, beat, fleet
 

@@ -27,7 +27,8 @@ from api.history.document_changes import DocumentChange
 from api.store import StoreWriteError
 from config.files.paths import open_data_dir
 from config.settings.groups import History
-from tests.kit.postgresql import Server, needs_pgbouncer, needs_postgresql, pooler, shared_server
+from tests.kit.postgresql import needs_pgbouncer, needs_postgresql, pooler, shared_server
+from tests.kit.postgresql_server import Server
 from tests.kit.tables import table
 from tests.kit.wait import wait_until
 from tests.unit.api.cluster.following import Following, nodes

@@ -24,7 +24,8 @@ from api.engine.commit import CREDENTIALS
 from api.engine.loose import SIGN_INS, LooseObject
 from api.store import NotStored, RevisionConflict, Write
 from tests.kit.cutting_relay import CuttingRelay, Where
-from tests.kit.postgresql import Server, needs_postgresql, shared_server
+from tests.kit.postgresql import needs_postgresql, shared_server
+from tests.kit.postgresql_server import Server
 from tests.kit.tables import table
 from tests.kit.wait import wait_until
 from tests.unit.api.cluster.nodes import Fleet, Node, fleet

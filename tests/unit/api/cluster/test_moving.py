@@ -26,7 +26,8 @@ from config.files.secret_box import SealedFor
 from config.model.nodes import NodeRecord
 from tests.kit.cutting_relay import CuttingRelay
 from tests.kit.fleet_database import begin_roles
-from tests.kit.postgresql import Server, needs_postgresql, shared_server
+from tests.kit.postgresql import needs_postgresql, shared_server
+from tests.kit.postgresql_server import Server
 from tests.kit.tables import table
 from tests.unit.api.cluster.nodes import Fleet, Node, fleet, owner, proxy
 

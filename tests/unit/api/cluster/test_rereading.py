@@ -26,7 +26,8 @@ from api.store import HistoryPruned, LedgerError, Write
 from config.files.paths import open_data_dir
 from tests.kit.fleet_database import begin_roles
 from tests.kit.gated_relay import GatedRelay
-from tests.kit.postgresql import Server, needs_postgresql
+from tests.kit.postgresql import needs_postgresql
+from tests.kit.postgresql_server import Server
 from tests.kit.wait import wait_until
 from tests.unit.api.cluster.nodes import Fleet, fleet, owner, proxy
 from tests.unit.api.store.replicas import COLLECTIONS, answers, write_of

@@ -35,7 +35,8 @@ from api.store import CommitRefused, HistoryPruned, LedgerError, NotStored, Outc
 from api.store.rows import text_of
 from config.files.paths import open_data_dir
 from tests.kit.cutting_relay import CuttingRelay, Where
-from tests.kit.postgresql import Server, needs_pgbouncer, needs_postgresql, pooler, shared_server
+from tests.kit.postgresql import needs_pgbouncer, needs_postgresql, pooler, shared_server
+from tests.kit.postgresql_server import Server
 from tests.kit.tables import table
 from tests.kit.wait import wait_until
 from tests.unit.api.cluster.nodes import Fleet, Node, fleet, proxy

@@ -24,7 +24,8 @@ from api.http.idempotency import _digest
 from config.settings.settings import AccountSettings
 from tests.kit.api_stage import PASSWORD
 from tests.kit.fleet_database import create_fleet
-from tests.kit.postgresql import Server, database, needs_postgresql
+from tests.kit.postgresql import database, needs_postgresql
+from tests.kit.postgresql_server import Server
 from tests.kit.wait import wait_until
 from tests.unit.api.cluster.node_api import NodeApi
 from tests.unit.api.cluster.node_api import two as nodes_in_memory
