@@ -135,7 +135,7 @@ class RequestHeaders(Mapping[str, str]):
         return len(self._read())
 
 
-class Document(NamedTuple):
+class RawBody(NamedTuple):
     """A body without envelope: complete, or in pieces that are read as the client receives them."""
 
     content: bytes | Iterable[bytes]
@@ -154,7 +154,7 @@ class Reply:
     revision: int | None = None
     headers: dict[str, str] = field(default_factory=dict)
     cookies: tuple[str, ...] = ()
-    document: Document | None = None
+    document: RawBody | None = None
 
     def plain(self) -> dict[str, Any]:
         """As JSON-like data; only of an enveloped response."""

@@ -45,10 +45,10 @@ from api.objects.accounts.account_batches import AccountBatches, AccountImports
 from api.objects.accounts.account_kind import ACCOUNTS, FleetAccounts, hooks_of_accounts
 from api.objects.accounts.account_names import AccountNames
 from api.objects.accounts.credential_service import AccountCredentials, AccountEnds
-from api.objects.accounts.inline_accounts import Accounts, EveryAccount, InlineAccounts
+from api.objects.accounts.inline_accounts import EveryAccount, InlineAccounts, InlineAccountService
 from api.objects.accounts.password_renewal import PasswordRenewal
 from api.objects.accounts.plan_kind import Plans, hooks_of_plans
-from api.objects.accounts.self_service import SelfService
+from api.objects.accounts.self_service import SelfServiceSignIn
 from api.objects.kinds import AUTHORED, CHANGES, OBJECT_KINDS
 from api.objects.live_settings import LiveSettings
 from api.objects.named.fleet_lists import LIST_STATES, FleetLists
@@ -65,8 +65,8 @@ from api.objects.nodes.node_kind import NODES
 from api.objects.nodes.proxies_over_nodes import ProxiesOverNodes
 from api.objects.proxies.proxy_cache import ProxyCache
 from api.objects.proxies.proxy_changes import UpstreamPolicy
-from api.objects.proxies.proxy_service import Proxies, ProxyRules, ProxyTaggings
-from api.objects.proxies.runtime_view import RuntimeView
+from api.objects.proxies.proxy_service import ProxyRules, ProxyService, ProxyTaggings
+from api.objects.proxies.runtime_view import RuntimeQueries
 from api.objects.proxies.supervisor_link import SENT, SupervisorLink
 from api.objects.users.user_kind import USERS, hooks_of_users
 from api.objects.webhooks.webhook_kind import WEBHOOKS, hooks_of_webhooks
@@ -83,7 +83,7 @@ from api.security.last_used import LastUsed
 from api.security.login_throttle import LoginThrottle
 from api.security.password_checker import PasswordChecker
 from api.security.rate_limits import RateLimits
-from api.security.sessions import Sessions
+from api.security.sessions import UserSessions
 from api.security.signing import SigningKeys
 from api.security.tokens import Lifetimes, Tokens
 from api.security.users import User
@@ -191,7 +191,7 @@ class Services:
         self.bridge = bridge
         self.data = data
         self._make_authentication(store)
-        self.runtime = RuntimeView(bridge)
+        self.runtime = RuntimeQueries(bridge)
         self.idempotency = Idempotency(data, self.seal, node=lambda: self.node, was_made=store.was_made)
         self.account_store = store.accounts
         self.revisions = Reader(data.fleet, self.seal)
@@ -202,7 +202,7 @@ class Services:
         objects = self.shared_objects
         self.nodes = fleet_nodes(store, lambda: self.node.node_id, cache)
         self.link = SupervisorLink(bridge, self.nodes, objects, self.seal, self.runtime.changed)
-        self.proxies = Proxies(
+        self.proxies = ProxyService(
             store, bridge, self.publish, self.seal, names, objects, cache, self.link, self._rules, self.nodes
         )
         self.node_objects = Objects(
@@ -229,7 +229,7 @@ class Services:
         webhooks = _cache(store, WEBHOOKS)
         self.webhooks = WebhookSender(store, webhooks, bridge, self.seal)
         self.objects = self._make_objects(store, webhooks)
-        self.accounts = Accounts(self.proxies, bridge, self.account_activity)
+        self.accounts = InlineAccountService(self.proxies, bridge, self.account_activity)
         self.health = HealthService(store, self.runtime, self.proxies, self.webhooks, data, supervisor_pid)
         self.overviews = self._make_overviews()
         self.log_search = LogSearch(bridge, self.ending, self.proxies.name_of)
@@ -273,7 +273,7 @@ class Services:
         self.tokens = Tokens(
             store, SigningKeys(store, self.seal), lambda: Lifetimes.of(self.settings.auth), self.clock, store.loose
         )
-        self.sessions = Sessions(store, self.tokens, self.clock)
+        self.sessions = UserSessions(store, self.tokens, self.clock)
         self.login_throttle = LoginThrottle(lambda: self.settings.auth.max_login_attempts, node=lambda: self.node)
         self.password_checker = PasswordChecker()
         self.last_used = LastUsed(store, api_keys.COLLECTION, api_keys.LAST_USED_STEP)
@@ -364,7 +364,7 @@ class Services:
         self.inline_accounts = InlineAccounts(self.proxies.all, self.account_store.figures)
         self.every_account = EveryAccount(self.fleet_accounts, fleet, self.inline_accounts)
         self.password_renewal = PasswordRenewal(self.store)
-        self.self_service = SelfService(
+        self.self_service = SelfServiceSignIn(
             AccountSessions(data, self.store, self.store.loose, self.clock),
             self.account_store,
             self.every_account,

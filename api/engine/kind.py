@@ -14,7 +14,7 @@ from api.engine.transfer import Transfer
 from config.files.secret_box import SecretBox
 from config.model.declaration import LongList, entries_of
 from config.model.object_fields import Named
-from config.model.proxy_parts import Warned
+from config.model.proxy_parts import FieldWarning
 
 
 class Texts(NamedTuple):
@@ -69,7 +69,7 @@ class Kind(Generic[R]):
     in_document: int | None = None
     """How many a document of the configuration may have, where it is less than `most`."""
     refers: Callable[[R], Iterator[Named]] = lambda _record: iter(())
-    warnings: Callable[[R], list[Warned]] | None = None
+    warnings: Callable[[R], list[FieldWarning]] | None = None
     """What is worth knowing about a record."""
     by_name: bool = False
     """Paths name one by its id or by its name."""

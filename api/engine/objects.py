@@ -17,7 +17,7 @@ from api.security.caller import Caller
 from api.store import ATTEMPTS, Document, FleetStore, RevisionConflict, StoreWriteError, Write
 from api.store.loaded import is_same
 from config.files.secret_box import SecretBox, SecretBoxError
-from config.model.proxy_parts import Warned
+from config.model.proxy_parts import FieldWarning
 
 
 class Records(Protocol[R]):
@@ -124,7 +124,7 @@ class Hooks(Generic[R]):
     """An object with what is known of it beside its document, as it is used; views and warnings get that."""
     views: Callable[[Caller, Sequence[Stored[R]], bool], list[dict[str, Any]]] = _as_they_are
     """These objects as this caller sees them: whole, or as lists have them."""
-    warnings: Callable[[Stored[R]], Sequence[Warned]] = field(default=lambda _stored: ())
+    warnings: Callable[[Stored[R]], Sequence[FieldWarning]] = field(default=lambda _stored: ())
     """What is worth knowing about it, beside what its record alone tells."""
 
 
@@ -269,7 +269,7 @@ class Objects(Generic[R]):
         """These objects as this caller sees them: whole, or as lists have them."""
         return self.hooks.views(caller, [self.hooks.complete(each) for each in stored], whole)
 
-    def warnings(self, stored: Stored[R]) -> list[Warned]:
+    def warnings(self, stored: Stored[R]) -> list[FieldWarning]:
         """What is worth knowing about one."""
         stored = self.hooks.complete(stored)
         of_record = () if self.kind.warnings is None else self.kind.warnings(stored.record)

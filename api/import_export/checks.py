@@ -11,7 +11,7 @@ from typing import Any
 from api.container import Services
 from api.engine.kind import Kind
 from api.errors import Invalid
-from api.import_export.plan import Plan, Problems, Step, pending, records_after
+from api.import_export.plan import ImportPlan, Problems, Step, pending, records_after
 from api.objects.accounts.plan_kind import PLANS
 from api.objects.kinds import KINDS, NAMED
 from api.objects.named.object_changes import ObjectUsers
@@ -35,7 +35,7 @@ Names = Mapping[str, Mapping[str, str]]
 """By collection the names of objects, with the kind of a list."""
 
 
-def refuse_invalid(services: Services, plan: Plan, caller_id: str, problems: Problems) -> None:
+def refuse_invalid(services: Services, plan: ImportPlan, caller_id: str, problems: Problems) -> None:
     """Add the errors of the configuration as it would be, and raise `InvalidMany` if there are any."""
     proxies = records_after(plan.state, plan.of, "proxies")
     here = {name: services.nodes.for_clients(each) for name, each in proxies.items()}
@@ -55,7 +55,7 @@ def refuse_invalid(services: Services, plan: Plan, caller_id: str, problems: Pro
 # --- names --------------------------------------------------------------------------------------------------------
 
 
-def _refuse_names_of_nothing(plan: Plan, users: ObjectUsers, problems: Problems) -> None:
+def _refuse_names_of_nothing(plan: ImportPlan, users: ObjectUsers, problems: Problems) -> None:
     """Add a problem for each name of an object that would not be there."""
     state, steps = plan.state, plan.of
     names: Names = {
@@ -80,7 +80,7 @@ def _refuse_names_of_nothing(plan: Plan, users: ObjectUsers, problems: Problems)
         _refuse_users("policy", name, "be deleted", steps["accounts"], users.with_policy(name), problems)
 
 
-def _refuse_chains(plan: Plan, problems: Problems) -> None:
+def _refuse_chains(plan: ImportPlan, problems: Problems) -> None:
     """Of proxies that would have a pool whose upstreams lead back to them."""
     pools = {name: each.record for name, each in plan.state.by_key("pools").items()}
     pools.update({step.name: step.after for step in plan.of["pools"]})
@@ -131,7 +131,7 @@ def _refuse_users(
         problems.add(section, f"the {kind} {name!r} would {fate}, and the {user} names it")
 
 
-def _refuse_twins(kind: Kind[Any], plan: Plan, problems: Problems) -> None:
+def _refuse_twins(kind: Kind[Any], plan: ImportPlan, problems: Problems) -> None:
     """Names are unique. An object that comes back may find its name taken."""
     if kind.transfer.match is not None:
         return
@@ -182,7 +182,7 @@ def _keep_the_caller(steps: list[Step[User]], caller_id: str, problems: Problems
             problems.add(f"{step.path}.{field}", "you can't take administration from your own account")
 
 
-def _refuse_plans_in_use(plan: Plan, store: AccountStore, problems: Problems) -> None:
+def _refuse_plans_in_use(plan: ImportPlan, store: AccountStore, problems: Problems) -> None:
     """Refuse accounts whose plan is not there, and to delete a plan that an account would have."""
     plans, accounts = {step.id: step for step in plan.of["plans"]}, plan.of["accounts"]
     known = plans.keys() | plan.state.by_id("plans").keys() | {""}
@@ -201,7 +201,7 @@ def _refuse_plans_in_use(plan: Plan, store: AccountStore, problems: Problems) ->
             problems.add("plans", text)
 
 
-def _refuse_clashes(services: Services, plan: Plan, proxies: Mapping[str, ProxyRecord]) -> None:
+def _refuse_clashes(services: Services, plan: ImportPlan, proxies: Mapping[str, ProxyRecord]) -> None:
     """One user name is one account, for any one proxy as it would be. Raises `InvalidMany`."""
     problems, names = Problems(), services.account_names
     stored = plan.state.records["proxies"]

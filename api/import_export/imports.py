@@ -30,8 +30,8 @@ from api.import_export.document import ConfigDocument
 from api.import_export.minimal import completed
 from api.import_export.plan import (
     PASSWORDS_MAX,
+    ImportPlan,
     ImportRequest,
-    Plan,
     Problems,
     Step,
     pending,
@@ -60,7 +60,7 @@ class Outcome:
     `revision` is the one that the change has made, if it has.
     """
 
-    plan: Plan
+    plan: ImportPlan
     mark: int
     revision: int | None = None
 
@@ -71,12 +71,12 @@ def run(services: Services, request: ImportRequest) -> Outcome:
     return carry_out(services, lambda: make_plan(services, request), request.if_match, request.dry_run)
 
 
-def carry_out(services: Services, make: Callable[[], Plan], if_match: int | None, dry_run: bool) -> Outcome:
+def carry_out(services: Services, make: Callable[[], ImportPlan], if_match: int | None, dry_run: bool) -> Outcome:
     """Carry out the plan that `make` makes, or try it. Raises as `run`, and what `make` raises."""
     return repeated(lambda: _carry_out(services, make, if_match, dry_run))
 
 
-def _carry_out(services: Services, make: Callable[[], Plan], if_match: int | None, dry_run: bool) -> Outcome:
+def _carry_out(services: Services, make: Callable[[], ImportPlan], if_match: int | None, dry_run: bool) -> Outcome:
     plan = make()  # before the locks, since hashing passwords takes long
     revoked: list[ApiKey] | None = None
     try:
@@ -101,7 +101,7 @@ def _carry_out(services: Services, make: Callable[[], Plan], if_match: int | Non
     return outcome
 
 
-def make_plan(services: Services, request: ImportRequest) -> Plan:
+def make_plan(services: Services, request: ImportRequest) -> ImportPlan:
     """The plan of an import. Raises `InvalidMany` with all errors, `StoreError`."""
     state, problems, now = read_state(services.store), Problems(), time.time()
     of_settings, rules = plan_settings(state, request, services.settings, problems), services.proxies.rules
@@ -113,12 +113,12 @@ def make_plan(services: Services, request: ImportRequest) -> Plan:
     of = {name: plan_kind(KINDS[name], found, request, planning, problems) for name, found in state.records.items()}
     names = names_of(state, of)
     of[ACCOUNTS] = plan_accounts(request, planning, services.account_store, names, problems)
-    plan = Plan(state, of, of_settings)
+    plan = ImportPlan(state, of, of_settings)
     refuse_invalid(services, plan, request.caller_id, problems)
     return plan
 
 
-def _refuse_overtaken(services: Services, plan: Plan) -> None:
+def _refuse_overtaken(services: Services, plan: ImportPlan) -> None:
     """Another node has changed something since: it is planned anew."""
     now = read_state(services.store)
     if now.revisions != plan.state.revisions:
@@ -163,7 +163,7 @@ class _Listening(NamedTuple):
 
 
 @contextmanager
-def _reserved_listeners(services: Services, plan: Plan, keep: bool) -> Iterator[None]:
+def _reserved_listeners(services: Services, plan: ImportPlan, keep: bool) -> Iterator[None]:
     """Every address that the plan needs is bound within the block; released at its end unless it succeeded."""
     steps = [_here(services.nodes, step) for step in plan.of["proxies"]]
     wanted = [step for step in steps if _binds(step.before, step.after)]
@@ -224,20 +224,20 @@ def _release_listeners(services: Services, wanted: Sequence[_Listening]) -> None
 # --- the change itself --------------------------------------------------------------------------------------------
 
 
-def _prepare_lists(services: Services, plan: Plan) -> None:
+def _prepare_lists(services: Services, plan: ImportPlan) -> None:
     """Compile the lists that come with their entries: their files are there when proxies learn of them."""
     for step in pending(plan.of[LISTS.collection]):
         if step.after is not None:
             services.list_contents.prepare(step.after)
 
 
-def _commit(services: Services, plan: Plan) -> list[ApiKey]:
+def _commit(services: Services, plan: ImportPlan) -> list[ApiKey]:
     """Store all of it, or nothing; the keys of deleted users, which are revoked with it."""
     changed = [(step.before, step.after) for step in plan.of["users"] if step.before is not None]
     return commit_and_revoke(services.store, _writes(plan), changed)[1]
 
 
-def _writes(plan: Plan) -> list[Write]:
+def _writes(plan: ImportPlan) -> list[Write]:
     writes = [step.write() for step in plan.pending()]
     if plan.settings is not None and plan.settings.changed:
         body = {"id": live_settings.DOCUMENT, **plan.settings.stored}
@@ -247,13 +247,13 @@ def _writes(plan: Plan) -> list[Write]:
     return writes
 
 
-def ended_sign_ins(plan: Plan) -> list[str]:
+def ended_sign_ins(plan: ImportPlan) -> list[str]:
     """The accounts whose sign-ins end for good: else one of before could hold again with the password of then."""
     before, after = _accounts_of(plan, "before"), _accounts_of(plan, "after")
     return [each for each in {**before, **after} if before.get(each) != after.get(each)]
 
 
-def _accounts_of(plan: Plan, moment: Literal["before", "after"]) -> dict[str, tuple[object, ...]]:
+def _accounts_of(plan: ImportPlan, moment: Literal["before", "after"]) -> dict[str, tuple[object, ...]]:
     """By id what sign-ins depend on, of the accounts in the plan."""
     proxies = [getattr(step, moment) for step in pending(plan.of["proxies"])]
     inline = [account for proxy in proxies if proxy is not None for account in proxy.accounts]
@@ -268,7 +268,7 @@ def _accounts_of(plan: Plan, moment: Literal["before", "after"]) -> dict[str, tu
 # --- events -------------------------------------------------------------------------------------------------------
 
 
-def _publish_events(services: Services, plan: Plan, revoked: Sequence[ApiKey]) -> None:
+def _publish_events(services: Services, plan: ImportPlan, revoked: Sequence[ApiKey]) -> None:
     for key in revoked:
         services.publish("api_key.revoked", api_keys.about(key))
     for step in plan.of["proxies"]:

@@ -15,7 +15,7 @@ from api.history.lost_changes import LostChanges, NothingLost, lost_changes
 from api.http.query import Query, choice, texts
 from api.import_export import restoring
 from api.import_export.imports import carry_out
-from api.import_export.plan import Plan
+from api.import_export.plan import ImportPlan
 from api.import_export.present_state import State, read_state
 from api.import_export.revision_operations import NotRestored
 from api.import_export.transfer_operations import Planned, import_view
@@ -34,10 +34,10 @@ def reapply(
 
     What was changed again since then stays, unless `overwrite`; so does what has the name of a lost object now.
     """
-    left: list[restoring.NotRestored] = []
+    left: list[restoring.RestoreFailure] = []
     packing = Packing(services.seal)
 
-    def make() -> Plan:
+    def make() -> ImportPlan:
         objects, state = restoring.RestoredObjects(services, time.time(), request), read_state(services.store)
         for each in lost.documents:
             collection, identifier, body = each["collection"], each["id"], each["body"]
@@ -49,7 +49,7 @@ def reapply(
             reason = _clash(state, lost, collection, body, None if overwrite else present)
             if reason is not None:
                 name = each["name"] or identifier
-                objects.left.append(restoring.NotRestored(kind_of(collection), identifier, name, None, reason))
+                objects.left.append(restoring.RestoreFailure(kind_of(collection), identifier, name, None, reason))
             elif present is not None or body is not None:
                 objects.add(DocumentChange(collection, identifier, body, None if present is None else present.body))
         left[:] = objects.left

@@ -145,7 +145,7 @@ class SettingsStep:
 
 
 @dataclass(frozen=True, slots=True)
-class NotCompared:
+class Omissions:
     """What an import says nothing about.
 
     `fields`: those that the entries leave out. `objects`: by section the number of those that have no entry.
@@ -157,7 +157,7 @@ class NotCompared:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ImportPlan:
     """All steps, by collection. `settings` is None when the document has none."""
 
     state: State
@@ -182,12 +182,12 @@ class Plan:
         """The settings that differ from the effective ones."""
         return {} if self.settings is None else self.settings.changed
 
-    def not_compared(self, document: ConfigDocument, accounts: int) -> NotCompared:
+    def not_compared(self, document: ConfigDocument, accounts: int) -> Omissions:
         """What an import of this document leaves alone without a comparison; there were so many `accounts` before."""
         stored = {**{name: len(found) for name, found in self.state.records.items()}, "accounts": accounts}
         compared = Counter(step.kind.collection for step in self.steps() if step.before is not None)
         given = {name for name in (*stored, "settings") if getattr(document, name) is not None}
-        return NotCompared(
+        return Omissions(
             not document.minimal,
             {name: left for name in stored if name in given and (left := stored[name] - compared[name])},
             [name for name in (*stored, "settings") if name not in given],

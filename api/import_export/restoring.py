@@ -38,7 +38,7 @@ from api.import_export.account_entries import known_by, names_of
 from api.import_export.checks import refuse_invalid
 from api.import_export.diff import KNOWN_BY, differences
 from api.import_export.imports import Outcome, carry_out
-from api.import_export.plan import Plan, Problems, SettingsStep, Step
+from api.import_export.plan import ImportPlan, Problems, SettingsStep, Step
 from api.import_export.present_state import read_state
 from api.import_export.undoing import PASSWORDS, Undo
 from api.objects import live_settings
@@ -78,7 +78,7 @@ class RestoreRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class NotRestored:
+class RestoreFailure:
     """Something that is not as it was then, and why."""
 
     kind: str
@@ -93,16 +93,16 @@ class Restored:
     """What was changed, or would be, and what is not restored."""
 
     outcome: Outcome
-    left: list[NotRestored]
+    left: list[RestoreFailure]
 
 
 def restore(services: Services, request: RestoreRequest) -> Restored:
     """Restore a state, undo a revision, or try it. Raises as an import, and `NotFound`."""
     if services.revisions.get(request.revision) is None:
         raise NotFound("The revision")
-    left: list[NotRestored] = []
+    left: list[RestoreFailure] = []
 
-    def make() -> Plan:
+    def make() -> ImportPlan:
         objects = RestoredObjects(services, time.time(), request)
         for change in _changes(services, request):
             objects.add(change)
@@ -148,7 +148,7 @@ class RestoredObjects:
         self._undo: Undo | None = None
         if request.undo:
             self._undo = Undo(services.revisions, request.revision, request.with_passwords, self.problems)
-        self.left: list[NotRestored] = []
+        self.left: list[RestoreFailure] = []
         self.pairs: dict[str, list[_Pair]] = {name: [] for name in KINDS}
         self.settings: runtime.Stored | None = None
 
@@ -200,7 +200,7 @@ class RestoredObjects:
             record, sealed = kind.transfer.openable(record, self._seal)
             fields += sealed
         name = getattr(record, kind.transfer.identity)
-        self.left += [NotRestored(kind.name, record.id, name, each, MISSING) for each in fields]
+        self.left += [RestoreFailure(kind.name, record.id, name, each, MISSING) for each in fields]
         return record
 
     def _with_present_passwords(self, now: Body, then: Body, named: tuple[str, str, str], path: str = "") -> Body:
@@ -225,7 +225,7 @@ class RestoredObjects:
         """Whether the present hash stays; `named` is what is not restored then, without the reason."""
         if present == then or (self._with_passwords and then != LOST):
             return False
-        self.left.append(NotRestored(*named, MISSING if then == LOST else PRESENT_PASSWORD))
+        self.left.append(RestoreFailure(*named, MISSING if then == LOST else PRESENT_PASSWORD))
         return True
 
     def _leave(self, change: DocumentChange, present: Mapping[str, Any] | None) -> None:
@@ -238,7 +238,7 @@ class RestoredObjects:
         if then is not None and present is not None and difference(then, present) == ({}, {}):
             return
         name = (then or present or {}).get("name", "")
-        self.left.append(NotRestored(kind_of(change.collection), change.id, name, None, reason))
+        self.left.append(RestoreFailure(kind_of(change.collection), change.id, name, None, reason))
 
 
 def _is_of_one_node(change: DocumentChange) -> bool:
@@ -261,14 +261,14 @@ def _lost_hashes(value: Any, path: str = "") -> Iterator[str]:
 # --- the plan ------------------------------------------------------------------------------------------------------
 
 
-def plan_of(services: Services, objects: RestoredObjects, caller_id: str) -> Plan:
+def plan_of(services: Services, objects: RestoredObjects, caller_id: str) -> ImportPlan:
     """Raises `InvalidMany` with all errors, `StoreError`."""
     problems = objects.problems
     problems.refuse()
     state = read_state(services.store)
     of = {name: _steps(objects, kind) for name, kind in KINDS.items() if name != "accounts"}
     of["accounts"] = _steps(objects, known_by(names_of(state, of)))
-    plan = Plan(state, of, None if objects.settings is None else _settings_step(state.settings, objects.settings))
+    plan = ImportPlan(state, of, None if objects.settings is None else _settings_step(state.settings, objects.settings))
     refuse_invalid(services, plan, caller_id, problems)
     return plan
 

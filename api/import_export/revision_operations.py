@@ -118,7 +118,7 @@ class ObjectThen(ResponseModel):
     document: dict[str, Any] | None
 
 
-@mirrors(restoring.NotRestored)
+@mirrors(restoring.RestoreFailure)
 class NotRestored(ResponseModel):
     """Something that is not as it was; `field` is null for a whole object."""
 

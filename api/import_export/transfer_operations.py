@@ -93,7 +93,7 @@ class Planned(ResponseModel):
     changes: list[ResourceChange]
 
 
-@mirrors(plan.NotCompared)
+@mirrors(plan.Omissions)
 class NotCompared(ResponseModel):
     """What is unchanged because the document says nothing about it.
 

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_json_schema
 from pydantic_core import core_schema
 
-from api.call import Call, Document, Reply
+from api.call import Call, RawBody, Reply
 from api.engine.operation import NONE, V1, Operation, get, resource
 from api.errors import NotFound
 from api.http import session_cookie
@@ -411,7 +411,7 @@ def describe(table: Iterable[Operation]) -> tuple[Operation, ...]:
 
         Returns this API as an OpenAPI 3.1 document, without the usual envelope. It needs no credentials.
         """
-        return Reply({}, document=Document(content(), "application/json"))
+        return Reply({}, document=RawBody(content(), "application/json"))
 
     rows = resource(V1, read=NONE)(
         get("/openapi.json", "getOpenapi", openapi),
@@ -441,7 +441,7 @@ def page_file(call: Call) -> Reply:
 
 
 def _file(name: str) -> Reply:
-    return Reply({}, headers=_PAGE_HEADERS, document=Document(_content(name), _TYPES[name]))
+    return Reply({}, headers=_PAGE_HEADERS, document=RawBody(_content(name), _TYPES[name]))
 
 
 @cache

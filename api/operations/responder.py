@@ -14,7 +14,7 @@ from pydantic_core import to_json
 
 from actors.net.client_key import client_key
 from api.audit.audit_context import origin
-from api.call import Call, Document, Reply, RequestHeaders
+from api.call import Call, RawBody, Reply, RequestHeaders
 from api.concurrency_limit import REVISIONS_EACH, REVISIONS_MAX, ConcurrencyLimit
 from api.container import Services
 from api.engine.operation import BEARER, HOLDER, NONE, PERSON, Operation
@@ -84,7 +84,7 @@ class Responder:
         for cookie in reply.cookies:
             resp.append_header("Set-Cookie", cookie)
         envelope = {"success": True, "data": reply.data}
-        content, media_type = reply.document or Document(to_json(envelope), falcon.MEDIA_JSON)
+        content, media_type = reply.document or RawBody(to_json(envelope), falcon.MEDIA_JSON)
         if isinstance(content, bytes) and self._operation.conditional and reply.status == 200:
             self._represent(req, resp, content, media_type, reply.revision)
             return

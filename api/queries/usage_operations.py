@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from actors.bus.messages.common import METRICS
-from api.call import Call, Document, Reply
+from api.call import Call, RawBody, Reply
 from api.engine.operation import V1, get, resource
 from api.engine.responses import Moment, ResponseModel
 from api.errors import Invalid, MissingPermission, PeerUnavailable
@@ -20,7 +20,7 @@ from api.queries.usage_report import (
     INTERVALS,
     FleetUsageReport,
     Membership,
-    Selection,
+    UsageQuery,
     UsageReport,
     csv_pieces,
     json_pieces,
@@ -107,12 +107,12 @@ def report(call: Call) -> Reply:
         disposition = 'attachment; filename="usage.csv"'
         headers = {"X-Usage-Total": header, "Content-Disposition": disposition}
         found = csv_pieces(made.pieces(), selection.groups, names, lambda account_id: _metadata_of(call, account_id))
-        return Reply({}, headers=headers, document=Document(found, CSV))
+        return Reply({}, headers=headers, document=RawBody(found, CSV))
     pieces = json_pieces(made.pieces(), selection.groups, selection.interval, total)
-    return Reply({}, document=Document(pieces, "application/json"))
+    return Reply({}, document=RawBody(pieces, "application/json"))
 
 
-def _selection(call: Call) -> Selection:
+def _selection(call: Call) -> UsageQuery:
     query: Any = call.query
     end = time.time() if query.to is None else query.to
     start = vars(query)["from"]
@@ -123,7 +123,7 @@ def _selection(call: Call) -> Selection:
         raise Invalid("interval", "hour is for at most 32 days")
     scope = call.caller.scope
     groups = query.group_by or ("account",)
-    return Selection(start, end, query.interval, groups, None if scope is None else tuple(scope), _account_id(call))
+    return UsageQuery(start, end, query.interval, groups, None if scope is None else tuple(scope), _account_id(call))
 
 
 def _account_id(call: Call) -> str | None:
@@ -142,7 +142,7 @@ def _wants_csv(call: Call) -> bool:
     return bool(call.query.format == "csv" or (call.query.format is None and CSV in accept.lower()))
 
 
-def _metadata(call: Call, selection: Selection) -> Sequence[str]:
+def _metadata(call: Call, selection: UsageQuery) -> Sequence[str]:
     """The names that the columns have; who reads them may read accounts, too."""
     given = call.query.metadata
     if given is None:

@@ -42,7 +42,7 @@ class Membership(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class UsageQuery:
     """Unix seconds, extended to whole intervals; `proxies` limits it to these and `account` to this id, None: all."""
 
     start: float
@@ -62,7 +62,7 @@ Row = tuple[str, str, Key, int, int, int, int, int]
 class UsageReport:
     """One report. `memberships` returns the plan and tags of all accounts by id, and is called only if needed."""
 
-    def __init__(self, file: Path, selection: Selection, memberships: Callable[[], Mapping[str, Membership]]) -> None:
+    def __init__(self, file: Path, selection: UsageQuery, memberships: Callable[[], Mapping[str, Membership]]) -> None:
         self._file = file
         self._selection = selection
         self._memberships = memberships
@@ -166,7 +166,7 @@ class FleetUsageReport(UsageReport):
     """One of what all nodes have reported."""
 
     def __init__(
-        self, fleet: FleetUsage, selection: Selection, memberships: Callable[[], Mapping[str, Membership]]
+        self, fleet: FleetUsage, selection: UsageQuery, memberships: Callable[[], Mapping[str, Membership]]
     ) -> None:
         super().__init__(Path(), selection, memberships)
         self._fleet = fleet

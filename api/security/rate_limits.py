@@ -25,7 +25,7 @@ KEYS_TOGETHER = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RateLimitDecision:
     """The decision about one request: `retry_after` is 0 or, if it is refused, seconds; `headers` are sent anyway."""
 
     retry_after: int
@@ -46,7 +46,7 @@ class RateLimits:
         self._limiter = FixedWindowRateLimiter(MemoryStorage())
         self._lock = threading.Lock()
 
-    def hit(self, caller: str, interactive: bool = False, owner: str | None = None) -> Verdict:
+    def hit(self, caller: str, interactive: bool = False, owner: str | None = None) -> RateLimitDecision:
         """Count one request of `caller`, made by an interactive session, by an API key of `owner`, or by neither.
 
         A request that is refused counts in no window.
@@ -57,7 +57,7 @@ class RateLimits:
             if not full:
                 for _, item, whose in counted:
                     self._limiter.hit(item, whose)
-        return self._verdict(counted, bool(full))
+        return self._decision(counted, bool(full))
 
     def exhausted(self, caller: str) -> bool:
         """Whether the next request of `caller`, which no session made, would be refused."""
@@ -70,7 +70,7 @@ class RateLimits:
         behind = [] if owner is None else [(name, item, f"keys of {owner}") for name, item in self._owners]
         return [*((name, item, caller) for name, item in self._plain), *behind]
 
-    def _verdict(self, counted: list[tuple[str, RateLimitItem, str]], refused: bool) -> Verdict:
+    def _decision(self, counted: list[tuple[str, RateLimitItem, str]], refused: bool) -> RateLimitDecision:
         now = time.time()
         policy, state, nearest = [], [], (math.inf, 0, 0.0)
         wait = 0
@@ -89,7 +89,7 @@ class RateLimits:
             "RateLimit-Policy": ", ".join(policy),
             "RateLimit": ", ".join(state),
         }
-        return Verdict(max(wait, 1) if refused else 0, headers)
+        return RateLimitDecision(max(wait, 1) if refused else 0, headers)
 
 
 def _windows(per_minute: int, per_hour: int) -> tuple[tuple[str, RateLimitItem], ...]:

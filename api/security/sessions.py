@@ -20,7 +20,7 @@ PROGRAM = "program"
 _REMEMBERED = 20_000
 
 
-class Sessions:
+class UserSessions:
     """The sessions of all users. Thread-safe."""
 
     def __init__(self, store: Store, tokens: Tokens, clock: Callable[[], float] = time.time) -> None:

@@ -244,21 +244,21 @@ def set_secret(before: AuthBackend | None, after: AuthBackend | None, seal: Secr
     return None if after is None or after.secret_sealed == known else seal.open(after.secret_sealed, BACKEND_PURPOSE)
 
 
-class Warned(NamedTuple):
+class FieldWarning(NamedTuple):
     """A warning, and the field that causes it."""
 
     field: str
     warning: str
 
 
-def warnings(record: ProxyRecord) -> list[Warned]:
+def warnings(record: ProxyRecord) -> list[FieldWarning]:
     """The warnings about a proxy; none for one that listens at loopback alone."""
     if is_loopback(record.host):
         return []
     found = []
     if not record.auth.enabled and _admits_all(record.access):
         found.append(
-            Warned(
+            FieldWarning(
                 "auth.enabled",
                 f"any client that reaches {record.host} port {record.port} can use this proxy: it asks for no "
                 "credentials, and access.allow_clients allows all clients",
@@ -266,7 +266,7 @@ def warnings(record: ProxyRecord) -> list[Warned]:
         )
     if record.accept_proxy_protocol:
         found.append(
-            Warned(
+            FieldWarning(
                 "accept_proxy_protocol",
                 f"any client that reaches {record.host} port {record.port} can claim any address: "
                 "allow only the balancer to reach it",

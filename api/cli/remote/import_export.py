@@ -28,7 +28,7 @@ from api.cli.terminal import passphrase as ask_passphrase
 if TYPE_CHECKING:  # loaded by `convert` alone
     from api.import_export.convert import Converted, Format
     from api.import_export.convert.comparison import Comparison
-    from api.import_export.convert.statements import Report
+    from api.import_export.convert.statements import ConversionReport
 
 KIND = {"kind": "proxyfleet.config", "version": 1}
 TIMEOUT = 300.0
@@ -188,7 +188,7 @@ def _converted(file: Path, format_: Format | None, root: Path | None, accept: tu
     return found
 
 
-def _write_report(out: Output, report: Report, file: Path | None) -> None:
+def _write_report(out: Output, report: ConversionReport, file: Path | None) -> None:
     if file is not None:
         as_json = file.suffix == ".json"
         text = json.dumps(report.data(), indent=2, ensure_ascii=False) if as_json else "\n".join(report.lines())

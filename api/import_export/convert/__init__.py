@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 from api.import_export.convert import squid, threeproxy
 from api.import_export.convert.draft import Draft, problems_of
-from api.import_export.convert.statements import Files, Report, UnreadableFile
+from api.import_export.convert.statements import ConversionReport, Files, UnreadableFile
 
 Format = Literal["squid", "3proxy"]
 
@@ -33,7 +33,7 @@ class Converted:
     """The document, the report, and what an import would refuse of the document."""
 
     document: dict[str, Any]
-    report: Report
+    report: ConversionReport
     problems: list[tuple[str, str]]
     needless: list[str]
     """Lines that were accepted, and have nothing to accept."""

@@ -35,7 +35,7 @@ TIME_MAX = 4_102_444_800
 """The year 2100: what is later is no time of a request, and no calendar has what is much later."""
 
 
-class LogEntry(NamedTuple):
+class SquidLogEntry(NamedTuple):
     """One request. `user` is empty without one, `way` is squid's word for it (`HIER_DIRECT`), `server` may be empty."""
 
     time: float
@@ -53,13 +53,13 @@ class Unreadable(ValueError):
     """The line can't be read; the text says why."""
 
 
-def entry_of(line: bytes) -> LogEntry:
+def entry_of(line: bytes) -> SquidLogEntry:
     """The request of a line. Raises `Unreadable`."""
     try:
         time, _elapsed, client, outcome, _size, method, url, user, way, *_type = line.decode("utf-8", "replace").split()
         (result, _, status), (name, _, server) = outcome.partition("/"), way.partition("/")
         user, server = "" if user == "-" else unquote(user), server if is_plain_address(server) else ""
-        found = LogEntry(float(time), client, result, int(status), method, url, user, name, server)
+        found = SquidLogEntry(float(time), client, result, int(status), method, url, user, name, server)
     except ValueError:
         raise Unreadable("is not in squid's own format") from None
     if not 0 <= found.time <= TIME_MAX:
@@ -98,7 +98,7 @@ class Rules(NamedTuple):
     policy: CompiledPolicy
     wants_users: bool
 
-    def decide(self, entry: LogEntry) -> tuple[str, str]:
+    def decide(self, entry: SquidLogEntry) -> tuple[str, str]:
         """The outcome, which is empty where the target's address decides and isn't known, and the rule. Raises
         `Refused` for a target that no proxy takes."""
         if self.wants_users and not entry.user:
@@ -155,7 +155,7 @@ class Comparison:
         """What the rules allow and squid did not comes first, then the most."""
         return sorted(self.groups.values(), key=lambda each: (not each.is_laxer, -each.count))
 
-    def add_difference(self, squid: str, here: str, rule: str, where: str, entry: LogEntry) -> None:
+    def add_difference(self, squid: str, here: str, rule: str, where: str, entry: SquidLogEntry) -> None:
         """Count it, with its first examples."""
         group = self.groups.setdefault((squid, here, rule), ComparedGroup(squid, here, rule))
         group.count += 1
@@ -234,7 +234,7 @@ def _compare(rules: list[Rules], comparison: Comparison, line: bytes, where: str
         comparison.add_difference(wanted, *found[0], where, entry)
 
 
-def _outcome(entry: LogEntry) -> str:
+def _outcome(entry: SquidLogEntry) -> str:
     """What squid did. Raises `Unreadable` for what is no decision about a request."""
     if entry.method != "CONNECT" and not entry.url.startswith("http://"):
         raise Unreadable("has no request of plain HTTP, and no CONNECT")

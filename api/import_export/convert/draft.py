@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from api.import_export.convert.statements import (
+    ConversionReport,
     Effect,
     Files,
     Place,
-    Report,
     Statement,
     UnreadableFile,
     passes,
@@ -63,7 +63,7 @@ class Draft:
         self.needless = dict.fromkeys(accept)
         """Lines that were accepted, and have nothing to accept so far."""
         self._accepted = frozenset(accept)
-        self.report = Report()
+        self.report = ConversionReport()
         self.refuses = partial(self.report.add, Effect.REFUSES)
         self.lost = partial(self.report.add, Effect.LOST)
         self.differs = partial(self.report.add, Effect.DIFFERS)

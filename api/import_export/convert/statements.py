@@ -171,7 +171,7 @@ class Remark:
         return f"{where}{self.directive}: {self.why}" + (f" → {self.instead}" if self.instead else "")
 
 
-class Report:
+class ConversionReport:
     """All remarks, each once."""
 
     def __init__(self) -> None:

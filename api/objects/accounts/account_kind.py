@@ -36,7 +36,7 @@ from config.model.fleet_accounts import (
 )
 from config.model.object_fields import Named, SomeTags, names_of_rules
 from config.model.proxies import ProxyRecord
-from config.model.proxy_parts import Warned
+from config.model.proxy_parts import FieldWarning
 from config.weak_passwords import weakness_of_account
 
 
@@ -237,18 +237,18 @@ def hooks_of_accounts(
                 refuse_unknown_objects(each.after, each.path)
         names.refuse_accounts({each.id: each.after for each in proposals}, {each.id: each.path for each in proposals})
 
-    def warnings(stored: Stored[FleetAccount]) -> list[Warned]:
+    def warnings(stored: Stored[FleetAccount]) -> list[FieldWarning]:
         """That the account may use no proxy; its proxies that ask for no credentials, or lack the policy of others."""
         account = stored.record
         proxies = [each.record for each in proxies_now() if may_use(account.proxies, each.record)]
         if not proxies and not account.proxies.all:
-            return [Warned("proxies", "there is no proxy with these ids or tags, so the account can use none")]
+            return [FieldWarning("proxies", "there is no proxy with these ids or tags, so the account can use none")]
         warned = []
         if found := [each.name for each in proxies if not each.auth.enabled]:
             asked = "asks for no credentials: any client may use it"
             if len(found) > 1:
                 asked = "ask for no credentials: any client may use them"
-            warned.append(Warned("proxies", f"{_some(found)} {asked}, and no account counts there"))
+            warned.append(FieldWarning("proxies", f"{_some(found)} {asked}, and no account counts there"))
         plan = plans.known(account.plan)
         if account.policy is None and (plan is None or plan.policy is None):
             warned.extend(_without_fence(proxies))
@@ -257,7 +257,7 @@ def hooks_of_accounts(
     return Hooks(lock=lambda proposals: announced(policies_given(proposals)), made=made, check=check, warnings=warnings)
 
 
-def _without_fence(proxies: Sequence[ProxyRecord]) -> Iterator[Warned]:
+def _without_fence(proxies: Sequence[ProxyRecord]) -> Iterator[FieldWarning]:
     """A policy of a proxy holds on that proxy alone, and the account may take another one."""
     policies = dict.fromkeys(each.policy for each in proxies if each.policy is not None)
     lacking = [each.name for each in proxies if each.policy is None]
@@ -267,7 +267,7 @@ def _without_fence(proxies: Sequence[ProxyRecord]) -> Iterator[Warned]:
         )
         which = f"{len(lacking)} with none: {_some(lacking)}" if lacking else "each holds on its own proxies alone"
         text = f"the account may use {len(proxies)} proxies, some with {shared}, {which}"
-        yield Warned("policy", f"{text}. To fence the account, give it a policy of its own, or to its plan")
+        yield FieldWarning("policy", f"{text}. To fence the account, give it a policy of its own, or to its plan")
 
 
 def _some(names: Sequence[str]) -> str:

@@ -24,7 +24,7 @@ from api.errors import Invalid, NotFound, PeerUnavailable
 from api.objects.accounts.account_activity import ASK_TIMEOUT, AccountActivities, unused
 from api.objects.accounts.account_kind import FleetAccounts, StoredInline, status_of
 from api.objects.proxies.proxy_cache import StoredProxy
-from api.objects.proxies.proxy_service import Proxies
+from api.objects.proxies.proxy_service import ProxyService
 from api.store.accounts import BY_FIGURE, AccountSelection, Figures, Position
 from config.model.accounts import AccountInput, AccountUpdate, ProxyAccount, change_account, check_accounts, new_account
 from config.model.fields import InvalidProxy
@@ -195,10 +195,10 @@ READ_ONLY_FIELDS = frozenset({"id", "usage", "created_at"})
 _ENTRY = re.compile(r"accounts\[[0-9]+\]\.")
 
 
-class Accounts:
-    """Reads and changes. Thread-safe. Changes raise as those of `Proxies`."""
+class InlineAccountService:
+    """Reads and changes. Thread-safe. Changes raise as those of `ProxyService`."""
 
-    def __init__(self, proxies: Proxies, bridge: Bridge, activities: AccountActivities) -> None:
+    def __init__(self, proxies: ProxyService, bridge: Bridge, activities: AccountActivities) -> None:
         self._proxies = proxies
         self._activities = activities
         self._bridge = bridge

@@ -22,7 +22,7 @@ from api.objects.accounts.inline_accounts import EveryAccount, InlineAccounts
 from api.objects.accounts.password_renewal import PasswordRenewal
 from api.objects.accounts.plan_kind import Plans
 from api.objects.proxies.proxy_cache import StoredProxy
-from api.objects.proxies.proxy_service import Proxies
+from api.objects.proxies.proxy_service import ProxyService
 from api.security.account_sessions import LIFETIME, PREFIX, AccountSession, AccountSessions
 from api.security.authentication import UNKNOWN_USER_HASH
 from api.security.caller import AccountHolder
@@ -31,8 +31,7 @@ from api.security.password_checker import PasswordChecker
 from api.store import RevisionConflict, StoreError
 from api.store.accounts import AccountStore
 from config.model.fleet_accounts import FleetAccount, FleetAccountUpdate
-from config.model.plans import Plan, RuleLimits, StoredRules
-from config.model.plans import SelfService as Permitted
+from config.model.plans import Plan, RuleLimits, SelfService, StoredRules
 from config.passwords import hash_password, is_foreign, is_whole
 from config.text.formatting import timestamp_text
 
@@ -60,9 +59,9 @@ class AccountOfHolder:
     revision: int
 
     @property
-    def permitted(self) -> Permitted:
+    def permitted(self) -> SelfService:
         """What the holder may do."""
-        return Permitted() if self.plan is None else self.plan.self_service
+        return SelfService() if self.plan is None else self.plan.self_service
 
     @property
     def rules(self) -> StoredRules:
@@ -75,7 +74,7 @@ class AccountOfHolder:
         return StoredRules(**{**whole, "limits": RuleLimits(**limits)})
 
 
-class SelfService:
+class SelfServiceSignIn:
     """Signs holders in and knows their tokens again. Thread-safe."""
 
     def __init__(
@@ -86,7 +85,7 @@ class SelfService:
         inline: InlineAccounts,
         accounts: Objects[FleetAccount],
         plans: Plans,
-        proxies: Proxies,
+        proxies: ProxyService,
         checker: PasswordChecker,
         record: Record,
         renewal: PasswordRenewal,

@@ -40,7 +40,7 @@ from actors.lists.reading import DOMAINS
 from api.errors import Invalid
 from api.store import StoreWriteError
 from config.files.durable import replace_file
-from config.model.proxy_parts import Warned
+from config.model.proxy_parts import FieldWarning
 from config.model.shared_objects.lists import DestinationList
 from config.model.shared_objects.pools import Pool
 from config.net.addresses import unmapped
@@ -259,14 +259,16 @@ class ListContents:
             "skipped_examples": [dict(zip(("line", "text", "reason"), each, strict=True)) for each in state.examples],
         }
 
-    def warnings(self, record: DestinationList) -> list[Warned]:
+    def warnings(self, record: DestinationList) -> list[FieldWarning]:
         """Why the list may do less than it seems to."""
         if record.source is None:
-            return [] if record.entries else [Warned("entries", "the list is empty: it matches nothing")]
+            return [] if record.entries else [FieldWarning("entries", "the list is empty: it matches nothing")]
         state = self.states.get(record.id)
         if not self.states.current_file(record):
-            return [Warned("source", "the list has no content yet: rules that deny it deny everything")]
-        return [] if state.entries else [Warned("source", "what was fetched has no entries: the list matches nothing")]
+            return [FieldWarning("source", "the list has no content yet: rules that deny it deny everything")]
+        if state.entries:
+            return []
+        return [FieldWarning("source", "what was fetched has no entries: the list matches nothing")]
 
     def check(self, record: DestinationList, target: str) -> Checked:
         """What a list says about a target: a host, `host:port` or a URL. Raises `Invalid`."""

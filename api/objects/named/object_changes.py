@@ -26,7 +26,7 @@ from config.model.account_credentials import AccountCredential
 from config.model.fleet_accounts import FleetAccount
 from config.model.object_fields import PREFIXES, Named, named_in, names_of_proxy, names_of_rules
 from config.model.plans import Plan
-from config.model.proxy_parts import Warned
+from config.model.proxy_parts import FieldWarning
 from config.model.webhooks import masked_url
 from config.net.entries import GEO
 
@@ -172,7 +172,7 @@ class ObjectViews:
         """As they are."""
         return [_view(caller, each, whole) for each in stored]
 
-    def of_list(self, stored: Stored[Any]) -> Sequence[Warned]:
+    def of_list(self, stored: Stored[Any]) -> Sequence[FieldWarning]:
         """Warnings about the content of a list."""
         return self._contents.warnings(stored.record)
 

@@ -7,15 +7,14 @@ from collections.abc import Iterable, Iterator
 from actors.bus.messages.specs import LimitsSpec, PolicySpec, RuleSpec
 from actors.net.this_machine import is_local
 from api.engine.kind import Texts
-from api.engine.responses import OF_INSTALLATION, ResponseModel, ScheduleView, one_of, page_of, shows
-from api.engine.responses import Warned as WarnedView
+from api.engine.responses import OF_INSTALLATION, ResponseModel, ScheduleView, Warned, one_of, page_of, shows
 from api.engine.transfer import Transfer, entry_of
 from api.objects.named.named_kind import NamedKind, NamedResource
 from api.objects.proxies.proxy_specs import spec
 from config.model.choices import TlsNameCheck
 from config.model.object_fields import Named, ObjectName, named_by, named_in
 from config.model.plans import schedule_data
-from config.model.proxy_parts import Mode, Warned
+from config.model.proxy_parts import FieldWarning, Mode
 from config.model.shared_objects.policies import (
     ActionHeaders,
     ActionLimits,
@@ -123,7 +122,7 @@ def _named(policy: Policy) -> Iterator[Named]:
             yield pool
 
 
-def unrouted(entries: str | Iterable[str], field: str) -> list[Warned]:
+def unrouted(entries: str | Iterable[str], field: str) -> list[FieldWarning]:
     """The networks among these entries for which there is no route of the type `local`; `field` is that of them all."""
     found = []
     one = isinstance(entries, str)
@@ -131,11 +130,11 @@ def unrouted(entries: str | Iterable[str], field: str) -> list[Warned]:
         if is_network(entry) and not _is_routed(entry):
             command = f"ip {'-6 ' if ':' in entry else ''}route add local {entry} dev lo"
             text = f"{entry} is not routed to this machine, so replies get lost: {command}"
-            found.append(Warned(field if one else f"{field}[{index}]", text))
+            found.append(FieldWarning(field if one else f"{field}[{index}]", text))
     return found
 
 
-def warnings_of_policy(policy: Policy) -> list[Warned]:
+def warnings_of_policy(policy: Policy) -> list[FieldWarning]:
     """All warnings about its rules."""
     found = policy_warnings(policy)
     for index, rule in enumerate(policy.rules):
@@ -185,7 +184,7 @@ POLICIES = NamedKind(
             "policy",
             PolicyView,
             "A policy. `warnings` name rules that do less than they seem to.",
-            warnings=list[WarnedView],
+            warnings=list[Warned],
         ),
         page=page_of("policy", "policies", ListedPolicy, left_out="rules"),
     ),

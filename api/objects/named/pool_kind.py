@@ -201,13 +201,13 @@ def pool_spec(record: Pool, revision: int, seal: SecretBox) -> PoolSpec:
     )
 
 
-def _warnings(pool: Pool) -> list[proxy_checks.Warned]:
+def _warnings(pool: Pool) -> list[proxy_checks.FieldWarning]:
     if pool.upstreams:
         return []
     if pool.source is not None:
         text = "no upstreams are fetched yet: nothing can be reached through the pool"
-        return [proxy_checks.Warned("source", text)]
-    return [proxy_checks.Warned("upstreams", "nothing can be reached through a pool without upstreams")]
+        return [proxy_checks.FieldWarning("source", text)]
+    return [proxy_checks.FieldWarning("upstreams", "nothing can be reached through a pool without upstreams")]
 
 
 def _openable(record: Pool, seal: SecretBox) -> tuple[Pool, list[str]]:

@@ -16,10 +16,10 @@ from api.fleet import Presence, ThisNode
 from api.history.document_changes import Body, DocumentChange
 from api.objects.nodes.fleet_nodes import FleetNodes
 from api.objects.proxies.proxy_cache import StoredProxy
-from api.objects.proxies.runtime_view import RuntimeView
+from api.objects.proxies.runtime_view import RuntimeQueries
 from config.model.nodes import NodeRecord
 from config.model.proxies import ProxyRecord
-from config.model.proxy_parts import Warned
+from config.model.proxy_parts import FieldWarning
 from config.text.formatting import timestamp_text
 
 REPORTED_MOST = 500
@@ -55,7 +55,7 @@ class ProxiesOverNodes:
     def __init__(
         self,
         nodes: FleetNodes,
-        runtime: RuntimeView,
+        runtime: RuntimeQueries,
         this: Callable[[], ThisNode],
         settings: Callable[[], Mapping[str, str]],
     ) -> None:
@@ -118,7 +118,7 @@ class ProxiesOverNodes:
                 found.append(sum_of([state.state for state in self._on_each(nodes, each, here, known)]))
         return found
 
-    def refusals(self, proxy: StoredProxy) -> list[Warned]:
+    def refusals(self, proxy: StoredProxy) -> list[FieldWarning]:
         """What nodes say within two seconds that can't run a proxy as it was just stored."""
         this, this_id = self._this(), self._nodes.this_id
         others = [] if this_id is None else [each for each in self._nodes.of(proxy.record) if each.id != this_id]
@@ -133,7 +133,7 @@ class ProxiesOverNodes:
             time.sleep(PAUSE)
         states = ((each, self._on_other(proxy.record, each, known.get(each.id))) for each in others)
         return [
-            Warned("nodes", f"the node {node.name!r} can't run it: {found.error or found.state}")
+            FieldWarning("nodes", f"the node {node.name!r} can't run it: {found.error or found.state}")
             for node, found in states
             if found.state in ("failed", "degraded") and known[node.id].revision >= proxy.revision
         ]

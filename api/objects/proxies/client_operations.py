@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from api.call import Call, Document, Reply
+from api.call import Call, RawBody, Reply
 from api.engine.operation import PROXY, V1, get, resource
 from api.engine.responses import ResponseModel
 from api.errors import Invalid, NotFound
@@ -319,7 +319,7 @@ def pac(call: Call) -> Reply:
     if not found:
         raise NotFound("An active proxy" if tag is None else "An active proxy with this tag")
     script = pac_file(found, _own_host(call), query.direct == "true")
-    return Reply({}, headers=_HEADERS, document=Document(script.encode(), MEDIA_TYPE))
+    return Reply({}, headers=_HEADERS, document=RawBody(script.encode(), MEDIA_TYPE))
 
 
 def get_snippets(call: Call) -> Reply:

@@ -45,7 +45,7 @@ from config.model.choices import PROTOCOLS
 from config.model.fields import Body, Text, example
 from config.model.object_fields import ProxyTagging
 from config.model.proxies import READ_ONLY_FIELDS, ProxyCreate, ProxyUpdate
-from config.model.proxy_parts import Warned, warnings
+from config.model.proxy_parts import FieldWarning, warnings
 
 SORTS: Mapping[str, Callable[[StoredProxy], str | float]] = MappingProxyType(
     {
@@ -353,7 +353,7 @@ def _warnings(proxy: StoredProxy) -> Warnings:
     return [each._asdict() for each in found]
 
 
-def _exposure(proxy: StoredProxy) -> tuple[Warned, ...]:
+def _exposure(proxy: StoredProxy) -> tuple[FieldWarning, ...]:
     return tuple(warnings(proxy.record))
 
 

@@ -74,7 +74,7 @@ class ProxyRules:
     weak_passwords: bool = False
 
 
-class Proxies:
+class ProxyService:
     """Reads and changes. Thread-safe.
 
     Changes raise `Invalid`, `InvalidProxy`, `NotFound`, `StaleRevision`, `PeerUnavailable` and `StoreWriteError`.
@@ -504,7 +504,7 @@ class Tagged:
 class ProxyTaggings:
     """Thread-safe. Fields of errors are those of the request, such as `ids[3]`."""
 
-    def __init__(self, proxies: Proxies, store: FleetStore, names: AccountNames, bridge: Bridge) -> None:
+    def __init__(self, proxies: ProxyService, store: FleetStore, names: AccountNames, bridge: Bridge) -> None:
         self._proxies = proxies
         self._store = store
         self._names = names

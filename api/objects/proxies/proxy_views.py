@@ -15,7 +15,7 @@ from actors.counters import COUNTERS
 from api.engine.records import view_of
 from api.objects.proxies.condition import problem_view
 from api.objects.proxies.proxy_cache import StoredProxy
-from api.objects.proxies.runtime_view import NO_STATS, RuntimeView
+from api.objects.proxies.runtime_view import NO_STATS, RuntimeQueries
 from config.model.proxies import ProxyRecord
 from config.model.webhooks import masked_url
 from config.text.formatting import size_text, timestamp_text, uptime_text
@@ -26,7 +26,7 @@ _MOMENTS = ("created_at", "updated_at")
 RUNNING_STATES = ("running", "degraded", "draining")
 
 
-def listed(runtime: RuntimeView, proxies: Sequence[StoredProxy]) -> list[dict[str, Any]]:
+def listed(runtime: RuntimeQueries, proxies: Sequence[StoredProxy]) -> list[dict[str, Any]]:
     """The views in lists: the short fields of `detail`."""
     runtimes, stats = runtime.runtimes(), runtime.stats()
     return [
@@ -37,7 +37,7 @@ def listed(runtime: RuntimeView, proxies: Sequence[StoredProxy]) -> list[dict[st
     ]
 
 
-def detail(runtime: RuntimeView, proxy: StoredProxy) -> dict[str, Any]:
+def detail(runtime: RuntimeQueries, proxy: StoredProxy) -> dict[str, Any]:
     """The whole view: configuration, runtime state and totals."""
     runtimes, stats = runtime.runtimes(), runtime.stats()
     actual = _runtime_of(proxy, runtimes)

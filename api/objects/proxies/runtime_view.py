@@ -28,7 +28,7 @@ REREAD = 300.0
 NO_STATS = ProxyStats()
 
 
-class RuntimeView:
+class RuntimeQueries:
     """Queries of the supervisor and the collector. Thread-safe.
 
     A reply is cached for `remembered` seconds, but not beyond a change that was sent to the supervisor.

@@ -68,7 +68,7 @@ class OAuthCallback(Body):
     session: Session = None
 
 
-class Authorize(Query, ignore_others=True):
+class AuthorizationRequest(Query, ignore_others=True):
     """The identity provider."""
 
     provider: str | None = choice(
@@ -282,7 +282,7 @@ ROWS = resource(f"{V1}/auth")(
         authorize,
         Authorization,
         NONE,
-        query=Authorize,
+        query=AuthorizationRequest,
         redirects=True,
         session_cookie=True,
         errors=(502,),

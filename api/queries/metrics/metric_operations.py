@@ -14,7 +14,7 @@ from actors.bus.messages.dns import DnsState, QueryDns
 from actors.bus.messages.metrics import QueryMetricSeries
 from actors.metrics.catalogue import INTERVALS, NAMES
 from api.bus_bridge import ask_all_upstreams
-from api.call import Call, Document, Reply
+from api.call import Call, RawBody, Reply
 from api.engine.operation import V1, get, resource
 from api.engine.responses import Moment, NodesMeta, ResponseModel
 from api.errors import Invalid, MissingPermission, NotFound, PeerUnavailable
@@ -28,7 +28,7 @@ from api.queries.usage_report import TopAccount, top_accounts
 from config.text.formatting import timestamp_text
 
 if TYPE_CHECKING:
-    from api.queries.metrics.prometheus import PoolSummary
+    from api.queries.metrics.prometheus import PoolMetrics
 
 
 class TimeRange(ResponseModel):
@@ -180,7 +180,7 @@ def exposition(call: Call) -> Reply:
         services.node.figures() if scope is None else None,
     )
     text = expose(described, totals, {} if fleet is None else fleet.proxies, system, sender, parts)
-    return Reply({}, document=Document(text, MEDIA_TYPE))
+    return Reply({}, document=RawBody(text, MEDIA_TYPE))
 
 
 def _names(call: Call) -> DnsState | None:
@@ -190,13 +190,13 @@ def _names(call: Call) -> DnsState | None:
         return None
 
 
-def _pools(call: Call) -> list[PoolSummary]:
-    from api.queries.metrics.prometheus import PoolSummary
+def _pools(call: Call) -> list[PoolMetrics]:
+    from api.queries.metrics.prometheus import PoolMetrics
 
     services = call.services
     objects, in_use = services.shared_objects, services.runtime.pools_in_use() or ()
     pools = (objects.complete(each).record for each in objects.all(POOLS))
-    return [PoolSummary(each.id, each.name, services.pool_states.summary(each), each.name in in_use) for each in pools]
+    return [PoolMetrics(each.id, each.name, services.pool_states.summary(each), each.name in in_use) for each in pools]
 
 
 def _top_accounts(call: Call) -> Sequence[TopAccount]:

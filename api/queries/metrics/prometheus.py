@@ -42,7 +42,7 @@ class Proxy(NamedTuple):
     active: bool
 
 
-class PoolSummary(NamedTuple):
+class PoolMetrics(NamedTuple):
     """A pool by its id and its name."""
 
     id: str
@@ -62,7 +62,7 @@ class Parts(NamedTuple):
     accounts: Sequence[TopAccount] = ()
     names: DnsState | None = None
     """Counters of the resolver."""
-    pools: Sequence[PoolSummary] = ()
+    pools: Sequence[PoolMetrics] = ()
     node: NodeFigures | None = None
     """Of this node, if it is one of a fleet."""
 

@@ -21,8 +21,8 @@ from actors.compiled import runs_compiled
 from actors.metrics.system import RSS
 from api.objects.proxies import condition
 from api.objects.proxies.proxy_cache import StoredProxy
-from api.objects.proxies.proxy_service import Proxies
-from api.objects.proxies.runtime_view import NO_STATS, RuntimeView
+from api.objects.proxies.proxy_service import ProxyService
+from api.objects.proxies.runtime_view import NO_STATS, RuntimeQueries
 from api.objects.webhooks.webhook_sender import WebhookSender
 from api.store import Store, StoreError
 from config import VERSION
@@ -42,8 +42,8 @@ class HealthService:
     def __init__(
         self,
         store: Store,
-        runtime: RuntimeView,
-        proxies: Proxies,
+        runtime: RuntimeQueries,
+        proxies: ProxyService,
         webhooks: WebhookSender,
         data: DataDir,
         supervisor_pid: int | None,

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from actors.compiled import runs_compiled
-from api.call import Call, Document, Reply
+from api.call import Call, RawBody, Reply
 from api.engine.operation import ANY, NONE, V1, get, resource
 from api.engine.responses import HealthState, Moment, Reason, ResponseModel
 from api.http.query import OfNodes, choice
@@ -41,7 +41,7 @@ def overview(call: Call) -> Reply:
         scope=scope,
     )
     return Reply(
-        {}, document=Document(call.services.overviews.get(seen, call.query.range, call.nodes), "application/json")
+        {}, document=RawBody(call.services.overviews.get(seen, call.query.range, call.nodes), "application/json")
     )
 
 

@@ -29,8 +29,8 @@ from api.objects.nodes.asked_nodes import AskedNodes
 from api.objects.nodes.proxies_over_nodes import ProxiesOverNodes
 from api.objects.proxies.condition import Flaw
 from api.objects.proxies.proxy_cache import StoredProxy
-from api.objects.proxies.proxy_service import Proxies
-from api.objects.proxies.runtime_view import RuntimeView
+from api.objects.proxies.proxy_service import ProxyService
+from api.objects.proxies.runtime_view import RuntimeQueries
 from api.queries.metrics.metrics_over_nodes import realtime_of, series_of
 from api.queries.overall.attention import Attention, AttentionList, is_of_pool
 from api.queries.overall.health import HealthService
@@ -223,8 +223,8 @@ class Overviews:
     def __init__(
         self,
         bridge: Bridge,
-        runtime: RuntimeView,
-        proxies: Proxies,
+        runtime: RuntimeQueries,
+        proxies: ProxyService,
         health: HealthService,
         attention: Attention,
         access: Callable[[], str],

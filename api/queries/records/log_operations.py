@@ -8,7 +8,7 @@ from typing import Any
 
 from actors.bus.messages.records import CountLogs, LogCounts, QueryLogs
 from actors.logs.record_schema import CODES, HOST, NUMBERS
-from api.call import Call, Document, Reply
+from api.call import Call, RawBody, Reply
 from api.engine.operation import V1, get, resource
 from api.engine.responses import Moment, NodesMeta, ResponseModel, having
 from api.errors import Invalid, NotFound
@@ -194,7 +194,7 @@ def export_logs(call: Call) -> Reply:
     nodes = call.nodes
     lines = call.services.log_search.export(search, _view(call), call.caller.user.id, nodes)
     headers = {"Content-Disposition": 'attachment; filename="access.ndjson"'}
-    return Reply({}, headers=headers, document=Document(lines, NDJSON))
+    return Reply({}, headers=headers, document=RawBody(lines, NDJSON))
 
 
 def whose_records(call: Call) -> Whose:

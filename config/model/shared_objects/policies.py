@@ -36,7 +36,7 @@ from config.model.object_fields import (
     set_and_removed,
 )
 from config.model.plans import Schedule, ScheduleInput
-from config.model.proxy_parts import Mode, SomeEgress, Warned, refuse_foreign
+from config.model.proxy_parts import FieldWarning, Mode, SomeEgress, refuse_foreign
 from config.net.entries import read_entry, read_network
 from config.net.names import in_a_labels
 
@@ -364,7 +364,7 @@ def _first_of(texts: Sequence[str]) -> str:
     return ", ".join(texts[:3]) + more
 
 
-def policy_warnings(policy: Policy) -> list[Warned]:
+def policy_warnings(policy: Policy) -> list[FieldWarning]:
     """What is worth knowing about rules that do less than they seem to."""
     found = []
     for index, rule in enumerate(policy.rules):
@@ -373,8 +373,8 @@ def policy_warnings(policy: Policy) -> list[Warned]:
         if rule.action.headers != ActionHeaders():
             plain_http.append("action.headers")
         if plain_http:
-            found.append(Warned(f"{path}.{plain_http[0]}", _of_plain_http(rule)))
+            found.append(FieldWarning(f"{path}.{plain_http[0]}", _of_plain_http(rule)))
         if rule.action == RuleAction():
             text = "the rule only ends the evaluation: the proxy's own access rules decide"
-            found.append(Warned(f"{path}.action", text))
+            found.append(FieldWarning(f"{path}.action", text))
     return found

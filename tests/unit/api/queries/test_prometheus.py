@@ -20,7 +20,7 @@ from actors.histogram import bucket_of
 from actors.metrics.usage.account_usage import UsageLedger
 from actors.pools.state import PoolCounts
 from api.fleet import NodeFigures
-from api.queries.metrics.prometheus import Parts, PoolSummary, Proxy, expose
+from api.queries.metrics.prometheus import Parts, PoolMetrics, Proxy, expose
 from api.queries.usage_report import TopAccount
 from tests.kit.api_stage import PROXY, Api, error_of
 from tests.kit.folders import ROOT
@@ -58,7 +58,7 @@ PARTS = Parts(
     {"prx_1": (UpstreamState("p1", "down", 1.0, 0, 0, 0, 0, 0, 2.5, None),)},
     [("wh_1", "ops", WebhookStatus(3, None, 1.0, "503", 4))],
     [TopAccount("acc_1", "ada", 10, 20)],
-    pools=[PoolSummary("pool_1", "paris", PoolCounts(1, 1, 0, 1, 0, 1, 0.01, 4, 1, 0), True)],
+    pools=[PoolMetrics("pool_1", "paris", PoolCounts(1, 1, 0, 1, 0, 1, 0.01, 4, 1, 0), True)],
     node=NODE,
 )
 SENDER = WebhookSenderState(9, 3, 2)
@@ -197,7 +197,7 @@ def test_the_documents_say_what_each_alert_means() -> None:
 
 
 def test_alerts_can_tell_pools_that_no_proxy_uses() -> None:
-    pools = [PoolSummary("pool_1", "paris", PoolCounts(0, 2, 0, 2, 0, 0, None), in_use) for in_use in (True, False)]
+    pools = [PoolMetrics("pool_1", "paris", PoolCounts(0, 2, 0, 2, 0, 0, None), in_use) for in_use in (True, False)]
     for pool, expected in zip(pools, (1, 0), strict=True):
         text = expose([], {}, {}, None, parts=Parts(pools=[pool]))
         assert value(text, "proxyfleet_pool_in_use") == expected

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from actors.metrics.usage.account_usage import UsageLedger
-from api.queries.usage_report import Selection, UsageReport, cell, days_of
+from api.queries.usage_report import UsageQuery, UsageReport, cell, days_of
 from tests.kit.api_stage import Api, error_of
 from tests.kit.clocks import Clock
 from tests.kit.live_state import counted_line
@@ -61,7 +61,7 @@ def test_without_any_usage_the_report_is_empty(api: Api) -> None:
 
 def test_only_months_that_have_usage_are_read(api: Api, books: Books) -> None:
     books.uses("acc_1", "px1", 100)
-    selection = Selection(0, datetime(8999, 1, 1, tzinfo=UTC).timestamp(), "month", ("account",))
+    selection = UsageQuery(0, datetime(8999, 1, 1, tzinfo=UTC).timestamp(), "month", ("account",))
     made = UsageReport(api.services.data.usage, selection, dict)
     (ranges,) = [list(made._ranges(database)) for database in made._open()]
     assert len(ranges) == 1

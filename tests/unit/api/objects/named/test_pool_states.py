@@ -14,7 +14,7 @@ from actors.bus.messages.specs import CheckPool, PoolSpec
 from actors.pools.slot import UpstreamSlot
 from actors.pools.state import pool_state
 from api.objects.named.pool_kind import POOLS
-from api.queries.metrics.prometheus import Parts, PoolSummary, expose
+from api.queries.metrics.prometheus import Parts, PoolMetrics, expose
 from config.model.shared_objects.pools import BAN_MAX
 from tests.kit.api_stage import Api, error_of
 from tests.kit.tables import table
@@ -234,7 +234,7 @@ def test_prometheus_has_the_state_of_pools(api: Api, pool: dict[str, Any]) -> No
     slots(api)[0].succeeded(time.monotonic())
     report(api, "up1", verdict="bad")
     record = api.services.shared_objects.get(POOLS, "paris").record
-    parts = Parts(pools=[PoolSummary(record.id, record.name, api.services.pool_states.summary(record), True)])
+    parts = Parts(pools=[PoolMetrics(record.id, record.name, api.services.pool_states.summary(record), True)])
     text = expose((), {}, {}, None, parts=parts).decode()
     labels = f'name="paris",pool="{pool["id"]}"'
     assert f'proxyfleet_pool_upstreams{{{labels},state="up"}} 1.0' in text

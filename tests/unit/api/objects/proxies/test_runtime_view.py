@@ -12,7 +12,7 @@ from actors.bus.messages.common import METRICS, SUPERVISOR, Unreachable
 from actors.bus.messages.metrics import ProxyStats, Stats
 from actors.bus.messages.supervision import Runtime, RuntimeReport
 from api.objects.proxies import runtime_view as fleets
-from api.objects.proxies.runtime_view import RuntimeView
+from api.objects.proxies.runtime_view import RuntimeQueries
 from tests.kit.standin_actors import stats_of
 
 RUNNING = Runtime("running", 7, 1.0, 0, None)
@@ -57,7 +57,7 @@ class Both:
 
 def test_of_those_that_sleep_only_changes_are_read() -> None:
     both = Both()
-    fleet = RuntimeView(both, remembered=0.0)
+    fleet = RuntimeQueries(both, remembered=0.0)
     both.sleep = {"asleep": {"b": (5.0, 2, 9.0), "c": (6.0, 0, 0.0)}, "asleep_step": 2}
     asleep = Runtime("sleeping", None, 5.0, 2, None, certificate_ends=9.0)
     assert fleet.runtimes() == {"a": RUNNING, "b": asleep, "c": Runtime("sleeping", None, 6.0, 0, None)}
@@ -71,7 +71,7 @@ def test_of_those_that_sleep_only_changes_are_read() -> None:
 
 def test_many_requests_share_a_reply() -> None:
     both = Both()
-    fleet = RuntimeView(both, remembered=60.0)
+    fleet = RuntimeQueries(both, remembered=60.0)
     for _ in range(5):
         assert fleet.runtimes() == {"a": RUNNING}
         assert fleet.stats() == {"a": stats(1)}
@@ -80,7 +80,7 @@ def test_many_requests_share_a_reply() -> None:
 
 def test_after_a_change_the_supervisor_is_asked_anew() -> None:
     both = Both()
-    fleet = RuntimeView(both, remembered=60.0)
+    fleet = RuntimeQueries(both, remembered=60.0)
     fleet.runtimes()
     both.proxies = {}
     fleet.changed()
@@ -89,7 +89,7 @@ def test_after_a_change_the_supervisor_is_asked_anew() -> None:
 
 def test_a_reply_from_before_a_concurrent_change_is_not_cached() -> None:
     both = Both()
-    fleet = RuntimeView(both, remembered=60.0)
+    fleet = RuntimeQueries(both, remembered=60.0)
     both.meanwhile = fleet.changed
     assert fleet.runtimes() == {"a": RUNNING}
     both.meanwhile, both.proxies = lambda: None, {}
@@ -98,7 +98,7 @@ def test_a_reply_from_before_a_concurrent_change_is_not_cached() -> None:
 
 def test_only_totals_that_have_changed_are_asked_for_and_the_others_stay() -> None:
     both = Both()
-    fleet = RuntimeView(both, remembered=0.0)
+    fleet = RuntimeQueries(both, remembered=0.0)
     both.changed = {"a": stats(1), "b": stats(1)}
     fleet.stats()
     both.changed = {"b": stats(2)}
@@ -108,7 +108,7 @@ def test_only_totals_that_have_changed_are_asked_for_and_the_others_stay() -> No
 
 def test_now_and_then_all_totals_are_read_and_those_of_deleted_proxies_go(monkeypatch: pytest.MonkeyPatch) -> None:
     both = Both()
-    fleet = RuntimeView(both, remembered=0.0)
+    fleet = RuntimeQueries(both, remembered=0.0)
     fleet.stats()
     monkeypatch.setattr(fleets, "REREAD", 0.0)
     both.changed = {"b": stats(1)}
@@ -117,7 +117,7 @@ def test_now_and_then_all_totals_are_read_and_those_of_deleted_proxies_go(monkey
 
 def test_without_supervisor_and_collector_nothing_is_known() -> None:
     both = Both()
-    fleet = RuntimeView(both, remembered=0.0)
+    fleet = RuntimeQueries(both, remembered=0.0)
     fleet.stats()
     both.gone = True
     assert fleet.runtimes() is None
