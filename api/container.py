@@ -270,9 +270,8 @@ class Services:
 
     def _make_authentication(self, store: Engine) -> None:
         """What finds out who sends a request."""
-        self.tokens = Tokens(
-            store, SigningKeys(store, self.seal), lambda: Lifetimes.of(self.settings.auth), self.clock, store.loose
-        )
+        lifetimes, loose = lambda: Lifetimes.of(self.settings.auth), store.loose
+        self.tokens = Tokens(store, SigningKeys(store, self.seal), lifetimes, self.clock, loose, store.catch_up)
         self.sessions = UserSessions(store, self.tokens, self.clock)
         self.login_throttle = LoginThrottle(lambda: self.settings.auth.max_login_attempts, node=lambda: self.node)
         self.password_checker = PasswordChecker()

@@ -62,7 +62,7 @@ class UserSessions:
         self._keeps_first_password.discard(session_id)
 
     def _is_good(self, body: Mapping[str, Any]) -> bool:
-        return bool(body["keep_until"] > self._clock())
+        return body["keep_until"] > self._clock() and self._tokens.is_of_password(body)
 
     def _view(self, document: Document, current: str | None) -> dict[str, Any]:
         body = document.body

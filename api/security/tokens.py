@@ -4,6 +4,9 @@ A sign-in makes a *family*: one document that says who signed in and which refre
 tokens are JWTs (RFC 7519, HS256) that name their family; they are good while the signature holds, the time isn't
 over, the family is there and its user is active. So a logout is the deletion of one document, durable and at once.
 
+A family has a fingerprint of the password's hash. Another password deletes the families of its user; one that began at
+another node of a fleet, and wasn't known where the password was changed, is refused by that wherever it comes to.
+
 A sign-in may ask for an interactive session (`SESSIONS`); its family says so as long as it lives.
 
 A refresh token is `rt_<family>_<secret>`; only a hash of the secret is stored. Each use makes a new one. An old one
@@ -30,14 +33,18 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import jwt
 
 from api.engine.loose import LooseObjects
+from api.security import users
 from api.security.signing import SigningKeys
-from api.store import Document, NotStored, RevisionConflict, Store, Write
+from api.security.users import User
+from api.store import Document, NotStored, RevisionConflict, Store, StoreError, Write
+from config.passwords import fingerprint
 from config.settings.settings import Auth
 
 ISSUER = "proxyfleet"
@@ -130,26 +137,32 @@ class Tokens:
         lifetimes: Callable[[], Lifetimes],
         clock: Callable[[], float] = time.time,
         loose: LooseObjects | None = None,
+        catch_up: Callable[[], object] = lambda: None,
     ) -> None:
-        """`loose` are those of the store, which other nodes of a fleet change, too."""
+        """`loose` are those of the store, which other nodes of a fleet change, too.
+
+        `catch_up` has the store take what others have committed, and raises `StoreError`.
+        """
         self._loose = loose
+        self._catch_up = catch_up
         self._store = store
         self._keys = keys
         self.lifetimes = lifetimes
         self._clock = clock
         self._lock = threading.Lock()
 
-    def issue(self, user_id: str, session: str | None = None, client: Client | None = None) -> IssuedTokens:
-        """Start a family for a user who has just signed in. Raises `StoreWriteError`."""
+    def issue(self, user: User, session: str | None = None, client: Client | None = None) -> IssuedTokens:
+        """Start a family for a user who has just signed in, as they were then. Raises `StoreWriteError`."""
         family, key = secrets.token_hex(12), new_key()
         secret = new_secret(key)
         with self._lock:
             now = self._clock()
-            body = {"id": family, "user_id": user_id, "session": session, "tag_key": key, "created_at": now}
+            body = {"id": family, "user_id": user.id, "session": session, "tag_key": key, "created_at": now}
+            body["password"] = fingerprint(user.password_hash)
             if self._loose is not None and self._loose.node is not None:
                 body["node"] = self._loose.node
-            self._begin(user_id, self._following(body, secret, client))
-        return self._pair(user_id, family, secret, self.lifetimes().refresh_token_ttl)
+            self._begin(user.id, self._following(body, secret, client))
+        return self._pair(user.id, family, secret, self.lifetimes().refresh_token_ttl)
 
     def refresh(self, token: str, by_cookie: bool = False, client: Client | None = None) -> tuple[str, IssuedTokens]:
         """The user id and the next pair. Raises `BadToken`, `ExpiredToken`, `StoreWriteError`."""
@@ -234,13 +247,30 @@ class Tokens:
         for document in self._store.find(COLLECTION, node=node):
             self.revoke(document.id)
 
+    def is_of_password(self, family: Mapping[str, Any]) -> bool:
+        """Whether a family is of the password that its user has. Those of earlier releases don't say."""
+        if (known := family.get("password")) is None:
+            return True
+        user = users.by_id(self._store, family["user_id"])
+        return user is not None and fingerprint(user.password_hash) == known
+
     def _family(self, family: str) -> Document | None:
-        """The document of a family. One that isn't here may be of a sign-in at another node of this moment."""
+        """The document of a family. One that isn't here may be of a sign-in at another node of this moment.
+
+        One that is of another password is ended, if that is not a later one that isn't here yet.
+        """
         found = self._store.get(COLLECTION, family)
         if found is None and self._loose is not None:
             self._loose.ask()
             found = self._store.get(COLLECTION, family)
-        return found
+        if found is None or self.is_of_password(found.body):
+            return found
+        with suppress(StoreError):  # without the database it is refused, and not ended
+            self._catch_up()
+            if self.is_of_password(found.body):
+                return found
+            self.revoke(family)
+        return None
 
     def _rotate(self, family: str, secret: str, by_cookie: bool, client: Client | None) -> tuple[str, IssuedTokens]:
         document = self._store.get(COLLECTION, family)
@@ -256,6 +286,8 @@ class Tokens:
             return body["user_id"], self._pair(body["user_id"], family, current, int(body["refresh_until"] - now))
         key = body["tag_key"]
         fresh = next_secret(secret, key) if by_cookie else new_secret(key)
+        if (user := users.by_id(self._store, body["user_id"])) is not None:
+            body = {"password": fingerprint(user.password_hash), **body}  # one of an earlier release has none
         following = self._following(body, fresh, client)
         if by_cookie:
             following["replaced"] = _replaced(body, now)

@@ -339,7 +339,7 @@ class Api:
         """The headers of a user who is signed in."""
         user = users.by_name(self.store, username)
         assert user is not None
-        return {"Authorization": f"Bearer {self.services.tokens.issue(user.id).access_token}"}
+        return {"Authorization": f"Bearer {self.services.tokens.issue(user).access_token}"}
 
     def key(self, username: str = "admin", **fields: Any) -> dict[str, str]:
         """The headers of a program with an API key."""

@@ -236,7 +236,7 @@ def _sign_in(call: Call, identity: Identity, settings: OAuth2, session: Session)
         origin().signed_in(user, METHOD)
         services.audit.append("auth.login", account(user))
         with services.store.rechecked(lambda: require_active(services.store, user)):
-            pair = services.tokens.issue(user.id, session, client(call))
+            pair = services.tokens.issue(user, session, client(call))
         user = note_login(call, user)
     if new:
         services.publish("user.created", USERS.about(user))

@@ -130,7 +130,7 @@ def login(call: Call) -> Reply:
         now = present()
         origin().signed_in(now, "password")
         call.services.audit.append("auth.login", account(now))
-        pair = call.services.tokens.issue(user.id, call.body.session, client(call))
+        pair = call.services.tokens.issue(now, call.body.session, client(call))
         now = note_login(call, now)
     return signed_in(call, pair, now, call.body.session)
 

@@ -224,7 +224,7 @@ def test_a_request_is_logged_with_its_caller_and_id_but_without_its_query(
 def test_what_an_interactive_session_reads_is_logged_at_debug_and_what_it_changes_at_info(
     api: Api, caplog: pytest.LogCaptureFixture
 ) -> None:
-    token = api.services.tokens.issue(api.admin.id, "interactive").access_token
+    token = api.services.tokens.issue(api.admin, "interactive").access_token
     headers = {"Authorization": f"Bearer {token}"}
     with caplog.at_level(logging.DEBUG, "api.requests"):
         api.get("/proxies", headers)

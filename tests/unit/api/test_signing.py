@@ -63,7 +63,7 @@ def test_the_older_key_is_believed_until_its_last_token_has_ended(api: Api) -> N
     keys = SigningKeys(api.store, secret_box_of(api.data), lambda: clock[0])
     lifetimes = [Lifetimes(100, 1000)]
     tokens = Tokens(api.store, keys, lambda: lifetimes[0], lambda: clock[0])
-    pair = tokens.issue(api.admin.id)
+    pair = tokens.issue(api.admin)
     lifetimes[0] = Lifetimes(1, 1000)  # shorter ones since
     tokens.refresh(pair.refresh_token)
     _, until = tokens.rotate_key()

@@ -96,6 +96,20 @@ def test_a_sign_in_at_one_node_is_good_at_the_other_at_once(nodes: tuple[Sharing
     assert other.post("/auth/refresh", {"refresh_token": earlier["refresh_token"]}).status_code == 401
 
 
+def test_a_sign_in_by_a_password_of_this_moment_is_good_where_that_is_not_known_yet(
+    nodes: tuple[SharingApi, SharingApi],
+) -> None:
+    one, other = nodes
+    for each in nodes:
+        each.engine.loose.settle()
+    earlier = one.login().json["data"]
+    body = {"password": "another good password", "current_password": PASSWORD}
+    assert one.patch(f"/users/{one.admin.id}", body, bearer(earlier)).status_code == 200
+    tokens = one.login(body["password"]).json["data"]
+    assert other.get("/auth/test", bearer(tokens)).status_code == 200
+    assert other.post("/auth/refresh", {"refresh_token": earlier["refresh_token"]}).status_code == 401
+
+
 def test_a_refresh_token_that_was_used_at_another_node_ends_the_sign_in(nodes: tuple[SharingApi, SharingApi]) -> None:
     one, other = nodes
     stolen = one.login().json["data"]

@@ -24,6 +24,7 @@ from api.engine.loose import LOOSE
 from api.engine.operation import HOLDER, NONE
 from api.history.lost_changes import LostChanges
 from api.operations import Operation
+from api.security import users
 from api.security.password_checker import PasswordChecker
 from api.store import Write
 from config.model import fields
@@ -179,7 +180,9 @@ def test_any_operation_that_changes_something_waits_for_nothing_within_the_lock_
             known["revision_id"] = str(api.services.revisions.newest)
             if "session_id" in operation.path:
                 who = ids["user_id"] if "user_id" in operation.path else api.admin.id
-                api.services.tokens.issue(who)
+                user = users.by_id(api.store, who)
+                assert user is not None
+                api.services.tokens.issue(user)
                 known["session_id"] = api.store.find("refresh_families", user_id=who)[-1].id
             if operation.id == "revokeMyCredential":
                 known["credential_id"] = ids["my_credential_id"]

@@ -68,8 +68,9 @@ def test_the_last_use_is_that_of_the_access_token_and_after_a_restart_of_the_ref
 
 def test_with_one_sign_in_too_many_the_oldest_of_the_user_ends(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokens, "FAMILIES_PER_USER", 3)
-    other, *own = (api.services.tokens.issue(user) for user in ("usr_1", *["usr_2"] * 4))
-    assert len(api.store.find(tokens.COLLECTION, user_id="usr_2")) == 3
+    eva = api.add_user("eva")
+    other, *own = (api.services.tokens.issue(user) for user in (api.admin, *[eva] * 4))
+    assert len(api.store.find(tokens.COLLECTION, user_id=eva.id)) == 3
     with pytest.raises(tokens.BadToken):
         api.services.tokens.check(own[0].access_token)
     for each in (other, *own[1:]):
@@ -211,3 +212,14 @@ def test_roles_come_with_their_permissions(api: Api) -> None:
     assert roles["administrator"] == ["*"]
     assert roles["user"] == ["proxy.read", "metrics.read"]
     assert {name for granted in roles.values() for name in granted} - {"*"} <= set(data["permissions"])
+
+
+def test_a_sign_in_of_an_earlier_release_goes_on_and_is_of_the_present_password_from_its_next_refresh(api: Api) -> None:
+    data = sign_in(api)
+    (family,) = api.store.find(tokens.COLLECTION)
+    earlier = {name: value for name, value in family.body.items() if name != "password"}
+    api.store.put(tokens.COLLECTION, earlier)
+    assert api.get("/auth/test", bearer(data)).status_code == 200
+    assert api.post("/auth/refresh", {"refresh_token": data["refresh_token"]}).status_code == 200
+    (refreshed,) = api.store.find(tokens.COLLECTION)
+    assert refreshed.body["password"] == family.body["password"]
