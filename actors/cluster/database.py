@@ -183,6 +183,10 @@ class Database:
         with self.session(even_if_unavailable=True, even_if_refused=True) as session, self._noted():
             self._check(session.connection)
 
+    def assume_ahead(self, seconds: float) -> None:
+        """Until it responds its clock is taken to be ahead of this machine's by so much."""
+        self._wall_offset += seconds
+
     def note_time(self, now: float, began: float, ended: float) -> None:
         """The database has said what time it is, between these readings of the monotonic clock."""
         self.round_trip = ended - began

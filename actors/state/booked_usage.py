@@ -14,6 +14,7 @@ from actors.state.table import COLLECTOR, FOREVER, KEY, NO_LINE, OWNER, RELEASED
 from actors.state.usage import (
     ACCOUNT,
     ADDRESS,
+    AHEAD,
     BOOKED,
     BYTES_IN,
     CHANGES,
@@ -31,6 +32,7 @@ from actors.state.usage import (
     TOTAL,
     TOTAL_WORDS,
     USAGE,
+    seconds_ahead,
 )
 from config.model.choices import PERIODS
 
@@ -90,6 +92,15 @@ class BookedUsage:
                 found.update((lines[each], None) for each in _differing(before, new))
                 found.update((each, None) for each in self._final(lines))
         return list(found)
+
+    @property
+    def ahead(self) -> float:
+        """Seconds by which the clock of periods is ahead of this machine's, as the collector has said last."""
+        return seconds_ahead(self._table.words)
+
+    def set_ahead(self, seconds: float) -> None:
+        """From now on it is ahead by so much."""
+        self._table.words[AHEAD] = int(seconds * _SECOND) % 2**64
 
     def all_again(self) -> None:
         """What `changed` has returned was not booked."""

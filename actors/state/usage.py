@@ -37,10 +37,15 @@ first, by INSTANCE and SERIAL, so a line is booked once however often it is read
 
 **Up to what an account may be used on this machine** the collector says in TOTAL: `FOREVER` leaves it to the quota.
 Processes stop reading at that number, until there is a larger one.
+
+**Periods are those of one clock.** In a fleet it is the database's, and the collector says in the header by how much
+that is ahead of this machine's. Else a process whose clock is wrong would begin a period of its own, about which the
+collector says nothing, and stop there.
 """
 
 from __future__ import annotations
 
+import time
 from typing import Final
 
 from actors.mapped_file import Words
@@ -74,11 +79,20 @@ STATE: Final = NUMBERS
 TOTAL: Final = NUMBERS + 1
 TOTAL_WORDS: Final = 4
 
+AHEAD: Final = 3
+"""The word of the header with the microseconds by which the clock of periods is ahead, a number with a sign."""
+
 TABLE: Final = TableKind(USAGE, pages=128, lines=2**25, line=LINE)
 """Of the machine: 200 processes may use 160,000 accounts each. 408 bytes for each account that a process uses."""
 
 _ATTEMPTS: Final = 8
 """To read numbers while the collector writes others."""
+
+
+def seconds_ahead(words: Words) -> float:
+    """By how much the clock of periods is ahead of this machine's."""
+    found = words[AHEAD]
+    return (found - 2**64 if found >= 2**63 else found) / 1_000_000
 
 
 def period_word(period: str, since: float) -> int:
@@ -97,6 +111,11 @@ class UsageOfProcess:
         self.instance = state.instance
         self._serial = 0
         self._digests = Digests(USAGE)
+
+    def wall(self) -> float:
+        """Unix seconds, by the clock that periods go by."""
+        table = self.live.present()
+        return time.time() if table is None else time.time() + seconds_ahead(table.words)
 
     def account(self, account_id: str) -> SharedUsage:
         """An account or credential that the process uses from now on. It has one of these at a time."""

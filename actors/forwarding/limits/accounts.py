@@ -171,7 +171,7 @@ class Account:
     def refusal(self, client_ip: str, now: float) -> Failure | None:
         """Why the account may not be used now by a client at this address; connections and rates are not considered."""
         until = self.usage.until
-        if until is not None and now >= until:
+        if until is not None and not self.usage.since <= now < until:
             self.usage.roll(now)
         if not self.spec.enabled:
             return failures.ACCOUNT_DISABLED
@@ -254,7 +254,7 @@ class Account:
 
     def _end_exhausted(self) -> None:
         self._ending = False
-        self.enforce(time.time())
+        self.enforce(self.usage.wall())
 
     def roll(self, now: float) -> None:
         """Begin the next period when it is due, and end the connections of an account that has expired or closes."""
@@ -265,7 +265,7 @@ class Account:
     @property
     def next_change(self) -> float | None:
         """When it expires, its period ends or its schedule closes, whichever comes first; None when none will."""
-        now = time.time()
+        now = self.usage.wall()
         end = self.spec.expires_at if self.spec.expires_at > now else None
         closes = self._window[1] if self._schedule is not None and self._in_schedule(self._schedule, now) else None
         return min((each for each in (end, self.usage.until, closes) if each is not None), default=None)

@@ -229,7 +229,7 @@ class AccountsInUse:
         self._by_name[found.spec.username] = account
         if found.spec == before:
             return
-        account.update(found.spec, time.time())
+        account.update(found.spec, account.usage.wall())
         password_changed = not is_same_password(found.spec, before.password_hash)
         if renamed:
             self._end_soon(account, account.meters, REMOVED)
@@ -251,12 +251,12 @@ class AccountsInUse:
             self._on_dropped(entry.account)
             self._end_soon(entry.account, entry.account.meters, REVOKED)
         elif (spec := spec_of(record)) != entry.account.spec:
-            entry.account.update(spec, time.time())
+            entry.account.update(spec, entry.account.usage.wall())
             self._enforce_soon(entry.account)
 
     def _enforce_soon(self, account: Account) -> None:
         self._on_changed(account)
-        self._loop.call_soon(lambda: account.enforce(time.time()))
+        self._loop.call_soon(lambda: account.enforce(account.usage.wall()))
 
     def _end_soon(self, account: Account, meters: Collection[Meter], reason: str) -> None:
         self._loop.call_soon(partial(_end, account, tuple(meters), reason))

@@ -12,7 +12,6 @@ nothing else, since it is made anew now and then: of ten thousand numbers in a m
 from __future__ import annotations
 
 import heapq
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
@@ -63,8 +62,9 @@ class Rolling(Protocol):
 class Alarms:
     """Calls `roll` of each account when its `next_change` has come, again and again."""
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: Loop, wall: Callable[[], float]) -> None:
         self._loop = loop
+        self._wall = wall
         self._moments: dict[Rolling, float] = {}
         self._at: dict[float, dict[Rolling, None]] = {}
         """The same, by moment."""
@@ -96,7 +96,7 @@ class Alarms:
             self._set_timer()
 
     def _offset(self) -> float:
-        return time.time() - self._loop.now
+        return self._wall() - self._loop.now
 
     def forget(self, account: Rolling) -> None:
         """Wake for it no more."""
@@ -118,12 +118,12 @@ class Alarms:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at, self._set_at_offset = self._heap[0], self._offset()
-        seconds = min(max(self._timer_at - time.time(), 0.0) + 0.001, ALARM_MAX)
+        seconds = min(max(self._timer_at - self._wall(), 0.0) + 0.001, ALARM_MAX)
         self._timer = self._loop.call_later(seconds, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
-        now = time.time()
+        now = self._wall()
         for account in self._loop.while_time(islice(self._due(now), ROLLED_AT_ONCE)):
             account.roll(now)
             self.watch(account)
@@ -175,7 +175,7 @@ class LimitsOfProxy:
         """By user name: those of the proxy itself, and those of the shared table that are in use."""
         self.usage = UsageCounters(loop, state)
         """What accounts and credentials use, by id."""
-        self._alarms = Alarms(loop)
+        self._alarms = Alarms(loop, self.usage.wall)
         self.in_use = AccountsInUse(loop, self.accounts, self._new_in_use, self._in_use_changed, self._release)
         self.in_use.on_poll = self._alarms.check_clock
         self.client_addresses = ClientLimits(loop)
@@ -238,7 +238,7 @@ class LimitsOfProxy:
             self.connection_opened(connection)
 
     def _configure_accounts(self, spec: ProxySpec) -> None:
-        now = time.time()
+        now = self.usage.wall()
         self.accounts.clear()
         self.accounts.update((each.username, self._account(each, now)) for each in spec.accounts)
         if spec.wants_credentials:  # else no account is needed any more, so connections of earlier ones may stay
@@ -268,7 +268,7 @@ class LimitsOfProxy:
             return  # they go on until the table can be read
 
     def _new_in_use(self, kind: type[Account], spec: AccountSpec) -> Account:
-        return self._new_account(kind, spec, time.time())
+        return self._new_account(kind, spec, self.usage.wall())
 
     def _new_account(self, kind: type[Account], spec: AccountSpec, now: float) -> Account:
         key_of = partial(self._state.account, spec.id)
@@ -354,12 +354,12 @@ class LimitsOfProxy:
         account = self.account(user)
         if account is None:
             return None
-        return account.refusal(client_ip, time.time()) or self.client_addresses.refusal(account, None, client_ip)
+        return account.refusal(client_ip, self.usage.wall()) or self.client_addresses.refusal(account, None, client_ip)
 
     def credential_refusal(self, user: str, record: CredentialRecord, client_ip: str) -> Failure | None:
         """Why this credential of the account may not be used; None when it may. Raises `UnreadableError`."""
         account, credential = self.account(user), self.in_use.credential(record)
-        failure = credential.refusal(client_ip, time.time())
+        failure = credential.refusal(client_ip, self.usage.wall())
         if failure is None and account is not None:
             failure = self.client_addresses.refusal(account, credential, client_ip)
         return failure
@@ -384,7 +384,7 @@ class LimitsOfProxy:
         except UnreadableError:
             return failures.ACCOUNTS_UNAVAILABLE
         if account is not None:
-            now, client_ip = time.time(), holder.client_ip
+            now, client_ip = self.usage.wall(), holder.client_ip
             account.usage.requested(client_ip)
             failure = account.refusal(client_ip, now)
             if credential is not None and failure is None:

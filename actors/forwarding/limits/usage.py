@@ -249,6 +249,10 @@ class AccountCounter:
         """Bytes beyond the quota; negative while there is some left."""
         return -self._left
 
+    def wall(self) -> float:
+        """Unix seconds, by the clock that periods go by."""
+        return self._counts.wall()
+
     @property
     def known(self) -> bool:
         """Whether the collector has said what was used before."""
@@ -382,6 +386,10 @@ class UsageCounters:
         self._time_timer: Timer | None = None
         self._to_check: list[AccountCounter] = []
         self._to_time: list[AccountCounter] = []
+
+    def wall(self) -> float:
+        """Unix seconds, by the clock that periods go by."""
+        return self._process.wall()
 
     def acquire(self, account_id: str) -> AccountCounter:
         """The counter of this account. To be configured before it is used."""

@@ -76,6 +76,8 @@ class UsageService:
         self._reporter: UsageReporter | None = None
         self._quota_offline = "share"
         self._limits: LimitsReporter | None = None
+        self._database: Database | None = None
+        """That of the fleet, whose time is that of periods."""
         self._to_write: list[str] = []
         """Accounts that are used on other nodes as well, whose totals processes don't know yet."""
         loop.call_soon(self._book_changed)
@@ -117,18 +119,21 @@ class UsageService:
         from actors.metrics.usage.reporter import UsageReporter
 
         self.leave()
+        table = self._opened()
+        if table is not None:
+            database.assume_ahead(table.ahead)  # what the collector before knew
+        self._database = database
         self._reporter = reporter = UsageReporter(
             self._loop, self._ledger, database, node, self, self._quota_offline, may_reset=not is_edge
         )
         self._limits = LimitsReporter(self._loop, self._state, database, node, lambda: reporter.changes.nodes)
-        table = self._opened()
         if table is not None:
             table.all_again()
 
     def leave(self) -> None:
         """Count for this machine alone."""
         if self._reporter is not None:
-            reporter, self._reporter = self._reporter, None
+            reporter, self._reporter, self._database = self._reporter, None, None
             reporter.close()
             self.totals_changed(reporter.changes.quotas)
         if self._limits is not None:
@@ -244,6 +249,8 @@ class UsageService:
         table = self._opened()
         if table is None and self._reporter is not None:
             self._reporter.tick()
+        if table is not None:
+            table.set_ahead(0.0 if self._database is None else self._database.clock_offset)
         if table is not None and not self._changed:
             self._unwritten = {each for each in self._unwritten if not self._write_total(table, each)}
             self._changed = self._lately = table.changed()

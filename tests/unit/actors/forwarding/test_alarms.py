@@ -17,7 +17,7 @@ class World:
         self.now = 100.0
         self.offset = 1_000_000.0
         self.loop = Loop(lambda: self.now)
-        self.alarms = Alarms(self.loop)
+        self.alarms = Alarms(self.loop, self.wall)
 
     def wall(self) -> float:
         return self.now + self.offset

@@ -230,6 +230,60 @@ def test_a_new_period_in_an_outage_has_the_quota_divided_by_the_nodes(fleet: Fle
     assert QUOTA - MIB <= used <= QUOTA + 2 * MIB
 
 
+@table("hours", [30, -30])
+def test_periods_are_those_of_the_database_whatever_the_clock_here_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    """As a clock that is two minutes off, around midnight."""
+    real = time.time
+    with database() as dsn, ExitStack() as stack, monkeypatch.context() as patch:
+        patch.setattr(time, "time", lambda: real() + 3600 * hours)
+        fleet = Fleet(dsn, tmp_path / str(hours), stack)
+        nodes = [fleet.node() for _ in range(2)]
+        fleet.pass_time(2)
+        processes = [process(node, period="day") for node in nodes]
+        moved, still = 0, 0
+        while still < 8:
+            more = uses_all_it_may(processes, MIB)
+            still = 0 if more else still + 1
+            moved += more
+            fleet.pass_time(0.5)
+        assert QUOTA <= moved <= QUOTA + 2 * MIB, "all of it, and once"
+        patch.setattr(time, "time", real)
+        fleet.pass_time(READ_EACH + 2)
+        assert [each.limits.accounts["ada"].refusal("192.0.2.1", each.ada.wall()) is None for each in processes] == [
+            False,
+            False,
+        ]
+        assert fleet.execute("SELECT day_in FROM proxyfleet.usage_totals") == [(moved,)]
+
+
+@table("hours", [30, -30])
+def test_a_collector_that_begins_with_a_wrong_clock_forgets_nothing_of_the_period(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    real = time.time
+    with database() as dsn, ExitStack() as stack, monkeypatch.context() as patch:
+        fleet = Fleet(dsn, tmp_path / str(hours), stack)
+        patch.setattr(time, "time", lambda: real() + 3600 * hours)
+        one = fleet.node()
+        here = process(one, period="day")
+        here.uses(1000)
+        fleet.pass_time(2)
+        one.reporter.close()
+        one.collector.kill()
+        one.collector.restart()
+        one.database = CutDatabase(fleet.dsn)
+        fleet.cut()
+        one.collector.service.follow(one.database, one.name)
+        here.uses(10)
+        fleet.pass_time(3)
+        assert one.collector.activity(period="day").usage.bytes_in == here.knows() == 1010
+        one.collector.service.leave()
+        one.pass_time(2)
+        assert here.ada.wall() == pytest.approx(time.time(), abs=60), "alone it goes by its own clock"
+
+
 def test_a_restart_in_an_outage_goes_on_where_it_was(fleet: Fleet) -> None:
     (here, _), _ = cut_off(fleet, "lease")
     before = here.ada._leased()
