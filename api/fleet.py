@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -76,12 +77,28 @@ class OwnRequests:
     `pair` and `name` are digests, of a user name with an address and of it alone.
     """
 
+    are_shared = False
+    """Whether there are other nodes."""
+
     def claim(self, mark: str) -> ClaimedRequest | None:  # noqa: ARG002 - the node's own file has them
         """Take a request with this mark; None where this node is alone with it. Waits for the database, a second."""
         return None
 
     def settle(self, mark: str, sealed: str | None) -> None:
         """What a request that was taken has come to; None gives it back. Waits as `claim`."""
+
+    def making(
+        self,
+        mark: str,  # noqa: ARG002 - the process alone knows of it
+        sealed: str,  # noqa: ARG002
+        note: Callable[[], object],  # noqa: ARG002
+    ) -> AbstractContextManager[None]:
+        """Within the block, which executes a request that was taken, a commit of this thread has `sealed` with it.
+
+        That is what the request has come to when the process ends before `settle`. `note` is called before a change
+        that is in no commit.
+        """
+        return nullcontext()
 
     def count_failure(self, pair: str, name: str, limit: int) -> bool | None:  # noqa: ARG002 - it counts in memory
         """Count a failed sign-in over all nodes: whether it has locked the pair.

@@ -100,7 +100,7 @@ class FleetNode(ThisNode):
         self.audit = AuditSending(self.database, self.node_id, engine.trail)
         self.ledger.watch_audit(self.audit.brought)
         if self.is_full:
-            self.requests = requests = SharedRequests(self.database, self.node_id, engine, loose.announced)
+            self.requests = requests = SharedRequests(self.database, self.node_id, engine, self.ledger, loose.announced)
             loose.follow_locks(requests.take_locks)
             loose.also(requests.work)
         self._ends.append(loose.close)

@@ -128,6 +128,12 @@ class CommitTimes:
         self.seconds += seconds
 
 
+class _OfThread(threading.local):
+    """What the commits of a thread have with them: statements, each with its values."""
+
+    with_next: tuple[tuple[str, Sequence[object]], ...] = ()
+
+
 class SharedLedger:
     """The `api.engine.ledger.Ledger` of one node. Raises `LedgerError`."""
 
@@ -154,7 +160,7 @@ class SharedLedger:
         self._on_document: OnDocument = refuse_damaged
         self._on_audited: Callable[[int], object] = lambda _last: None
         self._check: Callable[[str], object] = lambda _content: None
-        self._with_next: tuple[str, Sequence[object]] | None = None
+        self._thread = _OfThread()
 
     def check(self, check: Callable[[str], object]) -> None:
         """This then gets the text of each commit that is read, before it is taken. It may raise `LedgerError`."""
@@ -162,12 +168,13 @@ class SharedLedger:
 
     @contextmanager
     def with_next(self, statement: str, values: Sequence[object]) -> Iterator[None]:
-        """Within the block, which is in the turn of this node, a commit has this statement in its transaction, too."""
-        self._with_next = statement, values
+        """Within the block a commit of this thread has this statement in its transaction, too."""
+        before = self._thread.with_next
+        self._thread.with_next = (*before, (statement, values))
         try:
             yield
         finally:
-            self._with_next = None
+            self._thread.with_next = before
 
     def watch(self, on_document: OnDocument) -> None:
         """From now on this gets to know of documents that can't be read, which commits lack then."""
@@ -271,15 +278,25 @@ class SharedLedger:
         with self._refusals(commit):
             for each in parts:
                 lock.session.go_on(WRITE, [commit.number, self.node, each], within)
-            if self._with_next is not None:
-                lock.session.go_on(*self._with_next)
         history = max((each.row[0] for each in commit.revisions), default=0)
         notify = any(each.collection not in _SILENT for each in commit.documents)
-        values = [commit.number, stamp, lock.stamp, self.node, last, len(commit.documents), commit.size, history]
+        also = self._thread.with_next
+        statement = "; ".join([*(each for each, _ in also), _COMMIT])
+        values = [
+            *chain.from_iterable(each for _, each in also),
+            commit.number,
+            stamp,
+            lock.stamp,
+            self.node,
+            last,
+            len(commit.documents),
+            commit.size,
+            history,
+        ]
         sent = time.monotonic()
         try:
             with self._refusals(commit):
-                lock.session.finish(_COMMIT, [*values, notify], within)
+                lock.session.finish(statement, [*values, notify], within)
         except DatabaseBusy:
             raise
         except DatabaseUnavailable as error:

@@ -10,13 +10,15 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from actors.cluster.database import SIGN_IN, Database
 from actors.cluster.errors import DatabaseError
+from api.cluster.shared_ledger import SharedLedger
+from api.engine.commit import Engine
 from api.fleet import ClaimedRequest, OwnRequests
-from api.store import FleetStore
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +34,7 @@ FORGOTTEN_MAX = 20_000
 
 _CLAIM = "SELECT * FROM proxyfleet.claim_mark(%s, %s, %s)"
 _SETTLE = "SELECT proxyfleet.settle_mark(%s, %s, %s, %s)"
+_GIVE_BACK = "DELETE FROM proxyfleet.idempotency WHERE mark = %s AND node = %s"
 _COUNT = "SELECT * FROM proxyfleet.count_failure(%s, %s, %s, %s, %s)"
 _FORGET = "SELECT proxyfleet.forget_failures(%s, %s)"
 _USES = "SELECT * FROM proxyfleet.note_uses(%s, %s)"
@@ -40,11 +43,16 @@ _USES = "SELECT * FROM proxyfleet.note_uses(%s, %s)"
 class SharedRequests(OwnRequests):
     """Those of one node. Thread-safe."""
 
-    def __init__(self, database: Database, node: str, store: FleetStore, ring: Callable[[], object]) -> None:
+    are_shared = True
+
+    def __init__(
+        self, database: Database, node: str, store: Engine, ledger: SharedLedger, ring: Callable[[], object]
+    ) -> None:
         """`ring` has `work` called soon."""
         self._database = database
         self._node = node
         self._store = store
+        self._ledger = ledger
         self._ring = ring
         self._lock = threading.Lock()
         self._locks: dict[str, float] = {}
@@ -60,7 +68,17 @@ class SharedRequests(OwnRequests):
 
     def settle(self, mark: str, sealed: str | None) -> None:
         """See `OwnRequests`."""
-        self._tried(_SETTLE, [mark, self._node, sealed, KEPT])
+        if sealed is None:
+            self._tried(_GIVE_BACK, [mark, self._node])
+        else:
+            self._tried(_SETTLE, [mark, self._node, sealed, KEPT])
+
+    @contextmanager
+    def making(self, mark: str, sealed: str, note: Callable[[], object]) -> Iterator[None]:
+        """See `OwnRequests`."""
+        values = [mark, self._node, sealed, KEPT]
+        with self._ledger.with_next(_SETTLE, values), self._store.loose.noting(note):
+            yield
 
     # --- failures ---
 

@@ -120,6 +120,8 @@ class Engine(ReplicaStore):
     def _commit_loose(self, writes: Sequence[Write], recorded: bool) -> int:
         """In a fleet, without its lock and its database; the revision that all of them have, which is negative."""
         rows: list[dict[str, Any]] = []
+        if any(each.collection == CREDENTIALS for each in writes):
+            self.loose.begin()
         try:
             with self.effects.settled(), self.file.transaction(size_of(writes)) as database:
                 before, changes = self.changes_of(database, writes, number=0)

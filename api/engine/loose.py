@@ -111,6 +111,7 @@ class _DueOfThread(threading.local):
     """
 
     settles = False
+    note: Callable[[], object] | None = None
     step = 0
     written: dict[Key, int] | None = None
 
@@ -221,6 +222,21 @@ class LooseObjects:
         finally:
             self._thread.settles = False
         self.settle()
+
+    @contextmanager
+    def noting(self, note: Callable[[], object]) -> Iterator[None]:
+        """Within the block `note` is called before the first change of this thread."""
+        self._thread.note = note
+        try:
+            yield
+        finally:
+            self._thread.note = None
+
+    def begin(self) -> None:
+        """This thread is about to change something. It has no locks that others need."""
+        note, self._thread.note = self._thread.note, None
+        if note is not None:
+            note()
 
     def ask(self) -> bool:
         """Take what other nodes have made up to this moment; whether all of it is here now."""

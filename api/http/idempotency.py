@@ -5,11 +5,13 @@ another request is 400. A repetition during the first request waits for it. Only
 may be repeated.
 
 In a fleet the request is taken in its database first, so a repetition at another node waits or has the same response.
-In an outage each node is for itself.
+In an outage each node is for itself. Its commit says there that the change is made, in the same transaction: when the
+process ends before it has responded, a repetition at any node is refused, and does not make the change twice. What is
+in no commit is noted before.
 
 The responses are kept on disk, so they survive a restart, and sealed (`config.files.secret_box`) together with a
-fingerprint of the request: a response may contain a new API key, a request a password. A crash during a request leaves
-no response, so its repetition is executed.
+fingerprint of the request: a response may contain a new API key, a request a password. On one machine a crash during a
+request leaves no response, so its repetition is executed.
 """
 
 from __future__ import annotations
@@ -51,6 +53,8 @@ RETENTION = 24 * 3600.0
 RESPONSES_MAX = 100_000
 LONGEST_WAIT = 10.0
 """Seconds that a repetition waits for the first request; then the response is 429."""
+LOST_AFTER = 3.0
+"""Seconds that a repetition waits for the response to a change that is made."""
 AGAIN = 0.1
 """Seconds between two looks whether another node has responded."""
 
@@ -101,15 +105,17 @@ class Idempotency:
             if kept is None:
                 kept = self._taken(mark)
             if kept is None:
+                entry = {"request": _digest(request), "answer": None}
                 try:
-                    reply = execute()
+                    with self._making(mark, entry):
+                        reply = execute()
                 except OutcomeUnknown as error:  # it stays taken: it may have been made
                     self._unknown[mark] = error.number
                     raise
                 except BaseException:
-                    self._node().requests.settle(mark, None)
+                    self._give_back(mark)
                     raise
-                self._keep(mark, {"request": _digest(request), "answer": reply.plain()})
+                self._keep(mark, {**entry, "answer": reply.plain()})
                 return reply
         if kept["request"] != _digest(request):
             raise Invalid(HEADER, "was used for another request within the last 24 hours")
@@ -143,7 +149,7 @@ class Idempotency:
 
     def _taken(self, mark: str) -> dict[str, Any] | None:
         """The entry of another node of the fleet; None when the request is this node's. Raises `TooBusy`."""
-        until, busy = time.monotonic() + LONGEST_WAIT, False
+        began, busy = time.monotonic(), False
         while True:
             claimed = self._node().requests.claim(mark)
             if (claimed is None and not busy) or (claimed is not None and claimed.ours):
@@ -151,10 +157,12 @@ class Idempotency:
             busy = True
             if claimed is not None and claimed.response is not None:
                 try:
-                    return self._opened(mark, claimed.response)
+                    entry = self._opened(mark, claimed.response)
+                    if entry["answer"] is not None or time.monotonic() >= began + LOST_AFTER:
+                        return entry
                 except SecretBoxError as error:
                     log.error("cannot read the response of another node to an earlier request: %s", error)
-            if time.monotonic() >= until:
+            if time.monotonic() >= began + LONGEST_WAIT:
                 raise TooBusy(1, "The first request with this Idempotency-Key is still under way")
             time.sleep(AGAIN)
 
@@ -171,6 +179,36 @@ class Idempotency:
         entry = {"request": _digest(request), "answer": None}
         self._keep(mark, entry)
         return entry
+
+    @contextmanager
+    def _making(self, mark: str, entry: dict[str, Any]) -> Iterator[None]:
+        """Within the block, which executes a request, its changes in a fleet are noted as made, with this entry."""
+        requests = self._node().requests
+        if not requests.are_shared:
+            yield
+            return
+        try:
+            sealed = self._sealed(mark, entry)
+        except SecretBoxError as error:
+            log.error("cannot note that a request with an Idempotency-Key is executed: %s", error)
+            yield
+            return
+        with requests.making(mark, sealed, lambda: self._keep(mark, entry)):
+            yield
+
+    def _give_back(self, mark: str) -> None:
+        """The request has failed, and may be executed again."""
+        requests = self._node().requests
+        requests.settle(mark, None)
+        if requests.are_shared:
+            try:
+                with self._lock:
+                    self._database.execute("DELETE FROM answers WHERE mark = ?", (mark,))
+            except sqlite3.Error as error:
+                log.error("a request that has failed can't be repeated: %s", error)
+
+    def _sealed(self, mark: str, entry: dict[str, Any]) -> str:
+        return self._seal.seal(json.dumps(entry), SealedFor.RESPONSE, mark)
 
     def _opened(self, mark: str, sealed: str) -> dict[str, Any]:
         return dict(json.loads(self._seal.open(sealed, SealedFor.RESPONSE, mark)))
@@ -189,7 +227,7 @@ class Idempotency:
     def _keep(self, mark: str, entry: dict[str, Any]) -> None:
         """The request has been executed: an error here only affects its repetition, so it is logged."""
         try:
-            sealed = self._seal.seal(json.dumps(entry), SealedFor.RESPONSE, mark)
+            sealed = self._sealed(mark, entry)
             self._node().requests.settle(mark, sealed)
             with self._lock:
                 self._database.execute("REPLACE INTO answers VALUES (?, ?, ?)", (mark, self._clock(), sealed))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any, cast
 from uuid import UUID
 
@@ -12,6 +12,7 @@ from actors.cluster.database import Database
 from actors.cluster.identity import NodeIdentity
 from api.cluster.fleet_node import FleetNode, NodeHost
 from api.cluster.migration_runner import migrate
+from api.cluster.shared_ledger import LedgerUnavailable
 from api.engine.commit import Engine
 from api.security import users
 from api.security.users import User
@@ -71,7 +72,7 @@ class FollowingApi(Api):
         self.node = FleetNode(NodeIdentity(FLEET, self.name, self.name, "full", self.dsn))
         self.engine = Engine(self.data, secret_box_of(self.data), self.node.ledger)
         self.node.opened(self.engine)
-        if self.node.database.is_available:
+        with suppress(LedgerUnavailable):
             self.engine.catch_up()
         self.store = cast("UnrecordedStore", self.engine)
 
