@@ -40,6 +40,9 @@ _UNINDEXED = {"resource_name": "json_extract(content, '$.resource.name')"}
 """Expressions by which entries are searched without a column."""
 
 
+_NO_JSON = "its content is not JSON"
+"""Such a row has no place in the table."""
+
 Row = tuple[int, str, str]
 """An entry as it is stored: its number, its content and its hash."""
 
@@ -160,21 +163,31 @@ class Trail:
             self._insert(database, rows(staged), lambda: head)
         origin().rows += head.seq - first
 
-    def new_of(self, rows: Sequence[Row]) -> tuple[Row, ...]:
+    def new_of(self, rows: Sequence[Row], of_ledger: bool = False) -> tuple[Row, ...]:
         """The entries of another file that are to be inserted here, within a transaction. Raises `CommitRefused`.
 
-        Those that are there already, since one file is a copy of the other, are left alone.
+        Those that are there already, since one file is a copy of the other, are left alone. Of a ledger each later one
+        is taken: one that was altered there is logged, and is as it was where that is known.
         """
+        own = {each[0]: each for each in self._unsettled()}
         with self._file.reading() as database:
             known = "SELECT 1 FROM audit WHERE seq = ? AND content = ? AND hash = ?"
-            fresh = tuple(each for each in rows if database.execute(known, each).fetchone() is None)
+            fresh = [each for each in rows if database.execute(known, each).fetchone() is None]
             head = self._last(database)
-        for seq, content, digest in fresh:
-            error = _error_of(seq, content, digest, head)
-            if error is not None:
+        if of_ledger:
+            fresh = [each for each in fresh if each[0] > head.seq]
+        taken = []
+        for each in fresh:
+            seq, error = each[0], _error_of(*each, head)
+            if error is not None and not of_ledger:
                 raise CommitRefused(f"the row {seq} of the audit trail {error}")
-            head = Head(seq, digest)
-        return fresh
+            if error is not None:
+                log.error("the row %d of this node's audit trail was altered in the fleet's database: %s", seq, error)
+            entry = each if error is None else own.get(seq, each)
+            if error != _NO_JSON or seq in own:
+                taken.append(entry)
+                head = Head(seq, entry[2])
+        return tuple(taken)
 
     def stamp(self) -> dict[str, Any]:
         """The time, and whose request is served, as in an entry of this moment."""
@@ -280,7 +293,7 @@ def _error_of(seq: int, content: str, digest: str, before: Head) -> str | None:
     try:
         row = json.loads(content)
     except (TypeError, ValueError):
-        return "its content is not JSON"
+        return _NO_JSON
     if not isinstance(row, dict) or row.get("seq") != seq:
         return "its content says that it is another row"
     return None if chain_hash(before.hash, content) == digest else "its content doesn't go with its hash"

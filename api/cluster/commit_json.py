@@ -3,18 +3,21 @@
     {"documents": [[collection, id, body as text or null], …],
      "revisions": [[[number, …, size], [[collection, id, name, fields, before, after], …]], …],
      "audit": [[seq, content, hash], …],
-     "levels": [[collection, id, level], …] or null}
+     "levels": [[collection, id, level], …] or null,
+     "foreign": [number, …] or null}
 
 On the way there documents have their place in the commit first, and the changes of revisions are a list of their own,
 `changes`, each with its revision and its place first, so that a large commit goes in parts. `before` and `after`, which
 are octets, are base64. `levels` are those above 1 (`api.engine.levels`), and a program with such a level says so in
-`level`. A body is a text within the text: PostgreSQL reads none with a NUL otherwise.
+`level`. `foreign` are numbers of revisions that no node wrote, and that are not in `revisions`. A body is a text within
+the text: PostgreSQL reads none with a NUL otherwise.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -25,6 +28,8 @@ from api.history.recorder import RecordedRevision
 from api.store import Change, StoreDamaged
 from api.store.accounts.staging import ChangeRow
 from api.store.rows import text_of
+
+log = logging.getLogger(__name__)
 
 PART = 8 * 2**20
 """Characters of JSON that one statement brings, about."""
@@ -60,6 +65,10 @@ def decoded(number: int, content: str, on_document: OnDocument = refuse_damaged,
     Raises `StoreDamaged` for what no node has written.
     """
     parts = json.loads(content)
+    for each in parts.get("foreign") or ():
+        log.error(
+            "the revision %s in the fleet's database is none: its number is later than that of the last one", each
+        )
     above = {(collection, key) for collection, key, needed in parts.get("levels") or () if needed > level}
     documents = ((number, *row) for row in parts["documents"] or () if (row[0], row[1]) not in above)
     return Commit(

@@ -84,7 +84,7 @@ class ReplicaStore(FleetStore):
         """
         stamps = [None] * (len(commits) - 1) + [stamp]
         with self.effects.settled():
-            self._adopt(zip(commits, stamps, strict=True) if commits else (), sum(each.size for each in commits))
+            self._adopt(zip(commits, stamps, strict=True) if commits else (), sum(each.size for each in commits), False)
 
     def catch_up(self, to: int | None = None) -> None:
         """Take what the ledger has more than this file. Nothing is asked for when it has the commit `to`.
@@ -119,7 +119,7 @@ class ReplicaStore(FleetStore):
                 self.history.forget_after(common)
             self.file.jump(to[0])
             for part in parts:
-                self._record(self.history.new_of(part.revisions), self.trail.new_of(part.audit))
+                self._record(self.history.new_of(part.revisions), self.trail.new_of(part.audit, of_ledger=True))
                 settled += [each for each in part.audit if each in unsettled]
                 keys = [(each.collection, each.id) for each in part.documents]
                 before = {each: self.present(database, *each) for each in keys}
@@ -179,18 +179,18 @@ class ReplicaStore(FleetStore):
 
     def _take(self, commits: Iterable[LedgerCommit], size: int = 0) -> None:
         """What a power cut undoes is taken again: so the lock of the fleet is not held while a disk syncs."""
-        self._adopt(((each.commit, each.stamp) for each in commits), size, synced=False)
+        self._adopt(((each.commit, each.stamp) for each in commits), size, of_ledger=True)
 
-    def _adopt(self, commits: Iterable[tuple[Commit, UUID | None]], size: int, synced: bool = True) -> None:
+    def _adopt(self, commits: Iterable[tuple[Commit, UUID | None]], size: int, of_ledger: bool) -> None:
         """See `adopt`. Changes that no effect wants are not remembered until the end of the transaction."""
-        with self._changing, self._adopting(), self.file.transaction(size, synced) as database:
+        with self._changing, self._adopting(), self.file.transaction(size, synced=not of_ledger) as database:
             for part in _parts(commits):
                 changes: dict[Key, Change] = {}
                 for each, stamp in part:
                     following = self.file.next_number()
                     if each.number != following:
                         raise CommitRefused(f"the commit {each.number} does not follow the last one, {following - 1}")
-                    self._record(self.history.new_of(each.revisions), self.trail.new_of(each.audit))
+                    self._record(self.history.new_of(each.revisions), self.trail.new_of(each.audit, of_ledger))
                     self._settle(each.number, each.audit)
                     for change in each.documents:
                         changes.pop((change.collection, change.id), None)
@@ -245,7 +245,7 @@ class ReplicaStore(FleetStore):
         if not self._unsettled.number or number != self._unsettled.number:
             return
         entries = self._unsettled.entries
-        is_made = entries[-1] in audit
+        is_made = entries[-1][0] in {seq for seq, _, _ in audit}
         self.file.after(self._unsettled.end)
         self.file.after(lambda: self._outcomes.update({number: is_made}))
         if not is_made:

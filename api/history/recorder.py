@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -15,6 +16,8 @@ from api.store import CommitRefused
 from api.store.accounts.staging import ChangeRow
 from api.store.fleet_file import FleetFile
 from config.files.secret_box import SecretBox
+
+log = logging.getLogger(__name__)
 
 PRUNED_AT_ONCE = 500
 """Changes that one transaction deletes, so that no change of the configuration waits for long."""
@@ -144,6 +147,11 @@ class Recorder:
                     continue
                 if number <= newest:
                     raise CommitRefused(f"the revision {number} is there already: the last one is {newest}")
+                if newest and number > newest + 1:
+                    log.warning(
+                        "the revisions between %d and %d are missing: deleted, or removed by hand", newest, number
+                    )
+                newest = number
                 fresh.append(each)
         return tuple(fresh)
 

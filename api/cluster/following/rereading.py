@@ -74,7 +74,8 @@ SELECT number, json_build_array(
         ) ORDER BY e.place) FROM proxyfleet.revision_changes e WHERE e.number = r.number
     )
 )::text
-FROM proxyfleet.revisions r WHERE number > %s ORDER BY number LIMIT %s
+FROM proxyfleet.revisions r WHERE number > %s AND number <= (SELECT history FROM proxyfleet.fleet)
+ORDER BY number LIMIT %s
 """
 _AUDIT = "SELECT seq, content, hash FROM proxyfleet.audit WHERE node = %s AND seq >= %s ORDER BY seq LIMIT %s"
 _SCRATCH = """
