@@ -128,7 +128,7 @@ class CommitTimes:
         self.seconds += seconds
 
 
-class _OfThread(threading.local):
+class _WithCommits(threading.local):
     """What the commits of a thread have with them: statements, each with its values."""
 
     with_next: tuple[tuple[str, Sequence[object]], ...] = ()
@@ -160,7 +160,7 @@ class SharedLedger:
         self._on_document: OnDocument = refuse_damaged
         self._on_audited: Callable[[int], object] = lambda _last: None
         self._check: Callable[[str], object] = lambda _content: None
-        self._thread = _OfThread()
+        self._thread = _WithCommits()
 
     def check(self, check: Callable[[str], object]) -> None:
         """This then gets the text of each commit that is read, before it is taken. It may raise `LedgerError`."""
