@@ -11,7 +11,7 @@ from tests.kit.slow_tests import CEILING, SLOW_TESTS
 CEILINGS = {
     "code lines of the product": 81_953,
     "files of the product": 609,
-    "code lines of the tests": 89_452,
+    "code lines of the tests": 89_519,
     "code lines of scripts": 5_857,
     "files under 60 lines that one module imports": 4,
     "class names that stand twice": 16,

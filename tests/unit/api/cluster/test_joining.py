@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import stat
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from api.cluster import joining as module
 from api.cluster.joining import PATH, Admission, JoinRefused, ask_to_join, finish_joining, read_ahead, what_is_there
 from api.cluster.links.certificates import Certificates, KnownNode, NodeCertificateError, own_certificate
 from api.cluster.links.internal_api import InternalApi, NodeRefused, NodeUnreachable, Route
-from api.cluster.roles import NodeLogin
+from api.cluster.roles import NodeLogin, end_role
 from api.engine.commit import Engine
 from api.operator.joining import join
 from api.process import open_store
@@ -191,11 +192,88 @@ def test_a_token_that_is_no_good_is_refused(
     assert not data.joining.exists()
 
 
-def test_another_machine_at_the_address_gets_no_secret(asked: Asked, data: DataDir) -> None:
+def test_a_token_that_was_revoked_is_refused(asked: Asked, data: DataDir) -> None:
+    line, roles = asked.token(), asked.roles()
+    asked.put(TOKENS, None, line.id)
+    with pytest.raises(NodeRefused, match="no such token: it was revoked, or is of another fleet"):
+        ask_to_join(data, line.text, "revoked")
+    assert ("revoked" in asked.names(), asked.roles(), data.joining.exists()) == (False, roles, False)
+
+
+def test_a_token_of_a_node_that_was_removed_is_refused_and_leaves_nothing(data: DataDir) -> None:
+    with ExitStack() as stack:
+        gone = Asked(stack.enter_context(fleet(stack.enter_context(owner()))), stack)
+        line, roles = gone.token(), gone.roles()
+        end_role(gone.fleet.database, gone.login.node)
+        with pytest.raises(NodeRefused, match="the node can't be let in now") as caught:
+            ask_to_join(data, line.text, "late")
+        assert caught.value.status == 503
+        assert line.secret not in str(caught.value)
+        assert gone.fleet.execute("SELECT 1 FROM proxyfleet.documents WHERE body ->> 'name' = 'late'") == []
+        assert (gone.roles(), data.joining.exists()) == (roles - 1, False)
+
+
+def test_another_machine_at_the_address_gets_no_secret(asked: Asked, data: DataDir, tmp_path: Path) -> None:
     line = asked.token()
-    wrong = TokenLine("0" * 64, line.id, line.secret, line.address)
-    with pytest.raises(NodeCertificateError, match="nothing was sent"):
-        ask_to_join(data, wrong.text)
+    got: list[Any] = []
+
+    def take(_node: KnownNode | None, body: Mapping[str, Any]) -> dict[str, Any]:
+        got.append(body)
+        return {}
+
+    theirs = Certificates(own_certificate(open_data_dir(tmp_path / "theirs")), list)
+    with closing(InternalApi(("127.0.0.1", 0), theirs, lambda: {PATH: Route(take, for_strangers=True)})) as other:
+        other.start()
+        address = "{}:{}".format(*other.address)
+        for wrong in (
+            TokenLine("0" * 64, line.id, line.secret, line.address),
+            TokenLine(line.fingerprint, line.id, line.secret, address),  # of another fleet, at this address now
+        ):
+            with pytest.raises(NodeCertificateError, match="nothing was sent"):
+                ask_to_join(data, wrong.text)
+        assert got == []
+        with pytest.raises(JoinRefused, match="can't be read: is it of another release"):
+            ask_to_join(data, TokenLine(theirs.own.fingerprint, line.id, line.secret, address).text)
+        assert [each["secret"] for each in got] == [line.secret], "else this test sees nothing"
+    assert not data.joining.exists()
+
+
+def test_a_line_that_was_cut_short_anywhere_is_refused_without_its_text(asked: Asked, data: DataDir) -> None:
+    line = asked.token()
+    whole = line.text
+    for length in range(len(whole) - len(line.address) + 1):
+        with pytest.raises(JoinRefused) as caught:
+            ask_to_join(data, whole[:length])
+        assert line.secret[:8] not in str(caught.value)
+    cut_in_the_port = f"{whole.rpartition(':')[0]}:1"
+    with pytest.raises(NodeUnreachable) as unreached:
+        ask_to_join(data, cut_in_the_port)
+    assert line.secret not in str(unreached.value)
+    for more in (f"{whole} {whole}", f"'{whole}'", whole.upper(), whole.replace(".tok", " .tok")):
+        with pytest.raises(JoinRefused):
+            ask_to_join(data, more)
+    assert ask_to_join(data, f"  {whole}\r\n", "padded") == "padded"
+
+
+@table("years", [1, -1])
+def test_a_clock_that_is_a_year_off_keeps_no_machine_from_joining_and_none_in_by_a_token_that_is_over(
+    asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, years: int
+) -> None:
+    """That of the machine that joins, and that of the node that it asks."""
+    real = time.time
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time", lambda: real() + years * 31_536_000)
+        data, late = open_data_dir(tmp_path / f"{years}"), open_data_dir(tmp_path / f"late{years}")
+        with pytest.raises(NodeRefused, match="the token is over"):
+            ask_to_join(late, asked.token(-10).text, "over")
+        line = asked.token(60)
+        name = ask_to_join(data, line.text, f"year{'ahead' if years > 0 else 'behind'}")
+        assert finish_joining(data)
+        with closing(Engine(data, secret_box_of(data))) as engine:
+            (document,) = engine.find("nodes", name=name)
+            assert document.body["created_at"] == pytest.approx(real(), abs=60)
+            (used,) = [each.body for each in engine.find(TOKENS) if each.id == line.id]
+            assert used["used_at"] == pytest.approx(real(), abs=60)
 
 
 @table(
