@@ -9,12 +9,12 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 81_953,
+    "code lines of the product": 81_855,
     "files of the product": 609,
-    "code lines of the tests": 89_519,
-    "code lines of scripts": 5_857,
+    "code lines of the tests": 89_570,
+    "code lines of scripts": 5_744,
     "files under 60 lines that one module imports": 4,
-    "class names that stand twice": 16,
+    "class names that stand twice": 0,
     "modules of the longest folder": 15,
     "dependencies": 26,
     "tests that take longer than the ceiling": 19,
