@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from actors.sqlite import open_for_reading
@@ -21,8 +24,9 @@ if TYPE_CHECKING:  # in a fleet alone
 
 NOT_INSTALLED = "psycopg, which a node of a fleet needs, is not installed: install proxyfleet[cluster]"
 NO_NODE = "this installation is not a node of a fleet"
-WITHIN = 1.2
-"""Seconds that the database has to say how it stands: a person waits."""
+PATIENCE, AT_LEAST = 1.7, 0.5
+"""Seconds since this process began in which the database has to say how it stands, for a person waits two at most; and
+those that it has in any case."""
 BEHIND = 10.0
 """Seconds behind the fleet from which a node isn't current."""
 
@@ -56,8 +60,22 @@ class FleetState:
     disk_free: int
 
 
-def state_of(data: DataDir) -> FleetState | None:
-    """That of this installation; None when it stands alone. Raises `StoreError`."""
+def patience(runs_for: float) -> float:
+    """Seconds that the database has, when this process runs for so many."""
+    return max(AT_LEAST, PATIENCE - runs_for)
+
+
+def runs_for() -> float:
+    """Seconds for which this process runs."""
+    ticks = int(Path("/proc/self/stat").read_bytes().rpartition(b") ")[2].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+
+
+def state_of(data: DataDir, within: float) -> FleetState | None:
+    """That of this installation; None when it stands alone. The database has so many seconds, connecting included.
+
+    Raises `StoreError`.
+    """
     if not data.node.exists():
         return None
     with loaded():
@@ -77,7 +95,7 @@ def state_of(data: DataDir) -> FleetState | None:
         (last,) = file.execute("SELECT coalesce(max(seq), 0) FROM audit").fetchone()
         head, behind, doorbell, audited, error = None, 0.0, None, None, None
         try:
-            found = _in_time(database, _STATE, [number, identity.id, identity.id])
+            found = _in_time(database, within, _STATE, [number, identity.id, identity.id])
             if found:
                 ((head, behind, doorbell, audited),) = found
             else:
@@ -103,23 +121,23 @@ def state_of(data: DataDir) -> FleetState | None:
         )
 
 
-def _in_time(database: Database, statement: str, parameters: list[Any]) -> list[Any]:
-    """What it responds within `WITHIN`, connecting included. Raises `DatabaseError`."""
+def _in_time(database: Database, within: float, statement: str, parameters: list[Any]) -> list[Any]:
+    """What it responds within so many seconds. Raises `DatabaseError`."""
     from actors.cluster.errors import DatabaseUnavailable
 
     response = Future[list[Any]]()
 
     def ask() -> None:
         try:
-            response.set_result(database.transaction(statement, parameters, WITHIN))
+            response.set_result(database.transaction(statement, parameters, within))
         except BaseException as error:  # noqa: BLE001 - it is raised for the one who waits
             response.set_exception(error)
 
     threading.Thread(target=ask, name="asking the database", daemon=True).start()
     try:
-        return response.result(WITHIN)
+        return response.result(within)
     except TimeoutError:
-        raise DatabaseUnavailable(f"{database.place}: no response within {WITHIN:g} s") from None
+        raise DatabaseUnavailable(f"{database.place}: does not respond, waited for {within:.1f} s") from None
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from api.cli.errors import CommandError, Status
 from api.cli.local.shared import data_of, require_own_directory, translated
 from api.cli.terminal import Column, Output
 from api.history.lost_changes import lost_changes
-from api.operator.fleet_state import BEHIND, NO_NODE, FleetState, state_of
+from api.operator.fleet_state import BEHIND, NO_NODE, FleetState, patience, runs_for, state_of
 from config.text.formatting import size_text
 
 _CUT_OFF, _BEHIND = Status.UNREACHABLE, 4
@@ -21,7 +21,7 @@ def status(out: Output, config: Path | None, data_dir: Path | None) -> None:
     """Say how this node stands to its fleet, by its files and the database alone."""
     data = data_of(config, data_dir)
     require_own_directory(data.path)
-    found = state_of(data)
+    found = state_of(data, patience(runs_for()))
     if found is None:
         raise CommandError(NO_NODE, "`proxyfleet cluster init` makes a fleet of it")
     out.data(asdict(found), lambda: _show(out, found))
@@ -38,7 +38,7 @@ def _show(out: Output, found: FleetState) -> None:
             ("node", f"{found.name} ({found.node}), {found.role}"),
             ("database", found.database if found.connected else f"cut off: {found.error}"),
             ("revision", found.revision if found.head is None else f"{found.revision} of {found.head}"),
-            ("behind", f"{found.behind_seconds:.1f} s"),
+            ("behind", None if found.head is None else f"{found.behind_seconds:.1f} s"),
             ("doorbell", found.doorbell),
             ("waiting for the database", ", ".join(f"{count} {name}" for name, count in found.pending.items())),
             ("free disk", size_text(found.disk_free)),
