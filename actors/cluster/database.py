@@ -118,6 +118,7 @@ class Database:
         self._places = threading.BoundedSemaphore(CONNECTIONS)
         self._failures = 0
         self._refusal = ""
+        self._has_rest = False
         self._is_probing = False
         self._last_error: DatabaseError = DatabaseUnavailable(f"{self.place}: closed")
         self._closed = threading.Event()
@@ -135,9 +136,14 @@ class Database:
     def _responds(self) -> bool:
         return self._failures < FAILURES
 
-    def refuse(self, why: str) -> None:
-        """From now on it is not used for this reason, but by who says that it shall be; empty: it is."""
-        self._refusal = why
+    def refuse(self, why: str, has_rest: bool = False) -> None:
+        """From now on it is not used for this reason, but by who says that it shall be; empty: it is.
+
+        It `has_rest` when it isn't even asked whether it is back.
+        """
+        self._refusal, self._has_rest = why, has_rest and bool(why)
+        if self._has_rest:
+            self._close_idle()
 
     def time(self) -> float:
         """The database's time in seconds since 1970, whatever this machine's clock does; until it is known, ours."""
@@ -286,6 +292,8 @@ class Database:
     def _probe(self) -> None:
         """Look whether it is back, until it is."""
         while not self._closed.wait(PROBE * random.uniform(0.5, 1.5)):  # noqa: S311 - no secret
+            if self._has_rest:
+                continue
             with suppress(DatabaseError):
                 self.check()
             with self._lock:

@@ -70,6 +70,7 @@ class NodeParts:
         beats.gives += [follower.expect, events.wants, node.duties.wants, schema.wants]
         beats.followers += [follower.noted, events.noted, node.duties.noted, unapplied.noted, node.loose.noted]
         beats.followers += [node.audit.noted, self._inform]
+        beats.unusable.append(self._inform_collector)
         beats.refused.append(node.ledger.refuse)
         beats.reports.append(self._report)
         self.link: NodeLink | None = None
@@ -127,8 +128,14 @@ class NodeParts:
 
     def _inform(self, beat: Beat) -> None:
         """Of a move of the database, and the collector of usage, which asks the database itself without it."""
-        moved, news, bridge = beat.whole.get("moved"), beat.whole.get("usage"), self._host.bridge
+        moved, news = beat.whole.get("moved"), beat.whole.get("usage")
         if moved:
             self._host.moved(moved)
-        if news is not None and bridge is not None:
-            bridge.ask(METRICS, NoteFleet(news["slot"], news["limits"]), COLLECTOR_TIMEOUT)
+        if self._node.engine.get(COLLECTION, self._node.node_id) is None:  # where all have one role it may sign in
+            self._inform_collector("this node was removed from the fleet")
+        elif news is not None:
+            self._inform_collector("", news["slot"], news["limits"])
+
+    def _inform_collector(self, refused: str, slot: int = 0, limits: bool = False) -> None:
+        if self._host.bridge is not None:
+            self._host.bridge.ask(METRICS, NoteFleet(slot, limits, refused), COLLECTOR_TIMEOUT)

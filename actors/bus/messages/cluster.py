@@ -36,11 +36,13 @@ class NoteFleet:
     """API → metrics collector: this node's heartbeat has been at the fleet's database. → `Done`
 
     `slot` is when totals of usage have changed last, in tens of seconds, and `limits` whether another node has accounts
-    with limits in use: so the collector need not look. Without these it does.
+    with limits in use: so the collector need not look. Without these it does. `refused` is why the database takes
+    nothing of this node, for whose sake nothing is reported until a heartbeat is taken again.
     """
 
-    slot: int
-    limits: bool
+    slot: int = 0
+    limits: bool = False
+    refused: str = ""
 
 
 @message

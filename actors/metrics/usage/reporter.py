@@ -131,6 +131,10 @@ class UsageReporter:
             self._asking.update(dict.fromkeys(short))
             self._next()
 
+    def refuse(self, why: str) -> None:
+        """Report nothing for this reason, which is logged once; empty: report."""
+        self._database.refuse(why, has_rest=True)
+
     def note(self, slot: int) -> None:
         """This node's heartbeat has been at the database, where totals have changed last in this slot."""
         self._news_at, self._changed_in = self._loop.now, slot

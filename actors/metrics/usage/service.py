@@ -95,8 +95,10 @@ class UsageService:
     def note_fleet(self, news: NoteFleet) -> None:
         """See `NoteFleet`."""
         if self._reporter is not None and self._limits is not None:
-            self._reporter.note(news.slot)
-            self._limits.note(news.limits)
+            self._reporter.refuse(news.refused)
+            if not news.refused:
+                self._reporter.note(news.slot)
+                self._limits.note(news.limits)
 
     def _receive_reset(self, message: ResetUsage | DropAccountUsage, reply: Reply) -> None:
         def done(error: str | None) -> None:

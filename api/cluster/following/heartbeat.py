@@ -93,6 +93,8 @@ class Heartbeat(LoopThread):
         self.reports: list[Gives] = []
         self.refused: list[Callable[[str], object]] = []
         """Called with the reason when this installation is refused, and with an empty one when it no longer is."""
+        self.unusable: list[Callable[[str], object]] = []
+        """Called with the reason each time that the database takes nothing of this node until something is done."""
 
     def problems(self) -> dict[str, Any]:
         """What is wrong with this node, as the others see it."""
@@ -146,6 +148,8 @@ class Heartbeat(LoopThread):
         except DatabaseError as error:
             pause = PERIOD if isinstance(error, DatabaseUnusable) else RETRY
             self._note(str(error))
+            for each in self.unusable if isinstance(error, DatabaseUnusable) else ():
+                each(str(error))
         except Exception as error:  # noqa: BLE001 - of what goes with it; without a heartbeat the node is cut off
             self._note(f"{type(error).__name__}: {error}", error)
         else:

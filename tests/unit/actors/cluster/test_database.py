@@ -153,6 +153,34 @@ def test_a_database_that_comes_back_is_noticed_by_probes_alone(monkeypatch: pyte
         assert [each.name for each in threading.enumerate() if each.name == "database probe"] == []
 
 
+def test_while_it_is_refused_and_has_rest_it_is_not_asked_whether_it_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries, checks = [0], list[int]()
+
+    def soon(_least: float, _most: float) -> float:
+        tries[0] += 1
+        return 0.01
+
+    def check() -> None:
+        checks.append(tries[0])
+        Database.check(database)
+
+    monkeypatch.setattr(module.random, "uniform", soon)
+    with Server() as server, closing(Database(server.dsn())) as database:
+        assert one(database) == [(1,)]
+        server.stop()
+        monkeypatch.setattr(database, "check", check)
+        database.refuse("this node was removed", has_rest=True)
+        for _ in range(2):
+            with pytest.raises(DatabaseUnavailable), database.session(even_if_refused=True):
+                pass
+        wait_until(lambda: tries[0] > 5, "it could have been asked", 5)
+        assert checks == []
+        server.start()
+        database.refuse("")
+        wait_until(lambda: database.is_available, "it is noticed", 5)
+        assert checks
+
+
 def test_connections_of_a_server_that_was_restarted_cost_no_call() -> None:
     with Server() as server, closing(Database(server.dsn())) as database:
         for _ in range(3):

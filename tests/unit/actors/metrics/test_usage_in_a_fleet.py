@@ -90,6 +90,28 @@ def test_what_others_count_is_read_when_the_heartbeat_says_that_there_is_somethi
     assert there.knows() == 312
 
 
+def test_a_node_that_is_refused_reports_nothing_and_says_so_once_until_it_is_not(
+    fleet: Fleet, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, other = fleet.node(), fleet.node()
+    here, there = process(one), process(other)
+    here.uses(300)
+    fleet.pass_time(2)
+    for _ in range(4):
+        one.collector.service.note_fleet(NoteFleet(refused="this node was removed"))
+        here.uses(10)
+        there.uses(1)
+        fleet.pass_time(CUT_OFF_AFTER)
+    assert (fleet.total(), one.reporter.is_cut_off, other.reporter.is_cut_off) == (304, True, False)
+    assert one.database._idle == []
+    assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == [
+        "cannot report the usage of accounts: this node was removed"
+    ]
+    one.collector.service.note_fleet(NoteFleet())
+    fleet.pass_time(3)
+    assert fleet.total() == 344
+
+
 def test_what_was_used_before_there_was_a_fleet_counts_in_it(fleet: Fleet) -> None:
     one = fleet.node(follows=False)
     here = process(one)

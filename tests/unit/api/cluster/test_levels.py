@@ -21,7 +21,7 @@ from api.store import FleetLevel, Write
 from tests.kit.postgresql import needs_postgresql
 from tests.kit.tables import table
 from tests.kit.wait import wait_until
-from tests.unit.api.cluster.following import Following, nodes
+from tests.unit.api.cluster.following import BusOfCollector, Following, nodes
 from tests.unit.api.cluster.nodes import Fleet, fleet, proxy
 
 pytestmark = needs_postgresql
@@ -232,6 +232,25 @@ def test_a_program_from_before_a_removal_serves_what_it_has_writes_nothing_and_s
         ours.execute("DELETE FROM proxyfleet.migrations WHERE removes")  # the database was restored
         wait_until(lambda: old.node.database.is_available, "it is used again", 10)
         old.engine.commit(proxy(1))
+
+
+def test_the_collector_of_a_node_that_was_removed_or_is_outdated_reports_nothing_and_knows_why(ours: Fleet) -> None:
+    bus = BusOfCollector()
+
+    def knows() -> str:
+        bus.asked.clear()
+        node.node.heartbeat.soon()
+        wait_until(lambda: bus.asked, "the collector is asked", 10)
+        return str(bus.asked[-1].refused)
+
+    with nodes(ours, "old", bridge=bus) as (node,):
+        assert knows() == "this node was removed from the fleet"
+        node.engine.commit([Write("nodes", "old", {"id": "old", "name": "old", "addresses": {}})])
+        assert knows() == ""
+        module.migrate(ours.database, "new", (*migrations(), REMOVAL))
+        assert "upgrade this node" in knows()
+        ours.execute("DELETE FROM proxyfleet.migrations WHERE removes")  # the database was restored
+        assert knows() == ""
 
 
 def test_a_node_of_the_former_release_goes_on_with_a_schema_that_has_gained(ours: Fleet) -> None:
