@@ -17,11 +17,13 @@ An edge node has a full one remove it (`api.cluster.links.leaving`). What a node
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from uuid import UUID, uuid4
 
 from actors.cluster.database import Database, DatabaseSession
@@ -47,6 +49,7 @@ from api.cluster.shared_ledger import (
 )
 from api.engine.commit import Engine
 from api.engine.ledger import Commit
+from api.engine.levels import FIRST, LEVELS, Levels
 from api.engine.loose import LOOSE
 from api.engine.one_machine import of_one_machine
 from api.history.recorder import STORED, newest_revision
@@ -78,7 +81,7 @@ _NAMES = {
     "audit": "entries of the audit trail",
 }
 
-_DOCUMENTS = "documents (collection, id, revision, place, body)"
+_DOCUMENTS = "documents (collection, id, revision, place, body, level)"
 _COPIED = [
     (
         _DOCUMENTS,
@@ -102,7 +105,8 @@ _COPIED = [
         "SELECT :node, seq, commit_number, content, hash FROM audit WHERE commit_number <= :number",
     ),
 ]
-"""The tables of the database with what they get from the file. What needs no order is sent as if it were new."""
+"""The tables of the database with what they get from the file, but for the level of documents. What needs no order is
+sent as if it were new."""
 
 
 class FoundingRefused(OperatorError):
@@ -119,6 +123,7 @@ def found_fleet(
     listen_dsn: str = "",
     shared_role: bool = False,
     listen: str = "",
+    levels: Levels = LEVELS,
 ) -> FleetNode:
     """Make this installation the first node of a new fleet in this database: the node, which `engine` follows.
 
@@ -133,7 +138,8 @@ def found_fleet(
     own, own_listen = (dsn, listen_dsn) if login is None else (login.dsn(dsn), listen_dsn and login.dsn(listen_dsn))
     node = FleetNode(
         NodeIdentity(uuid4(), new_node_id() if login is None else login.node, _name(name), "full", own, own_listen),
-        seal=seal,
+        levels,
+        seal,
     )
     certificate = own_certificate(data)
     try:
@@ -148,7 +154,7 @@ def found_fleet(
                 certificate=NodeCertificate(fingerprint=certificate.fingerprint, pem=certificate.pem),
                 created_at=database.time(),
             )
-            _make(engine, data, seal, node, database, record, login)
+            _make(engine, data, seal, node, database, record, login, levels)
     except BaseException:
         node.close()
         raise
@@ -256,15 +262,16 @@ def _make(
     database: Database,
     record: NodeRecord,
     login: NodeLogin | None,
+    levels: Levels,
 ) -> None:
     within = DEADLINE + data.fleet.stat().st_size / RATE
     with database.session() as session:
         if found := session.begin(f"{ALONE}; SELECT id FROM proxyfleet.fleet", (), within):  # noqa: S608 - ours
             raise FoundingRefused(f"{database.place} holds the fleet {found[0][0]} since a moment ago")
-        copied = _copy(session, engine.file.path, node.node_id, within)
+        copied = _copy(session, engine.file.path, node.node_id, levels, within)
         with engine.alone():
             for commit in engine.changes(copied):
-                for part in encoded_parts(_ordered(commit)):
+                for part in encoded_parts(_ordered(commit), levels=levels):
                     session.go_on(WRITE, [commit.number, node.node_id, part], within)
             with engine.file.reading() as file:
                 head, history = last_number(file), newest_revision(file)
@@ -277,7 +284,7 @@ def _make(
             def made() -> None:
                 node.identity.save(data, seal)
 
-            engine.follow_ledger(_FirstTurn(node.identity, database, session, made), stamp)
+            engine.follow_ledger(_FirstTurn(node.identity, database, session, made, levels), stamp)
             try:
                 node.opened(engine, all_of_them=True)
                 engine.put(COLLECTION, record.model_dump(mode="json"), 0)
@@ -289,15 +296,24 @@ def _make(
     data.founding.unlink()
 
 
-def _copy(session: DatabaseSession, file: Path, node: str, within: float) -> int:
+def _copy(session: DatabaseSession, file: Path, node: str, levels: Levels, within: float) -> int:
     """Copy what the file has at this moment; the number of its last commit then."""
     with translated(file), closing(open_for_reading(file)) as database:
         database.execute("BEGIN")
         number = last_number(database)
         values = {"node": node, "number": number}
         for table, rows in _COPIED:
-            session.copy(f"proxyfleet.{table}", database.execute(rows, values), within)
+            found = database.execute(rows, values)
+            session.copy(f"proxyfleet.{table}", _leveled(found, levels) if table == _DOCUMENTS else found, within)
         return number
+
+
+def _leveled(documents: Iterable[tuple[Any, ...]], levels: Levels) -> Iterator[tuple[Any, ...]]:
+    """Each with its level behind it."""
+    collections = {collection for collection, _ in levels.fields}
+    for each in documents:
+        collection, *_, body = each
+        yield (*each, levels.of(collection, json.loads(body)) if collection in collections else FIRST)
 
 
 def _ordered(commit: Commit) -> Commit:
@@ -318,9 +334,14 @@ class _FirstTurn(SharedLedger):
     """Who makes it holds that lock until its transaction ends."""
 
     def __init__(
-        self, identity: NodeIdentity, database: Database, session: DatabaseSession, made: Callable[[], None]
+        self,
+        identity: NodeIdentity,
+        database: Database,
+        session: DatabaseSession,
+        made: Callable[[], None],
+        levels: Levels,
     ) -> None:
-        super().__init__(database, identity.fleet, identity.id)
+        super().__init__(database, identity.fleet, identity.id, levels=levels)
         self._session, self._made = session, made
 
     @contextmanager

@@ -21,9 +21,10 @@ from api.cluster.fleet_node import FleetNode
 from api.cluster.founding import FoundingRefused, found_fleet, leave_fleet
 from api.cluster.migration_runner import migrate
 from api.engine.commit import Engine
+from api.engine.levels import LeveledField, Levels
 from api.engine.loose import LOOSE
 from api.operator.cluster import node_of
-from api.store import LedgerError, StoreError
+from api.store import LedgerError, StoreError, Write
 from config import OperatorError
 from config.files.paths import DataDir, open_data_dir
 from config.files.secret_box import secret_box_of
@@ -35,6 +36,7 @@ from tests.kit.ports import free_port
 from tests.kit.postgresql import database, needs_postgresql, shared_server
 from tests.kit.tables import table
 from tests.unit.api.cluster.nodes import fleet
+from tests.unit.api.store.account_documents import account
 from tests.unit.api.store.replicas import commit
 
 pytestmark = needs_postgresql
@@ -151,6 +153,29 @@ def test_all_that_an_installation_has_is_the_fleets_with_its_numbers_and_it_goes
     require_same(dsn, ours.engine)
     assert verify(ours.data) == ours.engine.trail.head
     assert not ours.data.founding.exists()
+
+
+def test_each_document_has_the_lowest_level_that_knows_its_fields_whenever_it_was_made(
+    ours: Machine, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = module._copy
+    zones = {("proxies", "zones"): LeveledField(2, []), ("accounts", "metadata.zone"): LeveledField(3)}
+    for each in ("copied", "plain"):
+        ours.engine.put("proxies", {"id": each, "name": each, "zones": ["a"] if each == "copied" else []})
+    ours.engine.commit([Write("accounts", "acc_a", account("acc_a", "ada", metadata={"zone": "a"}))])
+
+    def slow(*given: Any) -> int:
+        number = copy(*given)
+        ours.engine.put("proxies", {"id": "meanwhile", "name": "meanwhile", "zones": ["a"]})
+        return number
+
+    monkeypatch.setattr(module, "_copy", slow)
+    node = found_fleet(ours.engine, ours.data, secret_box_of(ours.data), dsn, "first", levels=Levels(3, zones))
+    ours.stack.callback(node.close)
+    found = dict(rows(dsn, "SELECT id, level FROM proxyfleet.documents"))
+    above = {"copied": 2, "meanwhile": 2, "acc_a": 3}
+    assert found == {**dict.fromkeys(found, 1), **above}
+    assert {*above, "plain", node.node_id} <= {*found}
 
 
 def test_changes_go_on_while_the_state_is_copied_and_none_is_lost(
