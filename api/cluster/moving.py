@@ -12,7 +12,8 @@
 
 Changes wait from the lock on until a node has started again. Each step may be done again, in the same order, so a
 command that was killed is given once more: passwords are those of the word that was left. Where roles are those of the
-present server, a second database of it, they and their passwords stay.
+present server, a second database of it, they and their passwords stay. The database lets only the role that has left
+word last end the move, so that nodes go where everything was brought; on another node it is begun anew until then.
 
 What needs no order, usage and sign-ins, is not copied: nodes notice that the database has less of that than they have
 sent, and send it again. A node that was away finds the word in the former database as long as that is there; later the
@@ -22,13 +23,13 @@ command is given on it, by force.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Any
 
 from actors.cluster.database import CHANGE, Database, DatabaseSession, dsn_of_role, login_of
-from actors.cluster.errors import DatabaseUnavailable, DatabaseUnusable
+from actors.cluster.errors import DatabaseUnavailable, DatabaseUnusable, StatementRefused
 from actors.cluster.identity import NodeIdentity
 from api.cluster.migration_runner import ALONE, LOCK, missing_within
 from api.cluster.roles import NodeLogin, begin_roles_within
@@ -60,6 +61,15 @@ _REPLACED = (
     "DELETE FROM proxyfleet.documents d USING json_array_elements(%s) w"
     " WHERE d.collection = w ->> 'collection' AND d.id = w ->> 'id'"
 )
+
+
+_LEAVE_WORD = """
+DELETE FROM proxyfleet.moves WHERE node NOT IN (SELECT w ->> 0 FROM json_array_elements(%s) w);
+INSERT INTO proxyfleet.moves (node, sealed) SELECT w ->> 0, w ->> 1 FROM json_array_elements(%s) w
+ON CONFLICT (node) DO UPDATE SET sealed = excluded.sealed
+"""
+_OF_ANOTHER = "PF018"
+"""The word that is left in the database is another role's (migration 0018)."""
 
 
 class MoveRefused(OperatorError):
@@ -145,14 +155,23 @@ def _left_words(
         ) from error
     known = {node: json.loads(seal.open(sealed, SealedFor.MOVE)) for node, sealed in rows}
     words = _words(there, identity, nodes, dsn, listen_dsn, known)
-    left = [[node, seal.seal(json.dumps(word), SealedFor.MOVE)] for node, word in words.items()]
-    here.transaction(
-        "INSERT INTO proxyfleet.moves SELECT w ->> 0, w ->> 1 FROM json_array_elements(%s) w"
-        " ON CONFLICT (node) DO UPDATE SET sealed = excluded.sealed",
-        [json.dumps(left)],
-        CHANGE,
-    )
+    left = json.dumps([[node, seal.seal(json.dumps(word), SealedFor.MOVE)] for node, word in words.items()])
+    with _of_this_node():
+        here.transaction(_LEAVE_WORD, [left, left], CHANGE)
     return words
+
+
+@contextmanager
+def _of_this_node() -> Iterator[None]:
+    """A move that another node has begun since, or done, is not ended by this one. Raises `MoveRefused`."""
+    try:
+        yield
+    except StatementRefused as error:
+        if error.code != _OF_ANOTHER:
+            raise
+        raise MoveRefused(
+            f"{error}: when that is done this node follows by itself; until then the command may be given again"
+        ) from error
 
 
 def _words(
@@ -231,7 +250,8 @@ def _bring_forward(here: Database, there: Database) -> None:
                 session.go_on("UPDATE proxyfleet.fleet SET head = %s, history = %s", [head, history])
             session.finish("SELECT 1")
             if begin != _SAME_MOMENT:
-                source.go_on("UPDATE proxyfleet.fleet SET moved_at = clock_timestamp()")
+                with _of_this_node():
+                    source.go_on("UPDATE proxyfleet.fleet SET moved_at = clock_timestamp()")
             source.finish("SELECT 1")
 
 

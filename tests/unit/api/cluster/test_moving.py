@@ -16,6 +16,7 @@ import pytest
 from actors.cluster.database import Database, login_of
 from actors.cluster.errors import DatabaseError
 from actors.cluster.identity import NodeIdentity, identity_of
+from api.cluster import moving as module
 from api.cluster.following.heartbeat import Heartbeat
 from api.cluster.moving import MoveRefused, move_fleet, take_move
 from api.cluster.roles import NodeLogin
@@ -189,6 +190,57 @@ def test_a_database_that_is_no_copy_is_refused_and_the_fleet_goes_on(moving: Mov
             moving.move(other)
     assert moving.now().dsn == moving.identities[FIRST].dsn
     moving.node.change(proxy(1))
+
+
+def test_a_move_is_ended_by_the_role_that_has_begun_it_last(moving: Moving) -> None:
+    third = NodeLogin("nod_cccccccccccccccc", "full")
+    with moving.fleet.database.session() as session:
+        session.transaction(*third.statement)
+    record = NodeRecord(id=third.node, name="c", role="full", created_at=0.0)
+    moving.node.engine.put("nodes", record.model_dump(mode="json"))
+    identity = NodeIdentity(moving.fleet.id, third.node, "c", "full", third.dsn(moving.fleet.dsn))
+    words = "SELECT node, sealed, by_role FROM proxyfleet.moves ORDER BY 1"
+
+    def moves_to(dsn: str) -> str:
+        return move_fleet(moving.node.engine, moving.data, moving.fleet.seal, identity, dsn, "", force=False)
+
+    with owner() as one, owner() as two:
+        for each in (one, two):
+            dump(moving.fleet.dsn, each)
+        moving.node.change(proxy(1))
+        with pytest.MonkeyPatch.context() as killed:
+            killed.setattr(module, "_bring_forward", lambda *_: None)
+            moving.move(one)
+        assert {each[2] for each in rows(moving.fleet.dsn, words)} == {f"pf_{FIRST}"}
+        with pytest.raises(psycopg.DatabaseError, match="another node moves the fleet"):
+            rows(identity.dsn, "UPDATE proxyfleet.fleet SET moved_at = now()")
+        moves_to(two)  # it is begun anew, and ended
+        left = rows(moving.fleet.dsn, words)
+        assert {each[2] for each in left} == {f"pf_{third.node}"}
+        with pytest.raises(MoveRefused, match=r"another node has moved the fleet .*this node follows by itself"):
+            moving.move(one)
+        for statement in ("fleet SET moved_at = NULL", "moves SET sealed = ''"):
+            with pytest.raises(psycopg.DatabaseError, match="another node"):
+                rows(moving.identities[FIRST].dsn, f"UPDATE proxyfleet.{statement}")
+        assert rows(moving.fleet.dsn, words) == left
+
+
+def test_what_was_brought_elsewhere_meanwhile_is_not_where_nodes_go(
+    moving: Moving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bring = module._bring_forward
+
+    def meanwhile(here: Database, there: Database) -> None:
+        with moving.fleet.database.session() as session:  # as another role, that of the owner
+            session.transaction("UPDATE proxyfleet.moves SET sealed = 'of another'")
+        bring(here, there)
+
+    with owner() as other:
+        dump(moving.fleet.dsn, other)
+        monkeypatch.setattr(module, "_bring_forward", meanwhile)
+        with pytest.raises(MoveRefused, match="another node moves the fleet"):
+            moving.move(other)
+        moving.node.change(proxy(1))
 
 
 def test_its_own_database_and_one_whose_owner_it_is_not_are_refused(moving: Moving) -> None:
