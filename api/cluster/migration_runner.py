@@ -51,6 +51,8 @@ CREATE TABLE proxyfleet.migrations (
 """
 # Changes take the lock of the fleet first, and heartbeats that table: so neither holds what a migration needs next.
 _HOLD = "LOCK TABLE proxyfleet.heartbeats, proxyfleet.fleet IN ACCESS EXCLUSIVE MODE"
+# What edges have begun ends, and they do it again: a stolen one could keep for minutes what is waited for here.
+_NO_EDGES, _ENDS_EDGES = "SELECT proxyfleet.end_long_edges('0 s', '0 s')", 8
 _MAY_REMOVE = """
 SELECT NOT EXISTS (
     SELECT FROM proxyfleet.heartbeats h
@@ -142,6 +144,8 @@ def migrate(
     with database.session() as session:
         session.begin(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'; {ALONE}", (), DEADLINE)
         missing = missing_within(session, known)
+        if missing and missing[0].number > _ENDS_EDGES:
+            _as_owner(session, _NO_EDGES)
         _hold_others(session, missing)
         done = []
         for each in sorted(missing, key=lambda each: (each.removes and by_itself, each.number)):

@@ -398,6 +398,9 @@ def test_each_heartbeat_ends_what_edges_keep(place: Place) -> None:
         "SET SESSION AUTHORIZATION postgres",
         "CREATE ROLE mallory",
         "CREATE TABLE proxyfleet.mine (a int)",
+        "CREATE TABLE public.mine (a int)",
+        "CREATE TEMP TABLE mine (a int)",
+        "SELECT 1 AS a INTO TEMP mine",
         "ALTER TABLE proxyfleet.documents DISABLE ROW LEVEL SECURITY",
         "DROP POLICY of_edge ON proxyfleet.documents",
         f"ALTER ROLE pf_{FULL} PASSWORD 'x'",
@@ -620,6 +623,47 @@ def test_a_dsn_for_another_role_has_nothing_of_the_machine() -> None:
     with pytest.raises(DatabaseUnusable) as caught:
         login.dsn("host=db password=hidden x")
     assert "hidden" not in str(caught.value)
+
+
+def test_what_an_edge_reads_delays_no_migration() -> None:
+    with owner() as dsn, fleet(dsn) as made:
+        place, full, edge, _ = another(made)
+        new = Migration(9999, "new", "ALTER TABLE proxyfleet.documents ADD COLUMN new integer")
+        with (
+            place.as_role(edge) as reading,
+            place.as_role(edge) as idle,
+            closing(Database(place.dsn(full))) as database,
+        ):
+            idle.execute("SELECT 1")
+            reading.execute("BEGIN; SELECT FROM proxyfleet.fleet; SELECT FROM proxyfleet.documents")
+            assert migrate(database, full, [*migrations(), new], by_itself=True) == [new]
+            assert (is_alive(reading), is_alive(idle)) == (False, True)
+
+
+def test_the_next_release_forbids_temporary_tables_to_edges_that_there_are() -> None:
+    temporary = "CREATE TEMP TABLE mine (a int)"
+    with owner() as dsn, fleet(dsn, known=[each for each in migrations() if each.number < 18]) as made:
+        place, full, edge, _ = another(made)
+        assert not place.refused(edge, temporary)
+        with closing(Database(place.dsn(full))) as database:
+            assert migrate(database, full, by_itself=True)[-1].number >= 18
+        assert place.refused(edge, temporary)
+        assert made.execute(temporary) == [], "its owner may"
+
+
+@table("may_bound", [True, False])
+def test_files_of_sorts_of_an_edge_are_bound_where_the_owner_may_do_so(may_bound: bool) -> None:
+    with owner() as dsn, fleet(dsn) as made:
+        name = psycopg.conninfo.conninfo_to_dict(dsn)["user"]
+        if may_bound:
+            shared_server().execute(f"GRANT SET ON PARAMETER temp_file_limit TO {name}")
+        place, full, edge, _ = another(made)
+        limit, more = "SHOW temp_file_limit", "SET temp_file_limit = -1"
+        with place.as_role(edge) as connection, place.as_role(full) as of_full:
+            assert connection.execute(limit).fetchall() == [("1GB" if may_bound else "-1",)]
+            assert of_full.execute(limit).fetchall() == [("-1",)]
+        assert place.refused(edge, more)
+        assert place.refused(edge, f"ALTER ROLE pf_{edge} RESET temp_file_limit") == may_bound
 
 
 def test_a_full_node_brings_the_schema_of_the_former_release_forward_with_all_rights() -> None:
