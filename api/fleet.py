@@ -56,6 +56,8 @@ class Presence:
     clock_offset: float
     problems: Mapping[str, Any] = field(default_factory=dict)
     """By name, what parts of the node report (`ThisNode.add_report`)."""
+    is_current: bool = True
+    """Whether the database has said so now; else it is what was known when it responded last."""
 
     @property
     def settings(self) -> Mapping[str, str]:

@@ -30,9 +30,10 @@ def _behind(node: Any) -> Quantity | None:
 def _problems(node: Any) -> list[str]:
     """What is wrong with a node, a few words each; the details have the rest."""
     database, pending = node["database"] or {}, node["pending"]
-    reached = node["state"] not in ("late", "down", "joining")
+    reached = node["state"] not in ("late", "down", "joining", "unknown")
     found = {
-        "no heartbeat": not reached and node["state"] != "joining",
+        "no heartbeat": node["state"] in ("late", "down"),
+        f"as of {node['last_seen_at']}": node["state"] == "unknown" and node["last_seen_at"] is not None,
         "cut off": reached and database.get("connected") is False,
         "no notifications": reached and database.get("doorbell") == "polling",
         f"{len(node['failed'])} not applied": bool(node["failed"]),

@@ -87,7 +87,7 @@ class Presences:
         """They may have been read long before the outage: then they were as recent when it began as they were then."""
         now, silent = self._database.time(), self._database.silent_for
         return {
-            name: replace(each, silent=each.silent + silent, seen_at=now - each.silent - silent)
+            name: replace(each, silent=each.silent + silent, seen_at=now - each.silent - silent, is_current=False)
             for name, each in self._known.items()
         }
 

@@ -10,7 +10,7 @@ from api.engine.responses import Moment, ResponseModel, shows
 from api.engine.transfer import Transfer
 from config.model.nodes import COLLECTION, MAX_NODES, NodeCertificate, NodeRecord, NodeRole, NodeUpdate
 
-NodeState = Literal["up", "late", "down", "draining", "drained", "joining"]
+NodeState = Literal["up", "late", "down", "draining", "drained", "joining", "unknown"]
 
 
 @shows(NodeCertificate)
@@ -45,7 +45,8 @@ class NodeView(ResponseModel):
     `revision` is the last commit that it serves, `behind_seconds` the age of the oldest one that it does not. `failed`
     is what it could not apply. `pending` are numbers of what waits there for the database. `proxies` is how many active
     proxies select it. `settings_differ` names, by key of the configuration file, the nodes that have another value.
-    What heartbeats say is null while none was seen.
+    What heartbeats say is null while none was seen. While the asked node is cut off from the database the state of each
+    other one is `unknown` since `last_seen_at`, `database` is null, and the rest is what was known then.
     """
 
     id: str | None

@@ -116,14 +116,14 @@ def _one(call: Call, stored: Stored[NodeRecord]) -> Reply:
 def _views(call: Call, nodes: Sequence[Stored[NodeRecord]]) -> list[dict[str, Any]]:
     services = call.services
     known = services.node.presence()
-    unknown = "joining" if services.node.cut_off_for() is None else "down"
+    is_cut_off = services.node.cut_off_for() is not None
     names = {each.record.id: each.record.name for each in services.nodes.all()}
     active = [each.record for each in services.proxies.all() if each.record.status == "active"]
     return [
         {
             **_of_document(each.record),
             "proxies": sum(proxy.nodes.selects(each.record) for proxy in active),
-            **_of_heartbeat(each, known.get(each.record.id), each.record.id == services.nodes.this_id, unknown),
+            **_of_heartbeat(each, known.get(each.record.id), each.record.id == services.nodes.this_id, is_cut_off),
             "settings_differ": _differing(each.record.id, known, names),
         }
         for each in nodes
@@ -135,20 +135,21 @@ def _of_document(record: NodeRecord) -> dict[str, Any]:
     return {**view, "certificate": view["certificate"] if record.certificate.fingerprint else None}
 
 
-def _of_heartbeat(node: Stored[NodeRecord], known: Presence | None, is_this: bool, unknown: str) -> dict[str, Any]:
-    """`unknown` is the state of another node of which no heartbeat was seen."""
+def _of_heartbeat(node: Stored[NodeRecord], known: Presence | None, is_this: bool, is_cut_off: bool) -> dict[str, Any]:
+    """Who is cut off knows nothing of how others are now."""
     record = node.record
     if known is None:
         nothing = ("revision", "behind_seconds", "database", "version", "level")
-        state = _state(record, {}, 0.0, follows=False) if is_this else unknown
+        state = _state(record, {}, 0.0, follows=False) if is_this else "unknown" if is_cut_off else "joining"
         return {"state": state, **dict.fromkeys((*nothing, "started_at", "last_seen_at", "clock_offset")), **_NO_LISTS}
-    problems = known.problems
+    problems, is_current = known.problems, known.is_current and not is_cut_off
+    state = _state(record, problems, 0.0 if is_this else known.silent, known.revision >= node.revision)
     return {
-        "state": _state(record, problems, 0.0 if is_this else known.silent, known.revision >= node.revision),
+        "state": state if is_this or is_current else "unknown",
         "revision": known.revision,
         "behind_seconds": round(known.behind, 1),
         "failed": [{**each, "since": moment(each["since"])} for each in problems.get("failed", ())],
-        "database": _database(known),
+        "database": _database(known, is_current) if is_this or is_current else None,
         "pending": dict(problems.get("pending", {})),
         "version": known.version,
         "level": known.level,
@@ -171,9 +172,9 @@ def _state(record: NodeRecord, problems: Mapping[str, Any], silent: float, follo
     return "draining" if ending else "drained"
 
 
-def _database(known: Presence) -> dict[str, Any]:
+def _database(known: Presence, is_current: bool) -> dict[str, Any]:
     reported = known.problems.get("database", {})
-    connected = known.silent < LATE
+    connected = is_current and known.silent < LATE
     return {
         "connected": connected,
         "since": None if connected else moment(known.seen_at),

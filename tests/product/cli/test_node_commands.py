@@ -81,6 +81,9 @@ def test_nodes_alone_lists_them_with_what_is_wrong(shell: Shell, fleet: tuple[Fl
     assert (details["settings differ"], details["addresses"]) == ("dns: fra", "internal 10.0.0.2, public 192.0.2.2")
     fra.node.present[nyc.id] = presence(silent=31.0)
     assert shell.good("nodes").rows[1][2:3] + shell.good("nodes").rows[1][7:] == ["down", "no heartbeat"]
+    fra.node.present[nyc.id] = presence(is_current=False)
+    found = shell.good("nodes").rows[1]
+    assert found[2:3] + found[7:] == ["unknown", "as of 1970-01-12T13:46:40.000Z"]
     assert "Usage: proxyfleet nodes" in shell.good("nodes", "--help").out
 
 

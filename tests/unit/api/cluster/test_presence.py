@@ -72,6 +72,7 @@ def test_in_an_outage_what_was_known_stays_and_grows_older() -> None:
         known: Any = presences.read()["a"]
         database.close()
         again = presences.read(fresh=True)["a"]
+        assert (known.is_current, again.is_current) == (True, False)
         assert (again.seen_at, again.revision) == (pytest.approx(known.seen_at, abs=5), known.revision)
         assert known.silent < again.silent < known.silent + 5, "it was silent when it was read, and the database since"
         assert presences.read() == {"a": again}, "read again within a second"

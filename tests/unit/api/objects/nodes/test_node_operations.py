@@ -59,13 +59,16 @@ def test_a_node_has_its_document_and_what_heartbeats_say(fleet: tuple[FleetApi, 
 
 
 def test_what_a_node_knows_of_another_one_without_the_database(fleet: tuple[FleetApi, FleetApi]) -> None:
-    fra, nyc = fleet
+    fra = fleet[0]
     fra.node.cut_off = 12.0
-    assert fra.ask("GET", "/nodes/nyc")[1]["node"]["state"] == "down"
-    fra.node.present = {nyc.id: presence(13.0)}
-    found = fra.ask("GET", "/nodes/nyc")[1]["node"]
-    assert (found["state"], found["database"]["connected"]) == ("late", False)
-    assert found["database"]["since"] == found["last_seen_at"] == "1970-01-12T13:46:40.000Z"
+    assert fra.ask("GET", "/nodes/nyc")[1]["node"]["state"] == "unknown"
+    for cut_off, silent in ((12.0, 13.0), (12.0, 1.0), (None, 1.0), (None, 40.0)):
+        fra.node.cut_off = cut_off
+        fra.node.present = {each.id: presence(silent, is_current=cut_off is not None) for each in fleet}
+        this, other = fra.ask("GET", "/nodes")[1]["nodes"]
+        assert (other["state"], other["database"], other["revision"]) == ("unknown", None, 8)
+        assert (this["state"], this["database"]["connected"]) == ("up", False)
+        assert this["database"]["since"] == other["last_seen_at"] == "1970-01-12T13:46:40.000Z"
 
 
 @table(
