@@ -32,7 +32,7 @@ import zmq
 from actors.bus.events import Publisher
 from actors.bus.loop import LONGEST_WAIT, Loop, ignore_deadline
 from actors.bus.mailbox import Mailbox, Reply, address_of, refuse
-from actors.bus.messages.common import SUPERVISOR, ApplySettings, Done, Hello, Stop, Terminated
+from actors.bus.messages.common import BY_SIGNAL, SUPERVISOR, ApplySettings, Done, Hello, Stop, Terminated
 from actors.garbage import shorten_collections
 from actors.log_lines import JsonFormatter, TextFormatter
 from actors.signals import IGNORED, ignore, unblock
@@ -138,7 +138,7 @@ class Actor:
         self._stopping = True
         self.drain(drain)
 
-    def terminate(self, why: str = "SIGTERM") -> None:
+    def terminate(self, why: str = BY_SIGNAL) -> None:
         """End after a SIGTERM: when the supervisor stops it if the whole product ends, else by itself.
 
         So ends one, too, that is to start again for another reason.

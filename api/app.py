@@ -14,6 +14,7 @@ from typing import Any
 
 import falcon
 
+from actors.log_lines import ThrottledLog
 from api.container import Services
 from api.errors import NotFound, NotReady
 from api.http.body import BodyAwaited
@@ -23,6 +24,7 @@ from api.middleware import RequestMiddleware
 from api.openapi.description import describe
 from api.operations import TABLE
 from api.operations.responder import Responder, write_json
+from api.store import LedgerError
 from api.ui.page import add_dashboard
 
 log = logging.getLogger(__name__)
@@ -59,8 +61,13 @@ def create_app(services: Services) -> falcon.App[Any, Any]:
         if ANY_NAME in path:
             app.add_sink(_sink(by_method), _any_name(path))
     add_dashboard(app)
+    outage = ThrottledLog(log, "changes are refused while the fleet's database can't be used")
+
+    def on_error(req: falcon.Request, resp: falcon.Response, error: Exception, _params: Any) -> None:
+        _on_error(req, resp, error, outage)
+
     for kind in (Exception, falcon.HTTPError):  # Falcon has handlers of its own for both
-        app.add_error_handler(kind, _on_error)
+        app.add_error_handler(kind, on_error)
     app.add_error_handler(BodyAwaited, _on_body_awaited)
     return app
 
@@ -95,11 +102,13 @@ def _on_body_awaited(_req: Any, resp: falcon.Response, _error: BodyAwaited, _par
     resp.status = falcon.HTTP_204
 
 
-def _on_error(req: falcon.Request, resp: falcon.Response, error: Exception, _params: Any) -> None:
+def _on_error(req: falcon.Request, resp: falcon.Response, error: Exception, outage: ThrottledLog) -> None:
     """The one handler: `api.http.error_table.TABLE` has the response to each error; an error without a row is a bug."""
     known = _of_falcon(req, error) if isinstance(error, falcon.HTTPError) else translated(error, req.context.request_id)
     response = known or internal(req.context.request_id)
-    if response.status >= 500 and not isinstance(error, NotReady):
+    if isinstance(error, LedgerError):
+        outage.error(error, logging.WARNING, key="")
+    elif response.status >= 500 and not isinstance(error, NotReady):
         scarce = isinstance(error, OSError) and error.errno in SCARCE  # may occur anywhere, so a traceback is of no use
         bug = error if known is None and not scarce else None
         log.error("request %s: %s %s failed: %s", req.context.request_id, req.method, req.path, error, exc_info=bug)

@@ -8,7 +8,9 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
+from actors.log_lines import ThrottledLog
 from api.history.recorder import Limits, Recorder
+from api.store import LedgerError
 from config import OperatorError
 from config.settings.groups import History
 
@@ -88,19 +90,24 @@ class PeriodicWork(LoopThread, ABC):
 
         In a fleet `is_due` is whether this node has the duty, for what one node does for all.
         """
-        super().__init__(name, self._act_if_due, within, first_after)
+        super().__init__(name, self.run_once, within, first_after)
         self.is_due, self._task, self._period = is_due, task, period
+        self._errors = ThrottledLog(log, f"cannot {task}")
 
     @abstractmethod
     def act(self) -> None:
         """One run. Raises `OperatorError`."""
 
-    def _act_if_due(self) -> float:
+    def run_once(self) -> float:
+        """One run, if it is due. Its failure is logged, but for an outage of the fleet's database: the heartbeat is."""
         try:
             if self.is_due():
                 self.act()
+                self._errors.recovered()
+        except LedgerError as error:
+            log.debug("cannot %s yet: %s", self._task, error)
         except OperatorError as error:
-            log.error("cannot %s: %s", self._task, error)
+            self._errors.error(error)
         return self._period
 
 

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -42,6 +43,11 @@ class StatementRefused(DatabaseError):
     def __init__(self, text: str, code: str) -> None:
         super().__init__(text)
         self.code = code
+
+
+def level_of(error: Exception | None) -> int:
+    """The level of a log line about what this has stopped: in an outage it is no fault of its own."""
+    return logging.WARNING if isinstance(error, DatabaseUnavailable) else logging.ERROR
 
 
 _BUSY = (sql.LockNotAvailable, sql.DeadlockDetected, sql.QueryCanceled)

@@ -56,8 +56,8 @@ from config.net.addresses import tcp_parts
 log = logging.getLogger(__name__)
 
 PERIOD = 1.0
-FLEET_PERIOD = 5.0
-"""Seconds after which it is seen whether this installation is a node."""
+FLEET_PERIOD = 2.0
+"""Seconds after which it is seen whether this installation is a node: well before one that has left is cut off."""
 ENDED_MAX = 1_000
 DELETED_MAX = 1_000
 """Deleted proxies whose reports are ignored: their processes may drain for a while and go on counting."""

@@ -12,8 +12,10 @@ from ipaddress import ip_address
 from typing import Any
 
 from actors.cluster.database import Database, DatabaseSession
+from actors.cluster.errors import DatabaseUnavailable
 from api.audit.audit_context import on_behalf_of
 from api.cluster.following.heartbeat import Beat
+from api.cluster.shared_ledger import LedgerUnavailable
 from api.engine.commit import Engine
 from api.fleet import OwnDuties, ThisNode
 from api.history.recorder import Limits
@@ -105,17 +107,23 @@ class FleetPruning(PeriodicWork):
         self._settings = settings
 
     def act(self) -> None:
-        """See `PeriodicWork`. Raises `DatabaseError`."""
+        """See `PeriodicWork`. Raises `DatabaseError`, and `LedgerUnavailable` in an outage."""
         self._remove_verdicts()
-        with self._database.session() as session:
-            while self._prune(session) >= COMMITS_AT_ONCE:
-                log.debug("there are more old commits")
-            settings = self._settings()
-            limits = Limits(settings.retention_days, settings.max_revisions)
-            session.transaction("SELECT proxyfleet.tend_usage()", (), PRUNING_MAX)
-            session.transaction(
-                "SELECT proxyfleet.prune_history(%s, %s, %s)", [limits.days, limits.revisions, limits.size], PRUNING_MAX
-            )
+        try:
+            with self._database.session() as session:
+                self._prune_all(session)
+        except DatabaseUnavailable as error:
+            raise LedgerUnavailable(str(error)) from error
+
+    def _prune_all(self, session: DatabaseSession) -> None:
+        while self._prune(session) >= COMMITS_AT_ONCE:
+            log.debug("there are more old commits")
+        settings = self._settings()
+        limits = Limits(settings.retention_days, settings.max_revisions)
+        session.transaction("SELECT proxyfleet.tend_usage()", (), PRUNING_MAX)
+        session.transaction(
+            "SELECT proxyfleet.prune_history(%s, %s, %s)", [limits.days, limits.revisions, limits.size], PRUNING_MAX
+        )
 
     def _remove_verdicts(self) -> None:
         """Those that have ended. Raises `StoreError`."""

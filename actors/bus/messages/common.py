@@ -90,6 +90,10 @@ class Stop:
     drain: float
 
 
+BY_SIGNAL = "SIGTERM"
+"""Why an actor ends that an operator has ended."""
+
+
 @message
 class Terminated:
     """Actor → supervisor: a SIGTERM has reached this process, and maybe the whole product.
@@ -99,7 +103,7 @@ class Terminated:
     """
 
     instance: int
-    why: str = "SIGTERM"
+    why: str = BY_SIGNAL
 
 
 @message

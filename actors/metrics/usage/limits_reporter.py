@@ -15,7 +15,7 @@ from typing import Final
 
 from actors.bus.loop import Loop, Timer
 from actors.cluster.database import Database
-from actors.cluster.errors import DatabaseError
+from actors.cluster.errors import DatabaseError, level_of
 from actors.cluster.usage_report import UsageTable
 from actors.log_lines import ThrottledLog
 from actors.state.other_nodes import NOTHING, Figures, KeyInUse, OtherNodes, open_other_nodes
@@ -130,8 +130,8 @@ class LimitsReporter:
                 self._exchanged_at, self._reported = self._loop.now, bool(in_use)
                 self._others = {key: Figures(*each) for key, each in result.items()}
                 self._errors.recovered()
-            else:
-                self._errors.error(result or RuntimeError("it failed"))
+            elif self.is_cut_off:
+                self._errors.error(result or RuntimeError("it failed"), level_of(result))
             self._divide(counts, in_use)
 
         self._threads.submit(run, ended)

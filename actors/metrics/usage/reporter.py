@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from actors.bus.loop import Loop
 from actors.bus.messages.accounts import AccountUsage
 from actors.cluster.database import Database
-from actors.cluster.errors import DatabaseError
+from actors.cluster.errors import DatabaseError, level_of
 from actors.cluster.usage_report import SLOT, FleetTotal, ReportReply, TotalsCursor, UsageTable
 from actors.log_lines import ThrottledLog
 from actors.metrics.usage.account_usage import UsageLedger
@@ -205,7 +205,8 @@ class UsageReporter:
                 return
             if result is None or isinstance(result, DatabaseError):
                 self._fails = True
-                self._errors.error(result or RuntimeError("it failed"))
+                if self.is_cut_off:  # else it ends soon, by the next collector or since this machine leaves the fleet
+                    self._errors.error(result or RuntimeError("it failed"), level_of(result))
             else:
                 self._fails, self._connected_at = False, self._loop.now
                 self._errors.recovered()

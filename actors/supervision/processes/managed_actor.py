@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from actors.bus.loop import Timer
 from actors.bus.mailbox import Reply, address_of
-from actors.bus.messages.common import ApplySettings, Done, Failed
+from actors.bus.messages.common import BY_SIGNAL, ApplySettings, Done, Failed
 from actors.bus.messages.supervision import Runtime
 from actors.supervision.callbacks import CountdownLatch, noop
 from actors.supervision.handover import Predecessor
@@ -308,9 +308,11 @@ class ManagedActor:
         instance.drain(self._context.router, self._context.loop, self.name, drain, quiet)
 
     def _died(self, how: str) -> None:
-        if self._current is not None and self._current.terminated:
-            text = "%s was terminated by %s, starting it again: %s"
-            log.warning(text, self.label, self._current.terminated, how)
+        why = "" if self._current is None else self._current.terminated
+        if why == BY_SIGNAL:
+            log.warning("%s was terminated by %s, starting it again: %s", self.label, why, how)
+        elif why:
+            log.info("%s starts again because of %s: %s", self.label, why, how)
         else:
             log.error("%s died: %s", self.label, how)
         self._current = None

@@ -21,6 +21,7 @@ from typing import Literal
 from actors.cluster.doorbell import Doorbell
 from actors.cluster.errors import DatabaseError
 from api.cluster.following.heartbeat import Beat
+from api.cluster.following.rereading import AwaitsFullNode
 from api.cluster.shared_ledger import LedgerUnavailable, Rewound
 from api.engine.commit import Engine
 from api.engine.levels import FIRST, LEVELS
@@ -238,7 +239,8 @@ class Follower:
         """Log it once. An outage is not this node's problem."""
         text = "" if error is None or isinstance(error, LedgerUnavailable) else str(error)
         if text and text != self._problem:
-            log.error("this node can't follow the ledger: %s", text)
+            level = logging.INFO if isinstance(error, AwaitsFullNode) else logging.ERROR
+            log.log(level, "this node can't follow the ledger: %s", text)
         self._problem = text
 
 

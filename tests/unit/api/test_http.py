@@ -14,7 +14,7 @@ from actors.bus.messages.supervision import Runtime
 from api.container import ApiSettings
 from api.http.body import MAX_BODY, MAX_IMPORT
 from api.http.request_site import client_address
-from api.store import StoreWriteError
+from api.store import LedgerError, StoreWriteError
 from config.settings.settings import RateLimiting, Security, Server
 from tests.kit.api_stage import PASSWORD, PROXY, Api, check_envelope, error_of
 from tests.kit.standin_actors import stats_of
@@ -170,6 +170,22 @@ def test_a_disk_that_refuses_is_500_and_nothing_changes(api: Api, monkeypatch: p
     assert error_of(response)[:2] == (500, "INTERNAL_ERROR")
     assert "nothing was changed" in response.json["error"]["message"]
     assert (api.store.revision, api.store.find("proxies")) == (before, [])
+
+
+def test_an_outage_of_the_fleets_database_is_one_warning_and_not_an_error_for_each_request(
+    api: Api, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def away(*_: Any) -> Any:
+        raise LedgerError("db: no route to host")
+
+    headers = api.token()
+    monkeypatch.setattr(api.engine.documents, "take", away)
+    for name in ("one", "two", "three"):
+        response = api.post("/lists", {"name": name, "kind": "domains", "entries": []}, headers)
+        assert error_of(response)[:2] == (503, "DATABASE_UNAVAILABLE")
+    lines = [(each.levelname, each.getMessage()) for each in caplog.records if each.name == "api.app"]
+    text = "changes are refused while the fleet's database can't be used: db: no route to host"
+    assert lines == [("WARNING", text)]
 
 
 # --- rates --------------------------------------------------------------------------------------------------------

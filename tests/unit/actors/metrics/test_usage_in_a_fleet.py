@@ -539,3 +539,20 @@ def test_a_node_that_starts_has_no_lease_of_before_until_the_database_has_respon
     fleet.pass_time(CUT_OFF_AFTER + 2)
     here.ada.refresh()
     assert here.ada._shared.may_use >= leased
+
+
+def test_a_node_that_leaves_its_fleet_says_nothing_of_it_and_one_that_is_cut_off_warns_once(
+    fleet: Fleet, caplog: pytest.LogCaptureFixture
+) -> None:
+    here = process(fleet.node(), 0)
+    fleet.pass_time(2)
+    fleet.cut()
+    here.uses(10)
+    fleet.pass_time(CUT_OFF_AFTER - 3)
+    assert caplog.records == []
+    fleet.pass_time(CUT_OFF_AFTER)
+    assert {(each.levelname, each.getMessage()) for each in caplog.records} == {
+        ("WARNING", "cannot report the usage of accounts: no response in time"),
+        ("WARNING", "cannot count limits of accounts over nodes: no response in time"),
+    }
+    assert len(caplog.records) == 2

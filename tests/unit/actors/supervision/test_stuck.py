@@ -1,4 +1,7 @@
-"""What the watchdog is not to believe in: a process that was killed and does not go, or that never came to be."""
+"""What the watchdog is not to believe in: a process that was killed and does not go, or that never came to be.
+
+And what is logged of one that has ended.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from actors.supervision.processes.instance import SILENCE_MAX, START_LONGEST, ST
 from actors.supervision.processes.live_state_files import LiveStateFiles
 from actors.supervision.processes.managed_actor import ManagedActor
 from tests.kit.clocks import Clock
+from tests.kit.tables import table
 
 
 class Deaf:
@@ -41,11 +45,22 @@ def clock() -> Clock:
 
 @pytest.fixture
 def actor(clock: Clock) -> ManagedActor:
-    """One that was just started."""
+    return started(clock)
+
+
+def started(clock: Clock) -> ManagedActor:
+    """An actor that was just started."""
     loop = Loop(clock)
-    exchange: Any = SimpleNamespace(set_current_instance=lambda _name, _instance: None, expect=lambda _name: None)
+    exchange: Any = SimpleNamespace(
+        set_current_instance=lambda _name, _instance: None,
+        clear_current_instance=lambda _name: None,
+        expect=lambda _name: None,
+    )
     owner: Any = SimpleNamespace(
-        label=lambda name, _index: name, actor_ready=lambda _actor, _instance: None, actor_up=lambda _actor: None
+        label=lambda name, _index: name,
+        actor_ready=lambda _actor, _instance: None,
+        actor_up=lambda _actor: None,
+        actor_down=lambda _actor: None,
     )
     spawner: Any = SimpleNamespace(spawn=lambda _entry, boot, _sockets, _observer: Deaf(boot))
     state = LiveStateFiles(Path("/dev/null"))
@@ -114,3 +129,26 @@ def test_a_process_that_is_ready_before_it_was_said_to_be_made_has_its_pid(actor
     process.pid = None
     actor.hello(1, 4712)
     assert (actor.runtime().state, actor.runtime().pid) == ("running", 4712)
+
+
+@table(
+    ("why", "level", "begins"),
+    [
+        ("", "ERROR", "one died"),
+        ("SIGTERM", "WARNING", "one was terminated by SIGTERM, starting it again"),
+        ("its joining a fleet", "INFO", "one starts again because of its joining a fleet"),
+    ],
+)
+def test_the_level_of_an_end_is_by_who_has_ended_it(
+    clock: Clock, caplog: pytest.LogCaptureFixture, why: str, level: str, begins: str
+) -> None:
+    actor = started(clock)
+    caplog.set_level("INFO")
+    caplog.clear()
+    actor.hello(1, 4711)
+    if why:
+        actor.terminated(1, why)
+    process: Any = actor._current.process if actor._current else None
+    actor.process_ended(process, "ended with status 0")
+    lines = [(each.levelname, each.getMessage()) for each in caplog.records]
+    assert lines == [(level, f"{begins}: process 4711 ended with status 0")]

@@ -16,7 +16,7 @@ from api.cluster.fleet_node import FleetNode
 from api.cluster.following.heartbeat import Beat, Heartbeat
 from api.engine.commit import Engine
 from api.objects.accounts.credential_service import AccountCredentials, AccountEnds, ExpiredAccounts
-from api.store import StoreError, Write
+from api.store import LedgerError, StoreError, Write
 from config.files.paths import open_data_dir
 from config.model.subscriptions import checked
 from config.settings.groups import History
@@ -218,6 +218,13 @@ def test_old_revisions_are_deleted_from_the_database_and_never_the_last(ours: Fl
     one.pruning.act()
     assert numbers() == [12]
     assert ours.execute("SELECT DISTINCT number FROM proxyfleet.revision_changes") == [(12,)]
+
+
+def test_a_run_without_the_database_fails_as_a_change_of_the_fleet_does(two: list[Machine]) -> None:
+    one, _ = two
+    one.node.database.close()
+    with pytest.raises(LedgerError):
+        one.pruning.act()
 
 
 def test_a_node_that_is_down_is_said_once_and_once_that_it_is_up(ours: Fleet, two: list[Machine]) -> None:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,12 +20,13 @@ from api.cluster.fleet_node import FleetNode, NodeHost
 from api.cluster.following import follower as following
 from api.cluster.following import heartbeat as beating
 from api.cluster.following.heartbeat import SecondInstallation
+from api.cluster.following.rereading import AwaitsFullNode
 from api.cluster.migration_runner import migrations
 from api.cluster.shared_ledger import LedgerUnavailable
 from api.engine.commit import Engine
 from api.engine.effects import CommitEffect
 from api.history.document_changes import DocumentChange
-from api.store import StoreWriteError
+from api.store import StoreError, StoreWriteError
 from config.files.paths import open_data_dir
 from config.settings.groups import History
 from tests.kit.postgresql import needs_pgbouncer, needs_postgresql, pooler, shared_server
@@ -200,6 +202,27 @@ def test_behind_a_pooler_where_listening_never_works_it_polls_unless_it_listens_
         wait_until(lambda: other.node.cut_off_for() is None, "it is connected")
         assert other.doorbell == "polling"
         assert one.node.wait_for(other.engine.commit(proxy(1)), following.POLL)
+
+
+@table(
+    ("error", "level"),
+    [(AwaitsFullNode("the database has lost the commit 7"), "INFO"), (StoreWriteError("the disk is full"), "ERROR")],
+)
+def test_an_edge_node_that_waits_for_a_full_one_has_no_fault(
+    caplog: pytest.LogCaptureFixture, error: StoreError, level: str
+) -> None:
+    def fail(*_: Any) -> None:
+        raise error
+
+    caplog.set_level("INFO")
+    caplog.clear()
+    engine: Any = SimpleNamespace(catch_up=fail, settled_number=lambda: 0)
+    found: Any = SimpleNamespace(is_behind=False)
+    follower = following.Follower(engine, None, "own", lambda: None, lambda: None, found)  # type: ignore[arg-type]
+    for _ in range(2):
+        follower._take(None)
+    lines = [(each.levelname, each.getMessage()) for each in caplog.records]
+    assert lines == [(level, f"this node can't follow the ledger: {error}")]
 
 
 def test_a_lost_notification_costs_no_more_than_a_heartbeat(ours: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
