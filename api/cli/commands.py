@@ -27,7 +27,8 @@ from typer.core import TyperCommand, TyperGroup
 from api.cli.client import DEFAULT_URL, ApiClient, quoted
 from api.cli.documents import body_of, require_changes, whole_body
 from api.cli.errors import CommandError, Status
-from api.cli.options import Option, ResourceKind, argument, find, find_id, flag, option, seconds_option, sent, text
+from api.cli.options import Option, ResourceKind, argument, find, find_id, flag, option, sent, text
+from api.cli.quantities import span_option
 from api.cli.terminal import Column, Detail, Format, Output, Pairs, Row, pairs_of, safe
 from api.cli.tokens import CallerCredentials
 from config.settings.env import ENV_PREFIX
@@ -64,7 +65,7 @@ _COMMON: Mapping[str, Option] = {  # commands have arguments of the names withou
     "url_": text("--url", _URL, envvar=URL_VARIABLE, show_envvar=True, rich_help_panel=_PANEL),
     "key_": text("--key", _KEY, envvar=KEY_VARIABLE, show_envvar=True, show_default=False, rich_help_panel=_PANEL),
     "ca_file_": text("--ca-file", _CA, envvar=CA_VARIABLE, show_envvar=True, rich_help_panel=_PANEL),
-    "timeout_": seconds_option("--timeout", "Seconds that a response may take.", 30.0, min=0.1, rich_help_panel=_PANEL),
+    "timeout_": span_option("--timeout", "How long a response may take.", "30s", 0.1, rich_help_panel=_PANEL),
 }
 YES = flag("--yes -y", "Don't ask.")
 
@@ -117,7 +118,7 @@ def command(
             connection = {each: given.pop(f"{each}_") for each in ("url", "key", "ca_file", "timeout")}
 
             def work() -> None:
-                session = connect(out, **connection)
+                session = connect(out, **{**connection, "timeout": _COMMON["timeout_"].parsed(connection["timeout"])})
                 function(session, **_given(function, fields, given, session.api))
 
             guarded(out, work, renamed)

@@ -89,11 +89,6 @@ def number(names: str, about: str, **settings: Any) -> Option:
     return option(int | None if settings.get("default") is None else int, names, about, **settings)
 
 
-def seconds_option(names: str, about: str, default: float, **settings: Any) -> Option:
-    """A number of seconds, with a fraction."""
-    return option(float, names, about, default=default, **settings)
-
-
 def switch(names: str, about: str) -> Option:
     """`--enable/--disable`: on, off or not given."""
     return option(bool | None, names, about, show_default=False)

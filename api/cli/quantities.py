@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from api.cli.errors import CommandError, Status
-from api.cli.options import Option, text
+from api.cli.options import Option, option, text
 from config.text.formatting import parse_moment, timestamp_text, uptime_text
 
 
@@ -158,6 +158,8 @@ def with_unit(name: str, value: Any) -> Any:
 # --- moments: `15m`, `2h`, `7d`; `12:30`, `yesterday`, `yesterday 12:30`, a date; or ISO 8601; UTC, as in the API ---
 
 _SPAN = re.compile(r"([0-9]{1,6})([smhdwy])", re.ASCII)
+SPANS = "As 90s, 15m, 2h; a number is of seconds."
+_LENGTH = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhdwy]?)", re.ASCII)
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
 _CLOCK = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?", re.ASCII)
 _DAY = re.compile(r"(today|yesterday|tomorrow|[0-9]{4}-[0-9]{2}-[0-9]{2})(?: +([0-9:]+))?", re.ASCII | re.IGNORECASE)
@@ -168,12 +170,38 @@ _NOT_BEFORE = (
 )
 
 
-def seconds(text: str, option: str) -> int:
-    """The seconds of a span such as `15m`. Raises `CommandError`."""
-    found = _SPAN.fullmatch(text)
+def seconds(text: str, option: str, least: float = 0, most: float | None = None) -> float:
+    """The seconds of a span such as `15m`, or of a number without a unit. Raises `CommandError`."""
+    found = _LENGTH.fullmatch(text.strip())
     if found is None:
-        raise CommandError(f"{option} {text!r}: is not a span of time", "Such as 15m, 2h, 7d", Status.USAGE)
-    return int(found[1]) * _SECONDS[found[2]]
+        hint = "Such as 90s, 15m, 2h, 7d; a number without a unit is of seconds"
+        raise CommandError(f"{option} {text!r}: is not a span of time", hint, Status.USAGE)
+    value = float(found[1]) * _SECONDS[found[2] or "s"]
+    if value < least or (most is not None and value > most):
+        limits = f"at least {_short(least)}" if most is None else f"from {_short(least)} to {_short(most)}"
+        raise CommandError(f"{option} {text!r}: must be {limits}", status=Status.USAGE)
+    return int(value) if value.is_integer() else value
+
+
+def _short(length: float) -> str:
+    """In the largest unit of which it is a whole number."""
+    unit = next((each for each in "dhm" if length and length % _SECONDS[each] == 0), "s")
+    return f"{length / _SECONDS[unit]:g}{unit}"
+
+
+def span_option(
+    names: str, about: str, default: str | None = None, least: float = 0, most: float | None = None, **settings: Any
+) -> Option:
+    """An option that takes a span of time; its value is in seconds."""
+    return option(
+        str | None if default is None else str,
+        names,
+        f"{about} {SPANS}",
+        parse=lambda given: seconds(given, names, least, most),
+        default=default,
+        metavar="SPAN",
+        **settings,
+    )
 
 
 def _moment(text: str, direction: int, option: str) -> str:

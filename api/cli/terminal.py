@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 from api.cli.errors import CommandError, Status
 from api.cli.options import file_option, flag
 from api.cli.quantities import Quantity, size, with_unit
-from config.text.formatting import printable, printable_json
+from config.text.formatting import MANY, printable, printable_json
 
 if TYPE_CHECKING:  # rich is loaded by the first table on a terminal
     from rich.table import Table
@@ -146,15 +146,6 @@ def _with_unit(name: str, value: Any, plain: bool) -> str:
 def safe(text: str) -> str:
     """`text` with escapes for characters that a terminal would obey or not display."""
     return printable(text)
-
-
-MANY = {"proxy": "proxies", "policy": "policies", "settings": "settings"}
-"""Plurals without an s."""
-
-
-def counted(number: int, one: str) -> str:
-    """`1 user`, `2 users`."""
-    return f"{number} {one if number == 1 else MANY.get(one, f'{one}s')}"
 
 
 def one_of(many: str) -> str:

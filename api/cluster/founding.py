@@ -69,18 +69,13 @@ from config.model.nodes import (
     new_node_id,
     node_address,
     node_name,
+    pending_text,
 )
 from config.model.nodes.tokens import with_port_of
 
 SEND = 5.0
 """Seconds that what waits has to be sent."""
 PAUSE = 0.1
-_NAMES = {
-    "sign_ins": "sign-ins",
-    "usage_bytes": "bytes of usage",
-    "audit": "entries of the audit trail",
-}
-
 _DOCUMENTS = "documents (collection, id, revision, place, body, level)"
 _COPIED = [
     (
@@ -170,7 +165,7 @@ def leave_fleet(engine: Engine, data: DataDir, node: FleetNode, force: bool) -> 
     own = engine.get(COLLECTION, node.node_id)
     left = _sent(data, node)
     if not force and (found := {name: number for name, number in left.items() if name != "audit"}):
-        raise LedgerError(f"{_words(found)} could not be sent to the fleet within {SEND:g} s")
+        raise LedgerError(f"{pending_text(found)} could not be sent to the fleet within {SEND:g} s")
     if not force and node.identity.role == "edge":
         be_removed(engine, data)
         left = {}
@@ -185,10 +180,6 @@ def leave_fleet(engine: Engine, data: DataDir, node: FleetNode, force: bool) -> 
     if writes := [*of_one_machine(engine.every, own)]:
         engine.commit_unrecorded(writes)
     return left
-
-
-def _words(pending: Mapping[str, int]) -> str:
-    return ", ".join(f"{number} {_NAMES.get(name, name)}" for name, number in pending.items())
 
 
 def _sent(data: DataDir, node: FleetNode) -> dict[str, int]:

@@ -70,6 +70,7 @@ from config.model.nodes import (
 )
 from config.model.nodes import tokens as node_tokens
 from config.model.nodes.tokens import NodeTokenRecord, TokenLine, with_port_of
+from config.text.formatting import counted
 
 WITHIN = 20.0
 """Seconds that a node has to let another one in."""
@@ -234,8 +235,8 @@ def _octets(given: Mapping[str, str]) -> bytes:
 def what_is_there(engine: Engine) -> list[str]:
     """What an installation has that would be lost; nothing of one that was never used."""
     others = [each for each in engine.find("users") if each.body.get("username") != _ADMINISTRATOR]
-    found = {"proxies": engine.find("proxies"), "users": others, "accounts": engine.find("accounts")}
-    return [f"{len(each)} {name}" for name, each in found.items() if each]
+    found = {"proxy": engine.find("proxies"), "user": others, "account": engine.find("accounts")}
+    return [counted(len(each), one) for one, each in found.items() if each]
 
 
 def ask_to_join(data: DataDir, line: str, name: str = "", address: str = "", listen: str = "") -> str:

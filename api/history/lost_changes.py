@@ -25,6 +25,10 @@ class NothingLost(OperatorError):
     """There is no such file, or it can't be read."""
 
 
+class NeverLost(NothingLost):
+    """There is no file at all."""
+
+
 @dataclass(frozen=True, slots=True)
 class LostChanges:
     """One file; see the module."""
@@ -53,6 +57,8 @@ class LostChanges:
 def lost_changes(data: DataDir, which: str = "") -> LostChanges:
     """Those of a file or of a moment, or of the first digits of one; by default the last ones. Raises `NothingLost`."""
     known = sorted(data.cluster.glob(f"{_BEGIN}*{_END}"))
+    if not known and not which:
+        raise NeverLost(f"nothing was lost: there is no file of lost changes in {data.cluster}")
     wanted = Path(which).name.removeprefix(_BEGIN).removesuffix(_END).replace(":", "")
     found = [each for each in known if each.name.startswith(_BEGIN + wanted)]
     if not found:

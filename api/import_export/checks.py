@@ -29,6 +29,7 @@ from config.model.proxies import ProxyRecord
 from config.model.proxy_parts import check_certificate
 from config.model.shared_objects.upstreams import refuse_circle
 from config.net.entries import GEO
+from config.text.formatting import counted
 
 Steps = Mapping[str, list[Step[Any]]]
 Names = Mapping[str, Mapping[str, str]]
@@ -197,7 +198,8 @@ def _refuse_plans_in_use(plan: ImportPlan, store: AccountStore, problems: Proble
     used.update(step.after.plan for step in accounts if step.after is not None)
     for step in gone:
         if used[step.id] > 0:
-            text = f"the plan {step.name!r} is missing, and pruning would delete it: {used[step.id]} accounts have it"
+            users = counted(used[step.id], "account")
+            text = f"the plan {step.name!r} is missing, and pruning would take it from {users}"
             problems.add("plans", text)
 
 

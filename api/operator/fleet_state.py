@@ -30,6 +30,9 @@ those that it has in any case."""
 BEHIND = 10.0
 """Seconds behind the fleet from which a node isn't current."""
 
+_WAITING = """
+SELECT iif(collection = 'credentials', 'credentials', 'sign_ins'), count(*) FROM loose WHERE was IS NOT NULL GROUP BY 1
+"""
 _STATE = """
 SELECT f.head,
     coalesce((SELECT extract(epoch FROM clock_timestamp() - c.at)::float8 FROM proxyfleet.commits c
@@ -91,7 +94,7 @@ def state_of(data: DataDir, within: float) -> FleetState | None:
         raise StoreError(str(problem)) from problem
     with translated(data.fleet), closing(database), closing(open_for_reading(data.fleet)) as file:
         number = last_number(file)
-        waiting = dict(file.execute("SELECT collection, count(*) FROM loose WHERE was IS NOT NULL GROUP BY 1"))
+        waiting = dict(file.execute(_WAITING))
         (last,) = file.execute("SELECT coalesce(max(seq), 0) FROM audit").fetchone()
         head, behind, doorbell, audited, error = None, 0.0, None, None, None
         try:

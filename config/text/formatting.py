@@ -40,6 +40,21 @@ def size_text(count: float) -> str:
     return f"{value:.2f} {_SIZES[-1]}"
 
 
+MANY = {
+    "proxy": "proxies",
+    "policy": "policies",
+    "settings": "settings",
+    "byte of usage": "bytes of usage",
+    "entry of the audit trail": "entries of the audit trail",
+}
+"""Plurals without an s."""
+
+
+def counted(number: int, one: str) -> str:
+    """`1 user`, `2 users`, `3 proxies`."""
+    return f"{number} {one if number == 1 else MANY.get(one, f'{one}s')}"
+
+
 def timestamp_text(epoch_seconds: float) -> str:
     """`2026-01-31T12:00:00.123Z` of Unix seconds."""
     moment = datetime.fromtimestamp(epoch_seconds, UTC)

@@ -36,7 +36,7 @@ from api.store import StoreError
 from config.files.durable import require_own_format
 from config.files.paths import DataDir, holder
 from config.files.secret_box import credential
-from config.text.formatting import timestamp_text
+from config.text.formatting import counted, timestamp_text
 
 CREDENTIAL = "backup-passphrase"
 """Name of the credential of systemd (`LoadCredential=`)."""
@@ -87,7 +87,7 @@ def _file_at(target: Path) -> Path:
 
 
 def _print_made(out: Output, file: Path, manifest: Manifest, digest: str, removed: list[str]) -> None:
-    out.message(f"{file}: {len(manifest.files)} files, {decimal(file.stat().st_size)}, SHA-256 {digest}")
+    out.message(f"{file}: {counted(len(manifest.files), 'file')}, {decimal(file.stat().st_size)}, SHA-256 {digest}")
     for name in removed:
         out.message(f"removed: {name}")
     if not manifest.keys:
@@ -205,8 +205,8 @@ def _confirmed(out: Output, data: DataDir, file: Path, found: PreparedRestore, f
     """List the differences and ask. Returns False if there is nothing to do; raises `CommandError` after a no."""
     result, dry_run = _as_data(found), fields["dry_run"]
     if out.format != "json":
-        made, files = result["created_at"], len(found.manifest.files)
-        out.message(f"{file}: made {made} by release {found.manifest.product}, {files} files, all intact.")
+        made, files = result["created_at"], counted(len(found.manifest.files), "file")
+        out.message(f"{file}: made {made} by release {found.manifest.product}, {files}, all intact.")
         list_changes(out, result["changes"], dry_run)
         if found.lost:
             out.message("These secrets are not restored; enter them again afterwards:")

@@ -23,7 +23,7 @@ from actors.supervision import fd_limit
 from actors.supervision.listeners.bind import ListenError, listen
 from api.cli.errors import CommandError
 from api.cli.local.shared import settings_of, translated
-from api.cli.terminal import Output, counted, print_sources, source_text
+from api.cli.terminal import Output, print_sources, source_text
 from api.operator.offline import has_users, peek_proxies, peek_settings
 from api.security.users import WeakPassword, check_strength
 from api.store import StoreError, check_fleet_file
@@ -35,7 +35,7 @@ from config.net.names import Ports
 from config.settings.loading import Origins, Places, Reading, described
 from config.settings.runtime import Stored, shadowed_keys, with_overrides
 from config.settings.settings import Settings
-from config.text.formatting import timestamp_text
+from config.text.formatting import counted, timestamp_text
 
 UPSTREAM_TIMEOUT = 5.0
 """Seconds for a connection to an upstream."""

@@ -25,7 +25,9 @@ from api.cli.local.shared import data_of, locked_data, require_own_directory, se
 from api.cli.terminal import Output, hidden
 from api.operator import cluster, joining
 from api.operator.fleet_state import NO_NODE, migrations_of
+from api.operator.offline import has_users
 from api.operator.running import ask_cluster
+from config.model.nodes import pending_text
 from config.settings.env import ENV_PREFIX
 
 DSN_VARIABLE = f"{ENV_PREFIX}CLUSTER__DSN"
@@ -108,9 +110,15 @@ def leave(out: Output, config: Path | None, data_dir: Path | None, run_dir: Path
             done = cluster.leave_offline(data, force)
     else:
         done = ask_cluster(running, LeaveFleet(force), FleetLeft)
-    unsent = ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in done.unsent.items())
-    only_here = f" The fleet did not get {unsent}: they are on this machine alone." if unsent else ""
+    unsent = pending_text(done.unsent)
+    only_here = f" The fleet did not get {unsent}: this machine alone has that." if unsent else ""
     text = f"This installation stands alone, with everything that it had as a node.{only_here}"
+    data = data_of(config, data_dir)
+    if not has_users(data):
+        text += (
+            " An edge node has no users: the next start makes the administrator `admin`, with the password of"
+            f" {ENV_PREFIX}ADMIN_PASSWORD if that is set, else with one in {data.initial_password}."
+        )
     out.done({"left": True, "unsent": done.unsent}, text)
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 from api.cli.errors import CommandError, Status
 from api.cli.local.shared import data_of, require_own_directory, translated
 from api.cli.terminal import Column, Output
-from api.history.lost_changes import lost_changes
-from api.operator.fleet_state import BEHIND, NO_NODE, FleetState, patience, runs_for, state_of
-from config.text.formatting import size_text
+from api.history.lost_changes import NeverLost, lost_changes
+from api.operator.fleet_state import BEHIND, FleetState, NO_NODE, patience, runs_for, state_of
+from config.text.formatting import counted, size_text
+from config.model.nodes import pending_text
 
 _CUT_OFF, _BEHIND = Status.UNREACHABLE, 4
 """Exit statuses; 1 is no fleet."""
@@ -40,7 +41,7 @@ def _show(out: Output, found: FleetState) -> None:
             ("revision", found.revision if found.head is None else f"{found.revision} of {found.head}"),
             ("behind", None if found.head is None else f"{found.behind_seconds:.1f} s"),
             ("doorbell", found.doorbell),
-            ("waiting for the database", ", ".join(f"{count} {name}" for name, count in found.pending.items())),
+            ("waiting for the database", pending_text(found.pending)),
             ("free disk", size_text(found.disk_free)),
         ]
     )
@@ -64,16 +65,26 @@ _DOCUMENTS = (
 
 @translated()
 def show_lost(out: Output, which: str | None, config: Path | None, data_dir: Path | None) -> None:
-    """List what was undone."""
+    """List what was undone; an empty list when nothing ever was."""
     data = data_of(config, data_dir)
-    found = lost_changes(data, which or "")
+    try:
+        found = lost_changes(data, which or "")
+    except NeverLost:
+        out.done([], "Nothing was lost: the fleet's database has all that this node had.")
+        return
 
     def show() -> None:
         out.line(
-            f"Noticed at {found.at}: the database went back to commit {found.revision}, and lacks {len(found.commits)}"
-            f" commits with {len(found.documents)} objects."
+            f"Noticed at {found.at}: the database went back to commit {found.revision}, and lacks"
+            f" {counted(len(found.commits), 'commit')} with {counted(len(found.documents), 'object')}."
         )
-        out.table(_REVISIONS, [*found.revisions], "No revision of the configuration is among them.")
-        out.table(_DOCUMENTS, [*found.documents], "No object differs.")
+        for columns, rows, nothing in (
+            (_REVISIONS, found.revisions, "No revision of the configuration is among them."),
+            (_DOCUMENTS, found.documents, "No object differs."),
+        ):
+            if rows:
+                out.table(columns, rows)
+            else:
+                out.line(nothing)
 
     out.data({"id": found.id, **{name: getattr(found, name) for name in found.__slots__}}, show)

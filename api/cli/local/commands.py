@@ -23,7 +23,8 @@ from api.cli.commands import (
     local_command,
     new_group,
 )
-from api.cli.options import argument, flag, number, option, seconds_option, text, texts
+from api.cli.options import argument, flag, number, option, text, texts
+from api.cli.quantities import span_option
 from api.cli.terminal import CHANGED, PASSPHRASE_FILE, PASSWORD_STDIN, Output
 from config.settings.env import ENV_PREFIX
 
@@ -56,7 +57,7 @@ _RESTORE = {
 _UPGRADE = {
     **DATA_OPTIONS,
     "run_dir": option(Path | None, "--run-dir", "The product's directory of sockets and locks."),
-    "timeout": seconds_option("--timeout", "Seconds to wait for the new program.", 120.0, min=1),
+    "timeout": span_option("--timeout", "How long to wait for the new program.", "2m", least=1),
 }
 _RESET_PASSWORD = {
     "user": argument("USER", "The user name."),

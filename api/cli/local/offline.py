@@ -24,7 +24,7 @@ from config.files.durable import require_own_format
 from config.files.paths import RunDir, holder
 from config.files.secret_box import SecretBoxError
 from config.settings.env import ENV_PREFIX
-from config.text.formatting import timestamp_text
+from config.text.formatting import counted, timestamp_text
 
 
 @translated()
@@ -62,7 +62,7 @@ def verify_audit(out: Output, config: Path | None, data_dir: Path | None, head: 
     found = verify(data, expected)
     if isinstance(found, Broken):
         raise CommandError(f"row {found.seq} {found.error}")
-    text = f"The audit trail is intact: {found.seq} rows.\nhead {found.seq}:{found.hash}"
+    text = f"The audit trail is intact: {counted(found.seq, 'row')}.\nhead {found.seq}:{found.hash}"
     out.data({"seq": found.seq, "hash": found.hash}, lambda: out.line(text))
 
 

@@ -27,8 +27,8 @@ from api.cli.documents import display_name, is_stream, put, read_text, write_pri
 from api.cli.errors import CommandError, Status
 from api.cli.options import argument, flag
 from api.cli.remote.accounts import group
-from api.cli.terminal import counted, inside
-from config.text.formatting import with_apostrophe, without_apostrophe
+from api.cli.terminal import inside
+from config.text.formatting import counted, with_apostrophe, without_apostrophe
 from config.weak_passwords import weakness_of_account
 
 PASSWORD_MAX = 128

@@ -6,7 +6,6 @@ Where a command takes an account, `PROXY USERNAME` names one of a proxy's own.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,20 +29,12 @@ from api.cli.options import (
     text,
     texts,
 )
-from api.cli.quantities import SIZE_EXAMPLES, Quantity, bytes_of, moment_option, seconds, size
+from api.cli.quantities import SIZE_EXAMPLES, SPANS, Quantity, bytes_of, moment_option, seconds, size, span_option
 from api.cli.terminal import PASSWORD_STDIN, Column, fields_of, inside, pairs_of, password, titled
-
-
-def window_of(given: str) -> int:
-    """The seconds of `--clients-window`: a span such as `10m`, or a number. Raises `CommandError`."""
-    return int(given) if re.fullmatch(r"[0-9]{1,9}", given) else seconds(given, "--clients-window")
-
 
 _CLIENTS = {
     "limits.clients": number("--clients", "Client addresses that may use it, over all proxies; 0 for any.", min=0),
-    "limits.clients_window": text(
-        "--clients-window", "How long an address counts after its last use (10m).", metavar="SPAN", parse=window_of
-    ),
+    "limits.clients_window": span_option("--clients-window", "How long an address counts after its last use (10m)."),
 }
 _LIMITS = {
     "quota.bytes": text(
@@ -348,23 +339,18 @@ credentials = new_group("credentials", "Credentials of accounts, such as one for
 CREDENTIAL_ID = "crd_"
 
 
-def ttl_of(given: str) -> int:
+def ttl_of(given: str) -> float:
     """The seconds of `--ttl`. Raises `CommandError`."""
     from config.model.account_credentials import TTL_MAX
 
-    found = 0 if given.strip() == "0" else seconds(given, "--ttl")
-    if found < 1:
-        raise CommandError(f"--ttl {given!r}: must be more than 0, at least 1s", status=Status.USAGE)
-    if found > TTL_MAX:
-        raise CommandError(f"--ttl {given!r}: must be from 1s to {TTL_MAX // 86400}d", status=Status.USAGE)
-    return found
+    return seconds(given, "--ttl", 1, TTL_MAX)
 
 
 _OWNER = {"account": argument("ACCOUNT", "The account's user name or id.")}
 _CREDENTIAL = {**_OWNER, "credential": argument("CREDENTIAL", "Its id or name.")}
 _MINT = {
     **_OWNER,
-    "ttl": text("--ttl", "How long it lives: 90s, 15m, 2h, at most 400d.", metavar="SPAN", parse=ttl_of),
+    "ttl": text("--ttl", f"How long it lives, at most 400d. {SPANS}", metavar="SPAN", parse=ttl_of),
     "expires_at": moment_option("--expires", "Instead, when it expires: a date and time (UTC).", 1),
     "name": text("--name", "What it is for."),
     "allow_destinations": texts("--destination", "Only to this host, domain or network; may be given several times."),

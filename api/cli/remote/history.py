@@ -16,7 +16,8 @@ from api.cli.local.commands import DATA_OPTIONS
 from api.cli.options import argument, choice, flag, number, text, texts
 from api.cli.quantities import SINCE_BEGIN, UNTIL
 from api.cli.remote.import_export import SIGNS, Changes, change_lines, summary_text
-from api.cli.terminal import Column, cell_text, counted, pairs_of, safe, titled
+from api.cli.terminal import Column, cell_text, pairs_of, safe, titled
+from config.text.formatting import counted
 
 # --- the audit trail ---
 

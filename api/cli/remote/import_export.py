@@ -22,8 +22,9 @@ from api.cli.documents import as_toml, display_name, is_stream, mapping_of, read
 from api.cli.errors import CommandError, Status
 from api.cli.options import argument, choice, file_option, flag, option, texts
 from api.cli.quantities import with_unit
-from api.cli.terminal import BAD, DIM, GOOD, MANY, PASSPHRASE_FILE, WARN, Output, cell_text, counted, one_of, safe
+from api.cli.terminal import BAD, DIM, GOOD, PASSPHRASE_FILE, WARN, Output, cell_text, one_of, safe
 from api.cli.terminal import passphrase as ask_passphrase
+from config.text.formatting import MANY, counted
 
 if TYPE_CHECKING:  # loaded by `convert` alone
     from api.import_export.convert import Converted, Format

@@ -10,17 +10,14 @@ from api.cli.client import quoted
 from api.cli.commands import YES, Commands, Given, Session, command, confirm, key_argument, named_alone
 from api.cli.documents import body_of, require_changes
 from api.cli.errors import CommandError, Status
-from api.cli.options import NODE, argument, choice, find, number, sent, text, texts
-from api.cli.quantities import Quantity, seconds, size, span
+from api.cli.options import NODE, argument, choice, find, sent, text, texts
+from api.cli.quantities import Quantity, size, span, span_option
 from api.cli.terminal import Column, fields_of, inside, titled
-from config.model.nodes import NodeRole
+from config.model.nodes import NodeRole, pending_text
+from config.model.nodes.tokens import LEAST, LONGEST
 
 PAUSE = 1.0
 """Seconds between two looks at a node that drains; the API knows no more before."""
-
-
-def _ttl(given: str) -> int:
-    return seconds(given, "--ttl")
 
 
 def _behind(node: Any) -> Quantity | None:
@@ -115,19 +112,19 @@ def _address(given: str) -> tuple[str, str]:
     return name, host
 
 
-_WAIT = number("--wait", "Seconds to wait until its proxies have finished; by default none.", default=0, min=0)
+_WAIT = span_option("--wait", "How long to wait until its proxies have finished; by default not at all.")
 
 
 @command(nodes, "drain", {**_NODE, "wait": _WAIT})
-def drain_node(session: Session, node: str, wait: int) -> None:
+def drain_node(session: Session, node: str, wait: float | None) -> None:
     """Have the proxies of a node accept no more connections and finish; its API stays. It holds over restarts."""
-    deadline = time.monotonic() + wait
+    deadline = time.monotonic() + (wait or 0)
     data = _sent(session, "POST", node, "/drain")
     drained = 0
     while wait and drained < 2:  # what is sent to its proxies and what they say cross each other once
         if time.monotonic() >= deadline:
             hint = f"They go on until they end: proxyfleet nodes show {node}; or back: proxyfleet nodes resume {node}"
-            raise CommandError(f"{data['node']['name']} still has connections after {wait} s", hint)
+            raise CommandError(f"{data['node']['name']} still has connections after {wait:g} s", hint)
         time.sleep(PAUSE)
         data = _sent(session, "GET", node)
         drained = drained + 1 if data["node"]["state"] == "drained" else 0
@@ -149,9 +146,9 @@ def remove_node(session: Session, node: str, yes: bool) -> None:
     confirm(f"Remove the node {found['name']} ({found['state']})? It can't come back but by a new token.", yes)
     data = session.api.delete(f"{NODE.path}/{quoted(found['id'])}")
     session.out.done(data, f"{found['name']} is removed.")
-    waiting = {name: count for name, count in (data["lost"].get("pending") or {}).items() if count}
+    waiting = pending_text(data["lost"].get("pending") or {})
     if waiting and session.out.format != "json":
-        session.out.note(f"it had what no other node has: {fields_of(waiting).text}")
+        session.out.note(f"it had what no other node has: {waiting}")
 
 
 def _path(node: str) -> str:
@@ -168,7 +165,7 @@ _TOKEN = {
     "name": text("--name", "The name of the node; without one it names itself."),
     "role": choice("--role", "A full node has the management API, an edge node only forwards.", NodeRole),
     "tags": texts("--tag", "A tag of the node, by which proxies select it; may be given several times."),
-    "ttl": text("--ttl", "How long it is good, 1m to 7d: 30m, 2d; by default 1h.", metavar="SPAN", parse=_ttl),
+    "ttl": span_option("--ttl", "How long it is good, 1m to 7d; by default 1h.", least=LEAST, most=LONGEST),
 }
 
 

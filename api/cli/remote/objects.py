@@ -32,6 +32,7 @@ from api.cli.options import (
     text,
     texts,
 )
+from api.cli.quantities import span_option
 from api.cli.terminal import Column, Detail, Pairs, Row, fields_of, pairs_of, titled, with_node
 from config.model.choices import LIST_FORMATS, LIST_KINDS, POOL_FORMATS, POOL_POLICIES
 from config.text.formatting import parse_moment
@@ -76,7 +77,7 @@ def _source(what: str, how: str, formats: Sequence[str], them: str, **more: Opti
         "source.url": text("--source", f"Where the {what} are fetched from; a URL."),
         **{f"source.{name}": each for name, each in more.items()},
         "source.format": text("--format", f"How {how} written: {', '.join(formats)}."),
-        "source.interval": number("--interval", f"Seconds between two requests for {them}."),
+        "source.interval": span_option("--interval", f"How long it is between two requests for {them}."),
     }
 
 
@@ -238,7 +239,7 @@ _REPORT = {
     **_POOL,
     "upstream": argument("UPSTREAM", "Its name in the pool."),
     "verdict": argument("VERDICT", "bad: do not use it for a time; good: use it."),
-    "seconds": number("--seconds", "How long a bad one is left alone; 600 by default."),
+    "seconds": span_option("--seconds", "How long a bad one is left alone; by default 10m."),
 }
 
 

@@ -11,7 +11,7 @@ from api.cli.commands import YES, Given, Session, command, confirm, either, key_
 from api.cli.documents import body_of, header_fields, require_changes, whole_body
 from api.cli.errors import CommandError, Status, combined
 from api.cli.options import NODE, PROXY, argument, choice, find, find_id, flag, number, option, switch, text, texts
-from api.cli.quantities import Quantity, size, span
+from api.cli.quantities import Quantity, size, span, span_option
 from api.cli.terminal import PASSWORD_STDIN, Column, Detail, fields_of, inside, pairs_of, password, titled
 from config.model.choices import ProxyProtocol, ProxyStatus, TlsNameCheck
 
@@ -64,10 +64,10 @@ FIELDS = {
     "protocol": choice("--protocol", "The protocol of clients.", ProxyProtocol),
     "port": text("--port -p", "The port to listen at, or a range: 20000-20999.", parse=_port),
     "host": text("--host", "The address to listen at; of a new proxy by default 127.0.0.1."),
-    "settings.timeout": number("--idle-timeout", "Seconds without traffic after which a connection ends."),
+    "settings.timeout": span_option("--idle-timeout", "How long a connection may have no traffic."),
     "settings.max_connections": number("--max-connections", "Connections at the same time."),
     "settings.keep_alive": switch("--keep-alive/--no-keep-alive", "Keep connections of clients between requests."),
-    "sleep_after": number("--sleep-after", "Seconds without a client after which it has no process; 0: never.", min=0),
+    "sleep_after": span_option("--sleep-after", "How long it has a process without a client; 0: for ever."),
     "tls_name": choice("--tls-name", "What becomes of the name in the TLS handshake of a tunnel.", TlsNameCheck),
     "tls_ports": option(
         list[int] | None,

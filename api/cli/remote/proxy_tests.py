@@ -11,7 +11,8 @@ import typer
 from api.cli.commands import Given, Session, command
 from api.cli.documents import body_of, read_mapping
 from api.cli.errors import CommandError, Status
-from api.cli.options import OF_NODE, PROXY, argument, file_option, find, flag, number, seconds_option, text
+from api.cli.options import OF_NODE, PROXY, argument, file_option, find, flag, number, text
+from api.cli.quantities import span_option
 from api.cli.remote.proxies import ONE_PROXY, PROXIES, group, path_of
 from api.cli.terminal import PASSWORD_STDIN, Column, password, titled
 from config.net.addresses import is_address
@@ -30,7 +31,7 @@ def _credential(given: str) -> str:
 _TEST = {
     **PROXIES,
     "url": text("--target", "The URL to request; by default proxy.test_url."),
-    "timeout": seconds_option("--wait", "Seconds that a test may take.", 15.0, min=0.1, max=60),
+    "timeout": span_option("--wait", "How long a test may take, at most 1m.", "15s", 0.1, 60),
     **OF_NODE,
 }
 _SNIPPETS = {

@@ -32,6 +32,7 @@ from api.cli.terminal import (
     with_node,
 )
 from config.model.choices import LogLevel
+from config.text.formatting import counted
 
 RETRY_SECONDS = 1.0
 """Between attempts while the API can't be reached."""
@@ -137,7 +138,7 @@ def _export(session: Session, file: Path, query: dict[str, Any]) -> None:
     finally:
         part.unlink(missing_ok=True)
     data = {"file": str(file), "records": count}
-    session.out.done(data, f"{file}: {count} records")
+    session.out.done(data, f"{file}: {counted(count, 'record')}")
 
 
 def _print(session: Session, data: dict[str, Any]) -> None:

@@ -31,6 +31,7 @@ from api.cli.isolation import (
 )
 from api.cli.job import NOT_EXECUTABLE, NOT_FOUND, hide_from_job, run_job, signals_blocked, was_asked_to_end
 from api.cli.options import PROXY, account_id, argument, file_option, flag, text, texts
+from api.cli.quantities import SPANS
 from api.cli.remote.accounts import ttl_of
 from api.cli.remote.job_proxies import (
     Candidate,
@@ -41,9 +42,8 @@ from api.cli.remote.job_proxies import (
     of_secret,
     open_to_all,
 )
-from api.cli.terminal import counted
 from config.settings.env import ENV_PREFIX
-from config.text.formatting import parse_moment
+from config.text.formatting import counted, parse_moment
 
 TTL = "10m"
 RECORDED_WITHIN = 2.0
@@ -61,7 +61,7 @@ _SOCKET = "Instead of --isolate, have the proxy listen at this Unix socket, for 
 _RUN = {
     "job": argument("COMMAND", "The command and its arguments, after --.", list[str]),
     "account": text("--account", "Make a credential of this account for it; user name or id."),
-    "ttl": text("--ttl", f"How long the credential lives at most: 90s, 2h; default {TTL}.", metavar="SPAN"),
+    "ttl": text("--ttl", f"How long the credential lives at most; by default {TTL}. {SPANS}", metavar="SPAN"),
     "allow_destinations": texts("--allow", _ALLOW, metavar="HOST:PORT"),
     "credential": file_option("--credential", "Instead of --account, a file with USER:SECRET: no summary."),
     "proxy": text("--proxy", "The proxy: name, id or URL; default: the first that speaks HTTP.", complete=PROXY),

@@ -26,7 +26,8 @@ from api.cli.options import (
     text,
 )
 from api.cli.quantities import SINCE, UNTIL, moment_option, size, span, with_decimal_units
-from api.cli.terminal import CHANGED, TRAFFIC, Column, Row, cell_text, counted, print_sources, titled, with_node
+from api.cli.terminal import CHANGED, TRAFFIC, Column, Row, cell_text, print_sources, titled, with_node
+from config.text.formatting import counted
 
 settings_group = new_group("settings", "System settings.")
 

@@ -21,21 +21,21 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from api.cli.commands import TOP, WATCH, Session, command
 from api.cli.errors import CommandError, Status
-from api.cli.options import flag, option, seconds_option
-from api.cli.quantities import size
+from api.cli.options import flag, option
+from api.cli.quantities import size, span_option
 from api.cli.remote.proxies import address, state
 from api.cli.terminal import (
     GAP,
     Column,
     cell_text,
     cell_width,
-    counted,
     fitting_columns,
     natural_widths,
     rich_table,
     safe,
     titled,
 )
+from config.text.formatting import counted
 
 if TYPE_CHECKING:  # rich is loaded when there is a terminal to draw on
     from rich.console import RenderableType
@@ -51,7 +51,7 @@ _ARROWS = {b"\x1b[A": -1, b"\x1b[B": 1, b"\x1bOA": -1, b"\x1bOB": 1, b"k": -1, b
 
 
 _TOP = {
-    "interval": seconds_option("--interval", "Seconds between two polls.", 2.0, min=0.5),
+    "interval": span_option("--interval", "How long it is between two polls.", "2s", 0.5),
     "sort": option(str, "--sort", f"One of {', '.join(SORTS)}.", default=SORTS[0]),
     "once": flag("--once", "Poll twice and print the table; for pipes."),
 }

@@ -12,7 +12,7 @@ from api.cli.commands import RUN, TOP, YES, Commands, Given, Session, command, c
 from api.cli.documents import body_of, require_changes
 from api.cli.errors import CommandError, Status
 from api.cli.options import ACCOUNT, KEY, PROXY, USER, argument, choice, find, flag, names, option, text, texts
-from api.cli.quantities import moment_option, seconds
+from api.cli.quantities import moment_option, span_option
 from api.cli.terminal import PASSWORD_STDIN, Column, Detail, inside, pairs_of, password, titled
 
 Role = Literal["administrator", "operator", "user", "auditor"]
@@ -233,17 +233,17 @@ def create_key(session: Session, fields: Given) -> None:
     session.out.data(data, lambda: _show_once(session, data))
 
 
-_GRACE = text("--grace", "How long the old key stays valid: 1h, 7d, at most 30d; by default 0.", metavar="SPAN")
+_GRACE = span_option("--grace", "How long the old key stays valid, at most 30d; by default 0.")
 
 
 @command(keys, "rotate", {**_KEY, "grace": _GRACE, "yes": YES}, {"grace": "--grace"})
-def rotate_key(session: Session, key: str, grace: str | None, yes: bool) -> None:
+def rotate_key(session: Session, key: str, grace: float | None, yes: bool) -> None:
     """Replace an API key by one with the same rights and lifetime. The new key is shown only once.
 
     Without --grace the old key is revoked at once, after a question. Only for your own keys.
     """
     found = find(session.api, KEY, key)
-    body = {"grace": seconds(grace, "--grace")} if grace else {}
+    body = {"grace": grace} if grace else {}
     if not body:
         confirm(f"Revoke the present key {found['name']} ({found['prefix']}…) at once?", yes)
     data = session.api.post(f"/api-keys/{found['id']}/rotate", body)

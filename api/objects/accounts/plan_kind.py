@@ -22,6 +22,7 @@ from api.store.loaded import Loaded
 from config.model.fields import Name
 from config.model.object_fields import Named, names_of_rules
 from config.model.plans import READ_ONLY_FIELDS, Plan, PlanCreate, PlanUpdate, change_plan, new_plan
+from config.text.formatting import counted
 
 MAX_PLANS = 1_000
 
@@ -144,7 +145,7 @@ def hooks_of_plans(
     def guard(proposal: Proposal[Plan]) -> Iterator[None]:
         users = 0 if proposal.after or not proposal.before else accounts.plan_users(proposal.before.record.id)
         if users:
-            raise Invalid(None, f"the plan has {users} accounts; give them another one first")
+            raise Invalid(None, f"the plan has {counted(users, 'account')}; give them another one first")
         yield
 
     def views(_caller: Caller, stored: Sequence[Stored[Plan]], whole: bool) -> list[dict[str, Any]]:

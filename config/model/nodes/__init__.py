@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import secrets
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, StrictStr, TypeAdapter, ValidationError
@@ -21,6 +21,7 @@ from config.model.fields import Body, Distinct, InvalidProxy, Text, example
 from config.model.object_fields import Chosen, ChosenInput, Tags, selecting
 from config.net.addresses import is_plain_address, read_bind_address
 from config.net.names import is_host_name
+from config.text.formatting import counted
 
 if TYPE_CHECKING:  # it has what is declared here
     from config.model.proxies import ProxyRecord
@@ -37,7 +38,18 @@ NODE_ID = "nod_"
 
 _NAME = re.compile(json_patterns.NODE_NAME, re.ASCII)
 _ADDRESS_NAME = re.compile(json_patterns.ADDRESS_NAME, re.ASCII)
+_PENDING = {
+    "sign_ins": "sign-in",
+    "credentials": "credential",
+    "audit": "entry of the audit trail",
+    "usage_bytes": "byte of usage",
+}
 _PORT = re.compile(r"[1-9][0-9]{0,4}", re.ASCII)
+
+
+def pending_text(pending: Mapping[str, float]) -> str:
+    """What waits at a node for the database, as `pending` of a node has it: `2 sign-ins, 1 credential`."""
+    return ", ".join(counted(round(number), one) for name, one in _PENDING.items() if (number := pending.get(name)))
 
 
 def node_name(text: str) -> str:

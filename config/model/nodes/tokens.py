@@ -21,8 +21,8 @@ from config.model.nodes import NodeName, NodeRole, NodeTags, host_of
 
 COLLECTION = "node_tokens"
 MAX_TOKENS = 100
-HOUR, LONGEST = 3600, 7 * 24 * 3600
-"""Seconds that a token is good, by default and at most."""
+HOUR, LEAST, LONGEST = 3600, 60, 7 * 24 * 3600
+"""Seconds that a token is good, by default, at least and at most."""
 PORT = 7443
 """Where nodes listen for others, unless their address has another port."""
 
@@ -37,7 +37,7 @@ class NodeTokenCreate(Body):
     role: NodeRole = "full"
     name: Annotated[NodeName | None, NULLABLE] = None
     tags: NodeTags = Field(default_factory=list)
-    ttl: Annotated[StrictInt, Field(ge=60, le=LONGEST)] = HOUR
+    ttl: Annotated[StrictInt, Field(ge=LEAST, le=LONGEST)] = HOUR
 
 
 class NodeTokenRecord(BaseModel):

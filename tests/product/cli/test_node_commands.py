@@ -132,7 +132,7 @@ def test_a_node_that_is_removed_says_what_it_had(
     assert shell("nodes", "remove", "nyc").status == 2
     assert shell("nodes", "remove", "fra", "--yes").status == 1
     ran = shell.good("nodes", "remove", nyc.id, "--yes")
-    assert (ran.out, "it had what no other node has: usage_bytes 7" in ran.err) == ("nyc is removed.\n", True)
+    assert (ran.out, "it had what no other node has: 7000 bytes of usage" in ran.err) == ("nyc is removed.\n", True)
     assert [row[0] for row in shell.good("nodes").rows] == ["fra"]
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from api.cli.errors import CommandError
-from api.cli.quantities import field_value, rate_of, size, size_of, span, with_decimal_units, with_unit
+from api.cli.errors import CommandError, Status
+from api.cli.quantities import field_value, rate_of, seconds, size, size_of, span, with_decimal_units, with_unit
 from api.cli.terminal import Column, cell_text
 from tests.kit.tables import table
 from tests.product.cli.shell import Shell
@@ -66,6 +66,33 @@ def test_a_limit_of_bandwidth_reads_as_it_was_typed(typed: str, text: str) -> No
 @table(("seconds", "text"), [(0, "0s"), (-1, "0s"), (59.9, "59s"), (60, "1m"), (3_700, "1h 1m")])
 def test_a_span_under_a_minute_is_in_seconds(seconds: float, text: str) -> None:
     assert span(seconds).text == text
+
+
+@table(
+    ("typed", "length"),
+    [("90", 90), ("0", 0), ("0.5", 0.5), ("90s", 90), ("15m", 900), ("1.5h", 5400), ("2d", 172_800), (" 1w", 604_800)],
+)
+def test_a_span_is_read_with_and_without_a_unit(typed: str, length: float) -> None:
+    assert seconds(typed, "--wait") == length
+    assert isinstance(seconds(typed, "--wait"), type(length)), "the API takes whole numbers alone"
+
+
+@table(
+    ("typed", "said"),
+    [
+        ("soon", "--ttl 'soon': is not a span of time"),
+        ("-5", "--ttl '-5': is not a span of time"),
+        ("5x", "--ttl '5x': is not a span of time"),
+        ("", "--ttl '': is not a span of time"),
+        ("5", "--ttl '5': must be from 1m to 7d"),
+        ("59.9s", "--ttl '59.9s': must be from 1m to 7d"),
+        ("8d", "--ttl '8d': must be from 1m to 7d"),
+    ],
+)
+def test_a_span_that_is_none_or_out_of_bounds_is_refused_with_units(typed: str, said: str) -> None:
+    with pytest.raises(CommandError) as refused:
+        seconds(typed, "--ttl", 60, 7 * 86_400)
+    assert (str(refused.value), refused.value.status) == (said, Status.USAGE)
 
 
 def test_programs_get_numbers_where_people_get_units() -> None:

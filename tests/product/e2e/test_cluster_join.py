@@ -38,7 +38,7 @@ def test_a_running_product_joins_serves_what_the_fleet_has_and_is_removed() -> N
         token = line(first, name="fra2")
         address = nodes.addresses[second]
         status, said = command(second, "join", token, "--address", address)
-        assert (status != 0, "1 proxies, which would be lost" in said) == (True, True), said
+        assert (status != 0, "1 proxy, which would be lost" in said) == (True, True), said
         status, said = command(second, "join", token, "--address", address, "--discard")
         assert status == 0, said
         assert json.loads(said) == {"name": "fra2"}

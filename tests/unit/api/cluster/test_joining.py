@@ -153,7 +153,7 @@ def test_a_stopped_installation_joins_and_one_that_is_used_only_by_discarding_wh
         engine.put("users", {"id": "usr_a", "username": "admin"}, 0)
         engine.put("users", {"id": "usr_b", "username": "alice"}, 0)
     line = asked.token().text
-    with pytest.raises(JoinRefused, match="has 1 users, which would be lost: --discard"):
+    with pytest.raises(JoinRefused, match="has 1 user, which would be lost: --discard"):
         join(data, "", line, "used")
     assert "used" not in asked.names()
     assert not data.node.exists()
@@ -469,4 +469,4 @@ def test_what_would_be_lost_is_named(data: DataDir) -> None:
         assert what_is_there(engine) == []
         engine.put("users", {"id": "usr_b", "username": "alice"}, 0)
         engine.put("proxies", {"id": "prx_a", "name": "a"}, 0)
-        assert what_is_there(engine) == ["1 proxies", "1 users"]
+        assert what_is_there(engine) == ["1 proxy", "1 user"]
