@@ -124,7 +124,8 @@ class NodeParts:
         trip = self._node.database.round_trip
         of_database = {"doorbell": self.follower.doorbell, "round_trip_ms": trip and round(trip * 1000, 1)}
         found = {"database": of_database, **merged(self._node.reports)}
-        return {**found, "failed": self._unapplied.report(found.get("proxies", {}))}
+        of_key = [] if self._node.key is None else self._node.key.failed()
+        return {**found, "failed": [*of_key, *self._unapplied.report(found.get("proxies", {}))]}
 
     def _inform(self, beat: Beat) -> None:
         """Of a move of the database, and the collector of usage, which asks the database itself without it."""

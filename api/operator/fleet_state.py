@@ -17,7 +17,7 @@ from actors.sqlite import open_for_reading
 from api.store import StoreError
 from api.store.fleet_file import last_number, translated
 from config.files.paths import DataDir
-from config.files.secret_box import secret_box_of
+from config.files.secret_box import SecretBoxError, secret_box_of
 
 if TYPE_CHECKING:  # in a fleet alone
     from actors.cluster.database import Database
@@ -39,7 +39,8 @@ SELECT f.head,
         WHERE c.number > %s ORDER BY c.number LIMIT 1), 0),
     (SELECT h.problems -> 'database' ->> 'doorbell' FROM proxyfleet.heartbeats h
         WHERE h.node = %s AND h.at > clock_timestamp() - interval '15 s'),
-    coalesce((SELECT max(a.seq) FROM proxyfleet.audit a WHERE a.node = %s), 0)
+    coalesce((SELECT max(a.seq) FROM proxyfleet.audit a WHERE a.node = %s), 0),
+    f.key_fingerprint
 FROM proxyfleet.fleet f
 """
 
@@ -61,6 +62,8 @@ class FleetState:
     doorbell: str | None
     pending: dict[str, int]
     disk_free: int
+    problem: str | None
+    """Why it can't use what the fleet seals, with the remedy."""
 
 
 def patience(runs_for: float) -> float:
@@ -86,21 +89,22 @@ def state_of(data: DataDir, within: float) -> FleetState | None:
         from actors.cluster.errors import DatabaseError
         from actors.cluster.identity import identity_of
     try:
-        identity = identity_of(data, secret_box_of(data))
+        seal = secret_box_of(data)
+        identity = identity_of(data, seal)
         if identity is None:
             return None
-        database = Database(identity.dsn)
-    except DatabaseError as problem:
+        database, marks = Database(identity.dsn), seal.marks
+    except (DatabaseError, SecretBoxError) as problem:
         raise StoreError(str(problem)) from problem
     with translated(data.fleet), closing(database), closing(open_for_reading(data.fleet)) as file:
         number = last_number(file)
         waiting = dict(file.execute(_WAITING))
         (last,) = file.execute("SELECT coalesce(max(seq), 0) FROM audit").fetchone()
-        head, behind, doorbell, audited, error = None, 0.0, None, None, None
+        head, behind, doorbell, audited, key, error = None, 0.0, None, None, None, None
         try:
             found = _in_time(database, within, _STATE, [number, identity.id, identity.id])
             if found:
-                ((head, behind, doorbell, audited),) = found
+                ((head, behind, doorbell, audited, key),) = found
             else:
                 error = "the database holds no fleet"
         except DatabaseError as problem:
@@ -121,6 +125,12 @@ def state_of(data: DataDir, within: float) -> FleetState | None:
             doorbell=doorbell,
             pending=waiting,
             disk_free=shutil.disk_usage(data.path).free,
+            problem=None
+            if not key or key in marks
+            else (
+                f"the fleet's key {key} is missing in {seal.path}: while the product runs it asks full nodes for it,"
+                " at the addresses `internal`; else add it there"
+            ),
         )
 
 

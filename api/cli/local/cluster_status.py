@@ -43,6 +43,7 @@ def _show(out: Output, found: FleetState) -> None:
             ("doorbell", found.doorbell),
             ("waiting for the database", pending_text(found.pending)),
             ("free disk", size_text(found.disk_free)),
+            *([("problem", found.problem)] if found.problem else []),
         ]
     )
 

@@ -211,7 +211,9 @@ def show_history(session: Session, revision: str | None, object_: str | None, fi
         return
     name = "object_id" if object_ and _IDENTIFIER.fullmatch(object_) else "object_name"
     data = session.api.get("/revisions", **fields, **{name: object_})
-    session.out.data(data, lambda: session.out.table(COLUMNS, data["revisions"], "No revision matches."))
+    several = any(row.get("node") for row in data["revisions"])
+    columns = (*COLUMNS[:3], Column("NODE", "node"), *COLUMNS[3:]) if several else COLUMNS
+    session.out.data(data, lambda: session.out.table(columns, data["revisions"], "No revision matches."))
 
 
 def _show_one(session: Session, given: str) -> None:
@@ -239,7 +241,8 @@ _DETAILS = (
 def _print_one(session: Session, data: Any) -> None:
     row = data["revision"]
     deeds = [(title, name) for title, name in (("restores", "restored"), ("undoes", "undone")) if row[name] is not None]
-    session.out.details(pairs_of(row, (*_DETAILS, *deeds)))
+    node = ["node"] if row.get("node") else []
+    session.out.details(pairs_of(row, (*_DETAILS, *node, *deeds)))
     session.out.lines(_change_lines(session, data["changes"]))
 
 

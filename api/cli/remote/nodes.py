@@ -13,7 +13,7 @@ from api.cli.errors import CommandError, Status
 from api.cli.options import NODE, argument, choice, find, sent, text, texts
 from api.cli.quantities import Quantity, size, span, span_option
 from api.cli.terminal import Column, fields_of, inside, titled
-from config.model.nodes import NodeRole, pending_text
+from config.model.nodes import FLEET_KEY, NodeRole, pending_text
 from config.model.nodes.tokens import LEAST, LONGEST
 
 PAUSE = 1.0
@@ -28,12 +28,14 @@ def _problems(node: Any) -> list[str]:
     """What is wrong with a node, a few words each; the details have the rest."""
     database, pending = node["database"] or {}, node["pending"]
     reached = node["state"] not in ("late", "down", "joining", "unknown")
+    of_key = [each["error"] for each in node["failed"] if (each["collection"], each["id"]) == FLEET_KEY]
     found = {
         "no heartbeat": node["state"] in ("late", "down"),
         f"as of {node['last_seen_at']}": node["state"] == "unknown" and node["last_seen_at"] is not None,
         "cut off": reached and database.get("connected") is False,
         "no notifications": reached and database.get("doorbell") == "polling",
-        f"{len(node['failed'])} not applied": bool(node["failed"]),
+        **dict.fromkeys(of_key, True),
+        f"{len(node['failed']) - len(of_key)} not applied": len(node["failed"]) > len(of_key),
         f"unreported {size(int(pending.get('usage_bytes', 0))).text}": pending.get("usage_seconds", 0) > 60,
         "settings differ": bool(node["settings_differ"]),
     }

@@ -348,13 +348,23 @@ _DELIVERIES = {
 }
 
 
-@command(webhooks, "test", _WEBHOOK)
-def try_webhook(session: Session, webhook: str) -> None:
+@command(webhooks, "test", {**_WEBHOOK, **OF_NODE})
+def try_webhook(session: Session, webhook: str, node: str | None) -> None:
     """Send a test event; ends with 1 if it could not be delivered."""
-    data = session.api.call("POST", f"{_webhook_path(session, webhook)}/test", timeout=60)
-    session.out.data(data, lambda: session.out.details(list(data.items())))
+    data = session.api.call("POST", f"{_webhook_path(session, webhook)}/test", {"node": node}, timeout=60)
+    session.out.note_missing(data)
+    session.out.data(data, lambda: _print_tested(session, data))
     if not data["delivered"]:
         raise typer.Exit(int(Status.FAILED))
+
+
+def _print_tested(session: Session, data: dict[str, Any]) -> None:
+    """Each node of a fleet sends one: a row for each."""
+    if data.get("nodes"):
+        names = data["nodes"][0]
+        session.out.table([Column(each.replace("_", " ").upper(), each) for each in names], data["nodes"])
+    else:
+        session.out.details([pair for pair in data.items() if pair[0] not in ("nodes", "meta")])
 
 
 @command(webhooks, "rotate-secret", _WEBHOOK)

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from api.cli.client import quoted
-from api.cli.commands import YES, Given, Session, command, confirm, either, key_argument, new_group, warn
+from api.cli.commands import NOTHING, YES, Given, Session, command, confirm, either, key_argument, new_group, warn
 from api.cli.documents import body_of, header_fields, require_changes, whole_body
 from api.cli.errors import CommandError, Status, combined
-from api.cli.options import NODE, PROXY, argument, choice, find, find_id, flag, number, option, switch, text, texts
+from api.cli.options import (
+    NODE,
+    OF_NODE,
+    PROXY,
+    Option,
+    argument,
+    choice,
+    find,
+    find_id,
+    flag,
+    number,
+    option,
+    switch,
+    text,
+    texts,
+)
 from api.cli.quantities import Quantity, size, span, span_option
 from api.cli.terminal import PASSWORD_STDIN, Column, Detail, fields_of, inside, pairs_of, password, titled
 from config.model.choices import ProxyProtocol, ProxyStatus, TlsNameCheck
+from config.text.formatting import counted
 
 group = new_group("proxies", "Proxies: list, create, change, start, stop, test.")
 
@@ -26,6 +43,25 @@ def address(row: Any) -> str:
     host = str(row["host"])
     is_ipv6 = ":" in host and "{" not in host  # {address:public} stands for one of the node
     return f"[{host}]:{row['port']}" if is_ipv6 else f"{host}:{row['port']}"
+
+
+def _runs_at(session: Session, proxy: Any) -> str:
+    """The address of a new proxy; of what stands for one of a node that on the first node that runs it."""
+    if "{" not in proxy["host"]:
+        return address(proxy)
+    from config.model.nodes import NodeRecord, NodesOfProxy, filled  # with pydantic, which commands do without
+
+    try:
+        every = [NodeRecord.model_construct(**each) for each in NODE.all(session.api)]
+    except CommandError:  # they are not for this caller; the proxy is made
+        return address(proxy)
+    runs_on = [each for each in every if NodesOfProxy.model_validate(proxy["nodes"]).selects(each)]
+    for node in runs_on:
+        with suppress(KeyError):
+            others = f", and on {counted(len(runs_on) - 1, 'other node')}" if runs_on[1:] else ""
+            host = filled(proxy["host"], node.name, node.addresses)
+            return f"{address({**proxy, 'host': host})} on {node.name}{others}"
+    return address(proxy)
 
 
 def transferred(stats: Any) -> Quantity:
@@ -175,7 +211,7 @@ def create_proxy(session: Session, given_name: str | None, fields: Given, passwo
     _credentials(body, fields["auth.username"], password_stdin, wants_password=body.get("protocol") != "socks4")
     data = session.api.post("/proxies", body)
     made = data["proxy"]
-    _print_done(session, data, f"{made['name']} listens at {address(made)} ({made['id']}).")
+    _print_done(session, data, f"{made['name']} listens at {_runs_at(session, made)} ({made['id']}).")
 
 
 _UPDATE = {
@@ -233,19 +269,19 @@ def delete_proxy(session: Session, proxies: list[str], yes: bool) -> None:
     _each(session, found, lambda one: session.api.delete(f"/proxies/{one['id']}"), "is deleted")
 
 
-def _action(name: str, about: str) -> None:
-    """A command that does one thing to each of several proxies."""
+def _action(name: str, about: str, more: Mapping[str, Option] = NOTHING) -> None:
+    """A command that does one thing to each of several proxies; `more` are parameters of the request."""
 
-    def act(session: Session, proxies: list[str]) -> None:
+    def act(session: Session, proxies: list[str], fields: Given) -> None:
         found = [find(session.api, PROXY, each) for each in proxies]
-        _each(session, found, lambda one: session.api.post(f"/proxies/{one['id']}/{name}"))
+        _each(session, found, lambda one: session.api.call("POST", f"/proxies/{one['id']}/{name}", query=fields))
 
-    command(group, name, PROXIES, about=about)(act)
+    command(group, name, {**PROXIES, **more}, about=about)(act)
 
 
 _action("start", "Start proxies.")
 _action("stop", "Stop proxies; their connections drain.")
-_action("restart", "Restart proxies, each with a new process on the same socket: no connection is refused.")
+_action("restart", "Restart proxies, each with a new process on the same socket: no connection is refused.", OF_NODE)
 
 
 def _credentials(body: dict[str, Any], username: str | None, from_stdin: bool, wants_password: bool) -> None:
@@ -277,6 +313,7 @@ def _each(
             continue
         results.append(data)
         warn(session, data)
+        session.out.note_missing(data)
         session.out.message(f"{one['name']}: {done or data['message']}")
     session.out.data({"results": results}, lambda: None)
     if failures:

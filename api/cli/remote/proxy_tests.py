@@ -56,6 +56,7 @@ _EXPLAIN = {
         "A policy to try before it is stored: its name and rules in TOML or JSON; - is standard input.",
         parse=read_mapping,
     ),
+    **OF_NODE,
 }
 
 
@@ -120,7 +121,7 @@ def show_snippets(session: Session, proxy: str, client: str | None, password_std
 
 
 @command(group, "explain", _EXPLAIN)
-def explain(session: Session, proxy: str, tls_name: str | None, fields: Given) -> None:
+def explain(session: Session, proxy: str, tls_name: str | None, node: str | None, fields: Given) -> None:
     """Show what would happen to a request, and which rule decides.
 
     For a proxy that requires credentials name a --user or a --credential; without one the result is that of a client
@@ -129,7 +130,7 @@ def explain(session: Session, proxy: str, tls_name: str | None, fields: Given) -
     body = {name: value for name, value in fields.items() if value not in (None, "")}
     if tls_name is not None:
         body["tls_name"] = tls_name
-    data = session.api.post(f"{path_of(session, proxy)}/explain", body)
+    data = session.api.call("POST", f"{path_of(session, proxy)}/explain", {"node": node}, body)
     names = ("decision", "reason", "rule", "stage", "mode")
     addresses = [(each["address"], f"{each['decision']} {each['reason'] or ''}".rstrip()) for each in data["addresses"]]
     decides, others = _split_by_decision(data["rules"], data["rule"])
@@ -138,6 +139,7 @@ def explain(session: Session, proxy: str, tls_name: str | None, fields: Given) -
     assumed = [("assumed", f"the {each} is right; a wrong one is 407") for each in data["assumed"]]
     pairs = [
         *((name, data[name]) for name in names),
+        *([("node", data["node"])] if "node" in data else []),
         *assumed,
         *decides,
         *known,

@@ -21,7 +21,7 @@ from api.periodic_work import LoopThread
 from api.store import StoreError
 from config import OperatorError
 from config.files.secret_box import SecretBox, SecretBoxError, marks_in
-from config.model.nodes import COLLECTION
+from config.model.nodes import COLLECTION, FLEET_KEY
 
 log = logging.getLogger(__name__)
 
@@ -32,8 +32,8 @@ CLOSE = 1.0
 """Seconds that the end waits for a look."""
 SOON, OFTEN, SELDOM = 1.0, 4.0, 60.0
 """Seconds between two looks at what the fleet's key is: while one is missing, while there are several, and else."""
-MARKER = ("secrets", "fleet-key")
-"""A document that is sealed with the fleet's key in any case: from it each replica knows which one that is."""
+MARKER = FLEET_KEY
+"""It is sealed with the fleet's key in any case: from it each replica knows which one that is."""
 
 _STATE = "SELECT key_fingerprint, retired_keys, is_rekeying FROM proxyfleet.fleet"
 _GIVEN = (
@@ -73,7 +73,7 @@ class FleetKey(LoopThread):
         self._wanted, self._foreign = set[str](), set[str]()
         """Marks of keys that documents need and this node lacks; and of those that are no key of the fleet."""
         self._settling, self.replacing = threading.RLock(), threading.Lock()
-        self._problem = ""
+        self._problem, self._since = "", 0.0
         ledger.check(self.check)
 
     def opened(self, engine: Engine) -> None:
@@ -190,8 +190,8 @@ class FleetKey(LoopThread):
             raise NodeUnreachable("this node has no certificate")
         return ask(*place_of_node(node), PATH, body, WITHIN, self._own)
 
-    def _look(self) -> float:
-        several = False
+    def follow_once(self) -> None:
+        """As `settle`; what fails is logged once, and reported until it is mended."""
         try:
             self.settle()
             self._note("")
@@ -199,6 +199,10 @@ class FleetKey(LoopThread):
             self._note("" if isinstance(error, LedgerUnavailable) else str(error))
         except Exception:  # the next look may do better
             log.exception("the fleet's key can't be followed")
+
+    def _look(self) -> float:
+        several = False
+        self.follow_once()
         if self._wanted:
             self.pause(SOON)
         with suppress(SecretBoxError):
@@ -208,8 +212,17 @@ class FleetKey(LoopThread):
     def _note(self, problem: str) -> None:
         """Log it once."""
         if problem and problem != self._problem:
+            self._since = self.database.time()
             log.error("the fleet's key: %s", problem)
         self._problem = problem
+
+    def failed(self) -> list[dict[str, Any]]:
+        """Why this node has not the fleet's key, among what it could not apply (`api.objects.nodes.node_kind`)."""
+        if not self._problem:
+            return []
+        collection, identifier = MARKER
+        about = {"collection": collection, "id": identifier, "name": None, "revision": 0}
+        return [{**about, "error": self._problem, "since": self._since}]
 
     # --- what other nodes ask ---
 

@@ -27,6 +27,9 @@ if TYPE_CHECKING:  # it has what is declared here
     from config.model.proxies import ProxyRecord
 
 COLLECTION = "nodes"
+FLEET_KEY = "secrets", "fleet-key"
+"""Collection and id of a document that is sealed with the fleet's key; among what a node could not apply it stands for
+the key, which the node lacks."""
 API_ADDRESS = "api"
 """The address at which its API is reached."""
 INTERNAL_ADDRESS = "internal"
@@ -263,17 +266,29 @@ def _texts_of(proxy: ProxyRecord) -> Iterator[tuple[str, str]]:
         yield f"tls.{name}", getattr(proxy.tls, name) or ""
 
 
-def _on_node(field: str, text: str, node: NodeRecord) -> str:
+def filled(text: str, node: str, addresses: Mapping[str, str]) -> str:
+    """`text` with what stands for parts of a node as on the one with this name and these addresses.
+
+    Raises `KeyError` with what stands for an address that it lacks, and the name of that.
+    """
+
     def part(found: re.Match[str]) -> str:
         if found[0] == "{node}":
-            return node.name
+            return node
         name = found[1] or INTERNAL_ADDRESS
-        host = node.address(name)
-        if host is None:
-            raise InvalidProxy(field, f"{found[0]}: the node {node.name!r} has no address {name!r}")
-        return host
+        if name not in addresses:
+            raise KeyError(found[0], name)
+        return host_of(addresses[name])
 
-    made = _PLACEHOLDER.sub(part, text)
+    return _PLACEHOLDER.sub(part, text)
+
+
+def _on_node(field: str, text: str, node: NodeRecord) -> str:
+    try:
+        made = filled(text, node.name, node.addresses)
+    except KeyError as missing:
+        what, name = missing.args
+        raise InvalidProxy(field, f"{what}: the node {node.name!r} has no address {name!r}") from None
     if field == "host" and not (is_plain_address(made) or is_host_name(made)):
         raise InvalidProxy(field, f"would be {made!r} on the node {node.name!r}, which is no host")
     if field.startswith("bind_address"):

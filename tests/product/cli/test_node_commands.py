@@ -13,10 +13,11 @@ from actors.bus.messages.common import PROXY_RESOLVER, RESOLVER, Unreachable
 from actors.bus.messages.dns import DnsCache, DnsEntry, DnsState, QueryDns
 from api.bus_bridge import NodeMissing, on_node
 from api.cli.client import ApiClient
-from api.cli.errors import refused
+from api.cli.errors import CommandError, refused
 from api.cli.remote import nodes as node_commands
 from api.fleet import Presence
 from config.model.nodes.tokens import COLLECTION, NodeTokenCreate, new_token
+from tests.kit.tables import table
 from tests.product.cli.shell import Shell
 from tests.unit.api.objects.nodes.staged_nodes import FleetApi, presence, two_nodes
 
@@ -85,6 +86,16 @@ def test_nodes_alone_lists_them_with_what_is_wrong(shell: Shell, fleet: tuple[Fl
     found = shell.good("nodes").rows[1]
     assert found[2:3] + found[7:] == ["unknown", "as of 1970-01-12T13:46:40.000Z"]
     assert "Usage: proxyfleet nodes" in shell.good("nodes", "--help").out
+
+
+def test_a_node_without_the_fleets_key_says_so_with_the_remedy(shell: Shell, fleet: tuple[FleetApi, FleetApi]) -> None:
+    fra, nyc = fleet
+    text = "no node that can be reached has the fleet's key 5c1f0e2a: add it to /data/keys/secrets.key"
+    lacks = {**FAILED, "collection": "secrets", "id": "fleet-key", "name": None, "error": text}
+    for failed, said in (([lacks], text), ([lacks, FAILED], f"{text}, 1 not applied")):
+        fra.node.present[nyc.id] = presence(revision=99, problems={"failed": failed})
+        assert shell.good("nodes").rows[1][-1] == said
+    assert shell.good("nodes", "show", "nyc").details["problems"] == f"{text}, 1 not applied"
 
 
 def test_an_update_changes_the_addresses_that_it_names(shell: Shell, fleet: tuple[FleetApi, FleetApi]) -> None:
@@ -180,3 +191,76 @@ def test_rows_of_several_nodes_have_a_column_of_it_and_a_missing_node_is_named(
     assert [row[:2] for row in ran.rows] == [["fra", "a.example"]]
     assert "The node nyc is missing: connection refused" in ran.err
     assert "missing" not in shell.good("dns", "cache", "--node", "self").err
+
+
+@table(
+    ("host", "on", "said"),
+    [
+        ("{address:public}", ("--node", "nyc"), "listens at 192.0.2.2:3128 on nyc ("),
+        ("{address}", (), "listens at 10.0.0.1:3128 on fra, and on 1 other node ("),
+        ("127.0.0.1", (), "listens at 127.0.0.1:3128 ("),
+    ],
+)
+def test_a_new_proxy_has_the_address_of_a_node_that_runs_it(
+    shell: Shell, fleet: tuple[FleetApi, FleetApi], host: str, on: tuple[str, ...], said: str
+) -> None:
+    ran = shell.good("proxies", "create", "office", "--protocol", "http", "--port", "3128", "--host", host, *on)
+    assert said in ran.out
+    shell.good("proxies", "delete", "office", "--yes")
+
+
+def test_revisions_name_the_node_that_made_them(
+    shell: Shell, fleet: tuple[FleetApi, FleetApi], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def row(node: str | None) -> dict[str, Any]:
+        return {
+            "revision": 7, "timestamp": "2030-01-31T12:00:00Z", "actor": {"username": "admin"}, "credential": None,
+            "address": None, "objects": [], "restored": None, "undone": None, "kinds": [], "summary": {}, "node": node,
+        }  # fmt: skip
+
+    for node, titles in (("fra", "REVISION TIME BY NODE FROM"), (None, "REVISION TIME BY FROM")):
+        monkeypatch.setattr(ApiClient, "call", lambda *_, node=node, **__: {"revisions": [row(node)]})
+        assert shell.good("history").out.replace("\t", " ").startswith(titles)
+
+
+@table(
+    ("line", "path"),
+    [
+        (("proxies", "restart", "office"), "/restart"),
+        (("proxies", "explain", "office", "http://a.example/"), "/explain"),
+        (("webhooks", "test", "hook"), "/test"),
+    ],
+)
+def test_what_is_done_on_machines_is_done_on_the_node_that_is_named(
+    shell: Shell, fleet: tuple[FleetApi, FleetApi], line: tuple[str, ...], path: str
+) -> None:
+    asked: list[tuple[str, Any]] = []
+
+    def call(
+        _client: ApiClient, method: str, path: str, query: Mapping[str, Any] | None = None, *_: Any, **__: Any
+    ) -> Any:
+        if method == "GET":
+            return {
+                "proxies": [{"id": "prx_1", "name": "office"}],
+                "webhooks": [{"id": "wh_1", "name": "hook"}],
+                "next_cursor": None,
+            }
+        asked.append((path, query))
+        raise CommandError("enough")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ApiClient, "call", call)
+        patch.setattr(ApiClient, "pages", lambda _client, _path, member, *_, **__: call(_client, "GET", "")[member])
+        assert "enough" in shell(*line, "--node", "nyc").err
+    ((sent, query),) = asked
+    assert (sent.endswith(path), dict(query)) == (True, {"node": "nyc"})
+
+
+def test_a_test_of_a_webhook_has_a_row_of_each_node(shell: Shell, fleet: tuple[FleetApi, FleetApi]) -> None:
+    one = {"delivered": True, "status_code": 200, "response_time": 3.0, "error": None}
+    data = {**one, "nodes": [{"node": name, **one} for name in ("fra", "nyc")], "meta": {"missing_nodes": []}}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ApiClient, "call", lambda *_, **__: {"webhooks": [{"id": "wh_1", "name": "hook"}], **data})
+        ran = shell.good("webhooks", "test", "hook")
+    assert ran.out.splitlines()[0].split("\t") == ["NODE", "DELIVERED", "STATUS CODE", "RESPONSE TIME", "ERROR"]
+    assert [row[0] for row in ran.rows] == ["fra", "nyc"]

@@ -25,6 +25,7 @@ from api.cluster.links.internal_api import NodeRefused, ask
 from api.cluster.roles import NodeLogin
 from api.engine.commit import Engine
 from api.http.idempotency import Idempotency
+from api.operator.fleet_state import state_of
 from api.security.signing import SigningKeys
 from api.store import StoreError, Write
 from config.files.paths import open_data_dir
@@ -301,11 +302,23 @@ def test_a_node_that_was_away_asks_for_the_key_and_makes_no_change_before(stage:
             with pytest.raises(StoreError, match=f"the key {done.mark}, which this node lacks"):
                 change()
         assert engine.file.last_number == before
+        assert node.key is not None
+        node.key.follow_once()  # it has not begun, and so can ask no other node
+        (lacks,) = node.key.failed()
+        assert lacks["error"] == (
+            f"no node that can be reached has the fleet's key {done.mark}: add it to {b.seal.path}"
+        )
+        state = state_of(b.data)
+        assert state is not None
+        assert state.problem is not None
+        assert f"the fleet's key {done.mark} is missing in {b.seal.path}" in state.problem
     b.start()
     number = a.engine.file.last_number
     wait_until(lambda: b.is_at(number) and settled(stage), "it has the key, and what was sealed with it")
     a.engine.delete("proxies", "prx_b")
     wait_until(lambda: len(b.engine.every("proxies")) == 1, "it follows")
+    assert b.node.key is not None
+    assert b.node.key.failed() == []
     stage.check(done.mark)
 
 
