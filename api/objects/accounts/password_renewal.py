@@ -14,7 +14,7 @@ from actors.bus.messages.accounts import RenewPassword
 from actors.bus.messages.common import Done, Failed
 from api.audit.audit_context import on_behalf_of
 from api.bus_bridge import LoopBridge
-from api.store import NotStored, RevisionConflict, Store, StoreError
+from api.store import LedgerError, NotStored, RevisionConflict, Store, StoreError
 from api.store.accounts import ACCOUNTS
 from config.model.fleet_accounts import FleetAccount
 from config.passwords import COST, fingerprint, is_foreign, renewal, rounds_of
@@ -85,7 +85,8 @@ class PasswordRenewalHandler:
             if not self._renewal.renew(message.account_id, message.previous, message.renewed):
                 outcome = Failed("the account has another password by now")
         except StoreError as error:
-            log.error("cannot store the new hash of %s: %s", message.account_id, error)
+            level = logging.DEBUG if isinstance(error, LedgerError) else logging.ERROR  # it waits for the database
+            log.log(level, "cannot store the new hash of %s: %s", message.account_id, error)
             outcome = Failed(str(error))
         self._bridge.call(lambda: self._end(outcome, reply))
 

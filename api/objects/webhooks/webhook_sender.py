@@ -41,7 +41,7 @@ from api.objects.nodes.asked_nodes import AskedNodes
 from api.objects.proxies.condition import Flaw, of_webhooks
 from api.objects.proxies.proxy_specs import spec
 from api.objects.webhooks.webhook_kind import disable
-from api.store import Store
+from api.store import Store, StoreError
 from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.webhooks import SECRET_PURPOSE, WebhookRecord, opened_headers
 
@@ -206,7 +206,7 @@ class WebhookLink:
         outcome: Done | Failed = Done()
         try:
             disable(self._webhooks, self._publish, message.webhook_id, message.reason, message.before)
-        except DomainError as error:
+        except (DomainError, StoreError) as error:
             log.error("cannot disable the webhook %s: %s", message.webhook_id, error)
             outcome = Failed(str(error))
         self._bridge.call(lambda: reply(outcome))

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import base64
 import json
+import queue
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from actors.bus.messages.common import WEBHOOKS, Done
+from actors.bus.messages.common import WEBHOOKS, Done, Failed
 from actors.bus.messages.events import (
     Deliveries,
     Delivery,
     DeliveryAttempt,
+    DisableWebhook,
     Event,
     QueryDeliveries,
     QueryWebhookStatus,
@@ -26,6 +29,8 @@ from actors.bus.messages.events import (
     WebhookTried,
 )
 from api.objects.webhooks.webhook_kind import disable
+from api.objects.webhooks.webhook_sender import WebhookLink
+from api.store import LedgerError
 from config.model.subscriptions import matches
 from config.model.webhooks import EVENTS, PATTERNS, masked_url
 from tests.kit.api_stage import Api, error_of
@@ -284,6 +289,18 @@ def test_what_was_changed_meanwhile_is_not_disabled_for_an_older_reason(api: Api
     disable(api.services.objects["webhooks"], api.services.publish, "wh_unknown", "the target answered 410", seen)
     assert api.get(f"/webhooks/{made['id']}", api.token()).json["data"]["webhook"]["enabled"]
     assert api.fleet.published("webhook.disabled") == []
+
+
+def test_a_webhook_that_can_not_be_disabled_in_an_outage_of_the_database_gets_a_reply(api: Api) -> None:
+    def away(*_: Any) -> Any:
+        raise LedgerError("db: gone")
+
+    webhooks: Any = SimpleNamespace(change=away)
+    at_once: Any = SimpleNamespace(call=lambda function: function())
+    link = WebhookLink(webhooks, api.services.webhooks, api.services.publish, api.fleet, at_once)  # type: ignore[arg-type]
+    replies: queue.Queue[Any] = queue.Queue()
+    assert link.receive(DisableWebhook("wh_1", "the target answered 410", time.time()), replies.put)
+    assert replies.get(timeout=120) == Failed("db: gone")
 
 
 def test_a_test_says_how_it_went(api: Api, sender: FakeSender) -> None:

@@ -13,10 +13,12 @@ from actors.bus.messages.accounts import RenewPassword
 from actors.bus.messages.common import Done, Failed
 from api.container import ApiSettings
 from api.objects.accounts.password_renewal import PasswordRenewalHandler
+from api.store import LedgerError, StoreError, StoreWriteError
 from config.model.fleet_accounts import FleetAccount, FleetAccountCreate, FleetAccountUpdate
 from config.passwords import COST, hash_password, is_foreign
 from config.settings.settings import AccountSettings
 from tests.kit.api_stage import INTRANET, QUIET, Api
+from tests.kit.tables import table
 from tests.unit.api.audit_reader import rows
 from tests.unit.api.holding import sign_in
 
@@ -110,6 +112,20 @@ def test_a_hash_of_our_own_and_one_that_has_changed_meanwhile_stay(api: Api) -> 
         assert isinstance(tell(api, before.id, hashed, OURS), Failed)
     assert isinstance(tell(api, "acc_none", previous, OURS), Failed)
     assert stored(api, before.id).password_hash == now
+
+
+@table(("error", "levels"), [(LedgerError("db: gone"), []), (StoreWriteError("No space left on device"), ["ERROR"])])
+def test_a_hash_that_can_not_be_stored_now_is_refused_and_an_outage_of_the_database_is_no_error(
+    api: Api, caplog: pytest.LogCaptureFixture, error: StoreError, levels: list[str]
+) -> None:
+    def fail(*_: Any) -> None:
+        raise error
+
+    caplog.clear()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(api.services.password_renewal, "renew", fail)
+        assert tell(api, "acc_1", "", OURS) == Failed(str(error))
+    assert [each.levelname for each in caplog.records] == levels
 
 
 def test_a_sign_in_of_the_holder_renews_too_and_no_token_ends_by_it(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
