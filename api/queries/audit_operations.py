@@ -77,7 +77,10 @@ class AuditResource(ResponseModel):
 
 
 class AuditEntry(ResponseModel):
-    """An entry; for an update, `before` and `after` are the parts that differ, without secrets."""
+    """An entry; for an update, `before` and `after` are the parts that differ, without secrets.
+
+    In a fleet of several nodes `node` is the one whose trail has it: each has a trail, and numbers, of its own.
+    """
 
     seq: int
     timestamp: Moment
@@ -93,6 +96,7 @@ class AuditEntry(ResponseModel):
     after: dict[str, Any] | None
     details: dict[str, Any] | None
     hash: str
+    node: str | None = None
 
 
 @mirrors(Head)
@@ -127,13 +131,16 @@ class AuditTrail(ResponseModel):
 def query_audit(call: Call) -> Reply:
     """Search the audit trail.
 
-    Returns who changed what, when and from which address, newest first. Secrets are masked in the changes.
+    Returns who changed what, when and from which address, newest first. Secrets are masked in the changes. In a fleet
+    these are the entries of the asked node.
     """
     query: QueryAudit = call.query
     entries, total = call.services.audit.find(_selection(query), query.limit + 1, query.offset)
     page, more = entries[: query.limit], len(entries) > query.limit
+    nodes = call.services.nodes
+    of_node = {"node": nodes.named(nodes.this_id).name} if nodes.this_id and nodes.are_several else {}
     data = {
-        "audit": [_view(entry) for entry in page],
+        "audit": [{**_view(entry), **of_node} for entry in page],
         "total": total,
         "has_more": more,
         "next_cursor": str(page[-1].seq) if more else None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,6 +23,11 @@ from config.text.formatting import counted
 
 audit = new_group("audit", "The audit trail.", WATCH)
 _AUDITED_ID = re.compile(r"(prx|usr|key|whk)_[0-9a-f]{16,}", re.ASCII)
+
+
+def _with_node(columns: Sequence[Column], rows: Sequence[Any]) -> Sequence[Column]:
+    """With a column of the node behind number and time, if rows have one."""
+    return (*columns[:2], Column("NODE", "node"), *columns[2:]) if any(row.get("node") for row in rows) else columns
 
 
 def author(row: Any) -> str:
@@ -100,7 +105,8 @@ def list_audit(session: Session, resource: str | None, fields: Given) -> None:
     """Show changes and refused requests, with who made them, newest first."""
     name = "resource_id" if resource and _AUDITED_ID.fullmatch(resource) else "resource_name"
     data = session.api.get("/audit", **fields, **{name: resource})
-    session.out.data(data, lambda: session.out.table(AUDIT_COLUMNS, data["audit"], "No row matches."))
+    columns = _with_node(AUDIT_COLUMNS, data["audit"])
+    session.out.data(data, lambda: session.out.table(columns, data["audit"], "No row matches."))
 
 
 @command(audit, "show", {"seq": argument("SEQ", "The number of the row.", int, min=1)})
@@ -111,7 +117,7 @@ def show_audit(session: Session, seq: int) -> None:
         raise CommandError(f"There is no row {seq}", "All rows: proxyfleet audit list", Status.NOT_FOUND)
     row = found[0]
     pairs = [
-        *pairs_of(row, _ROW_DETAILS),
+        *pairs_of(row, (*_ROW_DETAILS, *(["node"] if row.get("node") else []))),
         *((f"details.{name}", value) for name, value in (row["details"] or {}).items()),
         *(
             (name, f"{cell_text(was)} → {cell_text(now)}")
@@ -211,8 +217,7 @@ def show_history(session: Session, revision: str | None, object_: str | None, fi
         return
     name = "object_id" if object_ and _IDENTIFIER.fullmatch(object_) else "object_name"
     data = session.api.get("/revisions", **fields, **{name: object_})
-    several = any(row.get("node") for row in data["revisions"])
-    columns = (*COLUMNS[:3], Column("NODE", "node"), *COLUMNS[3:]) if several else COLUMNS
+    columns = _with_node(COLUMNS, data["revisions"])
     session.out.data(data, lambda: session.out.table(columns, data["revisions"], "No revision matches."))
 
 

@@ -209,6 +209,14 @@ def test_a_new_proxy_has_the_address_of_a_node_that_runs_it(
     shell.good("proxies", "delete", "office", "--yes")
 
 
+def test_entries_of_the_audit_trail_name_the_node_that_has_them(shell: Shell, fleet: tuple[FleetApi, FleetApi]) -> None:
+    shell.good("nodes", "update", "nyc", "--tag", "us")
+    ran = shell.good("audit", "list", "--action", "node.*")
+    assert ran.out.splitlines()[0].split("\t")[:3] == ["SEQ", "TIME", "NODE"]
+    assert [row[2] for row in ran.rows] == ["fra"]
+    assert shell.good("audit", "show", ran.rows[0][0]).details["node"] == "fra"
+
+
 def test_revisions_name_the_node_that_made_them(
     shell: Shell, fleet: tuple[FleetApi, FleetApi], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,7 +226,7 @@ def test_revisions_name_the_node_that_made_them(
             "address": None, "objects": [], "restored": None, "undone": None, "kinds": [], "summary": {}, "node": node,
         }  # fmt: skip
 
-    for node, titles in (("fra", "REVISION TIME BY NODE FROM"), (None, "REVISION TIME BY FROM")):
+    for node, titles in (("fra", "REVISION TIME NODE BY FROM"), (None, "REVISION TIME BY FROM")):
         monkeypatch.setattr(ApiClient, "call", lambda *_, node=node, **__: {"revisions": [row(node)]})
         assert shell.good("history").out.replace("\t", " ").startswith(titles)
 
