@@ -9,9 +9,9 @@ from api.cli.errors import CommandError, Status
 from api.cli.local.shared import data_of, require_own_directory, translated
 from api.cli.terminal import Column, Output
 from api.history.lost_changes import NeverLost, lost_changes
-from api.operator.fleet_state import BEHIND, FleetState, NO_NODE, patience, runs_for, state_of
-from config.text.formatting import counted, size_text
+from api.operator.fleet_state import BEHIND, NO_NODE, FleetState, patience, runs_for, state_of
 from config.model.nodes import pending_text
+from config.text.formatting import counted, size_text
 
 _CUT_OFF, _BEHIND = Status.UNREACHABLE, 4
 """Exit statuses; 1 is no fleet."""

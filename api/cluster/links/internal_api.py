@@ -55,6 +55,8 @@ BODY_OF_STRANGERS, BODY, REPLY = 16 * 1024, 4 * 2**20, 16 * 2**20
 """Bytes that a body may have: of a request of a stranger, of a node, and of a response."""
 RETRY = 1.0
 """Seconds between two tries to bind the address."""
+SILENCE = 2.3
+"""Seconds without a reply after which it is found out whether the other node still responds at all."""
 CONNECT = 3.0
 """Seconds that another node has until it is connected, whatever time a request to it has."""
 LINGER, LINGER_READS = 0.5, 32
@@ -366,11 +368,17 @@ def opened(
 
 
 def exchange(
-    secured: ssl.SSLSocket, path: str, body: Mapping[str, Any], until: float, within: float
+    secured: ssl.SSLSocket,
+    path: str,
+    body: Mapping[str, Any],
+    until: float,
+    within: float,
+    on_silence: Callable[[], object] | None = None,
 ) -> tuple[dict[str, Any], bool]:
     """The reply to one request, and whether the connection takes another one. It is ended at `until` (monotonic).
 
-    `within` is what errors say of the time that it had. Raises `NodeRefused` and `NodeUnreachable`.
+    `within` is what errors say of the time that it had. When nothing has come after `SILENCE`, `on_silence` is called,
+    and what it raises ends the request. Raises `NodeRefused` and `NodeUnreachable`.
     """
     left = max(until - time.monotonic(), 0.001)
     timer = threading.Timer(left, _end, [secured])
@@ -379,7 +387,7 @@ def exchange(
         secured.settimeout(left)
         timer.start()
         try:
-            return _exchanged(secured, path, body)
+            return _exchanged(secured, path, body, on_silence)
         finally:
             timer.cancel()
 
@@ -394,10 +402,14 @@ def _as_unreachable(until: float, within: float) -> Iterator[None]:
         raise NodeUnreachable(f"no response within {round(within, 1):g} s" if late else reason) from error
 
 
-def _exchanged(secured: ssl.SSLSocket, path: str, body: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+def _exchanged(
+    secured: ssl.SSLSocket, path: str, body: Mapping[str, Any], on_silence: Callable[[], object] | None
+) -> tuple[dict[str, Any], bool]:
     connection = http.client.HTTPConnection("node")
     connection.sock = secured
     connection.request("POST", path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    if on_silence is not None and not can_be_read(secured, SILENCE):
+        on_silence()
     response = connection.getresponse()
     content = response.read(REPLY + 1)
     if response.length and len(content) <= REPLY:
@@ -411,6 +423,13 @@ def _exchanged(secured: ssl.SSLSocket, path: str, body: Mapping[str, Any]) -> tu
     if response.status != 200:
         raise NodeRefused(str(found.get("error"))[:500], response.status)
     return found, not response.will_close
+
+
+def can_be_read(secured: ssl.SSLSocket, within: float = 0.0) -> bool:
+    """Whether there is something to be read of a connection, or its end, within so many seconds."""
+    poll = select.poll()
+    poll.register(secured, select.POLLIN)
+    return bool(poll.poll(within * 1000))
 
 
 def _end(secured: ssl.SSLSocket) -> None:

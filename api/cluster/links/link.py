@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-import select
 import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from actors.bus.codec import Envelope, EnvelopeRole, ProtocolError, decode, encode
@@ -29,10 +29,12 @@ from api.bus_bridge import NODE_MARK, Bridge, NodeMissing, node_id_of
 from api.cluster.links.certificates import NodeCertificateError, OwnCertificate
 from api.cluster.links.internal_api import (
     REPLY,
+    SILENCE,
     NodeRefused,
     NodeUnreachable,
     Place,
     Route,
+    can_be_read,
     exchange,
     opened,
     place_of_node,
@@ -174,6 +176,10 @@ class NodeLink:
         return _messages(reply, requests)
 
 
+class _NodeSilent(NodeUnreachable):
+    """It responds to no request at all."""
+
+
 class _OtherNode:
     """What is known of one, and the connections to it that are open."""
 
@@ -195,22 +201,33 @@ class _OtherNode:
         if known is not None:
             try:
                 return self._exchange(place, known, body, until, within)
+            except _NodeSilent:
+                raise
             except NodeUnreachable:
                 if time.monotonic() >= until:
                     raise
-        return self._exchange(place, opened(*place, until, within, self._own), body, until, within)
+        begun = opened(*place, min(until, time.monotonic() + SILENCE), within, self._own)
+        return self._exchange(place, begun, body, until, within)
 
     def close(self) -> None:
         """Close those that are open."""
         with self._lock:
             self._close()
 
+    def _probe(self, place: Place) -> None:
+        """Raises `_NodeSilent` when it does not respond to nothing either."""
+        try:
+            self.ask(place, _body({}, PROBE), PROBE, True)
+        except NodeUnreachable as error:
+            raise _NodeSilent(str(error)) from error
+
     def _exchange(
         self, place: Place, secured: ssl.SSLSocket, body: Mapping[str, Any], until: float, within: float
     ) -> dict[str, Any]:
         goes_on = False
         try:
-            reply, goes_on = exchange(secured, PATH, body, until, within)
+            probe = partial(self._probe, place) if within > WAIT else None
+            reply, goes_on = exchange(secured, PATH, body, until, within, probe)
         finally:
             self._give_back(place, secured, goes_on)
         return reply
@@ -223,7 +240,7 @@ class _OtherNode:
                 self._place = place
             while self._idle:
                 since, secured = self._idle.pop()
-                if time.monotonic() - since < IDLE and not _has_ended(secured):
+                if time.monotonic() - since < IDLE and not can_be_read(secured):
                     return secured
                 secured.close()
         return None
@@ -242,12 +259,6 @@ class _OtherNode:
             with suppress(OSError):
                 secured.close()
         self._idle.clear()
-
-
-def _has_ended(secured: ssl.SSLSocket) -> bool:
-    poll = select.poll()
-    poll.register(secured, select.POLLIN)
-    return bool(poll.poll(0))
 
 
 def _left(until: float, most: float) -> float:

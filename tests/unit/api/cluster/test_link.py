@@ -20,7 +20,7 @@ from actors.bus.messages.records import LogPage, QueryLogs
 from actors.bus.messages.supervision import QueryWorkers, Upgrade, Workers
 from actors.bus.permissions import SENDERS
 from api.bus_bridge import NodeMissing, on_node
-from api.cluster.links import link
+from api.cluster.links import internal_api, link
 from api.cluster.links.certificates import Certificates, KnownNode, OwnCertificate, own_certificate
 from api.cluster.links.internal_api import InternalApi, NodeRefused, ask
 from api.cluster.links.link import AT_ONCE, FROM_OTHER_NODES, PATH, NodeLink, route_to
@@ -227,6 +227,39 @@ def test_five_of_ten_nodes_that_say_nothing_hold_up_no_other(stage: Stage) -> No
         found = stage.link.ask_all({f"{each}!logs": SEARCH for each in names}, 60)
         assert time.monotonic() - began < 30, "they are waited for no more"
         assert [found[f"{each}!logs"] for each in names[:5]] == [LogPage((), 0)] * 5
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (link, internal_api):
+        monkeypatch.setattr(module, "SILENCE", 0.1)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_slow_request_waits_for_a_node_that_responds_to_others(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    bus = stage.buses["a"]
+    bus.hangs, bus.replies = True, {LOGS: LogPage((), 0)}
+    probe = link._OtherNode._probe
+
+    def probed(node: Any, place: Any) -> None:
+        probe(node, place)
+        bus.release.set()
+
+    monkeypatch.setattr(link._OtherNode, "_probe", probed)
+    assert stage.link.ask_all({"nod_a!logs": SEARCH}, 10) == {"nod_a!logs": LogPage((), 0)}
+    assert bus.release.is_set()
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_slow_request_does_not_wait_for_a_node_that_responds_to_none(stage: Stage) -> None:
+    stage.buses["a"].replies = {LOGS: LogPage((), 0)}
+    with GatedRelay(stage.apis["a"].address[1]) as relay:
+        stage.documents["nod_a"]["addresses"] = {"internal": f"127.0.0.1:{relay.port}"}
+        assert stage.link.ask_all({"nod_a!logs": SEARCH}, 10) == {"nod_a!logs": LogPage((), 0)}
+        relay.gates[ALL] = HOLD
+        began = time.monotonic()
+        assert isinstance(stage.link.ask_all({"nod_a!logs": SEARCH}, 10)["nod_a!logs"], NodeMissing)
+        assert time.monotonic() - began < 5
 
 
 def test_a_node_that_has_missed_deadlines_is_asked_again_once_it_responds(stage: Stage) -> None:
