@@ -149,7 +149,7 @@ def _left_words(
             if other.transaction(f"SELECT pg_try_advisory_xact_lock({LOCK})") == [(False,)]:
                 raise MoveRefused(f"{there.place} is the database that the fleet has")
             rows = session.finish("SELECT node, sealed FROM proxyfleet.moves")
-    except DatabaseUnavailable as error:
+    except (DatabaseUnavailable, DatabaseUnusable) as error:  # also one that was dropped
         raise MoveRefused(
             f"the present database can't be reached: {error}; --force has this node alone follow the other one"
         ) from error

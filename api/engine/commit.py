@@ -326,15 +326,19 @@ def size_of(writes: Sequence[Write]) -> int:
 
 
 @contextmanager
-def open_engine(data: DataDir, kind: str, operation: str, ledger: Ledger | None = None) -> Iterator[Engine]:
-    """The engine, for changes by the `command_line` or the `system` without the API. It has all that the ledger has.
+def open_engine(
+    data: DataDir, kind: str, operation: str, ledger: Ledger | None = None, catches_up: bool = True
+) -> Iterator[Engine]:
+    """The engine, for changes by the `command_line` or the `system` without the API.
 
+    It has all that the ledger has if it `catches_up`. That of a node forgets without a ledger what it has of its fleet.
     The caller holds the lock of the data directory. Raises `StoreError`.
     """
     require_store(data)
     engine = Engine(data, _seal(data, make=kind == "system"), ledger)
     try:
-        engine.catch_up()
+        if catches_up:
+            engine.catch_up()
         with on_behalf_of(kind, operation):
             yield engine
     finally:

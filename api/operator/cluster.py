@@ -112,8 +112,13 @@ def move(engine: Engine, data: DataDir, node: FleetNode | None, asked: MoveFleet
 def move_offline(data: DataDir, asked: MoveFleet) -> FleetMoved:
     """As `move`, while the product is stopped. The caller holds the lock."""
     node = node_of(data)
-    with open_engine(data, "command_line", "cluster-move") as engine:
-        return move(engine, data, node, asked)
+    if node is None:
+        raise StoreError(NO_NODE)
+    try:
+        with open_engine(data, "command_line", "cluster-move", node.ledger, catches_up=False) as engine:
+            return move(engine, data, node, asked)
+    finally:
+        node.close()
 
 
 @contextmanager

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
+from actors.bus.messages.cluster import MoveFleet
 from actors.cluster.database import Database, login_of
 from actors.cluster.errors import DatabaseError
 from actors.cluster.identity import NodeIdentity, identity_of
 from api.cluster import moving as module
 from api.cluster.following.heartbeat import Heartbeat
+from api.cluster.loose import Loose
 from api.cluster.moving import MoveRefused, move_fleet, take_move
 from api.cluster.roles import NodeLogin
-from api.cluster.shared_ledger import LedgerUnavailable
+from api.cluster.shared_ledger import LedgerUnavailable, Rewound, SharedLedger
+from api.engine.commit import Engine
+from api.engine.loose import SIGN_INS
+from api.operator.cluster import move_offline
 from config import OperatorError
 from config.files.paths import DataDir
 from config.files.secret_box import SealedFor
@@ -249,6 +255,40 @@ def test_its_own_database_and_one_whose_owner_it_is_not_are_refused(moving: Movi
     with pytest.raises(MoveRefused, match="does not own the schema"):
         moving.move(moving.identities[FIRST].dsn)
     moving.node.change(proxy(1))
+
+
+def test_by_force_a_stopped_node_loses_nothing_that_waits_and_what_the_copy_lacks_is_undone_and_named(
+    moving: Moving, tmp_path: Path
+) -> None:
+    node, seal = moving.node, moving.fleet.seal
+    shutil.copytree(moving.fleet.folder / "key" / "keys", moving.data.keys, dirs_exist_ok=True)
+    loose = Loose(moving.fleet.database, FIRST, node.engine.loose)
+    node.engine.loose.share(loose)
+    sign_in = {"id": "f" * 24, "user_id": "usr_1", "secret_hash": "", "keep_until": 9e9}
+    node.engine.put(SIGN_INS, sign_in)
+    loose.exchange()
+    with owner() as other:
+        dump(moving.fleet.dsn, other)
+        node.change(proxy(1))
+        with psycopg.connect(other, autocommit=True) as connection:  # as another node that went on there
+            connection.execute(
+                "INSERT INTO proxyfleet.commits SELECT number + 1, gen_random_uuid(), 'x', now(), 0, 0"
+                " FROM proxyfleet.commits ORDER BY number DESC LIMIT 1"
+            )
+            connection.execute("UPDATE proxyfleet.fleet SET head = head + 1")
+        node.engine.delete(SIGN_INS, sign_in["id"])
+        node.engine.loose.stand_alone()
+        node.end()
+        replace(moving.identities[FIRST], dsn=f"host={tmp_path} user=x dbname=x").save(moving.data, seal)
+        with pytest.raises(OperatorError, match=r"can't be reached: .*--force"):
+            move_offline(moving.data, MoveFleet(other, "", False))
+        move_offline(moving.data, MoveFleet(other, "", True))
+        with closing(Database(moving.now().dsn)) as there:
+            ledger = SharedLedger(there, moving.fleet.id, FIRST)
+            with closing(Engine(moving.data, seal, ledger)) as engine:
+                assert engine.loose.counts() == {SIGN_INS: 1}, "its end is still to be sent"
+                with pytest.raises(Rewound):
+                    engine.catch_up()
 
 
 def test_without_the_present_database_it_takes_force_and_moves_this_node_alone(moving: Moving, tmp_path: Path) -> None:
