@@ -129,15 +129,9 @@ class FleetNode(ThisNode):
         """The engine with a new replica, for one that is damaged or gone. Raises `StoreError`, with nothing changed."""
 
         def read(engine: Engine) -> None:
-            level = self.levels.level
-            Rereading(self.database, self.identity, engine, lambda *_: None, level=level, check=self.check)()
+            Rereading(self.ledger, self.identity, engine, lambda *_: None)()
 
         return replaced(data, lambda: Engine(data, seal, self.ledger), read)
-
-    def check(self, text: str) -> None:
-        """See `FleetKey.check`."""
-        if self.key is not None:
-            self.key.check(text)
 
     def rekey(self) -> Rekeyed:
         """Replace the fleet's key. Raises as `Rekeying`."""

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
+from actors.bus.messages.cluster import FoundFleet
 from actors.cluster.database import Database, DatabaseSession
 from actors.cluster.errors import DatabaseError
 from actors.cluster.identity import NodeIdentity
@@ -59,7 +60,7 @@ from api.store.fleet_file import last_number, translated
 from config import OperatorError
 from config.files.durable import replace_file, sync
 from config.files.paths import DataDir, private_directory
-from config.files.secret_box import SecretBox, SecretBoxError
+from config.files.secret_box import SecretBox, SecretBoxError, secret_box_of
 from config.model.nodes import (
     COLLECTION,
     INTERNAL_ADDRESS,
@@ -108,34 +109,21 @@ class FoundingRefused(OperatorError):
     """The fleet was not made; the text says why, and what can be done."""
 
 
-def found_fleet(
-    engine: Engine,
-    data: DataDir,
-    seal: SecretBox,
-    dsn: str,
-    name: str = "",
-    address: str = "",
-    listen_dsn: str = "",
-    shared_role: bool = False,
-    listen: str = "",
-    levels: Levels = LEVELS,
-) -> FleetNode:
+def found_fleet(engine: Engine, asked: FoundFleet, listen: str = "", levels: Levels = LEVELS) -> FleetNode:
     """Make this installation the first node of a new fleet in this database: the node, which `engine` follows.
 
-    The role of `dsn` becomes the owner of the schema, and this node gets one of its own, unless there is a
+    The role of the DSN becomes the owner of the schema, and this node gets one of its own, unless there is a
     `shared_role`. An address without a port has that of `listen`. Changes wait for some milliseconds, and nothing else
     does. Raises `FoundingRefused`, `DatabaseError`, `SchemaRefused`, `NodeCertificateError`, and `StoreError`: then it
     still stands alone.
     """
+    data, dsn, listen_dsn = engine.data, asked.dsn, asked.listen_dsn
     if data.node.exists():
         raise FoundingRefused("this installation is a node of a fleet already: see `proxyfleet cluster status`")
-    login = None if shared_role else NodeLogin(new_node_id(), "full")
+    seal, login = secret_box_of(data), None if asked.shared_role else NodeLogin(new_node_id(), "full")
     own, own_listen = (dsn, listen_dsn) if login is None else (login.dsn(dsn), listen_dsn and login.dsn(listen_dsn))
-    node = FleetNode(
-        NodeIdentity(uuid4(), new_node_id() if login is None else login.node, _name(name), "full", own, own_listen),
-        levels,
-        seal,
-    )
+    node_id = new_node_id() if login is None else login.node
+    node = FleetNode(NodeIdentity(uuid4(), node_id, _name(asked.name), "full", own, own_listen), levels, seal)
     certificate = own_certificate(data)
     try:
         with closing(Database(dsn)) as database:
@@ -145,29 +133,30 @@ def found_fleet(
             record = NodeRecord(
                 id=node.node_id,
                 name=node.identity.name,
-                addresses=_addresses(address, database, listen),
+                addresses=_addresses(asked.address, database, listen),
                 certificate=NodeCertificate(fingerprint=certificate.fingerprint, pem=certificate.pem),
                 created_at=database.time(),
             )
-            _make(engine, data, seal, node, database, record, login, levels)
+            _make(engine, seal, node, database, record, login)
     except BaseException:
         node.close()
         raise
     return node
 
 
-def leave_fleet(engine: Engine, data: DataDir, node: FleetNode, force: bool) -> Mapping[str, int]:
+def leave_fleet(node: FleetNode, force: bool) -> Mapping[str, int]:
     """Take this node out of its fleet, and go on alone with everything it has. It is closed then.
 
     Unless by `force` the fleet has to be reached, and what waits to be sent. Returns what was not sent, as
     `ThisNode.pending` names it. Raises `LedgerError`: then it still is a node; and `StoreError`.
     """
+    engine, data = node.engine, node.engine.data
     own = engine.get(COLLECTION, node.node_id)
     left = _sent(data, node)
     if not force and (found := {name: number for name, number in left.items() if name != "audit"}):
         raise LedgerError(f"{pending_text(found)} could not be sent to the fleet within {SEND:g} s")
     if not force and node.identity.role == "edge":
-        be_removed(engine, data)
+        be_removed(engine)
         left = {}
     elif not force:
         with suppress(NotStored):
@@ -246,15 +235,9 @@ def _begun(data: DataDir) -> str | None:
 
 
 def _make(
-    engine: Engine,
-    data: DataDir,
-    seal: SecretBox,
-    node: FleetNode,
-    database: Database,
-    record: NodeRecord,
-    login: NodeLogin | None,
-    levels: Levels,
+    engine: Engine, seal: SecretBox, node: FleetNode, database: Database, record: NodeRecord, login: NodeLogin | None
 ) -> None:
+    data, levels = engine.data, node.levels
     within = DEADLINE + data.fleet.stat().st_size / RATE
     with database.session() as session:
         if found := session.begin(f"{ALONE}; SELECT id FROM proxyfleet.fleet", (), within):  # noqa: S608 - ours

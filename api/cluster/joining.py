@@ -292,9 +292,9 @@ def read_state(identity: NodeIdentity, data: DataDir) -> None:
     """Make the file of the fleet in this data directory of what the database has. Raises `StoreError`."""
     with (
         closing(Database(identity.dsn)) as database,
-        closing(Engine(data, None, SharedLedger(database, identity.fleet, identity.id))) as engine,
+        closing(Engine(data, None, ledger := SharedLedger(database, identity.fleet, identity.id))) as engine,
     ):
-        Rereading(database, identity, engine, lambda _kind, _data: None)()
+        Rereading(ledger, identity, engine, lambda _kind, _data: None)()
 
 
 def read_ahead(data: DataDir, read_state: Callable[[NodeIdentity, DataDir], object] = read_state) -> None:

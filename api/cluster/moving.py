@@ -28,6 +28,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Any
 
+from actors.bus.messages.cluster import MoveFleet
 from actors.cluster.database import CHANGE, Database, DatabaseSession, dsn_of_role, login_of
 from actors.cluster.errors import DatabaseUnavailable, DatabaseUnusable, StatementRefused
 from actors.cluster.identity import NodeIdentity
@@ -70,32 +71,32 @@ ON CONFLICT (node) DO UPDATE SET sealed = excluded.sealed
 """
 _OF_ANOTHER = "PF018"
 """The word that is left in the database is another role's (migration 0018)."""
+Words = Mapping[str, Mapping[str, Any]]
+"""By node what it needs to follow."""
 
 
 class MoveRefused(OperatorError):
     """The fleet has the database that it had; the text says why, and what can be done."""
 
 
-def move_fleet(
-    engine: Engine, data: DataDir, seal: SecretBox, identity: NodeIdentity, dsn: str, listen_dsn: str, force: bool
-) -> str:
-    """Give the fleet of this node the database `dsn`, whose role owns the copy; the place of it. The node has to start
+def move_fleet(engine: Engine, seal: SecretBox, identity: NodeIdentity, asked: MoveFleet) -> str:
+    """Give the fleet of this node another database, whose role owns the copy; the place of it. The node has to start
     again then. By `force` this node alone follows it, and the present database is not asked: what the other one lacks
     of this node's commits is undone, as after a restore (`api.cluster.following.rereading`).
 
     Raises `MoveRefused`, `DatabaseError`, `SecretBoxError`, `OSError`.
     """
-    with closing(Database(dsn)) as there, closing(Database(identity.dsn)) as here:
+    with closing(Database(asked.dsn)) as there, closing(Database(identity.dsn)) as here:
         _check(there, identity)
         nodes = {each.id: str(each.body["role"]) for each in engine.find(COLLECTION)}
-        if force:
-            words = _words(there, identity, {identity.id: nodes.get(identity.id, "full")}, dsn, listen_dsn, None)
+        if asked.force:
+            words = _words(there, identity, {identity.id: nodes.get(identity.id, "full")}, asked, None)
         else:
-            words = _left_words(here, there, seal, identity, nodes, dsn, listen_dsn)
+            words = _left_words(here, there, seal, identity, nodes, asked)
         _make_roles(there, nodes, words)
-        if not force:
+        if not asked.force:
             _bring_forward(here, there)
-        take_move(data, seal, identity, seal.seal(json.dumps(words[identity.id]), SealedFor.MOVE))
+        take_move(engine.data, seal, identity, seal.seal(json.dumps(words[identity.id]), SealedFor.MOVE))
         return there.place
 
 
@@ -134,13 +135,7 @@ def _check(database: Database, identity: NodeIdentity) -> None:
 
 
 def _left_words(
-    here: Database,
-    there: Database,
-    seal: SecretBox,
-    identity: NodeIdentity,
-    nodes: Mapping[str, str],
-    dsn: str,
-    listen_dsn: str,
+    here: Database, there: Database, seal: SecretBox, identity: NodeIdentity, nodes: Mapping[str, str], asked: MoveFleet
 ) -> dict[str, dict[str, Any]]:
     """What each node needs to follow, which the present database has now, and gives to none until it has moved."""
     try:
@@ -154,7 +149,7 @@ def _left_words(
             f"the present database can't be reached: {error}; --force has this node alone follow the other one"
         ) from error
     known = {node: json.loads(seal.open(sealed, SealedFor.MOVE)) for node, sealed in rows}
-    words = _words(there, identity, nodes, dsn, listen_dsn, known)
+    words = _words(there, identity, nodes, asked, known)
     left = json.dumps([[node, seal.seal(json.dumps(word), SealedFor.MOVE)] for node, word in words.items()])
     with _of_this_node():
         here.transaction(_LEAVE_WORD, [left, left], CHANGE)
@@ -175,23 +170,19 @@ def _of_this_node() -> Iterator[None]:
 
 
 def _words(
-    there: Database,
-    identity: NodeIdentity,
-    nodes: Mapping[str, str],
-    dsn: str,
-    listen_dsn: str,
-    known: Mapping[str, Mapping[str, Any]] | None,
+    there: Database, identity: NodeIdentity, nodes: Mapping[str, str], asked: MoveFleet, known: Words | None
 ) -> dict[str, dict[str, Any]]:
     """By node the DSNs, and in `login` role and password: those of the DSN for all without roles of nodes, none where
     the present ones are good there. `known` is what was left before; None by force."""
     with there.session() as session:
         ((has_roles,),) = session.transaction("SELECT has_roles FROM proxyfleet.fleet")
         there_are = {name for (name,) in session.transaction("SELECT rolname FROM pg_roles")}
-    are_known = has_roles and _signs_in(dsn_of_role(dsn, *login_of(identity.dsn)))
-    bare, bare_listen = (each and dsn_of_role(each, "", "") for each in (dsn, listen_dsn))  # an edge opens its word
+    are_known = has_roles and _signs_in(dsn_of_role(asked.dsn, *login_of(identity.dsn)))
+    # without a password: an edge opens its word
+    bare, bare_listen = (each and dsn_of_role(each, "", "") for each in (asked.dsn, asked.listen_dsn))
     words = {}
     for node, role in nodes.items():
-        login = None if are_known else login_of(dsn)
+        login = None if are_known else login_of(asked.dsn)
         if has_roles and not are_known:
             before = None if known is None else known.get(node, {}).get("login")
             login = tuple(before) if before else (f"pf_{node}", NodeLogin(node, role).password)
@@ -212,7 +203,7 @@ def _signs_in(dsn: str) -> bool:
     return True
 
 
-def _make_roles(there: Database, nodes: Mapping[str, str], words: Mapping[str, Mapping[str, Any]]) -> None:
+def _make_roles(there: Database, nodes: Mapping[str, str], words: Words) -> None:
     """The copy has no roles, and who may do what there. It may be of a database that had moved itself."""
     with there.session() as session:
         session.begin("UPDATE proxyfleet.fleet SET moved_at = NULL; DELETE FROM proxyfleet.moves")

@@ -62,7 +62,7 @@ class NodeParts:
         self._unapplied = unapplied = UnappliedObjects(identity, engine, publish, database.time)
         engine.effects.watch(unapplied.made)
         node.ledger.watch(unapplied.read)
-        rereading = Rereading(database, identity, engine, publish, unapplied.read, level, node.check)
+        rereading = Rereading(node.ledger, identity, engine, publish, unapplied.read)
         of_replica = ReplicaLevel(here.level, level)
         self.follower = follower = Follower(engine, doorbell, own, beats.soon, rereading, of_replica, rung)
         events = NodeEvents(node, identity.id, engine, publish)

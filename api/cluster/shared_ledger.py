@@ -147,11 +147,11 @@ class SharedLedger:
         new_stamp: Callable[[], UUID] = uuid4,
         levels: Levels = LEVELS,
     ) -> None:
-        self._database = database
+        self.database = database
         self._fleet = fleet
         self.node = node
         self._new_stamp = new_stamp
-        self._levels = levels
+        self.levels = levels
         self.took = CommitTimes()
         self._refusal = ""
         self.awaited = ""
@@ -162,9 +162,13 @@ class SharedLedger:
         self._check: Callable[[str], object] = lambda _content: None
         self._thread = _WithCommits()
 
-    def check(self, check: Callable[[str], object]) -> None:
-        """This then gets the text of each commit that is read, before it is taken. It may raise `LedgerError`."""
+    def check_by(self, check: Callable[[str], object]) -> None:
+        """This then gets the text of all that is read, before it is taken. It may raise `LedgerError`."""
         self._check = check
+
+    def check(self, text: str) -> None:
+        """Whether this may be taken, which was read. Raises `LedgerError`."""
+        self._check(text)
 
     @contextmanager
     def with_next(self, statement: str, values: Sequence[object]) -> Iterator[None]:
@@ -206,7 +210,7 @@ class SharedLedger:
         with self._may_go_on:
             if not self._may_go_on.wait_for(lambda: not self.awaited, CHANGE):
                 raise LedgerUnavailable(self.awaited)
-        with as_of_store(), self._database.session() as session:
+        with as_of_store(), self.database.session() as session:
             began = time.monotonic()
             rows = session.begin(BEGIN, [after, stamp, self.node, AT_ONCE], _seconds(size))
             page = self._page(after, rows)
@@ -246,7 +250,7 @@ class SharedLedger:
 
     def _read(self, after: int, stamp: UUID | None) -> _Page:
         with as_of_store():
-            rows = self._database.transaction(_READ, [after, stamp, self.node, AT_ONCE])
+            rows = self.database.transaction(_READ, [after, stamp, self.node, AT_ONCE])
         return self._page(after, rows)
 
     def _page(self, after: int, rows: Sequence[Sequence[Any]]) -> _Page:
@@ -270,11 +274,11 @@ class SharedLedger:
 
     def _commit(self, row: Sequence[Any]) -> LedgerCommit:
         number, stamp, node, at, content = row
-        return LedgerCommit(decoded(number, content, self._on_document, self._levels.level), stamp, node, at)
+        return LedgerCommit(decoded(number, content, self._on_document, self.levels.level), stamp, node, at)
 
     def _append(self, lock: FleetLock, commit: Commit) -> UUID:
         stamp, within = self._new_stamp(), _seconds(commit.size)
-        *parts, last = encoded_parts(commit, levels=self._levels)
+        *parts, last = encoded_parts(commit, levels=self.levels)
         with self._refusals(commit):
             for each in parts:
                 lock.session.go_on(WRITE, [commit.number, self.node, each], within)
@@ -316,15 +320,15 @@ class SharedLedger:
                 raise CommitRefused(str(error)) from error
             what = str(error).rpartition(": ")[2]
             if error.code == _NODES_BELOW:
-                used = {each for one in commit.documents for each in self._levels.used(one.collection, one.body)}
+                used = {each for one in commit.documents for each in self.levels.used(one.collection, one.body)}
                 fields = sorted(f"{collection}.{path}" for collection, path in used)
-                level = max(self._levels.fields[each].level for each in used)
+                level = max(self.levels.fields[each].level for each in used)
                 nodes = what.split(",")
                 text = f"{', '.join(fields)} can be set when all nodes have this release: {', '.join(nodes)} has not"
                 raise FleetLevel(text, level, nodes, fields) from error
             if error.code == _UNKNOWN_DOCUMENT:
                 text = f"{what} was written by a newer release, which other nodes have: change it at one of them"
-                raise FleetLevel(text, self._levels.level) from error
+                raise FleetLevel(text, self.levels.level) from error
             raise
 
     def _was_made(self, stamp: UUID, sent: float) -> bool:
@@ -337,7 +341,7 @@ class SharedLedger:
         while True:
             left = until - time.monotonic()
             try:
-                with self._database.session(even_if_unavailable=True) as session:
+                with self.database.session(even_if_unavailable=True) as session:
                     ((number,),) = session.transaction(self._find, [stamp], max(left, RETRY))
                     return number is not None
             except DatabaseError as error:

@@ -77,34 +77,34 @@ def offline_engine(data: DataDir, operation: str) -> Iterator[Engine]:
             node.close()
 
 
-def found(engine: Engine, data: DataDir, asked: FoundFleet, listen: str) -> FleetNode:
+def found(engine: Engine, asked: FoundFleet, listen: str) -> FleetNode:
     """Make this installation the first node of a fleet, reached at `listen`. Raises `OperatorError`."""
     with loaded():
         from api.cluster.founding import found_fleet
     try:
-        return found_fleet(engine, data, secret_box_of(data), **asdict(asked), listen=listen)
+        return found_fleet(engine, asked, listen)
     except SecretBoxError as error:
         raise StoreError(str(error)) from error
 
 
-def leave(engine: Engine, data: DataDir, node: FleetNode | None, force: bool) -> FleetLeft:
+def leave(node: FleetNode | None, force: bool) -> FleetLeft:
     """Go on alone. Raises `OperatorError`."""
     from api.cluster.founding import leave_fleet
 
     if node is None:
         raise StoreError(NO_NODE)
     with _unless_cut_off():
-        return FleetLeft(dict(leave_fleet(engine, data, node, force)))
+        return FleetLeft(dict(leave_fleet(node, force)))
 
 
-def move(engine: Engine, data: DataDir, node: FleetNode | None, asked: MoveFleet) -> FleetMoved:
+def move(engine: Engine, node: FleetNode | None, asked: MoveFleet) -> FleetMoved:
     """Give the fleet another database, for the next start of this node. Raises `OperatorError`."""
     if node is None:
         raise StoreError(NO_NODE)
     from api.cluster.moving import move_fleet
 
     try:
-        return FleetMoved(move_fleet(engine, data, secret_box_of(data), node.identity, **asdict(asked)))
+        return FleetMoved(move_fleet(engine, secret_box_of(engine.data), node.identity, asked))
     except (SecretBoxError, OSError) as error:
         raise StoreError(str(error)) from error
 
@@ -116,7 +116,7 @@ def move_offline(data: DataDir, asked: MoveFleet) -> FleetMoved:
         raise StoreError(NO_NODE)
     try:
         with open_engine(data, "command_line", "cluster-move", node.ledger, catches_up=False) as engine:
-            return move(engine, data, node, asked)
+            return move(engine, node, asked)
     finally:
         node.close()
 
@@ -132,7 +132,7 @@ def _unless_cut_off() -> Iterator[None]:
 def found_offline(data: DataDir, asked: FoundFleet, listen: str) -> FleetFounded:
     """As `found`, while the product is stopped. The caller holds the lock."""
     with open_engine(data, "command_line", "cluster-init") as engine:
-        node = found(engine, data, asked, listen)
+        node = found(engine, asked, listen)
         node.close()
         return _founded(node)
 
@@ -144,7 +144,7 @@ def leave_offline(data: DataDir, force: bool) -> FleetLeft:
     with _unless_cut_off(), open_engine(data, "command_line", "cluster-leave", ledger) as engine:
         if node is not None:
             node.opened(engine)
-        return leave(engine, data, node, force)
+        return leave(node, force)
 
 
 def _founded(node: FleetNode) -> FleetFounded:
@@ -173,7 +173,7 @@ class ClusterHandler:
     """What the command line asks of the running API. Used by its loop thread."""
 
     def __init__(self, engine: Engine, bridge: LoopBridge, process: NodeProcess) -> None:
-        self._engine, self._data, self._bridge, self._process = engine, engine.data, bridge, process
+        self._engine, self._bridge, self._process = engine, bridge, process
         self._one_at_a_time = threading.Lock()
 
     def receive(self, message: Any, reply: Reply) -> bool:
@@ -190,11 +190,11 @@ class ClusterHandler:
     def _follow(self, sealed: str) -> None:
         from api.cluster.moving import take_move
 
-        node = self._process.node
+        node, data = self._process.node, self._engine.data
         if node is None or not self._one_at_a_time.acquire(blocking=False):
             return
         try:
-            take_move(self._data, secret_box_of(self._data), node.identity, sealed)
+            take_move(data, secret_box_of(data), node.identity, sealed)
         except (OperatorError, SecretBoxError, OSError, ValueError, KeyError) as error:
             log.error("the fleet has another database, and this node can't follow it: %s", error)
             self._one_at_a_time.release()
@@ -214,13 +214,11 @@ class ClusterHandler:
             return Failed("the fleet is being made, left, moved, or given a new key at this moment")
         try:
             if isinstance(message, JoinFleet):
-                return FleetJoined(
-                    join_while_serving(self._engine, self._data, self._process.listen(), **asdict(message))
-                )
+                return FleetJoined(join_while_serving(self._engine, self._process.listen(), **asdict(message)))
             if isinstance(message, RekeyFleet):
                 return self._rekeyed()
             if isinstance(message, MoveFleet):
-                return move(self._engine, self._data, self._process.node, message)
+                return move(self._engine, self._process.node, message)
             return self._founded(message) if isinstance(message, FoundFleet) else self._left(message)
         except (OperatorError, SecretBoxError) as error:
             return Failed(str(error))
@@ -232,7 +230,7 @@ class ClusterHandler:
 
     def _founded(self, message: FoundFleet) -> FleetFounded:
         with on_behalf_of("command_line", "cluster-init"):
-            node = found(self._engine, self._data, message, self._process.listen())
+            node = found(self._engine, message, self._process.listen())
         self._process.become(node)
         log.warning("this installation is the first node of the fleet %s", node.identity.fleet)
         return _founded(node)
@@ -248,7 +246,7 @@ class ClusterHandler:
 
     def _left(self, message: LeaveFleet) -> FleetLeft:
         with on_behalf_of("command_line", "cluster-leave"):
-            left = leave(self._engine, self._data, self._process.node, message.force)
+            left = leave(self._process.node, message.force)
         self._process.become(None)
         log.warning("this installation is no node of a fleet any more")
         return left

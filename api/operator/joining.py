@@ -49,13 +49,13 @@ def begin_joining(
     return joining.ask_to_join(data, line, name, address, listen)
 
 
-def join_while_serving(engine: Engine, data: DataDir, listen: str, **asked: Any) -> str:
+def join_while_serving(engine: Engine, listen: str, **asked: Any) -> str:
     """As `begin_joining`, and read the state of the fleet, so that the next start is short. Raises `OperatorError`."""
-    joined = begin_joining(engine, data, listen, **asked)
+    joined = begin_joining(engine, engine.data, listen, **asked)
     from api.cluster import joining
 
     try:
-        joining.read_ahead(data)
+        joining.read_ahead(engine.data)
     except StoreError as error:
         log.warning("the state of the fleet is read at the next start: %s", error)
     return joined

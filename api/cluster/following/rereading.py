@@ -25,14 +25,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import UUID, uuid4
 
-from actors.cluster.database import REPORT, Database, DatabaseSession
+from actors.cluster.database import REPORT, DatabaseSession
 from actors.cluster.identity import NodeIdentity
 from api.cluster.commit_json import OnDocument, audit_entry, documents_of, revision_change
 from api.cluster.following.audit_sending import AuditSending
-from api.cluster.shared_ledger import NoFleet, OtherFleet, as_of_store
+from api.cluster.shared_ledger import NoFleet, OtherFleet, SharedLedger, as_of_store
 from api.engine.commit import Engine
 from api.engine.ledger import Commit, Stamped
-from api.engine.levels import LEVELS
 from api.engine.loose import LOOSE
 from api.history.lost_changes import LostChanges
 from api.history.recorder import RecordedRevision
@@ -113,23 +112,19 @@ class Rereading:
 
     def __init__(
         self,
-        database: Database,
+        ledger: SharedLedger,
         identity: NodeIdentity,
         engine: Engine,
         publish: Publish,
         on_document: OnDocument = _keep,
-        level: int = LEVELS.level,
-        check: Callable[[str], object] = lambda _text: None,
     ) -> None:
-        """Documents above this `level` are left as they are (`api.engine.levels`). `check` gets the text of each
-        document before anything is taken, and may raise `StoreError`."""
-        self._level = level
-        self._database = database
+        """Documents above the level of the ledger are left as they are (`api.engine.levels`)."""
+        self._ledger = ledger
+        self._database = ledger.database
         self._identity = identity
         self._engine = engine
         self._publish = publish
         self._on_document = on_document
-        self._check = check
 
     def __call__(self) -> None:
         """Do it."""
@@ -153,7 +148,7 @@ class Rereading:
                 self._read_records(session, scratch, common)
                 session.finish("SELECT 1")
         for (text,) in scratch.execute("SELECT body FROM bodies WHERE body IS NOT NULL"):
-            self._check(text)
+            self._ledger.check(text)
         undone = [] if common is None else [*_undone(scratch, common, self._engine)]
         revisions = [] if common is None else [*_undone_revisions(scratch, common, self._engine)]
         self._engine.read_anew(replica.at, (head, stamp), _parts(scratch, head, self._on_document), common)
@@ -200,7 +195,9 @@ class Rereading:
             last = rows[-1][:2]
         wanted = _different(scratch)
         for start in range(0, len(wanted), BODIES):
-            rows = session.go_on(_BODIES, [json.dumps(wanted[start : start + BODIES]), self._level], WITHIN)
+            rows = session.go_on(
+                _BODIES, [json.dumps(wanted[start : start + BODIES]), self._ledger.levels.level], WITHIN
+            )
             scratch.executemany("INSERT INTO bodies VALUES (?, ?, ?, ?, ?)", rows)
 
     def _read_records(self, session: DatabaseSession, scratch: sqlite3.Connection, common: int | None) -> None:

@@ -74,7 +74,7 @@ class FleetKey(LoopThread):
         """Marks of keys that documents need and this node lacks; and of those that are no key of the fleet."""
         self._settling, self.replacing = threading.RLock(), threading.Lock()
         self._problem, self._since = "", 0.0
-        ledger.check(self.check)
+        ledger.check_by(self.check)
 
     def opened(self, engine: Engine) -> None:
         """The replica is open: it may have a newer key than the file, when the process was killed between the two."""

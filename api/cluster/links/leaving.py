@@ -15,7 +15,6 @@ from api.cluster.links.internal_api import Handle, NodeRefused, NodeUnreachable,
 from api.engine.commit import Engine
 from api.errors import NotFound
 from api.store import LedgerError, StoreError
-from config.files.paths import DataDir
 from config.model.nodes import COLLECTION
 
 PATH = "/leave"
@@ -44,12 +43,12 @@ def removal(remove: Callable[[str], object]) -> Handle:
     return handle
 
 
-def be_removed(engine: Engine, data: DataDir) -> None:
+def be_removed(engine: Engine) -> None:
     """Have a full node remove this one. Raises `NotRemoved`."""
     failures = []
     for each in engine.find(COLLECTION, role="full"):
         try:
-            ask(*place_of_node(each.body), PATH, {}, WITHIN, own_certificate(data))
+            ask(*place_of_node(each.body), PATH, {}, WITHIN, own_certificate(engine.data))
         except (NodeRefused, NodeUnreachable, NodeCertificateError) as error:
             failures.append(f"{each.body['name']}: {error}")
         else:

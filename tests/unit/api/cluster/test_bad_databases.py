@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from actors.bus.messages.cluster import FoundFleet
 from actors.cluster import database as module
 from api.cluster.founding import found_fleet
 from api.engine.commit import Engine
@@ -128,7 +129,7 @@ def test_a_database_that_can_not_be_a_fleets_is_refused_in_words_of_its_own(make
         data = open_data_dir(Path(folder) / "d")
         engine = stack.enter_context(closing(Engine(data, secret_box_of(data))))
         with pytest.raises(OperatorError, match=why) as caught:
-            found_fleet(engine, data, secret_box_of(data), make(stack, patch), "first")
+            found_fleet(engine, FoundFleet(make(stack, patch), "first"))
         assert "\n" not in str(caught.value)
         assert "sesame" not in str(caught.value)
         assert not data.node.exists()

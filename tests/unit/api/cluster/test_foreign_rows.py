@@ -89,8 +89,8 @@ def read_anew(ours: Fleet, name: str, stack: ExitStack) -> Engine:
     """The replica of a node that was lost."""
     data = open_data_dir(ours.folder / f"{name}-anew")
     database = stack.enter_context(closing(Database(ours.dsn)))
-    engine = stack.enter_context(closing(Engine(data, ours.seal, SharedLedger(database, ours.id, name))))
-    Rereading(database, NodeIdentity(ours.id, name, name, "full", ours.dsn), engine, lambda *_: None)()
+    engine = stack.enter_context(closing(Engine(data, ours.seal, ledger := SharedLedger(database, ours.id, name))))
+    Rereading(ledger, NodeIdentity(ours.id, name, name, "full", ours.dsn), engine, lambda *_: None)()
     return engine
 
 

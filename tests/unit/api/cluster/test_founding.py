@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from actors.bus.messages.cluster import FoundFleet
 from actors.cluster.database import Database
 from actors.cluster.errors import DatabaseError, DatabaseUnusable
 from actors.cluster.identity import NodeIdentity, identity_of
@@ -76,7 +77,8 @@ class Machine:
         self.start()
 
     def found(self, dsn: str, **more: str) -> None:
-        node = found_fleet(self.engine, self.data, secret_box_of(self.data), dsn, **{"name": "first", **more})
+        listen = more.pop("listen", "")
+        node = found_fleet(self.engine, FoundFleet(dsn, **{"name": "first", **more}), listen)  # type: ignore[arg-type]
         self.stack.callback(node.close)
         self.node = node
 
@@ -170,7 +172,7 @@ def test_each_document_has_the_lowest_level_that_knows_its_fields_whenever_it_wa
         return number
 
     monkeypatch.setattr(module, "_copy", slow)
-    node = found_fleet(ours.engine, ours.data, secret_box_of(ours.data), dsn, "first", levels=Levels(3, zones))
+    node = found_fleet(ours.engine, FoundFleet(dsn, "first"), levels=Levels(3, zones))
     ours.stack.callback(node.close)
     found = dict(rows(dsn, "SELECT id, level FROM proxyfleet.documents"))
     above = {"copied": 2, "meanwhile": 2, "acc_a": 3}
@@ -289,7 +291,7 @@ def test_a_node_that_leaves_goes_on_alone_with_all_that_it_has(ours: Machine, ds
     ours.engine.put("nodes", {"id": "other", "name": "other"})
     ours.engine.put("lists", {"id": "l", "name": "later"})
     before = [ours.engine.get("lists", "l"), ours.engine.get("accounts", "accounts_1")]
-    leave_fleet(ours.engine, ours.data, ours.node, force=False)
+    leave_fleet(ours.node, force=False)
     assert rows(dsn, "SELECT id FROM proxyfleet.documents WHERE collection = 'nodes' AND body IS NOT NULL") == [
         ("other",)
     ]
@@ -319,7 +321,7 @@ def test_a_node_that_leaves_keeps_its_proxies_as_they_ran_there_and_its_settings
         (record.id, {"logging": {"level": "debug"}}),
     ):
         ours.engine.put("settings", {"id": each, **values})
-    leave_fleet(ours.engine, ours.data, ours.node, force=False)
+    leave_fleet(ours.node, force=False)
     found = {each.id: each.body for each in ours.engine.every("proxies")}
     assert {name: (each["host"], each["status"]) for name, each in found.items() if each["nodes"]["all"]} == {
         "prx_a": ("192.0.2.1", "active"),
@@ -347,10 +349,10 @@ def test_a_node_that_leaves_sends_what_waits_before_and_stays_where_usage_can_no
         file.execute("CREATE TABLE reporting (counted INTEGER, reported INTEGER, since REAL)")
         file.execute("INSERT INTO reporting VALUES (700, 400, 1.0)")
         with pytest.raises(LedgerError, match=r"300 bytes of usage could not be sent to the fleet within 0\.2 s"):
-            leave_fleet(ours.engine, ours.data, ours.node, force=False)
+            leave_fleet(ours.node, force=False)
         assert ours.data.node.exists()
         file.execute("UPDATE reporting SET reported = 700")
-    assert leave_fleet(ours.engine, ours.data, ours.node, force=False) == {}
+    assert leave_fleet(ours.node, force=False) == {}
     assert rows(dsn, "SELECT id FROM proxyfleet.loose WHERE collection = 'refresh_families' ORDER BY 1") == [
         ("family",), ("late",),
     ]  # fmt: skip
@@ -364,8 +366,8 @@ def test_a_node_that_is_cut_off_leaves_by_force_alone(ours: Machine, dsn: str) -
     sign_in(ours, "late")
     ours.node.database.close()
     with pytest.raises(LedgerError):
-        leave_fleet(ours.engine, ours.data, ours.node, force=False)
+        leave_fleet(ours.node, force=False)
     assert ours.data.node.exists()
-    assert leave_fleet(ours.engine, ours.data, ours.node, force=True) == {"sign_ins": 2, "credentials": 1}
+    assert leave_fleet(ours.node, force=True) == {"sign_ins": 2, "credentials": 1}
     ours.engine.put("lists", {"id": "m", "name": "alone"})
     assert (ours.data.node.exists(), ours.engine.every("nodes")) == (False, [])

@@ -223,7 +223,7 @@ class Removal:
         node = self.world.node(self.name, self.world.through(self.world.fleet.dsn))
         node.follow()
         ready()
-        end_role(node.ledger._database, self.id)
+        end_role(node.ledger.database, self.id)
         node.change([Write("nodes", self.id, None)])
 
     def ask(self) -> None:

@@ -33,7 +33,7 @@ def test_an_edge_is_removed_by_a_full_node_and_goes_on_alone(full: Full, tmp_pat
         edge, stays = (Edge(full, tmp_path / name, stack) for name in ("leaves", "stays"))
         with pytest.raises(NodeRefused, match="certificate of a node"):
             ask(full.place, full.own.fingerprint, PATH, {}, 5)
-        leave_fleet(edge.engine, edge.data, edge.node, force=False)
+        leave_fleet(edge.node, force=False)
         assert full.names() == {"first", "another", "stays"}
         assert (edge.may_sign_in(), stays.may_sign_in()) == (False, True)
         assert not edge.data.node.exists()
@@ -48,9 +48,9 @@ def test_an_edge_that_reaches_no_full_node_stays_one_and_leaves_by_force(full: F
         full.announce("first", "127.0.0.1:1")
         edge.engine.catch_up()
         with pytest.raises(NotRemoved, match=r"has removed this one, .*; first: 127\.0\.0\.1:1: "):
-            leave_fleet(edge.engine, edge.data, edge.node, force=False)
+            leave_fleet(edge.node, force=False)
         assert edge.data.node.exists()
-        leave_fleet(edge.engine, edge.data, edge.node, force=True)
+        leave_fleet(edge.node, force=True)
         assert (edge.data.node.exists(), edge.engine.every("nodes")) == (False, [])
         assert full.names() == {"first", "cut-off"}
 
@@ -60,4 +60,4 @@ def test_one_that_is_removed_already_is_a_stranger(full: Full, tmp_path: Path) -
         edge = Edge(full, tmp_path / "gone", stack)
         full.remove(edge.node.node_id)
         with pytest.raises(NotRemoved, match="may be removed already; first: "):
-            be_removed(edge.engine, edge.data)
+            be_removed(edge.engine)

@@ -48,7 +48,7 @@ class Sharing:
 
     def __init__(self, ours: Fleet, name: str, dsn: str | None = None) -> None:
         self.node: Node = ours.node(name, dsn)
-        self.database = self.node.ledger._database
+        self.database = self.node.ledger.database
         self.join()
 
     def join(self) -> None:

@@ -55,8 +55,7 @@ class Moving:
         return self.node.data
 
     def move(self, dsn: str, force: bool = False) -> str:
-        identity = self.identities[FIRST]
-        return move_fleet(self.node.engine, self.data, self.fleet.seal, identity, dsn, "", force)
+        return move_fleet(self.node.engine, self.fleet.seal, self.identities[FIRST], MoveFleet(dsn, "", force))
 
     def now(self) -> NodeIdentity:
         """What the first node is from its next start on."""
@@ -208,7 +207,7 @@ def test_a_move_is_ended_by_the_role_that_has_begun_it_last(moving: Moving) -> N
     words = "SELECT node, sealed, by_role FROM proxyfleet.moves ORDER BY 1"
 
     def moves_to(dsn: str) -> str:
-        return move_fleet(moving.node.engine, moving.data, moving.fleet.seal, identity, dsn, "", force=False)
+        return move_fleet(moving.node.engine, moving.fleet.seal, identity, MoveFleet(dsn))
 
     with owner() as one, owner() as two:
         for each in (one, two):

@@ -53,16 +53,14 @@ class Replica:
         self.data = open_data_dir(fleet.folder / (folder or name))
         self.data.cluster.mkdir(exist_ok=True)
         self.database = stack.enter_context(closing(Database(fleet.dsn if login is None else login.dsn(fleet.dsn))))
-        self.engine = Engine(self.data, fleet.seal, SharedLedger(self.database, fleet.id, name))
+        self.engine = Engine(self.data, fleet.seal, ledger := SharedLedger(self.database, fleet.id, name))
         stack.callback(self.engine.close)
         self.made: list[DocumentChange] = []
         self.engine.effects.follow(CommitEffect(COLLECTIONS, self.made.extend))
         self.events: list[tuple[str, dict[str, Any]]] = []
         role: NodeRole = "edge" if login is not None and login.role == "edge" else "full"
         identity = NodeIdentity(fleet.id, name, f"name-{name}", role, fleet.dsn)
-        self.reread = Rereading(
-            self.database, identity, self.engine, lambda kind, data: self.events.append((kind, data))
-        )
+        self.reread = Rereading(ledger, identity, self.engine, lambda kind, data: self.events.append((kind, data)))
 
     def follow(self) -> None:
         try:
