@@ -65,7 +65,7 @@ class FleetKey(LoopThread):
         ledger: SharedLedger,
         seal: SecretBox,
     ) -> None:
-        super().__init__("fleet key", self._look, CLOSE)
+        super().__init__("fleet key", self._follow_key, CLOSE)
         self.identity, self.database, self.ledger, self.seal = identity, database, ledger, seal
         self.engine: Engine | None = None
         self._own: OwnCertificate | None = None
@@ -200,7 +200,7 @@ class FleetKey(LoopThread):
         except Exception:  # the next look may do better
             log.exception("the fleet's key can't be followed")
 
-    def _look(self) -> float:
+    def _follow_key(self) -> float:
         several = False
         self.follow_once()
         if self._wanted:

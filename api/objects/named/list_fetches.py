@@ -78,7 +78,7 @@ class ListFetches(LoopThread):
         has: Callable[[Pool], bool] = lambda _pool: True,
         fleet: FleetLists | None = None,
     ) -> None:
-        super().__init__("list-fetches", self._look)
+        super().__init__("list-fetches", self._fetch_due)
         self.states = states
         self._fleet = fleet
         self._records = records
@@ -125,7 +125,7 @@ class ListFetches(LoopThread):
 
     # --- when ---
 
-    def _look(self) -> float:
+    def _fetch_due(self) -> float:
         try:
             records = self._records()
             for list_id in self._fleet.follow(records) if self._fleet else ():
