@@ -94,14 +94,12 @@ class NodeParts:
             log.error("other nodes can't reach this one: %s", error)
             return []
 
-        def nodes() -> list[KnownNode]:
-            return [KnownNode.of(each.body) for each in engine.find(COLLECTION)]
-
         def document(node_id: str) -> Mapping[str, Any] | None:
             found = engine.get(COLLECTION, node_id)
             return None if found is None else found.body
 
-        certificates, routes = Certificates(own, nodes), {}
+        certificates = Certificates(own, lambda: [KnownNode.of(each.body) for each in engine.find(COLLECTION)])
+        routes: dict[str, Route] = {}
         parts: list[Part] = []
         if node.key is not None:
             node.key.reach(own, self.follower.ring)

@@ -95,21 +95,13 @@ class Follower:
         """The commit that is known to be there; None for all there are, which are to be asked for."""
         self._rung = True
         self._served = 0
+        """The last commit whose effects are made here."""
         self._expected: float | None = time.monotonic()
         """Since when the own doorbell should have rung."""
         self._rings: bool | None = None
         self._problem = ""
-        self._threads = LoopThread("doorbell", self._listen, END), LoopThread("follower", self._follow, END)
-
-    @property
-    def served(self) -> int:
-        """The last commit whose effects are made here."""
-        return self._served
-
-    @property
-    def problem(self) -> str:
         """Why this node does not follow; empty while it does."""
-        return self._problem
+        self._threads = LoopThread("doorbell", self._listen, END), LoopThread("follower", self._follow, END)
 
     @property
     def doorbell(self) -> Literal["heard", "polling"]:
