@@ -7,7 +7,7 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,7 +32,7 @@ from api.objects.proxies.supervisor_link import REPLACE_TIMEOUT
 from api.objects.users.password_reset import PasswordResetHandler
 from api.objects.webhooks.webhook_sender import WebhookLink
 from api.operator.cluster import ClusterHandler, node_of
-from api.operator.joining import finish_joining
+from api.operator.joining import finish_joining, has_read
 from api.operator.start import ensure_administrator, read_desired_objects, read_desired_proxies
 from api.periodic_work import HistoryPruning
 from api.security import users
@@ -51,6 +51,8 @@ log = logging.getLogger(__name__)
 
 DRAIN_CHECK_PERIOD = 0.02
 """Seconds between two checks whether the last request is finished, while the actor or the TLS terminator drains."""
+REOPEN_DRAIN = 1.0
+"""Seconds that requests under way have when this becomes a node; others wait in the socket."""
 REPORT_RETRY = 0.5
 """Seconds after which a rejected report of the desired state is sent again."""
 
@@ -144,7 +146,13 @@ class ApiActor(Actor):
         """
         pin_to_one_core()
         super().__init__(boot, sockets)
-        settings = ApiSettings.from_plain(boot.settings)
+        self._is_open = False
+        if not self._open(opened):
+            raise SystemExit(1)
+
+    def _open(self, opened: OpenedStore | None = None) -> bool:
+        """Make all that serves, and report the desired state; False when there is no usable store."""
+        settings = ApiSettings.from_plain(dict(self.settings))
         self.node: FleetNode | None = None
         self._bridge = LoopBridge(
             self.loop,
@@ -155,7 +163,7 @@ class ApiActor(Actor):
         )
         try:
             keep_temporary_files_in(self.data_dir)
-            pid = boot.params.get("supervisor_pid")
+            pid = self.boot.params.get("supervisor_pid")
             self._store, proxies, self.node = opened or open_store(self.data_dir)
             self._services = Services(
                 self._store,
@@ -171,10 +179,11 @@ class ApiActor(Actor):
             self._services.pool_states.apply_stored()
         except (StoreError, PathError) as error:
             log.critical("the API can't start: %s", error)
-            raise SystemExit(1) from None
-        behind_tls = bool(boot.params.get("behind_tls"))
+            return False
+        behind_tls = bool(self.boot.params.get("behind_tls"))
         application, on_rejected = create_app(self._services), RejectedRequestLog(self._services)
-        self._server = ApiServer(application, sockets[0], settings.server.max_connections, behind_tls, on_rejected)
+        listener = self.sockets[0].dup()  # the server closes it
+        self._server = ApiServer(application, listener, settings.server.max_connections, behind_tls, on_rejected)
         self._expired_credentials = ExpiredCredentials(self._services.credentials)
         self._ends = ExpiredAccounts(self._services.account_ends, lambda: self._services.node)
         self._pruning = HistoryPruning(self._services.history, lambda: self._services.settings.history)
@@ -193,8 +202,30 @@ class ApiActor(Actor):
         self._cluster = ClusterHandler(services.store, self._bridge, self)
         self._handlers = (self._webhooks, self._password_resets, self._renewals, self._cluster)
         self._services.on_max_connections = self._server.limit
+        self._is_open = True
         _warn_if_all_rejected(settings)
         self._report_desired_state()
+        return True
+
+    def joined(self) -> None:
+        """See `NodeProcess`: making another process takes longer than all that this does.
+
+        What that process would do again is done here, so the supervisor notices nothing but the desired state. Where
+        the state of the fleet was not read yet, the next process reads it, since this one has liveness deadlines.
+        """
+        if not has_read(self.data_dir):
+            self.terminate("its joining a fleet")
+        elif not self._stopping:
+            self._drain_server(REOPEN_DRAIN, self._reopen)
+
+    def _reopen(self) -> None:
+        if self._stopping:
+            return
+        self._close_opened()
+        if self._open():
+            log.warning("this installation is the node %s of a fleet", self._services.nodes.this_id)
+        else:
+            self.finish()
 
     def receive(self, sender: str, message: Any, reply: Reply) -> None:
         """Handle the end of the TLS terminator, and requests of other actors and the command line."""
@@ -210,15 +241,18 @@ class ApiActor(Actor):
 
     def drain(self, seconds: float) -> None:
         """Finish the requests under way, then end."""
+        self._drain_server(seconds, self.finish)
+
+    def _drain_server(self, seconds: float, then: Callable[[], None]) -> None:
         self._services.ending.set()
         self._server.stop_accepting()
-        self._finish_when_idle(time.monotonic() + seconds)
+        self._when_idle(time.monotonic() + seconds, then)
 
-    def _finish_when_idle(self, deadline: float) -> None:
+    def _when_idle(self, deadline: float, then: Callable[[], None]) -> None:
         if self._server.idle() or time.monotonic() >= deadline:
-            self.finish()
+            self.loop.call_soon(then)  # not within a call of the bridge, which may be closed
         else:
-            self.loop.call_later(DRAIN_CHECK_PERIOD, lambda: self._finish_when_idle(deadline))
+            self.loop.call_later(DRAIN_CHECK_PERIOD, lambda: self._when_idle(deadline, then))
 
     def _drain_connections(self) -> None:
         """The TLS terminator ends: its connections end, and what it still brings is served."""
@@ -228,6 +262,13 @@ class ApiActor(Actor):
 
     def close(self) -> None:
         """End the threads, then close everything."""
+        if self._is_open:
+            self._close_opened()
+        super().close()
+
+    def _close_opened(self) -> None:
+        self._is_open = False
+        self._services.ending.set()
         self._bridge.close()
         self._server.close()
         self._expired_credentials.close()
@@ -238,7 +279,6 @@ class ApiActor(Actor):
             self.node.close()
         self._services.close()
         self._store.close()
-        super().close()
 
     def _report_desired_state(self) -> None:
         """The supervisor may have missed a change when the API died; requests are served once it has all proxies."""

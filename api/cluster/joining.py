@@ -306,6 +306,11 @@ def read_ahead(data: DataDir, read_state: Callable[[NodeIdentity, DataDir], obje
         _read_into_place(_read(json.loads(data.joining.read_bytes()))[0], data, read_state)
 
 
+def has_read(data: DataDir) -> bool:
+    """Whether `read_ahead` has read it."""
+    return (data.cluster / _READ).exists()
+
+
 def finish_joining(data: DataDir, read_state: Callable[[NodeIdentity, DataDir], object] = read_state) -> bool:
     """Make an installation a node that has joined; False when it has not.
 

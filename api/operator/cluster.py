@@ -39,7 +39,7 @@ if TYPE_CHECKING:  # in a fleet alone
 
 log = logging.getLogger(__name__)
 
-_JOIN, _MOVE = "its joining a fleet", "the move of the fleet's database"
+_MOVE = "the move of the fleet's database"
 """Why the API starts again."""
 BY_FORCE = "--force goes on alone without all that"
 
@@ -164,6 +164,10 @@ class NodeProcess(Protocol):
         """What `cluster.listen` is."""
         ...
 
+    def joined(self) -> None:
+        """Be the node as which this installation has joined."""
+        ...
+
     def terminate(self, why: str) -> None:
         """End soon: the next process is the node that this installation has become."""
         ...
@@ -204,8 +208,10 @@ class ClusterHandler:
     def _handle(self, message: ClusterRequest, reply: Reply) -> None:
         outcome = self._outcome(message)
         self._bridge.call(lambda: reply(outcome))
-        if isinstance(outcome, FleetJoined | FleetMoved):
-            self._bridge.call(lambda: self._process.terminate(_JOIN if isinstance(outcome, FleetJoined) else _MOVE))
+        if isinstance(outcome, FleetJoined):
+            self._bridge.call(self._process.joined)
+        elif isinstance(outcome, FleetMoved):
+            self._bridge.call(lambda: self._process.terminate(_MOVE))
 
     def _outcome(
         self, message: ClusterRequest

@@ -24,6 +24,13 @@ def finish_joining(data: DataDir) -> None:
         joining.finish_joining(data)
 
 
+def has_read(data: DataDir) -> bool:
+    """Whether the state of the fleet is here, so that `finish_joining` takes no longer than to move files."""
+    from api.cluster import joining
+
+    return joining.has_read(data)
+
+
 def begin_joining(
     engine: Engine | None,
     data: DataDir,

@@ -85,7 +85,7 @@ class FleetMoved:
 
 @message
 class JoinFleet:
-    """Command line → API: join the fleet of this token (`api.cluster.joining`), and start again as its node.
+    """Command line → API: join the fleet of this token (`api.cluster.joining`), and be its node from then on.
 
     → `FleetJoined`, or `Failed`: then it stands alone as before.
     """

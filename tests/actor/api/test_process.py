@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +23,14 @@ import zmq
 from actors.bus.events import Forwarder, Subscription
 from actors.bus.loop import Loop
 from actors.bus.mailbox import MailboxRouter, Reply
-from actors.bus.messages.common import Done, Hello, Stop
+from actors.bus.messages.cluster import FleetJoined, JoinFleet
+from actors.bus.messages.common import ApplySettings, Done, Hello, Stop
 from actors.bus.messages.supervision import ApplyObjects, ApplyOverrides, ReplaceProxies
 from actors.process import Boot
 from api.engine.commit import open_engine
 from api.objects.proxies.proxy_cache import ProxyCache
 from api.operator.offline import reset_password
+from api.operator.running import ask_cluster
 from api.operator.start import ensure_administrator, read_desired_objects, read_desired_proxies
 from api.server.channel import HEAD_TIMEOUT
 from api.store import FleetStore, StoreError, open_store
@@ -36,7 +38,11 @@ from config.files.paths import DataDir, RunDir, open_data_dir, open_run_dir
 from tests.kit.api_stage import PROXY, FakeFleet
 from tests.kit.folders import FOLDERS
 from tests.kit.forked_actor import Forked, fork_actor
+from tests.kit.ports import free_port
+from tests.kit.postgresql import needs_postgresql
 from tests.kit.settings import boot_settings
+from tests.unit.api.cluster.admitted import Asked
+from tests.unit.api.cluster.nodes import fleet, owner
 
 PROCESS = """
 import json, socket, sys
@@ -286,6 +292,48 @@ def test_a_kill_between_the_commit_of_a_setting_and_its_effect_is_repaired_by_th
     supervisor.hang_up()
     supervisor.boot()
     wait_until(lambda: supervisor.fleet.stored == changed)
+
+
+@needs_postgresql
+def test_an_installation_that_joins_a_fleet_is_its_node_in_the_same_process_and_loses_no_request(
+    supervisor: Supervisor, password: str
+) -> None:
+    assert password
+    with ExitStack() as stack:
+        asked = Asked(stack.enter_context(fleet(stack.enter_context(owner()))), stack)
+        listen = {"listen": f"127.0.0.1:{free_port()}"}
+        supervise = supervisor.fleet.ask
+
+        def with_cluster(to: str, message: Any, timeout: float = 5.0) -> Any:
+            reply = supervise(to, message, timeout)
+            return ApplySettings({**reply.groups, "cluster": listen}) if isinstance(reply, ApplySettings) else reply
+
+        supervisor.fleet.ask = with_cluster  # type: ignore[method-assign]
+        process = supervisor.spawn({"cluster": listen})
+        assert supervisor.hello.wait(LONG)
+        before, statuses, is_over = len(supervisor.reported), list[int](), threading.Event()
+
+        def request() -> None:
+            while not is_over.is_set():
+                statuses.append(requests.get(f"{supervisor.url}/health", timeout=LONG).status_code)
+
+        requesting = threading.Thread(target=request)
+        requesting.start()
+        try:
+            joined = ask_cluster(supervisor.run, JoinFleet(asked.token(name="second").text), FleetJoined)
+            wait_until(lambda: len(supervisor.reported) > before)
+            served = len(statuses)
+            wait_until(lambda: len(statuses) > served + 1)
+        finally:
+            is_over.set()
+            requesting.join()
+        assert joined == FleetJoined("second")
+        assert (set(statuses), process.poll()) == ({200}, None)
+        assert supervisor.data.node.exists()
+        refused = {"username": "admin", "password": password}
+        assert requests.post(f"{supervisor.url}/api/v1/auth/login", json=refused, timeout=LONG).status_code == 401
+        supervisor.tell_stop(0.0)
+        assert process.wait(LONG) == 0
 
 
 def test_events_reach_subscribers_on_the_bus(supervisor: Supervisor, password: str) -> None:
