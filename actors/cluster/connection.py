@@ -38,7 +38,7 @@ class TimedConnection(psycopg.Connection[Any]):
 
         A thread makes it, since nothing ends a look-up of a name in time.
         """
-        made = Future[Self]()
+        opening = Future[Self]()
 
         def connect() -> None:
             try:
@@ -51,15 +51,15 @@ class TimedConnection(psycopg.Connection[Any]):
                     application_name="proxyfleet",
                 )
             except BaseException as error:  # noqa: BLE001 - it is raised for the one who waits
-                made.set_exception(error)
+                opening.set_exception(error)
             else:
-                made.set_result(connection)
+                opening.set_result(connection)
 
         threading.Thread(target=connect, name="connecting", daemon=True).start()
         try:
-            return made.result(CONNECT + 0.1)
+            return opening.result(CONNECT + 0.1)
         except TimeoutError:
-            made.add_done_callback(_close_late)
+            opening.add_done_callback(_close_late)
             raise psycopg.OperationalError(f"no connection within {CONNECT:g} s") from None
 
     def run(self, statements: str, parameters: Sequence[Any] | None, within: float) -> list[tuple[Any, ...]]:
@@ -120,6 +120,6 @@ def _ready(events: int) -> int:
     return (Ready.R if events & ~select.POLLOUT else Ready.NONE) | (Ready.W if events & ~select.POLLIN else Ready.NONE)
 
 
-def _close_late(made: Future[Any]) -> None:
-    if made.exception() is None:
-        made.result().close()
+def _close_late(opening: Future[Any]) -> None:
+    if opening.exception() is None:
+        opening.result().close()

@@ -54,9 +54,9 @@ class DatabaseSession:
     All methods return the rows of the last statement that has any. They raise `DatabaseError`.
     """
 
-    def __init__(self, connection: TimedConnection, noted: Callable[[], Any]) -> None:
+    def __init__(self, connection: TimedConnection, monitored: Callable[[], Any]) -> None:
         self.connection = connection
-        self._noted = noted
+        self._monitored = monitored
 
     def transaction(self, statements: str, parameters: Sequence[Any] = (), within: float = REPORT) -> list[Any]:
         """Do it in a transaction of its own."""
@@ -81,7 +81,7 @@ class DatabaseSession:
 
     def copy(self, table: str, rows: Iterable[Sequence[Any]], within: float) -> int:
         """Add rows to a table, with its columns behind it, in the transaction that has begun; their number."""
-        with self._noted():
+        with self._monitored():
             return self.connection.copy_rows(table, rows, within)
 
     def finish(self, statements: str, parameters: Sequence[Any] = (), within: float = CHANGE) -> list[Any]:
@@ -89,7 +89,7 @@ class DatabaseSession:
         return self._run(f"{statements}; COMMIT", parameters, within)
 
     def _run(self, statements: str, parameters: Sequence[Any] | None, within: float) -> list[Any]:
-        with self._noted():
+        with self._monitored():
             try:
                 return self.connection.run(statements, parameters, within)
             except psycopg.Error:
@@ -172,7 +172,7 @@ class Database:
             connection = self._taken()
             self._used.add(connection)
             try:
-                yield DatabaseSession(connection, self._noted)
+                yield DatabaseSession(connection, self._monitored)
             finally:
                 self._used.discard(connection)
                 self._give_back(connection)
@@ -186,7 +186,7 @@ class Database:
 
     def check(self) -> None:
         """Ask for its time, and whether it can be used. Raises `DatabaseError`."""
-        with self.session(even_if_unavailable=True, even_if_refused=True) as session, self._noted():
+        with self.session(even_if_unavailable=True, even_if_refused=True) as session, self._monitored():
             self._check(session.connection)
 
     def assume_ahead(self, seconds: float) -> None:
@@ -220,7 +220,7 @@ class Database:
 
     def _connected(self) -> TimedConnection:
         try:
-            with self._noted():
+            with self._monitored():
                 connection = TimedConnection.opened(self._dsn)
                 try:
                     self._check(connection)
@@ -265,7 +265,7 @@ class Database:
     # --- whether it responds ---
 
     @contextmanager
-    def _noted(self) -> Iterator[None]:
+    def _monitored(self) -> Iterator[None]:
         """Also one that refuses responds; a lock that isn't free says nothing."""
         try:
             with translated(self.place):

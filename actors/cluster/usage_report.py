@@ -44,7 +44,7 @@ class ReportedAccount(NamedTuple):
     generation: int
     quota: int
     period: str
-    wants: bool
+    wants_lease: bool
     last_seen: float
     client: str
     username: str

@@ -61,14 +61,14 @@ class Duties(OwnDuties):
         had, until = self._known
         return name in had and self._monotonic() < until
 
-    def wants(self) -> Mapping[str, Any]:
+    def heartbeat_fields(self) -> Mapping[str, Any]:
         """What the next heartbeat is to ask for."""
         self._asked = self._monotonic()  # the lease begins later
         return {"duties": sorted(self._wanted), "lease": LEASE}
 
-    def noted(self, beat: Beat) -> None:
+    def on_heartbeat(self, beat: Beat) -> None:
         """The reply to it; a schema that isn't migrated yet has no duties."""
-        self._known = frozenset(beat.whole.get("duties", ())), self._asked + TRUSTED
+        self._known = frozenset(beat.reply.get("duties", ())), self._asked + TRUSTED
 
     def close(self) -> None:
         """End, and give the duties back if the database responds."""

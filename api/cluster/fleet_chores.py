@@ -62,7 +62,7 @@ class ApiAddress:
         self._listens = listens
         self._is_done = False
 
-    def noted(self, _beat: Beat) -> None:
+    def on_heartbeat(self, _beat: Beat) -> None:
         """Once after a start: commit it if it is another one than before, and was not set by hand."""
         try:
             document = None if self._is_done else self._engine.get(COLLECTION, self._node)
@@ -159,14 +159,14 @@ class NodeEvents(PeriodicWork):
         self._is_cut_off = False
         self._found: Sequence[Mapping[str, Any]] = ()
 
-    def wants(self) -> Mapping[str, Any]:
+    def heartbeat_fields(self) -> Mapping[str, Any]:
         """What heartbeats are to ask for: the node with the duty gets what `noted` takes."""
         self._node.duties.has(WATCH)
         return {"down_after": DOWN_AFTER}
 
-    def noted(self, beat: Beat) -> None:
+    def on_heartbeat(self, beat: Beat) -> None:
         """The reply to one."""
-        self._found = beat.whole.get("nodes", ())
+        self._found = beat.reply.get("nodes", ())
 
     def act(self) -> None:
         """See `PeriodicWork`. Raises `StoreError`."""

@@ -98,11 +98,11 @@ class FleetNode(ThisNode):
             self.key.opened(engine)
         self.loose = loose = Loose(self.database, self.node_id, engine.loose, self._poll_of_loose, not self.is_full)
         self.audit = AuditSending(self.database, self.node_id, engine.trail)
-        self.ledger.watch_audit(self.audit.brought)
+        self.ledger.subscribe_audit(self.audit.on_audited)
         if self.is_full:
             self.requests = requests = SharedRequests(self.database, self.node_id, engine, self.ledger, loose.announced)
-            loose.follow_locks(requests.take_locks)
-            loose.also(requests.work)
+            loose.subscribe_locks(requests.on_locks)
+            loose.add_work(requests.work)
         self._ends.append(loose.close)
         engine.loose.share(loose, all_of_them)
 

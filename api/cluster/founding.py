@@ -255,10 +255,10 @@ def _make(
             private_directory(data.cluster)
             replace_file(data.founding, str(node.identity.fleet).encode())
 
-            def made() -> None:
+            def save_identity() -> None:
                 node.identity.save(data, seal)
 
-            engine.follow_ledger(_FirstTurn(node.identity, database, session, made, levels), stamp)
+            engine.follow_ledger(_FirstTurn(node.identity, database, session, save_identity, levels), stamp)
             try:
                 node.opened(engine, all_of_them=True)
                 engine.put(COLLECTION, record.model_dump(mode="json"), 0)
@@ -312,11 +312,11 @@ class _FirstTurn(SharedLedger):
         identity: NodeIdentity,
         database: Database,
         session: DatabaseSession,
-        made: Callable[[], None],
+        on_commit: Callable[[], None],
         levels: Levels,
     ) -> None:
         super().__init__(database, identity.fleet, identity.id, levels=levels)
-        self._session, self._made = session, made
+        self._session, self._on_commit = session, on_commit
 
     @contextmanager
     def begin(self, after: int, stamp: UUID | None = None, size: int = 0) -> Iterator[FleetLock]:  # noqa: ARG002
@@ -327,5 +327,5 @@ class _FirstTurn(SharedLedger):
 
     def _append(self, lock: FleetLock, commit: Commit) -> UUID:
         stamp = super()._append(lock, commit)
-        self._made()
+        self._on_commit()
         return stamp

@@ -182,9 +182,9 @@ class Admission:
         changed: dict[str, Any] = {"name": name, "role": token.role, "tags": token.tags}
         changed["addresses"] = {**record.addresses, INTERNAL_ADDRESS: address}
         changed["certificate"] = NodeCertificate(fingerprint=fingerprint, pem=canonical(given["certificate"]))
-        made = record.model_copy(update=changed)
-        self._check_name(made)
-        return made
+        joined = record.model_copy(update=changed)
+        self._check_name(joined)
+        return joined
 
     def _check_name(self, record: NodeRecord) -> None:
         others = [each for each in self._nodes() if each.id != record.id]

@@ -84,11 +84,11 @@ class Loose:
         self._ended = False
         self._thread = threading.Thread(target=self._run, name="loose objects", daemon=True)
 
-    def follow_locks(self, take: Callable[[Locks], object]) -> None:
-        """Before `start`: after each read `take` gets the locks of sign-ins that the database has."""
-        self._on_locks.append(take)
+    def subscribe_locks(self, on_locks: Callable[[Locks], object]) -> None:
+        """Before `start`: after each read `on_locks` gets the locks of sign-ins that the database has."""
+        self._on_locks.append(on_locks)
 
-    def also(self, work: Callable[[], object]) -> None:
+    def add_work(self, work: Callable[[], object]) -> None:
         """Before `start`: do this each time. It may raise `DatabaseError`, and is done again then."""
         self._work.append(work)
 
@@ -117,9 +117,9 @@ class Loose:
                 self._is_announced = True
                 self._changed.notify_all()
 
-    def noted(self, beat: Beat) -> None:
+    def on_heartbeat(self, beat: Beat) -> None:
         """What a heartbeat has learnt: how many changes of all nodes the database has taken."""
-        if beat.whole["loose"] != self._taken:
+        if beat.reply["loose"] != self._taken:
             self.announced()
 
     def send(self, step: int) -> None:

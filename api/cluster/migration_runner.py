@@ -235,13 +235,13 @@ class SchemaUpkeep:
         """The last migration that the program knows."""
         return self._known[-1].number
 
-    def wants(self) -> Mapping[str, int]:
+    def heartbeat_fields(self) -> Mapping[str, int]:
         """For the heartbeat."""
         return {"schema": self.last}
 
-    def noted(self, beat: Beat) -> None:
+    def on_heartbeat(self, beat: Beat) -> None:
         """What the heartbeat has learnt."""
-        there = beat.whole.get("schema") or 0
+        there = beat.reply.get("schema") or 0
         if there > self.last or self._ended.is_set():
             return
         is_behind = any(each.number > there and not each.removes for each in self._known)

@@ -60,16 +60,17 @@ class NodeParts:
         own, rung = own_channel(identity.id), {LOOSE_CHANNEL: node.loose.announced}
         doorbell = Doorbell(identity.listen_dsn or identity.dsn, database.place, [CHANNEL, own, *rung])
         self._unapplied = unapplied = UnappliedObjects(identity, engine, publish, database.time)
-        engine.effects.watch(unapplied.made)
-        node.ledger.watch(unapplied.read)
-        rereading = Rereading(node.ledger, identity, engine, publish, unapplied.read)
+        engine.effects.subscribe(unapplied.on_effects)
+        node.ledger.subscribe_documents(unapplied.on_document)
+        rereading = Rereading(node.ledger, identity, engine, publish, unapplied.on_document)
         of_replica = ReplicaLevel(here.level, level)
         self.follower = follower = Follower(engine, doorbell, own, beats.soon, rereading, of_replica, rung)
         events = NodeEvents(node, identity.id, engine, publish)
         schema = SchemaUpkeep(database, identity.id, node.ledger.wait)
-        beats.gives += [follower.expect, events.wants, node.duties.wants, schema.wants]
-        beats.followers += [follower.noted, events.noted, node.duties.noted, unapplied.noted, node.loose.noted]
-        beats.followers += [node.audit.noted, self._inform]
+        beats.fields += [follower.heartbeat_fields, events.heartbeat_fields]
+        beats.fields += [node.duties.heartbeat_fields, schema.heartbeat_fields]
+        beats.subscribers += [follower.on_heartbeat, events.on_heartbeat, node.duties.on_heartbeat]
+        beats.subscribers += [unapplied.on_heartbeat, node.loose.on_heartbeat, node.audit.on_heartbeat, self._inform]
         beats.unusable.append(self._inform_collector)
         beats.refused.append(node.ledger.refuse)
         beats.reports.append(self._report)
@@ -77,7 +78,7 @@ class NodeParts:
         self.ends: list[Callable[[], object]] = []
         self.all: list[Part] = [node.loose, follower, beats, events, *self._internal_api()]
         if node.is_full:
-            beats.followers += [ApiAddress(engine, identity.id, here, host.api).noted, schema.noted]
+            beats.subscribers += [ApiAddress(engine, identity.id, here, host.api).on_heartbeat, schema.on_heartbeat]
             self.all.append(FleetPruning(engine, database, node.duties, host.history))
             self.ends += [schema.close, node.duties.close]
         self.ends += [each.close for each in self.all]
@@ -127,7 +128,7 @@ class NodeParts:
 
     def _inform(self, beat: Beat) -> None:
         """Of a move of the database, and the collector of usage, which asks the database itself without it."""
-        moved, news = beat.whole.get("moved"), beat.whole.get("usage")
+        moved, news = beat.reply.get("moved"), beat.reply.get("usage")
         if moved:
             self._host.moved(moved)
         if self._node.engine.get(COLLECTION, self._node.node_id) is None:  # where all have one role it may sign in

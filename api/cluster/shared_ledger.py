@@ -180,11 +180,11 @@ class SharedLedger:
         finally:
             self._thread.with_next = before
 
-    def watch(self, on_document: OnDocument) -> None:
+    def subscribe_documents(self, on_document: OnDocument) -> None:
         """From now on this gets to know of documents that can't be read, which commits lack then."""
         self._on_document = on_document
 
-    def watch_audit(self, on_audited: Callable[[int], object]) -> None:
+    def subscribe_audit(self, on_audited: Callable[[int], object]) -> None:
         """From now on this gets to know the last entry of this node's audit trail that the database has."""
         self._on_audited = on_audited
 

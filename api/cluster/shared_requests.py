@@ -97,7 +97,7 @@ class SharedRequests(OwnRequests):
         """See `OwnRequests`."""
         return max(0.0, self._locks.get(pair, 0.0) - time.monotonic())
 
-    def take_locks(self, locks: Mapping[str, float]) -> None:
+    def on_locks(self, locks: Mapping[str, float]) -> None:
         """These are all there are: seconds by pair."""
         now = time.monotonic()
         with self._lock:

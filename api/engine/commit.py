@@ -108,7 +108,7 @@ class Engine(ReplicaStore):
                     found += self._recorded(writes, known)
                 number = self.file.number()
                 self._record(*self._records_of(found))
-                self._write(self.loose.noted(database, changes, before), before)
+                self._write(self.loose.with_steps(database, changes, before), before)
                 origin().rows += len(found)
                 return number
         except (RevisionConflict, NotStored, FleetLevel):
@@ -130,9 +130,9 @@ class Engine(ReplicaStore):
                     rows += (each.row for each in self._recorded(writes, known))
                 if rows:
                     self.trail.append_all(rows)
-                made = self.loose.noted(database, changes, before)
-                self._write(made, before)
-                return made[-1].revision
+                stepped = self.loose.with_steps(database, changes, before)
+                self._write(stepped, before)
+                return stepped[-1].revision
         except (RevisionConflict, NotStored, FleetLevel):
             raise
         except StoreError as error:
@@ -199,7 +199,7 @@ class Engine(ReplicaStore):
         except HistoryPruned as error:
             raise LedgerError(f"this node has to read everything anew before it changes anything: {error}") from error
         missing = self._turn.missing
-        self._take(missing, sum(each.commit.size for each in missing))
+        self._adopt_from_ledger(missing, sum(each.commit.size for each in missing))
         with self.file.transaction():
             self._settle(self.file.upcoming(), ())
         for check in self._thread.checks:

@@ -20,12 +20,12 @@ from api.history.document_changes import DocumentChange
 
 log = logging.getLogger(__name__)
 
-Outcome = Callable[[Sequence[DocumentChange], Exception | None], object]
+OnOutcome = Callable[[Sequence[DocumentChange], Exception | None], object]
 """Called with changes whose effects were made, or with why they were not."""
 
 
 class CommitEffect:
-    """`make` gets the changes in `collections` for which `wants` holds, those of several commits if they wait.
+    """`make` gets the changes in `collections` for which `condition` holds, those of several commits if they wait.
 
     It is called by one thread at a time. What it raises is raised for the one whose commit this is: changes of several
     that fail together are given once more, those of each commit alone.
@@ -35,38 +35,38 @@ class CommitEffect:
         self,
         collections: Collection[str],
         make: Callable[[Sequence[DocumentChange]], Any],
-        wants: Callable[[DocumentChange], object] = lambda _change: True,
+        condition: Callable[[DocumentChange], object] = lambda _change: True,
     ) -> None:
         self._collections = frozenset(collections)
         self._make = make
-        self._wants = wants
-        self._watch: Outcome = lambda _changes, _error: None
+        self._condition = condition
+        self._on_outcome: OnOutcome = lambda _changes, _error: None
         self._lock = threading.Lock()
         self._waiting: deque[tuple[list[DocumentChange], Future[None]]] = deque()
 
-    def watch(self, outcome: Outcome) -> None:
-        """See `Effects.watch`."""
-        self._watch = outcome
+    def subscribe(self, on_outcome: OnOutcome) -> None:
+        """See `Effects.subscribe`."""
+        self._on_outcome = on_outcome
 
     def concerns(self, change: DocumentChange) -> bool:
         """Whether it follows from this change."""
-        return change.collection in self._collections and bool(self._wants(change))
+        return change.collection in self._collections and bool(self._condition(change))
 
     def note(self, changes: Sequence[DocumentChange]) -> Future[None] | None:
         """A commit has made these changes, and no later one is made yet; None when they are nothing to this effect."""
         wanted = [each for each in changes if self.concerns(each)]
         if not wanted:
             return None
-        made = Future[None]()
-        self._waiting.append((wanted, made))
-        return made
+        done = Future[None]()
+        self._waiting.append((wanted, done))
+        return done
 
-    def settle(self, made: Future[None]) -> None:
+    def settle(self, done: Future[None]) -> None:
         """Return when it is made, with all before it. Raises what `make` has raised."""
         with self._lock:
-            if not made.done():
+            if not done.done():
                 self._make_of([self._waiting.popleft() for _ in range(len(self._waiting))])
-        made.result()
+        done.result()
 
     def finish(self) -> None:
         """Return when all that was noted is made, whatever becomes of it."""
@@ -87,15 +87,15 @@ class CommitEffect:
                 commits[0][1].set_exception(error)
                 self._report(commits[0][0], error)
         else:
-            for _, made in commits:
-                made.set_result(None)
+            for _, done in commits:
+                done.set_result(None)
             for changes, _ in commits:
                 self._report(changes, None)
 
     def _report(self, changes: Sequence[DocumentChange], error: Exception | None) -> None:
         """Whatever becomes of that: who waits for the effect would wait for ever."""
         try:
-            self._watch(changes, error)
+            self._on_outcome(changes, error)
         except Exception:
             log.exception("what became of a change can't be reported")
 
@@ -117,18 +117,18 @@ class Effects:
         """From now on these follow from commits, one after the other."""
         self._table = effects
 
-    def watch(self, outcome: Outcome) -> None:
+    def subscribe(self, on_outcome: OnOutcome) -> None:
         """From now on this gets to know what becomes of the effects."""
         for each in self._table:
-            each.watch(outcome)
+            each.subscribe(on_outcome)
 
-    def wanted(self, changes: Sequence[DocumentChange]) -> list[DocumentChange]:
+    def relevant(self, changes: Sequence[DocumentChange]) -> list[DocumentChange]:
         """Those from which anything follows."""
         return [each for each in changes if any(effect.concerns(each) for effect in self._table)]
 
     def note(self, changes: Sequence[DocumentChange]) -> None:
         """A commit has made these changes, and no later one is made yet."""
-        due = [(effect, made) for effect in self._table if (made := effect.note(changes)) is not None]
+        due = [(effect, done) for effect in self._table if (done := effect.note(changes)) is not None]
         if self._thread.due is not None:
             self._thread.due.extend(due)
 
@@ -149,5 +149,5 @@ class Effects:
         finally:
             self._thread.due = None
             with ExitStack() as stack:
-                for effect, made in reversed(due):
-                    stack.callback(effect.settle, made)
+                for effect, done in reversed(due):
+                    stack.callback(effect.settle, done)

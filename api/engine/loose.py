@@ -55,7 +55,7 @@ SELECT collection, id, until FROM found WHERE until > ? AND (collection, id) NOT
 _WAITING = "SELECT collection, id, step, until, was FROM loose WHERE was IS NOT NULL ORDER BY step LIMIT ?"
 
 Body = Mapping[str, Any]
-Take = Callable[[Sequence[Change], Mapping[Key, Document | None]], None]
+WriteChanges = Callable[[Sequence[Change], Mapping[Key, Document | None]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +122,14 @@ class LooseObjects:
     def __init__(
         self,
         file: FleetFile,
-        take: Take,
+        write: WriteChanges,
         revision_of: Callable[[str, str], int],
         settled: Callable[[], AbstractContextManager[None]],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`take` writes changes within a transaction, with what was there before; `settled` is that of effects."""
+        """`write` writes changes within a transaction, with what was there before; `settled` is that of effects."""
         self._file = file
-        self._take = take
+        self._write = write
         self._revision_of = revision_of
         self._settled = settled
         self._clock = clock
@@ -165,20 +165,20 @@ class LooseObjects:
 
     # --- changes that are made here ---
 
-    def noted(
+    def with_steps(
         self, database: sqlite3.Connection, changes: Sequence[Change], before: Mapping[Key, Document | None]
     ) -> Sequence[Change]:
         """The changes of a transaction; those of loose objects have their step for a revision and are to be sent."""
         outlet = self._outlet
         if outlet is None:
             return changes
-        made = [self._noted(database, each, before) if each.collection in LOOSE else each for each in changes]
-        due = [each for each in made if each.revision < 0]
+        stepped = [self._with_step(database, each, before) if each.collection in LOOSE else each for each in changes]
+        due = [each for each in stepped if each.revision < 0]
         if due:
-            self._file.after(lambda: self._made(outlet, due))
-        return made
+            self._file.after(lambda: self._on_committed(outlet, due))
+        return stepped
 
-    def _noted(self, database: sqlite3.Connection, change: Change, before: Mapping[Key, Document | None]) -> Change:
+    def _with_step(self, database: sqlite3.Connection, change: Change, before: Mapping[Key, Document | None]) -> Change:
         key = change.collection, change.id
         known = before.get(key)
         bodies = (change.body, known and known.body)
@@ -187,7 +187,7 @@ class LooseObjects:
         was = None if is_over else [NOTHING if known is None else digest(text_of(known.body))]
         return Change(*key, -_note(database, key, until, was), change.body)
 
-    def _made(self, outlet: LooseOutlet, changes: Sequence[Change]) -> None:
+    def _on_committed(self, outlet: LooseOutlet, changes: Sequence[Change]) -> None:
         written = {(each.collection, each.id): each.revision for each in changes if each.body is not None}
         self._thread.step, self._thread.written = -changes[-1].revision, {**(self._thread.written or {}), **written}
         if not self._thread.settles:
@@ -258,11 +258,11 @@ class LooseObjects:
             found = store.accounts.ended_with(database, change.id)
             ended = {(CREDENTIALS, each): document for each, document in found.items()}
         elif change.collection == "users" and _ends_sign_ins(store.present(database, "users", change.id), change.body):
-            made = store.documents.find(SIGN_INS, user_id=change.id, node=outlet.node)
-            ended = {(SIGN_INS, each.id): each for each in made}
+            own = store.documents.find(SIGN_INS, user_id=change.id, node=outlet.node)
+            ended = {(SIGN_INS, each.id): each for each in own}
         if ended:
             self._file.after(outlet.ring)
-        return [self._noted(database, Change(*key, 0, None), ended) for key in ended]
+        return [self._with_step(database, Change(*key, 0, None), ended) for key in ended]
 
     # --- to the database, and from it ---
 
@@ -333,7 +333,7 @@ class LooseObjects:
             elif not database.execute("SELECT 1 FROM loose WHERE collection = ? AND id = ?", key).fetchone():
                 _note(database, key, each.until, None)
         if changes:
-            self._take(changes, before)
+            self._write(changes, before)
 
     def heads(self) -> dict[str, int]:
         """How far this file has what each node has sent, by its id."""

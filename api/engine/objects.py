@@ -101,7 +101,7 @@ class Hooks(Generic[R]):
 
     lock: Callable[[Proposals[R]], AbstractContextManager[object]]
     """Holds up other changes for the time of these."""
-    made: Callable[[Caller | None, R | None, Any, str], R] | None = None
+    make: Callable[[Caller | None, R | None, Any, str], R] | None = None
     """The record of a body, for this caller, from the one that is there; the last is the `path` of a `Proposal`.
 
     It may take its time, since it holds nothing up. None: as the kind says."""
@@ -278,8 +278,8 @@ class Objects(Generic[R]):
     # --- inside ---
 
     def _record(self, caller: Caller | None, before: R | None, body: Any, path: str) -> R:
-        if self.hooks.made is not None:
-            return self.hooks.made(caller, before, body, path)
+        if self.hooks.make is not None:
+            return self.hooks.make(caller, before, body, path)
         kind, now = self.kind, time.time()
         assert isinstance(kind, ObjectKind)
         if before is None:

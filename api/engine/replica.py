@@ -102,7 +102,7 @@ class ReplicaStore(FleetStore):
         with self.effects.settled(), self._changing:
             if self._ledger is ledger:
                 known = self.file.last_number
-                self._take(each for each in chain([first], missing) if each.commit.number > known)
+                self._adopt_from_ledger(each for each in chain([first], missing) if each.commit.number > known)
 
     def read_anew(self, of: Stamped, to: Stamped, parts: Iterable[Commit], common: int | None) -> None:
         """Take differences, in `parts`, that make this file what the ledger has at the commit `to`.
@@ -177,7 +177,7 @@ class ReplicaStore(FleetStore):
             self._settle(self._unsettled.number, ())
             forget_stamp(database)
 
-    def _take(self, commits: Iterable[LedgerCommit], size: int = 0) -> None:
+    def _adopt_from_ledger(self, commits: Iterable[LedgerCommit], size: int = 0) -> None:
         """What a power cut undoes is taken again: so the lock of the fleet is not held while a disk syncs."""
         self._adopt(((each.commit, each.stamp) for each in commits), size, of_ledger=True)
 
@@ -213,14 +213,14 @@ class ReplicaStore(FleetStore):
         """
         self.take(changes)
         known = [before[each.collection, each.id] for each in changes]
-        noted = [
+        changed = [
             DocumentChange(each.collection, each.id, None if was is None else was.body, each.body)
             for each, was in zip(changes, known, strict=True)
             if was is None or was.body != each.body or not differing
         ]
-        wanted = self.effects.wanted(noted)
-        if wanted:
-            self.file.after(lambda: self.effects.note(wanted))
+        relevant = self.effects.relevant(changed)
+        if relevant:
+            self.file.after(lambda: self.effects.note(relevant))
 
     def close(self) -> None:
         """See `Store.close`."""

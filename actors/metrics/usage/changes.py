@@ -187,7 +187,7 @@ class UsageChanges:
         asked = [self._asked(each, each not in giving_back) for each in accounts]
         return PreparedReport(LedgerReport(acknowledged, upto, settles, rows, asked), counted, sums, is_all)
 
-    def _asked(self, account_id: str, wants: bool) -> ReportedAccount:
+    def _asked(self, account_id: str, lease: bool) -> ReportedAccount:
         row = self._database.execute(
             "SELECT ifnull(generation, 0), period, last_seen, client_ip, username FROM accounts"
             " LEFT JOIN shares ON account = number WHERE id = ?",
@@ -195,7 +195,7 @@ class UsageChanges:
         ).fetchone()
         generation, period, last_seen, client, username = row or (0, "total", 0.0, "", "")
         quota, period = self.quotas.get(account_id, (0, period))
-        return ReportedAccount(account_id, generation, quota, period, wants and quota > 0, last_seen, client, username)
+        return ReportedAccount(account_id, generation, quota, period, lease and quota > 0, last_seen, client, username)
 
     def acknowledge(self, prepared: PreparedReport, nodes: int) -> None:
         """The database has it."""

@@ -54,11 +54,11 @@ class AuditSending:
                 session.transaction(_ADD, [self._node, json.dumps(entries[start : start + PAGE])], within)
         self._sent = entries[-1][0] if entries else last
 
-    def brought(self, last: int) -> None:
+    def on_audited(self, last: int) -> None:
         """The database has the entries up to this one."""
         self._sent = last
 
-    def noted(self, _beat: Beat) -> None:
+    def on_heartbeat(self, _beat: Beat) -> None:
         """Send some of them, if there are new ones, after a heartbeat."""
         try:
             if self._sent is None or self._trail.head.seq > self._sent:

@@ -125,13 +125,13 @@ class Follower:
         with self._changed:
             return self._changed.wait_for(lambda: self._served >= number, seconds)
 
-    def expect(self) -> dict[str, object]:
+    def heartbeat_fields(self) -> dict[str, object]:
         """The heartbeat is about to ring."""
         if self._expected is None:
             self._expected = time.monotonic()
         return {}
 
-    def noted(self, beat: Beat) -> None:
+    def on_heartbeat(self, beat: Beat) -> None:
         """What the heartbeat has learnt."""
         if not beat.followed:
             self.ring()
@@ -201,10 +201,10 @@ class Follower:
                 self._wanted = None
             wanted, self._wanted, self._rung = self._wanted, 0, False
         if not self._threads[1].has_ended:
-            self._take(wanted)
+            self._catch_up(wanted)
         return 0.0
 
-    def _take(self, wanted: int | None) -> None:
+    def _catch_up(self, wanted: int | None) -> None:
         try:
             try:
                 if self._level.is_behind:

@@ -1,8 +1,8 @@
 """The heartbeat of a node: each 4 s one statement says that it is there, and what it has, and learns what there is.
 
-What else goes with it is not known here: `gives` add to what is said, `reports` to the problems of the node, which
-others see, and `followers` get the reply. A later migration replaces the function `heartbeat` of the schema by one that
-takes and returns more.
+What else goes with it is not known here: `fields` add to what is said, `reports` to the problems of the node, which
+others see, and `subscribers` get the reply. A later migration replaces the function `heartbeat` of the schema by one
+that takes and returns more.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ END = 0.5
 _BEAT = "SELECT proxyfleet.heartbeat(%s, %s)"
 _MACHINE = Path("/proc/sys/kernel/random/boot_id")
 
-Gives = Callable[[], Mapping[str, Any]]
+Fields = Callable[[], Mapping[str, Any]]
 """Called before each heartbeat: JSON-like values by their names."""
 
 
@@ -55,13 +55,13 @@ class SecondInstallation(DatabaseUnusable):
 class Beat:
     """The reply: the last commit, whether that of this node is in the ledger, and the database's time (Unix seconds).
 
-    `whole` has all of it, also what later migrations have added.
+    `reply` has all of it, also what later migrations have added.
     """
 
     head: int
     followed: bool
     now: float
-    whole: Mapping[str, Any]
+    reply: Mapping[str, Any]
 
 
 class Heartbeat(LoopThread):
@@ -88,9 +88,9 @@ class Heartbeat(LoopThread):
         self._began = time.monotonic()
         self._beating = threading.Lock()
         self._problem = ""
-        self.followers: list[Callable[[Beat], object]] = []
-        self.gives: list[Gives] = []
-        self.reports: list[Gives] = []
+        self.subscribers: list[Callable[[Beat], object]] = []
+        self.fields: list[Fields] = []
+        self.reports: list[Fields] = []
         self.refused: list[Callable[[str], object]] = []
         """Called with the reason when this installation is refused, and with an empty one when it no longer is."""
         self.unusable: list[Callable[[str], object]] = []
@@ -107,7 +107,7 @@ class Heartbeat(LoopThread):
             beat = {
                 "boot": self._boot, "up_for": time.monotonic() - self._began, "version": VERSION, "level": self._level,
                 "commit": commit, "stamp": stamp and str(stamp), "clock_offset": self._database.clock_offset,
-                "problems": self.problems(), "settings": {}, **merged(self.gives),
+                "problems": self.problems(), "settings": {}, **merged(self.fields),
             }  # fmt: skip
             with self._database.session(even_if_refused=True) as session:
                 began = time.monotonic()
@@ -119,7 +119,7 @@ class Heartbeat(LoopThread):
             self._refuse_outdated(reply.get("outdated"))
             self._refuse(reply["refused"])
             found = Beat(reply["head"], reply["followed"], reply["now"], reply)
-        for each in self.followers:
+        for each in self.subscribers:
             each(found)
         return found
 
@@ -174,6 +174,6 @@ def installation(data: DataDir) -> str:
     return sha256(f"{_MACHINE.read_text()} {found.st_dev} {found.st_ino}".encode()).hexdigest()[:16]
 
 
-def merged(givers: Sequence[Gives]) -> dict[str, Any]:
+def merged(sources: Sequence[Fields]) -> dict[str, Any]:
     """What all of them give."""
-    return {name: value for each in givers for name, value in each().items()}
+    return {name: value for each in sources for name, value in each().items()}

@@ -59,8 +59,8 @@ class UnappliedObjects:
         self._retries: dict[Key, _Retry] = {}
         self._at_work = threading.Lock()
 
-    def made(self, changes: Sequence[DocumentChange], error: Exception | None) -> None:
-        """What has followed from changes, or why it did not (`api.engine.effects.Effects.watch`)."""
+    def on_effects(self, changes: Sequence[DocumentChange], error: Exception | None) -> None:
+        """What has followed from changes, or why it did not (`api.engine.effects.Effects.subscribe`)."""
         for each in changes:
             key = each.collection, each.id
             if error is None:
@@ -72,9 +72,9 @@ class UnappliedObjects:
                 pause = FIRST_PAUSE if known is None else min(2 * known.pause, LONGEST_PAUSE)
                 self._retries[key] = _Retry(each, pause, time.monotonic() + pause)
 
-    def noted(self, beat: Beat) -> None:
+    def on_heartbeat(self, beat: Beat) -> None:
         """What a heartbeat has learnt. With it effects that have failed are made again, in a thread of its own."""
-        self._note_unknown(beat.whole.get("unknown") or ())
+        self._note_unknown(beat.reply.get("unknown") or ())
         if any(each.due <= time.monotonic() for each in [*self._retries.values()]) and self._at_work.acquire(False):
             threading.Thread(target=self._retry, name="retry", daemon=True).start()
 
@@ -82,12 +82,12 @@ class UnappliedObjects:
         try:
             for each in [*self._retries.values()][:MOST]:
                 if each.due <= time.monotonic():
-                    with suppress(Exception):  # `made` gets it
+                    with suppress(Exception):  # `on_effects` gets it
                         self._engine.repeat_effects(each.change)
         finally:
             self._at_work.release()
 
-    def read(self, collection: str, identifier: str, revision: int, error: str | None) -> None:
+    def on_document(self, collection: str, identifier: str, revision: int, error: str | None) -> None:
         """A document of the database was read, or can't be; then the replica keeps what it has."""
         if error is None:
             self._forget(self._of_rows, [(collection, identifier)])

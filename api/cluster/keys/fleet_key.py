@@ -237,7 +237,7 @@ class FleetKey(LoopThread):
             if ("key" in body or "drop" in body) and (node is None or node.role != "full"):
                 raise NodeRefused("a full node gives the key")
             if "key" in body:
-                self._take(str(body["key"]), str(body.get("previous")))
+                self._accept(str(body["key"]), str(body.get("previous")))
             elif "drop" in body:
                 if body["drop"] != self.state().mark:
                     self.seal.forget([body["drop"]])
@@ -249,7 +249,7 @@ class FleetKey(LoopThread):
         except (StoreError, SecretBoxError, RekeyRefused) as error:
             raise NodeRefused(str(error), 503) from error
 
-    def _take(self, key: str, previous: str) -> None:
+    def _accept(self, key: str, previous: str) -> None:
         if not self.replacing.acquire(blocking=False):
             raise NodeRefused("this node replaces the fleet's key itself", 409)
         try:

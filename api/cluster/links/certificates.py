@@ -93,9 +93,9 @@ def own_certificate(data: DataDir) -> OwnCertificate:
     try:
         private_directory(data.cluster)
         if not (cert.exists() and key.exists()):
-            made = generate_private_key(SECP256R1())
-            replace_file(key, made.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-            replace_file(cert, _signed(made))
+            private = generate_private_key(SECP256R1())
+            replace_file(key, private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+            replace_file(cert, _signed(private))
         own = OwnCertificate(cert, key, cert.read_text("ascii"))
     except (OSError, ValueError, PathError) as error:
         raise NodeCertificateError(f"{data.cluster}: no certificate of this node: {error}") from error
@@ -131,15 +131,15 @@ class Certificates:
         self.own = own
         self._nodes = nodes
         self._lock = threading.Lock()
-        self._made: tuple[tuple[str, ...], ssl.SSLContext] = ((), self._context(()))
+        self._cached: tuple[tuple[str, ...], ssl.SSLContext] = ((), self._context(()))
 
     def server_context(self) -> ssl.SSLContext:
         """For a connection that comes: the other side has the certificate of a node, or none."""
         known = tuple(each.certificate for each in self._nodes() if each.certificate)
         with self._lock:
-            if self._made[0] != known:
-                self._made = known, self._context(known)
-            return self._made[1]
+            if self._cached[0] != known:
+                self._cached = known, self._context(known)
+            return self._cached[1]
 
     def node_of(self, connection: ssl.SSLSocket) -> KnownNode | None:
         """The node on the other side of a connection that came; None when it has no certificate, or not any more."""

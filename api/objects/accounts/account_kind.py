@@ -200,7 +200,7 @@ def hooks_of_accounts(
     `weak_passwords` says whether any password is taken.
     """
 
-    def made(_caller: Caller | None, before: FleetAccount | None, body: Any, path: str) -> FleetAccount:
+    def make(_caller: Caller | None, before: FleetAccount | None, body: Any, path: str) -> FleetAccount:
         plan = "" if before is None else before.plan
         if "plan" in body.model_fields_set:
             plan = "" if body.plan is None else plans.id_of(body.plan, f"{path}plan")
@@ -254,7 +254,7 @@ def hooks_of_accounts(
             warned.extend(_without_fence(proxies))
         return warned
 
-    return Hooks(lock=lambda proposals: announced(policies_given(proposals)), made=made, check=check, warnings=warnings)
+    return Hooks(lock=lambda proposals: announced(policies_given(proposals)), make=make, check=check, warnings=warnings)
 
 
 def _without_fence(proxies: Sequence[ProxyRecord]) -> Iterator[FieldWarning]:

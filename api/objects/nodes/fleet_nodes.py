@@ -232,7 +232,7 @@ class FleetNodes:
 def hooks_of_nodes(nodes: FleetNodes, lock: Any, store: FleetStore) -> Hooks[NodeRecord]:
     """`lock` holds up changes of proxies."""
 
-    def made(_caller: Caller | None, before: NodeRecord | None, body: Any, _path: str) -> NodeRecord:
+    def make(_caller: Caller | None, before: NodeRecord | None, body: Any, _path: str) -> NodeRecord:
         assert before is not None  # only a node that joins makes one
         return changed_node(before, body)
 
@@ -246,7 +246,7 @@ def hooks_of_nodes(nodes: FleetNodes, lock: Any, store: FleetStore) -> Hooks[Nod
         gone = [each.id for each in proposals if each.after is None and store.get("settings", each.id) is not None]
         return store.commit([*writes, *(Write("settings", each, None) for each in gone)])
 
-    return Hooks(lock=lambda _proposals: lock(), made=made, check=check, commit=commit)
+    return Hooks(lock=lambda _proposals: lock(), make=make, check=check, commit=commit)
 
 
 def _changed(proposal: Proposal[NodeRecord]) -> str:

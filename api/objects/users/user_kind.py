@@ -291,7 +291,7 @@ def hooks_of_users(
     more. The last active administrator can't be deleted, disabled or demoted.
     """
 
-    def made(caller: Caller | None, before: User | None, body: Any, _path: str) -> User:
+    def make(caller: Caller | None, before: User | None, body: Any, _path: str) -> User:
         assert caller is not None
         if before is None:
             _check_strength(body.password, body.username)
@@ -345,7 +345,7 @@ def hooks_of_users(
 
     return Hooks(
         lock=lambda _proposals: one_change,
-        made=made,
+        make=make,
         permit=permit,
         check=check,
         again=lambda seen, now: seen.password_hash == now.password_hash,

@@ -62,7 +62,7 @@ class Following:
     def follow_by(self, make: Callable[[Sequence[DocumentChange]], None]) -> None:
         """Its effects fail, or wait."""
         effect = CommitEffect(["proxies"], make)
-        effect.watch(self.engine.effects._table[0]._watch)
+        effect.subscribe(self.engine.effects._table[0]._on_outcome)
         self.engine.effects.follow(effect)
 
     def close(self) -> None:

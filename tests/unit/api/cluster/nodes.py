@@ -139,8 +139,8 @@ class Fleet:
 def beat(duties: Duties, database: Database, node: str) -> Beat:
     """One heartbeat of a node, by which it renews its duties."""
     heartbeat = Heartbeat(database, node, node, lambda: (0, None))
-    heartbeat.gives += [lambda: {"down_after": 30}, duties.wants]
-    heartbeat.followers.append(duties.noted)
+    heartbeat.fields += [lambda: {"down_after": 30}, duties.heartbeat_fields]
+    heartbeat.subscribers.append(duties.on_heartbeat)
     return heartbeat.beat_now()
 
 

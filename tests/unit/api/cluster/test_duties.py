@@ -115,8 +115,8 @@ def test_a_database_that_stops_ends_duties_and_one_that_returns_gives_them_again
         duties = Duties(ours.database, "a")
         duties.has(NAME)
         beats = Heartbeat(ours.database, "a", "a", lambda: (0, None))
-        beats.gives.append(duties.wants)
-        beats.followers.append(duties.noted)
+        beats.fields.append(duties.heartbeat_fields)
+        beats.subscribers.append(duties.on_heartbeat)
         beats.start()
         wait_until(lambda: has(duties) == [True], "the node has the duty")
         server.stop()
@@ -132,7 +132,7 @@ def test_a_copy_of_a_node_gets_no_duty(ours: Fleet) -> None:
     copy.has(NAME)
     renew(ours, ("a", node))
     beats = Heartbeat(ours.database, "a", "another", lambda: (0, None))
-    beats.gives.append(copy.wants)
+    beats.fields.append(copy.heartbeat_fields)
     with pytest.raises(SecondInstallation):
         beats.beat_now()
     assert ours.execute("SELECT * FROM proxyfleet.duties") == []

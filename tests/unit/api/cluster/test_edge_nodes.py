@@ -121,7 +121,7 @@ def test_a_full_node_commits_the_address_of_its_api_when_that_changes_and_edges_
         def started(host: str, port: int = 8080) -> tuple[int, list[str]]:
             """The number of commits of a start, and what an edge names then."""
             before = engine.file.last_number
-            ApiAddress(engine, key, full.node.data, (host, port)).noted(Beat(0, True, 0.0, {}))
+            ApiAddress(engine, key, full.node.data, (host, port)).on_heartbeat(Beat(0, True, 0.0, {}))
             node = FleetNode(NodeIdentity(full.fleet.id, "nod_edge", "edge", "edge", full.fleet.dsn))
             with closing(node):
                 node.opened(engine)

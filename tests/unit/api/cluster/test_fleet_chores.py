@@ -67,7 +67,7 @@ class Machine:
         return self.node.duties.has(name)
 
     def beat(self) -> None:
-        self.says.noted(beat(self.node.duties, self.node.database, self.node.node_id))
+        self.says.on_heartbeat(beat(self.node.duties, self.node.database, self.node.node_id))
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def at_once(calls: Sequence[Callable[[], Any]]) -> None:
 def responded(ours: Fleet, node: str, age: float = 0.0) -> None:
     """A node has responded so many seconds ago."""
     found = Heartbeat(ours.database, node, node, lambda: (0, None))
-    found.gives.append(lambda: {"duties": []})
+    found.fields.append(lambda: {"duties": []})
     found.beat_now()
     ours.execute(f"UPDATE proxyfleet.heartbeats SET at = at - interval '{age} s' WHERE node = '{node}'")
 
@@ -236,7 +236,7 @@ def test_a_node_that_is_down_is_said_once_and_once_that_it_is_up(ours: Fleet, tw
     def act() -> list[tuple[str, str]]:
         """The events of a run of both; as if both had the duty."""
         one.beat()
-        other.says.noted(Beat(0, True, 0.0, {"nodes": one.says._found}))
+        other.says.on_heartbeat(Beat(0, True, 0.0, {"nodes": one.says._found}))
         at_once([each.says.act for each in two])
         found = all_events(two)
         for each in two:

@@ -285,7 +285,7 @@ def test_a_heartbeat_says_what_a_node_has_and_learns_what_there_is(ours: Fleet) 
         one.node.heartbeat.reports.append(lambda: {"failed": [{"id": "prx_1"}]})
         number = one.engine.commit(proxy())
         beat = one.node.heartbeat.beat_now()
-        assert (beat.head, beat.followed, beat.whole["fleet"]) == (number, True, str(ours.id))
+        assert (beat.head, beat.followed, beat.reply["fleet"]) == (number, True, str(ours.id))
         assert abs(beat.now - time.time()) < 1
         ((node, commit, stamp, offset, problems, schema, version),) = ours.execute(
             'SELECT node, "commit", stamp, clock_offset, problems, schema, version FROM proxyfleet.heartbeats'

@@ -415,7 +415,7 @@ def test_a_heartbeat_says_when_there_is_more(ours: Fleet) -> None:
         other.exchange()
         one.put(family())
         one.exchange()
-        other.loose.noted(Beat(0, True, 0.0, {"loose": 0}))
+        other.loose.on_heartbeat(Beat(0, True, 0.0, {"loose": 0}))
         other.loose.exchange()
         assert other.body() is None, "it is not time yet, and nothing is new"
         (((_, beat),),) = [
@@ -424,7 +424,7 @@ def test_a_heartbeat_says_when_there_is_more(ours: Fleet) -> None:
                 ' "level": 1, "commit": 0, "clock_offset": 0, "problems": {}, "settings": {}}\')'
             )
         ]
-        other.loose.noted(Beat(0, True, 0.0, beat))
+        other.loose.on_heartbeat(Beat(0, True, 0.0, beat))
 
         def has_it() -> bool:
             other.loose.exchange()

@@ -155,7 +155,7 @@ def test_a_schema_that_lacks_nothing_is_checked_once_an_hour_also_when_the_check
     upkeep = SchemaUpkeep(ours, "a", reasons.append)
 
     def beat(there: int) -> None:
-        upkeep.noted(Beat(1, True, 1.0, {"schema": there}))
+        upkeep.on_heartbeat(Beat(1, True, 1.0, {"schema": there}))
         for each in threading.enumerate():
             if each.name == "schema":
                 each.join()

@@ -66,7 +66,7 @@ class Moving:
     def word(self, node: str) -> Any:
         """What the heartbeat of a node in the former database says of the move."""
         with closing(Database(self.identities[node].dsn)) as database:
-            return Heartbeat(database, node, node, lambda: (0, None)).beat_now().whole["moved"]
+            return Heartbeat(database, node, node, lambda: (0, None)).beat_now().reply["moved"]
 
 
 @pytest.fixture

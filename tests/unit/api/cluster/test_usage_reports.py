@@ -248,7 +248,7 @@ def test_who_uses_more_is_leased_more_and_who_gives_back_leaves_it_to_others(fle
     assert first.lease == 64 * MIB
     assert second.lease == 36 * MIB // 4
     assert second.leased == first.lease + second.lease
-    one.send(LedgerReport(2, 2, 0, [], [fast._replace(wants=False)]))
+    one.send(LedgerReport(2, 2, 0, [], [fast._replace(wants_lease=False)]))
     [second] = other.send(LedgerReport(0, 0, 0, [], [fast])).totals or ()
     assert second.leased == second.lease == 64 * MIB
 

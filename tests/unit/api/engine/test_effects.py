@@ -68,7 +68,7 @@ def test_one_that_watches_and_fails_has_no_change_wait_for_ever() -> None:
         raise RuntimeError
 
     effect = CommitEffect(["proxies"], made)
-    effect.watch(watch)
+    effect.subscribe(watch)
     noted = [effect.note([change(each)]) for each in ("a", "wrong", "b")]
     effect.finish()
     assert [each is not None and each.done() for each in noted] == [True] * 3
