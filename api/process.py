@@ -104,7 +104,7 @@ class ApiStart:
 
     def read(self, folder: str) -> tuple[Stored, tuple[ProxySpec, ...], tuple[FleetObject, ...], bool]:
         """Open the store, and read for both: the settings changed through the API, the proxies, the objects, and
-        whether there is no user yet. Raises `StoreError`.
+        whether there is no user yet. Raises `OperatorError`.
 
         The supervisor gets no class of the API: it would load that.
         """

@@ -49,7 +49,7 @@ from actors.metrics.totals import CounterTotals
 from actors.metrics.usage.service import PUBLISHED_AFTER, UsageService
 from actors.process import Actor, Boot, view
 from config import OperatorError
-from config.files.secret_box import SecretBoxError, secret_box_of
+from config.files.secret_box import secret_box_of
 from config.model.subscriptions import checked
 from config.net.addresses import tcp_parts
 
@@ -110,7 +110,7 @@ class MetricsActor(Actor):
         else:
             try:
                 self._join()
-            except (OperatorError, SecretBoxError, sqlite3.Error) as error:
+            except (OperatorError, sqlite3.Error) as error:
                 self._node_errors.error(error)
                 return
         self._node_file = found

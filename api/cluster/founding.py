@@ -249,7 +249,7 @@ def _make(
                     session.go_on(WRITE, [commit.number, node.node_id, part], within)
             with engine.file.reading() as file:
                 head, history = last_number(file), newest_revision(file)
-            stamp = insert_fleet(session, node.identity.fleet, node.node_id, head, history, _key_of(seal))
+            stamp = insert_fleet(session, node.identity.fleet, node.node_id, head, history, seal.fingerprint)
             if login is not None:
                 begin_roles_within(session, login)
             private_directory(data.cluster)
@@ -292,13 +292,6 @@ def _leveled(documents: Iterable[tuple[Any, ...]], levels: Levels) -> Iterator[t
 
 def _ordered(commit: Commit) -> Commit:
     return replace(commit, documents=tuple(each for each in commit.documents if each.collection not in LOOSE))
-
-
-def _key_of(seal: SecretBox) -> str:
-    try:
-        return seal.fingerprint
-    except SecretBoxError as error:
-        raise StoreError(str(error)) from error
 
 
 class _FirstTurn(SharedLedger):

@@ -338,7 +338,7 @@ def finish_joining(data: DataDir, read_state: Callable[[NodeIdentity, DataDir], 
 def _translated() -> Iterator[None]:
     try:
         yield
-    except (OSError, OperatorError, SecretBoxError, ValueError, KeyError, TypeError) as error:
+    except (OSError, OperatorError, ValueError, KeyError, TypeError) as error:
         raise StoreError(f"this installation has joined a fleet, and can't be its node yet: {error}") from error
 
 

@@ -41,7 +41,7 @@ from api.store.accounts import Staging
 from api.store.fleet_store import require_store
 from api.store.rows import text_of
 from config.files.paths import DataDir
-from config.files.secret_box import SecretBox, SecretBoxError, secret_box_of
+from config.files.secret_box import SecretBox, sealing_as, secret_box_of
 
 UNAUDITED = frozenset(
     {"refresh_families", "account_sessions", "fetched_upstreams", "list_states", "verdicts", "secrets"}
@@ -347,10 +347,8 @@ def open_engine(
 
 def _seal(data: DataDir, make: bool) -> SecretBox | None:
     """The seal of the installation; None without its key, which another process may have from systemd."""
-    try:
+    with sealing_as(StoreError):
         seal = secret_box_of(data)
-    except SecretBoxError as error:
-        raise StoreError(str(error)) from error
     return seal if make or seal.is_made else None
 
 

@@ -16,7 +16,7 @@ from api.errors import Invalid, NotFound, StaleRevision
 from api.security.caller import Caller
 from api.store import ATTEMPTS, Document, FleetStore, RevisionConflict, StoreWriteError, Write
 from api.store.loaded import is_same
-from config.files.secret_box import SecretBox, SecretBoxError
+from config.files.secret_box import SecretBox, sealing_as
 from config.model.proxy_parts import FieldWarning
 
 
@@ -184,7 +184,8 @@ class Objects(Generic[R]):
 
         def prepare() -> Proposal[R]:
             before = self.matching(key, if_match)
-            return Proposal(before, self._made(lambda: change(before.record)))
+            with sealing_as(StoreWriteError):
+                return Proposal(before, change(before.record))
 
         stored = self._repeated(if_match, prepare)
         assert stored is not None
@@ -282,20 +283,16 @@ class Objects(Generic[R]):
             return self.hooks.make(caller, before, body, path)
         kind, now = self.kind, time.time()
         assert isinstance(kind, ObjectKind)
-        if before is None:
-            return self._made(lambda: kind.new(body, now, self._seal))
-        return self._made(lambda: kind.change(before, body, now, self._seal))
+        with sealing_as(StoreWriteError):
+            record: R = (
+                kind.new(body, now, self._seal) if before is None else kind.change(before, body, now, self._seal)
+            )
+        return record
 
     def _permitted(self, caller: Caller | None, proposal: Proposal[R]) -> Proposal[R]:
         if caller is not None:
             self.hooks.permit(caller, proposal)
         return proposal
-
-    def _made(self, make: Callable[[], R]) -> R:
-        try:
-            return make()
-        except SecretBoxError as error:
-            raise StoreWriteError(str(error)) from error
 
     def _repeated(self, if_match: int | None, prepare: Callable[[], Proposal[R]]) -> Stored[R] | None:
         for attempt in range(ATTEMPTS):

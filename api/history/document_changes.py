@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from api.store import StoreWriteError
-from config.files.secret_box import SealedFor, SecretBox, SecretBoxError
+from config.files.secret_box import SealedFor, SecretBox, SecretBoxError, sealing_as
 
 UNREVISED = frozenset(
     {
@@ -100,10 +100,8 @@ class Packing:
 
     def sealed(self, body: Body) -> dict[str, Any]:
         """A body whose hashes are sealed. Raises `StoreWriteError`."""
-        try:
+        with sealing_as(StoreWriteError):
             found: dict[str, Any] = _each_hash(dict(body), self._sealed)
-        except SecretBoxError as error:
-            raise StoreWriteError(str(error)) from error
         return found
 
     def unpack(self, stored: bytes | None) -> dict[str, Any] | None:

@@ -16,7 +16,7 @@ from api.objects.kinds import KINDS
 from api.objects.webhooks.webhook_kind import WEBHOOKS
 from api.store import StoreDamaged
 from api.store.accounts import AccountSelection, AccountStore
-from config.files.secret_box import SecretBox, SecretBoxError
+from config.files.secret_box import SecretBox, sealing_as
 from config.model.fleet_accounts import FleetAccount
 from config.model.proxies import ProxyRecord
 from config.model.proxy_parts import BACKEND_PURPOSE
@@ -78,7 +78,7 @@ def _secrets(state: State, accounts: Sequence[FleetAccount], seal: SecretBox) ->
     proxies, users, webhooks, pools, lists = (
         [each.record for each in state.records[name]] for name in ("proxies", "users", "webhooks", "pools", "lists")
     )
-    try:
+    with sealing_as(StoreDamaged):
         return Secrets(
             proxies={each.name: _of_proxy(each, seal) for each in proxies},
             users={each.username: each.password_hash for each in users},
@@ -88,8 +88,6 @@ def _secrets(state: State, accounts: Sequence[FleetAccount], seal: SecretBox) ->
             lists=list(_of_sources(lists, seal)),
             pool_sources=list(_of_sources(pools, seal)),
         )
-    except SecretBoxError as error:
-        raise StoreDamaged(str(error)) from error
 
 
 def _of_proxy(record: ProxyRecord, seal: SecretBox) -> ProxySecrets:

@@ -21,7 +21,7 @@ from api.import_export.present_state import State
 from api.objects.kinds import KINDS, NAMED, OBJECT_KINDS
 from api.objects.proxies.proxy_service import ProxyRules
 from api.store import StoreWriteError, Write
-from config.files.secret_box import SecretBoxError
+from config.files.secret_box import sealing_as
 from config.model.fields import InvalidResource
 from config.settings import runtime
 from config.settings.runtime import (
@@ -244,12 +244,11 @@ def _planned(
     path = f"{kind.collection}[{index}]"
     planning = replace(planning, refuse=lambda field, error: problems.add(f"{path}.{field}", error))
     try:
-        wanted = _wanted(kind, stored, entry, planning)
+        with sealing_as(StoreWriteError):
+            wanted = _wanted(kind, stored, entry, planning)
     except InvalidResource as error:
         planning.refuse(error.field, error.error)
         return None
-    except SecretBoxError as error:
-        raise StoreWriteError(str(error)) from error
     return None if wanted is None else Step(kind, path, stored, wanted.record, wanted.secret)
 
 

@@ -45,7 +45,7 @@ from api.objects import live_settings
 from api.objects.kinds import KINDS
 from api.security import api_keys
 from api.store import Document, StoreWriteError
-from config.files.secret_box import SecretBoxError
+from config.files.secret_box import sealing_as
 from config.model import nodes
 from config.model.fields import InvalidResource
 from config.settings import runtime
@@ -164,12 +164,11 @@ class RestoredObjects:
             self.settings = live_settings.stored_of(target or {})
         elif present is not None or target is not None:
             try:
-                self._add_pair(change, present, target)
+                with sealing_as(StoreWriteError):
+                    self._add_pair(change, present, target)
             except ValidationError as error:
                 text = f"is of another release, and this one can't read it: {error.error_count()} fields are wrong"
                 self.problems.add(_path(change.collection, change.id), text)
-            except SecretBoxError as error:
-                raise StoreWriteError(str(error)) from error
 
     def _add_pair(self, change: DocumentChange, present: Document | None, target: Body | None) -> None:
         kind = KINDS[change.collection]

@@ -81,10 +81,7 @@ def found(engine: Engine, asked: FoundFleet, listen: str) -> FleetNode:
     """Make this installation the first node of a fleet, reached at `listen`. Raises `OperatorError`."""
     with loaded():
         from api.cluster.founding import found_fleet
-    try:
-        return found_fleet(engine, asked, listen)
-    except SecretBoxError as error:
-        raise StoreError(str(error)) from error
+    return found_fleet(engine, asked, listen)
 
 
 def leave(node: FleetNode | None, force: bool) -> FleetLeft:
@@ -105,7 +102,7 @@ def move(engine: Engine, node: FleetNode | None, asked: MoveFleet) -> FleetMoved
 
     try:
         return FleetMoved(move_fleet(engine, secret_box_of(engine.data), node.identity, asked))
-    except (SecretBoxError, OSError) as error:
+    except OSError as error:
         raise StoreError(str(error)) from error
 
 
@@ -199,7 +196,7 @@ class ClusterHandler:
             return
         try:
             take_move(data, secret_box_of(data), node.identity, sealed)
-        except (OperatorError, SecretBoxError, OSError, ValueError, KeyError) as error:
+        except (OperatorError, OSError, ValueError, KeyError) as error:
             log.error("the fleet has another database, and this node can't follow it: %s", error)
             self._one_at_a_time.release()
         else:  # nothing else any more until the end
@@ -226,7 +223,7 @@ class ClusterHandler:
             if isinstance(message, MoveFleet):
                 return move(self._engine, self._process.node, message)
             return self._founded(message) if isinstance(message, FoundFleet) else self._left(message)
-        except (OperatorError, SecretBoxError) as error:
+        except OperatorError as error:
             return Failed(str(error))
         except Exception as error:  # a command waits for the reply
             log.exception("what the command line has asked of the fleet was not done")

@@ -61,7 +61,7 @@ def reset_settings(data: DataDir) -> list[str]:
 def rotate_signing_key(data: DataDir, revoke_previous: bool = False) -> tuple[str, float]:
     """Sign access tokens with a new key: its id, and until when those of the older one are taken.
 
-    The caller holds the lock. Raises `StoreError`, `SecretBoxError`.
+    The caller holds the lock. Raises `OperatorError`.
     """
     seal = secret_box_of(data)
     if not seal.is_made:

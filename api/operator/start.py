@@ -24,11 +24,11 @@ from api.operator.cluster import node_of
 from api.operator.offline import peek_settings
 from api.security import users
 from api.security.users import ADMINISTRATOR, check_strength, new_password
-from api.store import FleetStore, StoreDamaged, StoreError, StoreWriteError, check_fleet_file
+from api.store import FleetStore, StoreError, StoreWriteError, check_fleet_file
 from config import OperatorError
 from config.files.durable import require_own_format, write_synced
 from config.files.paths import DataDir, PathError, unwritable
-from config.files.secret_box import SecretBoxError, secret_box_of
+from config.files.secret_box import secret_box_of
 from config.settings.runtime import InvalidOverride, with_overrides
 from config.settings.settings import ConfigError, Settings
 from config.text.formatting import size_text
@@ -103,26 +103,20 @@ def _write_private(path: Path, text: str) -> None:
 
 
 def read_desired_proxies(proxies: Sequence[StoredProxy], data: DataDir) -> tuple[ProxySpec, ...]:
-    """These proxies, active or not. The caller holds the lock of the data directory. Raises `StoreError`.
+    """These proxies, active or not. The caller holds the lock of the data directory. Raises `OperatorError`.
 
     The key file of sealed secrets is made here at the first start; without it no secret that is there could be read.
     """
-    try:
-        seal = secret_box_of(data)
-        specs = specs_of(proxies, seal)
-        seal.ensure()
-        return specs
-    except SecretBoxError as error:
-        raise StoreDamaged(str(error)) from error
+    seal = secret_box_of(data)
+    specs = specs_of(proxies, seal)
+    seal.ensure()
+    return specs
 
 
 def read_desired_objects(store: FleetStore, data: DataDir) -> tuple[FleetObject, ...]:
     """All lists, pools and policies, and what accounts and plans name.
 
-    The caller holds the lock of the data directory. Raises `StoreError`.
+    The caller holds the lock of the data directory. Raises `OperatorError`.
     """
-    try:
-        seal, file_of = secret_box_of(data), ListStates(data.lists).current_file
-        return SharedObjects(store, seal, file_of, PoolSources(store, seal), store.accounts.named_policies).messages()
-    except SecretBoxError as error:
-        raise StoreDamaged(str(error)) from error
+    seal, file_of = secret_box_of(data), ListStates(data.lists).current_file
+    return SharedObjects(store, seal, file_of, PoolSources(store, seal), store.accounts.named_policies).messages()

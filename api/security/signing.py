@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from api.store import Document, RevisionConflict, Store, StoreWriteError
 from api.store.loaded import Loaded
 from config.files.durable import KEY_BYTES
-from config.files.secret_box import SealedFor, SecretBox, SecretBoxError
+from config.files.secret_box import SealedFor, SecretBox, SecretBoxError, sealing_as
 
 log = logging.getLogger(__name__)
 
@@ -74,13 +74,11 @@ class SigningKeys:
 
     def _put(self, keys: Sequence[SigningKey]) -> None:
         expect = self._store.revision_of(COLLECTION, DOCUMENT)
-        try:
+        with sealing_as(StoreWriteError):
             sealed = [
                 {"secret_sealed": self._seal.seal(key.secret.hex(), SealedFor.SIGNING_KEY), "until": key.until}
                 for key in keys
             ]
-        except SecretBoxError as error:
-            raise StoreWriteError(str(error)) from error
         self._store.put(COLLECTION, {"id": DOCUMENT, "keys": sealed}, expect)
 
     def _opened(self, document: Document) -> tuple[SigningKey, ...]:

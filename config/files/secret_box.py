@@ -28,7 +28,8 @@ import os
 import re
 import secrets
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -107,8 +108,17 @@ class SealedFor(StrEnum):
     """Each for the mark of its request."""
 
 
-class SecretBoxError(Exception):
+class SecretBoxError(OperatorError):
     """A secret can't be sealed or opened. The text names the key file and never the secret."""
+
+
+@contextmanager
+def sealing_as(kind: type[Exception]) -> Iterator[None]:
+    """Raise an error of this kind with the text of a `SecretBoxError`."""
+    try:
+        yield
+    except SecretBoxError as error:
+        raise kind(str(error)) from error
 
 
 class SecretBox:

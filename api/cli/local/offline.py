@@ -22,7 +22,6 @@ from api.operator.running import upgrade as upgrade_running
 from api.security.users import WeakPassword
 from config.files.durable import require_own_format
 from config.files.paths import RunDir, holder
-from config.files.secret_box import SecretBoxError
 from config.settings.env import ENV_PREFIX
 from config.text.formatting import counted, timestamp_text
 
@@ -36,7 +35,7 @@ def reset_settings(out: Output, config: Path | None, data_dir: Path | None) -> N
     out.done({"forgotten": removed}, text)
 
 
-@translated(SecretBoxError)
+@translated()
 def rotate_signing_key(session: Session, config: Path | None, data_dir: Path | None, revoke_previous: bool) -> None:
     """Sign access tokens with a new key: of the stopped product that has its data here, else over the API."""
     data = data_of(config, data_dir)

@@ -20,7 +20,7 @@ from api.engine.commit import Engine
 from api.periodic_work import LoopThread
 from api.store import StoreError
 from config import OperatorError
-from config.files.secret_box import SecretBox, SecretBoxError, marks_in
+from config.files.secret_box import SecretBox, SecretBoxError, marks_in, sealing_as
 from config.model.nodes import COLLECTION, FLEET_KEY
 
 log = logging.getLogger(__name__)
@@ -95,10 +95,8 @@ class FleetKey(LoopThread):
         marks = marks_in(text)
         if not marks or not self.seal.is_made:
             return
-        try:
+        with sealing_as(LedgerUnavailable):
             missing = self._want_or_use(marks)
-        except SecretBoxError as error:
-            raise LedgerUnavailable(str(error)) from error
         if missing:
             raise LedgerUnavailable(
                 f"the fleet's secrets are sealed with the key {missing}, which this node lacks: it asks full nodes for"
@@ -119,7 +117,7 @@ class FleetKey(LoopThread):
     # --- following ---
 
     def settle(self) -> None:
-        """Have the fleet's key, and no other for longer than it is needed. Raises `OperatorError`, `SecretBoxError`."""
+        """Have the fleet's key, and no other for longer than it is needed. Raises `OperatorError`."""
         with self._settling:
             state = self.state()
             if not state.mark or not self.seal.is_made:
@@ -195,7 +193,7 @@ class FleetKey(LoopThread):
         try:
             self.settle()
             self._note("")
-        except (OperatorError, SecretBoxError) as error:
+        except OperatorError as error:
             self._note("" if isinstance(error, LedgerUnavailable) else str(error))
         except Exception:  # the next look may do better
             log.exception("the fleet's key can't be followed")

@@ -26,7 +26,7 @@ from api.objects.named.list_kind import LISTS, list_ref
 from api.objects.named.named_kind import FileOf, NamedKind
 from api.objects.named.policy_kind import POLICIES
 from api.store import Document, RevisionConflict, Store, StoreDamaged, repeated
-from config.files.secret_box import SecretBox, SecretBoxError
+from config.files.secret_box import SecretBox, sealing_as
 from config.model.object_fields import Named
 from config.model.proxies import ProxyRecord
 from config.model.shared_objects.pools import Pool, PoolUpstream, PoolUpstreamInput
@@ -88,10 +88,8 @@ class SharedObjects:
 
         Raises `StoreDamaged` when a secret in one can't be opened.
         """
-        try:
+        with sealing_as(StoreDamaged):
             objects = [self.message(kind, each) for kind in NAMED.values() for each in self.all(kind)]
-        except SecretBoxError as error:
-            raise StoreDamaged(str(error)) from error
         named = self.policies_message(policies)
         return (*objects, named) if named.names else tuple(objects)
 

@@ -40,7 +40,7 @@ from api.objects.proxies.supervisor_link import SupervisorLink
 from api.security.api_keys import Scope
 from api.store import FleetStore, StoreWriteError, Write, repeated
 from api.store.loaded import is_same
-from config.files.secret_box import SecretBox, SecretBoxError
+from config.files.secret_box import SecretBox, sealing_as
 from config.model.accounts import ProxyAccount, refuse_weak
 from config.model.choices import PROCESSES_MAX, ProxyStatus
 from config.model.fields import InvalidResource
@@ -171,10 +171,8 @@ class ProxyService:
 
     def _showing(self, before: AuthBackend | None, stored: StoredProxy) -> StoredProxy:
         """The proxy with the secret of its back end, if the change has set it."""
-        try:
+        with sealing_as(StoreWriteError):
             secret = set_secret(before, stored.record.auth.backend, self._seal)
-        except SecretBoxError as error:
-            raise StoreWriteError(str(error)) from error
         return stored if secret is None else replace(stored, backend_secret=secret)
 
     def change(
@@ -310,10 +308,8 @@ class ProxyService:
             refuse_weak(body.accounts or (), known, after.accounts)
 
     def _sealed(self, record: ProxyRecord, body: ProxyUpdate) -> ProxyRecord:
-        try:
+        with sealing_as(StoreWriteError):
             return with_secrets(record, body, self._seal)
-        except SecretBoxError as error:
-            raise StoreWriteError(str(error)) from error
 
     def _refuse_upstreams(self, record: ProxyRecord, body: ProxyUpdate, scope: frozenset[str] | None = None) -> None:
         """Refuse upstreams that lead back to a proxy, or may not be used."""

@@ -27,7 +27,7 @@ from actors.bus.messages.specs import (
 )
 from api.objects.proxies.proxy_cache import StoredProxy
 from api.store import StoreDamaged
-from config.files.secret_box import SecretBox, SecretBoxError
+from config.files.secret_box import SecretBox, sealing_as
 from config.model.accounts import ProxyAccount
 from config.model.object_fields import names_of_proxy
 from config.model.proxies import ProxyRecord, ProxyTls
@@ -153,7 +153,5 @@ def _sources(kind: type[Any], models: tuple[type[BaseModel], ...]) -> tuple[tupl
 
 def specs_of(proxies: Iterable[StoredProxy], seal: SecretBox) -> tuple[ProxySpec, ...]:
     """The messages about these proxies. Raises `StoreDamaged` when a secret of one can't be opened."""
-    try:
+    with sealing_as(StoreDamaged):
         return tuple(spec_of(proxy, seal) for proxy in proxies)
-    except SecretBoxError as error:
-        raise StoreDamaged(str(error)) from error

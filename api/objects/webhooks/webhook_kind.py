@@ -24,7 +24,7 @@ from api.engine.transfer import PlannedRecord, Planning, SecretValue, Transfer
 from api.errors import MissingPermission, NotFound
 from api.security.caller import Caller
 from api.store import StoreWriteError
-from config.files.secret_box import SecretBox, SecretBoxError
+from config.files.secret_box import SecretBox, sealing_as
 from config.model.choices import MASK
 from config.model.declaration import update
 from config.model.fields import NULLABLE, Body, Name
@@ -343,10 +343,8 @@ def view_of_webhook(
 ) -> dict[str, Any]:
     """`status` None: it is not known. Raises `StoreWriteError`."""
     clear = caller.may("settings.write")
-    try:
+    with sealing_as(StoreWriteError):
         headers = opened_headers(record.headers, seal)
-    except SecretBoxError as error:
-        raise StoreWriteError(str(error)) from error
     return {
         **view_of(record),
         "url": record.url if clear else masked_url(record.url),
