@@ -60,7 +60,7 @@ from api.store.fleet_file import last_number, translated
 from config import OperatorError
 from config.files.durable import replace_file, sync
 from config.files.paths import DataDir, private_directory
-from config.files.secret_box import SecretBox, SecretBoxError, secret_box_of
+from config.files.secret_box import SecretBox, secret_box_of
 from config.model.nodes import (
     COLLECTION,
     INTERNAL_ADDRESS,
