@@ -37,6 +37,7 @@ from actors.net.egress_guard import OutgoingGuard
 from actors.net.guarded_client import HttpClient, HttpResponse, RequestFailed, guarded
 from actors.signals import OF_THE_GROUP
 from config.net.entries import GEO
+from config.text.formatting import counted
 
 REDIRECTS_MAX: Final = 5
 TIMEOUT: Final = 30.0
@@ -160,7 +161,7 @@ def _read(job: FetchJob, content: Chunks) -> Fetched:
 
 def _written(job: FetchJob, file: str, compiled: CompiledContent, skipped: Skipped) -> Fetched:
     if compiled.entries * 2 < job.entries:
-        now = f"{compiled.entries} entries now ({skipped.count} lines skipped)"
+        now = f"{counted(compiled.entries, 'entry')} now ({counted(skipped.count, 'line')} skipped)"
         raise ListError(f"it has {now}, {job.entries} before: less than half")
     folder = Path(job.folder)
     folder.mkdir(mode=0o700, exist_ok=True)

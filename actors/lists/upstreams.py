@@ -19,7 +19,7 @@ from actors.lists.streams import Chunks
 from config.model.fields import InvalidProxy, field_path
 from config.model.shared_objects.pools import PoolUpstreamInput
 from config.model.shared_objects.upstreams import UPSTREAMS_MAX, check_upstream
-from config.text.formatting import worded
+from config.text.formatting import counted, worded
 from config.text.upstream_lines import BadUpstreamLine, Entry, each_entry
 
 Read = tuple[str, list[dict[str, Any]], Skipped]
@@ -41,9 +41,9 @@ def read_upstreams(chunks: Chunks, form: str, entries_before: int) -> Read:
     except BadUpstreamLine as error:
         raise ListError(f"it is no CSV with upstreams: {error}") from error
     if not found:
-        raise ListError(f"there is no upstream in it ({skipped.count} lines skipped)")
+        raise ListError(f"there is no upstream in it ({counted(skipped.count, 'line')} skipped)")
     if len(found) * 2 < entries_before:
-        now = f"{len(found)} upstreams now ({skipped.count} lines skipped)"
+        now = f"{counted(len(found), 'upstream')} now ({counted(skipped.count, 'line')} skipped)"
         raise ListError(f"it has {now}, {entries_before} before: less than half")
     given = [each.model_dump(exclude_unset=True) for each in found]
     return hashlib.sha256(repr(given).encode()).hexdigest(), given, skipped

@@ -34,6 +34,7 @@ from actors.supervision.proxies.desired_proxies import DesiredProxies
 from actors.supervision.proxies.proxy_actors import ProxyActors
 from actors.supervision.proxies.proxy_events import ProblemBook
 from actors.supervision.proxies.sleepers import Sleepers
+from config.text.formatting import counted
 
 _ORDER = (
     ActorState.RUNNING,
@@ -147,10 +148,11 @@ class RuntimeReporter:
         running = states.count("running") + degraded
         asleep = len(self.sleepers.by_id)
         older = self.predecessors.instances()
+        left = counted(self.predecessors.connections, "connection")
         return (
             f"{running} of {wanted} proxies running{f', {degraded} of them degraded' if degraded else ''}"
             f"{f', {asleep} asleep' if asleep else ''}"
-            f"{f', {self.predecessors.connections} connections in older processes' if older else ''}"
+            f"{f', {left} in older processes' if older else ''}"
         )
 
     @property

@@ -44,6 +44,7 @@ MANY = {
     "proxy": "proxies",
     "policy": "policies",
     "settings": "settings",
+    "entry": "entries",
     "byte of usage": "bytes of usage",
     "entry of the audit trail": "entries of the audit trail",
 }

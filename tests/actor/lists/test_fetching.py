@@ -83,7 +83,7 @@ def test_a_compressed_list(source: Source, tmp_path: Path, layers: int) -> None:
         (Content((b"a.example\n",), length=20), "its response ended too early"),
         (content(gzip.compress(TEN.encode())[:30]), "its gzip content ends too early"),
         (content("x", content_encoding="br"), "it encoded its response as 'br'; only gzip is accepted"),
-        (content("host0.example\n"), "it has 1 entries now (0 lines skipped), 10 before: less than half"),
+        (content("host0.example\n"), "it has 1 entry now (0 lines skipped), 10 before: less than half"),
         (content("<html>moved</html>\n" * 9), "it has 0 entries now (9 lines skipped), 10 before: less than half"),
         (content("a.example\n" * 200), "its response has more than 1024 bytes (max_bytes)"),
         (content(gzip.compress(bytes(2_000_000))), "its response has more than 1024 bytes (max_bytes)"),

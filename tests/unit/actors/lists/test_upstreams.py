@@ -70,10 +70,10 @@ def test_a_name_that_several_lines_have_names_none() -> None:
     ("text", "form", "before", "error"),
     [
         ("", "text http", 0, "there is no upstream in it"),
-        ("bad\n", "text http", 0, r"there is no upstream in it \(1 lines skipped\)"),
+        ("bad\n", "text http", 0, r"there is no upstream in it \(1 line skipped\)"),
         ("a.example:1\n", "csv http", 0, "it is no CSV with upstreams: line 1: must name the columns"),
         ("host,port,colour\n", "csv http", 0, "it is no CSV with upstreams: line 1: the columns may be"),
-        ("a.example:1\n", "text http", 3, "it has 1 upstreams now .*, 3 before: less than half"),
+        ("a.example:1\n", "text http", 3, "it has 1 upstream now .*, 3 before: less than half"),
         (b"\xff", "text http", 0, "it is not UTF-8"),
     ],
 )
