@@ -308,7 +308,7 @@ def test_a_node_that_was_away_asks_for_the_key_and_makes_no_change_before(stage:
         assert lacks["error"] == (
             f"no node that can be reached has the fleet's key {done.mark}: add it to {b.seal.path}"
         )
-        state = state_of(b.data)
+        state = state_of(b.data, 5.0)
         assert state is not None
         assert state.problem is not None
         assert f"the fleet's key {done.mark} is missing in {b.seal.path}" in state.problem
