@@ -76,8 +76,7 @@ class Machine:
         self.stack.close()
         self.start()
 
-    def found(self, dsn: str, **more: str) -> None:
-        listen = more.pop("listen", "")
+    def found(self, dsn: str, listen: str = "", **more: str) -> None:
         node = found_fleet(self.engine, FoundFleet(dsn, **{"name": "first", **more}), listen)  # type: ignore[arg-type]
         self.stack.callback(node.close)
         self.node = node
