@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from actors.cluster.database import Database
-from actors.cluster.errors import DatabaseError
 from api.cluster import duties as module
 from api.cluster.duties import Duties
 from api.cluster.following import heartbeat
 from api.cluster.following.heartbeat import Heartbeat, SecondInstallation
+from api.cluster.shared_ledger import LedgerUnavailable
 from tests.kit.postgresql import needs_postgresql
 from tests.kit.postgresql_server import Server
 from tests.kit.wait import wait_until
@@ -179,5 +179,5 @@ def test_many_that_claim_at_once_share_the_events(ours: Fleet) -> None:
 
 def test_a_claim_without_the_database_is_an_error_soon(ours: Fleet) -> None:
     nowhere = Database(ours.dsn.replace("host=127.0.0.1", "host=127.0.0.2"))
-    with closing(nowhere) as database, pytest.raises(DatabaseError):
+    with closing(nowhere) as database, pytest.raises(LedgerUnavailable):
         Duties(database, "a").claim(["1"])
