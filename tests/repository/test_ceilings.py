@@ -11,7 +11,7 @@ from tests.kit.slow_tests import CEILING, SLOW_TESTS
 CEILINGS = {
     "code lines of the product": 82_079,
     "files of the product": 609,
-    "code lines of the tests": 90_309,
+    "code lines of the tests": 90_308,
     "code lines of scripts": 5_744,
     "files under 60 lines that one module imports": 4,
     "class names that stand twice": 0,
