@@ -220,7 +220,7 @@ def test_an_edge_node_that_waits_for_a_full_one_has_no_fault(
     found: Any = SimpleNamespace(is_behind=False)
     follower = following.Follower(engine, None, "own", lambda: None, lambda: None, found)  # type: ignore[arg-type]
     for _ in range(2):
-        follower._take(None)
+        follower._catch_up(None)
     lines = [(each.levelname, each.getMessage()) for each in caplog.records]
     assert lines == [(level, f"this node can't follow the ledger: {error}")]
 
@@ -247,6 +247,8 @@ def test_an_idle_node_makes_one_statement_in_a_heartbeat_and_a_writer_reads_noth
         rings(one)
         number = one.engine.commit(proxy())
         assert one.node.wait_for(number, 5)
+        loose = one.node.loose
+        wait_until(lambda: not (loose._is_announced or loose._is_reading), "what was announced is read", 5)
         sessions: list[Any] = []
         session = one.node.database.session
         monkeypatch.setattr(one.node.database, "session", lambda **given: sessions.append(given) or session(**given))
