@@ -58,6 +58,7 @@ RELEASED = {
     "0015_what_edges_may_fill": "a897d72b0dcc8bef",
     "0016_reads_by_place": "9f1e4cc725823a1e",
     "0017_foreign_revisions": "02a64ffbb16eeb75",
+    "0018_bounds_of_roles": "77c64b684b100abb",
 }
 """Databases have run these: what is to be different is a file of its own."""
 
