@@ -33,6 +33,10 @@ class DatabaseBusy(DatabaseUnavailable):
     """A lock was not free in time."""
 
 
+class DatabaseDeadlock(DatabaseBusy):
+    """This and another transaction waited for each other, and this one was given up."""
+
+
 class DatabaseUnusable(DatabaseError):
     """The database is there, and can't be used as it is."""
 
@@ -50,7 +54,7 @@ def level_of(error: Exception | None) -> int:
     return logging.WARNING if isinstance(error, DatabaseUnavailable) else logging.ERROR
 
 
-_BUSY = (sql.LockNotAvailable, sql.DeadlockDetected, sql.QueryCanceled)
+_BUSY = (sql.LockNotAvailable, sql.QueryCanceled)
 _FOR_NOW = (
     psycopg.OperationalError,
     sql.ReadOnlySqlTransaction,  # it was failed over, and the address still leads to what is a standby now
@@ -94,6 +98,8 @@ def _translation(place: str, error: psycopg.Error) -> DatabaseError:
     text = f"{place}: {_line_of(error)}"
     if _REMOVED in text:
         text += "; if this node was removed, `proxyfleet cluster leave --force` goes on alone"
+    if isinstance(error, sql.DeadlockDetected):
+        return DatabaseDeadlock(text)
     if isinstance(error, _BUSY):
         return DatabaseBusy(text)
     if isinstance(error, psycopg.ProgrammingError) and error.sqlstate is None:

@@ -23,7 +23,7 @@ from functools import cache
 from importlib import resources
 
 from actors.cluster.database import Database, DatabaseSession
-from actors.cluster.errors import DatabaseBusy, DatabaseError
+from actors.cluster.errors import DatabaseBusy, DatabaseDeadlock, DatabaseError
 from api.cluster.following.heartbeat import Beat
 from config import VERSION, OperatorError
 
@@ -141,6 +141,17 @@ def migrate(
     `by_itself` without what nodes of the former release may need. Raises `SchemaRefused`, and `DatabaseError`: then
     nothing was changed.
     """
+    tries = TRIES
+    while True:
+        tries -= 1
+        try:
+            return _migrated(database, node, known, by_itself)
+        except DatabaseDeadlock:  # others may take what is locked here in another order
+            if not tries:
+                raise
+
+
+def _migrated(database: Database, node: str, known: Sequence[Migration] | None, by_itself: bool) -> list[Migration]:
     with database.session() as session:
         session.begin(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'; {ALONE}", (), DEADLINE)
         missing = missing_within(session, known)
@@ -160,7 +171,7 @@ def migrate(
 
 
 def _hold_others(session: DatabaseSession, missing: Sequence[Migration]) -> None:
-    """Within a transaction that is to do these: from here on others wait, so that none of them is in a deadlock."""
+    """Within a transaction that is to do these: from here on others wait."""
     if missing and missing[0].number > 2:
         session.go_on(_HOLD)
 

@@ -26,7 +26,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from api.store import Change, Document, RevisionConflict
+from api.store import Change, Document, RevisionConflict, SignInEnded
 from api.store.fleet_file import FleetFile
 from api.store.fleet_store import FleetStore, Key
 from api.store.rows import text_of
@@ -196,7 +196,8 @@ class LooseObjects:
     def settle(self) -> None:
         """Bring what this thread has changed to the database, if it can be used, in a second at most.
 
-        Without locks that others need. Raises `RevisionConflict` when it was changed at another node before.
+        Without locks that others need. Raises `RevisionConflict` when it was changed at another node before,
+        of sign-ins `SignInEnded`.
         """
         step, self._thread.step = self._thread.step, 0
         written, self._thread.written = self._thread.written or {}, None
@@ -206,7 +207,8 @@ class LooseObjects:
         for key, revision in written.items():
             found = self._revision_of(*key)
             if found != revision:
-                raise RevisionConflict(*key, revision, found)
+                conflict = RevisionConflict if key[0] == CREDENTIALS else SignInEnded
+                raise conflict(*key, revision, found)
 
     @contextmanager
     def settled(self) -> Iterator[None]:

@@ -27,7 +27,7 @@ from api.errors import (
     TooBusy,
     Unauthenticated,
 )
-from api.store.interface import FleetLevel, LedgerError, OutcomeUnknown, RevisionConflict, StoreError
+from api.store.interface import FleetLevel, LedgerError, OutcomeUnknown, RevisionConflict, SignInEnded, StoreError
 from config.model.fields import InvalidResource
 from config.settings.runtime import ReadOnlySetting
 
@@ -140,6 +140,7 @@ TABLE: dict[type[Exception], Callable[[Any, str], ApiError]] = {
     RevisionConflict: lambda error, _: invalid(
         "If-Match", f"the resource was changed at this moment; it is at {error.actual} now", 412
     ),
+    SignInEnded: lambda _error, request_id: _unauthenticated(Unauthenticated("The sign-in has ended"), request_id),
     NoManagementHere: lambda error, _: ApiError(
         421, "NO_MANAGEMENT_API", str(error), {"full_nodes": list(error.addresses)}
     ),

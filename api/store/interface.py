@@ -58,6 +58,10 @@ class RevisionConflict(StoreError):
         self.actual = actual
 
 
+class SignInEnded(RevisionConflict):
+    """Another node has ended this sign-in, or renewed it, while that was done here."""
+
+
 class NotStored(StoreError):
     """There is no document `identifier` in `collection`."""
 

@@ -9,9 +9,9 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 82_079,
+    "code lines of the product": 82_099,
     "files of the product": 609,
-    "code lines of the tests": 90_308,
+    "code lines of the tests": 90_311,
     "code lines of scripts": 5_744,
     "files under 60 lines that one module imports": 4,
     "class names that stand twice": 0,

@@ -83,6 +83,7 @@ class UsageReporter:
         self._connected_at = loop.now
         self._fails = False
         self._was_cut_off = False
+        self._failure: Exception | None = None
         self._cursor = TotalsCursor(0, "")
         self._read_at = 0.0
         self._news_at = loop.now - NEWS_LAST
@@ -149,6 +150,8 @@ class UsageReporter:
         """A second has passed, and all is booked that was counted by then."""
         if self.is_cut_off != self._was_cut_off:
             self._was_cut_off = self.is_cut_off
+            if self._failure is not None and self._was_cut_off:
+                self._errors.error(self._failure, level_of(self._failure))
             self._books.totals_changed(tuple(self.changes.quotas))
         if self._fails:
             self._fail_resets()
@@ -204,11 +207,11 @@ class UsageReporter:
             if self._closed:
                 return
             if result is None or isinstance(result, DatabaseError):
-                self._fails = True
+                self._fails, self._failure = True, result or RuntimeError("it failed")
                 if self.is_cut_off:  # else it ends soon, by the next collector or since this machine leaves the fleet
-                    self._errors.error(result or RuntimeError("it failed"), level_of(result))
+                    self._errors.error(self._failure, level_of(self._failure))
             else:
-                self._fails, self._connected_at = False, self._loop.now
+                self._fails, self._failure, self._connected_at = False, None, self._loop.now
                 self._errors.recovered()
             done(result)
 

@@ -105,7 +105,7 @@ def test_help_can_be_read_at_any_width_and_flags_have_no_type(tmp_path: Path, co
     assert ("╭" in terminal.text, "bool" in terminal.text) == (drawn, False)
     assert "limits.bandwidth_in=1Mbit/s" in terminal.text
     assert "access.deny_destinations" in terminal.text
-    assert "Seconds without traffic" in terminal.text
+    assert "How long a connection" in terminal.text
 
 
 @table(("group", "example"), [("accounts", "allow_clients"), ("webhooks", "headers.X-Team")])
