@@ -36,9 +36,12 @@ def _cheap_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passwords.hash_password, "__defaults__", (4,))
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="module")
 def _cheap_keys() -> Iterator[None]:
-    """Keys of sealed secrets are derived at the lowest cost, though documents state the usual one."""
+    """Keys of sealed secrets are derived at the lowest cost, though documents state the usual one.
+
+    Not for longer than a module: other tests of the process send what they seal to the product.
+    """
     with pytest.MonkeyPatch.context() as patch:
         derive = document._key
         patch.setattr(document, "_key", lambda passphrase, salt, _cost: derive(passphrase, salt, 2))
