@@ -13,6 +13,11 @@ SLOW_TESTS = {
     ),
     "test_install_upgrade_go_back_and_remove": "installs two releases, each with an environment of its own",
     "test_a_machine_joins_a_fleet_before_its_first_start": "a machine that boots, a release that it installs, a fleet",
+    "test_a_running_product_becomes_a_node_goes_on_without_the_database_and_leaves": (
+        "a database that is away for longer than a node may be silent, and two starts"
+    ),
+    "test_a_stopped_product_becomes_a_node_and_leaves_by_force": "three starts and a database that is away",
+    "test_a_running_product_joins_serves_what_the_fleet_has_and_is_removed": "two products, a join and a removal",
     "test_a_caller_at_the_socket_unit_starts_the_service_and_the_watchdog_kills_one_that_hangs": (
         "waits for the watchdog"
     ),

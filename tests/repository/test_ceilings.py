@@ -11,13 +11,13 @@ from tests.kit.slow_tests import CEILING, SLOW_TESTS
 CEILINGS = {
     "code lines of the product": 82_099,
     "files of the product": 609,
-    "code lines of the tests": 90_311,
+    "code lines of the tests": 90_316,
     "code lines of scripts": 5_744,
     "files under 60 lines that one module imports": 4,
     "class names that stand twice": 0,
     "modules of the longest folder": 15,
     "dependencies": 26,
-    "tests that take longer than the ceiling": 19,
+    "tests that take longer than the ceiling": 22,
     "seconds of a test": 5,
 }
 
