@@ -237,7 +237,7 @@ class ThisNode:
         """What its metrics say; None without a fleet. Waits for the database, a second."""
         return None
 
-    def presence(self, fresh: bool = False) -> Mapping[str, Presence]:  # noqa: ARG002 - there is none to hear of
+    def presence(self, fresh: bool = False) -> Mapping[str, Presence]:  # noqa: ARG002 - there is no other node
         """By id, the nodes that have made a heartbeat. Waits for the database, a second.
 
         In an outage it is what was last known. It is at most a second old, or read now if it is to be `fresh`.

@@ -23,7 +23,7 @@ from tests.kit.product import Product
 
 ROLES = {"fra1": "full", "fra2": "full", "edge1": "edge"}
 """The nodes by name; the first one makes the fleet."""
-APART = ("setsid",)
+OWN_SESSION = ("setsid",)
 """A process does not end by Ctrl-C itself."""
 MISSING = f"""PostgreSQL {OLDEST} or newer is needed and was not found.
 On Debian and Ubuntu: apt-get install postgresql. Elsewhere its programs initdb and postgres have to be on the PATH."""
@@ -34,7 +34,7 @@ class Node(Product):
 
     def __init__(self, name: str, host: str, port: int, directory: Path, env: Mapping[str, str]) -> None:
         directory.mkdir(mode=0o700)
-        super().__init__(env, wrapper=APART, directory=directory)
+        super().__init__(env, wrapper=OWN_SESSION, directory=directory)
         self.name, self.host, self.port, self.base_url = name, host, port, f"http://{host}:{port}"
 
     @property
@@ -58,7 +58,7 @@ def fleet(folder: Path, port: int) -> Iterator[str]:
     }
     print("Starting PostgreSQL …", flush=True)
     (folder / "postgresql").mkdir(mode=0o700)
-    at_a_socket = Server(folder=folder / "postgresql", wrapper=APART, listen_addresses="")
+    at_a_socket = Server(folder=folder / "postgresql", wrapper=OWN_SESSION, listen_addresses="")
     with Nodes(at_a_socket) as nodes:
         print("Starting three nodes …", flush=True)
         products = []

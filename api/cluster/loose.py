@@ -124,11 +124,11 @@ class Loose:
 
     def send(self, step: int) -> None:
         """See `LooseOutlet`."""
-        if not self._is_sent(step):
+        if not self._try_to_send(step):
             self.ring()
 
-    def _is_sent(self, step: int) -> bool:
-        """Whether it is, after a second at most, and at once when others wait longer already."""
+    def _try_to_send(self, step: int) -> bool:
+        """Whether all up to this step is sent, after a second at most, and at once when others wait longer already."""
         if self._is_stuck or not self._database.is_available or not self._thread.is_alive():
             return False
         until = time.monotonic() + SIGN_IN
@@ -136,14 +136,20 @@ class Loose:
             self._is_stuck = True
             return False
         try:
-            while self._sent < step:
+            while self._sent < step and time.monotonic() < until:
                 self._send_some(max(until - time.monotonic(), LATER))
-        except (DatabaseError, StoreError) as error:
-            log.debug("sign-ins and credentials wait for the database: %s", error)
+        except Exception as error:  # noqa: BLE001 - of an effect, maybe; the change itself is made, and sent later
+            self._log_failure(error)
             return False
         finally:
             self._sending.release()
-        return True
+        return self._sent >= step
+
+    @staticmethod
+    def _log_failure(error: Exception) -> None:
+        if not isinstance(error, DatabaseError | StoreError):
+            log.error("what follows from a sign-in or a credential has failed", exc_info=error)
+        log.debug("sign-ins and credentials wait for the database: %s", error)
 
     def ask(self) -> bool:
         """See `LooseOutlet`."""
@@ -186,10 +192,8 @@ class Loose:
                 continue
             try:
                 self.exchange()
-            except Exception as error:  # an effect may raise anything
-                if not isinstance(error, DatabaseError | StoreError):
-                    log.exception("what follows from a sign-in or a credential has failed")
-                log.debug("sign-ins and credentials wait for the database: %s", error)
+            except Exception as error:  # noqa: BLE001 - an effect may raise anything
+                self._log_failure(error)
                 with self._changed:
                     self._failures += 1
                     self._wants_work = self._wants_read = True

@@ -9,7 +9,7 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 82_099,
+    "code lines of the product": 82_102,
     "files of the product": 609,
     "code lines of the tests": 90_316,
     "code lines of scripts": 5_744,
