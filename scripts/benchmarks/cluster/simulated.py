@@ -130,12 +130,12 @@ def _changed(writer: Engine, followers: Sequence[SimulatedFollower], changes: in
 
 
 class SimulatedReporter:
-    """A node on which each account is used all the time, on one proxy, and has a quota that it doesn't reach."""
+    """A node on which these accounts are used all the time, on one proxy, with quotas that they don't reach."""
 
-    def __init__(self, database: Database, node: str, accounts: int) -> None:
+    def __init__(self, database: Database, node: str, accounts: range) -> None:
         self._table = UsageTable(database, node)
         self._ledger = f"{node}-ledger"
-        self._accounts = [f"acc_{number:016x}" for number in range(accounts)]
+        self._accounts = [f"acc_{number:016x}" for number in accounts]
         self._bytes = 0
         self._number = 0
 
@@ -161,26 +161,50 @@ class SimulatedReporter:
 
 
 def reports(bench: Bench) -> Results:
-    """ms of a report, updates that stay on their page in percent, and by how many percent a table grows."""
+    """ms of a report, updates that stay on their page in percent, and by how many percent a table grows.
+
+    First each node has accounts of its own, then all have the same: these wait for each other.
+    """
     effort = effort_of(bench)
     with Server(durable=True, **SETTINGS) as server, ExitStack() as stack:
-        found = []
-        for number in range(effort.nodes):
-            database = stack.enter_context(closing(Database(server.dsn())))
-            if not number:
-                migrate(database, "first")
-            found.append(SimulatedReporter(database, f"nod_{number:016x}", effort.accounts))
-        warm_up = min(WARM_UP, effort.reports / 2)
-        at_once([partial(_reported, each, warm_up) for each in found])
+        databases = [stack.enter_context(closing(Database(server.dsn()))) for _ in range(effort.nodes)]
+        migrate(databases[0], "first")
+
+        def reporters(distance: int) -> list[SimulatedReporter]:
+            """Those whose accounts begin so far from each other; each has reported once."""
+            ranges = [range(each * distance, each * distance + effort.accounts) for each in range(effort.nodes)]
+            found = [
+                SimulatedReporter(database, f"nod_{number:016x}", accounts)
+                for number, (database, accounts) in enumerate(zip(databases, ranges, strict=True))
+            ]
+            for each in found:
+                each.report()
+            return found
+
+        own = reporters(effort.accounts)
+        at_once([partial(_reported, each, min(WARM_UP, effort.reports / 2)) for each in own])
         updates, sizes = _updates(server), _sizes(server)
         spent, began = cpu_seconds([server.process.pid, *server.backends()]), time.monotonic()
-        took = [each for one in at_once([partial(_reported, each, effort.reports) for each in found]) for each in one]
+        took = _took(own, effort.reports)
         spent = cpu_seconds([server.process.pid, *server.backends()]) - spent
         share = spent / (time.monotonic() - began) * 100
         hot = [now - before for now, before in zip(_updates(server), updates, strict=True)]
         growth = max((size / sizes[name] - 1) * 100 for name, size in _sizes(server).items() if name in sizes)
+        shared = _took(reporters(0), effort.seconds)
     figure = {"p50": part(took, 0.5), "p99": part(took, 0.99), "hot": hot[1] / hot[0] * 100}
-    return {OURS: {**figure, "growth": growth, "share": share}}
+    return {
+        OURS: {
+            **figure,
+            "growth": growth,
+            "share": share,
+            "same p50": part(shared, 0.5),
+            "same p99": part(shared, 0.99),
+        }
+    }
+
+
+def _took(reporters: Sequence[SimulatedReporter], seconds: float) -> list[float]:
+    return [each for one in at_once([partial(_reported, each, seconds) for each in reporters]) for each in one]
 
 
 def _reported(reporter: SimulatedReporter, seconds: float) -> list[float]:
