@@ -169,6 +169,8 @@ class Trail:
         Those that are there already, since one file is a copy of the other, are left alone. Of a ledger each later one
         is taken: one that was altered there is logged, and is as it was where that is known.
         """
+        if not rows:
+            return ()
         own = {each[0]: each for each in self._unsettled()}
         with self._file.reading() as database:
             known = "SELECT 1 FROM audit WHERE seq = ? AND content = ? AND hash = ?"

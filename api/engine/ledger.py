@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -168,8 +168,15 @@ def stamped(database: sqlite3.Connection) -> Stamped:
 
 def note_stamp(database: sqlite3.Connection, number: int, stamp: UUID) -> None:
     """A commit has this stamp, within its transaction."""
-    database.execute("REPLACE INTO stamps VALUES (?, ?)", (number, str(stamp)))
-    database.execute("DELETE FROM stamps WHERE number <= ?", [number - STAMPS])
+    note_stamps(database, {number: stamp})
+
+
+def note_stamps(database: sqlite3.Connection, stamps: Mapping[int, UUID]) -> None:
+    """The same of commits that are taken in one transaction; the last ones are remembered."""
+    last = sorted(stamps.items())[-STAMPS:]
+    if last:
+        database.executemany("REPLACE INTO stamps VALUES (?, ?)", [(number, str(stamp)) for number, stamp in last])
+        database.execute("DELETE FROM stamps WHERE number <= ?", [last[-1][0] - STAMPS])
 
 
 def forget_stamp(database: sqlite3.Connection) -> None:

@@ -26,6 +26,7 @@ from api.engine.ledger import (
     commits_of,
     forget_stamp,
     note_stamp,
+    note_stamps,
     stamped,
 )
 from api.engine.loose import LooseObjects
@@ -186,7 +187,8 @@ class ReplicaStore(FleetStore):
         with self._changing, self._adopting(), self.file.transaction(size, synced=not of_ledger) as database:
             for part in _parts(commits):
                 changes: dict[Key, Change] = {}
-                for each, stamp in part:
+                note_stamps(database, {each.number: stamp for each, stamp in part if stamp is not None})
+                for each, _ in part:
                     following = self.file.next_number()
                     if each.number != following:
                         raise CommitRefused(f"the commit {each.number} does not follow the last one, {following - 1}")
@@ -195,8 +197,6 @@ class ReplicaStore(FleetStore):
                     for change in each.documents:
                         changes.pop((change.collection, change.id), None)
                         changes[change.collection, change.id] = change
-                    if stamp is not None:
-                        note_stamp(database, each.number, stamp)
                 ended = [one for each in changes.values() for one in self.loose.ended_by(database, self, each)]
                 changes = {(each.collection, each.id): each for each in ended} | changes
                 self._write([*changes.values()], {each: self.present(database, *each) for each in changes})

@@ -94,8 +94,10 @@ class Recorder:
             (number, *by_whom, *counts, _kinds(dict.fromkeys(row[0] for row in rows)), size), tuple(rows)
         )
 
-    def insert(self, revisions: Iterable[RecordedRevision]) -> None:
+    def insert(self, revisions: Sequence[RecordedRevision]) -> None:
         """Add revisions, within the transaction of their commit."""
+        if not revisions:
+            return
         with self._file.transaction() as database:
             for row, changes in revisions:
                 sql = f"INSERT INTO revisions ({STORED}, commit_number) VALUES (?{', ?' * len(row)})"  # noqa: S608 - names of ours

@@ -9,10 +9,10 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 82_102,
+    "code lines of the product": 82_110,
     "files of the product": 609,
-    "code lines of the tests": 90_316,
-    "code lines of scripts": 5_744,
+    "code lines of the tests": 90_320,
+    "code lines of scripts": 5_760,
     "files under 60 lines that one module imports": 4,
     "class names that stand twice": 0,
     "modules of the longest folder": 15,
