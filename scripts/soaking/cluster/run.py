@@ -126,6 +126,8 @@ class FleetSoak:
             wait_until(self._is_settled, "all is settled", SETTLED_WITHIN, 0.5)
         except AssertionError as error:
             settled.append(str(error))
+        for each in fleet.nodes:
+            each.forget_token()
         found = stored(fleet.nodes[0])
         self._stop_new_proxies()
         calls = [each for changes in self._changes for each in changes.calls] + self._sign_ins.calls
