@@ -14,7 +14,7 @@ from typing import Any
 from soaking import verdict
 from soaking.changes import COUNTED, LIST, PLAN, POLICY, PREFIX, USER, Guarded, denying, id_of, stored
 from soaking.cluster import verdict as of_fleet
-from soaking.cluster.changes import Confirmed, FleetChanges, FleetLedger, SignIns
+from soaking.cluster.changes import SIGNER, Confirmed, FleetChanges, FleetLedger, SignIns
 from soaking.cluster.drills import Drills
 from soaking.cluster.faults import LINES, FleetJournal, unexplained_calls
 from soaking.cluster.fleet import HOSTS, SoakedFleet
@@ -90,6 +90,8 @@ class FleetSoak:
             seed = arguments.seed * 10 + number
             made = FleetChanges(order, self._ledger, guarded, seed, node.name, number == 0, first.token)
             self._changes.append(made)
+        signer = {"username": SIGNER, "email": f"{SIGNER}@example.com", "password": PASSWORD, "role": "user"}
+        first.data("POST", "/users", signer)
         self._sign_ins = SignIns(fleet.full, self._is_calm)
         self._undone: list[tuple[float, float]] = []
         self._drills = Drills(fleet, self._journal, self._plan, arguments.seed, arguments.only, self._rewound)
