@@ -121,6 +121,8 @@ class FleetPruning(PeriodicWork):
         settings = self._settings()
         limits = Limits(settings.retention_days, settings.max_revisions)
         session.transaction("SELECT proxyfleet.tend_usage()", (), PRUNING_MAX)
+        while session.transaction("SELECT proxyfleet.add_up_usage()", (), PRUNING_MAX) == [(True,)]:
+            log.debug("added up the hours of a node's usage that are older than a week")
         session.transaction(
             "SELECT proxyfleet.prune_history(%s, %s, %s)", [limits.days, limits.revisions, limits.size], PRUNING_MAX
         )

@@ -9,10 +9,10 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 82_110,
+    "code lines of the product": 82_190,
     "files of the product": 609,
-    "code lines of the tests": 90_320,
-    "code lines of scripts": 5_760,
+    "code lines of the tests": 90_573,
+    "code lines of scripts": 5_773,
     "files under 60 lines that one module imports": 4,
     "class names that stand twice": 0,
     "modules of the longest folder": 15,

@@ -52,8 +52,10 @@ UNKNOWN_MAX: Final = 512 * 1024
 """Bytes of a period up to which an account with a quota is used before the collector has said what was used before."""
 AWAY_AFTER: Final = 1.0
 """Seconds that a connection waits for the collector to let the account be used further."""
+ASKED_AFTER: Final = 0.05
 ASKED_EACH: Final = 0.5
-"""Seconds after which the collector is asked again, which says something each time."""
+"""Seconds after which the collector is asked again, which says something each time: `ASKED_AFTER` at first, and twice
+as many each time that it lets no more be used, up to `ASKED_EACH`."""
 CHECKED_EACH: Final = 0.02
 """Seconds after which it is seen whether it has."""
 REFRESHED_AFTER: Final = 4096
@@ -89,7 +91,9 @@ class AccountCounter:
         """Bytes by which it goes on without the collector, beyond the number that this has written last."""
         self._lease = 0
         """Bytes that it might move when the collector wrote that number."""
-        self._asked_at = -ASKED_EACH
+        self._ask_at = 0.0
+        self._ask_after = ASKED_AFTER
+        """Seconds from that question to the next."""
         self._waiting: list[Wake] = []
         self._away_at = 0.0
         self._writes = 0
@@ -281,7 +285,7 @@ class AccountCounter:
         leased = may_use - self.quota + self._left
         if may_use != self._beyond_of:
             self._beyond_of, self._beyond, self._lease = may_use, 0, leased
-            self._asked_at = -ASKED_EACH
+            self._ask_at, self._ask_after = 0.0, ASKED_AFTER
         if leased <= self._lease // 2:
             self._ask()
         return leased + self._beyond
@@ -289,8 +293,9 @@ class AccountCounter:
     def _ask(self) -> None:
         """Have more leased."""
         now = self._counts.loop.now
-        if now >= self._asked_at + ASKED_EACH and self._left > 0:
-            self._asked_at = now
+        if now >= self._ask_at and self._left > 0:
+            self._ask_at = now + self._ask_after
+            self._ask_after = min(2 * self._ask_after, ASKED_EACH)
             self._counts.on_short(self)
 
     def wait(self, wake: Wake) -> bool:

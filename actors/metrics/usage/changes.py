@@ -333,9 +333,9 @@ class UsageChanges:
         return row[1:] if row[0] == since else None
 
     def is_short(self, account_id: str, usage: AccountUsage) -> bool:
-        """Whether half of the lease is used."""
-        row = self._share(account_id, int(usage.since), usage.bytes_in + usage.bytes_out)
-        if row is None:
+        """Whether half of the lease is used, or there is none."""
+        used = usage.bytes_in + usage.bytes_out
+        row = self._share(account_id, int(usage.since), used)
+        if row is None or row[1] is None:
             return True
-        basis, lease, _ = row
-        return usage.bytes_in + usage.bytes_out - basis >= (FIRST if lease is None else lease) // 2
+        return used - row[0] >= row[1] // 2

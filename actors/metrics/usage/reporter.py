@@ -1,7 +1,11 @@
 """Reports usage to the fleet's database, and takes what all nodes have used: one thing at a time, in a thread.
 
-Each second it reports what has changed, and at once for an account that has used half of its lease. A node that is cut
-off reports nothing and goes on by what it knew last, as `cluster.quota_offline` says.
+Each second it reports what has changed, and at once for an account that has used half of its lease or has none. It stays
+wanted until the database has responded: what is wanted while a report is on its way is sent right after that, and a
+report that fails is made again at once, and then each second.
+
+A node that is cut off, or has failed so often that the database is known to be away, goes on by what it knew last, as
+`cluster.quota_offline` says.
 """
 
 from __future__ import annotations
@@ -77,12 +81,13 @@ class UsageReporter:
         self._busy = self._closed = False
         self._used: dict[str, float] = {}
         """When accounts with a quota were used last, which may have a lease."""
-        self._asking: dict[str, None] = {}
+        self._wanted: dict[str, None] = {}
+        """Accounts that want a lease, until the database has responded."""
         self._is_behind = False
         """Whether more is to be reported than a report has room for."""
         self._connected_at = loop.now
         self._fails = False
-        self._was_cut_off = False
+        self._was_cut_off = self._was_away = False
         self._failure: Exception | None = None
         self._cursor = TotalsCursor(0, "")
         self._read_at = 0.0
@@ -106,14 +111,25 @@ class UsageReporter:
         """Whether the database has not responded for so long."""
         return self._fails and self._loop.now - self._connected_at >= CUT_OFF_AFTER
 
+    @property
+    def _is_away(self) -> bool:
+        """Whether accounts go on without the database: it is known to be away, or this node is cut off from it."""
+        return self._fails and (self.is_cut_off or not self._database.is_available)
+
     def may_use(self, account_id: str, usage: AccountUsage) -> int:
         """Bytes of the period up to which an account may be used here, which has used so much of it."""
-        return self.changes.may_use(account_id, usage, self._quota_offline if self.is_cut_off else None)
+        return self.changes.may_use(account_id, usage, self._quota_offline if self._is_away else None)
 
     def set_quota_offline(self, policy: str) -> None:
-        """What accounts may use while this node is cut off, also if it is now."""
+        """What accounts may use without the database, also if it is away now."""
         self._quota_offline = policy
-        if self._was_cut_off:
+        if self._was_away:
+            self._books.totals_changed(tuple(self.changes.quotas))
+
+    def _note_away(self) -> None:
+        """Have processes know how far accounts may go, if that has changed for all of them."""
+        if self._is_away != self._was_away:
+            self._was_away = self._is_away
             self._books.totals_changed(tuple(self.changes.quotas))
 
     # --- what is to be reported ---
@@ -125,11 +141,12 @@ class UsageReporter:
                 self._used[each] = self._loop.now
 
     def ask(self, usages: Mapping[str, AccountUsage]) -> None:
-        """Processes ask for these accounts: more is leased of those that have used half of it."""
-        short = [each for each, usage in usages.items() if self.changes.is_short(each, usage)]
+        """Processes ask for these accounts: more is leased of those that have used half of it, or have none."""
+        quotas = self.changes.quotas
+        short = [each for each, usage in usages.items() if each in quotas and self.changes.is_short(each, usage)]
         if short:
             self.used(short)
-            self._asking.update(dict.fromkeys(short))
+            self._wanted.update(dict.fromkeys(short))
             self._next()
 
     def refuse(self, why: str) -> None:
@@ -152,7 +169,7 @@ class UsageReporter:
             self._was_cut_off = self.is_cut_off
             if self._failure is not None and self._was_cut_off:
                 self._errors.error(self._failure, level_of(self._failure))
-            self._books.totals_changed(tuple(self.changes.quotas))
+        self._note_away()
         if self._fails:
             self._fail_resets()
         self._next()
@@ -174,9 +191,8 @@ class UsageReporter:
             self._errors.error(error)
 
     def _begin_next(self) -> None:
-        asking, self._asking = self._asking, {}
         idle = [each for each, at in self._used.items() if self._loop.now - at > GIVEN_BACK_AFTER]
-        prepared = self.changes.prepared(asking, idle)
+        prepared = self.changes.prepared(tuple(self._wanted), idle)
         if prepared is not None:
             ledger, warning = self.changes.ledger, self._ledger.notices.percent / 100
             self._do(
@@ -206,6 +222,7 @@ class UsageReporter:
             self._busy = False
             if self._closed:
                 return
+            is_first = not self._fails
             if result is None or isinstance(result, DatabaseError):
                 self._fails, self._failure = True, result or RuntimeError("it failed")
                 if self.is_cut_off:  # else it ends soon, by the next collector or since this machine leaves the fleet
@@ -214,6 +231,9 @@ class UsageReporter:
                 self._fails, self._failure, self._connected_at = False, None, self._loop.now
                 self._errors.recovered()
             done(result)
+            self._note_away()
+            if self._fails and is_first:  # of a connection that has ended, a lock that was not free
+                self._loop.call_soon(self._next)
 
         self._threads.submit(run, ended)
 
@@ -237,6 +257,9 @@ class UsageReporter:
             for each in idle:
                 self._used.pop(each, None)
             totals = [each for each in reply.totals if each.account in prepared.sums]
+            totals.sort(key=lambda each: each.account not in self._wanted)  # processes wait for those
+            for each in prepared.sums:
+                self._wanted.pop(each, None)
             self._take_some(totals, prepared.sums, idle)
 
     def _read(self, result: Any, until: int) -> None:
@@ -269,7 +292,7 @@ class UsageReporter:
 
     def _next_soon(self) -> None:
         """Without waiting for the next second, if something is urgent."""
-        if self._asking or self._resets or self._is_behind:
+        if self._wanted or self._resets or self._is_behind or self._cursor.account:
             self._loop.call_soon(self._next)
 
     def _reset(self, account_ids: Sequence[str], gone: bool, done: Done, reply: Any) -> None:

@@ -337,6 +337,37 @@ def test_at_the_number_of_the_collector_connections_wait_until_there_is_a_larger
     booked.close()
 
 
+def test_while_it_lets_no_more_be_used_the_collector_is_asked_soon_again_and_then_less_often(
+    world: World, tmp_path: Path
+) -> None:
+    one = Process(world)
+    one.configure(RICH)
+    world.turn()
+    world.collector.silent = True
+    booked = open_booked(tmp_path / "state")
+    assert booked is not None
+    assert booked.write_total("acc_1", period_word("total", 0.0), 0, 0, {}, 100_000)
+    world.hand.time += CHECKED_EACH
+    world.turn()
+    one.ada.room()
+    one.uses(60_000)
+    began, asked = world.hand.time, list[float]()
+    for _ in range(300):
+        one.ada.room()
+        if len(world.collector.asked) > 1 + len(asked):
+            asked.append(round(world.hand.time - began, 2))
+        world.hand.time += 0.01
+        world.turn()
+    assert asked == pytest.approx([0.0, 0.05, 0.15, 0.35, 0.75, 1.25, 1.75, 2.25, 2.75], abs=0.03)
+    assert booked.write_total("acc_1", period_word("total", 0.0), 0, 0, {}, 100_001)
+    world.turn()
+    one.ada.room()
+    one.uses(30_000)
+    one.ada.room()
+    assert len(world.collector.asked) == 2 + len(asked), "of what a new number lets be used, at once"
+    booked.close()
+
+
 @pytest.mark.parametrize("collector", ["there", "down"])
 def test_processes_that_race_stay_within_a_mebibyte_together_of_the_quota(world: World, collector: str) -> None:
     """Each moves what it may in each turn: all that they do at once is bounded."""

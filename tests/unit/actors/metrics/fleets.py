@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -20,10 +21,24 @@ class CutDatabase(Database):
     """The database, behind a cable that a test cuts."""
 
     is_cut = False
+    is_known_away = False
+    failures = 0
+    """So many of the next calls fail."""
+
+    def __init__(self, dsn: str) -> None:
+        super().__init__(dsn)
+        self.responds = threading.Event()
+        self.responds.set()
+
+    @property
+    def is_available(self) -> bool:
+        return super().is_available and not self.is_known_away
 
     @contextmanager
     def session(self, even_if_unavailable: bool = False) -> Iterator[DatabaseSession]:
-        if self.is_cut:
+        self.responds.wait(5)
+        self.failures -= 1
+        if self.is_cut or self.failures >= 0:
             raise DatabaseUnavailable("no response in time")
         with super().session(even_if_unavailable) as session:
             yield session

@@ -23,7 +23,7 @@ from api.cluster.fleet_usage import Unreported
 from tests.kit.cutting_relay import CuttingRelay, Where
 from tests.kit.postgresql import database, needs_postgresql
 from tests.kit.tables import table
-from tests.unit.actors.forwarding.usage_world import ADA, Process
+from tests.unit.actors.forwarding.usage_world import ADA, Process, World
 from tests.unit.actors.metrics.fleets import CutDatabase, Fleet, Node
 
 pytestmark = needs_postgresql
@@ -166,17 +166,98 @@ def test_a_quota_that_nodes_race_for_ends_within_a_mebibyte_for_each_proxy_on_ea
         assert all(each.ada.exhausted for each in processes)
 
 
-def test_a_lease_comes_by_return_when_half_of_it_is_used(fleet: Fleet) -> None:
+def leased(node: Node, process: Process) -> int:
+    """What it may use after all that is due was done, in no time."""
+    for _ in range(4):
+        node.turn()
+    node.hand.time += 0.001
+    World.turn(node)
+    process.ada.room()
+    return process.ada._leased()
+
+
+def lets_report(node: Node) -> None:
+    """Time passes until it reports. The database may not respond."""
+    for _ in range(12):
+        node.hand.time += 0.1
+        World.turn(node)
+    assert node.reporter._busy
+
+
+def test_an_account_has_a_lease_with_its_first_use_and_the_next_one_when_half_of_it_is_used(fleet: Fleet) -> None:
     one = fleet.node()
     here = process(one, 1 << 30)
-    assert here.ada.room() == 256 * 1024
-    here.uses(200_000)
-    here.ada.room()
-    for _ in range(3):
-        one.hand.time += 0.02
+    first = leased(one, here)
+    assert first > 10 * MIB
+    here.uses(first // 2 - 1)
+    assert leased(one, here) == first - first // 2 + 1
+    here.uses(2)
+    leased(one, here)
+    assert leased(one, here) >= first
+
+
+def test_a_lease_that_is_wanted_while_a_report_is_on_its_way_comes_right_after_it(fleet: Fleet) -> None:
+    one = fleet.node()
+    here = process(one, 1 << 30)
+    leased(one, here)
+    one.database.responds.clear()
+    here.uses(1000)
+    lets_report(one)
+    there = Process(one, "px2")
+    there.configure(replace(ADA, id="acc_2", quota=1 << 30))
+    World.turn(one)
+    assert there.ada._leased() <= FIRST
+    one.database.responds.set()
+    assert leased(one, there) > 10 * MIB, "and no time has passed"
+
+
+def test_a_report_that_fails_is_made_again_at_once(fleet: Fleet) -> None:
+    one = fleet.node()
+    one.database.failures = 1
+    assert leased(one, process(one, 1 << 30)) > 10 * MIB, "and no time has passed"
+
+
+def test_processes_know_first_of_what_they_wait_for(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = fleet.node()
+    ids = [f"acc_{number}" for number in range(5)]
+    here = Process(one)
+    here.configure(*(replace(ADA, id=each, username=each, quota=1 << 30) for each in ids))
+    counters = {each: here.limits.accounts[each].usage for each in ids}
+    for _ in range(4):
         one.turn()
-    here.ada.room()
-    assert here.ada._leased() > 5 * MIB
+        one.hand.time += 0.001
+    one.database.responds.clear()
+    for each in counters.values():
+        assert each.room() > MIB
+        each.count(True, MIB)
+    lets_report(one)
+    counters["acc_3"].count(True, 6 * MIB)
+    counters["acc_3"].room()
+    World.turn(one)
+    monkeypatch.setattr("actors.metrics.usage.reporter.TAKEN_AT_ONCE", 1)
+    taken: list[list[str]] = []
+    monkeypatch.setattr(one.collector.service, "totals_changed", lambda changed: taken.append([*changed]))
+    one.database.responds.set()
+    one.turn()
+    assert taken[0] == ["acc_3"]
+    assert sorted(each for some in taken[:5] for each in some) == ids
+
+
+@table(("policy", "goes_on"), [("share", True), ("unlimited", True), ("lease", False)])
+def test_accounts_go_on_as_soon_as_the_database_is_known_to_be_away(tmp_path: Path, policy: str, goes_on: bool) -> None:
+    with database() as dsn, ExitStack() as stack:
+        fleet = Fleet(dsn, tmp_path / policy, stack)
+        one = fleet.node(policy)
+        here = process(one, 1 << 30)
+        first = leased(one, here)
+        one.database.is_cut = one.database.is_known_away = True
+        here.uses(first)
+        fleet.pass_time(1.5)
+        assert (leased(one, here) > 500 * MIB) == goes_on
+        assert not one.reporter.is_cut_off
+        one.database.is_cut = one.database.is_known_away = False
+        fleet.pass_time(1.5)
+        assert 0 < leased(one, here) <= 500 * MIB
 
 
 def test_a_lease_that_is_not_used_is_given_back(fleet: Fleet) -> None:

@@ -60,7 +60,8 @@ class FleetApi(Api):
                 ReportedAccount(each, 0, 0, "day", False, 1, "", f"name{each[-1]}") for each in ("acc_1", "acc_2")
             ]
             UsageTable(self.database, node).report("l1", LedgerReport(0, 4, HOUR, rows, accounts), 0)
-        self._execute("SELECT proxyfleet.tend_usage()")
+        for _ in range(3):
+            self._execute("SELECT proxyfleet.add_up_usage()")
 
     def _execute(self, statement: str) -> None:
         with self.database.session() as session:

@@ -505,6 +505,7 @@ def test_last_uses_of_what_is_gone_are_forgotten(place: Place) -> None:
 def test_a_full_node_does_what_needs_new_tables(place: Place) -> None:
     with place.as_role(FULL) as connection:
         connection.execute("SELECT proxyfleet.tend_usage()")
+        connection.execute("SELECT proxyfleet.add_up_usage()")
         connection.execute("SELECT proxyfleet.prune(30, 1000)")
         connection.execute("SELECT proxyfleet.prune_history(30, 1000, 1000000)")
 

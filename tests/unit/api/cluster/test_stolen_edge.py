@@ -132,6 +132,7 @@ def test_its_role_sees_what_forwards_there(stolen: Stolen, what: str, sees: int 
         ("SELECT proxyfleet.report_limits(%(full)s, '{}', '{}', '{}', '{}', '{}', '{}', '{}')", False),
         ("SELECT proxyfleet.reset_usage('{a}')", False),
         ("SELECT proxyfleet.tend_usage()", False),
+        ("SELECT proxyfleet.add_up_usage()", False),
         ("SELECT proxyfleet.write_change(1, %(edge)s, '{}')", False),
         ("SELECT proxyfleet.begin_change(0, NULL, %(edge)s, 1)", False),
         ("SELECT proxyfleet.rise_above(99, NULL, %(edge)s)", False),
