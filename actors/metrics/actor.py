@@ -69,7 +69,9 @@ class MetricsActor(Actor):
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         super().__init__(boot, sockets)
         self._totals = CounterTotals(self.data_dir.metrics)
-        self._usage = UsageService(self.loop, self.data_dir.metrics, self.run_dir.state, self._publish_event)
+        self._usage = UsageService(
+            self.loop, self.data_dir.metrics, self.run_dir.state, self._publish_event, self._find_fleet
+        )
         self._usage.set_warning(boot.settings["alerts"]["quota_warning"])
         self._usage.set_quota_offline(boot.settings[QUOTA_OFFLINE])
         self._node_file: tuple[int, int] | None = None
@@ -97,13 +99,16 @@ class MetricsActor(Actor):
         self.ready()
 
     def _find_fleet(self) -> None:
-        """Report usage to the fleet's database while this is a node, which it may become or cease to be."""
+        """Report usage to the fleet's database while this is a node, which it may become or cease to be.
+
+        Not before there is any: what reports takes as much memory as all the rest.
+        """
         try:
             status = self.data_dir.node.stat()
             found = status.st_ino, status.st_mtime_ns
         except OSError:
             found = None
-        if found == self._node_file:
+        if found == self._node_file or (found is not None and not self._usage.is_used):
             return
         if found is None:
             self._usage.leave()

@@ -274,6 +274,11 @@ class UsageLedger:
         """These are free."""
         self.database.executemany("DELETE FROM booked WHERE instance = ? AND serial = ?", lines)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no account was ever used. Raises `sqlite3.Error`."""
+        return self.database.execute("SELECT 1 FROM accounts LIMIT 1").fetchone() is None
+
     def lines(self) -> list[LineName]:
         """All of which something is booked."""
         return self.database.execute("SELECT instance, serial FROM booked").fetchall()

@@ -56,7 +56,15 @@ UsageMessage = QueryUsage | QueryReached | ResetUsage | DropAccountUsage
 class UsageService:
     """Books, and handles messages. `folder` is the ledger's, `state` that of the table (`RunDir.state`)."""
 
-    def __init__(self, loop: Loop, folder: Path, state: Path, publish: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        folder: Path,
+        state: Path,
+        publish: Callable[[Event], None],
+        on_first_use: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_first_use` is called when `is_used` becomes true, before anything is booked."""
         self._loop = loop
         self._state = state
         self._ledger = UsageLedger(folder)
@@ -80,6 +88,9 @@ class UsageService:
         """That of the fleet, whose time is that of periods."""
         self._to_write: list[str] = []
         """Accounts that are used on other nodes as well, whose totals processes don't know yet."""
+        self._on_first_use = on_first_use
+        self.is_used = not self._ledger.is_empty
+        """Whether any account was used, or is reset, here or, as far as that is known, on another node."""
         loop.call_soon(self._book_changed)
         loop.call_every(PERIOD, self._book_changed)
         loop.call_later(PUBLISHED_AFTER, self._publish_notices)  # what the collector before had not published
@@ -92,8 +103,15 @@ class UsageService:
         else:
             self._receive_reset(message, reply)
 
+    def _note_use(self) -> None:
+        if not self.is_used:
+            self.is_used = True
+            self._on_first_use()
+
     def note_fleet(self, news: NoteFleet) -> None:
         """See `NoteFleet`."""
+        if news.slot or news.limits:
+            self._note_use()
         if self._reporter is not None and self._limits is not None:
             self._reporter.refuse(news.refused)
             if not news.refused:
@@ -104,6 +122,7 @@ class UsageService:
         def done(error: str | None) -> None:
             reply(Done() if error is None else Failed(error, None if self._reporter is None else DATABASE))
 
+        self._note_use()
         gone = isinstance(message, DropAccountUsage)
         if self._reporter is None:
             done(self._reset(message.account_ids, gone))
@@ -286,6 +305,7 @@ class UsageService:
         """Book those of these lines that aren't; None: all may be such. Let processes know all totals."""
         if not lines and not self._freed:
             return
+        self._note_use()
         if self._reporter is not None:
             for each in lines:
                 self._reporter.changes.saw(each)

@@ -18,6 +18,7 @@ from actors.bus.messages.common import METRICS, QUOTA_OFFLINE
 from actors.cluster.database import Database
 from actors.cluster.identity import NodeIdentity
 from actors.metrics.actor import MetricsActor
+from actors.metrics.usage.account_usage import UsageLedger
 from actors.metrics.usage.service import UsageService
 from actors.process import Boot
 from actors.supervision.processes.actor_specs import ActorClasses, ActorSettings, collector_specs
@@ -45,11 +46,16 @@ sys.exit(code)
 """
 
 
-@pytest.mark.parametrize("becomes_node", [True, False])
-def test_it_reports_while_there_is_the_file_of_a_node_and_else_loads_nothing_of_a_fleet(
-    bench: Bench, tmp_path: Path, becomes_node: bool
+@pytest.mark.parametrize(("becomes_node", "is_used"), [(True, True), (False, True), (True, False)])
+def test_it_reports_usage_while_there_is_the_file_of_a_node_and_else_loads_nothing_of_a_fleet(
+    bench: Bench, tmp_path: Path, becomes_node: bool, is_used: bool
 ) -> None:
     data = open_data_dir(tmp_path / "data")
+    if is_used:
+        with closing(UsageLedger(data.metrics)) as ledger:
+            ledger.fleet_account("acc_1")
+    else:
+        NodeIdentity(uuid4(), "nod_1", "fra1", "full", "host=127.0.0.1 port=1").save(data, secret_box_of(data))
     boot = {
         "name": "metrics",
         "instance": time.time_ns(),
@@ -62,8 +68,8 @@ def test_it_reports_while_there_is_the_file_of_a_node_and_else_loads_nothing_of_
     with database() as dsn, subprocess.Popen(command, pass_fds=[reading], stdout=subprocess.PIPE, text=True) as process:
         os.close(reading)
         try:
-            wait_until(data.usage.exists, "the collector has its file", 60)
-            if becomes_node:
+            wait_until(lambda: any(data.metrics.glob("alerts*")), "the collector has its files", 60)
+            if becomes_node and is_used:
                 fleet = uuid4()
                 with closing(Database(dsn)) as opened:
                     migrate(opened, "nod_1")
@@ -75,7 +81,7 @@ def test_it_reports_while_there_is_the_file_of_a_node_and_else_loads_nothing_of_
         finally:
             os.close(writing)
             output, _ = process.communicate(timeout=60)
-    assert bool(json.loads(output.splitlines()[-1])) == becomes_node
+    assert bool(json.loads(output.splitlines()[-1])) == (becomes_node and is_used)
 
 
 def test_it_gets_what_accounts_may_use_without_the_database_and_no_secret_of_the_fleet(

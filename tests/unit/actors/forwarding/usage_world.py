@@ -48,11 +48,15 @@ class Collector:
         self._folder, self._state = folder, state
         self.events: list[Event] = []
         self.asked: list[QueryUsage] = []
+        self.on_first_use: Callable[[], None] = lambda: None
         self.service = self._start()
         self.down = False
 
     def _start(self) -> Service:
-        return Service(self._loop, self._folder, self._state, self.events.append)
+        return Service(self._loop, self._folder, self._state, self.events.append, self._is_used_first)
+
+    def _is_used_first(self) -> None:
+        self.on_first_use()
 
     @property
     def silent(self) -> bool:

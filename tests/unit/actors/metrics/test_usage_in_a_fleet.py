@@ -129,6 +129,29 @@ def test_what_was_used_before_there_was_a_fleet_counts_in_it(fleet: Fleet) -> No
     assert (here.knows(), fleet.total()) == (321, 320)
 
 
+def test_a_collector_that_reports_from_the_first_use_on_has_it_with_hour_and_proxy(fleet: Fleet) -> None:
+    one, other = fleet.node(follows=False), fleet.node(follows=False)
+    for each in (one, other):
+        each.collector.on_first_use = each.follow
+    here = process(one, 0)
+    one.pass_time(2)
+    assert not one.collector.service.is_used
+    here.uses(300)
+    fleet.pass_time(2)
+    here.uses(20)
+    fleet.pass_time(2)
+    assert (fleet.total(), fleet.hours()) == (320, 320)
+    assert fleet.execute("SELECT DISTINCT proxy FROM proxyfleet.usage_hours") == [("px1",)]
+    service = other.collector.service
+    for news in (NoteFleet(), NoteFleet(refused="no"), NoteFleet(int(time.time() / SLOT))):
+        assert not service.is_used
+        service.note_fleet(news)
+    assert service.is_used, "another node has used something"
+    other.follow()
+    fleet.pass_time(READ_EACH)
+    assert other.collector.activity().usage.bytes_in == 320
+
+
 def test_collectors_that_die_and_reports_that_get_no_reply_count_nothing_twice(fleet: Fleet) -> None:
     one, other = fleet.node(), fleet.node()
     here, there = process(one), process(other)
