@@ -6,6 +6,7 @@ And what each node says of itself: that it is cut off, and a full one where its 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from ipaddress import ip_address
@@ -17,6 +18,7 @@ from api.audit.audit_context import on_behalf_of
 from api.cluster.following.heartbeat import Beat
 from api.cluster.shared_ledger import LedgerUnavailable
 from api.engine.commit import Engine
+from api.engine.ledger import Stamped
 from api.fleet import OwnDuties, ThisNode
 from api.history.recorder import Limits
 from api.periodic_work import PeriodicWork
@@ -38,6 +40,8 @@ COMMITS_AT_ONCE = 5_000
 """Commits that one transaction forgets: it holds the lock of the fleet."""
 PRUNING, WATCHING = 60.0, 2.0
 """Seconds between two runs."""
+AT_REST = 3600.0
+"""Seconds until it is pruned though nothing was committed."""
 AT_END = 0.0
 """Seconds that the end waits for a run, which may wait for the database: nothing is lost with it."""
 PRUNING_MAX = 30.0
@@ -105,20 +109,25 @@ class FleetPruning(PeriodicWork):
         self._engine = engine
         self._database = database
         self._settings = settings
+        self._pruned: tuple[Stamped, History, float] | None = None
+        """Up to which commit it was pruned, by which settings, and when."""
 
     def act(self) -> None:
         """See `PeriodicWork`. Raises `DatabaseError`, and `LedgerUnavailable` in an outage."""
         self._remove_verdicts()
+        last, settings, now = self._engine.stamped(), self._settings(), time.monotonic()
+        if self._pruned is not None and self._pruned[:2] == (last, settings) and now < self._pruned[2] + AT_REST:
+            return
         try:
             with self._database.session() as session:
-                self._prune_all(session)
+                self._prune_all(session, settings)
         except DatabaseUnavailable as error:
             raise LedgerUnavailable(str(error)) from error
+        self._pruned = last, settings, now
 
-    def _prune_all(self, session: DatabaseSession) -> None:
+    def _prune_all(self, session: DatabaseSession, settings: History) -> None:
         while self._prune(session) >= COMMITS_AT_ONCE:
             log.debug("there are more old commits")
-        settings = self._settings()
         limits = Limits(settings.retention_days, settings.max_revisions)
         session.transaction("SELECT proxyfleet.tend_usage()", (), PRUNING_MAX)
         while session.transaction("SELECT proxyfleet.add_up_usage()", (), PRUNING_MAX) == [(True,)]:

@@ -81,6 +81,8 @@ class Loose:
         self._forgot = time.monotonic()
         self._read_at = -POLL
         self._taken = 0
+        self._locks: object = None
+        """What the last heartbeat has learnt of locks."""
         self._ended = False
         self._thread = threading.Thread(target=self._run, name="loose objects", daemon=True)
 
@@ -118,9 +120,15 @@ class Loose:
                 self._changed.notify_all()
 
     def on_heartbeat(self, beat: Beat) -> None:
-        """What a heartbeat has learnt: how many changes of all nodes the database has taken."""
-        if beat.reply["loose"] != self._taken:
+        """What a heartbeat has learnt: how many changes of all nodes the database has taken, and which locks there are.
+
+        When that is what was read, it is as if it was read now.
+        """
+        locks, self._locks = self._locks, beat.reply.get("locks")
+        if beat.reply["loose"] != self._taken or locks != self._locks:
             self.announced()
+        elif locks is not None and not self._is_announced:  # the schema of a release before says nothing of locks
+            self._read_at = time.monotonic()
 
     def send(self, step: int) -> None:
         """See `LooseOutlet`."""

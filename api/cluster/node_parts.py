@@ -24,6 +24,7 @@ from api.cluster.links.link import PATH as BUS
 from api.cluster.links.link import NodeLink, route_to
 from api.cluster.loose import CHANNEL as LOOSE_CHANNEL
 from api.cluster.migration_runner import SchemaUpkeep
+from api.cluster.shared_requests import SharedRequests
 from config.files.secret_box import secret_box_of
 from config.model.nodes import COLLECTION
 from config.model.nodes.tokens import place_of
@@ -81,6 +82,9 @@ class NodeParts:
             beats.subscribers += [ApiAddress(engine, identity.id, here, host.api).on_heartbeat, schema.on_heartbeat]
             self.all.append(FleetPruning(engine, database, node.duties, host.history))
             self.ends += [schema.close, node.duties.close]
+        if isinstance(node.requests, SharedRequests):
+            beats.fields.append(node.requests.heartbeat_fields)
+            beats.subscribers.append(node.requests.on_heartbeat)
         self.ends += [each.close for each in self.all]
 
     def _internal_api(self) -> list[Part]:
@@ -104,6 +108,7 @@ class NodeParts:
         parts: list[Part] = []
         if node.key is not None:
             node.key.reach(own, self.follower.ring)
+            self.heartbeat.subscribers.append(node.key.on_heartbeat)
             routes[KEY] = Route(node.key.handle, for_edges=True)
             parts.append(node.key)
         if self._host.bridge is not None:

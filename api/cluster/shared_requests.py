@@ -6,7 +6,6 @@ after that.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
@@ -16,9 +15,11 @@ from typing import Any
 
 from actors.cluster.database import SIGN_IN, Database
 from actors.cluster.errors import DatabaseError
+from api.cluster.following.heartbeat import Beat
 from api.cluster.shared_ledger import SharedLedger
 from api.engine.commit import Engine
 from api.fleet import ClaimedRequest, OwnRequests
+from api.store import StoreError
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +38,6 @@ _SETTLE = "SELECT proxyfleet.settle_mark(%s, %s, %s, %s)"
 _GIVE_BACK = "DELETE FROM proxyfleet.idempotency WHERE mark = %s AND node = %s"
 _COUNT = "SELECT * FROM proxyfleet.count_failure(%s, %s, %s, %s, %s)"
 _FORGET = "SELECT proxyfleet.forget_failures(%s, %s)"
-_USES = "SELECT * FROM proxyfleet.note_uses(%s, %s)"
 
 
 class SharedRequests(OwnRequests):
@@ -57,7 +57,7 @@ class SharedRequests(OwnRequests):
         self._lock = threading.Lock()
         self._locks: dict[str, float] = {}
         self._forgotten: tuple[set[str], set[str]] = (set(), set())
-        self._used_at, self._uses_until = -USES, 0.0
+        self._used_at, self._uses_until, self._uses_asked = -USES, 0.0, 0.0
 
     # --- marks ---
 
@@ -116,7 +116,7 @@ class SharedRequests(OwnRequests):
     # --- with the exchange of loose objects ---
 
     def work(self) -> None:
-        """Bring to the database what waits for no one. Raises `DatabaseError`, `StoreError`."""
+        """Bring to the database what waits for no one. Raises `DatabaseError`."""
         with self._lock:
             pairs, names = forgotten = self._forgotten
             self._forgotten = (set(), set())
@@ -128,19 +128,38 @@ class SharedRequests(OwnRequests):
                     for known, more in zip(self._forgotten, forgotten, strict=True):
                         known.update(more)
                 raise
-        if time.monotonic() >= self._used_at + USES:
-            self._exchange_uses()
 
-    def _exchange_uses(self) -> None:
-        """The latest use of each key and user wins."""
-        known = {(kind, each): at for kind in self._store.USED for each, at in self._store.last_used(kind).items()}
-        since, now = self._uses_until - OVERLAP, self._database.time()
-        ours = sorted([*key, at] for key, at in known.items() if at > since)
-        theirs = self._database.transaction(_USES, [json.dumps(ours), since])
-        for kind, identifier, at in theirs:
-            if at > known.get((kind, identifier), 0.0):
-                self._store.note_use(kind, identifier, at, at_other_node=True)
-        self._uses_until, self._used_at = now, time.monotonic()
+    # --- with the heartbeat ---
+
+    def heartbeat_fields(self) -> Mapping[str, Any]:
+        """The last uses that are new here, from time to time."""
+        if time.monotonic() < self._used_at + USES:
+            return {}
+        since, self._uses_asked = self._uses_until - OVERLAP, self._database.time()
+        try:
+            ours = sorted([*key, at] for key, at in self._uses().items() if at > since)
+        except StoreError as error:
+            log.debug("last uses are not exchanged: %s", error)
+            return {}
+        return {"uses": ours, "uses_after": since}
+
+    def on_heartbeat(self, beat: Beat) -> None:
+        """Those that are new elsewhere: the latest use of each key and user wins."""
+        theirs = beat.reply.get("uses")
+        if theirs is None:
+            return
+        try:
+            known = self._uses()
+            for kind, identifier, at in theirs:
+                if at > known.get((kind, identifier), 0.0):
+                    self._store.note_use(kind, identifier, at, at_other_node=True)
+        except StoreError as error:
+            log.debug("last uses are not noted: %s", error)
+        else:
+            self._uses_until, self._used_at = self._uses_asked, time.monotonic()
+
+    def _uses(self) -> dict[tuple[str, str], float]:
+        return {(kind, each): at for kind in self._store.USED for each, at in self._store.last_used(kind).items()}
 
     def _tried(self, statement: str, parameters: list[Any]) -> list[Any]:
         """Nothing when the database can't be used now."""

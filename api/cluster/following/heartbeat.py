@@ -154,7 +154,7 @@ class Heartbeat(LoopThread):
             self._note(f"{type(error).__name__}: {error}", error)
         else:
             self._note("")
-        return pause * random.uniform(0.95, 1.05)  # noqa: S311 - no secret
+        return pause * random.uniform(1.0, 1.05)  # noqa: S311 - no secret
 
     def _note(self, problem: str, cause: Exception | None = None) -> None:
         """Log it once. What the end interrupts is no problem."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from actors.cluster.database import Database
 from actors.cluster.identity import NodeIdentity
+from api.cluster.following.heartbeat import Beat
 from api.cluster.keys.resealing import Resealing
 from api.cluster.links.certificates import KnownNode, NodeCertificateError, OwnCertificate
 from api.cluster.links.internal_api import NodeRefused, NodeUnreachable, ask, place_of_node
@@ -30,8 +31,9 @@ WITHIN = 5.0
 """Seconds that another node has to respond."""
 CLOSE = 1.0
 """Seconds that the end waits for a look."""
-SOON, OFTEN, SELDOM = 1.0, 4.0, 60.0
-"""Seconds between two looks at what the fleet's key is: while one is missing, while there are several, and else."""
+SOON, OFTEN, SELDOM, AT_REST = 1.0, 4.0, 60.0, 3600.0
+"""Seconds between two looks at what the fleet's key is: while one is missing, while there are several, and else; and
+while heartbeats say that it is the same."""
 MARKER = FLEET_KEY
 """It is sealed with the fleet's key in any case: from it each replica knows which one that is."""
 
@@ -74,6 +76,8 @@ class FleetKey(LoopThread):
         """Marks of keys that documents need and this node lacks; and of those that are no key of the fleet."""
         self._settling, self.replacing = threading.RLock(), threading.Lock()
         self._problem, self._since = "", 0.0
+        self._latest: object = None
+        """What the last heartbeat has learnt of it."""
         ledger.check_by(self.check)
 
     def opened(self, engine: Engine) -> None:
@@ -198,6 +202,13 @@ class FleetKey(LoopThread):
         except Exception:  # the next look may do better
             log.exception("the fleet's key can't be followed")
 
+    def on_heartbeat(self, beat: Beat) -> None:
+        """Look at it when it is another one. The schema of a release before says nothing of it."""
+        latest = beat.reply.get("key")
+        if latest != self._latest:
+            self._latest = latest
+            self.soon()
+
     def _follow_key(self) -> float:
         several = False
         self.follow_once()
@@ -205,7 +216,9 @@ class FleetKey(LoopThread):
             self.pause(SOON)
         with suppress(SecretBoxError):
             several = self.seal.is_made and len(self.seal.marks) > 1
-        return SOON if self._wanted else OFTEN if several else SELDOM
+        if self._wanted or several:
+            return SOON if self._wanted else OFTEN
+        return SELDOM if self._latest is None else AT_REST
 
     def _note(self, problem: str) -> None:
         """Log it once."""

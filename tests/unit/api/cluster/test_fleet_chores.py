@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from actors.cluster.identity import NodeIdentity
+from api.cluster import fleet_chores
 from api.cluster.fleet_chores import FleetPruning, NodeEvents
 from api.cluster.fleet_node import FleetNode
 from api.cluster.following.heartbeat import Beat, Heartbeat
@@ -185,6 +186,29 @@ def test_periodic_work_of_one_node_is_done_by_the_one_with_the_duty(two: list[Ma
     assert [each.pruning.is_due() for each in two] == [True, False]
 
 
+def test_it_is_pruned_when_there_are_new_commits_or_other_settings_or_from_time_to_time(
+    two: list[Machine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, _ = two
+    begun: list[bool] = []
+    session = one.node.database.session
+    monkeypatch.setattr(one.node.database, "session", lambda: begun.append(True) or session())
+
+    def is_pruned() -> bool:
+        begun.clear()
+        one.pruning.act()
+        return bool(begun)
+
+    assert [is_pruned(), is_pruned()] == [True, False]
+    with monkeypatch.context() as patch:
+        patch.setattr(fleet_chores, "AT_REST", 0.0)
+        assert is_pruned()
+    one.engine.commit([Write("lists", "list_1", {"id": "list_1", "name": "n"})])
+    assert [is_pruned(), is_pruned()] == [True, False]
+    one.pruning._settings = lambda: History(max_revisions=9)
+    assert [is_pruned(), is_pruned()] == [True, False]
+
+
 def test_old_commits_are_forgotten_with_their_deletions(ours: Fleet, two: list[Machine]) -> None:
     one, other = two
     one.engine.commit([Write("pools", f"pool_{number}", {"id": f"pool_{number}", "name": "n"}) for number in (1, 2)])
@@ -214,10 +238,11 @@ def test_old_revisions_are_deleted_from_the_database_and_never_the_last(ours: Fl
 
     one.pruning.act()
     assert numbers() == [*range(3, 13)]
+    one.engine.commit([Write("pools", "pool_0", None)])
     ours.execute("UPDATE proxyfleet.revisions SET timestamp = '2020-01-01T00:00:00.000Z'")
     one.pruning.act()
-    assert numbers() == [12]
-    assert ours.execute("SELECT DISTINCT number FROM proxyfleet.revision_changes") == [(12,)]
+    assert numbers() == [13]
+    assert ours.execute("SELECT DISTINCT number FROM proxyfleet.revision_changes") == [(13,)]
 
 
 def test_a_run_without_the_database_fails_as_a_change_of_the_fleet_does(two: list[Machine]) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from actors.cluster import database as connections
+from actors.cluster.database import DatabaseSession
 from api.cluster import fleet_node
 from api.cluster.fleet_node import FleetNode, NodeHost
 from api.cluster.following import follower as following
@@ -257,6 +258,29 @@ def test_an_idle_node_makes_one_statement_in_a_heartbeat_and_a_writer_reads_noth
         number = one.engine.commit(proxy(1))
         assert one.node.wait_for(number, 5)
         assert len(sessions) == 2
+
+
+def test_a_node_at_rest_makes_no_statement_but_its_heartbeats(ours: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(beating, "PERIOD", 0.1)
+    monkeypatch.setattr(fleet_node, "POLL_AT_REST", 0.5)
+    with nodes(ours, "a") as (one,):
+        rings(one)
+        wait_until(lambda: one.node.loose._locks is not None and not one.node.loose._is_announced, "it is read", 5)
+        statements = list[str]()
+        run = DatabaseSession._run
+
+        def noted(self: DatabaseSession, statement: str, *rest: Any) -> list[Any]:
+            statements.append(statement)
+            return run(self, statement, *rest)
+
+        monkeypatch.setattr(DatabaseSession, "_run", noted)
+        begun = time.monotonic()  # the follower may wait for its poll, as before the doorbell rang
+        wait_until(lambda: time.monotonic() > begun + 1.5 * following.POLL, "what was begun before is over", 10)
+        statements.clear()
+        wait_until(lambda: len(statements) >= 10, "heartbeats", 10)
+        assert [each for each in statements if "proxyfleet.heartbeat(" not in each] == []
+        ours.execute("INSERT INTO proxyfleet.lockouts VALUES ('p', 'n', clock_timestamp() + interval '1 h')")
+        wait_until(lambda: one.node.requests.locked_for("p") > 0, "a lock is known without a notification", 5)
 
 
 def test_an_entry_of_the_audit_trail_that_no_commit_brings_waits_until_the_next_heartbeat(ours: Fleet) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -17,7 +18,8 @@ import pytest
 from actors.cluster.identity import NodeIdentity, identity_of
 from api.audit.audit_context import on_behalf_of
 from api.cluster.fleet_node import FleetNode, NodeHost
-from api.cluster.keys.fleet_key import PATH, RekeyRefused
+from api.cluster.following.heartbeat import Beat
+from api.cluster.keys.fleet_key import AT_REST, PATH, SELDOM, RekeyRefused
 from api.cluster.keys.rekeying import CONNECTED, Rekeying
 from api.cluster.keys.resealing import Resealing
 from api.cluster.links.certificates import own_certificate
@@ -41,6 +43,25 @@ from tests.unit.api.cluster.nodes import Fleet, fleet, owner
 
 pytestmark = needs_postgresql
 PASSWORD = "$2b$10$the-hash-of-a-password"
+
+
+def test_it_is_looked_at_when_a_heartbeat_says_that_it_is_another_one(tmp_path: Path) -> None:
+    nowhere = "host=127.0.0.1 port=1"
+    node = FleetNode(NodeIdentity(uuid4(), "nod_1", "a", "full", nowhere), seal=secret_box_of(open_data_dir(tmp_path)))
+    with closing(node):
+        key = node.key
+        assert key is not None
+
+        def is_looked_at(**reply: Any) -> bool:
+            key._due.clear()
+            key.on_heartbeat(Beat(0, True, 0.0, reply))
+            return key._due.is_set()
+
+        assert not is_looked_at(), "by a schema that says nothing of it"
+        assert key._follow_key() == SELDOM
+        first, next_ = ["1", [], False], ["2", ["1"], True]
+        assert [is_looked_at(key=each) for each in (first, first, next_, next_)] == [True, False, True, False]
+        assert key._follow_key() == AT_REST
 
 
 class Killed(BaseException):
