@@ -24,7 +24,7 @@ MOST_KEYS = 100
 _SECRET_ENDINGS = ("password", "secret", "token", "_hash", "sealed", "private_key", "passphrase", "authorization")
 HIDING = frozenset({"headers"})
 """Headers of webhooks and of sources of lists may hold credentials of the receiver."""
-BOOKKEEPING = frozenset({"updated_at", "last_used", "last_login"})
+BOOKKEEPING = frozenset({"updated_at", "last_used", "last_login", "disabled_at"})
 """Times of use and change, which alone are no change."""
 _MOMENT_ENDINGS = ("_at", "_until", "last_used", "last_login")
 """Times, which are Unix seconds in the store and ISO 8601 here."""

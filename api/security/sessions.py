@@ -62,7 +62,7 @@ class UserSessions:
         self._keeps_first_password.discard(session_id)
 
     def _is_good(self, body: Mapping[str, Any]) -> bool:
-        return body["keep_until"] > self._clock() and self._tokens.is_of_password(body)
+        return body["keep_until"] > self._clock() and self._tokens.fits_user(body)
 
     def _view(self, document: Document, current: str | None) -> dict[str, Any]:
         body = document.body

@@ -4,8 +4,9 @@ A sign-in makes a *family*: one document that says who signed in and which refre
 tokens are JWTs (RFC 7519, HS256) that name their family; they are good while the signature holds, the time isn't
 over, the family is there and its user is active. So a logout is the deletion of one document, durable and at once.
 
-A family has a fingerprint of the password's hash. Another password deletes the families of its user; one that began at
-another node of a fleet, and wasn't known where the password was changed, is refused by that wherever it comes to.
+A family has a fingerprint of the password's hash, and of when its user was disabled last. Another password deletes the
+families of its user, and so does disabling it; one that began at another node of a fleet, and wasn't known where that
+was done, is refused by the fingerprint wherever it comes to.
 
 A sign-in may ask for an interactive session (`SESSIONS`); its family says so as long as it lives.
 
@@ -44,7 +45,6 @@ from api.security import users
 from api.security.signing import SigningKeys
 from api.security.users import User
 from api.store import Document, NotStored, RevisionConflict, Store, StoreError, Write
-from config.passwords import fingerprint
 from config.settings.settings import Auth
 
 ISSUER = "proxyfleet"
@@ -158,7 +158,7 @@ class Tokens:
         with self._lock:
             now = self._clock()
             body = {"id": family, "user_id": user.id, "session": session, "tag_key": key, "created_at": now}
-            body["password"] = fingerprint(user.password_hash)
+            body["password"] = user.sign_in_mark
             if self._loose is not None and self._loose.node is not None:
                 body["node"] = self._loose.node
             self._begin(user.id, self._following(body, secret, client))
@@ -247,27 +247,30 @@ class Tokens:
         for document in self._store.find(COLLECTION, node=node):
             self.revoke(document.id)
 
-    def is_of_password(self, family: Mapping[str, Any]) -> bool:
-        """Whether a family is of the password that its user has. Those of earlier releases don't say."""
+    def fits_user(self, family: Mapping[str, Any]) -> bool:
+        """Whether a family is of the password that its user has, and began after the user was disabled last.
+
+        Those of earlier releases don't say.
+        """
         if (known := family.get("password")) is None:
             return True
         user = users.by_id(self._store, family["user_id"])
-        return user is not None and fingerprint(user.password_hash) == known
+        return user is not None and user.sign_in_mark == known
 
     def _family(self, family: str) -> Document | None:
         """The document of a family. One that isn't here may be of a sign-in at another node of this moment.
 
-        One that is of another password is ended, if that is not a later one that isn't here yet.
+        One that does not fit its user is ended, if the user isn't a later one that isn't here yet.
         """
         found = self._store.get(COLLECTION, family)
         if found is None and self._loose is not None:
             self._loose.ask()
             found = self._store.get(COLLECTION, family)
-        if found is None or self.is_of_password(found.body):
+        if found is None or self.fits_user(found.body):
             return found
         with suppress(StoreError):  # without the database it is refused, and not ended
             self._catch_up()
-            if self.is_of_password(found.body):
+            if self.fits_user(found.body):
                 return found
             self.revoke(family)
         return None
@@ -287,7 +290,7 @@ class Tokens:
         key = body["tag_key"]
         fresh = next_secret(secret, key) if by_cookie else new_secret(key)
         if (user := users.by_id(self._store, body["user_id"])) is not None:
-            body = {"password": fingerprint(user.password_hash), **body}  # one of an earlier release has none
+            body = {"password": user.sign_in_mark, **body}  # one of an earlier release has none
         following = self._following(body, fresh, client)
         if by_cookie:
             following["replaced"] = _replaced(body, now)

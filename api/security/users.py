@@ -17,7 +17,7 @@ from api.store.loaded import REMEMBERED, Loaded
 from config.model import json_patterns
 from config.model.declaration import INTERNAL, MOMENT, SECRET, Instant
 from config.model.fields import Body, example, name_key, new_name, user_name
-from config.passwords import hash_password
+from config.passwords import fingerprint, hash_password
 from config.weak_passwords import LONGEST, SHORTEST, weakness
 
 COLLECTION = "users"
@@ -145,12 +145,20 @@ class User(BaseModel):
     role: Role
     permissions: Annotated[list[str] | None, INTERNAL] = None
     status: Status = "active"
+    disabled_at: Annotated[float | None, SECRET] = None
+    """When it was disabled last, also if it is active again."""
     last_login: Annotated[float | None, MOMENT] = None
     """Of documents of earlier releases; `api.security.last_used` has the later ones."""
     oauth: Annotated[OAuthLink | None, INTERNAL] = None
     email_claimed: Annotated[bool, INTERNAL] = False
     created_at: Instant
     updated_at: Instant
+
+    @property
+    def sign_in_mark(self) -> str:
+        """What sign-ins have with them: another one when the password has changed or the user was disabled."""
+        parts = [self.password_hash] if self.disabled_at is None else [self.password_hash, repr(self.disabled_at)]
+        return fingerprint(" ".join(parts))
 
     def granted(self) -> tuple[str, ...]:
         """What this user may do at this moment."""
@@ -189,7 +197,13 @@ def apply(user: User, body: UserUpdate, now: float, by_themself: bool = False) -
         changed["email_claimed"] = by_themself
     if body.password is not None:
         changed["password_hash"] = hash_password(body.password)
-    return user.model_copy(update={**changed, "updated_at": now})
+    return noting_end(user, user.model_copy(update={**changed, "updated_at": now}), now)
+
+
+def noting_end(before: User, after: User, now: float) -> User:
+    """`after` with the time of the last disabling, which ends all sign-ins, those of a node that is cut off, too."""
+    is_disabled = before.status == "active" and after.status != "active"
+    return after.model_copy(update={"disabled_at": now if is_disabled else before.disabled_at})
 
 
 def load(document: Document) -> User:

@@ -42,6 +42,7 @@ from api.security.users import (
     by_name,
     load,
     new_user,
+    noting_end,
     one_change,
 )
 from api.store import Write
@@ -155,7 +156,7 @@ def _wanted(stored: Stored[User] | None, entry: Any, planning: Planning) -> Plan
     if before is None:
         return PlannedRecord(_new(entry, hashed, planning.now))
     changed = {**_changed(before, entry), "password_hash": hashed, "updated_at": planning.now}
-    return PlannedRecord(before.model_copy(update=changed))
+    return PlannedRecord(noting_end(before, before.model_copy(update=changed), planning.now))
 
 
 def _check_new(before: User | None, entry: UserEntry, planning: Planning) -> None:
@@ -236,7 +237,9 @@ TRANSFER = Transfer(
         "email_claimed": False,
         "oauth": None,
     },
-    restored=lambda before, after, now: after.model_copy(update={"updated_at": now, "last_login": before.last_login}),
+    restored=lambda before, after, now: noting_end(
+        before, after.model_copy(update={"updated_at": now, "last_login": before.last_login}), now
+    ),
 )
 
 

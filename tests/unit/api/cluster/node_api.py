@@ -87,9 +87,9 @@ class FollowingApi(Api):
         self.node.close()
         super().end()
 
-    def login(self, password: str = PASSWORD) -> dict[str, str]:
-        """The tokens of the administrator."""
-        found = self.post("/auth/login", {"username": "admin", "password": password})
+    def login(self, password: str = PASSWORD, username: str = "admin") -> dict[str, str]:
+        """The tokens of a new sign-in."""
+        found = self.post("/auth/login", {"username": username, "password": password})
         assert found.status_code == 200, found.text
         return cast("dict[str, str]", found.json["data"])
 

@@ -1,4 +1,4 @@
-"""Another password ends all sign-ins of a user, also those that began at a node that was cut off."""
+"""Another password and disabling end all sign-ins of a user, also those that began at a node that was cut off."""
 
 from __future__ import annotations
 
@@ -79,3 +79,19 @@ def test_one_that_its_node_has_sent_and_not_ended_is_refused_and_ended_at_any_ot
     assert cut.one.services.sessions.lives(cut.one.admin.id, late["id"]) is False
     assert cut.one.post("/auth/refresh", {"refresh_token": token}).status_code == 401
     assert cut.one.engine.get("refresh_families", late["id"]) is None
+
+
+def test_a_sign_in_of_an_outage_ends_when_its_user_was_disabled_meanwhile_and_is_active_again(cut: Cut) -> None:
+    token = cut.one.token()
+    eva = cut.one.post("/users", {"username": "eva", "password": PASSWORD}, token).json["data"]["user"]["id"]
+    cut.cut_off.engine.catch_up()
+    cut.part()
+    tokens = cut.cut_off.login(username="eva")
+    for status in ("disabled", "active"):
+        assert cut.one.patch(f"/users/{eva}", {"status": status}, token).status_code == 200
+    goes_on = cut.one.login(username="eva")
+    number = cut.one.engine.file.last_number
+    cut.return_()
+    wait_until(lambda: cut.cut_off.engine.file.last_number >= number, "what was changed is known", 5)
+    assert [node.refresh(tokens) for node in (cut.cut_off, cut.one)] == [401, 401]
+    assert cut.cut_off.refresh(goes_on) == 200

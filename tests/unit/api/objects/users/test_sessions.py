@@ -223,3 +223,22 @@ def test_a_sign_in_of_an_earlier_release_goes_on_and_is_of_the_present_password_
     assert api.post("/auth/refresh", {"refresh_token": data["refresh_token"]}).status_code == 200
     (refreshed,) = api.store.find(tokens.COLLECTION)
     assert refreshed.body["password"] == family.body["password"]
+
+
+def test_a_sign_in_that_was_not_known_where_its_user_was_disabled_is_none_when_it_is_active_again(api: Api) -> None:
+    eva = api.add_user("eva")
+    data = api.post("/auth/login", {"username": "eva", "password": PASSWORD}).json["data"]
+    (family,) = api.store.find(tokens.COLLECTION, user_id=eva.id)
+    for status in ("disabled", "active"):
+        assert api.patch(f"/users/{eva.id}", {"status": status}, api.token()).status_code == 200
+        entry = rows(api, action="user.updated")[0]
+        assert (entry["after"], "disabled_at" in api.get(f"/users/{eva.id}", api.token()).text) == (
+            {"status": status},
+            False,
+        )
+    api.store.put(tokens.COLLECTION, family.body)
+    assert api.get("/auth/test", bearer(data)).status_code == 401
+    assert api.store.get(tokens.COLLECTION, family.id) is None
+    again = api.post("/auth/login", {"username": "eva", "password": PASSWORD}).json["data"]
+    assert api.patch(f"/users/{eva.id}", {"email": "eva@example.com"}, api.token()).status_code == 200
+    assert api.get("/auth/test", bearer(again)).status_code == 200
