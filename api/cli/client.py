@@ -103,6 +103,8 @@ class ApiClient:
         """The windows of the rate limit in the last response."""
         self.etag: str | None = None
         """The `ETag` of the last response."""
+        self.missing_nodes = ""
+        """The nodes of which the last `stream` has nothing."""
         self.waits = True
         """Whether a call that got 429 waits and repeats, as long as `timeout` allows."""
         self.on_wait: Callable[[int], None] = lambda _seconds: None
@@ -183,6 +185,7 @@ class ApiClient:
         response = self._send("GET", path, query, headers=self._authorization(), stream=True)
         if response.status_code != 200:
             data_of(response, self.url, self.credential)
+        self.missing_nodes = response.headers.get("X-Missing-Nodes", "")
         try:
             yield from response.iter_content(65536)
         except requests.RequestException as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from api.cli.client import quoted
@@ -148,9 +148,17 @@ def remove_node(session: Session, node: str, yes: bool) -> None:
     confirm(f"Remove the node {found['name']} ({found['state']})? It can't come back but by a new token.", yes)
     data = session.api.delete(f"{NODE.path}/{quoted(found['id'])}")
     session.out.done(data, f"{found['name']} is removed.")
-    waiting = pending_text(data["lost"].get("pending") or {})
-    if waiting and session.out.format != "json":
-        session.out.note(f"it had what no other node has: {waiting}")
+    if session.out.format != "json":
+        session.out.note(f"it had what no other node has: {', '.join(_lost(data['lost']))}")
+
+
+def _lost(lost: Any) -> Iterator[str]:
+    """What is gone with a node, in words; what it has used and not reported with its time."""
+    yield "its access records and series"
+    if waiting := pending_text(lost.get("pending") or {}):
+        since, seen = lost.get("usage_since"), lost.get("last_seen_at")
+        yield waiting + (f" (used since {since})" if since else "")
+        yield f"as of its last heartbeat at {seen}"
 
 
 def _path(node: str) -> str:

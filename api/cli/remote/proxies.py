@@ -39,8 +39,8 @@ PROXIES = {"proxies": argument("PROXY", "Names or ids.", list[str], complete=PRO
 
 
 def address(row: Any) -> str:
-    """The address that a proxy listens at."""
-    host = str(row["host"])
+    """The address that a proxy listens at; in a fleet on the asked node, or else on the first one that runs it."""
+    host = str((row.get("runtime") or {}).get("host") or row["host"])
     is_ipv6 = ":" in host and "{" not in host  # {address:public} stands for one of the node
     return f"[{host}]:{row['port']}" if is_ipv6 else f"{host}:{row['port']}"
 

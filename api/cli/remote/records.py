@@ -123,6 +123,7 @@ def _export(session: Session, file: Path, query: dict[str, Any]) -> None:
     """Write the whole export, or no file of this name: a part would look like all of it."""
     if is_stream(file):
         session.out.stream(session.api.stream("/logs/export", query))
+        _note_missing(session)
         return
     part = file.with_name(f".{file.name}.part")
     count = 0
@@ -139,6 +140,13 @@ def _export(session: Session, file: Path, query: dict[str, Any]) -> None:
         part.unlink(missing_ok=True)
     data = {"file": str(file), "records": count}
     session.out.done(data, f"{file}: {counted(count, 'record')}")
+    _note_missing(session)
+
+
+def _note_missing(session: Session) -> None:
+    """Say which nodes the export lacks."""
+    if session.api.missing_nodes:
+        session.out.note(f"Missing nodes, whose records are not in it: {session.api.missing_nodes}")
 
 
 def _print(session: Session, data: dict[str, Any]) -> None:

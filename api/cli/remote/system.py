@@ -98,6 +98,7 @@ _METRICS = {
     "proxy_id": text("--proxy", "Only of this proxy; a name or id.", of=PROXY),
     **SINCE,
     **UNTIL,
+    **OF_NODE,
     "now": flag("--now", "The current values only."),
 }
 
@@ -112,15 +113,16 @@ def show_metrics(session: Session, metrics: list[str] | None, fields: Given, now
                 "Leave out either --now or the other options",
                 Status.USAGE,
             )
-        _snapshot(session, metrics or [])
+        _snapshot(session, metrics or [], fields["node"])
         return
     data = session.api.get("/metrics", metrics=",".join(metrics) if metrics else None, **fields)
     columns, rows = _by_moment(data["metrics"])
     session.out.data(data, lambda: session.out.table(columns, rows, "There are no values in this period."))
+    session.out.note_missing(data)
 
 
-def _snapshot(session: Session, names: list[str]) -> None:
-    data = session.api.get("/metrics/realtime")
+def _snapshot(session: Session, names: list[str], node: str | None) -> None:
+    data = session.api.get("/metrics/realtime", node=node)
     unknown = [name for name in names if name not in data["metrics"]]
     if unknown:
         raise CommandError(
@@ -131,6 +133,7 @@ def _snapshot(session: Session, names: list[str]) -> None:
     if names:
         data["metrics"] = {name: data["metrics"][name] for name in names}
     session.out.data(data, lambda: session.out.details([("time", data["timestamp"]), *data["metrics"].items()]))
+    session.out.note_missing(data)
 
 
 def _by_moment(series: dict[str, list[dict[str, Any]]]) -> tuple[list[Column], list[Row]]:

@@ -82,14 +82,17 @@ def remove_node(call: Call) -> Reply:
     """Remove a node.
 
     Ends what it may do: its role in the database, its certificate and its sign-ins. `lost` is what it had that no other
-    node has.
+    node has, beside its records and series: `pending` as of its last heartbeat, and since when it has used what it had
+    not reported.
     """
     services = call.services
     found = services.node_objects.matching(_key(call), call.if_match)
     if found.record.id == services.nodes.this_id:
         raise Invalid("node_id", "is the asked node: run proxyfleet cluster leave on it, or ask another one")
     lost = services.remove_node(found.record, call.caller)
-    lost = {**lost, "last_seen_at": moment(lost.get("last_seen_at"))}
+    seen, unreported = lost.get("last_seen_at"), lost.get("pending", {}).get("usage_seconds")
+    since = seen - unreported if seen and unreported else None
+    lost = {**lost, "usage_since": moment(since), "last_seen_at": moment(seen)}
     return Reply({"id": found.record.id, "deleted": True, "lost": lost})
 
 

@@ -157,6 +157,7 @@ class ProxiesOverNodes:
                 "state": sum_of([each.state for each in found]),
                 "error": "; ".join(errors) or None,
                 "nodes": states,
+                "host": self._nodes.for_clients(proxy.record).host,
             },
         }
 

@@ -127,6 +127,7 @@ class RuntimeView(ResponseModel):
     `sleeping` is active without a process, which the next client starts; `pid` is null then.
 
     In a fleet `state` is the sum of `nodes`, `degraded` if some of them run it; what else is here is of the asked node.
+    `host` is that of the proxy as the asked node listens at it, or else the first of its nodes: with their addresses.
     """
 
     state: Literal["starting", "running", "degraded", "draining", "failed", "sleeping", "stopped"]
@@ -139,6 +140,7 @@ class RuntimeView(ResponseModel):
     upstreams: list[UpstreamStateView] | None = None
     exit: ExitView | None = None
     nodes: list[RuntimeOnNode] | None = None
+    host: str | None = None
 
 
 @having({row.view: (int, Field(description=row.help)) for row in COUNTERS if row.view})

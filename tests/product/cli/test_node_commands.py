@@ -138,12 +138,13 @@ def test_a_node_that_is_removed_says_what_it_had(
     shell: Shell, fleet: tuple[FleetApi, FleetApi], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fra, nyc = fleet
-    lost = {"pending": {"usage_bytes": 7_000, "audit": 0}, "last_seen_at": 1.0}
+    lost = {"pending": {"usage_bytes": 7_000, "usage_seconds": 40, "audit": 0}, "last_seen_at": 100.0}
     monkeypatch.setattr(type(fra.node), "remove", lambda _self, _node: lost)
     assert shell("nodes", "remove", "nyc").status == 2
     assert shell("nodes", "remove", "fra", "--yes").status == 1
     ran = shell.good("nodes", "remove", nyc.id, "--yes")
-    assert (ran.out, "it had what no other node has: 7000 bytes of usage" in ran.err) == ("nyc is removed.\n", True)
+    said = "its access records and series, 7000 bytes of usage (used since 1970-01-01T00:01:00.000Z), as of its last"
+    assert (ran.out, said in ran.err) == ("nyc is removed.\n", True)
     assert [row[0] for row in shell.good("nodes").rows] == ["fra"]
 
 
@@ -153,8 +154,12 @@ def test_proxies_and_settings_are_of_nodes(shell: Shell, fleet: tuple[FleetApi, 
     proxy = shell.good("proxies", "show", "office", "-o", "json").data["proxy"]
     assert proxy["nodes"] == {"names": ["nyc"], "tags": ["asia"]}
     assert shell.good("proxies", "show", "office").details["nodes"].startswith("nyc (")
-    own = shell.good("proxies", "update", "office", "--set", "host={address}")
-    assert "http://{address}:3128" in shell.good("proxies", "show", "office").out, own.out
+    shell.good("proxies", "update", "office", "--set", "host={address}")
+    assert shell.good("proxies", "show", "office").details["address"] == "http://10.0.0.2:3128", "that of nyc"
+    assert shell.good("proxies", "show", "office", "-o", "json").data["proxy"]["host"] == "{address}"
+    shell.good("proxies", "update", "office", "--set", 'nodes={"all": true}')
+    ran = shell.good("proxies", "list")
+    assert dict(zip(ran.out.splitlines()[0].split("\t"), ran.rows[0], strict=True))["ADDRESS"] == "10.0.0.1:3128"
     shell.good("settings", "set", "logging.level=debug", "--node", "nyc")
     levels = [dict(shell.good("settings", "show", *of).rows)["logging.level"] for of in ((), ("--node", "nyc"))]
     assert levels == ["info", "debug"]
@@ -217,6 +222,20 @@ def test_entries_of_the_audit_trail_name_the_node_that_has_them(shell: Shell, fl
     assert shell.good("audit", "show", ran.rows[0][0]).details["node"] == "fra"
 
 
+def test_metrics_are_of_one_node_where_that_is_asked(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def call(_client: ApiClient, _method: str, path: str, query: Any = None, **_more: Any) -> Any:
+        asked.append((path, query.get("node")))
+        missing = {"missing_nodes": [{"node": "fra", "reason": "no response"}]}
+        return {"metrics": {}, "timestamp": "2030-01-31T12:00:00Z", "meta": missing}
+
+    monkeypatch.setattr(ApiClient, "call", call)
+    for more in ((), ("--now",)):
+        assert "The node fra is missing: no response" in shell.good("metrics", "--node", "nyc", *more).err
+    assert asked == [("/metrics", "nyc"), ("/metrics/realtime", "nyc")]
+
+
 def test_revisions_name_the_node_that_made_them(
     shell: Shell, fleet: tuple[FleetApi, FleetApi], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -272,3 +291,25 @@ def test_a_test_of_a_webhook_has_a_row_of_each_node(shell: Shell, fleet: tuple[F
         ran = shell.good("webhooks", "test", "hook")
     assert ran.out.splitlines()[0].split("\t") == ["NODE", "DELIVERED", "STATUS CODE", "RESPONSE TIME", "ERROR"]
     assert [row[0] for row in ran.rows] == ["fra", "nyc"]
+
+
+class Exported:
+    """The response to an export that lacks a node."""
+
+    status_code, headers = 200, {"X-Missing-Nodes": "nyc"}
+
+    def iter_content(self, _size: int) -> list[bytes]:
+        return [b"{}\n"]
+
+    def close(self) -> None:
+        """It is read."""
+
+
+@table("file", ["-", "x.ndjson"])
+def test_an_export_says_which_nodes_it_lacks(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, file: str
+) -> None:
+    monkeypatch.setattr(ApiClient, "_send", lambda *_asked, **_more: Exported())
+    ran = shell.good("logs", "--export", file if file == "-" else str(tmp_path / file))
+    assert "Missing nodes, whose records are not in it: nyc" in ran.err
+    assert (ran.out if file == "-" else (tmp_path / file).read_text()) == "{}\n"

@@ -21,6 +21,8 @@ describe("a node's problems", () => {
     [{ pending: { usage_bytes: 2_000_000, usage_seconds: 61 }, settings_differ: { "auth.x": ["fra2"] } }, ["unreported 2 MB", "settings differ"]],
     [{ pending: { usage_bytes: 2_000_000, usage_seconds: 60 } }, []],
     [{ state: "joining", database: null }, []],
+    [{ state: "unknown", database: null }, []],
+    [{ state: "unknown", database: null, last_seen_at: "2026-01-01T00:00:00Z" }, ["as of the last heartbeat"]],
   ] as [Partial<Node>, string[]][])("%o", (more, words) => {
     expect(problemsOf(node(more))).toEqual(words);
   });
@@ -79,4 +81,6 @@ describe("the fleet", () => {
 it("a proxy at the address of each node is written as such, and reached at the node that is asked", () => {
   const proxy = { host: "{address:public}", port: 3128 };
   expect([address(proxy), reachable(proxy, "192.0.2.7"), address({ host: "::1", port: 1 })]).toEqual(["{address:public}:3128", "192.0.2.7:3128", "[::1]:1"]);
+  const here = { ...proxy, runtime: { host: "2001:db8::1" } };
+  expect([address(here), reachable(here, "192.0.2.7")]).toEqual(["[2001:db8::1]:3128", "[2001:db8::1]:3128"]);
 });

@@ -43,7 +43,7 @@ class StagedNode(ThisNode):
 
     def remove(self, node_id: str) -> Mapping[str, Any]:
         self.removed.append(node_id)
-        return {"usage_bytes": 7, "last_seen_at": 1_000_000.0}
+        return {"pending": {"usage_bytes": 7, "usage_seconds": 10}, "last_seen_at": 1_000_000.0}
 
 
 class FleetApi(NodeApi):

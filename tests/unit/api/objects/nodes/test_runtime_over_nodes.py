@@ -65,6 +65,22 @@ def test_runtime_names_each_node_that_runs_it_and_what_is_wrong_there() -> None:
         assert runtime(fra, made) == ("degraded", [("fra", "stopped"), ("nyc", "running")], None)
 
 
+@table(
+    ("nodes", "host", "at"),
+    [
+        ({"all": True}, "{address:public}", "192.0.2.1"),
+        ({"tags": ["us"]}, "{address:public}", "192.0.2.2"),
+        ({"all": True}, "127.0.0.1", "127.0.0.1"),
+    ],
+)
+def test_runtime_has_the_address_of_the_asked_node_or_else_of_the_first(nodes: Any, host: str, at: str) -> None:
+    with two_nodes() as (fra, _nyc):
+        identifier = created(fra, nodes=nodes, host=host)["proxy"]["id"]
+        found = fra.ask("GET", f"/proxies/{identifier}")[1]["proxy"]
+        (listed,) = fra.ask("GET", "/proxies")[1]["proxies"]
+        assert (found["host"], found["runtime"]["host"], listed["runtime"]["host"]) == (host, at, at)
+
+
 def test_a_proxy_that_does_not_run_here_has_the_state_of_where_it_does() -> None:
     with two_nodes() as (fra, nyc):
         fra.node.present = {nyc.id: presence(revision=10**9)}

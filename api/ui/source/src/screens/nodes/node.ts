@@ -10,10 +10,11 @@ export type Token = Schemas["NodeTokenView"];
 const REPORTED = 60;
 
 /** A few words for each problem, as the command line has them; the node's own page has the rest. */
-export function problemsOf({ state, database, failed, pending, settings_differ }: Node): string[] {
-  const reached = !["late", "down", "joining"].includes(state);
+export function problemsOf({ state, database, failed, pending, settings_differ, last_seen_at }: Node): string[] {
+  const reached = !["late", "down", "joining", "unknown"].includes(state);
   const found: [boolean, string][] = [
     [state === "late" || state === "down", t("nodes.problem.silent")],
+    [state === "unknown" && last_seen_at !== null, t("nodes.problem.as_of")],
     [reached && database?.connected === false, t("nodes.problem.cut_off")],
     [reached && database?.doorbell === "polling", t("nodes.problem.polling")],
     [failed.length > 0, t("nodes.problem.failed", { n: failed.length })],

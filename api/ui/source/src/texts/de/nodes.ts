@@ -18,6 +18,7 @@ export const nodes = {
   "details": "Einzelheiten",
   "problems": "Probleme",
   "problem.silent": "kein Lebenszeichen",
+  "problem.as_of": "Stand des letzten Lebenszeichens",
   "problem.cut_off": "abgeschnitten",
   "problem.polling": "keine Benachrichtigungen",
   "problem.failed": "{n} nicht übernommen",

@@ -18,6 +18,7 @@ export const nodes = {
   "details": "Details",
   "problems": "Problems",
   "problem.silent": "no heartbeat",
+  "problem.as_of": "as of the last heartbeat",
   "problem.cut_off": "cut off",
   "problem.polling": "no notifications",
   "problem.failed": "{n} not applied",
