@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from actors.bus.events import event_topic, new_event
-from actors.bus.messages.cluster import KnownPool, ProxyTried, QueryPoolState, TryProxy
+from actors.bus.messages.cluster import (
+    KnownPool,
+    ProxyTried,
+    QueryPoolState,
+    TrailVerified,
+    TryProxy,
+    VerifyTrail,
+)
 from actors.bus.messages.common import Failed
 from actors.net.client_key import client_key
 from actors.net.egress_guard import OutgoingGuard
@@ -26,6 +33,7 @@ from actors.process import set_up_logging
 from api.audit.audit_context import on_behalf_of, origin
 from api.audit.masking import difference, field_names
 from api.audit.refused import BoundedEntries
+from api.audit.trail import Broken, Head, verify
 from api.bus_bridge import Bridge
 from api.engine.commit import Engine
 from api.engine.effects import CommitEffect
@@ -433,7 +441,7 @@ class Services:
             self.proxies_over_nodes,
         )
 
-    def reply(self, message: Any) -> KnownPool | ProxyTried | Failed:
+    def reply(self, message: Any) -> KnownPool | ProxyTried | TrailVerified | Failed:
         """To a request to the API of this node, mostly by another one; callers were authorized there."""
         try:
             if isinstance(message, QueryPoolState):
@@ -444,7 +452,12 @@ class Services:
                 proxy = self.proxies.get(message.proxy_id)
                 proxy = self.nodes.served(proxy) or proxy
                 return ProxyTried(**self.tester.run(proxy, message.url, message.timeout, message.request_id))
-        except DomainError as error:
+            if isinstance(message, VerifyTrail):
+                found = verify(self.data, Head(message.seq, message.hash) if message.seq else None)
+                if isinstance(found, Broken):
+                    return TrailVerified(found.seq, "", found.error)
+                return TrailVerified(found.seq, found.hash, "")
+        except (DomainError, StoreError) as error:
             return Failed(str(error))
         return Failed(f"{type(message).__name__} is nothing that the API is asked")
 

@@ -201,6 +201,8 @@ class ThisNode:
     """What lists are compiled into by one node; None without a fleet."""
     usage: FleetUsage | None = None
     """What accounts have used on all nodes; None without a fleet."""
+    trails: Any = None
+    """The audit trails of all nodes (`api.audit.trail.FleetTrails`); None without a fleet."""
     requests = OwnRequests()
     """What requests share with those at other nodes."""
     duties = OwnDuties()

@@ -80,6 +80,7 @@ SENDERS: Mapping[type[object], frozenset[str]] = MappingProxyType(
         cluster.RekeyFleet: _COMMAND,
         cluster.QueryPoolState: _API,
         cluster.TryProxy: _API,
+        cluster.VerifyTrail: _API,
         common.Listening: frozenset({common.METRICS}),
         common.ReportProblems: frozenset({FORWARDING, TLS, common.POOLS}),
         accounts.ReportDeniedNames: _FORWARDING,

@@ -19,10 +19,10 @@ import json
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from actors.sqlite import open_for_reading
 from api.audit.audit_context import origin
@@ -45,6 +45,8 @@ _NO_JSON = "its content is not JSON"
 
 Row = tuple[int, str, str]
 """An entry as it is stored: its number, its content and its hash."""
+Place = tuple[str, str, int]
+"""Of an entry among those of several nodes: its time, the id of its node, its number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +71,15 @@ class Selection:
     """Which rows. `equal` are exact values by the names of `api.store.schema.SEARCHABLE`; an action may end with `.*`.
 
     `start` and `end` are ISO 8601 texts as in the rows, both included; `below` is the row that a cursor has come to.
+    Rows of this `node` are among those of others: in the order of `Place`, and `before` is the last one of a page.
     """
 
-    equal: dict[str, str]
+    equal: dict[str, str | int]
     start: str | None = None
     end: str | None = None
     below: int | None = None
+    node: str | None = None
+    before: Place | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +88,33 @@ class Broken:
 
     seq: int
     error: str
+
+
+class FoundEntries(NamedTuple):
+    """A page of audit trails, newest first, and how many entries there are, or as many `at_least`.
+
+    None stands for a row that is no entry.
+    """
+
+    rows: Sequence[tuple[Place, Entry | None]]
+    total: int
+    at_least: bool = False
+
+
+class FleetTrails(Protocol):
+    """The audit trails of all nodes. Waits for the database; raises `StoreError`."""
+
+    def find(self, selection: Selection, nodes: Collection[str] | None, limit: int, offset: int) -> FoundEntries:
+        """A page of the entries of these nodes, by their ids, or of all that there ever were."""
+        ...
+
+    def heads(self, nodes: Collection[str]) -> Mapping[str, Head]:
+        """By id, the last entry of these nodes that the database has."""
+        ...
+
+    def verify(self) -> Mapping[str, Head | Broken]:
+        """Follow all chains that the database has: by node, the last entry, or where it is broken."""
+        ...
 
 
 class Trail:
@@ -180,7 +212,7 @@ class Trail:
             fresh = [each for each in fresh if each[0] > head.seq]
         taken = []
         for each in fresh:
-            seq, error = each[0], _error_of(*each, head)
+            seq, error = each[0], error_of(*each, head)
             if error is not None and not of_ledger:
                 raise CommitRefused(f"the row {seq} of the audit trail {error}")
             if error is not None:
@@ -198,12 +230,17 @@ class Trail:
     def find(self, selection: Selection, limit: int, offset: int) -> tuple[list[Entry], int]:
         """A page of entries, newest first, and how many there are in all. Raises `StoreError`."""
         where, values = _condition(selection)
-        page = f"SELECT seq, content, hash FROM audit WHERE {where} ORDER BY seq DESC LIMIT ? OFFSET ?"  # noqa: S608 - the condition is ours, values are bound
+        order = "seq DESC" if selection.node is None else "timestamp DESC, seq DESC"
+        page = f"SELECT seq, content, hash FROM audit WHERE {where} ORDER BY {order} LIMIT ? OFFSET ?"  # noqa: S608 - the condition is ours, values are bound
         count = f"SELECT count(*) FROM audit WHERE {_condition(selection, counting=True)[0]}"  # noqa: S608
         with self._reading() as database:
             rows = database.execute(page, [*values, limit, offset]).fetchall()
             (total,) = database.execute(count, _condition(selection, counting=True)[1]).fetchone()
         return [Entry(seq, json.loads(content), digest) for seq, content, digest in rows], int(total)
+
+    def follow_clock(self, clock: Callable[[], float]) -> None:
+        """From now on entries have the time of this clock, in Unix seconds."""
+        self._clock = clock
 
     @property
     def head(self) -> Head:
@@ -276,7 +313,7 @@ def _verify(database: sqlite3.Connection, noted: Head | None) -> Head | Broken:
     database.execute("BEGIN")  # a snapshot, while the product may append
     head = Head(0, GENESIS)
     for seq, content, digest in database.execute("SELECT seq, content, hash FROM audit ORDER BY seq"):
-        error = _error_of(seq, content, digest, head)
+        error = error_of(seq, content, digest, head)
         if error is not None:
             return Broken(int(seq), error)
         head = Head(int(seq), str(digest))
@@ -289,7 +326,8 @@ def _verify(database: sqlite3.Connection, noted: Head | None) -> Head | Broken:
     return head if kept == head else Broken(head.seq, "is not the last row that was written")
 
 
-def _error_of(seq: int, content: str, digest: str, before: Head) -> str | None:
+def error_of(seq: int, content: str, digest: str, before: Head) -> str | None:
+    """What is wrong with the entry that is found behind this one."""
     if seq != before.seq + 1:
         return f"follows row {before.seq}: what was between them is missing"
     try:
@@ -322,7 +360,7 @@ def _condition(selection: Selection, counting: bool = False) -> tuple[str, list[
     terms: list[str] = ["1"]
     values: list[Any] = []
     for name, value in selection.equal.items():
-        if name == "action" and value.endswith(".*"):
+        if isinstance(value, str) and name == "action" and value.endswith(".*"):
             terms.append("substr(action, 1, ?) = ?")
             values += [len(value) - 1, value[:-1]]
         else:
@@ -336,4 +374,7 @@ def _condition(selection: Selection, counting: bool = False) -> tuple[str, list[
     given = {term: bound for term, bound in bounds.items() if bound is not None}
     terms += given
     values += given.values()
+    if selection.before is not None and not counting:
+        terms.append("(timestamp, ?, seq) < (?, ?, ?)")
+        values += [selection.node, *selection.before]
     return " AND ".join(terms), values

@@ -13,11 +13,12 @@ from typing import Any
 
 from actors.cluster.database import Database
 from actors.cluster.identity import NodeIdentity
+from api.audit.trail import FleetTrails
 from api.bus_bridge import AskNodes, Bridge
 from api.cluster.blobs import Blobs
 from api.cluster.duties import Duties
 from api.cluster.fleet_usage import UsageOfFleet, unreported
-from api.cluster.following.audit_sending import AuditSending
+from api.cluster.following.audit_trails import AuditSending, AuditTrails
 from api.cluster.following.presence import Presences
 from api.cluster.following.rereading import Rereading, replaced
 from api.cluster.keys.fleet_key import FleetKey
@@ -99,6 +100,8 @@ class FleetNode(ThisNode):
         self.loose = loose = Loose(self.database, self.node_id, engine.loose, self._poll_of_loose, not self.is_full)
         self.audit = AuditSending(self.database, self.node_id, engine.trail)
         self.ledger.subscribe_audit(self.audit.on_audited)
+        self.trails: FleetTrails = AuditTrails(self.database, self.audit)
+        engine.trail.follow_clock(self.clock)
         if self.is_full:
             self.requests = requests = SharedRequests(self.database, self.node_id, engine, self.ledger, loose.announced)
             loose.subscribe_locks(requests.on_locks)

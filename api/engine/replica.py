@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -168,6 +169,7 @@ class ReplicaStore(FleetStore):
             decided()
             self._ledger = None
             self.loose.stand_alone()
+            self.trail.follow_clock(time.time)
             self._forget_ledger()
 
     def _forget_ledger(self) -> None:

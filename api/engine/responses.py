@@ -76,7 +76,7 @@ class MissingNode(ResponseModel):
 
 
 class NodesMeta(ResponseModel):
-    """Of a fleet of several nodes: those of which nothing is in the response."""
+    """Of a fleet of several nodes: those of which nothing is in the response, or of the audit trail nothing new."""
 
     missing_nodes: list[MissingNode]
 

@@ -136,6 +136,27 @@ class KnownPool:
 
 
 @message
+class VerifyTrail:
+    """API → API of another node: follow that node's audit trail, in which this entry has to be. → `TrailVerified` or
+    `Failed`.
+
+    It is the last one that the database has; with number 0 there is none.
+    """
+
+    seq: int
+    hash: str
+
+
+@message
+class TrailVerified:
+    """API → API of another node: the last entry, or the first one that is not what was written, and why."""
+
+    seq: int
+    hash: str
+    error: str
+
+
+@message
 class TryProxy:
     """API → API of another node: one GET through this proxy, there. → `ProxyTried` or `Failed`.
 

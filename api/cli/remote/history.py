@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from api.cli.client import quoted
-from api.cli.commands import CONFIGURE, TOP, WATCH, YES, Given, Session, command, local_command, new_group
+from api.cli.commands import CONFIGURE, TOP, WATCH, YES, Given, Session, command, new_group
 from api.cli.errors import CommandError, Status
 from api.cli.local.commands import DATA_OPTIONS
-from api.cli.options import argument, choice, flag, number, text, texts
+from api.cli.options import OF_NODE, argument, choice, flag, number, text, texts
 from api.cli.quantities import SINCE_BEGIN, UNTIL
 from api.cli.remote.import_export import SIGNS, Changes, change_lines, summary_text
 from api.cli.terminal import Column, cell_text, pairs_of, safe, titled
@@ -88,7 +88,11 @@ _ROW_DETAILS = (
     "operation",
     ("request", "request_id"),
 )
-_VERIFY = {**DATA_OPTIONS, "head": text("--head", "SEQ:HASH of an earlier verify, which must be in the chain.")}
+_VERIFY = {
+    **DATA_OPTIONS,
+    "head": text("--head", "SEQ:HASH of an earlier verify, which must be in the chain."),
+    "all_": flag("--all", "Over the API: the chains of all nodes of a fleet, in the database and on each node."),
+}
 _LIST = {
     "action": text("--action", "This action, or a group such as proxy.*"),
     "username": text("--username", "Only rows of this user."),
@@ -96,6 +100,7 @@ _LIST = {
     "outcome": choice("--outcome", "Only this outcome.", ("done", "failed")),
     **SINCE_BEGIN,
     **UNTIL,
+    **OF_NODE,
     "limit": number("--limit -n", "The number of rows at most.", default=100, min=1, max=1000),
 }
 
@@ -107,14 +112,18 @@ def list_audit(session: Session, resource: str | None, fields: Given) -> None:
     data = session.api.get("/audit", **fields, **{name: resource})
     columns = _with_node(AUDIT_COLUMNS, data["audit"])
     session.out.data(data, lambda: session.out.table(columns, data["audit"], "No row matches."))
+    session.out.note_missing(data)
 
 
-@command(audit, "show", {"seq": argument("SEQ", "The number of the row.", int, min=1)})
-def show_audit(session: Session, seq: int) -> None:
-    """Show a whole row, with each field before and after the change."""
-    found = session.api.get("/audit", cursor=str(seq + 1), limit=1)["audit"]
-    if not found or found[0]["seq"] != seq:
+@command(audit, "show", {"seq": argument("SEQ", "The number of the row.", int, min=1), **OF_NODE})
+def show_audit(session: Session, seq: int, fields: Given) -> None:
+    """Show a whole row, with each field before and after the change. Each node of a fleet numbers its own."""
+    found = session.api.get("/audit", seq=seq, **fields)["audit"]
+    if not found:
         raise CommandError(f"There is no row {seq}", "All rows: proxyfleet audit list", Status.NOT_FOUND)
+    if len(found) > 1:
+        names = ", ".join(each["node"] for each in found)
+        raise CommandError(f"{len(found)} nodes have a row {seq}: {names}", "Give one of them: --node", Status.USAGE)
     row = found[0]
     pairs = [
         *pairs_of(row, (*_ROW_DETAILS, *(["node"] if row.get("node") else []))),
@@ -128,9 +137,28 @@ def show_audit(session: Session, seq: int) -> None:
     session.out.data({"entry": row}, lambda: session.out.details(pairs))
 
 
-@local_command(audit, "verify", _VERIFY, module="offline")
-def verify_audit() -> None:
+@command(audit, "verify", _VERIFY)
+def verify_audit(session: Session, all_: bool, fields: Given) -> None:
     """Verify the hash chain of the audit trail; ends with 1 and names the row where it is broken. Only reads."""
+    if not all_:
+        from api.cli.local import offline
+
+        offline.verify_audit(session.out, **fields)
+        return
+    data = session.api.get("/audit/verify")
+    rows = data.get("nodes") or [data]
+    session.out.data(data, lambda: session.out.table(_VERIFIED, rows))
+    session.out.note_missing(data)
+    if broken := [each.get("node") or "this machine" for each in rows if not each["intact"]]:
+        raise CommandError(f"The audit trail is broken: {', '.join(broken)}")
+
+
+_VERIFIED = (
+    Column("NODE", "node"),
+    Column("ROWS", "entries", right=True),
+    Column("HEAD", lambda row: row["head"] and "{seq}:{hash}".format(**row["head"]), whole=True),
+    Column("BROKEN", lambda row: row["broken"] and "row {seq} {error}".format(**row["broken"])),
+)
 
 
 # --- revisions ---

@@ -28,7 +28,7 @@ from uuid import UUID, uuid4
 from actors.cluster.database import REPORT, DatabaseSession
 from actors.cluster.identity import NodeIdentity
 from api.cluster.commit_json import OnDocument, audit_entry, documents_of, revision_change
-from api.cluster.following.audit_sending import AuditSending
+from api.cluster.following.audit_trails import AuditSending
 from api.cluster.shared_ledger import NoFleet, OtherFleet, SharedLedger, as_of_store
 from api.engine.commit import Engine
 from api.engine.ledger import Commit, Stamped

@@ -61,6 +61,7 @@ READS: frozenset[type[object]] = frozenset(
         accounts.QueryReached,
         accounts.QueryUsage,
         cluster.QueryPoolState,
+        cluster.VerifyTrail,
         dns.QueryDns,
         dns.QueryDnsCache,
         events.QueryDeliveries,
@@ -97,6 +98,7 @@ FROM_OTHER_NODES = READS | ACTS
 SLOW: frozenset[type[object]] = frozenset(
     {
         cluster.TryProxy,
+        cluster.VerifyTrail,
         events.SendTestEvent,
         records.CountLogs,
         records.QueryLogs,

@@ -147,6 +147,10 @@ class AskedNodes:
             self.reasons.setdefault(node_id, reason)
         return bool(node_id)
 
+    def note_silent(self, node_id: str, reason: str) -> None:
+        """Nothing more is known of a node than what is in the response."""
+        self.reasons.setdefault(node_id, reason)
+
     def is_missing(self, to: str) -> bool:
         """Whether this address is on a node that is missing."""
         return node_id_of(to) in self.reasons

@@ -19,7 +19,7 @@ from api.fleet import Presence
 from config.model.nodes.tokens import COLLECTION, NodeTokenCreate, new_token
 from tests.kit.tables import table
 from tests.product.cli.shell import Shell
-from tests.unit.api.objects.nodes.staged_nodes import FleetApi, presence, two_nodes
+from tests.unit.api.objects.nodes.staged_nodes import FleetApi, StagedTrails, presence, two_nodes
 
 FAILED = {
     "collection": "lists",
@@ -220,6 +220,15 @@ def test_entries_of_the_audit_trail_name_the_node_that_has_them(shell: Shell, fl
     assert ran.out.splitlines()[0].split("\t")[:3] == ["SEQ", "TIME", "NODE"]
     assert [row[2] for row in ran.rows] == ["fra"]
     assert shell.good("audit", "show", ran.rows[0][0]).details["node"] == "fra"
+    fra, nyc = fleet
+    first = fra.services.audit.append("x.y")
+    fra.node.trails = StagedTrails((fra.id, first), (nyc.id, first))
+    assert [row[2] for row in shell.good("audit", "list").rows] == ["fra", "nyc"]
+    ran = shell("audit", "show", str(first.seq))
+    assert (ran.status, f"2 nodes have a row {first.seq}: fra, nyc" in ran.err) == (2, True)
+    assert shell.good("audit", "show", str(first.seq), "--node", "fra").details["node"] == "fra"
+    fra.node.trails = StagedTrails(error="it is away")
+    assert "The node nyc is missing" in shell.good("audit", "list").err
 
 
 def test_metrics_are_of_one_node_where_that_is_asked(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

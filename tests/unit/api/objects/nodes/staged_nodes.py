@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
 from actors.bus.messages.specs import ProxySpec
+from api.audit.trail import Broken, Entry, FoundEntries, Head, Selection
 from api.fleet import Presence, ThisNode
+from api.store import StoreError
 from config.model.nodes import NodeRecord
 from tests.unit.api.cluster.node_api import NodeApi
 from tests.unit.api.store.replicas import MemoryLedger
@@ -44,6 +46,25 @@ class StagedNode(ThisNode):
     def remove(self, node_id: str) -> Mapping[str, Any]:
         self.removed.append(node_id)
         return {"pending": {"usage_bytes": 7, "usage_seconds": 10}, "last_seen_at": 1_000_000.0}
+
+
+class StagedTrails:
+    """The database's audit trails: these entries, by the id of their node, or it can't be read."""
+
+    def __init__(self, *found: tuple[str, Entry], error: str = "") -> None:
+        self._found, self._error = found, error
+
+    def find(self, selection: Selection, nodes: Collection[str] | None, limit: int, offset: int) -> FoundEntries:
+        if self._error:
+            raise StoreError(self._error)
+        rows = [((each.content["timestamp"], node, each.seq), each) for node, each in self._found]
+        return FoundEntries(rows, len(rows))
+
+    def heads(self, nodes: Collection[str]) -> dict[str, Head]:
+        return {node: Head(each.seq, each.hash) for node, each in self._found if node in nodes}
+
+    def verify(self) -> dict[str, Head | Broken]:
+        return {}
 
 
 class FleetApi(NodeApi):
