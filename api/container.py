@@ -286,7 +286,14 @@ class Services:
         self.last_used = LastUsed(store, api_keys.COLLECTION, api_keys.LAST_USED_STEP)
         self.last_login = LastUsed(store, users.COLLECTION)
         self.authenticator = Authenticator(
-            store, self.tokens, self.login_throttle, self.last_used, self.publish, self._record, self.password_checker
+            store,
+            self.tokens,
+            self.login_throttle,
+            self.last_used,
+            self.publish,
+            self._record,
+            self.password_checker,
+            self.clock,
         )
 
     def _make_shared_objects(self, store: Engine, data: DataDir) -> None:
@@ -389,7 +396,7 @@ class Services:
         self.account_imports = AccountImports(
             self.fleet_accounts, self.store, self.account_names, self.publish, self._announced, refuse_unknown
         )
-        self.credentials = AccountCredentials(self.store, self.publish, refuse_unknown)
+        self.credentials = AccountCredentials(self.store, self.publish, refuse_unknown, self.clock)
         self.account_ends = AccountEnds(self.account_store, bridge, self.clock, lambda: self.node)
 
     @contextmanager

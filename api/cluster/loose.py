@@ -8,8 +8,9 @@ database that was restored has lower numbers: then all of it is read anew, and a
 A request sends what it has changed itself, with what others have changed while it waited for its turn. So it waits for
 no other thread; and a second at most. What it can't send, and all changes in an outage, a thread sends later: until
 then they are in the file. That thread reads, too, each `POLL` without notifications, and what it reads never takes the
-place of what was changed here meanwhile. Changes are announced at most each `QUIET`, since a notification takes a lock
-of the whole instance.
+place of what was changed here meanwhile. Nothing is sent while it reads: else it would not know whether what it has
+read came before that. Changes are announced at most each `QUIET`, since a notification takes a lock of the whole
+instance.
 """
 
 from __future__ import annotations
@@ -105,6 +106,10 @@ class Loose:
             self._changed.notify_all()
         if self._thread.is_alive():
             self._thread.join(SIGN_IN)
+
+    def time(self) -> float:
+        """See `LooseOutlet`."""
+        return self._database.time()
 
     def ring(self) -> None:
         """See `LooseOutlet`."""
@@ -279,8 +284,9 @@ class Loose:
 
     def _read(self) -> bool:
         """Take what others have changed; whether there may be more."""
-        known, since = self._objects.heads(), self._objects.last_step()
-        (first, *rows) = self._database.transaction(_READ, [json.dumps(known), AT_ONCE])
+        with self._sending:
+            known, since = self._objects.heads(), self._objects.last_step()
+            (first, *rows) = self._database.transaction(_READ, [json.dumps(known), AT_ONCE])
         heads: dict[str, int] = json.loads(first[0])
         for each in self._on_locks:
             each(json.loads(first[1]))

@@ -91,6 +91,10 @@ class LooseOutlet(Protocol):
         """The id of this node."""
         ...
 
+    def time(self) -> float:
+        """Unix time, the same on all nodes."""
+        ...
+
     def ring(self) -> None:
         """There is something to be sent. Does not wait."""
         ...
@@ -155,7 +159,7 @@ class LooseObjects:
         with self._file.transaction() as database:
             if all_of_them:
                 database.execute("DELETE FROM loose")
-            for collection, identifier, until in database.execute(_NEVER_SENT, [self._clock()]).fetchall():
+            for collection, identifier, until in database.execute(_NEVER_SENT, [self._now()]).fetchall():
                 _note(database, (collection, identifier), until, [NOTHING])
         outlet.ring()
 
@@ -183,7 +187,7 @@ class LooseObjects:
         known = before.get(key)
         bodies = (change.body, known and known.body)
         until = max((_end_of(change.collection, each) for each in bodies if each), default=0.0)
-        is_over = change.body is None and until <= self._clock()
+        is_over = change.body is None and until <= self._now()
         was = None if is_over else [NOTHING if known is None else digest(text_of(known.body))]
         return Change(*key, -_note(database, key, until, was), change.body)
 
@@ -351,7 +355,11 @@ class LooseObjects:
     def forget_ended(self) -> None:
         """Forget what has been over for long."""
         with self._file.transaction() as database:
-            database.execute("DELETE FROM loose WHERE until < ?", [self._clock() - FORGOTTEN])
+            database.execute("DELETE FROM loose WHERE until < ?", [self._now() - FORGOTTEN])
+
+    def _now(self) -> float:
+        """By the clock that all nodes go by: what is over by that is so on each of them."""
+        return self._clock() if self._outlet is None else self._outlet.time()
 
 
 def digest(text: str) -> str:

@@ -50,8 +50,13 @@ class Authenticator:
         publish: Callable[[str, dict[str, Any]], None],
         record: Callable[[str, User | None, str, str], None],
         hashing: PasswordChecker,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        """`record` audits a failed sign-in: the action, the user, the name that was given, the reason."""
+        """`record` audits a failed sign-in: the action, the user, the name that was given, the reason.
+
+        `clock` is that of the ends of API keys.
+        """
+        self._clock = clock
         self._record = record
         self._hashing = hashing
         self._store = store
@@ -117,7 +122,7 @@ class Authenticator:
     def _by_key(self, text: str, address: str) -> Caller:
         key = find_key(self._store, text)
         owner = None if key is None else users.by_id(self._store, key.user_id)
-        now = time.time()
+        now = self._clock()
         if key is None or owner is None or owner.status != "active" or key.expired(now):
             raise Unauthenticated("The API key is invalid, expired or revoked", "INVALID_API_KEY")
         if not key.admits(address):

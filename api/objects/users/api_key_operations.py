@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from api.call import Call, Reply
@@ -93,7 +92,7 @@ def create_key(call: Call) -> Reply:
     if missing is not None:
         raise MissingPermission(missing, by_key=False)
     _check_scope(call)
-    record, text = api_keys.new_key(call.body, caller.user.id, caller.user.granted(), time.time())
+    record, text = api_keys.new_key(call.body, caller.user.id, caller.user.granted(), call.services.clock())
     store = call.services.store
 
     def check() -> None:
@@ -139,7 +138,7 @@ def rotate_key(call: Call) -> Reply:
 
 def _replaced(call: Call, key: api_keys.ApiKey, revision: int, grace: int) -> tuple[api_keys.ApiKey, str, float | None]:
     """The new key, its text, and when the old one ends; None: it is revoked. Raises as `Store.commit`."""
-    now = time.time()
+    now = call.services.clock()
     record, text = api_keys.rotated(key, now)
     ends = None if grace == 0 else min(now + grace, key.expires_at or now + grace)
 

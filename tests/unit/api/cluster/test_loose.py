@@ -343,6 +343,19 @@ def test_what_is_over_goes_by_itself_and_needs_no_database(ours: Fleet) -> None:
             one.delete()
 
 
+def test_what_is_revoked_at_a_node_whose_clock_is_ahead_is_so_everywhere(ours: Fleet) -> None:
+    with two(ours, start=False) as (one, other):
+        one.node.engine.loose._clock = lambda: time.time() + 3600
+        one.put({**credential("crd_1", "acc_1"), "expires_at": time.time() + 600}, CREDENTIALS, expect=0)
+        one.exchange()
+        other.exchange()
+        assert other.body("crd_1", CREDENTIALS) is not None
+        one.delete("crd_1", CREDENTIALS)
+        one.exchange()
+        other.exchange()
+        assert other.body("crd_1", CREDENTIALS) is None
+
+
 def test_a_database_that_hangs_delays_one_request_by_a_second(ours: Fleet) -> None:
     with two(ours) as (one, other):
         one.put(family())
@@ -407,6 +420,32 @@ def test_what_was_read_before_a_change_that_was_sent_meanwhile_does_not_take_its
         assert one.body() == family(1)
         other.exchange()
         assert other.body() == family(1)
+
+
+def test_an_end_elsewhere_holds_that_comes_after_a_change_here_and_is_read_at_that_moment(
+    ours: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The change is one that a request sends while the thread reads."""
+    with two(ours, start=False) as (one, other):
+        one.put(family())
+        one.exchange()
+        other.exchange()
+        usual, requests = one.database.transaction, [threading.Thread(target=one.loose._send)]
+
+        def transaction(statement: str, *more: Any) -> list[Any]:
+            if statement == module._READ and requests[0].ident is None:
+                one.put(family(1))
+                requests[0].start()
+                requests[0].join(0.3)
+                other.delete()
+                other.loose._send()
+            return usual(statement, *more)
+
+        monkeypatch.setattr(one.database, "transaction", transaction)
+        one.exchange()
+        requests[0].join()
+        one.exchange()
+        assert (one.body(), other.body()) == (None, None)
 
 
 def test_a_heartbeat_says_when_there_is_more(ours: Fleet) -> None:

@@ -23,6 +23,7 @@ from api.errors import TooBusy
 from api.http import idempotency
 from api.http.idempotency import _digest
 from config.settings.settings import AccountSettings
+from config.text.formatting import timestamp_text
 from tests.kit.api_stage import PASSWORD
 from tests.kit.fleet_database import create_fleet
 from tests.kit.postgresql import database, needs_postgresql
@@ -304,9 +305,17 @@ def rows(node: SharingApi, statement: str) -> list[Any]:
         return session.transaction(statement)
 
 
-def test_tokens_go_by_the_clock_of_the_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tokens_keys_and_credentials_go_by_the_clock_of_the_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Section 15: a node whose clock is off refuses no sign-in for that."""
     with nodes_in_memory() as (one, _):
         assert one.ask("GET", "/auth/test")[0] == 200
+        in_an_hour = timestamp_text(time.time() + 3600)
+        made = one.ask("POST", "/api-keys", {"name": "deploy", "expires_at": in_an_hour})[1]
+        account = one.ask("POST", "/accounts", {"username": "alice", "password": "battery staple"})[1]["account"]["id"]
+        key = {"X-API-Key": made["key"]}
+        assert one.get("/proxies", key).status_code == 200
         monkeypatch.setattr(one.services.node, "clock", lambda: time.time() + 7200)
         assert one.ask("GET", "/auth/test")[0] == 401
+        assert one.get("/proxies", key).status_code == 401
+        minted = one.post(f"/accounts/{account}/credentials", {"ttl": 600}, one.token()).json["data"]["credential"]
+        assert minted["expires_at"] > timestamp_text(time.time() + 7200)
