@@ -120,15 +120,17 @@ class ReplicaStore(FleetStore):
             if common is not None:
                 self.history.forget_after(common)
             self.file.jump(to[0])
-            for part in parts:
-                self._record(self.history.new_of(part.revisions), self.trail.new_of(part.audit, of_ledger=True))
-                settled += [each for each in part.audit if each in unsettled]
-                keys = [(each.collection, each.id) for each in part.documents]
-                before = {each: self.present(database, *each) for each in keys}
-                self._write(part.documents, before, differing=True)
+            relevant: list[DocumentChange] = []
+            with self.anew(database, to[0]):
+                for part in parts:
+                    self._record(self.history.new_of(part.revisions), self.trail.new_of(part.audit, of_ledger=True))
+                    settled += [each for each in part.audit if each in unsettled]
+                    keys = [(each.collection, each.id) for each in part.documents]
+                    before = {each: self.present(database, *each) for each in keys}
+                    relevant += self._written(part.documents, before, differing=True)
+            self._note_effects(relevant)
             if unsettled:
                 self._settle(self._unsettled.number, settled)
-            self.begin_anew(database, to[0])
             forget_stamp(database)
             if to[1] is not None:
                 note_stamp(database, to[0], to[1])
@@ -208,10 +210,16 @@ class ReplicaStore(FleetStore):
         self.trail.insert(audit)
         self.history.insert(revisions)
 
-    def _write(self, changes: Sequence[Change], before: Mapping[Key, Document | None], differing: bool = False) -> None:
-        """The one way into the file, within the transaction that has the numbers. `before` is what is there now.
+    def _write(self, changes: Sequence[Change], before: Mapping[Key, Document | None]) -> None:
+        """Write it, within the transaction that has the numbers. `before` is what is there now."""
+        self._note_effects(self._written(changes, before))
 
-        With `differing` there are no effects of a document that stays the same.
+    def _written(
+        self, changes: Sequence[Change], before: Mapping[Key, Document | None], differing: bool = False
+    ) -> list[DocumentChange]:
+        """The one way into the file; those of which there are effects.
+
+        With `differing` there are none of a document that stays the same.
         """
         self.take(changes)
         known = [before[each.collection, each.id] for each in changes]
@@ -220,9 +228,12 @@ class ReplicaStore(FleetStore):
             for each, was in zip(changes, known, strict=True)
             if was is None or was.body != each.body or not differing
         ]
-        relevant = self.effects.relevant(changed)
-        if relevant:
-            self.file.after(lambda: self.effects.note(relevant))
+        return self.effects.relevant(changed)
+
+    def _note_effects(self, changes: Sequence[DocumentChange]) -> None:
+        """When all is there from which they follow."""
+        if changes:
+            self.file.after(lambda: self.effects.note(changes))
 
     def close(self) -> None:
         """See `Store.close`."""

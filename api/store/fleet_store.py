@@ -124,11 +124,14 @@ class FleetStore:
             if part:
                 store.take(part)
 
-    def begin_anew(self, database: Any, number: int) -> None:
-        """Within a transaction: the file is at this commit, above all that it has had, and no step leads there.
+    @contextmanager
+    def anew(self, database: Any, number: int) -> Iterator[None]:
+        """Within a transaction: by the block the file gets to this commit, above all that it has had.
 
-        Followers of an earlier one get `HistoryPruned`.
+        No step leads there. Followers of an earlier one get `HistoryPruned`, when all of it is there.
         """
+        self.file.after(self.documents.leave_order)
+        yield
         for table in ("deleted", "gone"):
             database.execute(f"DELETE FROM {table}")  # noqa: S608 - names of ours
         database.execute("UPDATE steps SET revision = ?1, horizon = ?1", [number])

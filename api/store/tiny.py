@@ -83,6 +83,10 @@ class TinyStore:
             if first:
                 self.file.after(self.file.bring_in)  # without its log the file is no new one any more
 
+    def leave_order(self) -> None:
+        """Until `begin_anew` changes are no steps: followers know of none of them before all are there."""
+        self._view.leave_order()
+
     def begin_anew(self, number: int) -> None:
         """The file is at this commit, which is durable, and its followers read everything."""
         self._view.begin_anew(number)
@@ -111,6 +115,7 @@ class View:
         self._live: defaultdict[str, dict[str, tuple[int, Body]]] = defaultdict(dict)
         self._last: dict[tuple[str, str], int] = {}
         self._horizon = horizon
+        self._is_in_order = True
         self._stepping = threading.Lock()
         for change in sorted(changes, key=lambda each: each.revision):
             self._show(change)
@@ -139,13 +144,20 @@ class View:
         with self._stepping:
             for change in changes:
                 self._show(change)
-                self.revision = max(self.revision, change.revision)
+                if self._is_in_order:
+                    self.revision = max(self.revision, change.revision)
+
+    def leave_order(self) -> None:
+        """The changes up to `begin_anew` lead to one state together, and have revisions of any order."""
+        with self._stepping:
+            self._is_in_order = False
 
     def begin_anew(self, number: int) -> None:
         """No step leads to what is there now, which has this number."""
         with self._stepping:
             self._last = {which: step for which, step in self._last.items() if which[1] in self._live[which[0]]}
             self._horizon = self.revision = number
+            self._is_in_order = True
 
     def forget(self, deleted: Iterable[tuple[str, str]], horizon: int) -> None:
         """These deletions, all up to step `horizon`, are not known any more."""

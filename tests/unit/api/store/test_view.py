@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import random
 import threading
+from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from api.store import StoreWriteError, fleet_file, tiny
+from api.engine.commit import Engine
+from api.engine.effects import CommitEffect
+from api.engine.ledger import Commit
+from api.engine.record_cache import RecordCache
+from api.store import Change, Document, StoreWriteError, fleet_file, tiny
 from config.files.paths import DataDir
 from tests.kit.ledgers import opened_store
 
@@ -64,3 +70,36 @@ def test_after_any_changes_and_failures_the_file_holds_what_readers_see(
     store.close()
     again = opened_store(DataDir(folder))
     assert (again.find("proxies"), again.revision) == (seen, newest)
+
+
+def loaded(document: Document) -> SimpleNamespace:
+    return SimpleNamespace(record=SimpleNamespace(created_at=0.0, **document.body), revision=document.revision)
+
+
+def test_who_reads_while_a_replica_is_read_anew_has_all_of_it_then_and_so_have_effects(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(Engine(DataDir(folder), None)) as engine:
+        for name in "abc":
+            engine.put("proxies", {"id": name, "name": name})
+        cache = RecordCache(engine, "proxies", loaded)
+        found: list[list[str]] = []
+
+        def names() -> list[str]:
+            return [each.record.name for each in cache.all()]
+
+        engine.effects.follow(CommitEffect(["proxies"], lambda _changes: found.append(names())))
+        usual, seen = engine.documents._view.step, [names()]
+
+        def step(*changes: Change) -> None:
+            usual(*changes)
+            engine.effects.finish()  # as another thread may
+            seen.append(names())
+
+        monkeypatch.setattr(engine.documents._view, "step", step)
+        gone, former = Change("proxies", "a", 1000, None), Change("proxies", "b", 1, {"id": "b", "name": "former"})
+        parts = [Commit(1000, (each,), (), ()) for each in (gone, former)]
+        engine.read_anew(engine.stamped(), (1000, None), parts, None)
+        assert seen == [["a", "b", "c"]] * 3
+        assert names() == ["former", "c"]
+        assert found == [["former", "c"]]
