@@ -39,8 +39,10 @@ _CHECK = (
 )
 _AND_FLEET = ", (SELECT id FROM proxyfleet.fleet)"
 # Tables without statistics are taken for large, and compiling a statement takes a thousand times as long as to do it.
+# No function or operator is one that another role has made: before PostgreSQL 15 each may make some in `public`.
 _BEGIN = (
-    "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL jit = off; SET LOCAL lock_timeout = {:.0f};"
+    "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL search_path = proxyfleet, pg_temp; SET LOCAL jit = off;"
+    " SET LOCAL lock_timeout = {:.0f};"
     " SET LOCAL statement_timeout = {:.0f}; SET LOCAL idle_in_transaction_session_timeout = {:.0f}; "
 )
 _OF_DEADLINE = 800, 900, 500

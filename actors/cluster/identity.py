@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Literal
 from uuid import UUID
 
@@ -24,8 +24,8 @@ class NodeIdentity:
     id: str
     name: str
     role: NodeRole
-    dsn: str
-    listen_dsn: str = ""
+    dsn: str = field(repr=False)
+    listen_dsn: str = field(default="", repr=False)
     """A direct connection, where `dsn` leads through a pooler; empty for `dsn` itself."""
 
     def save(self, data: DataDir, seal: SecretBox) -> None:

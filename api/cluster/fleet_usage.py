@@ -15,7 +15,8 @@ from api.fleet import UsageOfInterval, UsageScope
 HOUR, DAY = 3600, 86400
 
 _FIGURES = ("bytes_in", "bytes_out", "requests", "milliseconds", "refusals")
-_SUMS = ", ".join(f"coalesce(sum({name}), 0)::bigint" for name in _FIGURES)
+# each figure of a stolen edge fits, and the sum of many may not
+_SUMS = ", ".join(f"least(coalesce(sum({name}), 0), {2**63 - 1})::bigint" for name in _FIGURES)
 _COLUMNS = f"account, proxy, node, {', '.join(_FIGURES)}"
 # hours that are added up have no node, and are in the days; the others are not there yet
 _BY_HOUR = f"SELECT hour AS number, {_COLUMNS} FROM proxyfleet.usage_hours WHERE"  # noqa: S608 - names of ours

@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import json
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from typing import Any
 
 from actors.cluster.database import CHANGE, Database, DatabaseSession, dsn_of_role
 from actors.cluster.errors import DatabaseUnusable, StatementRefused
+from api.cluster.following.presence import reported
 
 ITERATIONS = 4096
 """As PostgreSQL does: the password has 256 bits."""
@@ -75,7 +75,7 @@ def end_role(database: Database, node: str) -> Mapping[str, Any]:
     if not found:
         return {}
     at, problems = found[0]
-    return {"pending": json.loads(problems).get("pending", {}), "last_seen_at": at}
+    return {"pending": reported(problems).get("pending", {}), "last_seen_at": at}
 
 
 def verifier(password: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
 from actors.cluster.database import Database
 from actors.cluster.errors import DatabaseError
@@ -36,6 +36,11 @@ Moment = Annotated[float, Field(ge=0, le=253_402_300_799, allow_inf_nan=False)]
 
 
 class _Failed(BaseModel):
+    collection: str
+    id: str
+    name: str | None
+    revision: int
+    error: str
     since: Moment
 
 
@@ -48,7 +53,7 @@ class _StateOfDatabase(BaseModel):
     connected: bool = True
     since: Moment | None = None
     doorbell: str | None = None
-    round_trip_ms: float | None = None
+    round_trip_ms: Annotated[float, Field(allow_inf_nan=False)] | None = None
 
 
 class _Reported(BaseModel):
@@ -57,7 +62,7 @@ class _Reported(BaseModel):
     proxies: dict[str, _StateOfProxy] = {}
     failed: list[_Failed] = []
     database: _StateOfDatabase = _StateOfDatabase()
-    pending: dict[str, int] = {}
+    pending: dict[str, Annotated[int, Field(ge=0, lt=2**63)]] = {}
     settings: dict[str, str] = {}
 
 
@@ -92,14 +97,19 @@ class Presences:
         }
 
 
+def reported(problems: str) -> dict[str, Any]:
+    """What a node says of itself; nothing, where that is what no node says."""
+    try:
+        found: dict[str, Any] = json.loads(problems)
+        _Reported.model_validate(found, strict=True)
+    except (ValueError, RecursionError):  # of numbers with very many digits, too
+        log.warning("a node reports what no node does, which is taken for nothing")
+        return {}
+    return found
+
+
 def _presence(*columns: Any) -> Presence:
     *plain, problems = columns
-    try:
-        found = json.loads(problems)
-        _Reported.model_validate(found, strict=True)
-    except (ValidationError, RecursionError):
-        log.warning("a node reports what no node does, which is taken for nothing")
-        found = {}
     known = Presence(*plain)
     offset = known.clock_offset if math.isfinite(known.clock_offset) else 0.0  # JSON has no other numbers
-    return replace(known, problems=found, clock_offset=offset)
+    return replace(known, problems=reported(problems), clock_offset=offset)

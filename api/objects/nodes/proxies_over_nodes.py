@@ -37,6 +37,7 @@ AGAIN = 0.3
 _UNREMARKABLE = frozenset({"running", "sleeping", "stopped"})
 _WORKS = frozenset({"running", "sleeping"})
 _BY_WEIGHT = ("failed", "unknown", "starting", "draining", "stopped")
+_STATES = _WORKS | {*_BY_WEIGHT, "degraded"}
 _LISTENING = ("host", "port", "last_port", "protocol", "status", "tls", "nodes", "workers")
 """Fields of a document that decide whether a node can run a proxy."""
 
@@ -189,7 +190,7 @@ class ProxiesOverNodes:
             return StateOnNode(node.name, "unknown", None)
         found = known.problems.get("proxies", {}).get(record.id)
         if found is not None:
-            return StateOnNode(node.name, found["state"], found["error"])
+            return StateOnNode(node.name, found["state"] if found["state"] in _STATES else "unknown", found["error"])
         return StateOnNode(node.name, "running" if record.status == "active" and not node.draining else "stopped", None)
 
 

@@ -64,7 +64,7 @@ def merged_series(replies: Sequence[MetricSeries], names: Sequence[str]) -> Metr
     latencies = [[dict(each) for each in reply.latency] for reply in replies]
     found = {}
     for name in names:
-        series = [each.values[name] for each in replies]
+        series = [each.values.get(name, ()) for each in replies]
         count = max(map(len, series), default=0)
         found[name] = tuple(_merged(name, _at(n, series), _at(n, requests), _at(n, latencies)) for n in range(count))
     return MetricSeries(found)
@@ -73,7 +73,8 @@ def merged_series(replies: Sequence[MetricSeries], names: Sequence[str]) -> Metr
 def merged_realtime(replies: Sequence[Realtime], names: Iterable[str]) -> dict[str, float]:
     """The metrics of all of them by name, 0 where there is nothing to take a mean of."""
     requests, latencies = [each.requests for each in replies], [dict(each.latency) for each in replies]
-    return {name: _merged(name, [each.metrics[name] for each in replies], requests, latencies) or 0 for name in names}
+    values = {name: [each.metrics.get(name) for each in replies] for name in names}
+    return {name: _merged(name, each, requests, latencies) or 0 for name, each in values.items()}
 
 
 def _at(number: int, of_nodes: Sequence[Sequence[T]]) -> list[T | None]:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import Any, NamedTuple, TypeVar
 
 from actors.bus.messages.common import LOGS, Failed
 from actors.bus.messages.records import CountLogs, LogCounts, LogPage, LogTailPage, QueryLogs, TailLogs
+from actors.logs.record_schema import TIMESTAMP, empty_record
 from api.bus_bridge import Bridge, checked, node_id_of, on_node
 from api.errors import Invalid, OperationFailed, PeerUnavailable
 from api.http.query import cursor_content, cursor_text, foreign_cursor
@@ -25,6 +26,9 @@ VALUES_OF_EACH = 100
 _PAGE, _TAIL = 4, 5
 _EVER = 2**63 - 1
 _LATEST = 1e12
+_LAST_MOMENT = 253_402_300_799
+"""Unix time of the last second that can be written."""
+_EMPTY, _NEEDED = empty_record(), {TIMESTAMP, "proxy_id", "response_time"}
 
 Position = tuple[int, int, int]
 """Time in microseconds and number of a record, below which a page begins, and the last record that it may have."""
@@ -200,7 +204,7 @@ class LogsOverNodes:
         found: dict[str, R] = {}
         for to, reply in replies.items():
             node = node_id_of(to) or self.nodes.own_id
-            if isinstance(reply, kind):
+            if isinstance(reply, kind) and (not node_id_of(to) or _is_of_a_node(reply)):
                 found[node] = reply
             elif isinstance(reply, Failed) and reply.field is not None:
                 raise Invalid(reply.field, reply.error)
@@ -211,6 +215,29 @@ class LogsOverNodes:
 
     def _named(self, node: str, row: Row) -> Row:
         return {**row, **self.nodes.of_record(self._addresses[node])}
+
+
+def _is_of_a_node(reply: LogPage | LogTailPage | LogCounts) -> bool:
+    """Whether a node replies so, maybe one of another release: a stolen edge node may reply anything."""
+    if isinstance(reply, LogCounts):
+        return True
+    if isinstance(reply, LogTailPage):
+        numbers = [reply.last]
+    elif len(reply.keys) != len(reply.rows):
+        return False
+    else:
+        numbers = [reply.total, reply.upto, *chain(*reply.keys), *(reply.next or ())]
+    return all(map(_is_number, numbers)) and all(map(_is_record, reply.rows))
+
+
+def _is_record(row: Row) -> bool:
+    return row.keys() >= _NEEDED and all(_is_value(name, value) for name, value in row.items())
+
+
+def _is_value(name: str, value: Any) -> bool:
+    if isinstance(_EMPTY.get(name, value), str):
+        return isinstance(value, str)
+    return type(value) in (int, float) and 0 <= value <= (_LAST_MOMENT if name == TIMESTAMP else _EVER)
 
 
 def _from(query: QueryLogs, at: Position) -> QueryLogs:

@@ -123,6 +123,19 @@ def test_of_each_node_it_is_by_name_of_one_that_is_gone_by_id_and_of_hours_that_
     assert sum(each[-1] for each in api.rows("node", group_by="node", interval="month")) == 444
 
 
+def test_figures_that_add_up_to_more_than_a_number_has_room_for_are_the_largest_number(api: FleetApi) -> None:
+    """Those that a stolen edge has claimed."""
+    api._execute(
+        "INSERT INTO proxyfleet.usage_hours"
+        f" SELECT {HOUR}, 'acc_x', 'px', 'nod_x', n::text, 1::bigint << 62, 0, 0, 0, 0 FROM generate_series(1, 3) n"
+    )
+    try:
+        assert api.usage()["total"]["bytes_in"] == 2**63 - 1
+        assert (text(HOUR), "acc_x", 2**63 - 1) in api.rows("account", interval="hour")
+    finally:
+        api._execute("DELETE FROM proxyfleet.usage_hours WHERE account = 'acc_x'")
+
+
 def test_the_days_of_one_account_are_those_on_all_nodes(api: FleetApi) -> None:
     days = days_on_all_nodes(api.node.usage, "acc_1", time.time(), 31)
     assert sum(each["bytes_in"] for each in days) == 333

@@ -46,6 +46,10 @@ def test_all_nodes_are_read_at_once_with_how_far_they_are_behind_and_what_they_r
         {"proxies": {"prx_1": None}},
         {"failed": [{"since": 1e400}]},
         {"failed": [{"since": 1e18}]},
+        {"failed": [{"since": 1.0}]},
+        {"pending": {"sign_ins": "MANY DIGITS"}},
+        {"pending": {"sign_ins": -1}},
+        {"database": {"round_trip_ms": 1e400}},
         {"pending": [1]},
         {"database": "x"},
         {"database": None},
@@ -57,7 +61,8 @@ def test_all_nodes_are_read_at_once_with_how_far_they_are_behind_and_what_they_r
 def test_a_stolen_edge_that_reports_anything_is_read_as_one_that_reports_nothing(problems: Any) -> None:
     with fleet() as ours, closing(Database(ours.dsn)) as database:
         beat = {"boot": "b", "up_for": 1e300, "version": "1", "level": 1, "commit": 0, "clock_offset": "NaN"}
-        text = json.dumps({**beat, "settings": {}, "problems": problems}).replace("Infinity", "1e400")
+        text = json.dumps({**beat, "settings": {}, "problems": problems})
+        text = text.replace("Infinity", "1e400").replace('"MANY DIGITS"', "9" * 5000)
         with database.session() as session:
             session.transaction("SELECT proxyfleet.heartbeat('a', %s)", [text])
         found = Presences(database).read()["a"]

@@ -275,6 +275,7 @@ def test_an_edge_reports_its_own_usage_and_resets_none(place: Place) -> None:
         ({"last_seen": float("inf"), "client": "x" * 100_000}, True),
         ({"last_seen": float("nan")}, True),
         ({"ledger": "one more"}, False),
+        ({"name": "a" * 65}, False),
     ],
 )
 def test_no_figure_that_a_stolen_edge_claims_keeps_others_from_reporting(
@@ -285,11 +286,12 @@ def test_no_figure_that_a_stolen_edge_claims_keeps_others_from_reporting(
         " ON CONFLICT DO NOTHING; UPDATE proxyfleet.usage_totals SET total_in = 1::bigint << 62 WHERE account = 'acc_b'"
     )
     with place.as_role(OTHER) as stolen:
+        given = {"name": "acc_b", "ledger": "l1", **claimed}
         if is_taken:
-            reported(stolen, OTHER, 0, "acc_b", **{"ledger": "l1", **claimed})
+            reported(stolen, OTHER, 0, **given)
         else:
             with pytest.raises(sql.CheckViolation):
-                reported(stolen, OTHER, 0, "acc_b", **{"ledger": "l1", **claimed})
+                reported(stolen, OTHER, 0, **given)
     with place.as_role(FULL) as full:
         found = reported(full, FULL, 0, "acc_b", f"of {claimed}", 2**48 - 1)
         full.execute("SELECT proxyfleet.tend_usage()")
@@ -538,6 +540,46 @@ def test_a_removed_node_is_out_within_a_second() -> None:
             removed.check()
         with place.as_role(other) as connection:
             assert is_alive(connection)
+
+
+@table("problems", ["[]", "null", '{"pending": 5}', f'{{"pending": {{"sign_ins": {"9" * 5000}}}}}'])
+def test_a_stolen_edge_is_removed_whatever_it_says_of_itself(problems: str) -> None:
+    with owner() as dsn, fleet(dsn) as made:
+        place, full, edge, _ = another(made)
+        with place.as_role(edge) as connection:
+            beat = BEAT.replace(json.dumps(json.loads(BEAT)["problems"]), problems)
+            connection.execute("SELECT proxyfleet.heartbeat(%s, %s)", [edge, beat])
+        with closing(Database(place.dsn(full))) as database:
+            assert end_role(database, edge)["pending"] == {}
+
+
+def test_a_full_node_to_which_an_edge_has_given_its_role_stays_a_full_one() -> None:
+    """Each role may do that before PostgreSQL 15."""
+    with owner() as dsn, fleet(dsn) as made:
+        place, full, edge, _ = another(made)
+        place.write("nodes", full, {"name": "full", "role": "full", "tags": []})
+        node = made.node(full, place.dsn(full))
+        place.write("proxies", "prx_before", {"nodes": {"names": ["edge"]}})
+        node.follow()
+        shared_server().execute(f"GRANT pf_{edge} TO pf_{full}")
+        place.write("proxies", "prx_after", {"nodes": {"names": ["edge"]}})
+        place.write("nodes", full, {"name": "full", "role": "full", "tags": ["eu"]})
+        assert seen(node)["proxies"] == {"prx_before", "prx_after"}
+        assert report(place, full, full, 3)[1] == 3, "it begins generations"
+
+
+def test_no_function_that_an_edge_has_made_is_called_by_another_node() -> None:
+    """Each role may make some in `public` before PostgreSQL 15."""
+    with owner() as dsn, fleet(dsn) as made:
+        place, full, edge, _ = another(made)
+        made.execute("GRANT CREATE ON SCHEMA public TO PUBLIC")
+        with place.as_role(edge) as stolen:
+            stolen.execute(
+                "CREATE FUNCTION public.json_array_elements(text) RETURNS SETOF json LANGUAGE plpgsql AS"
+                " $$ BEGIN RAISE 'with the rights of %', session_user; END $$"
+            )
+        with closing(Database(place.dsn(full))) as database:
+            assert database.transaction("SELECT count(*) FROM json_array_elements(%s)", ['["a"]']) == [(1,)]
 
 
 @needs_pgbouncer

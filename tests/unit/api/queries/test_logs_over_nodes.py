@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,28 @@ def test_records_that_come_meanwhile_are_on_no_page(stage: Stage) -> None:
         stage.fra.add(19 - len(found), 30)
         stage.nyc.add(19 - len(found), 31)
     assert found == list(range(19, -1, -1))
+
+
+@table(
+    "changed",
+    [
+        {"proxy_id": None},
+        {"timestamp": 1e300},
+        {"timestamp": "now"},
+        {"detail": 5},
+        {"duration": float("nan")},
+        {"more": b"octets"},
+    ],
+)
+def test_a_node_that_replies_what_no_node_has_recorded_is_missing(stage: Stage, changed: dict[str, Any]) -> None:
+    def reply(message: Any) -> Any:
+        page = stage.nyc(message)
+        return replace(page, rows=tuple({**each, **changed} for each in page.rows))
+
+    stage.api.fleet.others[NYC] = reply
+    data = stage.ask(f"/logs?{TIMES}")
+    assert {each["node"] for each in data["logs"]} == {"fra"}
+    assert data["meta"] == {"missing_nodes": [{"node": "nyc", "reason": "unexpected reply LogPage"}]}
 
 
 @table("node, found", [("nyc", 1), ("nod_nyc", 1), ("self", 0), ("fra", 0)])

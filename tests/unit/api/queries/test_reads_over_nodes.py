@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +164,19 @@ def test_metrics_of_a_node_that_is_missing_are_not_in_the_sum(fra: FleetApi, col
     data = ask(fra, f"/metrics?{RANGE}&node=nyc")
     assert (data["metrics"]["requests_total"], data["meta"]) == ([], MISSING)
     assert ask(fra, "/metrics/realtime?node=nyc")["metrics"]["requests_per_second"] == 0
+
+
+def test_a_node_of_a_release_without_a_metric_adds_nothing_to_it(fra: FleetApi, collectors: list[Collector]) -> None:
+    def of_former_release(message: Any) -> Any:
+        reply = collectors[1](message)
+        if isinstance(reply, Realtime):
+            return replace(reply, metrics={n: each for n, each in reply.metrics.items() if n != "active_connections"})
+        return replace(reply, values={name: each for name, each in reply.values.items() if name != "bandwidth_in"})
+
+    fra.fleet.others[on_node(NYC, METRICS)] = of_former_release
+    assert ask(fra, "/metrics/realtime")["metrics"]["active_connections"] == 2
+    here = ask(fra, f"/metrics?{RANGE}&node=self")["metrics"]["bandwidth_in"]
+    assert ask(fra, f"/metrics?{RANGE}")["metrics"]["bandwidth_in"] == here
 
 
 def test_without_the_collector_of_the_asked_node_there_is_no_response(

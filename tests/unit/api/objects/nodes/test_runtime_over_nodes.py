@@ -58,6 +58,9 @@ def test_runtime_names_each_node_that_runs_it_and_what_is_wrong_there() -> None:
         fra.node.present = {nyc.id: presence(problems={"proxies": {identifier: FAILED}})}
         error = "nyc: port 3128 is in use"
         assert runtime(fra, made) == ("degraded", [("fra", "running"), ("nyc", "failed")], error)
+        said = {identifier: {"state": "of a later release", "error": None}}
+        fra.node.present = {nyc.id: presence(problems={"proxies": said})}
+        assert runtime(fra, made) == ("degraded", [("fra", "running"), ("nyc", "unknown")], None)
         fra.node.present = {nyc.id: presence(silent=31.0)}
         assert runtime(fra, made) == ("degraded", [("fra", "running"), ("nyc", "unknown")], None)
         fra.node.present = {nyc.id: presence()}
