@@ -17,6 +17,10 @@ from config.settings.groups import History
 log = logging.getLogger(__name__)
 
 
+AFTER_FAULT = 1.0
+"""Seconds until the next run after one that has failed."""
+
+
 class LoopThread:
     """Calls `run` again and again in a thread of its own, from `start` until `close`. Thread-safe.
 
@@ -71,7 +75,11 @@ class LoopThread:
             self._due.clear()
             if self.has_ended:
                 return
-            pause = self._run()
+            try:
+                pause = self._run()
+            except Exception:  # of this run alone: nothing begins the thread again
+                log.exception("a run of %s has failed", self._thread.name)
+                pause = AFTER_FAULT
 
 
 class PeriodicWork(LoopThread, ABC):

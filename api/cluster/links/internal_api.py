@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
+from io import BufferedIOBase
 from typing import Any
 
 from actors.log_lines import ThrottledLog
@@ -51,8 +52,8 @@ OF_STRANGER, TO_COME = 2.0, 5.0
 """Seconds that a handshake has, and then the head of a stranger's request; and the body of any."""
 IDLE = 60.0
 """Seconds after which a connection of a node that sends nothing is closed."""
-BODY_OF_STRANGERS, BODY, REPLY = 16 * 1024, 4 * 2**20, 16 * 2**20
-"""Bytes that a body may have: of a request of a stranger, of a node, and of a response."""
+HEAD, BODY_OF_STRANGERS, BODY, REPLY = 16 * 1024, 16 * 1024, 4 * 2**20, 16 * 2**20
+"""Bytes that headers may have together; and a body of a request of a stranger, of a node, and of a response."""
 RETRY = 1.0
 """Seconds between two tries to bind the address."""
 SILENCE = 2.3
@@ -166,7 +167,7 @@ class InternalApi(LoopThread):
             self._bind()
             return 0.0
         with suppress(OSError):
-            if select.select([self._listener], [], [], RETRY / 2)[0]:
+            if can_be_read(self._listener, RETRY / 2):
                 self._accept(*self._listener.accept())
         now = time.monotonic()
         with self._lock:
@@ -234,6 +235,21 @@ class NodeConnection:
         self.until = time.monotonic() + seconds
 
 
+class _Head:
+    """What a request has before its body, of which so many bytes are read at most."""
+
+    def __init__(self, file: BufferedIOBase) -> None:
+        self._file, self._left = file, HEAD
+
+    def readline(self, size: int) -> bytes:
+        """The next line. Raises `LineTooLong`."""
+        line = self._file.readline(min(size, self._left + 1))
+        self._left -= len(line)
+        if self._left < 0:
+            raise http.client.LineTooLong("head")
+        return line
+
+
 class _Requests(BaseHTTPRequestHandler):
     """The requests of a connection, until it ends: one of a stranger."""
 
@@ -251,6 +267,15 @@ class _Requests(BaseHTTPRequestHandler):
         self._of.has(OF_STRANGER if self._of.is_stranger else IDLE)
         self.connection.settimeout(IDLE)
         super().handle_one_request()
+
+    def parse_request(self) -> bool:
+        """With headers that are short together."""
+        whole = self.rfile
+        self.rfile = _Head(whole)  # type: ignore[assignment]
+        try:
+            return super().parse_request()
+        finally:
+            self.rfile = whole
 
     def do_POST(self) -> None:
         """Respond to a request."""
@@ -425,10 +450,10 @@ def _exchanged(
     return found, not response.will_close
 
 
-def can_be_read(secured: ssl.SSLSocket, within: float = 0.0) -> bool:
+def can_be_read(connection: socket.socket, within: float = 0.0) -> bool:
     """Whether there is something to be read of a connection, or its end, within so many seconds."""
     poll = select.poll()
-    poll.register(secured, select.POLLIN)
+    poll.register(connection, select.POLLIN)
     return bool(poll.poll(within * 1000))
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import threading
 
 import pytest
 
-from api.periodic_work import PeriodicWork
+from api import periodic_work
+from api.periodic_work import LoopThread, PeriodicWork
 from api.store import LedgerError
 from config import OperatorError
 
@@ -47,3 +49,21 @@ def test_an_outage_of_the_fleets_database_is_no_failure_of_the_work(
     work: Tidying, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert lines_of(work, caplog, LedgerError("db: gone"), None) == []
+
+
+def test_a_fault_ends_one_run_and_not_the_thread(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(periodic_work, "AFTER_FAULT", 0.0)
+    runs, again = iter([{}, {"pause": 60.0}]), threading.Event()
+
+    def run() -> float:
+        pause = next(runs)["pause"]
+        again.set()
+        return pause
+
+    thread = LoopThread("tidying", run)
+    thread.start()
+    assert again.wait(10)
+    thread.close()
+    assert [each.getMessage() for each in caplog.records] == ["a run of tidying has failed"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import select
 import socket
 import threading
@@ -133,6 +135,7 @@ def test_a_removed_node_gets_no_further_response_on_an_open_connection(stage: St
         (b"POST /join HTTP/1.1\r\nContent-Length: 2\r\n\r\n{{", 400),
         (b"POST /join HTTP/1.1\r\nContent-Length: 16000\r\n\r\n" + b"[" * 16000, 400),
         (b"POST /join HTTP/1.1\r\n" + b"A: b\r\n" * 200 + b"\r\n", 431),
+        (b"POST /join HTTP/1.1\r\n" + (b"A: " + b"b" * 1000 + b"\r\n") * 40 + b"\r\n", 431),
         (b"POST /" + b"a" * 70000 + b" HTTP/1.1\r\n\r\n", 414),
         (b"\x16\x03\x01\r\n\r\n", 400),
     ],
@@ -225,6 +228,19 @@ def test_who_goes_when_there_is_no_more_room(
     for connection, far, _ in found:
         connection.end()
         far.close()
+
+
+def test_it_serves_where_very_many_files_are_open(stage: Stage) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with ExitStack() as stack:
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2048), hard))
+        for _ in range(1100):
+            stack.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+        api = stack.enter_context(closing(InternalApi(("127.0.0.1", 0), stage.api.certificates, lambda: stage.routes)))
+        api.start()
+        own = stage.own["full"]
+        assert ask(api.address, stage.own["a"].fingerprint, "/who", {}, 5, own) == {"who": "full"}
 
 
 def test_one_that_hangs_is_given_up_in_time(stage: Stage) -> None:
