@@ -53,8 +53,9 @@ RETENTION = 24 * 3600.0
 RESPONSES_MAX = 100_000
 LONGEST_WAIT = 10.0
 """Seconds that a repetition waits for the first request; then the response is 429."""
-LOST_AFTER = 3.0
-"""Seconds that a repetition waits for the response to a change that is made."""
+LOST_AFTER = 8.0
+"""Seconds that a repetition waits for the response to a change that is made: what follows from one may take some, such
+as the start of a proxy, and what other nodes say of it."""
 AGAIN = 0.1
 """Seconds between two looks whether another node has responded."""
 

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from api.http import idempotency
+from api.objects.nodes import proxies_over_nodes
+from api.objects.proxies import supervisor_link
 from tests.kit.api_stage import error_of
 from tests.kit.postgresql import Server, database, needs_postgresql
 from tests.kit.wait import wait_until
@@ -62,7 +65,10 @@ def is_said_to_be_made(node: FollowingApi, path: str, body: dict[str, Any], key:
     return "was made, whose response was lost: see the audit trail" in found.text
 
 
-def test_what_was_made_before_a_kill_is_made_once_whichever_node_it_is_repeated_at(nodes: list[FollowingApi]) -> None:
+def test_what_was_made_before_a_kill_is_made_once_whichever_node_it_is_repeated_at(
+    nodes: list[FollowingApi], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(idempotency, "LOST_AFTER", 0.5)
     one, other = nodes
     made = one.post("/accounts", {"username": "alice", "password": "battery staple"}, one.token())
     account = made.json["data"]["account"]["id"]
@@ -76,6 +82,11 @@ def test_what_was_made_before_a_kill_is_made_once_whichever_node_it_is_repeated_
             assert is_said_to_be_made(node, path, body, path)
             assert len(node.engine.every(collection)) == 1
         assert error_of(ask(other, path, {**body, "name": "x"}, path))[0] == 400
+
+
+def test_a_response_is_not_said_to_be_lost_while_the_proxy_that_was_made_starts() -> None:
+    its_start = supervisor_link.START_WAIT + supervisor_link.RETRY_INTERVAL
+    assert its_start + proxies_over_nodes.WAIT < idempotency.LOST_AFTER < idempotency.LONGEST_WAIT
 
 
 def test_what_was_not_made_before_a_kill_is_made_when_it_is_repeated(
