@@ -39,8 +39,9 @@ def init(out: Output, config: Path | None, data_dir: Path | None, run_dir: Path 
     settings = settings_of(config).cluster
     known = {name: getattr(settings, name).get_secret_value() for name in ("dsn", "listen_dsn")}
     to, force = fields.pop("move"), fields.pop("force")
+    note_password(out, fields["listen_dsn"])
     if to is not None:
-        asked = MoveFleet(dsn_of(out, to, ""), fields["listen_dsn"] or "", force)
+        asked = MoveFleet(dsn_of(out, to, "", "--move"), fields["listen_dsn"] or "", force)
         _move(out, config, data_dir, run_dir, asked)
         return
     fields["dsn"] = dsn_of(out, fields["dsn"], known["dsn"])
@@ -66,15 +67,20 @@ def _move(out: Output, config: Path | None, data_dir: Path | None, run_dir: Path
     out.done({"database": done.database}, f"The fleet's database is {done.database}. {others} uses it now.")
 
 
-def dsn_of(out: Output, given: str | None, known: str) -> str:
-    """The DSN of a database: `given` by an option, where `-` is the first line of standard input, or `known` by the
+def note_password(out: Output, given: str | None) -> None:
+    """Say so, if an argument of the command has the password of a database in it."""
+    if given and ("password" in given or ":" in given.partition("//")[2].rpartition("@")[0]):
+        out.note(f"note: the list of processes has had this password; {DSN_VARIABLE} or - keep it out of there")
+
+
+def dsn_of(out: Output, given: str | None, known: str, option: str = "--dsn") -> str:
+    """The DSN of a database: `given` by the option, where `-` is the first line of standard input, or `known` by the
     configuration, or typed in. Raises `CommandError`."""
     if given == "-":
         if found := sys.stdin.readline().strip():
             return found
-        raise CommandError("--dsn: the first line of standard input is empty", status=Status.USAGE)
-    if given and ("password" in given or ":" in given.partition("//")[2].rpartition("@")[0]):
-        out.note(f"note: the list of processes has had this password; {DSN_VARIABLE} or - keep it out of there")
+        raise CommandError(f"{option}: the first line of standard input is empty", status=Status.USAGE)
+    note_password(out, given)
     otherwise = f"Give it by {DSN_VARIABLE}; or --dsn - reads it from standard input"
     return given or known or hidden("The DSN of the database", otherwise)
 

@@ -38,7 +38,11 @@ def test_a_dsn_is_read_from_the_first_line_of_standard_input_and_printed_nowhere
         for words in (("init", "--dsn", "-"), ("init", "--move", "-", "--force"), ("migrate", "--dsn", "-")):
             for stdin in ("", "\n", "  \n"):
                 refused = site.shell("cluster", *words, stdin=stdin)
-                assert (refused.status, EMPTY in refused.err) == (2, True), (words, refused.err)
+                assert (refused.status, f"{words[1]}: {EMPTY}" in refused.err) == (2, True), (words, refused.err)
+        direct = "postgresql://pf:sesame@127.0.0.1:1/x"
+        noted = site.shell("cluster", "init", "--dsn", "-", "--listen-dsn", direct, stdin="")
+        assert "the list of processes has had this password" in noted.err
+        assert "sesame" not in noted.out + noted.err
         assert not site.data.node.exists()
         init(site, dsn)
         assert identity(site).name == "fra1"
