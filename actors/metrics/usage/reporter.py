@@ -1,8 +1,8 @@
 """Reports usage to the fleet's database, and takes what all nodes have used: one thing at a time, in a thread.
 
-Each second it reports what has changed, and at once for an account that has used half of its lease or has none. It stays
-wanted until the database has responded: what is wanted while a report is on its way is sent right after that, and a
-report that fails is made again at once, and then each second.
+Each second it reports what has changed, and at once for an account that has used half of its lease or has none. It
+stays wanted until the database has responded: what is wanted while a report is on its way is sent right after that, and
+a report that fails is made again at once, and then each second.
 
 A node that is cut off, or has failed so often that the database is known to be away, goes on by what it knew last, as
 `cluster.quota_offline` says.

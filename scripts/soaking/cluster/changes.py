@@ -140,7 +140,7 @@ class FleetChanges(Changes):
 
 
 SIGNER = "signer"
-"""A user of its own: of one with very many sign-ins the oldest end, and all else is done with one of the administrator."""
+"""A user of its own: with very many sign-ins its oldest end, and all else is done with one of the administrator."""
 
 
 class SignIns:
