@@ -73,7 +73,7 @@ from api.objects.nodes.node_kind import NODES
 from api.objects.nodes.proxies_over_nodes import ProxiesOverNodes
 from api.objects.proxies.proxy_cache import ProxyCache
 from api.objects.proxies.proxy_changes import UpstreamPolicy
-from api.objects.proxies.proxy_service import ProxyRules, ProxyService, ProxyTaggings
+from api.objects.proxies.proxy_service import ProxyRules, ProxyService
 from api.objects.proxies.runtime_view import RuntimeQueries
 from api.objects.proxies.supervisor_link import SENT, SupervisorLink
 from api.objects.users.user_kind import USERS, hooks_of_users
@@ -228,7 +228,6 @@ class Services:
             lambda: self.settings.digests(),  # noqa: PLW0108 - of the settings at that time
         )
         self.node.add_report(self.proxies_over_nodes.report)
-        self.proxy_taggings = ProxyTaggings(self.proxies, store, names, bridge)
         self.object_users = ObjectUsers(cache.all, self.account_store)
         self.pool_states = PoolStates(
             run_dir.pools, objects, self.publish, self.runtime.pools_in_use, store, lambda: self.node

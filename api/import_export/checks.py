@@ -5,7 +5,7 @@ restore.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from api.container import Services
@@ -17,7 +17,7 @@ from api.objects.kinds import KINDS, NAMED
 from api.objects.named.object_changes import ObjectUsers
 from api.objects.named.shared_objects import kind_of
 from api.objects.proxies.proxy_cache import StoredProxy
-from api.objects.proxies.proxy_changes import refuse_chain
+from api.objects.proxies.proxy_changes import listeners_of, refuse_chain
 from api.objects.proxies.proxy_kind import PROXIES
 from api.objects.proxies.proxy_service import processes_of, refuse_too_many
 from api.security.permissions import ADMIN, holds
@@ -27,7 +27,7 @@ from config.model.fields import InvalidProxy
 from config.model.object_fields import Named, names_of_rules
 from config.model.proxies import ProxyRecord
 from config.model.proxy_parts import check_certificate
-from config.model.shared_objects.upstreams import refuse_circle
+from config.model.shared_objects.upstreams import ProxyUpstream
 from config.net.entries import GEO
 from config.text.formatting import counted
 
@@ -44,6 +44,7 @@ def refuse_invalid(services: Services, plan: ImportPlan, caller_id: str, problem
         if step.after is not None:
             _refuse_unusable(services, step, here, problems)
     _refuse_names_of_nothing(plan, services.object_users, problems)
+    _refuse_chains(plan, here.values(), problems)
     for name, kind in KINDS.items():
         if name != ACCOUNTS:
             _refuse_twins(kind, plan, problems)
@@ -70,7 +71,6 @@ def _refuse_names_of_nothing(plan: ImportPlan, users: ObjectUsers, problems: Pro
     for step in pending(steps["accounts"]):
         if step.after is not None:
             _refuse_missing(names_of_rules(step.after), names, f"account {step.name!r}", step.path, problems)
-    _refuse_chains(plan, problems)
     for name, each in sorted(state.by_key("lists").items()):
         after = names["lists"].get(name)
         if after is None:
@@ -81,21 +81,38 @@ def _refuse_names_of_nothing(plan: ImportPlan, users: ObjectUsers, problems: Pro
         _refuse_users("policy", name, "be deleted", steps["accounts"], users.with_policy(name), problems)
 
 
-def _refuse_chains(plan: ImportPlan, problems: Problems) -> None:
-    """Of proxies that would have a pool whose upstreams lead back to them."""
+_LEADING = ("host", "port", "last_port", "upstreams", "pool", "nodes")
+"""Fields of a proxy that decide what leads where."""
+
+
+def _refuse_chains(plan: ImportPlan, proxies: Iterable[ProxyRecord], problems: Problems) -> None:
+    """Of proxies whose upstreams, or those of their pool, would lead back to them.
+
+    A chain that closes has a part that is new: it begins or ends at one of these.
+    """
     pools = {name: each.record for name, each in plan.state.by_key("pools").items()}
     pools.update({step.name: step.after for step in plan.of["pools"]})
-    proxies = records_after(plan.state, plan.of, "proxies")
-    paths = {step.id: step.path for step in pending(plan.of["proxies"])}
-    for each in proxies.values():
+    changed = {step.name for step in pending(plan.of["pools"])}
+    paths = {step.id: step.path for step in pending(plan.of["proxies"]) if _leads_otherwise(step)}
+    found = [each for each in proxies if each.id in paths or each.pool in changed]
+
+    def of_pool(name: str) -> Sequence[ProxyUpstream]:
+        return getattr(pools.get(name), "upstreams", ())
+
+    listeners = listeners_of(proxies if found else (), of_pool)
+    for each in found:
         try:
-            if each.pool is not None:
-                refuse_chain(each, proxies.values(), lambda name: getattr(pools.get(name), "upstreams", ()))
+            refuse_chain(each, listeners, of_pool)
         except InvalidProxy as error:
             if each.id in paths:
                 problems.add(f"{paths[each.id]}.{error.field}", error.error)
             else:
                 problems.add("pools", f"the proxy {each.name!r} has such a pool: {error.error}")
+
+
+def _leads_otherwise(step: Step[ProxyRecord]) -> bool:
+    before, after = step.before, step.after
+    return before is None or any(getattr(before, name) != getattr(after, name, None) for name in _LEADING)
 
 
 def _refuse_missing(found: Iterable[Named], names: Names, user: str, path: str | None, problems: Problems) -> None:
@@ -151,22 +168,26 @@ def _refuse_twins(kind: Kind[Any], plan: ImportPlan, problems: Problems) -> None
 def _refuse_unusable(
     services: Services, step: Step[ProxyRecord], proxies: Mapping[str, ProxyRecord], problems: Problems
 ) -> None:
-    """Certificates, circles of upstreams, and upstreams and name servers that may not be used."""
+    """Certificates, upstreams and name servers that may not be used."""
     record, before, rules = step.record, step.before, services.proxies.rules
     try:
         services.nodes.refuse_unfit(record, before)
         here = services.nodes.as_here(record)
-        if here is not None:
+        if here is not None and (before is None or _needs_certificate(before, record)):
             check_certificate(here, rules.tls)
         record = here or record
         if before is None or before.dns.servers != record.dns.servers:
             rules.upstream_policy.refuse_name_servers(record, proxies.values())
-        if record.upstreams:
-            refuse_circle(record, proxies.values())
         if before is None or before.upstreams != record.upstreams:
             rules.upstream_policy.refuse(record, proxies.values())
     except (InvalidProxy, Invalid) as error:
         problems.add(f"{step.path}.{error.field}", error.error)
+
+
+def _needs_certificate(before: ProxyRecord, after: ProxyRecord) -> bool:
+    """Whether a proxy would begin to serve with a certificate, or with another one."""
+    starts = after.status == "active" and before.status != "active"
+    return starts or (before.protocol, before.tls) != (after.protocol, after.tls)
 
 
 def _keep_the_caller(steps: list[Step[User]], caller_id: str, problems: Problems) -> None:
@@ -210,7 +231,8 @@ def _refuse_clashes(services: Services, plan: ImportPlan, proxies: Mapping[str, 
     known, wanted = processes_of(each.record for each in stored), processes_of(proxies.values())
     if wanted > known:
         refuse_too_many(services.nodes.most_on_a_node(proxies.values(), processes_of), "proxies")
-    services.nodes.refuse_together("proxies", list(proxies.values()))
+    places = {step.id: step.path for step in pending(plan.of["proxies"])}
+    services.nodes.refuse_together("proxies", list(proxies.values()), places)
     changed = {step.id: step.after for step in pending(plan.of["accounts"])}
     paths = {step.id: f"{step.path}." for step in plan.of["accounts"]}
     names.refuse_accounts(changed, paths, [StoredProxy(each, 0) for each in proxies.values()])

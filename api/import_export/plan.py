@@ -68,7 +68,9 @@ class Step(Generic[R]):
     changes: list[Difference] = field(init=False)
 
     def __post_init__(self) -> None:
-        entries = [None if each is None else self.kind.transfer.entry(each) for each in (self.before, self.after)]
+        entries: list[Any] = [None, None]
+        if self.before is not self.after:
+            entries = [None if each is None else self.kind.transfer.entry(each) for each in (self.before, self.after)]
         object.__setattr__(self, "changes", differences(*entries))
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from api.engine.objects import load
@@ -19,18 +19,34 @@ from config.settings import runtime
 _BOOKKEEPING = frozenset(("updated_at", "last_login"))
 
 
-@dataclass(frozen=True, slots=True)
 class State:
-    """All of it but accounts of the fleet, which may be too many.
+    """All of it but accounts of the fleet, which may be too many. Most of it is made when it is asked for.
 
-    `revisions` change with whatever is stored, `mark` with the configuration alone: it is the ETag.
+    `revisions` change with whatever is stored.
     """
 
-    records: Mapping[str, list[Stored[Any]]]
-    """By collection, the oldest first."""
-    settings: runtime.Stored
-    revisions: tuple[tuple[str, str, int], ...]
-    mark: int
+    def __init__(self, found: Mapping[str, list[Document]], accounts: tuple[str, int]) -> None:
+        """Documents by collection, and what changes when an account or a plan does."""
+        self._found = found
+        self._accounts = accounts
+        of_documents = ((name, each.id, each.revision) for name, documents in found.items() for each in documents)
+        self.revisions: tuple[tuple[str, str, int], ...] = (*of_documents, (ACCOUNTS, *accounts))
+
+    @cached_property
+    def records(self) -> Mapping[str, list[Stored[Any]]]:
+        """By collection, the oldest first."""
+        return {name: _records(name, self._found[name]) for name in KINDS if name != ACCOUNTS}
+
+    @cached_property
+    def settings(self) -> runtime.Stored:
+        """The overrides of settings."""
+        bodies = {each.id: each.body for each in self._found[live_settings.COLLECTION]}
+        return live_settings.stored_of(bodies.get(live_settings.DOCUMENT, {}))
+
+    @cached_property
+    def mark(self) -> int:
+        """The ETag: it changes with the configuration alone."""
+        return _mark(self._found, self._accounts)
 
     def by_key(self, collection: str) -> dict[Any, Stored[Any]]:
         """Those of a kind by what documents know them by: users by name without regard to case, others by name."""
@@ -46,15 +62,7 @@ def read_state(store: FleetStore) -> State:
     """What the last commit has left; there is none meanwhile."""
     with store.file.reading():
         found = {name: store.find(name) for name in (*KINDS, live_settings.COLLECTION) if name != ACCOUNTS}
-        accounts = str(store.accounts.horizon), store.accounts.last_change()
-    settings = {each.id: each.body for each in found[live_settings.COLLECTION]}
-    of_documents = ((name, each.id, each.revision) for name, documents in found.items() for each in documents)
-    return State(
-        records={name: _records(name, found[name]) for name in KINDS if name != ACCOUNTS},
-        settings=live_settings.stored_of(settings.get(live_settings.DOCUMENT, {})),
-        revisions=(*of_documents, (ACCOUNTS, *accounts)),
-        mark=_mark(found, accounts),
-    )
+        return State(found, (str(store.accounts.horizon), store.accounts.last_change()))
 
 
 def _records(collection: str, documents: list[Document]) -> list[Stored[Any]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, NamedTuple, S
 from pydantic import AfterValidator, ConfigDict, Field, StrictBool, StrictStr, model_validator
 
 from config.model import json_patterns
-from config.model.fields import Body, InvalidResource, Text, example, name_text, plain_text
+from config.model.fields import InvalidResource, Text, name_text, plain_text
 from config.net.entries import GEO, names_list
 from config.text.upstream_lines import LABELS_MAX
 
@@ -94,9 +94,6 @@ Description = Annotated[
 TAGS_MAX = 50
 """Tags of a proxy or an account."""
 Tags = Annotated[list[Tag], Field(max_length=TAGS_MAX)]
-TAGGED_MAX = 1_000
-"""Proxies that one request may tag."""
-
 SomeTags = Annotated[Tags, Field(min_length=1)]
 
 
@@ -131,32 +128,6 @@ def selecting(by: str) -> ConfigDict:
     everything: dict[str, Any] = {"required": ["all"], "properties": {"all": {"const": True}}}
     some: list[Any] = [everything, {"required": [by]}, {"required": ["tags"]}]
     return ConfigDict(json_schema_extra={"anyOf": some})
-
-
-ProxyId = Annotated[StrictStr, Field(min_length=1, max_length=64)]
-
-
-_SOME: list[Any] = [
-    {"required": [name], "properties": {name: {"type": "array", "minItems": 1}}} for name in ("add_tags", "remove_tags")
-]
-
-
-class ProxyTagging(Body):
-    """Tags to add to these proxies, and tags to remove; their other tags stay."""
-
-    model_config = example(
-        {"ids": ["prx_0123456789abcdef"], "add_tags": ["berlin"], "remove_tags": ["office"]}, anyOf=_SOME
-    )
-
-    ids: Annotated[list[ProxyId], Field(min_length=1, max_length=TAGGED_MAX, json_schema_extra={"uniqueItems": True})]
-    add_tags: Tags = Field(default_factory=list)
-    remove_tags: Tags = Field(default_factory=list)
-
-    @model_validator(mode="after")
-    def _changes_some(self) -> ProxyTagging:
-        if not (self.add_tags or self.remove_tags):
-            raise ValueError("must have add_tags or remove_tags")
-        return self
 
 
 def retagged(present: Sequence[str], add: Sequence[str], remove: Collection[str]) -> list[str]:

@@ -7,7 +7,7 @@ which proxies listen are unique on each node, whichever node is asked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -188,22 +188,28 @@ class FleetNodes:
 
     def refuse_node(self, node: NodeRecord, field: str) -> None:
         """Raise `Invalid` for `field` when the proxies of a node that is like this would not fit to it."""
-        self._refuse_misfits(node, field, [each.record for each in self._proxies.all()])
+        self._refuse_misfits(node, field, [each.record for each in self._proxies.all()], {})
 
-    def refuse_together(self, field: str, records: Sequence[ProxyRecord]) -> None:
-        """Raise `Invalid` for `field` when proxies, if these were all, would not fit to a node or to each other."""
+    def refuse_together(self, field: str, records: Sequence[ProxyRecord], paths: Mapping[str, str]) -> None:
+        """Raise `Invalid` when proxies, if these were all, would not fit to a node or to each other.
+
+        `paths` has by their ids what errors call the proxies that change; an error about others is one of `field`.
+        """
         for node in () if self.this_id is None else self.records.all():
-            self._refuse_misfits(node.record, field, records)
+            self._refuse_misfits(node.record, field, records, paths)
 
-    def _refuse_misfits(self, node: NodeRecord, field: str, records: Iterable[ProxyRecord]) -> None:
+    def _refuse_misfits(
+        self, node: NodeRecord, field: str, records: Iterable[ProxyRecord], paths: Mapping[str, str]
+    ) -> None:
         active: list[ProxyRecord] = []
         for each in records:
             if each.nodes.selects(node):
                 try:
                     active.append(on_node(each, node))
                 except InvalidProxy as error:
+                    place = f"{paths[each.id]}.{error.field}" if each.id in paths else field
                     raise Invalid(
-                        field, f"the proxy {each.name!r} can't run on the node {node.name!r}: {error}"
+                        place, f"the proxy {each.name!r} can't run on the node {node.name!r}: {error}"
                     ) from error
         active = [each for each in active if each.status == "active"]
         below: list[ProxyRecord] = []
@@ -212,7 +218,8 @@ class FleetNodes:
             taken = _clash(record, below)
             if taken is not None:
                 both = f"the proxies {taken.name!r} and {record.name!r} would both listen at port {record.ports}"
-                raise Invalid(field, f"{both} of the node {node.name!r}")
+                place = next((f"{paths[each.id]}.port" for each in (record, taken) if each.id in paths), field)
+                raise Invalid(place, f"{both} of the node {node.name!r}")
             below.append(record)
 
     def _refuse_clash(

@@ -28,7 +28,7 @@ from config.model.object_fields import Named, names_of_proxy
 from config.model.proxies import ProxyRecord, ProxyTls, ProxyUpdate
 from config.model.proxy_parts import change_backend
 from config.model.shared_objects.pools import Pool
-from config.model.shared_objects.upstreams import ProxyUpstream, refuse_circle, refuse_itself, replace_upstreams
+from config.model.shared_objects.upstreams import Listeners, ProxyUpstream, refuse_itself, replace_upstreams
 from config.net.addresses import tcp_parts
 from config.net.dns_servers import read_server
 from config.settings.settings import ProxyGroup, Server
@@ -68,12 +68,17 @@ def with_pool(record: ProxyRecord, of_pool: OfPool) -> ProxyRecord:
     return record.model_copy(update={"upstreams": list(of_pool(record.pool))})
 
 
-def refuse_chain(record: ProxyRecord, records: Iterable[ProxyRecord], of_pool: OfPool) -> None:
-    """Raise `InvalidProxy` when the upstreams of a proxy lead back to it; `records` are all proxies."""
+def listeners_of(records: Iterable[ProxyRecord], of_pool: OfPool) -> Listeners:
+    """All proxies with what they lead to, for `refuse_chain`."""
+    return Listeners(with_pool(each, of_pool) for each in records)
+
+
+def refuse_chain(record: ProxyRecord, listeners: Listeners, of_pool: OfPool) -> None:
+    """Raise `InvalidProxy` when the upstreams of a proxy lead back to it."""
     chained = with_pool(record, of_pool)
     try:
         refuse_itself(chained.upstreams, record.host, record.ports)
-        refuse_circle(chained, [with_pool(each, of_pool) for each in records])
+        listeners.refuse_circle(chained)
     except InvalidProxy as error:
         if record.pool is None:
             raise
@@ -86,10 +91,11 @@ def refuse_pool(name: str, upstreams: Sequence[ProxyUpstream], records: Sequence
     def changed(pool: str) -> Sequence[ProxyUpstream]:
         return upstreams if pool == name else of_pool(pool)
 
+    listeners = listeners_of(records, changed)
     for each in records:
         if each.pool == name:
             try:
-                refuse_chain(each, records, changed)
+                refuse_chain(each, listeners, changed)
             except InvalidProxy as error:
                 raise InvalidProxy("upstreams", f"the proxy {each.name!r} has this pool: {error.error}") from error
 

@@ -38,12 +38,11 @@ from api.objects.named.pool_kind import POOLS
 from api.objects.nodes.proxies_over_nodes import listens_otherwise
 from api.objects.proxies import proxy_views
 from api.objects.proxies.proxy_cache import StoredProxy
-from api.objects.proxies.proxy_responses import ActedProxy, NewProxy, OneProxy, Proxies, TaggedProxies, Tested
+from api.objects.proxies.proxy_responses import ActedProxy, NewProxy, OneProxy, Proxies, Tested
 from api.objects.proxies.proxy_views import exit_view, upstream_states
 from config.model import json_patterns
 from config.model.choices import PROTOCOLS
 from config.model.fields import Body, Text, example
-from config.model.object_fields import ProxyTagging
 from config.model.proxies import READ_ONLY_FIELDS, ProxyCreate, ProxyUpdate
 from config.model.proxy_parts import FieldWarning, warnings
 
@@ -118,13 +117,14 @@ class ListProxies(Query):
         """The page of `proxies`, which are sorted by age, as far as they are in `scope`. Raises `Invalid`."""
         if self.cursor is not None and self.page is not None:
             raise Invalid("cursor", "must be left out where page is given")
-        found = self._sorted(self._matching(proxies, scope))
+        found = self._sorted(self.matching(proxies, scope))
         start = ((self.page or 1) - 1) * self.per_page if self.cursor is None else self._after(found, self.cursor)
         some = found[start : start + self.per_page]
         following = self._cursor_after(some[-1]).text() if some and start + self.per_page < len(found) else None
         return ProxyPage(some, start, self.per_page, len(found), following)
 
-    def _matching(self, proxies: Sequence[StoredProxy], scope: frozenset[str] | None) -> Sequence[StoredProxy]:
+    def matching(self, proxies: Sequence[StoredProxy], scope: frozenset[str] | None) -> Sequence[StoredProxy]:
+        """Those of `proxies` that match all filters but `account`, as far as they are in `scope`."""
         if self.status is None and self.protocol is None and self.q is None and not self.tag and scope is None:
             return proxies
         return [each for each in proxies if self._matches(each) and (scope is None or each.record.id in scope)]
@@ -195,14 +195,14 @@ def list_proxies(call: Call) -> Reply:
     `next_cursor` for the next page: unlike `page`, it neither repeats nor omits a proxy when others are created or
     deleted meanwhile.
     """
-    page = call.query.page_of(_usable(call, call.query.account), call.caller.scope)
+    page = call.query.page_of(usable(call, call.query.account), call.caller.scope)
     views = proxy_views.listed(call.services.runtime, page.proxies)
     views = call.services.proxies_over_nodes.with_nodes(views, page.proxies)
     return Reply({"proxies": views, "pagination": page.pagination(), "next_cursor": page.next_cursor})
 
 
-def _usable(call: Call, account_id: str | None) -> Sequence[StoredProxy]:
-    """All proxies, or those that this account may use."""
+def usable(call: Call, account_id: str | None) -> Sequence[StoredProxy]:
+    """All proxies, or those that this account may use. Raises `Invalid`."""
     proxies = call.services.proxies.all()
     if account_id is None:
         return proxies
@@ -225,16 +225,6 @@ def create_proxy(call: Call) -> Reply:
     headers = {"Location": f"/api/v1/proxies/{proxy.record.id}"}
     view = proxy_views.with_backend_secret(proxy_views.created(proxy), proxy)
     return Reply({"proxy": view, "warnings": _warnings(proxy) + _refusals(call, proxy)}, 201, proxy.revision, headers)
-
-
-def tag_proxies(call: Call) -> Reply:
-    """Tag many proxies.
-
-    Adds tags to proxies and removes others, of all of them or none. Errors name the entry, such as `ids[3]`.
-    """
-    tagged = call.services.proxy_taggings.apply(call.body)
-    views = [{"id": each.id, "name": each.name, "tags": list(each.tags)} for each in tagged.proxies]
-    return Reply({"proxies": views, "changed": tagged.changed})
 
 
 def get_proxy(call: Call) -> Reply:
@@ -392,7 +382,6 @@ def _pool_status(call: Call, proxy: StoredProxy) -> dict[str, Any] | None:
 ROWS = resource(f"{V1}/proxies", read="proxy.read", write="proxy.write", delete="proxy.delete")(
     get("", "listProxies", list_proxies, Proxies, query=ListProxies, scoped=True),
     create("", "createProxy", create_proxy, NewProxy, body=ProxyCreate, read_only=READ_ONLY_FIELDS),
-    post("/tags", "tagProxies", tag_proxies, TaggedProxies, body=ProxyTagging),
     get(_ONE, "getProxy", get_proxy, OneProxy, if_match=True),
     *update(
         _ONE,

@@ -221,21 +221,6 @@ class Proxies(ResponseModel):
     next_cursor: str | None
 
 
-class TaggedProxy(ResponseModel):
-    """A proxy with its tags after the change."""
-
-    id: str
-    name: str
-    tags: list[str]
-
-
-class TaggedProxies(ResponseModel):
-    """The proxies in the order of the request; `changed` is the number of those whose tags are others than before."""
-
-    proxies: list[TaggedProxy]
-    changed: int
-
-
 class NewProxy(ResponseModel):
     """A created proxy."""
 

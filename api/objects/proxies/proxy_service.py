@@ -3,8 +3,6 @@
 The listening socket is bound before anything is stored, so a refused address leaves no trace; the supervisor gets the
 change after it is durable, so it never runs what a crash would forget. One change at a time: that is what makes names
 unique.
-
-Tags of many proxies in one change, all or none.
 """
 
 from __future__ import annotations
@@ -29,22 +27,28 @@ from actors.bus.messages.supervision import (
     RuntimeReport,
 )
 from api.bus_bridge import Bridge, request
-from api.errors import Invalid, InvalidMany, NotFound, PeerUnavailable, StaleRevision
-from api.objects.accounts.account_names import ERRORS_MAX, AccountNames
+from api.errors import Invalid, NotFound, PeerUnavailable, StaleRevision
+from api.objects.accounts.account_names import AccountNames
 from api.objects.named.shared_objects import SharedObjects
 from api.objects.nodes.asked_nodes import AskedNodes
 from api.objects.nodes.fleet_nodes import FleetNodes
 from api.objects.proxies.proxy_cache import COLLECTION, ProxyCache, StoredProxy
-from api.objects.proxies.proxy_changes import UpstreamPolicy, refuse_beyond, refuse_chain, refuse_pool, with_secrets
+from api.objects.proxies.proxy_changes import (
+    UpstreamPolicy,
+    listeners_of,
+    refuse_beyond,
+    refuse_chain,
+    refuse_pool,
+    with_secrets,
+)
 from api.objects.proxies.supervisor_link import SupervisorLink
 from api.security.api_keys import Scope
-from api.store import FleetStore, StoreWriteError, Write, repeated
+from api.store import FleetStore, StoreWriteError, repeated
 from api.store.loaded import is_same
 from config.files.secret_box import SecretBox, sealing_as
 from config.model.accounts import ProxyAccount, refuse_weak
 from config.model.choices import PROCESSES_MAX, ProxyStatus
-from config.model.fields import InvalidResource
-from config.model.object_fields import ProxyTagging, names_of_proxy, retagged
+from config.model.object_fields import names_of_proxy
 from config.model.proxies import ProxyCreate, ProxyRecord, ProxyUpdate, apply, new_record
 from config.model.proxy_parts import AuthBackend, check_certificate, refuse_ended_certificate, set_secret, warnings
 from config.model.shared_objects.pools import Pool
@@ -133,9 +137,7 @@ class ProxyService:
 
     def create(self, body: ProxyCreate) -> StoredProxy:
         """A new, active proxy whose socket is bound, and whose process serves unless that takes long."""
-        rules, identifier = self.rules, "prx_" + secrets.token_hex(8)
-        record = new_record(body, identifier, time.time(), rules.default_timeout, rules.sleep_after, rules.workers)
-        self._refuse_weak(body, (), record)
+        record = self.new(body)
         self._check_certificate(record)
 
         def check() -> None:
@@ -143,7 +145,6 @@ class ProxyService:
             self._refuse_unfit(record)
 
         with self.lock():
-            record = self._sealed(record, body)
             check()
             with self._reserved(record), self._store.rechecked(check):
                 stored = self._put_named(None, record, expect=0)
@@ -161,7 +162,7 @@ class ProxyService:
 
         def alter(record: ProxyRecord) -> ProxyRecord:
             before.append(record.auth.backend)
-            return self._applied(record, body, scope)
+            return self.applied(record, body, scope)
 
         def check(record: ProxyRecord) -> None:
             self._refuse_upstreams(record, body, None if scope is None else frozenset(scope.proxies or ()))
@@ -213,7 +214,7 @@ class ProxyService:
             check(record)
             self._check_certificate(record)
             self._refuse_unfit(record, before.record)
-            self._require_supervisor(proxy_id)
+            self.require_supervisor(proxy_id)
             same = is_same(before.record, record)
             with self._reserved_if_moved(before.record, record, scope), self._store.rechecked(check_again):
                 if not same:
@@ -233,7 +234,7 @@ class ProxyService:
         def gone() -> StoredProxy:
             with self.lock():
                 before = self._matching(proxy_id, if_match)
-                self._require_supervisor(proxy_id)
+                self.require_supervisor(proxy_id)
                 self._store.delete(COLLECTION, proxy_id, before.revision)
                 return before
 
@@ -253,7 +254,7 @@ class ProxyService:
         def stopped() -> tuple[StoredProxy, bool]:
             with self.lock():
                 before = self._matching(proxy_id, if_match)
-                self._require_supervisor(proxy_id)
+                self.require_supervisor(proxy_id)
                 return self._put_status(before, "inactive")
 
         after, changed = self._repeated(if_match, stopped)
@@ -296,21 +297,6 @@ class ProxyService:
                 self._link.request(RestartProxy(proxy_id))
         return after, changed
 
-    def _applied(self, record: ProxyRecord, body: ProxyUpdate, scope: Scope | None) -> ProxyRecord:
-        changed = apply(record, body, time.time())
-        self._refuse_weak(body, record.accounts, changed)
-        if scope is not None:
-            refuse_beyond(scope, record, changed, body)
-        return self._sealed(changed, body)
-
-    def _refuse_weak(self, body: ProxyUpdate, known: Sequence[ProxyAccount], after: ProxyRecord) -> None:
-        if not self.rules.weak_passwords:
-            refuse_weak(body.accounts or (), known, after.accounts)
-
-    def _sealed(self, record: ProxyRecord, body: ProxyUpdate) -> ProxyRecord:
-        with sealing_as(StoreWriteError):
-            return with_secrets(record, body, self._seal)
-
     def _refuse_upstreams(self, record: ProxyRecord, body: ProxyUpdate, scope: frozenset[str] | None = None) -> None:
         """Refuse upstreams that lead back to a proxy, or may not be used."""
         leads = bool(body.upstreams) or (record.pool is not None and "pool" in body.model_fields_set)
@@ -321,7 +307,8 @@ class ProxyService:
         here = self._here(record)
         records = [each.record for each in self.here()]
         if leads or moves:
-            refuse_chain(here, records, self._objects.upstreams_of_pool)
+            of_pool = self._objects.upstreams_of_pool
+            refuse_chain(here, listeners_of(records, of_pool), of_pool)
         if leads:
             self.rules.upstream_policy.refuse(here, records, scope)
         if asks:
@@ -348,11 +335,42 @@ class ProxyService:
         """The process that runs may have read a better certificate than the one that is in the file now."""
         if not record.speaks_tls:
             return
-        runtime = self._require_supervisor(record.id).proxies.get(record.id)
+        runtime = self.require_supervisor(record.id).proxies.get(record.id)
         if runtime is not None:
             refuse_ended_certificate(self._here(record), self.rules.tls, runtime.certificate_ends, time.time())
 
     # --- for changes of many at once (`api.import_export`) ---
+
+    def new(self, body: ProxyCreate, makes: bool = True) -> ProxyRecord:
+        """A new, active proxy, not stored yet. As `applied`."""
+        rules, identifier = self.rules, "prx_" + secrets.token_hex(8)
+        record = new_record(body, identifier, time.time(), rules.default_timeout, rules.sleep_after, rules.workers)
+        return self._completed(record, body, (), makes)
+
+    def applied(
+        self, record: ProxyRecord, body: ProxyUpdate, scope: Scope | None = None, makes: bool = True
+    ) -> ProxyRecord:
+        """`record` with the changes of `body`, not stored yet. It may hash passwords.
+
+        A back end without a secret gets one, unless `makes` is false: then that is an error.
+        """
+        changed = apply(record, body, time.time())
+        if scope is not None:
+            refuse_beyond(scope, record, changed, body)
+        return self._completed(changed, body, record.accounts, makes)
+
+    def _completed(
+        self, record: ProxyRecord, body: ProxyUpdate, known: Sequence[ProxyAccount], makes: bool
+    ) -> ProxyRecord:
+        """With the secrets of `body`; `known` are the accounts that it had before."""
+        if not self.rules.weak_passwords:
+            refuse_weak(body.accounts or (), known, record.accounts)
+        with sealing_as(StoreWriteError):
+            return with_secrets(record, body, self._seal, makes)
+
+    def require_supervisor(self, proxy_id: str) -> RuntimeReport:
+        """The runtime state of the proxy. Raises `PeerUnavailable`: without the supervisor nothing is stored."""
+        return request(self._bridge, SUPERVISOR, QueryRuntime((proxy_id,)), RuntimeReport)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -461,10 +479,6 @@ class ProxyService:
         if isinstance(reply, ListenerRefused):
             raise Invalid(reply.field, self.refusal(reply, record.id, scope))
 
-    def _require_supervisor(self, proxy_id: str) -> RuntimeReport:
-        """The runtime state of the proxy. Raises `PeerUnavailable`: without the supervisor nothing is stored."""
-        return request(self._bridge, SUPERVISOR, QueryRuntime((proxy_id,)), RuntimeReport)
-
 
 def processes_of(records: Iterable[ProxyRecord]) -> int:
     """How many processes these proxies have as long as those that may sleep do."""
@@ -487,73 +501,3 @@ def _warn(before: ProxyRecord | None, after: ProxyRecord) -> None:
     for each in warnings(after):
         if each not in known:
             log.warning("proxy %r (%s), %s: %s", after.name, after.id, each.field, each.warning)
-
-
-@dataclass(frozen=True, slots=True)
-class Tagged:
-    """The proxies after the change, in the order of the request, and how many of them are other than before."""
-
-    proxies: list[ProxyRecord]
-    changed: int
-
-
-class ProxyTaggings:
-    """Thread-safe. Fields of errors are those of the request, such as `ids[3]`."""
-
-    def __init__(self, proxies: ProxyService, store: FleetStore, names: AccountNames, bridge: Bridge) -> None:
-        self._proxies = proxies
-        self._store = store
-        self._names = names
-        self._bridge = bridge
-
-    def apply(self, body: ProxyTagging) -> Tagged:
-        """Make the change. Raises `Invalid`, `InvalidMany`, `PeerUnavailable` and `StoreWriteError`."""
-
-        def change() -> tuple[list[ProxyRecord], list[ProxyRecord]]:
-            with self._proxies.lock(), self._names.lock():
-                pairs = self._prepared(body)
-                pending = [(before, after) for before, after in pairs if before.record.tags != after.tags]
-                if pending:
-                    # without the supervisor nothing is stored
-                    request(self._bridge, SUPERVISOR, QueryRuntime((pending[0][1].id,)), RuntimeReport)
-                    writes = [
-                        Write(COLLECTION, after.id, after.model_dump(mode="json"), before.revision)
-                        for before, after in pending
-                    ]
-                    with self._store.rechecked(lambda: self._prepared(body)):
-                        self._store.commit(writes)
-                return [after for _, after in pairs], [after for _, after in pending]
-
-        tagged, changed = repeated(change)
-        for after in changed:
-            self._proxies.publish_event("proxy.updated", after)
-        return Tagged(tagged, len(changed))
-
-    def _prepared(self, body: ProxyTagging) -> list[tuple[StoredProxy, ProxyRecord]]:
-        _refuse_twice(body.ids)
-        now, pairs, errors = time.time(), [], []
-        for index, proxy_id in enumerate(body.ids):
-            try:
-                pairs.append(self._one(proxy_id, body, now))
-            except NotFound:
-                errors.append((f"ids[{index}]", "there is no such proxy"))
-            except InvalidResource as error:
-                errors.append((f"ids[{index}]", f"{error.field}: {error.error}"))
-        if errors:
-            raise InvalidMany(errors[:ERRORS_MAX])
-        return pairs
-
-    def _one(self, proxy_id: str, body: ProxyTagging, now: float) -> tuple[StoredProxy, ProxyRecord]:
-        before = self._proxies.get(proxy_id)
-        tags = retagged(before.record.tags, body.add_tags, body.remove_tags)
-        after = before.record.model_copy(update={"tags": tags, "updated_at": now})
-        self._names.refuse_proxy(before.record, after)
-        return before, after
-
-
-def _refuse_twice(ids: Sequence[str]) -> None:
-    known: set[str] = set()
-    for index, each in enumerate(ids):
-        if each in known:
-            raise Invalid(f"ids[{index}]", "is there twice")
-        known.add(each)

@@ -287,41 +287,39 @@ def refuse_itself(upstreams: Iterable[ProxyUpstream], host: str, ports: Ports) -
             raise InvalidProxy(f"upstreams[{index}].port", "is this proxy itself")
 
 
-def refuse_circle(start: ProxyRecord, others: Iterable[ProxyRecord]) -> None:
-    """A chain of own listeners that comes back to where it began would go on until nothing is left.
-
-    Raises `InvalidProxy`. Listeners that are written by another name or address than their own are not recognised.
-    """
-    nodes = _Nodes(each for each in others if each.id != start.id)
-    for index, upstream in enumerate(start.upstreams):
-        reached: set[str] = set()
-        waiting = nodes.reached_by(upstream)
-        while waiting:
-            node = waiting.pop()
-            if node.id in reached:
-                continue
-            reached.add(node.id)
-            if any(is_listener(each, start.host, start.ports) for each in node.upstreams):
-                raise InvalidProxy(
-                    f"upstreams[{index}]", f"the chain comes back to this proxy, by way of {node.name!r}"
-                )
-            waiting += [each for above in node.upstreams for each in nodes.reached_by(above)]
-
-
-class _Nodes:
+class Listeners:
     """Proxies by what they listen at: by port, and those with ranges of ports."""
 
-    def __init__(self, nodes: Iterable[ProxyRecord]) -> None:
+    def __init__(self, proxies: Iterable[ProxyRecord]) -> None:
         self._by_port: dict[int, list[ProxyRecord]] = {}
         self._with_ranges: list[ProxyRecord] = []
-        for each in nodes:
+        for each in proxies:
             ports = each.ports
             (self._by_port.setdefault(ports.first, []) if len(ports) == 1 else self._with_ranges).append(each)
 
     def reached_by(self, upstream: ProxyUpstream) -> list[ProxyRecord]:
         """Those that this upstream is."""
-        nodes = (*self._by_port.get(upstream.port, ()), *self._with_ranges)
-        return [each for each in nodes if is_listener(upstream, each.host, each.ports)]
+        found = (*self._by_port.get(upstream.port, ()), *self._with_ranges)
+        return [each for each in found if is_listener(upstream, each.host, each.ports)]
+
+    def refuse_circle(self, start: ProxyRecord) -> None:
+        """A chain of own listeners that comes back to where it began would go on until nothing is left.
+
+        Raises `InvalidProxy`. Listeners that are written by another name or address than their own are not recognised.
+        """
+        for index, upstream in enumerate(start.upstreams):
+            reached: set[str] = {start.id}
+            waiting = self.reached_by(upstream)
+            while waiting:
+                proxy = waiting.pop()
+                if proxy.id in reached:
+                    continue
+                reached.add(proxy.id)
+                if any(is_listener(each, start.host, start.ports) for each in proxy.upstreams):
+                    raise InvalidProxy(
+                        f"upstreams[{index}]", f"the chain comes back to this proxy, by way of {proxy.name!r}"
+                    )
+                waiting += [each for above in proxy.upstreams for each in self.reached_by(above)]
 
 
 def is_listener(upstream: ProxyUpstream, host: str, ports: Ports) -> bool:

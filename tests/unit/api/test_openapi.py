@@ -13,12 +13,12 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from pydantic import BaseModel, ValidationError
 
 from api.app import OPERATIONS
+from api.import_export.proxy_batches.batch_bodies import BatchedChange, ProxySelection, ProxyTagging
 from api.openapi.examples import example_of
 from api.operations import Operation
 from config.files.secret_box import SecretBox
 from config.model import fields
 from config.model.fields import InvalidResource
-from config.model.object_fields import ProxyTagging
 from config.model.proxies import ProxyUpdate
 from config.model.shared_objects.lists import ListCreate, new_list
 from config.model.shared_objects.policies import PolicyUpdate
@@ -110,6 +110,19 @@ BODIES: tuple[tuple[type[BaseModel], dict[str, Any], bool], ...] = (
     (ProxyTagging, {"ids": ["a"]}, False),
     (ProxyTagging, {"ids": ["a"], "add_tags": [], "remove_tags": []}, False),
     (ProxyTagging, {"ids": ["a"], "remove_tags": ["b"]}, True),
+    (ProxySelection, {"all": True}, True),
+    (ProxySelection, {"tag": "office", "q": "a"}, True),
+    (ProxySelection, {"tag": ["office", "paris"]}, True),
+    *((ProxySelection, each, False) for each in ({}, {"all": False}, {"tag": []}, {"tag": 1}, {"ids": []})),
+    *((ProxySelection, {"tag": "office", **each}, False) for each in ({"all": True}, {"ids": ["a"]})),
+    (BatchedChange, {"id": "a"}, True),
+    (BatchedChange, {"id": "a", "status": "inactive", "add_tags": ["b"]}, True),
+    (BatchedChange, {"where": {"all": True}, "set": {}}, True),
+    *((BatchedChange, each, False) for each in ({}, {"set": {}}, {"where": {"all": True}}, {"status": "active"})),
+    *(
+        (BatchedChange, {"where": {"all": True}, "set": {}, **each}, False)
+        for each in ({"id": "a"}, {"tags": ["a"]}, {"status": "active"})
+    ),
     (PolicyUpdate, {"rules": [{**RULE, "match": {"params": {"country": "de"}}}]}, True),
     (PolicyUpdate, {"rules": [{**RULE, "match": {"params": {"Country": "de"}}}]}, False),
     (PolicyUpdate, {"rules": [{**RULE, "match": {"params": {"session": "7"}}}]}, False),

@@ -61,6 +61,7 @@ Request = tuple[str, str, Any]
         (None, FIRST, ("POST", "/proxies", {**PROXY, "name": "second"}), "port"),
         (None, FIRST, ("POST", "/proxies", {**PROXY, "name": "second", "host": "127.0.0.1"}), "port"),
         (FIRST, SECOND, ("PATCH", "{id}", {"port": 3129}), "port"),
+        (None, FIRST, ("POST", "/proxies/batch", {"create": [{**PROXY, "name": "second"}]}), "create[0].port"),
         (FIRST, SECOND, ("PATCH", "{id}", {"name": "second"}), "name"),
         (None, LIST, LIST, "name"),
         (LIST, ("DELETE", "{id}", None), RULED, "deny_destinations"),
@@ -118,6 +119,12 @@ def at(path: str, request: Request) -> Request:
             FIRST,
             DESCRIBED,
             ("POST", "/proxies/tags", {"ids": ["{id}"], "add_tags": ["ours"]}),
+            ("theirs", ["ours"]),
+        ),
+        (
+            FIRST,
+            DESCRIBED,
+            ("POST", "/proxies/batch", {"update": [{"where": {"all": True}, "set": {"add_tags": ["ours"]}}]}),
             ("theirs", ["ours"]),
         ),
         (

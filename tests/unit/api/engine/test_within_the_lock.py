@@ -132,6 +132,9 @@ def body_of(api: Api, operation: Operation, ids: dict[str, str]) -> Any:
         return {"refresh_token": signed_in["refresh_token"]}
     if operation.id == "tagProxies":
         return {"ids": [ids["proxy_id"]], "add_tags": ["berlin"]}
+    if operation.id == "batchProxies":
+        new = {"name": "many", "port": 3150, "protocol": "http", "auth": BODIES["createProxy"]["auth"]}
+        return {"create": [new], "update": [{"id": ids["proxy_id"], "port": 3151, "add_tags": ["paris"]}]}
     if operation.id == "batchAccounts":
         return {
             "create": [{"username": "many", "password": PASSWORD}],

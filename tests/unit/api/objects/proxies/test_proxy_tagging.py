@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from actors.bus.messages.common import SUPERVISOR
-from config.model.object_fields import TAGGED_MAX, TAGS_MAX
+from api.import_export.proxy_batches.batch_bodies import TAGGED_MAX
+from config.model.object_fields import TAGS_MAX
 from tests.kit.api_stage import PROXY, Api, error_of
 from tests.kit.tables import table
 

@@ -70,6 +70,7 @@ REQUIRED: dict[str, dict[str, str]] = {
     f"{V1}/proxies": {"GET": "proxy.read", "POST": "proxy.write"},
     f"{V1}/proxies/*": {"GET": "proxy.read", "PUT": "proxy.write", "PATCH": "proxy.write", "DELETE": "proxy.delete"},
     f"{V1}/proxies/tags": {"POST": "proxy.write"},
+    f"{V1}/proxies/batch": {"POST": "proxy.write"},
     f"{V1}/proxies/*/start": {"POST": "proxy.write"},
     f"{V1}/proxies/*/stop": {"POST": "proxy.write"},
     f"{V1}/proxies/*/restart": {"POST": "proxy.write"},
