@@ -15,7 +15,7 @@ from api.cli.errors import CommandError, Status
 from api.cli.local.commands import DATA_OPTIONS
 from api.cli.options import OF_NODE, argument, choice, flag, number, text, texts
 from api.cli.quantities import SINCE_BEGIN, UNTIL
-from api.cli.remote.import_export import SIGNS, Changes, change_lines, summary_text
+from api.cli.remote.import_export import SIGNS, Changes, change_lines, print_revision, summary_text
 from api.cli.terminal import Column, cell_text, pairs_of, safe, titled
 from config.text.formatting import counted
 
@@ -307,8 +307,7 @@ def rollback(session: Session, revision: int, only: bool, fields: Given) -> None
     changes = Changes(session, path, query, lambda plan: _plan_lines(session, plan))
     _changed, done = changes.listed_and_made(fields["dry_run"], fields["yes"])
     if done is not None:
-        text = f"{summary_text(done['summary'], '')} This is revision {done['revision']}."
-        session.out.data(done, lambda: session.out.line(text))
+        print_revision(session, done)
 
 
 def reapply(session: Session, which: str | None, fields: Given) -> None:
@@ -318,8 +317,7 @@ def reapply(session: Session, which: str | None, fields: Given) -> None:
     changes = Changes(session, f"/lost-changes/{quoted(name)}/reapply", query, lambda plan: _plan_lines(session, plan))
     _changed, done = changes.listed_and_made(fields["dry_run"], fields["yes"])
     if done is not None:
-        text = f"{summary_text(done['summary'], '')} This is revision {done['revision']}."
-        session.out.data(done, lambda: session.out.line(text))
+        print_revision(session, done)
 
 
 def _plan_lines(session: Session, plan: Any) -> Iterator[str]:

@@ -266,6 +266,8 @@ class Changes:
         """Whether there are any, and what was done after a question; None if only a list was wanted."""
         out = self.session.out
         plan = self._post({**self.query, "dry_run": True}, self.sent)
+        if plan.get("refused"):
+            self._refuse(plan)
         if dry_run or not plan["changed"]:
             plan["dry_run"] = dry_run
             out.data(plan, lambda: out.lines(self.lines(plan)))
@@ -282,8 +284,20 @@ class Changes:
             text = "The configuration has changed meanwhile; nothing was done"
             raise CommandError(text, "Run the command again") from error
 
+    def _refuse(self, plan: Any) -> None:
+        if self.session.out.format != "json":
+            self.session.out.lines(self.lines(plan))
+        problems = [(each["name"] or "", f"{each['field']}: {each['error']}") for each in plan["refused"]]
+        raise CommandError("This would be refused, so nothing was done", problems=tuple(problems))
+
     def _post(self, query: Mapping[str, Any], sent: Mapping[str, Any]) -> Any:
         return self.session.api.call("POST", self.path, query=query, timeout=TIMEOUT, **sent)
+
+
+def print_revision(session: Session, done: Any) -> None:
+    """What was done, and the number of the revision that it is."""
+    text = f"{summary_text(done['summary'], '')} This is revision {done['revision']}."
+    session.out.data(done, lambda: session.out.line(text))
 
 
 SIGNS = {"create": ("+", GOOD), "update": ("~", WARN), "delete": ("-", BAD)}

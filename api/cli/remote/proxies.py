@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -12,6 +12,7 @@ from api.cli.commands import NOTHING, YES, Given, Session, command, confirm, eit
 from api.cli.documents import body_of, header_fields, require_changes, whole_body
 from api.cli.errors import CommandError, Status, combined
 from api.cli.options import (
+    ACCOUNT,
     NODE,
     OF_NODE,
     PROXY,
@@ -258,6 +259,53 @@ def _change_tags(
     tags = session.api.get(path)["proxy"]["tags"]
     body["tags"] = [each for each in dict.fromkeys([*tags, *more]) if each not in fewer]
     return {"If-Match": session.api.etag or "*"}
+
+
+_SELECTING = ("status", "protocol", "tag", "q", "account")
+_CHANGE = {
+    "proxies": argument("PROXY", "Names or ids; or options that select them.", list[str], complete=PROXY, default=None),
+    **{name: each for name, each in _FILTERS.items() if name in _SELECTING},
+    "account": text("--account", "Only those that this account may use: its name or id.", of=ACCOUNT),
+    "every": flag("--all", "Every proxy."),
+    "add_tags": _UPDATE["add_tag"],
+    "remove_tags": _UPDATE["remove_tag"],
+    **whole_body("limits.bandwidth_out=1Mbit/s", "sleep_after=600", "policy=people", "status=inactive"),
+    "dry_run": flag("--dry-run", "List the changes, and make none."),
+    "yes": YES,
+}
+
+
+@command(group, "change", _CHANGE)
+def change_proxies(
+    session: Session, proxies: list[str] | None, every: bool, dry_run: bool, yes: bool, fields: Given
+) -> None:
+    """Change many proxies, all of them or none: those that are named, or that match all options.
+
+    Lists the changes and asks. It is one revision: proxyfleet rollback --only takes it back.
+    """
+    from api.cli.remote.import_export import Changes, print_revision  # which few commands need
+
+    where = {name: value for name in _SELECTING if (value := fields.pop(name)) is not None}
+    if [bool(proxies), bool(where), every].count(True) != 1:
+        hint = "Such as: proxyfleet proxies change --tag eu --set sleep_after=600"
+        raise CommandError("Which proxies? Give names, or options that select them, or --all", hint, Status.USAGE)
+    if proxies:
+        where = {"ids": [find_id(session.api, PROXY, each) for each in proxies]}
+    body = body_of(fields)
+    require_changes(body, "proxies")
+    sent = {"body": {"update": [{"where": where or {"all": True}, "set": body}]}}
+    changes = Changes(session, "/proxies/batch", {}, lambda plan: _batch_lines(session, plan), sent)
+    _changed, done = changes.listed_and_made(dry_run, yes)
+    if done is not None:
+        print_revision(session, done)
+
+
+def _batch_lines(session: Session, plan: Any) -> Iterator[str]:
+    from api.cli.remote.import_export import change_lines, summary_text
+
+    for change in plan["changes"]:
+        yield from change_lines(session, change, change["fields"])
+    yield summary_text(plan["summary"], "would be " if plan["dry_run"] else "")
 
 
 @command(group, "delete", {**PROXIES, "yes": YES})

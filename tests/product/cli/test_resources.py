@@ -67,6 +67,29 @@ def test_a_proxy_is_created_shown_changed_stopped_started_and_deleted_by_its_nam
     assert shell("proxies", "show", "desk").status == 5
 
 
+def test_many_proxies_are_changed_after_a_list_of_the_changes_and_all_or_none(shell: Shell, product: Product) -> None:
+    bodies = [
+        {"name": f"many{number}", "port": product.free_port(), "protocol": "http", "tags": ["many"]}
+        for number in range(3)
+    ]
+    product.api("POST", "/proxies/batch", {"create": bodies})
+    change = ("proxies", "change", "--tag", "many")
+    listed = shell.good(*change, "--set", "limits.bandwidth_out=1Mbit/s", "--dry-run").out.splitlines()
+    assert listed[:2] == ["~ proxy many0", "    limits.bandwidth_out: 0 B/s → 1 Mbit/s"]
+    assert listed[-1] == "3 would be changed; 0 unchanged."
+    made = shell.good("proxies", "change", "many0", "--set", "sleep_after=600", "--add-tag", "slow", "--yes").out
+    assert "1 changed; 0 unchanged. This is revision" in made
+    made = shell.good(*change, "--set", "sleep_after=600", "--yes", "-o", "json").data
+    assert made["summary"] == {"create": 0, "update": 2, "delete": 0, "unchanged": 1}
+    assert shell.good("proxies", "show", "many0").details["tags"] == "many, slow"
+    refused = shell(*change, "--set", "pool=none", "--yes")
+    assert refused.status == 1
+    assert "many0: pool: there is no pool 'none'" in refused.err
+    for wrong in ((), ("--all", "--tag", "many"), ("many0", "--status", "active")):
+        assert "Which proxies?" in shell("proxies", "change", *wrong, "--set", "sleep_after=1").err
+    assert shell(*change).status == shell(*change, "--set", "sleep_after=1").status == 2
+
+
 def test_the_list_is_filtered_and_for_programs_it_is_the_data_of_the_api(
     shell: Shell, product: Product, proxy: dict[str, Any]
 ) -> None:
