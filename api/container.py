@@ -63,7 +63,8 @@ from api.objects.named.fleet_lists import LIST_STATES, FleetLists
 from api.objects.named.list_contents import ListContents, ListStates, Sourced
 from api.objects.named.list_fetches import ListFetches
 from api.objects.named.list_kind import LISTS
-from api.objects.named.object_changes import ObjectChanges, ObjectUsers, ObjectViews
+from api.objects.named.object_changes import ObjectChanges, ObjectViews
+from api.objects.named.object_users import ObjectUsers
 from api.objects.named.policy_kind import POLICIES
 from api.objects.named.pool_kind import POOLS
 from api.objects.named.pool_states import PoolStates
@@ -100,6 +101,7 @@ from config.files.paths import DataDir, RunDir, forget_initial_password
 from config.files.secret_box import secret_box_of
 from config.model.fleet_accounts import FleetAccount
 from config.model.nodes import NodeRecord
+from config.model.object_fields import Named
 from config.model.shared_objects.lists import DestinationList
 from config.model.shared_objects.pools import VERDICTS, Pool
 from config.model.subscriptions import checked, is_about_people
@@ -228,7 +230,7 @@ class Services:
             lambda: self.settings.digests(),  # noqa: PLW0108 - of the settings at that time
         )
         self.node.add_report(self.proxies_over_nodes.report)
-        self.object_users = ObjectUsers(cache.all, self.account_store)
+        self.object_users = ObjectUsers(objects, cache.all, self.account_store, self._names_of_settings)
         self.pool_states = PoolStates(
             run_dir.pools, objects, self.publish, self.runtime.pools_in_use, store, lambda: self.node
         )
@@ -240,12 +242,24 @@ class Services:
         self.health = HealthService(store, self.runtime, self.proxies, self.webhooks, data, supervisor_pid)
         self.overviews = self._make_overviews()
         self.log_search = LogSearch(bridge, self.ending, self.proxies.name_of)
-        self.live = LiveSettings(store, bridge, self.publish, lambda: self.settings, self.apply_plain, self.nodes)
+        self.live = LiveSettings(
+            store,
+            bridge,
+            self.publish,
+            lambda: self.settings,
+            self.apply_plain,
+            self.nodes,
+            objects.refuse_unknown,
+            self.proxies.lock,
+        )
         self._follow_commits(store)
         self.on_max_connections: Callable[[int], None] = lambda _max: None
         self.rates = RateLimits(settings.security.rate_limiting)
         self.sign_ins = SignIns(settings.auth.oauth2, self._outgoing)
         self.apply(settings)
+
+    def _names_of_settings(self) -> Iterator[tuple[str, Named]]:
+        return self.live.names()
 
     def _follow_commits(self, store: Engine) -> None:
         """What follows from changes of documents."""
@@ -256,12 +270,16 @@ class Services:
             except OSError as error:
                 log.error("the files of lists can't be made yet: %s", error)
 
+        def apply_settings(_changes: Sequence[DocumentChange]) -> None:
+            self.live.apply()
+
         store.effects.follow(
-            CommitEffect(["settings"], lambda _changes: self.live.apply(), self.live.concerns),
+            CommitEffect(["settings"], apply_settings, self.live.needs_none),
             CommitEffect([LISTS.collection], settle_lists),
             CommitEffect([VERDICTS], self.pool_states.apply),
             CommitEffect([LIST_STATES], lambda _changes: self.list_fetches.soon()),
             CommitEffect(SENT, self.link.apply, self.link.concerns),
+            CommitEffect(["settings"], apply_settings, self.live.needs_objects),
             CommitEffect(["proxies"], self.proxies_over_nodes.changed, self.proxies_over_nodes.concerns),
             CommitEffect(["webhooks"], lambda _changes: self.webhooks.notify()),
             CommitEffect(WITH_USAGE, self.account_activity.follow, ends_usage),
@@ -322,7 +340,7 @@ class Services:
         objects, contents = self.shared_objects, self.list_contents
         hooks = ObjectChanges(objects, self.proxies.lock, self.object_users, self.account_names.lock).hooks
         records, refuse = objects.records, objects.refuse_unknown
-        views = ObjectViews(contents, self.pool_states)
+        views = ObjectViews(contents, self.pool_states, self.object_users)
         special: dict[str, tuple[Records[Any], Hooks[Any]]] = {
             "lists": (records["lists"], hooks(LISTS, views.lists, prepare=contents.prepare, warnings=views.of_list)),
             "pools": (records["pools"], hooks(POOLS, views.pools, self.proxies.check_pool)),

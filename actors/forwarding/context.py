@@ -278,11 +278,12 @@ class ForwardingContext(OpenConnections):
 
     def compiling(self, spec: ProxySpec, objects: FleetObjects) -> Batches[PolicySet | None]:
         """Compile the policies of a configuration; None: it has none."""
-        if not (spec.policy or objects.policies):
+        if not (spec.policy or objects.policies or objects.first_policy):
             return None
         from actors.forwarding.policies.judge import PolicySet  # only proxies with policies pay for it
 
-        return (yield from PolicySet.compiling(objects.policies, spec.policy, self.lists, self.policies))
+        own = objects.first_policy, spec.policy
+        return (yield from PolicySet.compiling(objects.policies, own, self.lists, self.policies))
 
     def _replace_policies(self, objects: FleetObjects, policies: PolicySet | None) -> Visit | None:
         """Returns what ends tunnels that the policies no longer allow, where they are to end."""

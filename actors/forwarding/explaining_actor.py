@@ -7,6 +7,7 @@ It is configured as the proxy is and lives for some seconds after its last expla
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from typing import Any
 
 from actors.bus.codec import unpack
@@ -19,6 +20,7 @@ from actors.forwarding.fleet_objects import ObjectReader
 from actors.forwarding.limits.accounts_in_use import UnreadableError
 from actors.forwarding.limits.earlier_usage import EarlierUsage
 from actors.forwarding.net.resolver_link import merged
+from actors.forwarding.reconfiguration import Configuration, Reconfiguration
 from actors.process import Actor, Boot
 
 
@@ -38,16 +40,16 @@ class ExplainingActor(Actor):
             run_dir=self.run_dir,
         )
         self._objects = ObjectReader()
+        self._reconfiguration = Reconfiguration(self._shared, lambda _spec: None)
         self._earlier_usage = EarlierUsage(self.loop, self.mailbox, self._shared.limits.usage)
         if "configure" in boot.params:
-            self._configure(unpack(Configure, boot.params["configure"]))
+            self._configure(unpack(Configure, boot.params["configure"]), lambda: None)
         self.ready()
 
     def receive(self, sender: str, message: Any, reply: Reply) -> None:
         """Handle a query or an order."""
         if isinstance(message, Configure):
-            self._configure(message)
-            reply(Done())
+            self._configure(message, lambda: reply(Done()))
         elif isinstance(message, Explain) and self._shared.configured:
             self._with_totals(message, reply)
         elif isinstance(message, Explain):
@@ -55,10 +57,11 @@ class ExplainingActor(Actor):
         else:
             refuse(sender, message, reply)
 
-    def _configure(self, message: Configure) -> None:
+    def _configure(self, message: Configure, done: Callable[[], None]) -> None:
         proxy, resolver = self.settings["proxy"], self._shared.dialer.resolver
         resolver.configure(merged(proxy["dns"], message.spec.dns, message.spec.id))
-        self._shared.configure(message.spec, message.egress, self._objects.read(message.objects))
+        objects = self._objects.read(message.objects)
+        self._reconfiguration.configure(Configuration(message.spec, message.egress, objects), done)
 
     def _with_totals(self, query: Explain, reply: Reply) -> None:
         """An account of the shared table counts from when it is asked for."""

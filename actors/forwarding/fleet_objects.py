@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
 from actors.bus.codec import unpack
-from actors.bus.messages.specs import ListRef, PolicySpec, PoolSpec
+from actors.bus.messages.specs import FIRST_POLICY, POLICY_KEY, POOL_KEY, ListRef, PolicySpec, PoolSpec
 from config.net.addresses import Address
 from config.net.entries import ListHost
 
@@ -16,11 +16,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class FleetObjects:
-    """A consistent set of objects, as a forwarding actor has it: whatever one of them names is in it."""
+    """A consistent set of objects, as a forwarding actor has it: whatever one of them names is in it.
+
+    `first_policy` is the name of the policy that comes before all others, empty for none.
+    """
 
     lists: tuple[ListRef, ...] = ()
     pools: tuple[PoolSpec, ...] = ()
     policies: tuple[PolicySpec, ...] = ()
+    first_policy: str = ""
 
 
 class FoundList(Protocol):
@@ -74,11 +78,12 @@ class ObjectReader:
             return self._objects
         unchanged = {key: value for key, value in self._values.items() if packed.get(key) == self._packed[key]}
         lists = dict(_read(ListRef, "list:", packed, unchanged))
-        pools = dict(_read(PoolSpec, "pool:", packed, unchanged))
-        policies = dict(_read(PolicySpec, "policy:", packed, unchanged))
+        pools = dict(_read(PoolSpec, POOL_KEY, packed, unchanged))
+        policies = dict(_read(PolicySpec, POLICY_KEY, packed, unchanged))
         self._values = {**lists, **pools, **policies}
         self._packed = packed
-        self._objects = FleetObjects(tuple(lists.values()), tuple(pools.values()), tuple(policies.values()))
+        first = packed.get(FIRST_POLICY, b"").decode()
+        self._objects = FleetObjects(tuple(lists.values()), tuple(pools.values()), tuple(policies.values()), first)
         return self._objects
 
 

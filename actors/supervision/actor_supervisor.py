@@ -92,6 +92,7 @@ class ActorSupervisor:
         self._config = config
         self._listeners = listeners
         self._desired = DesiredProxies()
+        self._desired.objects.put_first(config.first_policy)
         self._proxy_events = ProxyEventPublisher(events, self._desired.get, lambda: context.loop.now)
         self._problems = ProblemReports(self._proxy_events, self._by_name, self.label)
         self._egress = EgressConfigPublisher(context.loop, listeners, config, self._egress_changed)
@@ -196,13 +197,14 @@ class ActorSupervisor:
     def apply(self, config: SupervisionConfig, latch: CountdownLatch, but: str = "") -> None:
         """Apply other settings; `latch` waits until all actors have, except `but`, which has them already."""
         self._config = config
+        self._desired.objects.put_first(config.first_policy)
         self._actors.apply(config)
         self._egress.apply(config)
         self._context.settings.put({**config.groups, **self._egress_group()})
         for actor in self._all():
             if actor.name != but:
                 actor.apply_settings(latch)
-        self._reconciler.reconcile_awake()
+        self._reconciler.reconcile_awake(latch.add())
 
     def terminated(self, name: str, message: Terminated) -> None:
         """This process of an actor, and no other, is to end."""

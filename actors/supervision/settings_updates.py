@@ -46,7 +46,8 @@ log = logging.getLogger(__name__)
 class SupervisionConfig:
     """The settings that concern actors; `services` are the product's own addresses besides proxies.
 
-    `private_backends`: authentication back ends may have addresses that are not public.
+    `private_backends`: authentication back ends may have addresses that are not public. `first_policy` is the name of
+    the policy that comes before that of each proxy, empty for none.
     `groups` are the settings as actors get them, some with secrets; each actor gets those of its `ActorSpec` alone.
     """
 
@@ -57,6 +58,7 @@ class SupervisionConfig:
     upstreams_allow: tuple[str, ...] | None
     services: tuple[tuple[str, int], ...]
     private_backends: bool
+    first_policy: str
     groups: dict[str, Any]
 
     @classmethod
@@ -71,6 +73,7 @@ class SupervisionConfig:
             settings.proxy.upstreams_allow,
             (api, published) if published and published[1] else (api,),
             settings.webhooks.allow_private,
+            settings.proxy.policy,
             {**plain(settings), "telemetry": {"otlp": settings.telemetry.otlp.params()}},
         )
 

@@ -14,7 +14,7 @@ from api.errors import Invalid
 from api.import_export.plan import ImportPlan, Problems, Step, pending, records_after
 from api.objects.accounts.plan_kind import PLANS
 from api.objects.kinds import KINDS, NAMED
-from api.objects.named.object_changes import ObjectUsers
+from api.objects.named.object_users import ObjectUser, ObjectUsers
 from api.objects.named.shared_objects import kind_of
 from api.objects.proxies.proxy_cache import StoredProxy
 from api.objects.proxies.proxy_changes import listeners_of, refuse_chain
@@ -24,7 +24,7 @@ from api.security.permissions import ADMIN, holds
 from api.security.users import User
 from api.store.accounts import ACCOUNTS, AccountStore
 from config.model.fields import InvalidProxy
-from config.model.object_fields import Named, names_of_rules
+from config.model.object_fields import Named, names_of_rules, names_of_settings
 from config.model.proxies import ProxyRecord
 from config.model.proxy_parts import check_certificate
 from config.model.shared_objects.upstreams import ProxyUpstream
@@ -43,7 +43,7 @@ def refuse_invalid(services: Services, plan: ImportPlan, caller_id: str, problem
     for step in pending(plan.of["proxies"]):
         if step.after is not None:
             _refuse_unusable(services, step, here, problems)
-    _refuse_names_of_nothing(plan, services.object_users, problems)
+    _refuse_names_of_nothing(plan, services.object_users, services.live.names(), problems)
     _refuse_chains(plan, here.values(), problems)
     for name, kind in KINDS.items():
         if name != ACCOUNTS:
@@ -57,8 +57,10 @@ def refuse_invalid(services: Services, plan: ImportPlan, caller_id: str, problem
 # --- names --------------------------------------------------------------------------------------------------------
 
 
-def _refuse_names_of_nothing(plan: ImportPlan, users: ObjectUsers, problems: Problems) -> None:
-    """Add a problem for each name of an object that would not be there."""
+def _refuse_names_of_nothing(
+    plan: ImportPlan, users: ObjectUsers, of_settings: Iterable[tuple[str, Named]], problems: Problems
+) -> None:
+    """Add a problem for each name of an object that would not be there; `of_settings` are those of settings now."""
     state, steps = plan.state, plan.of
     names: Names = {
         name: {each.name: kind_of(each) for each in records_after(state, steps, name).values()} for name in NAMED
@@ -68,6 +70,11 @@ def _refuse_names_of_nothing(plan: ImportPlan, users: ObjectUsers, problems: Pro
         for identifier, record in records_after(state, steps, kind.collection).items():
             user = f"{kind.name} {record.name!r}"
             _refuse_missing(kind.refers(record), names, user, paths.get(identifier), problems)
+    _refuse_missing(names_of_settings(plan.changed_settings), names, "setting", "settings", problems)
+    for node, named in of_settings:
+        if node or named.field not in plan.changed_keys:
+            setting = f"setting {named.field}{f' of {node}' if node else ''}"
+            _refuse_missing([named], names, setting, None, problems)
     for step in pending(steps["accounts"]):
         if step.after is not None:
             _refuse_missing(names_of_rules(step.after), names, f"account {step.name!r}", step.path, problems)
@@ -135,7 +142,7 @@ def _refuse_users(
     name: str,
     fate: str,
     steps: Iterable[Step[Any]],
-    users: Iterable[tuple[str, str]],
+    users: Iterable[tuple[str, ObjectUser]],
     problems: Problems,
 ) -> None:
     """Of accounts that stay as they are, and credentials."""
@@ -143,10 +150,10 @@ def _refuse_users(
     for step in pending(list(steps)):
         (gone if step.after is None else changed).add(step.id)
     for account_id, user in users:
-        if account_id in gone or (account_id in changed and user.startswith("account ")):
+        if account_id in gone or (account_id in changed and user.kind == "account"):
             continue
         section = "lists" if kind == "list" else "policies"
-        problems.add(section, f"the {kind} {name!r} would {fate}, and the {user} names it")
+        problems.add(section, f"the {kind} {name!r} would {fate}, and the {user.text} names it")
 
 
 def _refuse_twins(kind: Kind[Any], plan: ImportPlan, problems: Problems) -> None:

@@ -184,6 +184,11 @@ class ImportPlan:
         """The settings that differ from the effective ones."""
         return {} if self.settings is None else self.settings.changed
 
+    @property
+    def changed_keys(self) -> set[str]:
+        """Their keys, as `proxy.policy`."""
+        return {f"{group}.{key}" for group, values in self.changed_settings.items() for key in values}
+
     def not_compared(self, document: ConfigDocument, accounts: int) -> Omissions:
         """What an import of this document leaves alone without a comparison; there were so many `accounts` before."""
         stored = {**{name: len(found) for name, found in self.state.records.items()}, "accounts": accounts}

@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +26,8 @@ from api.bus_bridge import Bridge, request
 from api.errors import Invalid, NotFound, StaleRevision
 from api.history.document_changes import DocumentChange
 from api.objects.nodes.fleet_nodes import FleetNodes
-from api.store import Store, repeated
+from api.store import FleetStore, Store, repeated
+from config.model.object_fields import Named, names_of_settings
 from config.settings.runtime import (
     LIVE_GROUPS,
     Grouped,
@@ -70,17 +72,20 @@ class LiveSettings:
     """Reads and changes. Thread-safe.
 
     `effective` gives the settings as they are, `apply` is called with the supervisor's reply to a change.
+    `refuse_unknown` raises `Invalid` for names of no object, `objects_lock` holds up changes of these.
     `update` and `unset` raise `Invalid`, `NotFound`, `StaleRevision`, `PeerUnavailable` and `StoreWriteError`.
     """
 
     def __init__(
         self,
-        store: Store,
+        store: FleetStore,
         bridge: Bridge,
         publish: Callable[[str, dict[str, Any]], None],
         effective: Callable[[], Grouped],
         apply: Callable[[Mapping[str, Any]], None],
         nodes: FleetNodes,
+        refuse_unknown: Callable[[Iterable[Named]], None],
+        objects_lock: Callable[[], AbstractContextManager[None]],
     ) -> None:
         self._store = store
         self._bridge = bridge
@@ -88,6 +93,8 @@ class LiveSettings:
         self._effective = effective
         self._apply = apply
         self._nodes = nodes
+        self._refuse_unknown = refuse_unknown
+        self._objects_lock = objects_lock
         self.lock = threading.Lock()
         """Holds up all changes of settings."""
 
@@ -145,7 +152,9 @@ class LiveSettings:
             changed = changes(self._known(document), body)
             if not changed:
                 return before, changed
-            return self._store_validated(document, of_node, merge(self._read(document), changed), expect), changed
+            with self._there(tuple(names_of_settings(changed))):
+                after = self._store_validated(document, of_node, merge(self._read(document), changed), expect)
+            return after, changed
 
         with self.lock:
             after, changed = repeated(change)
@@ -174,6 +183,31 @@ class LiveSettings:
         if changed:
             self.publish_change(changed)
         return after
+
+    @contextmanager
+    def _there(self, named: Iterable[Named]) -> Iterator[None]:
+        """These objects are there, and stay until the settings that are to name them are stored."""
+        if not named:
+            yield
+            return
+        with self._objects_lock(), self._store.rechecked(lambda: self._refuse_unknown(named)):
+            self._refuse_unknown(named)
+            yield
+
+    def names(self) -> Iterator[tuple[str, Named]]:
+        """The objects that settings name, each with the name of the node whose settings these are; empty: of all.
+
+        What the configuration of another node says is known to that alone.
+        """
+        known = set[Named]()
+        for document in self._store.find(COLLECTION):
+            node = None if document.id == DOCUMENT else self._nodes.records.get(document.id)
+            for each in names_of_settings(stored_of(document.body)):
+                known.add(each)
+                yield "" if node is None else node.record.name, each
+        for each in names_of_settings(visible_settings(self._effective())):
+            if each not in known:
+                yield "", each
 
     def publish_change(self, changed: Stored) -> None:
         """Publish the event about a change."""
@@ -207,6 +241,14 @@ class LiveSettings:
     def concerns(self, change: DocumentChange) -> bool:
         """Whether a change has an effect here."""
         return change.id in (DOCUMENT, self._nodes.this_id)
+
+    def needs_objects(self, change: DocumentChange) -> bool:
+        """Whether it concerns this machine, and processes have to know objects before it is applied."""
+        return self.concerns(change) and any(names_of_settings(stored_of(change.after or {})))
+
+    def needs_none(self, change: DocumentChange) -> bool:
+        """Whether it concerns this machine, and is to be applied before processes forget objects."""
+        return self.concerns(change) and not self.needs_objects(change)
 
     def apply(self) -> None:
         """Make the overrides in the store effective everywhere before this returns. Raises `PeerUnavailable`."""

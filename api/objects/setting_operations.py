@@ -36,7 +36,7 @@ class AuthSettings(ResponseModel):
 
 @shows(ProxyGroup)
 class ProxyDefaults(ResponseModel):
-    """Seconds, seconds, and connections."""
+    """Times are seconds. `policy` is the name of the policy that comes before all others, empty for none."""
 
 
 @shows(History)

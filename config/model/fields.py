@@ -151,6 +151,18 @@ def name_text(text: str) -> str:
     return text
 
 
+_OBJECT_NAME = re.compile(json_patterns.OBJECT_NAME, re.ASCII)
+
+
+def object_name(text: str) -> str:
+    """`text`, if it may be the name of a pool, a list or a policy; else `ValueError`."""
+    if _OBJECT_NAME.fullmatch(text) is None:
+        raise ValueError(
+            "must be 1 to 64 letters, digits, '.', '_' and '-', beginning with a letter or a digit, and no id"
+        )
+    return text
+
+
 def _absolute_path(text: str) -> str:
     if not PurePosixPath(plain_text(text)).is_absolute():
         raise ValueError("must be an absolute path")

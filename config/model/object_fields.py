@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, NamedTuple, S
 from pydantic import AfterValidator, ConfigDict, Field, StrictBool, StrictStr, model_validator
 
 from config.model import json_patterns
-from config.model.fields import InvalidResource, Text, name_text, plain_text
+from config.model.fields import Body, InvalidResource, Text, example, name_text, object_name, plain_text
 from config.net.entries import GEO, names_list
 from config.text.upstream_lines import LABELS_MAX
 
@@ -28,22 +28,12 @@ from config.model.fields import InvalidProxy
 from config.net.names import OWN_FIELDS, canonical_name
 
 READ_ONLY_FIELDS = frozenset(
-    {"id", "upstream_count", "entry_count", "rule_count", "status", "created_at", "updated_at"}
+    {"id", "upstream_count", "entry_count", "rule_count", "used_by", "status", "created_at", "updated_at"}
 )
 """Fields of the responses about all of them that no request may set."""
 
-_NAME = re.compile(json_patterns.OBJECT_NAME, re.ASCII)
 _LIST_NAME = re.compile(json_patterns.LIST_NAME, re.ASCII)
 _LABEL = re.compile(json_patterns.LABEL_NAME, re.ASCII)
-
-
-def object_name(text: str) -> str:
-    """`text`, if it may be the name of a pool, a list or a policy; else `ValueError`."""
-    if _NAME.fullmatch(text) is None:
-        raise ValueError(
-            "must be 1 to 64 letters, digits, '.', '_' and '-', beginning with a letter or a digit, and no id"
-        )
-    return text
 
 
 def list_name(text: str) -> str:
@@ -210,6 +200,12 @@ def names_of_proxy(proxy: ProxyRecord) -> Iterator[Named]:
         yield Named("pools", proxy.pool, "pool")
     for name in ("allow_destinations", "deny_destinations"):
         yield from named_in(getattr(proxy.access, name), f"access.{name}")
+
+
+def names_of_settings(settings: Mapping[str, Mapping[str, Any]]) -> Iterator[Named]:
+    """The objects that settings name, of which these are values by group and key."""
+    if policy := settings.get("proxy", {}).get("policy"):
+        yield Named("policies", policy, "proxy.policy")
 
 
 def names_of_rules(rules: StoredRules) -> Iterator[Named]:

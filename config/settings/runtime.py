@@ -89,7 +89,7 @@ class AuthSettingsInput(Body):
 
 @_changes_of(ProxyGroup)
 class ProxyInput(Body):
-    """`proxy` of a change: seconds, seconds, and connections of each proxy."""
+    """`proxy` of a change: times are seconds. `policy` is the name of the policy that comes before all others."""
 
 
 @_changes_of(History)

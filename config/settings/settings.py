@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, StrictStr, model_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from config import OperatorError
 from config.files.secret_box import as_settings
+from config.model import json_patterns
 from config.model.choices import WORKERS_MAX
-from config.model.fields import WORKERS, Host
+from config.model.fields import WORKERS, Host, object_name
 from config.net.addresses import TCP_ADDRESS
 from config.net.dns_servers import TTL_MAX, read_address, read_hosts_name, read_server
 from config.settings.env import ENV_PREFIX
@@ -153,6 +154,14 @@ def _listen_host(text: str) -> str:
     return text
 
 
+def _policy_name(text: str) -> str:
+    return text and object_name(text)
+
+
+PolicyName = Annotated[str, AfterValidator(_policy_name)]
+_REQUESTED_POLICY = Annotated[
+    StrictStr, AfterValidator(_policy_name), json_patterns.text_or_none(json_patterns.OBJECT_NAME, 64)
+]
 ListenHost = Annotated[str, AfterValidator(_listen_host)]
 EgressException = Annotated[str, AfterValidator(_egress_exception)]
 Contact = Annotated[str, AfterValidator(_contact)]
@@ -247,6 +256,8 @@ class ProxyGroup(SettingsGroup):
     max_idle_connections: Annotated[int, Field(ge=0, le=10_000), Live()] = 100
     dns_cache_seconds: Annotated[int, Field(ge=0, le=3600), Live()] = 30
     sleep_after: Annotated[int, Field(ge=0, le=31_536_000), Live()] = 0
+    policy: Annotated[PolicyName, Live(_REQUESTED_POLICY)] = ""
+    """Its rules come before the policies of accounts and of each proxy."""
     workers: Annotated[Annotated[int, Field(ge=1, le=WORKERS_MAX)] | Literal["auto"], WORKERS] = 1
     egress_guard: Literal["public_only", "off"] = "public_only"
     egress_allow: tuple[EgressException, ...] = ()

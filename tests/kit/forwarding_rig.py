@@ -23,7 +23,7 @@ from actors.bus.mailbox import MailboxRouter
 from actors.bus.messages.common import Hello, ReportProblems, Stop, forwarding_name
 from actors.bus.messages.forwarding import Configure
 from actors.bus.messages.metrics import Counters
-from actors.bus.messages.specs import EgressSpec, ProxySpec
+from actors.bus.messages.specs import FIRST_POLICY, EgressSpec, ProxySpec
 from actors.bus.records import RecordBatch, RecordReceiver
 from actors.forwarding.fleet_objects import FleetObjects
 from actors.process import Boot
@@ -59,7 +59,8 @@ def spec(port: int, **changes: Any) -> ProxySpec:
 def packed(objects: FleetObjects) -> dict[str, bytes]:
     """The objects as the supervisor sends them."""
     of_kinds = (("list", objects.lists), ("pool", objects.pools), ("policy", objects.policies))
-    return {f"{kind}:{each.name}": pack(each) for kind, found in of_kinds for each in found}
+    first = {FIRST_POLICY: objects.first_policy.encode()} if objects.first_policy else {}
+    return {f"{kind}:{each.name}": pack(each) for kind, found in of_kinds for each in found} | first
 
 
 class Rig:

@@ -12,9 +12,10 @@ from actors.bus.messages.specs import EgressSpec, ListRef, PolicySpec, ProxySpec
 class Configure:
     """Supervisor → forwarding actor, at its hello and at every change: holds for new connections, drops none.
 
-    `objects` has by key all objects that the proxy needs, packed (`FleetObject`), or where `changes` is set those alone
-    that differ from the configuration before, empty for one that is gone. → `Done`, if that is asked for: when objects
-    have changed. `worker` is the receiver's index among all `workers` of the proxy.
+    `objects` has by key all objects that the proxy needs, packed (`FleetObject`), and under `FIRST_POLICY` which policy
+    comes before all others; or where `changes` is set those alone that differ from the configuration before, empty for
+    one that is gone. → `Done`, if that is asked for: when objects have changed. `worker` is the receiver's index among
+    all `workers` of the proxy.
     """
 
     spec: ProxySpec

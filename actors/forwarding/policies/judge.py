@@ -1,9 +1,11 @@
-"""The policies of one request, asked in their order: those of the account and of its plan, then that of the proxy.
+"""The policies of one request, asked in their order: that of the settings, those of the account and of its plan, then
+that of the proxy.
 
 The first that has a matching rule with a `use` decides which way the request goes. A rule without one decides within
 its own policy alone: what it adds holds, and the next policy and the access rules are asked as well.
 
-A set has all policies of one proxy in one configuration: its own, and those that accounts and their plans name.
+A set has all policies of one proxy in one configuration: its own, that of all proxies, and those that accounts and
+their plans name.
 """
 
 from __future__ import annotations
@@ -209,14 +211,16 @@ _UNUSABLE: Final = RuleSpec("not usable", use=DENY, reason="a policy of this pro
 class PolicySet:
     """Replaced as a whole when anything changes, so that a request is judged by one consistent set."""
 
-    def __init__(self, policies: Mapping[str, tuple[PolicySpec, CompiledPolicy]], own: str) -> None:
-        """`policies` are by name; `own` is that of the proxy's policy, empty without one."""
+    def __init__(self, policies: Mapping[str, tuple[PolicySpec, CompiledPolicy]], names: tuple[str, str]) -> None:
+        """`policies` are by name; `names` are those of the policy of all proxies and of the proxy's own, empty for
+        none."""
         self._policies = policies
-        self._own = own
+        self._first, self._own = names
+        self._without_account = self._in_order(())
 
     @classmethod
     def compiling(
-        cls, specs: Iterable[PolicySpec], own: str, lists: NamedLists, previous: PolicySet | None = None
+        cls, specs: Iterable[PolicySpec], names: tuple[str, str], lists: NamedLists, previous: PolicySet | None = None
     ) -> Batches[PolicySet]:
         """Compile all of them. Policies of `previous` that are the same stay."""
         known = {} if previous is None else previous._policies
@@ -227,14 +231,21 @@ class PolicySet:
                 policies[spec.name] = spec, before[1]
             else:
                 policies[spec.name] = spec, (yield from _compiling(spec, lists))
-        return cls(policies, own)
+        for name in set(names) - policies.keys() - {""}:
+            log.error("there is no policy %s: everything is refused", name)
+        return cls(policies, names)
 
     def applying(self, of_account: tuple[str, ...]) -> tuple[CompiledPolicy, ...]:
-        """The policies of a request in their order: those of the account and its plan, and the proxy's.
+        """The policies of a request in their order: that of all proxies, those of the account and its plan, and the
+        proxy's.
 
         One that is named and not there refuses everything.
         """
-        return tuple(self._named(name) for name in dict.fromkeys((*of_account, self._own)) if name)
+        return self._in_order(of_account) if of_account else self._without_account
+
+    def _in_order(self, of_account: tuple[str, ...]) -> tuple[CompiledPolicy, ...]:
+        names = dict.fromkeys((self._first, *of_account, self._own))
+        return tuple(self._named(name) for name in names if name)
 
     def judge(self, facts: Facts, of_account: tuple[str, ...], default: str) -> Judge:
         """Of one request; `default` as for `Judge`."""
@@ -242,8 +253,8 @@ class PolicySet:
 
     def with_draft(self, spec: PolicySpec, of_account: tuple[str, ...], lists: NamedLists) -> PolicySet:
         """This set with `spec` in place of the policy of its name; if none that applies has it, of the proxy's own."""
-        own = self._own if spec.name in (*of_account, self._own) else spec.name
-        return PolicySet({**self._policies, spec.name: (spec, at_once(_compiling(spec, lists)))}, own)
+        own = self._own if spec.name in (self._first, *of_account, self._own) else spec.name
+        return PolicySet({**self._policies, spec.name: (spec, at_once(_compiling(spec, lists)))}, (self._first, own))
 
     def ends_existing(self, previous: PolicySet | None) -> bool:
         """Whether a policy was changed so that tunnels are to end that it no longer allows."""
@@ -285,5 +296,5 @@ def new_facts(
     return Facts(host, port, literal, client_ip, time.time(), user, tags, method, path, params, listen_port)
 
 
-NO_POLICIES: Final = PolicySet({}, "")
+NO_POLICIES: Final = PolicySet({}, ("", ""))
 """Of a proxy that has none: it refuses everything of an account that has one, until that is here."""

@@ -11,7 +11,15 @@ from dataclasses import replace
 
 from actors.bus.messages.common import forwarding_name, proxy_label
 from actors.bus.messages.forwarding import Configure
-from actors.bus.messages.specs import ALL_LISTS, POOL_KEY, EgressSpec, FleetObject, ProxySpec
+from actors.bus.messages.specs import (
+    ALL_LISTS,
+    FIRST_POLICY,
+    POLICY_KEY,
+    POOL_KEY,
+    EgressSpec,
+    FleetObject,
+    ProxySpec,
+)
 from config.model.choices import resolved
 
 GONE_REMEMBERED = 1_000
@@ -25,6 +33,13 @@ class DesiredObjects:
         self._by_key: dict[str, FleetObject] = {}
         self._gone: deque[str] = deque(maxlen=GONE_REMEMBERED)
         self._sets: dict[tuple[str, ...], dict[str, bytes]] = {}
+        self._first_policy = ""
+
+    def put_first(self, policy: str) -> None:
+        """The policy of this name comes before that of each proxy, empty for none."""
+        if policy != self._first_policy:
+            self._first_policy = policy
+            self._sets.clear()
 
     def replace(self, objects: Iterable[FleetObject]) -> None:
         """These are all objects."""
@@ -51,7 +66,7 @@ class DesiredObjects:
     def needed_by(self, names: tuple[str, ...]) -> dict[str, bytes]:
         """By key, the packed objects with these keys and all that they name. A key of no object is left out.
 
-        `list:*` is every list. The set is shared, and must not be altered.
+        `list:*` is every list. What `put_first` says is in it. The set is shared, and must not be altered.
         """
         known = self._sets.get(names)
         if known is None:
@@ -63,8 +78,11 @@ class DesiredObjects:
         self._sets.clear()
 
     def _reached(self, names: tuple[str, ...]) -> dict[str, bytes]:
-        found: dict[str, bytes] = {}
+        found, first = dict[str, bytes](), self._first_policy
         waiting = [*names, *(self._all_lists() if ALL_LISTS in names else ())]
+        if first:
+            found[FIRST_POLICY] = first.encode()
+            waiting.append(POLICY_KEY + first)
         while waiting:
             each = self._by_key.get(waiting.pop())
             if each is not None and each.key not in found:

@@ -57,18 +57,29 @@ def _commands(
 
     def lines(view: Row) -> Pairs:
         listed = [("" if index else entries, entry(each)) for index, each in enumerate(view[entries])]
-        first = pairs_of(view, ("name", "id", "description", *details))
+        first = pairs_of(view, ("name", "id", "description", *details, ("used by", _users)))
         return [*first, *_fetched(view), *listed, ("created", view["created_at"])]
 
     return Commands(
         kind,
         f"{kind.group.capitalize()}: {about}.",
-        (*columns, Column("DESCRIPTION", "description", spare=True), Column("ID", "id", whole=True)),
+        (*columns, _USED, Column("DESCRIPTION", "description", spare=True), Column("ID", "id", whole=True)),
         lines,
         {"description": text("--description", "What it is for."), **fields},
         text("--name", "Another name; not while something names it."),
         examples,
     ).group()
+
+
+_USED = Column("USED BY", "used_by.total", right=True)
+
+
+def _users(view: Mapping[str, Any]) -> str | None:
+    """`proxy office, plan basic`, and how many more."""
+    used = view["used_by"]
+    named = [f"{each['kind']} {each['name']}" for each in used["first"]]
+    more = used["total"] - len(named)
+    return ", ".join([*named, *([f"{more} more"] if more else [])]) or None
 
 
 def _source(what: str, how: str, formats: Sequence[str], them: str, **more: Option) -> dict[str, Option]:

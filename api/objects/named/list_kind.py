@@ -13,6 +13,8 @@ from api.objects.named.named_kind import (
     ListStatus,
     NamedKind,
     NamedResource,
+    UsedBy,
+    UsedByThese,
     entry_with_source,
     openable_source,
     usual_source,
@@ -66,12 +68,14 @@ class ListedList(ResponseModel):
 
     source: ListSourceView | None
     status: ListStatus
+    used_by: UsedBy
 
 
 class ListView(ListedList):
     """A list. `entries` are those that it has itself."""
 
     entries: list[str]
+    used_by: UsedByThese
 
 
 @shows(DestinationList, but=OF_INSTALLATION)

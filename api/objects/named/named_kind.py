@@ -85,6 +85,26 @@ def openable_source(source: S | None, seal: SecretBox) -> tuple[S | None, list[s
     return source.model_copy(update={"headers": headers or None}), fields
 
 
+class UsedBy(ResponseModel):
+    """How many proxies, plans, accounts, credentials, policies and settings name an object."""
+
+    total: int
+
+
+class UserOfObject(ResponseModel):
+    """One of them. A setting has its key as `id`."""
+
+    kind: Literal["proxy", "plan", "account", "credential", "policy", "pool", "list", "setting"]
+    id: str
+    name: str
+
+
+class UsedByThese(UsedBy):
+    """Those that name an object, and keep it from being deleted: how many, and the first hundred."""
+
+    first: list[UserOfObject]
+
+
 class SkippedLine(ResponseModel):
     """A line of a source that is no entry."""
 

@@ -1,10 +1,9 @@
-"""What a change of a list, pool or policy has to pass, what names them beside each other, and what views of them
-have.
-"""
+"""What a change of a list, pool or policy has to pass, and what views of them have."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -16,35 +15,31 @@ from api.engine.records import Stored, view_of
 from api.errors import Invalid
 from api.objects.named.list_contents import ListContents
 from api.objects.named.named_kind import NamedKind
+from api.objects.named.object_users import ObjectUsers
 from api.objects.named.pool_states import PoolStates
 from api.objects.named.shared_objects import SharedObjects, kind_of
-from api.objects.proxies.proxy_cache import StoredProxy
 from api.security.caller import Caller
-from api.store import Document
-from api.store.accounts import ACCOUNTS, CREDENTIALS, PLANS, AccountStore
-from config.model.account_credentials import AccountCredential
-from config.model.fleet_accounts import FleetAccount
-from config.model.object_fields import PREFIXES, Named, named_in, names_of_proxy, names_of_rules
-from config.model.plans import Plan
 from config.model.proxy_parts import FieldWarning
 from config.model.webhooks import masked_url
 from config.net.entries import GEO
 
 USERS_NAMED = 10
 """Users of an object that a refusal names."""
+USERS_LISTED = 100
+"""Users of an object that its view has."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectChanges:
     """What is asked around a change of one of them. Thread-safe.
 
-    `users` gives further users of the object with a collection and a name, as `proxy office`; `users_lock` holds up
-    changes of those that are not made under `lock`, which is that of proxies.
+    `users` gives those of an object; `users_lock` holds up changes of those that are not made under `lock`, which is
+    that of proxies.
     """
 
     objects: SharedObjects
     lock: Callable[[], AbstractContextManager[None]]
-    users: Callable[[str, str], Iterable[str]]
+    users: ObjectUsers
     users_lock: Callable[[], AbstractContextManager[None]]
 
     def hooks(
@@ -95,7 +90,7 @@ class ObjectChanges:
             yield
 
     def _refuse_in_use(self, kind: NamedKind[Any], name: str, field: str | None, hint: str) -> None:
-        users = [*self.objects.users(kind, name), *self.users(kind.collection, name)]
+        users = [each.text for each in self.users(kind.collection, name)]
         if users:
             raise Invalid(field, in_use(kind, name, users, hint))
 
@@ -106,71 +101,41 @@ def in_use(kind: Kind[Any], name: str, users: Sequence[str], hint: str) -> str:
     return f"the {kind.name} {name!r} is in use by {len(users)} ({', '.join(users[:USERS_NAMED])}{more}): {hint}"
 
 
-class ObjectUsers:
-    """Finds those that name an object. Thread-safe."""
-
-    def __init__(self, proxies: Callable[[], Sequence[StoredProxy]], accounts: AccountStore) -> None:
-        self._proxies = proxies
-        self._accounts = accounts
-
-    def __call__(self, collection: str, name: str) -> Iterator[str]:
-        """`proxy office`, `plan basic`, `account alice`, `credential crd_…` for each that names the object."""
-        for stored in self._proxies():
-            if _is_in(names_of_proxy(stored.record), collection, name):
-                yield f"proxy {stored.record.name}"
-        for plan in map(Plan.model_validate, (each.body for each in self._accounts.find(PLANS))):
-            if _is_in(names_of_rules(plan), collection, name):
-                yield f"plan {plan.name}"
-        if collection == "policies":
-            for _, user in self.with_policy(name):
-                yield user
-        if collection == "lists":
-            for _, user in self.of_accounts(name):
-                yield user
-
-    def of_accounts(self, name: str) -> Iterator[tuple[str, str]]:
-        """The accounts and credentials that name this list, each with the id of the account."""
-        for each in self._quoting(ACCOUNTS, name):
-            account = FleetAccount.model_validate(each.body)
-            if _is_in(names_of_rules(account), "lists", name):
-                yield account.id, f"account {account.username}"
-        for each in self._quoting(CREDENTIALS, name):
-            credential = AccountCredential.model_validate(each.body)
-            if _is_in(named_in(credential.allow_destinations, "allow_destinations"), "lists", name):
-                yield credential.account_id, f"credential {credential.id}"
-
-    def with_policy(self, name: str) -> Iterator[tuple[str, str]]:
-        """The accounts with this policy of their own, each with its id."""
-        return ((each.id, f"account {each.body['username']}") for each in self._accounts.with_policy(name))
-
-    def _quoting(self, collection: str, name: str) -> Iterable[Document]:
-        """The documents that may name a list, each once."""
-        texts = (prefix + name for prefix, named in PREFIXES.items() if named == "lists")
-        return {each.id: each for text in texts for each in self._accounts.quoting(collection, text)}.values()
-
-
-def _is_in(found: Iterable[Named], collection: str, name: str) -> bool:
-    return any((each.collection, each.name) == (collection, name) for each in found)
-
-
 class ObjectViews:
     """The `views` of `api.engine.objects.Hooks`. Thread-safe."""
 
-    def __init__(self, contents: ListContents, states: PoolStates) -> None:
+    def __init__(self, contents: ListContents, states: PoolStates, users: ObjectUsers) -> None:
         self._contents = contents
         self._states = states
+        self._users = users
 
     def lists(self, caller: Caller, stored: Sequence[Stored[Any]], whole: bool) -> list[dict[str, Any]]:
         """With the status of the content of each."""
-        return [{**_view(caller, each, whole), "status": self._contents.status(each.record)} for each in stored]
+        views = self._used("lists", caller, stored, whole)
+        return [{**view, "status": self._contents.status(each.record)} for view, each in views]
 
     def pools(self, caller: Caller, stored: Sequence[Stored[Any]], whole: bool) -> list[dict[str, Any]]:
         """With the status of each, and of its upstreams if they are shown."""
-        return [{**_view(caller, each, whole), "status": self._pool(each.record, whole)} for each in stored]
+        views = self._used("pools", caller, stored, whole)
+        return [{**view, "status": self._pool(each.record, whole)} for view, each in views]
 
     def policies(self, caller: Caller, stored: Sequence[Stored[Any]], whole: bool) -> list[dict[str, Any]]:
-        """As they are."""
-        return [_view(caller, each, whole) for each in stored]
+        """With what names each."""
+        return [view for view, _ in self._used("policies", caller, stored, whole)]
+
+    def _used(
+        self, collection: str, caller: Caller, stored: Sequence[Stored[Any]], whole: bool
+    ) -> Iterator[tuple[dict[str, Any], Stored[Any]]]:
+        """The view of each with `used_by`: by name if it is whole, else their number alone."""
+        by_name = whole or caller.narrowed is not None
+        counts = Counter[str]() if by_name else self._users.counts(collection)
+        for each in stored:
+            name = each.record.name
+            users = [user for user in self._users(collection, name) if user.is_known_to(caller)] if by_name else []
+            used: dict[str, Any] = {"total": len(users) if by_name else counts[name]}
+            if whole:
+                used["first"] = [user._asdict() for user in users[:USERS_LISTED]]
+            yield {**_view(caller, each, whole), "used_by": used}, each
 
     def of_list(self, stored: Stored[Any]) -> Sequence[FieldWarning]:
         """Warnings about the content of a list."""

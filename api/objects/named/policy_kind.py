@@ -9,7 +9,7 @@ from actors.net.this_machine import is_local
 from api.engine.kind import Texts
 from api.engine.responses import OF_INSTALLATION, ResponseModel, ScheduleView, Warned, one_of, page_of, shows
 from api.engine.transfer import Transfer, entry_of
-from api.objects.named.named_kind import NamedKind, NamedResource
+from api.objects.named.named_kind import NamedKind, NamedResource, UsedBy, UsedByThese
 from api.objects.proxies.proxy_specs import spec
 from config.model.choices import TlsNameCheck
 from config.model.object_fields import Named, ObjectName, named_by, named_in
@@ -71,11 +71,14 @@ class RuleView(ResponseModel):
 class ListedPolicy(ResponseModel):
     """A policy in a list of them."""
 
+    used_by: UsedBy
+
 
 class PolicyView(ListedPolicy):
     """A policy: the first rule that matches decides."""
 
     rules: list[RuleView]
+    used_by: UsedByThese
 
 
 @shows(Policy, but=OF_INSTALLATION)

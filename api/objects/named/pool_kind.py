@@ -15,6 +15,8 @@ from api.objects.named.named_kind import (
     ListStatus,
     NamedKind,
     NamedResource,
+    UsedBy,
+    UsedByThese,
     entry_with_source,
     openable_source,
     usual_source,
@@ -159,6 +161,7 @@ class ListedPool(ResponseModel):
 
     source: PoolSourceView | None
     status: PoolSummary
+    used_by: UsedBy
 
 
 class PoolView(ListedPool):
@@ -169,6 +172,7 @@ class PoolView(ListedPool):
 
     status: PoolStatus
     upstreams: list[PoolUpstreamView]
+    used_by: UsedByThese
     nodes: list[PoolOnNode] | None = None
 
 

@@ -7,7 +7,7 @@ the order in which the store has them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -97,15 +97,6 @@ class SharedObjects:
         """The policies that accounts and plans name, and these. It has no revision: the last one that is sent holds."""
         names = sorted({*self._named_policies(), *policies})
         return FleetObject(PLANS, PLANS, 0, tuple(f"{POLICIES.name}:{each}" for each in names), b"")
-
-    def users(self, kind: Kind[Any], name: str) -> Iterator[str]:
-        """What names the object among them, as `policy builds`."""
-        for other in NAMED.values():
-            for each in self.all(other):
-                if any(
-                    (found.collection, found.name) == (kind.collection, name) for found in other.refers(each.record)
-                ):
-                    yield f"{other.name} {each.record.name}"
 
     def refuse_unknown(self, named: Iterable[Named]) -> None:
         """Raise `Invalid` for the first name of no object, or of a list of another kind."""

@@ -107,6 +107,22 @@ class AccountStore:
         """The names of policies that plans and accounts have."""
         return [name for (name,) in self._rows(NAMED_POLICIES, [])]
 
+    def users_by_policy(self) -> dict[str, int]:
+        """The number of accounts by the name of the policy that they have themselves."""
+        policy = "json_extract(body, '$.policy')"
+        return dict(self._rows(f"SELECT {policy}, count(*) FROM accounts WHERE {policy} IS NOT NULL GROUP BY 1", []))  # noqa: S608 - the text is ours
+
+    def list_entries(self, collection: str) -> Iterator[tuple[str, str]]:
+        """The entries that name lists, of accounts or credentials, with the id of each. Reads the whole collection."""
+        found = self._rows(
+            f"SELECT found.id, entry.value FROM {known(collection)} AS found,"  # noqa: S608 - as above
+            """ json_each('["allow_destinations", "deny_destinations"]') AS side,"""
+            " json_each(found.body, '$.' || side.value) AS entry"
+            """ WHERE (instr(found.body, '"list:') OR instr(found.body, '"geo:')) AND entry.type = 'text'""",
+            [],
+        )
+        yield from found
+
     def with_policy(self, name: str) -> Iterator[Document]:
         """The accounts that have this policy themselves."""
         found = self._rows("SELECT id, revision, body FROM accounts WHERE json_extract(body, '$.policy') = ?", [name])

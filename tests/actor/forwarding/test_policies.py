@@ -58,6 +58,24 @@ def test_a_refusal_names_policy_and_rule_everywhere(rig: Rig) -> None:
     assert rig.counters.refusals["policy_denied"] >= 1
 
 
+def test_the_policy_of_all_proxies_decides_before_any_other_and_without_any(rig: Rig) -> None:
+    account = AccountSpec("acc_1", "alice", hash_password("secret"), policies=("office",))
+    everywhere = policy(RuleSpec("blocked", destinations=("127.0.0.0/8",), use="deny"), name="everywhere")
+    first = FleetObjects(policies=(everywhere, policy(DIRECT)), first_policy="everywhere")
+    login = "Proxy-Authorization: Basic YWxpY2U6c2VjcmV0"
+    with Origin(responds(*[counted(b"in")] * 9)) as origin:
+        for own in ({"policy": "office"}, {"policy": ""}, {"accounts": (account,), "auth_required": True}):
+            rig.records.clear()
+            rig.configure(first, **own)
+            assert answer(rig, get(origin, "/", login))[0].startswith(b"HTTP/1.1 403 ")
+            assert rig.record(reason="policy_denied")["rule"] == "policy everywhere[0] blocked"
+            request = f"CONNECT {origin.authority} HTTP/1.1\r\nHost: {origin.authority}\r\n{login}\r\n\r\n"
+            assert answer(rig, request.encode())[0].startswith(b"HTTP/1.1 403 ")
+        assert origin.connections == 0
+        rig.configure(replace(first, first_policy=""))
+        assert answer(rig, get(origin, "/", login))[1] == b"in"
+
+
 def test_no_rule_lifts_the_guard_or_what_an_account_may_not(rig: Rig) -> None:
     account = AccountSpec("acc_1", "alice", hash_password("secret"), deny_destinations=(":1-65535",))
     login = "Proxy-Authorization: Basic YWxpY2U6c2VjcmV0"

@@ -55,6 +55,23 @@ def test_a_target_by_address_is_none_of_a_rule_by_name(five: Rig) -> None:
         assert five.record(reason="policy_denied")["rule"] == "policy office[1] nothing"
 
 
+def test_the_policy_of_all_proxies_decides_on_socks_and_about_datagrams(five: Rig) -> None:
+    with Origin(echoes) as origin, responder() as port, responder() as other:
+        refused = f"127.0.0.1:{origin.port}", f"127.0.0.1:{port}"
+        blocked = PolicySpec("policy_2", "everywhere", (RuleSpec("blocked", destinations=refused, use="deny"),))
+        five.records.clear()
+        five.configure(FleetObjects(policies=(blocked,), first_policy="everywhere"), policy="")
+        sock, code, _bound = ask(five, 1, address(LOOPBACK, origin.port))
+        with sock:
+            assert code == NOT_ALLOWED
+        assert five.record(reason="policy_denied")["rule"] == "policy everywhere[0] blocked"
+        control, code, relay = ask(five, 3, address(b"\0\0\0\0", 0))
+        with control, datagram_socket() as client:
+            for to in (port, other):
+                client.sendto(b"\0\0\0" + address(LOOPBACK, to) + b"hello", relay)
+            assert client.recv(100) == b"\0\0\0" + address(LOOPBACK, other) + b"HELLO"
+
+
 def test_an_address_given_as_a_name_is_an_address(five: Rig) -> None:
     with Origin(echoes) as origin:
         apply(five, RuleSpec("inside", destinations=("127.0.0.0/8", "::1"), use="deny"))

@@ -17,6 +17,7 @@ PACKED = {"pool:paris": pack(POOL), "policy:builds": pack(POLICY), "list:mirrors
 def test_objects_are_of_their_kind() -> None:
     assert ObjectReader().read(PACKED) == FleetObjects((LIST,), (POOL,), (POLICY,))
     assert ObjectReader().read({}) == FleetObjects()
+    assert ObjectReader().read({"first-policy": b"builds"}) == FleetObjects(first_policy="builds")
 
 
 def test_changes_are_of_the_objects_before() -> None:

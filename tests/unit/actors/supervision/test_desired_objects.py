@@ -40,6 +40,19 @@ def test_a_proxy_may_need_every_list_and_what_plans_name() -> None:
     assert list(objects.needed_by(("list:*", "plans"))) == ["list:a", "list:b"]
 
 
+def test_every_proxy_needs_the_policy_that_comes_first() -> None:
+    objects = holding(an_object("policy:a", "pool:a"), an_object("pool:a"), an_object("policy:b"))
+    before = objects.needed_by(("policy:b",))
+    objects.put_first("a")
+    assert list(objects.needed_by(())) == ["first-policy", "policy:a", "pool:a"]
+    assert list(objects.needed_by(("policy:b",))) == ["first-policy", "policy:a", "policy:b", "pool:a"]
+    assert objects.needed_by(())["first-policy"] == b"a"
+    objects.put_first("gone")
+    assert objects.needed_by(()) == {"first-policy": b"gone"}
+    objects.put_first("")
+    assert objects.needed_by(("policy:b",)) == before
+
+
 def test_names_that_go_round_in_circles_end() -> None:
     objects = holding(an_object("policy:a", "policy:b"), an_object("policy:b", "policy:a"))
     assert list(objects.needed_by(("policy:a",))) == ["policy:a", "policy:b"]

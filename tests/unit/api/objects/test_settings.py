@@ -13,7 +13,7 @@ from api.container import ApiSettings
 from api.store import StoreWriteError
 from config.settings.groups import Logging
 from config.settings.runtime import InvalidOverride, merge, overlay
-from config.settings.settings import Auth, Jwt, Server
+from config.settings.settings import Auth, Jwt, ProxyGroup, Server
 from tests.kit.api_stage import PROXY, QUIET, Api, error_of, revision_of
 from tests.kit.tables import table
 
@@ -28,6 +28,7 @@ SAMPLE = {
         "max_idle_connections": 100,
         "dns_cache_seconds": 30,
         "sleep_after": 0,
+        "policy": "",
     },
     "history": {"retention_days": 90, "max_revisions": 10_000},
 }
@@ -279,3 +280,51 @@ def test_a_setting_is_reset_only_in_the_state_that_was_read(api: Api) -> None:
     name = "/settings/server.max_connections"
     assert api.request("DELETE", name, stale).status_code == 412
     assert api.request("DELETE", name, api.token()).json["data"]["server"]["max_connections"] == 1000
+
+
+# --- the policy of all proxies --------------------------------------------------------------------------------------
+
+POLICY = {"name": "everywhere", "rules": [{"name": "all", "match": {}, "action": {"use": "deny"}}]}
+
+
+def test_the_policy_of_all_proxies_is_there_and_stays_while_it_is_named(api: Api) -> None:
+    refused = change(api, {"proxy": {"policy": "everywhere"}})
+    assert (refused.status_code, error_of(refused)[2]["field"]) == (400, "proxy.policy")
+    assert error_of(change(api, {"proxy": {"policy": "no name"}}))[2]["field"] == "proxy.policy"
+    api.post("/policies", POLICY, api.token())
+    assert change(api, {"proxy": {"policy": "everywhere"}}).json["data"]["proxy"]["policy"] == "everywhere"
+    in_use = "the policy 'everywhere' is in use by 1 (setting proxy.policy)"
+    deleted = api.request("DELETE", "/policies/everywhere", api.token())
+    renamed = api.patch("/policies/everywhere", {"name": "other"}, api.token())
+    assert all(error_of(each)[2]["error"].startswith(in_use) for each in (deleted, renamed))
+    assert change(api, {"proxy": {"policy": ""}}).status_code == 200
+    assert api.request("DELETE", "/policies/everywhere", api.token()).status_code == 200
+
+
+def test_the_policy_of_the_configuration_is_in_use_too() -> None:
+    api = Api(ApiSettings(proxy=ProxyGroup(policy="everywhere"), security=QUIET))
+    api.post("/policies", POLICY, api.token())
+    used = api.get("/policies/everywhere", api.token()).json["data"]["policy"]["used_by"]
+    setting = {"kind": "setting", "id": "proxy.policy", "name": "proxy.policy"}
+    assert used == {"total": 1, "first": [setting]}
+    assert api.request("DELETE", "/policies/everywhere", api.token()).status_code == 400
+    api.close()
+
+
+def test_an_import_has_the_policy_of_all_proxies_with_the_policy_itself(api: Api) -> None:
+    head = {"kind": "proxyfleet.config", "version": 1}
+    named = {"settings": {"proxy": {"policy": "everywhere"}}}
+
+    def imported(query: str = "", **sections: Any) -> Any:
+        return api.post("/config/import", {**head, **sections}, api.token(), query_string=query)
+
+    assert error_of(imported(**named))[2]["field"] == "settings.proxy.policy"
+    assert imported(policies=[POLICY], **named).status_code == 200
+    assert settings_of(api)["proxy"]["policy"] == "everywhere"
+    revision = api.get("/revisions?limit=1", api.token()).json["data"]["revisions"][0]["revision"]
+    pruned = error_of(imported("prune=true", policies=[]))[2]
+    expected = "the policy 'everywhere' would be deleted, and the setting proxy.policy names it"
+    assert (pruned["field"], pruned["error"]) == ("policies", expected)
+    undone = api.post(f"/revisions/{revision}/undo", None, api.token())
+    assert undone.status_code == 200, undone.text
+    assert (settings_of(api)["proxy"]["policy"], api.get("/policies", api.token()).json["data"]["policies"]) == ("", [])

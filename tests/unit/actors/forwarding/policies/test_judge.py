@@ -37,9 +37,32 @@ def test_the_plan_is_asked_before_the_proxy() -> None:
     assert (verdict.use, verdict.pool, verdict.failure, verdict.decided) == ("pool:paris", "paris", None, True)
 
 
-def test_those_of_an_account_come_before_that_of_the_proxy_each_once() -> None:
-    policies = PolicySet({name: (PolicySpec(name, name), policy(name)) for name in ("own", "plan", "proxy")}, "proxy")
-    assert [each.name for each in policies.applying(("own", "plan", "own"))] == ["own", "plan", "proxy"]
+@table(
+    "first, of_account, expected",
+    [
+        ("", ("own", "plan", "own"), ["own", "plan", "proxy"]),
+        ("all", ("own",), ["all", "own", "proxy"]),
+        ("all", (), ["all", "proxy"]),
+        ("proxy", ("own",), ["proxy", "own"]),
+    ],
+)
+def test_that_of_all_proxies_and_those_of_an_account_come_before_that_of_the_proxy_each_once(
+    first: str, of_account: tuple[str, ...], expected: list[str]
+) -> None:
+    known = {name: (PolicySpec(name, name), policy(name)) for name in ("all", "own", "plan", "proxy")}
+    assert [each.name for each in PolicySet(known, (first, "proxy")).applying(of_account)] == expected
+
+
+def test_a_policy_of_all_proxies_that_is_not_there_refuses_everything() -> None:
+    verdict = PolicySet({}, ("gone", "")).judge(facts(), (), "direct").by_name()
+    assert verdict is not None
+    assert (verdict.use, verdict.applied[0].policy) == ("deny", "gone")
+
+
+def test_a_draft_of_the_policy_of_all_proxies_takes_its_place() -> None:
+    known = {name: (PolicySpec(name, name), policy(name)) for name in ("all", "proxy")}
+    tried = PolicySet(known, ("all", "proxy")).with_draft(PolicySpec("", "all", (DENY,)), (), NO_LISTS)
+    assert [(each.name, len(each.rules)) for each in tried.applying(())] == [("all", 1), ("proxy", 0)]
 
 
 def test_a_rule_without_a_way_leaves_the_decision_to_the_next_policy() -> None:

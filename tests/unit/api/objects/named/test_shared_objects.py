@@ -12,7 +12,7 @@ from actors.bus.messages.specs import PoolSpec
 from api.objects.kinds import NAMED
 from api.objects.named.named_kind import NamedKind
 from config.model.fields import example_of
-from tests.kit.api_stage import Api, error_of
+from tests.kit.api_stage import PROXY, Api, error_of
 from tests.unit.api.audit_reader import rows
 
 ALL = pytest.mark.parametrize("kind", NAMED.values(), ids=list(NAMED))
@@ -171,6 +171,41 @@ def test_an_object_in_use_is_neither_deleted_nor_renamed(api: Api) -> None:
     for number in range(12):
         delete(api, f"/policies/policy{number}")
     assert delete(api, "/lists/mirrors").status_code == 200
+
+
+def test_an_object_says_what_names_it_as_a_refusal_to_delete_it_does(api: Api) -> None:
+    made(api, NAMED["lists"], name="mirrors")
+    made(api, NAMED["lists"], name="unused")
+    made(api, NAMED["pools"], name="paris")
+    rules = [rule("a", "list:mirrors", "list:mirrors:443"), rule("b", use="pool:paris")]
+    policy = api.post("/policies", {"name": "builds", "rules": rules}, api.token()).json["data"]["policy"]
+    proxy = api.post("/proxies", {**PROXY, "name": "office", "policy": "builds"}, api.token()).json["data"]["proxy"]
+    plan = {"name": "basic", "policy": "builds", "deny_destinations": ["list:mirrors"]}
+    assert api.post("/plans", plan, api.token()).status_code == 201
+    account = {"username": "ann", "password": "correct horse", "proxies": {"all": True}, "policy": "builds"}
+    account |= {"allow_destinations": ["list:mirrors", "list:mirrors:443"], "deny_destinations": ["list:mirrors"]}
+    assert api.post("/accounts", account, api.token()).status_code == 201
+    assert api.patch("/settings", {"proxy": {"policy": "builds"}}, api.token()).status_code == 200
+
+    def used(path: str) -> dict[str, Any]:
+        data = api.get(path, api.token()).json["data"]
+        view: dict[str, Any] = next(each for name, each in data.items() if name != "warnings")
+        return view["used_by"]
+
+    def named(path: str) -> list[str]:
+        return [f"{each['kind']} {each['name']}" for each in used(path)["first"]]
+
+    of_policy = ["setting proxy.policy", "proxy office", "plan basic", "account ann"]
+    assert named("/policies/builds") == of_policy
+    assert named("/lists/mirrors") == ["policy builds", "plan basic", "account ann"]
+    assert named("/pools/paris") == ["policy builds"]
+    assert used("/lists/unused") == {"total": 0, "first": []}
+    assert used("/policies/builds")["first"][1]["id"] == proxy["id"]
+    assert used("/pools/paris")["first"][0]["id"] == policy["id"]
+    for collection, expected in (("policies", [4]), ("lists", [3, 0]), ("pools", [1])):
+        listed = api.get(f"/{collection}", api.token()).json["data"][collection]
+        assert [each["used_by"] for each in listed] == [{"total": number} for number in expected]
+    assert f"in use by 4 ({', '.join(of_policy)})" in problem(delete(api, "/policies/builds"))[1]
 
 
 def test_a_rule_that_does_less_than_it_seems_to_is_warned_about(api: Api) -> None:

@@ -38,6 +38,21 @@ def test_a_change_is_of_all_nodes_or_of_one_where_it_wins() -> None:
         assert (timeout(fra), timeout(nyc)) == (70, 70)
 
 
+def test_a_policy_that_all_proxies_of_one_node_have_stays_on_all_nodes() -> None:
+    with two_nodes() as (fra, nyc):
+        rules = [{"name": "all", "match": {}, "action": {"use": "deny"}}]
+        assert fra.ask("POST", "/policies", {"name": "everywhere", "rules": rules})[0] == 201
+        named = {"proxy": {"policy": "everywhere"}}
+        assert fra.ask("PATCH", "/settings?node=nyc", named)[1]["proxy"]["policy"] == "everywhere"
+        assert fra.ask("GET", "/settings")[1]["proxy"]["policy"] == ""
+        refused = fra.ask("DELETE", "/policies/everywhere")[1][2]["error"]
+        assert "in use by 1 (setting proxy.policy of nyc)" in refused
+        nyc.follow()
+        assert nyc.ask("DELETE", "/settings/proxy.policy?node=nyc")[0] == 200
+        fra.follow()
+        assert fra.ask("DELETE", "/policies/everywhere")[0] == 200
+
+
 def test_the_server_differs_by_node_where_there_are_several() -> None:
     with two_nodes() as (fra, nyc):
         change = {"server": {"max_connections": 50}}
