@@ -282,8 +282,8 @@ class ForwardingContext(OpenConnections):
             return None
         from actors.forwarding.policies.judge import PolicySet  # only proxies with policies pay for it
 
-        own = objects.first_policy, spec.policy
-        return (yield from PolicySet.compiling(objects.policies, own, self.lists, self.policies))
+        first = objects.first_policy
+        return (yield from PolicySet.compiling(objects.policies, first, spec, self.lists, self.policies))
 
     def _replace_policies(self, objects: FleetObjects, policies: PolicySet | None) -> Visit | None:
         """Returns what ends tunnels that the policies no longer allow, where they are to end."""

@@ -38,6 +38,7 @@ MODULES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("remote.system", ("connections", "dns")),
     ("remote.users", ("login", "logout", "whoami", "users", "sessions", "keys")),
     ("remote.run", ("run",)),
+    ("remote.objects", ("block", "unblock")),
     ("remote.objects", ("webhooks",)),
     ("remote.nodes", ("nodes",)),
     ("remote.records", ("logs",)),

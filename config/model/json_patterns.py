@@ -145,6 +145,11 @@ ACCOUNT_MATCH = (
     rf"|(?![\s\S]{{129}}){_BLANKS}[^:\s{_CONTROL}][^:{_CONTROL}]*)$"
 )
 """A user name, or `tag:` and a tag of accounts."""
+PROXY_MATCH = (
+    rf"^(?:tag:(?![\s\S]{{65}}){_BLANKS}[^\s{_CONTROL}{TURNS}][^{_CONTROL}{TURNS}]*"
+    rf"|(?!tag:)(?![\s\S]{{101}}){_BLANKS}[^\s{_CONTROL}{TURNS}][^{_CONTROL}{TURNS}]*)$"
+)
+"""The name or the id of a proxy, or `tag:` and a tag of proxies."""
 FIELD_NAME = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$"
 """RFC 9110, section 5.6.2: the name of a header field."""
 METHOD = r"^(?!CONNECT$)[!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}$"

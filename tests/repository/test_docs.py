@@ -248,6 +248,8 @@ CONDITIONS = {
     "schedule": "times",
     "clients": "clients",
     "listen_ports": "ports",
+    "proxies": "proxies",
+    "until": "an end",
 }
 
 

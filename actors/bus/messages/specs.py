@@ -10,6 +10,7 @@ from dataclasses import field
 from typing import Final
 
 from actors.bus.codec import message
+from config.model.choices import TAG_PREFIX
 from config.net.names import Ports
 
 
@@ -297,6 +298,11 @@ class ProxySpec:
         return self.host, self.ports
 
     @property
+    def words(self) -> frozenset[str]:
+        """By which rules of policies name it."""
+        return frozenset((self.id, self.name, *(TAG_PREFIX + each for each in self.tags)))
+
+    @property
     def speaks_tls(self) -> bool:
         """True if clients may come with TLS: on `https` all of them, on `mixed` where `tls` of the proxy says so."""
         return self.protocol == "https" or (self.protocol == "mixed" and bool(self.tls or self.client_tls))
@@ -344,7 +350,8 @@ class RuleSpec:
     `listen_ports` the first and the last of consecutive ports of the proxy. `report`: it is counted and not enforced.
     `use` is `deny`, `direct`, `pool:` and a name, or empty: the request goes the way it would go without the rule.
     `egress` are addresses and networks that connections leave from. `tls_name` is as in `ProxySpec`, or empty: the
-    proxy's holds.
+    proxy's holds. `proxies` are names and ids of proxies, or tags behind `tag:`. From `until` (Unix seconds) on it
+    matches nothing; 0: it does not end.
     """
 
     name: str = ""
@@ -365,6 +372,8 @@ class RuleSpec:
     listen_ports: tuple[tuple[int, int], ...] = ()
     tunnel: bool = False
     tls_name: str = ""
+    until: float = 0.0
+    proxies: tuple[str, ...] = ()
 
 
 @message

@@ -12,7 +12,7 @@ from actors.accounts.records import WeekSchedule
 from actors.bounded import keep
 from actors.bus.messages.specs import PolicySpec
 from actors.forwarding.fleet_objects import NamedLists
-from actors.forwarding.policies.conditions import ConditionOutcome, Rule, reading
+from actors.forwarding.policies.conditions import NO_PROXY, ConditionOutcome, Rule, reading
 from actors.forwarding.policies.facts import Facts
 from actors.forwarding.policies.masks import (
     NONE,
@@ -74,6 +74,7 @@ class CompiledPolicy:
             rule.names = self._names
         self._any_destination = self._without("destinations")
         self._with_lists = bits(rule.index for rule in rules if rule.lists)
+        self._here = bits(rule.index for rule in rules if rule.is_here)
         self._clients = NetworkMasks()
         self._any_client = self._without("clients")
         self._known_clients: dict[str, int] = {}
@@ -81,7 +82,7 @@ class CompiledPolicy:
         self._known_listen_ports: dict[int, int] = {}
         self._minute = 0.0
         self._closed = NONE
-        """Rules whose schedule is closed in this minute, as far as they were asked."""
+        """Rules that have ended, or whose schedule is closed in this minute, as far as they were asked."""
         self._open: dict[WeekSchedule, bool] = {}
 
     # --- tables ---
@@ -173,7 +174,7 @@ class CompiledPolicy:
         return masks if upper == method else masks & ~self._deny | self._methods.at((upper, ANY_METHOD)) & self._deny
 
     def _by_client(self, facts: Facts) -> int:
-        known = self._any_client | self._clients.at(facts.client, 0)
+        known = (self._any_client | self._clients.at(facts.client, 0)) & self._here
         keep(self._known_clients, facts.client_ip, known, CACHED_CLIENTS)
         return known
 
@@ -224,6 +225,9 @@ class CompiledPolicy:
             return False
         if rule.paths and not rule.path_holds(facts):
             return False
+        if rule.has_ended(facts):
+            self._closed |= bit
+            return False
         schedule = rule.schedule
         if schedule is None:
             return True
@@ -238,25 +242,25 @@ class CompiledPolicy:
         return f"<CompiledPolicy {self.name}: {len(self.rules)} rules>"
 
 
-def compiling(spec: PolicySpec, lists: NamedLists) -> Batches[CompiledPolicy]:
-    """Compile a policy. Raises `ValueError` for what can't be read."""
+def compiling(spec: PolicySpec, lists: NamedLists, proxy: frozenset[str] = NO_PROXY) -> Batches[CompiledPolicy]:
+    """Compile a policy; `proxy` as for `reading`. Raises `ValueError` for what can't be read."""
     rules: list[Rule] = []
     for index, each_spec in enumerate(spec.rules):
-        rules.append((yield from reading(each_spec, index, lists)))
+        rules.append((yield from reading(each_spec, index, lists, proxy)))
     policy = CompiledPolicy(spec, tuple(rules))
     yield from policy.index()
     return policy
 
 
-def compile_policy(spec: PolicySpec, lists: NamedLists) -> CompiledPolicy:
+def compile_policy(spec: PolicySpec, lists: NamedLists, proxy: frozenset[str] = NO_PROXY) -> CompiledPolicy:
     """Compile a policy at once. Raises `ValueError` for what can't be read."""
-    return at_once(compiling(spec, lists))
+    return at_once(compiling(spec, lists, proxy))
 
 
 def _is_asked(rule: Rule) -> bool:
     """Whether something about the rule is in no table."""
     inside = any(pattern.is_for_queries or not (pattern.exact or pattern.is_prefix) for pattern in rule.paths)
-    return inside or rule.schedule is not None or len(rule.spec.params) > 1
+    return inside or rule.schedule is not None or len(rule.spec.params) > 1 or rule.spec.until > 0
 
 
 def _account_words(facts: Facts) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from enum import Enum
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from actors.accounts.records import WeekSchedule
 from actors.bus.messages.specs import DENY, LimitsSpec, RuleSpec
@@ -20,6 +20,7 @@ from config.net.entries import Destination, ListDestination, ListHost, Network, 
 from config.net.names import Ports
 
 CACHED_SCHEDULES = 256
+NO_PROXY: Final = frozenset[str]()
 
 
 class ConditionOutcome(Enum):
@@ -42,15 +43,19 @@ class Entries(NamedTuple):
 class Rule:
     """One rule, read. `index` is its place in the policy."""
 
-    __slots__ = ("_known", "clients", "deny", "destinations", "headers", "http_only", "index", "limited",
+    __slots__ = ("_known", "clients", "deny", "destinations", "headers", "http_only", "index", "is_here", "limited",
     "listen_ports", "lists", "methods", "names", "paths", "schedule", "spec")  # fmt: skip
 
-    def __init__(self, spec: RuleSpec, index: int, lists: NamedLists, entries: Entries) -> None:
-        """`entries` are those of `spec`, read. Raises `ValueError` as `reading` does."""
+    def __init__(
+        self, spec: RuleSpec, index: int, lists: NamedLists, entries: Entries, proxy: frozenset[str] = NO_PROXY
+    ) -> None:
+        """`entries` are those of `spec`, read; `proxy` as for `reading`. Raises `ValueError` as that does."""
         self.spec = spec
         self.index = index
         self.deny = spec.use == DENY
         """A rule that refuses holds wherever it might; any other only where it certainly does."""
+        self.is_here = not (spec.proxies and proxy.isdisjoint(spec.proxies))
+        """Whether it is for this proxy."""
         self.limited = spec.limits != LimitsSpec()
         """Whether it has limits."""
         self.http_only = bool(spec.methods or spec.paths or spec.set_headers or spec.remove_headers)
@@ -192,13 +197,20 @@ class Rule:
         """Whether all parameters were given with these values."""
         return all(facts.params.get(name) == value for name, value in self.spec.params)
 
+    def has_ended(self, facts: Facts) -> bool:
+        """Whether its time is over."""
+        return 0 < self.spec.until <= facts.now
+
     def is_open(self, facts: Facts) -> bool:
         """Whether its schedule is open."""
         return self.schedule is None or self.schedule.is_open(facts.now)
 
 
-def reading(spec: RuleSpec, index: int, lists: NamedLists) -> Batches[Rule]:
-    """Read it. Raises `ValueError` for an entry or a time zone that is unknown, and a field that no rule may set."""
+def reading(spec: RuleSpec, index: int, lists: NamedLists, proxy: frozenset[str] = NO_PROXY) -> Batches[Rule]:
+    """Read it. `proxy` are the words by which it may name the proxy.
+
+    Raises `ValueError` for an entry or a time zone that is unknown, and a field that no rule may set.
+    """
     destinations: list[Destination] = []
     of_lists: list[ListDestination] = []
 
@@ -212,7 +224,7 @@ def reading(spec: RuleSpec, index: int, lists: NamedLists) -> Batches[Rule]:
     yield from map_in_batches(read_destination, spec.destinations)
     clients = yield from map_in_batches(read_network, spec.clients)
     paths = yield from map_in_batches(PathPattern, spec.paths)
-    return Rule(spec, index, lists, Entries(destinations, of_lists, clients, paths))
+    return Rule(spec, index, lists, Entries(destinations, of_lists, clients, paths), proxy)
 
 
 class _Condition(NamedTuple):
@@ -243,6 +255,16 @@ _CONDITIONS = (
     _Condition(Rule.path_holds, lambda rule: bool(rule.paths), lambda facts: f"paths: {_path(facts)}"),
     _Condition(Rule.params_hold, lambda rule: bool(rule.spec.params), lambda facts: f"params: {_params(facts)}"),
     _Condition(Rule.is_open, lambda rule: rule.schedule is not None, lambda _facts: "schedule: it is closed"),
+    _Condition(
+        lambda rule, _facts: rule.is_here,
+        lambda rule: bool(rule.spec.proxies),
+        lambda _facts: "proxies: this one is none of them",
+    ),
+    _Condition(
+        lambda rule, facts: not rule.has_ended(facts),
+        lambda rule: rule.spec.until > 0,
+        lambda _facts: "until: the rule has ended",
+    ),
 )
 
 

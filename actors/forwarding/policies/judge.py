@@ -16,10 +16,10 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from actors.bus.messages.specs import DENY, DIRECT, POOL, PolicySpec, RuleSpec
+from actors.bus.messages.specs import DENY, DIRECT, POOL, PolicySpec, ProxySpec, RuleSpec
 from actors.forwarding.fleet_objects import NO_LISTS, NamedLists
 from actors.forwarding.policies.compiled import CompiledPolicy, compile_policy, compiling
-from actors.forwarding.policies.conditions import Rule
+from actors.forwarding.policies.conditions import NO_PROXY, Rule
 from actors.forwarding.policies.facts import Facts
 from actors.forwarding.policies.masks import Batches, at_once
 from actors.forwarding.protocols.failures import Decider, Failure, denied_by_policy
@@ -211,29 +211,41 @@ _UNUSABLE: Final = RuleSpec("not usable", use=DENY, reason="a policy of this pro
 class PolicySet:
     """Replaced as a whole when anything changes, so that a request is judged by one consistent set."""
 
-    def __init__(self, policies: Mapping[str, tuple[PolicySpec, CompiledPolicy]], names: tuple[str, str]) -> None:
-        """`policies` are by name; `names` are those of the policy of all proxies and of the proxy's own, empty for
-        none."""
+    def __init__(
+        self,
+        policies: Mapping[str, tuple[PolicySpec, CompiledPolicy]],
+        names: tuple[str, str],
+        proxy: frozenset[str] = NO_PROXY,
+    ) -> None:
+        """`policies` are by name, compiled for `proxy` (`ProxySpec.words`); `names` are those of the policy of all
+        proxies and of the proxy's own, empty for none."""
         self._policies = policies
+        self._proxy = proxy
         self._first, self._own = names
         self._without_account = self._in_order(())
 
     @classmethod
     def compiling(
-        cls, specs: Iterable[PolicySpec], names: tuple[str, str], lists: NamedLists, previous: PolicySet | None = None
+        cls, specs: Iterable[PolicySpec], first: str, proxy: ProxySpec, lists: NamedLists, previous: PolicySet | None
     ) -> Batches[PolicySet]:
-        """Compile all of them. Policies of `previous` that are the same stay."""
+        """Compile all of them for this proxy. Policies of `previous` that are the same stay.
+
+        `first` is the name of the policy of all proxies, empty for none.
+        """
+        words, names = proxy.words, (first, proxy.policy)
         known = {} if previous is None else previous._policies
+        same_proxy = previous is not None and previous._proxy == words
         policies: dict[str, tuple[PolicySpec, CompiledPolicy]] = {}
         for spec in specs:
             before = known.get(spec.name)
-            if before is not None and before[0].rules == spec.rules and before[0].id == spec.id:
+            same = before is not None and before[0].rules == spec.rules and before[0].id == spec.id
+            if before is not None and same and (same_proxy or not any(rule.proxies for rule in spec.rules)):
                 policies[spec.name] = spec, before[1]
             else:
-                policies[spec.name] = spec, (yield from _compiling(spec, lists))
+                policies[spec.name] = spec, (yield from _compiling(spec, lists, words))
         for name in set(names) - policies.keys() - {""}:
             log.error("there is no policy %s: everything is refused", name)
-        return cls(policies, names)
+        return cls(policies, names, words)
 
     def applying(self, of_account: tuple[str, ...]) -> tuple[CompiledPolicy, ...]:
         """The policies of a request in their order: that of all proxies, those of the account and its plan, and the
@@ -254,7 +266,8 @@ class PolicySet:
     def with_draft(self, spec: PolicySpec, of_account: tuple[str, ...], lists: NamedLists) -> PolicySet:
         """This set with `spec` in place of the policy of its name; if none that applies has it, of the proxy's own."""
         own = self._own if spec.name in (self._first, *of_account, self._own) else spec.name
-        return PolicySet({**self._policies, spec.name: (spec, at_once(_compiling(spec, lists)))}, (self._first, own))
+        policies = {**self._policies, spec.name: (spec, at_once(_compiling(spec, lists, self._proxy)))}
+        return PolicySet(policies, (self._first, own), self._proxy)
 
     def ends_existing(self, previous: PolicySet | None) -> bool:
         """Whether a policy was changed so that tunnels are to end that it no longer allows."""
@@ -269,9 +282,9 @@ class PolicySet:
         return f"<PolicySet: {', '.join(self._policies) or 'none'}>"
 
 
-def _compiling(spec: PolicySpec, lists: NamedLists) -> Batches[CompiledPolicy]:
+def _compiling(spec: PolicySpec, lists: NamedLists, proxy: frozenset[str]) -> Batches[CompiledPolicy]:
     try:
-        return (yield from compiling(spec, lists))
+        return (yield from compiling(spec, lists, proxy))
     except ValueError as error:
         log.error("the policy %s can't be applied, and refuses everything: %s", spec.name, error)
         return _refusing(spec)

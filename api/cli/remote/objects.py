@@ -5,26 +5,29 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from api.cli.client import quoted
-from api.cli.commands import Commands, Given, Session, command, key_argument
+from api.cli.client import ApiClient, quoted
+from api.cli.commands import RESOURCES, TOP, Commands, Given, Session, command, key_argument
 from api.cli.documents import body_of, header_fields
-from api.cli.errors import Status
+from api.cli.errors import CommandError, Status
 from api.cli.options import (
     LIST,
     OF_NODE,
     POLICY,
     POOL,
+    PROXY,
     WEBHOOK,
     Option,
     ResourceKind,
     argument,
     choice,
     find_id,
+    flag,
     number,
     option,
     sent,
@@ -32,11 +35,13 @@ from api.cli.options import (
     text,
     texts,
 )
-from api.cli.quantities import span_option
+from api.cli.quantities import moment_option, span_option
 from api.cli.terminal import Column, Detail, Pairs, Row, fields_of, pairs_of, titled, with_node
 from config.model.choices import LIST_FORMATS, LIST_KINDS, POOL_FORMATS, POOL_POLICIES
 from config.text.formatting import parse_moment
 
+NAME_MAX = 100
+"""Characters of the name of a rule."""
 CHECK_PAUSE = 0.2
 """Seconds until a check is looked at again."""
 CHECK_MARGIN = 5.0
@@ -273,6 +278,100 @@ policies = _commands(
     {},
     ("end_existing=true", 'rules=[{"name": "all", "match": {}, "action": {"use": "deny"}}]'),
 )
+
+
+EVERYWHERE = "everywhere"
+"""What the policy for all proxies is called, unless the settings have one."""
+_PLACES = {
+    "destination": argument("HOST", "A host, *.NAME for all below it, a network or list:NAME; a :PORT may follow."),
+    "proxies": texts("--proxy", "On this proxy alone; may be given several times.", complete=PROXY),
+    "accounts": texts("--account", "For this account alone, or tag:TAG; may be given several times."),
+}
+_BLOCK = {
+    **_PLACES,
+    "until": moment_option("--for", "How long: 1h, 7d; or the date and time (UTC) of its end; by default for good.", 1),
+    "reason": text("--reason", "A sentence for those who are refused."),
+    "end_existing": flag("--end-existing", "End tunnels that are no longer allowed."),
+}
+_FIELDS_OF_BLOCK = {
+    "match.destinations": "HOST",
+    "match.proxies": "--proxy",
+    "match.accounts": "--account",
+    "match.until": "--for",
+    "action.reason": "--reason",
+}
+
+
+class _Block:
+    """What is refused, where and to whom: one rule of the policy for all proxies."""
+
+    def __init__(self, destination: str, proxies: Sequence[str] | None, accounts: Sequence[str] | None) -> None:
+        self._match = {"destinations": [destination], "accounts": list(accounts or ())}
+        self._proxies = list(proxies or ())
+        where = f" on {', '.join(self._proxies)}" if proxies else ""
+        whom = f" for {', '.join(accounts)}" if accounts else ""
+        self.text = f"{destination}{where}{whom}"
+
+    @property
+    def name(self) -> str:
+        """The name of its rule, which says all that it matches."""
+        name = f"block {self.text}"
+        return name if len(name) <= NAME_MAX else f"{name[: NAME_MAX - 9]} {sha256(name.encode()).hexdigest()[:8]}"
+
+    def rule(self, api: ApiClient, until: str | None, reason: str | None) -> dict[str, Any]:
+        """The rule; proxies by their ids, which stay."""
+        match = {**self._match, "proxies": [find_id(api, PROXY, each) for each in self._proxies], "until": until}
+        action = {"use": "deny", "reason": reason}
+        return {"name": self.name, "match": _given(match), "action": _given(action)}
+
+
+def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value}
+
+
+@command(TOP, "block", _BLOCK, _FIELDS_OF_BLOCK, rich_help_panel=RESOURCES)
+def block(
+    session: Session,
+    destination: str,
+    proxies: list[str] | None,
+    accounts: list[str] | None,
+    until: str | None,
+    reason: str | None,
+    end_existing: bool,
+) -> None:
+    """Refuse a host on all proxies, by a rule before all others. The same again changes its end and reason alone.
+
+    The rule is in the policy of the setting proxy.policy, which is made if there is none.
+    """
+    wanted = _Block(destination, proxies, accounts)
+    rule = {**wanted.rule(session.api, until, reason), **_given({"end_existing": end_existing})}
+    policy = _policy_of_all(session.api)
+    if not policy:
+        policy = EVERYWHERE
+        if not any(each["name"] == policy for each in POLICY.all(session.api)):
+            session.api.post("/policies", {"name": policy, "description": "rules for all proxies", "rules": []})
+        session.api.patch("/settings", {"proxy": {"policy": policy}})
+    data = session.api.post(f"/policies/{quoted(policy)}/rules", rule)
+    session.out.done(data, f"{wanted.text} is refused{f' until {until}' if until else ''}, by the policy {policy}.")
+
+
+@command(TOP, "unblock", _PLACES, rich_help_panel=RESOURCES)
+def unblock(session: Session, destination: str, proxies: list[str] | None, accounts: list[str] | None) -> None:
+    """End a block, given as it was made."""
+    wanted, policy = _Block(destination, proxies, accounts), _policy_of_all(session.api)
+    rules = session.api.get(f"/policies/{quoted(policy)}")["policy"]["rules"] if policy else []
+    left = [each for each in rules if each["name"] != wanted.name]
+    if len(left) == len(rules):
+        hint = f"Its rules: proxyfleet policies show {policy or EVERYWHERE}"
+        raise CommandError(f"There is no block of {wanted.text}", hint, Status.NOT_FOUND)
+    headers = {"If-Match": session.api.etag or "*"}
+    data = session.api.call("PATCH", f"/policies/{quoted(policy)}", body={"rules": left}, headers=headers)
+    session.out.done(data, f"{wanted.text} is no longer refused by the policy {policy}.")
+
+
+def _policy_of_all(api: ApiClient) -> str:
+    """The name of the policy for all proxies, empty for none."""
+    return str(api.get("/settings")["proxy"]["policy"])
 
 
 def _last_result(delivery: Any) -> str | None:

@@ -1,7 +1,9 @@
-"""What can be done with lists and pools: checked and fetched now; and what clients' programs report of upstreams."""
+"""What can be done with lists, pools and policies: checked and fetched now; what clients' programs report of upstreams;
+a rule put before the others."""
 
 from __future__ import annotations
 
+import time
 from typing import Any, Literal
 
 from actors.bus.messages.cluster import KnownPool, QueryPoolState
@@ -18,8 +20,10 @@ from api.errors import Invalid
 from api.http.query import Query, text
 from api.objects.named.list_kind import LISTS
 from api.objects.named.named_kind import Refreshing
+from api.objects.named.policy_kind import POLICIES
 from api.objects.named.pool_kind import POOLS, PoolUpstreamStatus
 from config.model.choices import ListKind
+from config.model.shared_objects.policies import RuleFirst, put_first
 from config.model.shared_objects.pools import UpstreamReport
 from config.net.entries import GEO
 
@@ -144,6 +148,21 @@ def _refresh(kind: ObjectKind[Any], call: Call) -> Reply:
     return Reply({"id": record.id, "refreshing": True})
 
 
+def put_rule_first(call: Call) -> Reply:
+    """Put a rule first.
+
+    Puts one rule before all others of the policy, which decides then where it matches. A rule of its name gives way to
+    it, so the same request again changes nothing. `match.until` ends it by itself. The response is the policy.
+    """
+    policies, key = call.services.objects[POLICIES.collection], call.params["policy_id"]
+    try:
+        stored = policies.change(key, lambda policy: put_first(policy, call.body, time.time()), call.if_match)
+    except Invalid as error:  # of a list or a pool that is not there
+        raise Invalid((error.field or "").removeprefix("rules[0].") or None, error.error) from error
+    (view,) = policies.views(call.caller, [stored], True)
+    return reply_with(POLICIES, stored, view, call)
+
+
 ROWS = (
     *resource(f"{V1}/lists/{{list_id}}", read="proxy.read", write="proxy.write")(
         get("/check", "checkList", check_list, ListChecked, query=CheckTarget, reads="lists"),
@@ -160,5 +179,8 @@ ROWS = (
             audit=False,
         ),
         post("/refresh", "refreshPool", refresh_pool, Refreshing, audit="pool.refreshed"),
+    ),
+    *resource(f"{V1}/policies/{{policy_id}}", write="proxy.write")(
+        post("/rules", "putRuleFirst", put_rule_first, POLICIES.resource.one, body=RuleFirst, if_match=True),
     ),
 )

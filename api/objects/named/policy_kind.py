@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from actors.bus.messages.specs import LimitsSpec, PolicySpec, RuleSpec
 from actors.net.this_machine import is_local
 from api.engine.kind import Texts
-from api.engine.responses import OF_INSTALLATION, ResponseModel, ScheduleView, Warned, one_of, page_of, shows
+from api.engine.responses import OF_INSTALLATION, Moment, ResponseModel, ScheduleView, Warned, one_of, page_of, shows
 from api.engine.transfer import Transfer, entry_of
 from api.objects.named.named_kind import NamedKind, NamedResource, UsedBy, UsedByThese
 from api.objects.proxies.proxy_specs import spec
@@ -37,6 +37,7 @@ class RuleMatchView(ResponseModel):
     """What a rule matches: all that is there."""
 
     schedule: ScheduleView | None = None
+    until: Moment | None = None
 
 
 @shows(ActionHeaders, sparse=True)
@@ -110,6 +111,7 @@ def _rule_spec(rule: PolicyRule) -> RuleSpec:
         listen_ports=tuple((ports.first, ports.last) for ports in map(Ports.given, match.listen_ports)),
         schedule=None if match.schedule is None else schedule_data(match.schedule.model_dump()),
         report=rule.mode == "report",
+        until=match.ends_at,
         set_headers=tuple(action.headers.set.items()),
         remove_headers=tuple(action.headers.remove),
         limits=spec(LimitsSpec, action.limits),

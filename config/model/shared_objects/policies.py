@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 import secrets
+import time
 from collections.abc import Container, Sequence
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictStr, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StrictBool, StrictStr, WithJsonSchema
 
 from config.model import json_patterns
 from config.model.accounts import Bandwidth, Number
@@ -24,6 +25,7 @@ from config.model.fields import (
     Text,
     TextList,
     example,
+    name_text,
     plain_text,
     user_name,
 )
@@ -39,6 +41,7 @@ from config.model.plans import Schedule, ScheduleInput
 from config.model.proxy_parts import FieldWarning, Mode, SomeEgress, refuse_foreign
 from config.net.entries import read_entry, read_network
 from config.net.names import in_a_labels
+from config.text.formatting import parse_moment, timestamp_text
 
 RULES_MAX = 1_000
 MATCHES_MAX = 1_000
@@ -62,6 +65,16 @@ def _account(text: str) -> str:
     if len(text) > 128:
         raise ValueError("a user name has at most 128 characters")
     return user_name(text)
+
+
+def _proxy(text: str) -> str:
+    if text.startswith(TAG_PREFIX):
+        most, what, name = 64, "a tag", text.removeprefix(TAG_PREFIX)
+    else:
+        most, what, name = 100, "the name of a proxy", text
+    if len(name_text(name)) > most:
+        raise ValueError(f"{what} has at most {most} characters")
+    return text
 
 
 def _method(text: str) -> str:
@@ -88,6 +101,10 @@ def _tunnel(given: bool) -> bool:
     return given
 
 
+def _until(given: Any) -> str:
+    return timestamp_text(parse_moment(given))
+
+
 def _use(text: str) -> str:
     if _USE.fullmatch(text) is None:
         raise ValueError("must be direct, deny or pool:NAME")
@@ -101,14 +118,17 @@ MatchDestinations = Annotated[
 MatchMethods = Annotated[list[str], TextList(METHODS_MAX, _method, json_patterns.METHOD, least=1)]
 MatchPaths = Annotated[list[str], TextList(MATCHES_MAX, _path, json_patterns.PATH_PATTERN, least=1)]
 MatchListenPorts = Annotated[list[PortOrRange], Field(min_length=1, max_length=MATCHES_MAX)]
+MatchProxies = Annotated[list[str], TextList(MATCHES_MAX, _proxy, json_patterns.PROXY_MATCH, least=1)]
 MatchTunnel = Annotated[StrictBool, AfterValidator(_tunnel), WithJsonSchema({"type": "boolean", "const": True})]
 MatchClients = Annotated[list[str], TextList(MATCHES_MAX, read_network, json_patterns.NETWORK, least=1)]
+Until = Annotated[str, BeforeValidator(_until), WithJsonSchema(json_patterns.MOMENT)]
+"""As it is stored: ISO 8601, UTC."""
 Use = Annotated[StrictStr, AfterValidator(_use), json_patterns.text(json_patterns.USE)]
 Reason = Annotated[StrictStr, Text(1, 200, plain_text, pattern=json_patterns.PLAIN)]
 
 
 class RuleMatch(BaseModel):
-    """Stored: what a rule matches. What is empty matches everything."""
+    """Stored: what a rule matches. What is empty matches everything. `until` is ISO 8601, UTC."""
 
     accounts: Annotated[list[str], Given(MatchAccounts)] = []
     destinations: Annotated[list[str], Given(MatchDestinations)] = []
@@ -119,6 +139,13 @@ class RuleMatch(BaseModel):
     schedule: Annotated[Schedule | None, Given(ScheduleInput)] = None
     clients: Annotated[list[str], Given(MatchClients)] = []
     listen_ports: Annotated[list[int | str], Given(MatchListenPorts)] = []
+    proxies: Annotated[list[str], Given(MatchProxies)] = []
+    until: Annotated[str, Given(Until)] = ""
+
+    @property
+    def ends_at(self) -> float:
+        """When nothing is matched any more, in Unix seconds; 0: that does not end."""
+        return parse_moment(self.until) if self.until else 0.0
 
 
 @gives(RuleMatch)
@@ -129,7 +156,8 @@ class MatchInput(Body):
     else that is not plain HTTP.
 
     `accounts` are user names and `tag:` with a tag, `params` parameters of the user name. `listen_ports` are
-    those of the proxy that the client came to, each a port or a range such as `20000-20999`.
+    those of the proxy that the client came to, each a port or a range such as `20000-20999`. `proxies` are names and
+    ids of proxies, and `tag:` with a tag of theirs. From the moment `until` on nothing is matched.
     """
 
 
@@ -283,6 +311,24 @@ class PolicyCreate(PolicyUpdate):
     name: ObjectName
 
 
+class RuleFirst(RuleInput):
+    """A rule that is to come before all others of its policy, in place of one of its name.
+
+    With `end_existing` tunnels are ended that are no longer allowed.
+    """
+
+    model_config = example(
+        {
+            "name": "block casino.example",
+            "match": {"destinations": ["casino.example"], "until": "2030-01-31T12:00:00Z"},
+            "action": {"use": "deny"},
+            "end_existing": True,
+        }
+    )
+
+    end_existing: StrictBool | None = None
+
+
 def new_policy(body: PolicyCreate, now: float) -> Policy:
     """The policy that `body` describes. Raises `InvalidResource`."""
     blank = Policy(id="policy_" + secrets.token_hex(8), name=body.name, created_at=now, updated_at=now)
@@ -299,23 +345,39 @@ def change_policy(policy: Policy, body: PolicyUpdate, now: float) -> Policy:
     return policy.model_copy(update=changed)
 
 
+def put_first(policy: Policy, body: RuleFirst, now: float) -> Policy:
+    """`policy` with a rule before all others, and without another one of its name. Raises `InvalidResource`."""
+    rules = [_rule(body, ""), *(each for each in policy.rules if each.name != body.name)]
+    if len(rules) > RULES_MAX:
+        raise InvalidResource("name", f"there are {RULES_MAX:,} rules already")
+    _check_size(rules)
+    changed: dict[str, Any] = {"rules": rules, "updated_at": now}
+    return policy.model_copy(update=changed | ({"ended": policy.ended + 1} if body.end_existing else {}))
+
+
 def _stored(given: Sequence[RuleInput]) -> list[PolicyRule]:
     _check_size(given)
     rules, named = [], dict[str, int]()
     for index, entry in enumerate(given):
-        path = f"rules[{index}]"
+        path = f"rules[{index}]."
         if entry.name in named:
-            raise InvalidResource(f"{path}.name", f"is the name of rules[{named[entry.name]}], too")
+            raise InvalidResource(f"{path}name", f"is the name of rules[{named[entry.name]}], too")
         named[entry.name] = index
-        rule = PolicyRule.model_validate(entry.model_dump(by_alias=True, exclude_none=True))
-        _check_tunnel(entry, path)
-        _check_action(rule.action, entry.action.model_fields_set, f"{path}.action")
-        rules.append(rule)
+        rules.append(_rule(entry, path))
     return rules
 
 
-def _check_size(given: Sequence[RuleInput]) -> None:
-    lists = ("accounts", "destinations", "paths", "clients", "listen_ports")
+def _rule(given: RuleInput, path: str) -> PolicyRule:
+    """`path` precedes fields in errors about it."""
+    parts = given.model_dump(by_alias=True, exclude_none=True, include=set(PolicyRule.model_fields))
+    rule = PolicyRule.model_validate(parts)
+    _check_tunnel(given, path)
+    _check_action(rule.action, given.action.model_fields_set, f"{path}action")
+    return rule
+
+
+def _check_size(given: Sequence[RuleInput | PolicyRule]) -> None:
+    lists = ("accounts", "destinations", "paths", "clients", "listen_ports", "proxies")
     entries = sum(len(getattr(each.match, name) or ()) for each in given for name in lists)
     if entries > ENTRIES_MAX:
         raise InvalidResource("rules", f"have {entries:,} entries in all, and {ENTRIES_MAX:,} are allowed; use a list")
@@ -329,9 +391,9 @@ def _check_tunnel(rule: RuleInput, path: str) -> None:
         return
     for name in ("methods", "paths"):
         if name in match:
-            raise InvalidResource(f"{path}.{of_tunnels}", f"is for rules without {name}, which are of plain HTTP")
+            raise InvalidResource(f"{path}{of_tunnels}", f"is for rules without {name}, which are of plain HTTP")
     if "headers" in action:
-        raise InvalidResource(f"{path}.{of_tunnels}", "is for rules without headers, which are of plain HTTP")
+        raise InvalidResource(f"{path}{of_tunnels}", "is for rules without headers, which are of plain HTTP")
 
 
 def _check_action(action: RuleAction, given: Container[str], path: str) -> None:
@@ -374,6 +436,8 @@ def policy_warnings(policy: Policy) -> list[FieldWarning]:
             plain_http.append("action.headers")
         if plain_http:
             found.append(FieldWarning(f"{path}.{plain_http[0]}", _of_plain_http(rule)))
+        if rule.match.until and rule.match.ends_at <= time.time():
+            found.append(FieldWarning(f"{path}.match.until", "the rule has ended: it matches nothing"))
         if rule.action == RuleAction():
             text = "the rule only ends the evaluation: the proxy's own access rules decide"
             found.append(FieldWarning(f"{path}.action", text))

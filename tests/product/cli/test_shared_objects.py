@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -47,6 +48,28 @@ def test_a_file_names_what_is_created_from_it_unless_the_argument_does(shell: Sh
         assert "name: is required" in shell(group, "create", *(("--kind", "domains") if more else ())).err
         for name in ("from-file", "other"):
             shell.good(group, "delete", name, "--yes")
+
+
+@pytest.mark.product
+def test_a_host_is_blocked_on_all_proxies_on_one_and_no_longer(shell: Shell, proxy: dict[str, Any]) -> None:
+    blocked = shell.good("block", "casino.example", "--for", "1h", "--reason", "not here")
+    assert "casino.example is refused until" in blocked.out
+    assert "by the policy everywhere" in blocked.out
+    explain = ("proxies", "explain", proxy["name"], "casino.example:443")
+    assert shell.good(*explain).details["rule"] == "policy everywhere[0] block casino.example"
+    assert shell.good("policies", "show", "everywhere").details["used by"] == "setting proxy.policy"
+    revision = shell.good("history", "-o", "json").data["revisions"][0]["revision"]
+    shell.good("block", "*.casino.example", "--proxy", proxy["name"], "--account", "bob", "--end-existing")
+    assert shell.good("history", "-o", "json").data["revisions"][0]["revision"] == revision + 1
+    rule = shell.good("policies", "show", "everywhere", "-o", "json").data["policy"]["rules"][0]
+    assert rule["match"] == {"accounts": ["bob"], "destinations": ["*.casino.example"], "proxies": [proxy["id"]]}
+    assert "HOST" in shell("block", "no host").err
+    assert shell("unblock", "other.example").status == 5
+    shell.good("unblock", "casino.example")
+    shell.good("unblock", "*.casino.example", "--proxy", proxy["name"], "--account", "bob")
+    assert shell.good("policies", "show", "everywhere", "-o", "json").data["policy"]["rules"] == []
+    shell.good("settings", "set", "proxy.policy=")
+    shell.good("policies", "delete", "everywhere", "--yes")
 
 
 @pytest.mark.product

@@ -52,6 +52,34 @@ def test_a_changed_list_holds_for_the_next_request_on_all_proxies_and_open_conne
     product.data("DELETE", "/lists/at-once")
 
 
+def test_the_policy_of_all_proxies_holds_at_once_on_each_of_them_also_on_one_that_sleeps(
+    product: Product, origin: Origin
+) -> None:
+    denying(product, HERE, "everywhere")
+    denying(product, ELSEWHERE, "own")
+    proxies = [product.proxy(), product.proxy(policy="own"), product.proxy(workers=2)]
+    sleeping = product.proxy(sleep_after=1)
+    question: dict[str, Any] = {"client_ip": "127.0.0.1", "target": origin.url("/hello")}
+
+    def sleeps() -> bool:
+        state: str = product.data("GET", f"/proxies/{sleeping['id']}")["proxy"]["runtime"]["state"]
+        return state == "sleeping"
+
+    for policy, expected in (("everywhere", 403), ("", 200), ("everywhere", 403)):
+        product.data("PATCH", "/settings", {"proxy": {"policy": policy}})
+        assert [status(each, origin.url("/hello")) for each in proxies] == [expected] * 3
+    wait_until(sleeps, "it sleeps")
+    for each in (*proxies, sleeping):
+        explained = product.data("POST", f"/proxies/{each['id']}/explain", question)
+        assert (explained["decision"], explained["rule"]) == ("deny", "policy everywhere[0] blocked")
+    assert status(sleeping, origin.url("/hello")) == 403
+    product.data("DELETE", "/settings/proxy.policy")
+    for path in (*(f"/proxies/{each['id']}" for each in (*proxies, sleeping)), "/policies/own", "/policies/everywhere"):
+        product.data("DELETE", path)
+    for name in ("own", "everywhere"):
+        product.data("DELETE", f"/lists/{name}")
+
+
 def test_a_policy_is_tried_before_it_is_stored_by_the_process_that_decides(product: Product, origin: Origin) -> None:
     product.data("POST", "/lists", {"name": "tried", "kind": "networks", "entries": HERE})
     denying(product, ELSEWHERE, "elsewhere")

@@ -24,7 +24,7 @@ from config.model.nodes import NodeAddress, NodeName
 from config.model.object_fields import HeaderValue, LabelName, ListName, ObjectName, Tag
 from config.model.plans import EndOfWindow, TimeOfDay
 from config.model.proxies import BindAddress
-from config.model.shared_objects.policies import MatchAccounts, MatchMethods, MatchPaths, Use
+from config.model.shared_objects.policies import MatchAccounts, MatchMethods, MatchPaths, MatchProxies, Use
 from config.model.shared_objects.upstreams import Host as UpstreamHost
 from config.net.dns_servers import read_hosts_name, read_server
 from config.net.entries import read_entry, read_network
@@ -126,6 +126,7 @@ PAIRS: dict[str, tuple[str, Callable[[str], bool]]] = {
     "domain": (json_patterns.DOMAIN, reading(read_domain)),
     "label": (json_patterns.LABEL_NAME, typed(LabelName)),
     "accounts": (json_patterns.ACCOUNT_MATCH, first_of(MatchAccounts)),
+    "proxies": (json_patterns.PROXY_MATCH, first_of(MatchProxies)),
     "method": (json_patterns.METHOD, first_of(MatchMethods)),
     "path": (json_patterns.PATH_PATTERN, first_of(MatchPaths)),
     "use": (json_patterns.USE, typed(Use)),

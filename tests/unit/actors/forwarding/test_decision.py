@@ -91,6 +91,13 @@ def own(*deny: str) -> OwnRules:
     return own_rules(AccountSpec("acc_1", "ann", None, deny_destinations=deny), None)
 
 
+def test_a_rule_for_some_proxies_follows_what_these_are_called(world: World) -> None:
+    rule = RuleSpec("berlin", proxies=("tag:berlin", "office"), use="deny")
+    for changes, expected in (({}, ""), ({"tags": ("berlin",)}, "policy"), ({}, ""), ({"name": "office"}, "policy")):
+        world.configure(rule, **changes)
+        assert world.by_name(world.judge()) == expected
+
+
 # --- up to the target ---
 
 

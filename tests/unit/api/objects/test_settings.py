@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from actors.bus.messages.common import SUPERVISOR
+from actors.bus.messages.supervision import ApplyObjects, ApplyOverrides
 from api.audit.masking import field_names
 from api.container import ApiSettings
 from api.store import StoreWriteError
@@ -311,7 +312,17 @@ def test_the_policy_of_the_configuration_is_in_use_too() -> None:
     api.close()
 
 
-def test_an_import_has_the_policy_of_all_proxies_with_the_policy_itself(api: Api) -> None:
+def test_an_import_has_the_policy_of_all_proxies_with_the_policy_itself(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    supervise, seen = api.fleet._supervise, list[type[Any]]()
+
+    def noted(message: Any) -> Any:
+        if isinstance(message, (ApplyObjects, ApplyOverrides)):
+            seen.append(type(message))
+        return supervise(message)
+
+    monkeypatch.setattr(api.fleet, "_supervise", noted)
     head = {"kind": "proxyfleet.config", "version": 1}
     named = {"settings": {"proxy": {"policy": "everywhere"}}}
 
@@ -321,10 +332,12 @@ def test_an_import_has_the_policy_of_all_proxies_with_the_policy_itself(api: Api
     assert error_of(imported(**named))[2]["field"] == "settings.proxy.policy"
     assert imported(policies=[POLICY], **named).status_code == 200
     assert settings_of(api)["proxy"]["policy"] == "everywhere"
+    assert seen == [ApplyObjects, ApplyOverrides], "processes know the policy before it judges"
     revision = api.get("/revisions?limit=1", api.token()).json["data"]["revisions"][0]["revision"]
     pruned = error_of(imported("prune=true", policies=[]))[2]
     expected = "the policy 'everywhere' would be deleted, and the setting proxy.policy names it"
     assert (pruned["field"], pruned["error"]) == ("policies", expected)
     undone = api.post(f"/revisions/{revision}/undo", None, api.token())
     assert undone.status_code == 200, undone.text
+    assert seen[2:] == [ApplyOverrides, ApplyObjects], "and lose it when it judges no more"
     assert (settings_of(api)["proxy"]["policy"], api.get("/policies", api.token()).json["data"]["policies"]) == ("", [])

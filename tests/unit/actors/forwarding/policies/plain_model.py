@@ -44,6 +44,8 @@ class FixedLists:
 
 NO_LISTS = FixedLists({})
 OPEN = "open"
+PROXY = frozenset({"prx_1", "office", "tag:berlin"})
+"""What rules may call the proxy."""
 
 
 def first_rule(policy: PolicySpec, facts: Facts, address: str | None, lists: FixedLists) -> tuple[Any, list[int]]:
@@ -81,6 +83,10 @@ def _matches_request(rule: RuleSpec, facts: Facts) -> bool:
     if rule.paths and not _path_matches(rule, facts.path, refuses):
         return False
     if any(facts.params.get(name) != value for name, value in rule.params):
+        return False
+    if rule.proxies and not PROXY & set(rule.proxies):
+        return False
+    if rule.until and facts.now >= rule.until:
         return False
     return rule.schedule is None or WeekSchedule(rule.schedule).is_open(facts.now)
 

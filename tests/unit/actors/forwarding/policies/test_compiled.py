@@ -12,7 +12,7 @@ from actors.forwarding.policies.compiled import compile_policy
 from actors.forwarding.policies.conditions import ConditionOutcome
 from actors.forwarding.policies.facts import Facts
 from config.net.addresses import plain
-from tests.unit.actors.forwarding.policies.plain_model import NO_LISTS, OPEN, FixedList, FixedLists, first_rule
+from tests.unit.actors.forwarding.policies.plain_model import NO_LISTS, OPEN, PROXY, FixedList, FixedLists, first_rule
 
 HOSTS = ("a.example", "b.a.example", "c.b.a.example", "example", "xa.example", "A.Example.")
 ADDRESSES = ("192.0.2.7", "192.0.2.200", "198.51.100.1", "2001:db8::7", "64:ff9b::c000:207", "2001:db8:1::1")
@@ -80,6 +80,8 @@ RULES = st.builds(
     schedule=st.sampled_from((None, None, DAY, NIGHT)),
     clients=some(NETWORKS),
     listen_ports=some(((20000, 20009), (20009, 20009), (20010, 20020))),
+    proxies=some(("office", "prx_1", "tag:berlin", "tag:office")),
+    until=st.sampled_from((0.0, 0.0, 1_700_040_000.0, 1_700_040_000.5)),
     report=st.sampled_from((False, False, True)),
     use=st.sampled_from(("", "deny", "direct", "pool:x")),
     set_headers=st.sampled_from(((), (), (("X-A", "1"),))),
@@ -114,7 +116,7 @@ def test_it_finds_the_rule_that_the_plain_model_finds(
 ) -> None:
     if any(rule.accounts for rule in spec.rules) and facts.user.startswith("tag:"):
         facts.user = ""  # see below: the plain model does not know that names and tags may look alike
-    policy = compile_policy(spec, LISTS)
+    policy = compile_policy(spec, LISTS, PROXY)
     if literal and addresses[0] is not None:
         facts = asked_by_address(facts, addresses[0])
         addresses = [addresses[0]]
@@ -127,7 +129,7 @@ def test_it_finds_the_rule_that_the_plain_model_finds(
 
 @given(POLICIES, FACTS, st.sampled_from((None, *ADDRESSES)))
 def test_the_explained_rules_are_those_that_decide(spec: PolicySpec, facts: Facts, address: str | None) -> None:
-    policy = compile_policy(spec, LISTS)
+    policy = compile_policy(spec, LISTS, PROXY)
     where = None if address is None else plain(address)
     found = policy.find(facts, where)
     outcomes = [(rule, rule.outcome(facts, where)) for rule in policy.rules]
@@ -140,7 +142,7 @@ def test_the_explained_rules_are_those_that_decide(spec: PolicySpec, facts: Fact
 
 @given(POLICIES, FACTS, st.sampled_from(ADDRESSES))
 def test_what_the_name_decides_stays_decided_at_any_address(spec: PolicySpec, facts: Facts, address: str) -> None:
-    policy = compile_policy(spec, LISTS)
+    policy = compile_policy(spec, LISTS, PROXY)
     early = policy.find(facts, None)
     if not early.open:
         assert policy.find(facts, plain(address)) == early

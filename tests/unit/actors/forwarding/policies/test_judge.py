@@ -157,6 +157,30 @@ def test_a_method_in_small_letters_gets_past_no_refusal_and_into_no_exception() 
         assert verdict.use == "deny"
 
 
+def test_a_rule_ends_at_its_moment_and_the_next_decides() -> None:
+    policies = policy("proxy", RuleSpec("hour", use="deny", until=100.5), DIRECT)
+
+    def use(now: float) -> str:
+        verdict = judge(policies, now=now).by_name()
+        assert verdict is not None
+        return verdict.use
+
+    assert [use(now) for now in (0.0, 100.4, 100.5, 119.0, 4000.0)] == ["deny", "deny", *["direct"] * 3]
+    ended = explained_rules([policies], facts(now=101.0), None)[0]
+    assert (ended.matches, ended.why) == ("no", "until: the rule has ended")
+
+
+@table("proxies, expected", [(("office",), "deny"), (("tag:berlin", "x"), "deny"), (("berlin", "lab"), "")])
+def test_a_rule_for_some_proxies_holds_on_these_alone(proxies: tuple[str, ...], expected: str) -> None:
+    rules = (RuleSpec("some", proxies=proxies, use="deny"),)
+    compiled = compile_policy(PolicySpec("p", "p", rules), NO_LISTS, frozenset({"prx_1", "office", "tag:berlin"}))
+    verdict = judge(compiled).by_name()
+    assert verdict is not None
+    assert verdict.use == expected
+    explained = explained_rules([compiled], facts(), None)[0]
+    assert explained.why == ("all of it matches" if expected else "proxies: this one is none of them")
+
+
 def test_a_schedule_follows_summer_time() -> None:
     night = ("Europe/Berlin", ((tuple(range(7)), 120, 180),))  # 02:00 to 03:00
     policies = policy("proxy", RuleSpec(schedule=night, use="deny"))

@@ -153,6 +153,17 @@ def test_the_content_of_a_list_is_checked_where_the_scope_names_it(api: Api, hea
     assert api.post("/lists/mine/refresh", None, key).status_code == 403
 
 
+def test_of_those_that_name_an_object_a_key_sees_its_own_proxies(api: Api, headers: dict[str, str]) -> None:
+    proxy_id = proxy(api, headers, policy="mine")
+    proxy(api, headers, name="foreign", port=3129, policy="mine")
+    key = api.key(scope={"proxies": [proxy_id], **MINE})
+    for caller, expected in ((headers, ["first", "foreign"]), (key, ["first"])):
+        used = api.get("/policies/mine", caller).json["data"]["policy"]["used_by"]
+        assert (used["total"], [each["name"] for each in used["first"]]) == (len(expected), expected)
+        listed = api.get("/policies", caller).json["data"]["policies"]
+        assert listed[0]["used_by"] == {"total": len(expected)}
+
+
 @table(
     ("scope", "field"),
     [

@@ -208,6 +208,49 @@ def test_an_object_says_what_names_it_as_a_refusal_to_delete_it_does(api: Api) -
     assert f"in use by 4 ({', '.join(of_policy)})" in problem(delete(api, "/policies/builds"))[1]
 
 
+def first_rule(api: Api, **rule: Any) -> Result:
+    body = {"name": "block", "match": {"destinations": ["casino.example"]}, "action": {"use": "deny"}, **rule}
+    return api.post("/policies/builds/rules", body, api.token())
+
+
+def test_a_rule_is_put_before_all_others_in_place_of_one_of_its_name_and_once(api: Api) -> None:
+    body = {"name": "builds", "rules": [rule("a", "a.example"), rule("b", "b.example")]}
+    api.post("/policies", body, api.token())
+    put = first_rule(api)
+    assert put.status_code == 200
+    assert [each["name"] for each in put.json["data"]["policy"]["rules"]] == ["block", "a", "b"]
+    again = first_rule(api)
+    assert (again.json["data"], again.headers["etag"]) == (put.json["data"], put.headers["etag"])
+    assert len(api.fleet.published("policy.updated")) == 1
+    later = first_rule(api, match={"destinations": ["casino.example"], "until": "2030-01-31T12:00:00+01:00"})
+    found = later.json["data"]["policy"]["rules"]
+    assert [each["name"] for each in found] == ["block", "a", "b"]
+    assert found[0]["match"] == {"destinations": ["casino.example"], "until": "2030-01-31T11:00:00.000Z"}
+    stale = {**api.token(), "If-Match": put.headers["etag"]}
+    assert api.post("/policies/builds/rules", {**rule("c")}, stale).status_code == 412
+    assert api.post("/policies/gone/rules", {**rule("c")}, api.token()).status_code == 404
+
+
+def test_what_is_wrong_with_a_rule_that_is_put_first_is_named_as_its_body_has_it(api: Api) -> None:
+    api.post("/policies", {"name": "builds", "rules": [rule("a")]}, api.token())
+    assert problem(first_rule(api, match={"destinations": ["list:gone"]}))[0] == "match.destinations[0]"
+    assert problem(first_rule(api, action={"use": "direct", "reason": "x"}))[0] == "action.reason"
+    assert problem(first_rule(api, match={"tunnel": True, "methods": ["*"]}))[0] == "match.tunnel"
+    full = [rule(str(number)) for number in range(1_000)]
+    assert api.patch("/policies/builds", {"rules": full}, api.token()).status_code == 200
+    assert problem(first_rule(api)) == ("name", "there are 1,000 rules already")
+    assert first_rule(api, name="999").status_code == 200
+
+
+def test_a_rule_that_has_ended_is_warned_about_and_stays(api: Api) -> None:
+    api.post("/policies", {"name": "builds", "rules": []}, api.token())
+    ended = first_rule(api, match={"until": "2020-01-01T00:00:00Z"}).json["data"]
+    assert [each["field"] for each in ended["warnings"]] == ["rules[0].match.until"]
+    exported = everything(api)["policies"][0]["rules"]
+    assert exported[0]["match"] == {"until": "2020-01-01T00:00:00.000Z"}
+    assert imported(api, policies=everything(api)["policies"]).json["data"]["changed"] is False
+
+
 def test_a_rule_that_does_less_than_it_seems_to_is_warned_about(api: Api) -> None:
     rules = [{"name": "a", "match": {"paths": ["/simple/*"]}, "action": {"use": "deny"}}]
     response = api.post("/policies", {"name": "builds", "rules": rules}, api.token())

@@ -101,6 +101,7 @@ REQUIRED: dict[str, dict[str, str]] = {
     f"{V1}/pools/*": {"GET": "proxy.read", "PUT": "proxy.write", "PATCH": "proxy.write", "DELETE": "proxy.delete"},
     f"{V1}/policies": {"GET": "proxy.read", "POST": "proxy.write"},
     f"{V1}/policies/*": {"GET": "proxy.read", "PUT": "proxy.write", "PATCH": "proxy.write", "DELETE": "proxy.delete"},
+    f"{V1}/policies/*/rules": {"POST": "proxy.write"},
     f"{V1}/lists/*/check": {"GET": "proxy.read"},
     f"{V1}/lists/*/refresh": {"POST": "proxy.write"},
     f"{V1}/pools/*/refresh": {"POST": "proxy.write"},
