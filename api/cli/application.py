@@ -42,7 +42,7 @@ MODULES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("remote.objects", ("webhooks",)),
     ("remote.nodes", ("nodes",)),
     ("remote.records", ("logs",)),
-    ("remote.system", ("settings", "status", "metrics")),
+    ("remote.system", ("settings", "search", "status", "metrics")),
     ("remote.top", ("top",)),
     ("remote.system", ("usage",)),
     ("remote.import_export", ("export", "import", "apply", "convert")),

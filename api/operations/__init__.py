@@ -20,7 +20,13 @@ from api.objects.nodes import node_operations, token_operations
 from api.objects.proxies import access_operations, client_operations, proxy_operations
 from api.objects.users import api_key_operations, oauth_operations, session_operations, sign_in_operations
 from api.objects.webhooks import webhook_operations
-from api.queries import audit_operations, connection_operations, me_operations, usage_operations
+from api.queries import (
+    audit_operations,
+    connection_operations,
+    me_operations,
+    search_operations,
+    usage_operations,
+)
 from api.queries.metrics import dns_operations, metric_operations
 from api.queries.overall import health_operations
 from api.queries.records import log_operations
@@ -32,6 +38,7 @@ _CREATES = {"webhooks": webhook_operations.create_webhook}
 _SHOWS = {"pools": named_operations.show_pool}
 TABLE: tuple[Operation, ...] = (
     *health_operations.ROWS,
+    *search_operations.ROWS,
     *metric_operations.ROWS,
     *usage_operations.ROWS,
     *session_operations.ROWS,

@@ -44,6 +44,7 @@ MEASURES: dict[str, Callable[[Bench], Results]] = {
     "workers": traffic.workers,
     "read": management.one,
     "page": management.page,
+    "search": management.search,
     "accounts": objects.accounts,
     "signin": objects.signin,
     "policies": objects.policies,

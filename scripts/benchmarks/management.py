@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import os
 import secrets
+import statistics
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from benchmarks.objects import imported, p99, timed
 from benchmarks.ours import OURS, Product, store_proxies
 from benchmarks.processes import BenchError, Child, Missing, cpu_seconds
 from benchmarks.rounds import QUICK, Bench, Entrants, Figure, Results
 from benchmarks.traffic import wrk
+from config.passwords import PREHASHED, hash_password
 from tests.kit.ports import free_port
+from tests.kit.product import PASSWORD
 
 YARDSTICK, PER_PAGE, CLIENTS = "fastapi", 50, 8
 
@@ -84,3 +88,20 @@ def _gets(bench: Bench, server: Server, paths: Sequence[str]) -> Figure:
         raise BenchError(f"of {seen['requests']} requests {failed} failed")
     cpu = (cpu_seconds(server.everything()) - before) / seen["requests"] * 1e6
     return {"cpu": cpu, "p99": seen["p99"], "rate": seen["requests"] / seen["seconds"]}
+
+
+WORDS = ("p-1234", "p-", "1", "account-0421", "account", "has-none-of-it", "log", "a")
+"""What nothing has, one thing, and nearly all."""
+SEARCHES = 200
+
+
+def search(bench: Bench) -> Results:
+    """Searches of one client, one after the other, among all proxies and accounts."""
+    product = OurApi(bench.effort.stored)
+    try:
+        imported(product, PREHASHED + hash_password(PASSWORD), bench.effort.accounts)
+        paths = [f"/search?q={WORDS[number % len(WORDS)]}" for number in range(SEARCHES)]
+        took = [timed(partial(product.data, "GET", path))[0] for path in paths]
+    finally:
+        product.end()
+    return {OURS: {"p99": p99(took), "median": statistics.median(took)}}

@@ -1,5 +1,5 @@
-"""`proxyfleet status`, `metrics`, `usage`, `settings …`, `connections …` and `dns …`: the running system, what goes
-through it now, and what accounts have used."""
+"""`proxyfleet search`, `status`, `metrics`, `usage`, `settings …`, `connections …` and `dns …`: what there is, the
+running system, what goes through it now, and what accounts have used."""
 
 from __future__ import annotations
 
@@ -24,12 +24,33 @@ from api.cli.options import (
     number,
     option,
     text,
+    texts,
 )
 from api.cli.quantities import SINCE, UNTIL, moment_option, size, span, with_decimal_units
 from api.cli.terminal import CHANGED, TRAFFIC, Column, Row, cell_text, print_sources, titled, with_node
 from config.text.formatting import counted
 
 settings_group = new_group("settings", "System settings.")
+
+
+_SEARCH = {
+    "q": argument("WORD", "A part of a name, an id, an address, a tag or a key of the settings."),
+    "kinds": texts(
+        "--kind", "Only of this kind, such as proxy, account or host; may be given several times.", parse=",".join
+    ),
+    "limit": number("--limit -n", "How many of each kind at most.", default=5, min=1, max=50),
+}
+_FOUND = titled("kind", "name", "detail", "id")
+
+
+@command(TOP, "search", _SEARCH, {"kinds": "--kind"}, rich_help_panel=WATCH)
+def search(session: Session, fields: Given) -> None:
+    """Find what has a word in its name: objects of all kinds, hosts of the last hour, settings."""
+    data = session.api.get("/search", **fields)
+    session.out.data(data, lambda: session.out.table(_FOUND, data["results"], "Nothing has this word."))
+    session.out.note_missing(data)
+    if data["more"]:
+        session.out.note(f"There are more of: {', '.join(data['more'])}; --limit shows them.")
 
 
 @command(TOP, "status", rich_help_panel=WATCH)

@@ -161,15 +161,18 @@ class ListProxies(Query):
 
 
 def _has_text(proxy: StoredProxy, text: str) -> bool:
-    if any(text.casefold() in each for each in proxy.once(_texts)):
-        return True
+    return text.casefold() in proxy.once(line_of) or has_port(proxy, text)
+
+
+def has_port(proxy: StoredProxy, text: str) -> bool:
+    """Whether this is one port of its range."""
     return bool(proxy.record.last_port) and _PORT.fullmatch(text) is not None and int(text) in proxy.record.ports
 
 
-def _texts(proxy: StoredProxy) -> tuple[str, ...]:
-    """What `q` may be a part of."""
+def line_of(proxy: StoredProxy) -> str:
+    """What `q` may be a part of, without regard to case: name, host, port and tags, separated by ends of lines."""
     record = proxy.record
-    return tuple(each.casefold() for each in (record.name, record.host, str(record.ports), *record.tags))
+    return "\n".join((record.name, record.host, str(record.ports), *record.tags)).casefold()
 
 
 TEST_TIMEOUT = 15.0

@@ -60,8 +60,12 @@ LISTS = {
     "refusals": ("reason", "reason"),
 }
 """The lists of what is used most: the field of records that is counted, and its name in the response."""
+COUNTED = tuple(counted for counted, _ in LISTS.values())
 STALE = 5.0
 """Seconds beyond its time that a value is still used while it is made anew."""
+HOSTS_MAX = 1_000
+HOSTS_FRESH, HOSTS_STALE = 30.0, 600.0
+"""Seconds after which the hosts of the last hour are counted again, and for which the ones before serve meanwhile."""
 
 View = dict[str, Any]
 
@@ -216,6 +220,12 @@ class _Shared:
                 self.made_at = time.monotonic()
         return self.value
 
+    def at_once(self, fresh: float, max_age: float, make: Callable[[], Any]) -> Any:
+        """The value, not older than `max_age` seconds. Another thread makes one anew that is older than `fresh`."""
+        if fresh <= time.monotonic() - self.made_at < max_age and not self.lock.locked():
+            threading.Thread(target=self.get, args=(fresh, make), name="made-anew", daemon=True).start()
+        return self.get(max_age, make)
+
 
 class Overviews:
     """The overviews of one API process. Thread-safe."""
@@ -249,6 +259,19 @@ class Overviews:
         shared = _slot(self._responses, (seen, name, nodes.key))
         body: bytes = shared.get(self.fresh, lambda: to_json({"success": True, "data": self._view(seen, name, nodes)}))
         return body
+
+    def hosts(self, scope: tuple[str, ...] | None, nodes: AskedNodes) -> Mapping[str, int]:
+        """The hosts that clients asked these proxies for (None: all) in the last hour or so, with the records of each.
+
+        They are the most frequent ones, none while the log indexer gives no reply.
+        """
+        shared = _slot(self._tops, (scope, HOST, nodes.key))
+        hour = RANGES["1h"]
+        counts, missing = shared.at_once(
+            HOSTS_FRESH, HOSTS_STALE, lambda: self._count(scope, hour, nodes, (HOST,), HOSTS_MAX)
+        )
+        nodes.reasons.update({**missing, **nodes.reasons})
+        return {} if counts is None else {host: records for host, records, *_ in counts.values.get(HOST, ())}
 
     def _view(self, seen: Visibility, name: str, nodes: AskedNodes) -> View:
         fleet = self._runtime.whole()
@@ -317,14 +340,18 @@ class Overviews:
         return {**lists, "exact": counts.exact, "records": self._access()}
 
     def _count(
-        self, scope: tuple[str, ...] | None, given: Range, nodes: AskedNodes
+        self,
+        scope: tuple[str, ...] | None,
+        given: Range,
+        nodes: AskedNodes,
+        counted: tuple[str, ...] = COUNTED,
+        most: int = MOST,
     ) -> tuple[LogCounts | None, Mapping[str, str]]:
         """With the nodes that are missing in it, and why."""
         now = time.time()
         query = QueryLogs(now - given.seconds, now, 0, 0, None, None, scope)
-        counted = tuple(field for field, _ in LISTS.values())
         try:
-            counts = LogsOverNodes(self._bridge, nodes).count(CountLogs(query, given.seconds, counted, MOST), TIMEOUT)
+            counts = LogsOverNodes(self._bridge, nodes).count(CountLogs(query, given.seconds, counted, most), TIMEOUT)
         except DomainError:
             return None, {}
         return counts, dict(nodes.reasons)

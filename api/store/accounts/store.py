@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any, NamedTuple
 
 from api.store.accounts.columns import ACCOUNTS, NAMED_POLICIES, PLANS, columns, known
-from api.store.accounts.pages import BY_FIGURE, AccountSelection, Clash, Position, Sort, clash_sql
+from api.store.accounts.pages import BY_FIGURE, AccountSelection, Clash, Position, Sort, clash_sql, named_like_sql
 from api.store.accounts.staging import Staging
 from api.store.accounts.usage_order import NeverUsed, figures_of, positions_by_figure
 from api.store.fleet_file import FleetFile, ReadingConnection
@@ -83,6 +83,14 @@ class AccountStore:
     def accounts_named(self, username: str) -> list[Document]:
         """The accounts with this user name."""
         return self._documents("SELECT id, revision, body FROM accounts WHERE username = ?", [username])
+
+    def accounts_named_like(self, q: str, limit: int) -> list[tuple[str, str, str]]:
+        """Id, user name and searched text (its lines in lower case, the name first) of accounts that have `q` in it.
+
+        At most `limit` of any, those first whose name begins with it. Reads an index of all accounts.
+        """
+        found = dict.fromkeys(row for sql, values in named_like_sql(q, limit) for row in self._rows(sql, values))
+        return list(found)[:limit]
 
     def accounts_certified(self, entry: str) -> list[Document]:
         """The accounts with this entry for certificates."""

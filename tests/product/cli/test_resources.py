@@ -106,6 +106,16 @@ def test_the_list_is_filtered_and_for_programs_it_is_the_data_of_the_api(
     assert proxy["id"] in [one["id"] for one in listed["proxies"]]
 
 
+def test_a_search_finds_by_name_and_says_that_there_is_more(shell: Shell, proxy: dict[str, Any]) -> None:
+    found = shell.good("search", proxy["name"].upper(), "--kind", "proxy", "--kind", "host")
+    assert [row[0] for row in found.rows] == ["proxy"]
+    assert {proxy["name"], proxy["id"]} < {*found.rows[0]}
+    more = shell.good("search", "log", "--kind", "setting", "-n", "1", "-o", "json")
+    assert (len(more.data["results"]), more.data["more"]) == (1, ["setting"])
+    assert "setting" in more.err
+    assert "--kind" in shell("search", "x", "--kind", "session").err
+
+
 def test_all_pages_of_a_long_list_are_shown(shell: Shell, product: Product, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("api.cli.client.PAGE", 1)
     made = [product.proxy() for _ in range(3)]

@@ -238,6 +238,18 @@ def test_a_node_that_is_missing_on_the_first_screen_is_asked_once_and_named(firs
     assert asked == [on_node(NYC, METRICS)] * 2
 
 
+def test_a_search_finds_nodes_and_the_hosts_of_all_nodes(first_screen: FleetApi) -> None:
+    def lines(path: str) -> list[tuple[str, str, str]]:
+        data = ask(first_screen, path)
+        assert data["meta"] == NONE_MISSING
+        return [(each["kind"], each["name"], each["detail"]) for each in data["results"]]
+
+    assert lines("/search?q=a.example") == [("host", "a.example", "10 requests in the last hour")]
+    assert lines("/search?q=eu&kinds=node") == [("node", "fra", "full, eu")]
+    assert lines("/search?q=192.0.2.2&kinds=node") == [("node", "nyc", "full, us")]
+    assert lines("/search?q=p2") == [("proxy", "p2", "http 127.0.0.1:3130, failed")]
+
+
 # --- names ---
 
 

@@ -39,6 +39,7 @@ REQUIRED: dict[str, dict[str, str]] = {
     "/proxy.pac": {"GET": "proxy.read"},
     f"{V1}/health": {"GET": ANYBODY},
     f"{V1}/overview": {"GET": ANYBODY},
+    f"{V1}/search": {"GET": ANYBODY},
     f"{V1}/status": {"GET": "metrics.read"},
     f"{V1}/auth/login": {"POST": OPEN},
     f"{V1}/auth/methods": {"GET": OPEN},
@@ -194,6 +195,7 @@ ABOUT_THEIR_PROXIES = {
     ("metrics.read", "/metrics"),
     (ANYBODY, f"{V1}/health"),
     (ANYBODY, f"{V1}/overview"),
+    (ANYBODY, f"{V1}/search"),
     (ANYBODY, f"{V1}/auth/test"),
     (ANYBODY, f"{V1}/version"),
 }
