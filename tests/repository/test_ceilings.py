@@ -9,10 +9,10 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 82_607,
-    "files of the product": 609,
-    "code lines of the tests": 91_078,
-    "code lines of scripts": 5_776,
+    "code lines of the product": 83_545,
+    "files of the product": 615,
+    "code lines of the tests": 91_824,
+    "code lines of scripts": 5_792,
     "files under 60 lines that one module imports": 4,
     "class names that stand twice": 0,
     "modules of the longest folder": 15,
