@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, NamedTuple, S
 from pydantic import AfterValidator, ConfigDict, Field, StrictBool, StrictStr, model_validator
 
 from config.model import json_patterns
-from config.model.fields import Body, InvalidResource, Text, example, name_text, object_name, plain_text
+from config.model.fields import InvalidResource, Text, name_text, object_name, plain_text
 from config.net.entries import GEO, names_list
 from config.text.upstream_lines import LABELS_MAX
 
