@@ -83,6 +83,7 @@ from api.objects.webhooks.webhook_sender import WebhookSender
 from api.queries.overall.attention import Administrator, Attention
 from api.queries.overall.health import HealthService
 from api.queries.overall.overview import Overviews
+from api.queries.overall.shared_values import SharedValues
 from api.queries.records.log_search import LogSearch
 from api.security import api_keys, users
 from api.security.account_sessions import AccountSessions
@@ -241,6 +242,7 @@ class Services:
         self.accounts = InlineAccountService(self.proxies, bridge, self.account_activity)
         self.health = HealthService(store, self.runtime, self.proxies, self.webhooks, data, supervisor_pid)
         self.overviews = self._make_overviews()
+        self.flows = SharedValues()
         self.log_search = LogSearch(bridge, self.ending, self.proxies.name_of)
         self.live = LiveSettings(
             store,

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import compress
+from typing import Any
 
 from actors.bus.messages.records import CountLogs, LogCounts
 from actors.log_lines import levels_from
 from actors.logs.blocks import Block, LogSnapshot
 from actors.logs.columns import DictionaryColumn
 from actors.logs.query_filter import MICRO, CompiledQuery
-from actors.logs.record_schema import HOST, TARGET
+from actors.logs.record_schema import HOST, SEPARATOR, TARGET, WAY, WAY_FIELDS
 from config.model.choices import LOG_LEVELS
 
 READ_MAX = 0.5
@@ -126,9 +127,11 @@ class _ValueCount:
 
     def _add_values(self, block: Block, mask: bytes, name: str) -> None:
         columns, sums = block.columns, self._sums[name]
-        column = columns.texts(TARGET if name == HOST else name)
-        rows = zip(column.codes, columns.numbers("bytes_in"), columns.numbers("bytes_out"), strict=True)
-        by_code: dict[int, list[int]] = {}
+        names = WAY_FIELDS if name == WAY else (name,)
+        parts = [columns.texts(TARGET if each == HOST else each) for each in names]
+        codes: Iterable[Any] = zip(*(each.codes for each in parts), strict=True) if name == WAY else parts[0].codes
+        rows = zip(codes, columns.numbers("bytes_in"), columns.numbers("bytes_out"), strict=True)
+        by_code: dict[Any, list[int]] = {}
         for code, bytes_in, bytes_out in compress(rows, mask):
             found = by_code.get(code)
             if found is None:
@@ -137,7 +140,8 @@ class _ValueCount:
                 found[0] += 1
                 found[1] += bytes_in
                 found[2] += bytes_out
-        for value, added in _values(column, by_code, name):
+        for code, added in by_code.items():
+            value = SEPARATOR.join(map(_value, parts, code, names)) if name == WAY else _value(parts[0], code, name)
             known = sums.setdefault(value, [0, 0, 0])
             for place, number in enumerate(added):
                 known[place] += number
@@ -214,9 +218,8 @@ def _order(counted: tuple[str, list[int]]) -> tuple[int, int, str]:
     return -records, -bytes_in - bytes_out, value
 
 
-def _values(column: DictionaryColumn, by_code: dict[int, list[int]], name: str) -> Iterator[tuple[str, list[int]]]:
-    for code, added in by_code.items():
-        yield (host_of(column.values[code]) if name == HOST else column.values[code]), added
+def _value(column: DictionaryColumn, code: int, name: str) -> str:
+    return host_of(column.values[code]) if name == HOST else column.values[code]
 
 
 def host_of(target: str) -> str:

@@ -24,6 +24,11 @@ FACETS = ("level", "proxy_id", "client_ip", "user", "method", "status_code", "re
 TARGET = "target_url"
 HOST = "target_host"
 """Stands for the host of the target where values are counted (`actors.logs.counting`)."""
+WAY = "way"
+"""Stands for all of `WAY_FIELDS` where values are counted: joined with `SEPARATOR`, those of a record are one value."""
+WAY_FIELDS = ("user", "proxy_id", "pool", "parent", HOST, "reason")
+SEPARATOR = "\x1f"
+"""Records have no control characters."""
 OTHERS = (
     "detail",
     "rule",

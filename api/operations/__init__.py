@@ -28,7 +28,7 @@ from api.queries import (
     usage_operations,
 )
 from api.queries.metrics import dns_operations, metric_operations
-from api.queries.overall import health_operations
+from api.queries.overall import flow, health_operations
 from api.queries.records import log_operations
 
 __all__ = ["ANY", "BEARER", "HOLDER", "NONE", "PERSON", "TABLE", "V1", "Operation"]
@@ -39,6 +39,7 @@ _SHOWS = {"pools": named_operations.show_pool}
 TABLE: tuple[Operation, ...] = (
     *health_operations.ROWS,
     *search_operations.ROWS,
+    *flow.ROWS,
     *metric_operations.ROWS,
     *usage_operations.ROWS,
     *session_operations.ROWS,

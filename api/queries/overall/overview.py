@@ -7,12 +7,10 @@ costs the log indexer more, and is asked for less often.
 
 from __future__ import annotations
 
-import math
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from pydantic_core import to_json
@@ -34,14 +32,13 @@ from api.objects.proxies.runtime_view import RuntimeQueries
 from api.queries.metrics.metrics_over_nodes import realtime_of, series_of
 from api.queries.overall.attention import Attention, AttentionList, is_of_pool
 from api.queries.overall.health import HealthService
+from api.queries.overall.shared_values import SharedValues
 from api.queries.records.logs_over_nodes import LogsOverNodes
 from config import VERSION
 from config.text.formatting import timestamp_text
 
 FRESH = 1.0
 """Seconds for which a response serves all."""
-CACHED_RESPONSES = 100
-"""Responses that are cached, of kinds of callers and ranges."""
 TIMEOUT = 5.0
 MOST = 10
 """Entries of each list of what is used most."""
@@ -61,8 +58,6 @@ LISTS = {
 }
 """The lists of what is used most: the field of records that is counted, and its name in the response."""
 COUNTED = tuple(counted for counted, _ in LISTS.values())
-STALE = 5.0
-"""Seconds beyond its time that a value is still used while it is made anew."""
 HOSTS_MAX = 1_000
 HOSTS_FRESH, HOSTS_STALE = 30.0, 600.0
 """Seconds after which the hosts of the last hour are counted again, and for which the ones before serve meanwhile."""
@@ -201,32 +196,6 @@ class Visibility:
         return self.scope is None
 
 
-@dataclass(slots=True)
-class _Shared:
-    """A value that many use; one thread at a time makes it anew."""
-
-    made_at: float = -math.inf
-    value: Any = None
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def get(self, max_age: float, make: Callable[[], Any]) -> Any:
-        """The value, not older than `max_age` seconds, or the one before while another thread makes it."""
-        age = time.monotonic() - self.made_at
-        if age < max_age or (age < max_age + STALE and self.lock.locked()):
-            return self.value
-        with self.lock:
-            if time.monotonic() - self.made_at >= max_age:
-                self.value = make()
-                self.made_at = time.monotonic()
-        return self.value
-
-    def at_once(self, fresh: float, max_age: float, make: Callable[[], Any]) -> Any:
-        """The value, not older than `max_age` seconds. Another thread makes one anew that is older than `fresh`."""
-        if fresh <= time.monotonic() - self.made_at < max_age and not self.lock.locked():
-            threading.Thread(target=self.get, args=(fresh, make), name="made-anew", daemon=True).start()
-        return self.get(max_age, make)
-
-
 class Overviews:
     """The overviews of one API process. Thread-safe."""
 
@@ -251,13 +220,16 @@ class Overviews:
         self._health = health
         self._attention = attention
         self._access = access
-        self._responses: dict[tuple[Visibility, str, str], _Shared] = {}
-        self._tops: dict[tuple[tuple[str, ...] | None, str, str], _Shared] = {}
+        self._responses = SharedValues()
+        self._tops = SharedValues()
 
     def get(self, seen: Visibility, name: str, nodes: AskedNodes) -> bytes:
         """The body for callers who may see this; `name` is one of `RANGES`."""
-        shared = _slot(self._responses, (seen, name, nodes.key))
-        body: bytes = shared.get(self.fresh, lambda: to_json({"success": True, "data": self._view(seen, name, nodes)}))
+
+        def make() -> bytes:
+            return to_json({"success": True, "data": self._view(seen, name, nodes)})
+
+        body: bytes = self._responses.get((seen, name, nodes.key), self.fresh, make)
         return body
 
     def hosts(self, scope: tuple[str, ...] | None, nodes: AskedNodes) -> Mapping[str, int]:
@@ -265,10 +237,9 @@ class Overviews:
 
         They are the most frequent ones, none while the log indexer gives no reply.
         """
-        shared = _slot(self._tops, (scope, HOST, nodes.key))
-        hour = RANGES["1h"]
-        counts, missing = shared.at_once(
-            HOSTS_FRESH, HOSTS_STALE, lambda: self._count(scope, hour, nodes, (HOST,), HOSTS_MAX)
+        key, hour = (scope, HOST, nodes.key), RANGES["1h"]
+        counts, missing = self._tops.at_once(
+            key, HOSTS_FRESH, HOSTS_STALE, lambda: self._count(scope, hour, nodes, (HOST,), HOSTS_MAX)
         )
         nodes.reasons.update({**missing, **nodes.reasons})
         return {} if counts is None else {host: records for host, records, *_ in counts.values.get(HOST, ())}
@@ -328,8 +299,8 @@ class Overviews:
         return {"total": len(states), "by_state": dict(sorted(Counter(states).items()))}
 
     def _top(self, seen: Visibility, name: str, found: list[StoredProxy], nodes: AskedNodes) -> View | None:
-        shared = _slot(self._tops, (seen.scope, name, nodes.key))
-        counts, missing = shared.get(RANGES[name].max_age, lambda: self._count(seen.scope, RANGES[name], nodes))
+        key, max_age = (seen.scope, name, nodes.key), RANGES[name].max_age
+        counts, missing = self._tops.get(key, max_age, lambda: self._count(seen.scope, RANGES[name], nodes))
         nodes.reasons.update({**missing, **nodes.reasons})
         if counts is None:
             return None
@@ -355,15 +326,6 @@ class Overviews:
         except DomainError:
             return None, {}
         return counts, dict(nodes.reasons)
-
-
-def _slot(shared: dict[Any, _Shared], key: Any) -> _Shared:
-    found = shared.get(key)
-    if found is None:
-        if len(shared) >= CACHED_RESPONSES:
-            shared.clear()
-        found = shared.setdefault(key, _Shared())
-    return found
 
 
 def _may_see(seen: Visibility, flaw: Flaw) -> bool:

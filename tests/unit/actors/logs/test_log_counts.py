@@ -14,7 +14,7 @@ from actors.bus.messages.records import CountLogs, LogCounts, QueryLogs
 from actors.bus.records import RecordBatch
 from actors.logs import blocks, counting, dayfile, index
 from actors.logs.counting import host_of
-from actors.logs.record_schema import HOST
+from actors.logs.record_schema import HOST, SEPARATOR, WAY
 from tests.kit.clocks import Clock
 from tests.kit.records import NOON, SearchedIndex, row
 from tests.kit.tables import table
@@ -180,3 +180,13 @@ def test_values_of_a_sample_are_scaled_to_all_and_in_their_order(log: Log, monke
 )
 def test_the_host_of_a_target(target: str, host: str) -> None:
     assert host_of(target) == host
+
+
+@PACKED
+def test_the_ways_of_records_are_counted_as_one_value_each(log: Log, pack: bool) -> None:
+    way = {"user": "alice", "proxy_id": "prx_1", "target_url": "https://A.example/x", "pool": "eu", "parent": "up"}
+    log.store([*minutes(range(3), **way), *minutes(range(3, 5), **{**way, "reason": "denied"})], pack)
+    assert [(value.split(SEPARATOR), count) for value, count, *_bytes in log.count(fields=(WAY,)).values[WAY]] == [
+        (["alice", "prx_1", "eu", "up", "a.example", ""], 3),
+        (["alice", "prx_1", "eu", "up", "a.example", "denied"], 2),
+    ]
