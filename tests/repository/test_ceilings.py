@@ -9,12 +9,12 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 83_545,
-    "files of the product": 615,
-    "code lines of the tests": 91_824,
+    "code lines of the product": 83_757,
+    "files of the product": 617,
+    "code lines of the tests": 91_925,
     "code lines of scripts": 5_792,
     "files under 60 lines that one module imports": 4,
-    "class names that stand twice": 0,
+    "class names that stand twice": 1,
     "modules of the longest folder": 15,
     "dependencies": 26,
     "tests that take longer than the ceiling": 22,
