@@ -40,6 +40,9 @@ REQUIRED: dict[str, dict[str, str]] = {
     f"{V1}/health": {"GET": ANYBODY},
     f"{V1}/overview": {"GET": ANYBODY},
     f"{V1}/flow": {"GET": "proxy.read"},
+    f"{V1}/search": {"GET": ANYBODY},
+    f"{V1}/policies/*/rules": {"POST": "proxy.write"},
+    f"{V1}/proxies/batch": {"POST": "proxy.write"},
     f"{V1}/flow": {"GET": "proxy.read"},
     f"{V1}/status": {"GET": "metrics.read"},
     f"{V1}/auth/login": {"POST": OPEN},
@@ -194,6 +197,7 @@ ABOUT_THEIR_PROXIES = {
     ("metrics.read", "/metrics"),
     (ANYBODY, f"{V1}/health"),
     (ANYBODY, f"{V1}/overview"),
+    (ANYBODY, f"{V1}/search"),
     (ANYBODY, f"{V1}/auth/test"),
     (ANYBODY, f"{V1}/version"),
 }
