@@ -190,6 +190,7 @@ ABOUT_THEIR_PROXIES = {
     ("proxy.read", f"{V1}/proxies"),
     ("proxy.read", "/proxy.pac"),
     ("proxy.read", f"{V1}/connections"),
+    ("proxy.read", f"{V1}/flow"),
     ("proxy.write", f"{V1}/connections"),
     *(("metrics.read", f"{V1}/{path}") for path in ("logs", "logs/tail", "logs/export", "metrics", "metrics/realtime")),
     *(("metrics.read", f"{V1}/logs/{name}") for name in ("histogram", "values")),
