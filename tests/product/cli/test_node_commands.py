@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from actors.bus.mailbox import NOT_ON_THE_BUS
-from actors.bus.messages.common import PROXY_RESOLVER, RESOLVER, Unreachable
+from actors.bus.messages.cluster import TrailVerified
+from actors.bus.messages.common import API, PROXY_RESOLVER, RESOLVER, Unreachable
 from actors.bus.messages.dns import DnsCache, DnsEntry, DnsState, QueryDns
 from api.bus_bridge import NodeMissing, on_node
 from api.cli.client import ApiClient
@@ -229,6 +230,23 @@ def test_entries_of_the_audit_trail_name_the_node_that_has_them(shell: Shell, fl
     assert shell.good("audit", "show", str(first.seq), "--node", "fra").details["node"] == "fra"
     fra.node.trails = StagedTrails(error="it is away")
     assert "The node nyc is missing" in shell.good("audit", "list").err
+
+
+def test_all_chains_are_verified_by_one_command(shell: Shell, fleet: tuple[FleetApi, FleetApi]) -> None:
+    fra, nyc = fleet
+    fra.services.audit.append("x.y")
+    fra.node.trails = StagedTrails()
+    far = on_node(nyc.id, API)
+    fra.fleet.others |= {API: fra.services.reply, far: lambda _message: TrailVerified(3, "", "is missing")}
+    ran = shell("audit", "verify", "--all")
+    assert (ran.status, "The audit trail is broken: nyc" in ran.err) == (1, True)
+    head = fra.services.audit.head
+    assert list(ran.rows) == [
+        ["fra", str(head.seq), f"{head.seq}:{head.hash}", "-"],
+        ["nyc", "-", "-", "row 3 on the node: is missing"],
+    ]
+    fra.fleet.others[far] = lambda _message: NodeMissing(far, "it is away")
+    assert "The node nyc is missing: it is away" in shell.good("audit", "verify", "--all").err
 
 
 def test_metrics_are_of_one_node_where_that_is_asked(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
