@@ -174,6 +174,9 @@ def _hint(status_code: int, error: dict[str, Any], details: dict[str, Any], by: 
         return f"Try again in {details.get('retry_after', 60)} s; {limits}"
     if error.get("code") in _OF_A_FLEET:
         return _OF_A_FLEET[error["code"]]
+    if error.get("code") == "NO_MANAGEMENT_API":
+        places = ", ".join(details.get("full_nodes", ()))
+        return f"Ask a full node with --url: {places or 'proxyfleet nodes on one of them has their addresses'}"
     if status_code >= 500:
         request = details.get("request_id")
         return f"The log of the product has more under the request id {request}" if request else None

@@ -51,8 +51,9 @@ CODES: dict[int, tuple[str, tuple[str, ...]]] = {
     431: ("The head of the request is too large", ("INVALID_REQUEST",)),
     502: ("An external service does not respond as expected; try again", ("EXTERNAL_SERVICE_ERROR",)),
     503: (
-        "The process behind this operation is starting; `Retry-After` is the number of seconds to wait",
-        ("UNAVAILABLE",),
+        "The process behind this operation is starting, or a node of a fleet can't use its database or is behind the "
+        "revision of the request; `Retry-After` is the number of seconds to wait",
+        ("UNAVAILABLE", "DATABASE_UNAVAILABLE", "OUTCOME_UNKNOWN", "BEHIND"),
     ),
     500: ("The request failed; the log has the cause under the id of the request", ("INTERNAL_ERROR",)),
 }
@@ -105,6 +106,8 @@ def _statuses(operation: Operation) -> list[int]:
         statuses.add(404)
     if operation.if_match:
         statuses.add(412)
+    if operation.method != "GET":
+        statuses.add(409)  # where nodes have different releases
     if operation.body is not None:
         statuses.add(415)
     return sorted(statuses)

@@ -173,6 +173,12 @@ def test_without_a_fleet_an_error_says_how_to_have_one() -> None:
     assert "proxyfleet cluster join" in str(found.hint)
 
 
+@table(("places", "hint"), [(["10.0.0.7:8080"], "with --url: 10.0.0.7:8080"), ([], "proxyfleet nodes on one of them")])
+def test_an_edge_node_says_whom_to_ask(places: list[str], hint: str) -> None:
+    found = refused(421, {"code": "NO_MANAGEMENT_API", "message": "edge", "details": {"full_nodes": places}})
+    assert hint in str(found.hint)
+
+
 def test_a_used_token_has_the_name_of_its_node(shell: Shell, fleet: tuple[FleetApi, FleetApi]) -> None:
     record, _secret = new_token(NodeTokenCreate(name="nyc"), 1_000_000.0)
     body = {**record.model_dump(mode="json"), "used_by": "nod_nyc", "used_at": 1_000_000.0}

@@ -13,9 +13,24 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from pydantic import BaseModel, ValidationError
 
 from api.app import OPERATIONS
+from api.errors import (
+    Behind,
+    Denied,
+    MissingPermission,
+    NoManagementHere,
+    NotAFleet,
+    NotFound,
+    NotReady,
+    PeerUnavailable,
+    StaleRevision,
+    TooBusy,
+    Unauthenticated,
+)
+from api.http.error_table import translated
 from api.import_export.proxy_batches.batch_bodies import BatchedChange, ProxySelection, ProxyTagging
 from api.openapi.examples import example_of
 from api.operations import Operation
+from api.store.interface import FleetLevel, LedgerError, OutcomeUnknown
 from config.files.secret_box import SecretBox
 from config.model import fields
 from config.model.fields import InvalidResource
@@ -40,6 +55,42 @@ def test_the_document_is_valid_openapi_3_1() -> None:
 def test_the_document_has_exactly_the_operations_of_the_table() -> None:
     described = {(method.upper(), path) for path, item in document()["paths"].items() for method in item}
     assert described == {(each.method, each.path) for each in OPERATIONS}
+
+
+@table(
+    "error",
+    [
+        NotAFleet(),
+        FleetLevel("no", 2),
+        NoManagementHere(()),
+        LedgerError("no"),
+        OutcomeUnknown(),
+        Behind(7),
+        NotReady("no"),
+        PeerUnavailable("metrics", "no"),
+        TooBusy(1),
+        Unauthenticated(),
+        Denied("no"),
+        MissingPermission("admin", by_key=True),
+        MissingPermission("admin", by_key=False),
+        NotFound("it"),
+        StaleRevision(1),
+    ],
+)
+def test_the_code_of_an_error_is_described_for_its_status(error: Exception) -> None:
+    found = translated(error, "req_1")
+    assert found is not None
+    assert (
+        found.code
+        in document()["components"]["responses"][f"Failure{found.status}"]["content"]["application/json"]["schema"][
+            "properties"
+        ]["error"]["properties"]["code"]["enum"]
+    )
+
+
+def test_a_change_may_be_refused_for_the_sake_of_older_nodes() -> None:
+    changes = [item[method] for item in document()["paths"].values() for method in item if method != "get"]
+    assert all("409" in each["responses"] for each in changes)
 
 
 def test_the_routes_are_exactly_the_operations_of_the_table(api: Api) -> None:
