@@ -171,6 +171,33 @@ def test_many_proxies_are_tagged_at_once(page: Page, product: Product) -> None:
         product.api("DELETE", f"/proxies/{each['id']}")
 
 
+def test_a_field_of_many_proxies_is_tried_changed_and_taken_back(page: Page, product: Product) -> None:
+    made = [product.proxy(name=f"change {number}", sleep_after=60 * number) for number in range(3)]
+
+    def asleep() -> list[int]:
+        return [product.data("GET", f"/proxies/{each['id']}")["proxy"]["sleep_after"] for each in made]
+
+    page.goto("/ui/proxies?q=change")
+    rows = page.get_by_role("grid", name="Proxies").locator("[data-index]")
+    rows.first.get_by_role("checkbox").check()
+    press(page.get_by_role("region", name="1 selected"), "Select all 3")
+    press(page.get_by_role("region", name="3 selected"), "Change…")
+    change = dialog(page, "Change 3 proxies")
+    change.get_by_label("Field").select_option("Sleeps after")
+    change.get_by_label("Sleeps after").fill("60")
+    press(change, "Preview")
+    expect(change.get_by_role("status")).to_have_text("2 proxies will change. 1 has it already.")
+    assert asleep() == [0, 60, 120]
+    press(change, "Change 2 proxies")
+    expect(page.get_by_text("3 proxies done")).to_be_visible()
+    assert asleep() == [60, 60, 60]
+    press(page, "Undo")
+    expect(page.get_by_text(re.compile("is undone"))).to_be_visible()
+    assert asleep() == [0, 60, 120]
+    for each in made:
+        product.api("DELETE", f"/proxies/{each['id']}")
+
+
 def test_the_audit_trail_shows_a_change_and_its_chain_is_checked(page: Page, proxy: dict[str, Any]) -> None:
     page.goto(f"/ui/audit?resource_name={quote(proxy['name'])}")
     rows = page.get_by_role("main").locator("[data-index]")

@@ -48,6 +48,7 @@ export const common = {
   "hide_table": "Als Diagramm zeigen",
   "sort_by": "Nach {column} sortieren",
   "too_long": "{n} Zeichen; höchstens {most} sind möglich",
+  "undo": "Rückgängig",
   "unit": "Einheit",
   "unknown": "unbekannt",
   "yes": "Ja",

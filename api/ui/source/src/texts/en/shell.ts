@@ -48,6 +48,7 @@ export const common = {
   "hide_table": "Show as a chart",
   "sort_by": "Sort by {column}",
   "too_long": "{n} characters; at most {most} are possible",
+  "undo": "Undo",
   "unit": "Unit",
   "unknown": "unknown",
   "yes": "Yes",
