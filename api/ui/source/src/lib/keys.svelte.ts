@@ -1,9 +1,12 @@
-/** Keys: single ones such as `/` and `?`, and pairs such as `g p`. None of them works while something is typed. */
+/**
+ * Keys: single ones such as `/` and `?`, and pairs such as `g p`, which do not work while something is typed; and those with
+ * Ctrl (or the command key), such as `Ctrl k`, which do.
+ */
 
 import { untrack } from "svelte";
 
 interface Binding {
-  /** `"/"`, `"Escape"` or a pair, `"g p"`. */
+  /** `"/"`, `"Escape"`, a pair, `"g p"`, or one with Ctrl, `"Ctrl k"`. */
   keys: string;
   /** What it does, for the overlay; without it, it is not listed. */
   title?: string;
@@ -38,11 +41,13 @@ class Keys {
   }
 
   #pressed(event: KeyboardEvent): void {
-    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || isTyping(event)) return;
+    const ctrl = event.ctrlKey || event.metaKey;
+    if (event.defaultPrevented || event.altKey || (!ctrl && isTyping(event))) return;
     if (document.querySelector("dialog[open]")) return;
-    const pair = this.#pair(event);
-    const found = this.bindings.findLast((each) => each.keys === pair) ?? this.bindings.findLast((each) => each.keys === event.key);
-    this.#first = found ? null : { key: event.key, at: event.timeStamp };
+    const pair = ctrl ? null : this.#pair(event);
+    const key = ctrl ? `Ctrl ${event.key.toLowerCase()}` : event.key;
+    const found = this.bindings.findLast((each) => each.keys === pair) ?? this.bindings.findLast((each) => each.keys === key);
+    this.#first = found || ctrl ? null : { key, at: event.timeStamp };
     if (!found) return;
     event.preventDefault();
     found.run();

@@ -73,6 +73,7 @@ export const policies: Texts["policies"] = {
   "end_existing.hint": "Gilt nur für diese Änderung. Sonst bleiben offene Tunnel bestehen.",
   "try": "Regeln ausprobieren",
   "try.text": "Was mit einer Anfrage geschähe, nach den Regeln wie oben, gespeichert oder nicht. Zum Ziel wird nichts gesendet.",
+  "try.find": "Proxy suchen",
   "try.proxy": "Proxy",
   "try.none": "Es läuft kein Proxy, der entscheiden könnte. Starten Sie zuerst einen.",
   "try.method": "Methode",

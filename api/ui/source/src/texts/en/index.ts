@@ -1,3 +1,4 @@
+import { palette } from "./palette";
 import { policies } from "./policies";
 import { pools } from "./pools";
 import { lists } from "./lists";
@@ -26,5 +27,5 @@ import { proxyrules } from "./proxyrules";
 import { tlsname } from "./tlsname";
 
 /** English: every key there is. An area adds a line here and in `de/index.ts`. */
-export const en = { common, errors, shell, overview, proxies, proxyform, proxyrules, proxyaccounts, connections, logs, accounts, plans, audit, history, transfer, webhooks, users, apikeys, sessions, settings, me, usage, accountimport, objects, lists, policies, pools, resolver, tlsname, nodes };
+export const en = { common, errors, shell, overview, proxies, proxyform, proxyrules, proxyaccounts, connections, logs, accounts, plans, audit, history, transfer, webhooks, users, apikeys, sessions, settings, me, usage, accountimport, objects, lists, policies, pools, resolver, tlsname, nodes, palette };
 export type En = { [A in keyof typeof en]: { [K in keyof (typeof en)[A]]: string } };

@@ -71,6 +71,7 @@ export const policies = {
   "end_existing.hint": "Holds for this change alone. Without it, tunnels that are open stay.",
   "try": "Try the rules",
   "try.text": "What would happen to a request, by the rules as they are above, saved or not. Nothing is sent to the target.",
+  "try.find": "Find a proxy",
   "try.proxy": "Proxy",
   "try.none": "No proxy runs that could decide. Start one first.",
   "try.method": "Method",
