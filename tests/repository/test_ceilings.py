@@ -9,12 +9,12 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 83_757,
+    "code lines of the product": 83_763,
     "files of the product": 617,
-    "code lines of the tests": 91_948,
+    "code lines of the tests": 92_094,
     "code lines of scripts": 5_792,
     "files under 60 lines that one module imports": 4,
-    "class names that stand twice": 1,
+    "class names that stand twice": 0,
     "modules of the longest folder": 15,
     "dependencies": 26,
     "tests that take longer than the ceiling": 22,
@@ -31,7 +31,7 @@ def now() -> dict[str, float]:
     return {
         "code lines of the product": sum(map(counted.code_lines, counted.product_files())),
         "files of the product": len(counted.product_files()),
-        "code lines of the tests": 91_948lines("tests"),
+        "code lines of the tests": lines("tests"),
         "code lines of scripts": lines("scripts"),
         "files under 60 lines that one module imports": len(counted.small_files_with_one_importer()),
         "class names that stand twice": len(counted.repeated_class_names()),

@@ -74,7 +74,7 @@ class FlowLink(FlowFigures):
     target: str
 
 
-class Flow(ResponseModel):
+class TrafficFlow(ResponseModel):
     """The nodes of each column, the largest first, and the links between neighbours.
 
     Not `exact` is what was estimated from an even sample of the records, or what only the busiest connections make up.
@@ -163,7 +163,7 @@ def exit_of(pool: str, parent: str, visible: frozenset[str] | None) -> str:
 
 
 def of_columns(ways: Iterable[Way], most: int, names: Mapping[str, str]) -> dict[str, Any]:
-    """The columns with their nodes and the links, as `Flow`; `names` are those of proxies by id."""
+    """The columns with their nodes and the links, as `TrafficFlow`; `names` are those of proxies by id."""
     found = list(ways)
     shown = [_largest(found, column, most) for column in range(len(COLUMNS))]
     nodes: list[dict[str, Sums]] = [defaultdict(Sums) for _ in COLUMNS]
@@ -285,4 +285,4 @@ def _through(ways: Iterable[Way], query: FlowQuery) -> Iterator[Way]:
     return (each for each in ways if wanted <= set(each.keys))
 
 
-ROWS = (*resource(V1)(get("/flow", "getFlow", flow, Flow, "proxy.read", query=FlowQuery, scoped=True)),)
+ROWS = (*resource(V1)(get("/flow", "getFlow", flow, TrafficFlow, "proxy.read", query=FlowQuery, scoped=True)),)
