@@ -165,11 +165,11 @@ def exit_of(pool: str, parent: str, visible: frozenset[str] | None) -> str:
 def of_columns(ways: Iterable[Way], most: int, names: Mapping[str, str]) -> dict[str, Any]:
     """The columns with their nodes and the links, as `TrafficFlow`; `names` are those of proxies by id."""
     found = list(ways)
-    shown = [_largest(found, column, most) for column in range(len(COLUMNS))]
+    largest = [_largest(found, column, most) for column in range(len(COLUMNS))]
     nodes: list[dict[str, Sums]] = [defaultdict(Sums) for _ in COLUMNS]
     links: dict[tuple[str, str], Sums] = defaultdict(Sums)
     for way in found:
-        keys = [key if key in shown[column] else OTHERS + COLUMNS[column] for column, key in enumerate(way.keys)]
+        keys = [key if key in largest[column] else OTHERS + COLUMNS[column] for column, key in enumerate(way.keys)]
         for column, key in enumerate(keys):
             nodes[column][key].add(way, way.keys[column])
         for pair in pairwise(keys):
