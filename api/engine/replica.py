@@ -41,6 +41,8 @@ from config.files.secret_box import SecretBox
 
 PART = 2**20
 """Bytes of commits of other nodes that are in memory at once."""
+_LONG = ("accounts", "audit", "revisions", "revision_changes")
+"""Tables that may have very many rows when everything is read for the first time."""
 
 
 class ReplicaStore(FleetStore):
@@ -112,7 +114,14 @@ class ReplicaStore(FleetStore):
         `of` is where this file is, `common` the last commit that both have, if it is not that. What is the same isn't
         touched, and effects are made of differing bodies alone. Raises `CommitRefused` and `StoreError`.
         """
-        with self.effects.settled(), self._changing, self._adopting(), self.file.transaction() as database:
+        with (
+            self.effects.settled(),
+            self._changing,
+            self._adopting(),
+            self.file.with_memory(),
+            self.file.transaction() as database,
+            self.file.filling(_LONG),
+        ):
             if stamped(database) != of:
                 raise CommitRefused("a commit was made while everything was read anew")
             unsettled = self._unsettled.entries

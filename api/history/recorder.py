@@ -37,10 +37,13 @@ STORED = "number, timestamp, author, restored, undone, created, updated, deleted
 
 
 class RecordedRevision(NamedTuple):
-    """A revision as it is stored: its row, with the columns of `STORED`, and its changes in their order."""
+    """A revision as it is stored: its row, with the columns of `STORED`, and its changes in their order.
+
+    Changes that are too many for memory are read each time that they are iterated over.
+    """
 
     row: tuple[Any, ...]
-    changes: tuple[ChangeRow, ...]
+    changes: Iterable[ChangeRow]
 
 
 class Purpose(NamedTuple):

@@ -5,8 +5,9 @@ holds. First its numbers rise above all that the replica has, so that no ETag an
 twice; the history goes on without a gap, and the undone revisions are forgotten here. A full node raises them: an edge
 node may not, and waits for one.
 
-The database is read in one snapshot, into a file: of documents only digests, and then those that differ. They are taken
-in one step, and what is the same isn't touched. What was undone, commits and documents, is in a file of its own
+The database is read in one snapshot, into a file: of documents only digests, and then those that differ; page by page,
+so that no more than a page is in memory, also of a revision that has changed very many. They are taken in one step, and
+what is the same isn't touched. What was undone, commits and documents, is in a file of its own
 beside the event `fleet.rewound`. What only this node has, its entries of the audit trail, is sent again. Loose objects
 are in no commit, and stay (`api.cluster.loose`).
 """
@@ -20,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from hashlib import md5
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -34,9 +36,10 @@ from api.engine.commit import Engine
 from api.engine.ledger import Commit, Stamped
 from api.engine.loose import LOOSE
 from api.history.lost_changes import LostChanges
-from api.history.recorder import RecordedRevision
+from api.history.recorder import STORED, RecordedRevision
 from api.store import Change, LedgerError
 from api.store.accounts.columns import TABLES
+from api.store.accounts.staging import ChangeRow
 from api.store.fleet_file import translated
 from config.files.paths import DataDir
 from config.text.formatting import timestamp_text
@@ -46,12 +49,15 @@ log = logging.getLogger(__name__)
 WITHIN = 60.0
 """Seconds of one statement."""
 PAGE = 5_000
-"""Rows of digests and of entries that are read at once."""
+"""Rows that are read at once, but of documents and of changes of revisions."""
 BODIES = 500
-"""Documents, and revisions with all that they changed."""
+"""Documents that are read at once."""
+PART = 4 * 2**20
+"""Bytes of changes of revisions that are read at once, but for the last of them."""
 
+# Of tables without statistics it is not known that each page is found by its index.
 _HEAD = """
-SET TRANSACTION ISOLATION LEVEL REPEATABLE READ;
+SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off;
 SELECT f.id, f.head, c.stamp FROM proxyfleet.fleet f JOIN proxyfleet.commits c ON c.number = f.head
 """
 _STAMPS = "SELECT number, stamp FROM proxyfleet.commits WHERE number >= %s ORDER BY number"
@@ -59,32 +65,47 @@ _DIGESTS = """
 SELECT collection, id, revision, md5(body::text) FROM proxyfleet.documents
 WHERE (collection, id) > (%s, %s) AND body IS NOT NULL ORDER BY collection, id LIMIT %s
 """
+# What a replica gets that has nothing.
+_DOCUMENTS = """
+SELECT collection, id, revision, place, body::text FROM proxyfleet.documents
+WHERE (collection, id) > (%s, %s) AND body IS NOT NULL AND level <= %s ORDER BY collection, id LIMIT %s
+"""
 _BODIES = """
 SELECT d.collection, d.id, d.revision, d.place, d.body::text
 FROM json_array_elements(%s) w JOIN proxyfleet.documents d ON d.collection = w ->> 0 AND d.id = w ->> 1
 WHERE d.level <= %s
 """
-_REVISIONS = """
-SELECT number, json_build_array(
-    json_build_array(number, "timestamp", author, restored, undone, created, updated, deleted, kinds, size),
-    (
-        SELECT json_agg(json_build_array(
-            e.collection, e.id, e.name, e.fields, encode(e.before, 'base64'), encode(e.after, 'base64')
-        ) ORDER BY e.place) FROM proxyfleet.revision_changes e WHERE e.number = r.number
-    )
-)::text
-FROM proxyfleet.revisions r WHERE number > %s AND number <= (SELECT history FROM proxyfleet.fleet)
-ORDER BY number LIMIT %s
+_REVISIONS = f"""
+SELECT {STORED} FROM proxyfleet.revisions
+WHERE number > %s AND number <= (SELECT history FROM proxyfleet.fleet) ORDER BY number LIMIT %s
+"""  # noqa: S608 - names are ours
+_CHANGES = """
+SELECT number, place, collection, id, name, fields, encode(before, 'base64'), encode(after, 'base64') FROM (
+    SELECT *, sum(size) OVER (ORDER BY number, place ROWS UNBOUNDED PRECEDING) - size AS behind FROM (
+        SELECT *, coalesce(octet_length(before), 0) + coalesce(octet_length(after), 0) AS size
+        FROM proxyfleet.revision_changes
+        WHERE (number, place) > (%s, %s) AND number <= (SELECT history FROM proxyfleet.fleet)
+        ORDER BY number, place LIMIT %s
+    ) of_page
+) of_part WHERE behind < %s ORDER BY number, place
 """
 _AUDIT = "SELECT seq, content, hash FROM proxyfleet.audit WHERE node = %s AND seq >= %s ORDER BY seq LIMIT %s"
-_SCRATCH = """
+_SCRATCH = f"""
+PRAGMA journal_mode=OFF;
+PRAGMA synchronous=OFF;
 CREATE TABLE there (
     collection TEXT, id TEXT, revision INTEGER, digest TEXT, PRIMARY KEY (collection, id)
 ) WITHOUT ROWID;
 CREATE TABLE bodies (collection TEXT, id TEXT, revision INTEGER, place INTEGER, body TEXT);
-CREATE TABLE revisions (text TEXT);
+CREATE TABLE revisions ({STORED});
+CREATE TABLE changes (
+    number INTEGER, place INTEGER, collection TEXT, id TEXT, name TEXT, fields TEXT, before BLOB, after BLOB,
+    PRIMARY KEY (number, place)
+);
 CREATE TABLE audit (seq INTEGER, content TEXT, hash TEXT);
 """
+_ADD_BODY = "INSERT INTO bodies VALUES (?, ?, ?, ?, ?)"
+_CHANGES_OF = "SELECT collection, id, name, fields, before, after FROM changes WHERE number = ? ORDER BY place"
 
 Publish = Callable[[str, dict[str, Any]], object]
 
@@ -100,11 +121,27 @@ def _keep(_collection: str, _identifier: str, _revision: int, error: str | None)
 
 
 @dataclass(frozen=True, slots=True)
+class _ChangesOf:
+    """The changes of a revision, each read when it is asked for."""
+
+    scratch: sqlite3.Connection
+    number: int
+
+    def __iter__(self) -> Iterator[ChangeRow]:
+        return self.scratch.execute(_CHANGES_OF, [self.number])
+
+
+@dataclass(frozen=True, slots=True)
 class _Replica:
     """Where it is: its last commit, the stamps that it knows by number, its last revision, and its audit trail's."""
 
     at: Stamped
     stamps: Mapping[int, str]
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it has nothing yet."""
+        return self.at[0] == 0
 
 
 class Rereading:
@@ -131,7 +168,7 @@ class Rereading:
         with translated(self._engine.file.path), TemporaryDirectory(prefix="reread-") as folder:
             scratch = sqlite3.connect(Path(folder) / "there.sqlite", isolation_level=None, uri=True)
             with closing(scratch):
-                scratch.executescript(f"PRAGMA synchronous=OFF; {_SCRATCH}")
+                scratch.executescript(_SCRATCH)
                 scratch.create_function("digest", 1, _digest, deterministic=True)
                 scratch.execute("ATTACH ? AS here", [f"{self._engine.file.path.absolute().as_uri()}?mode=ro"])
                 self._read(scratch)
@@ -144,8 +181,10 @@ class Rereading:
                 head, stamp = self._head(session)
                 lost = _lost(replica, head, session.go_on(_STAMPS, [min(replica.stamps, default=head)], WITHIN))
                 common = min(lost) - 1 if lost else None
-                self._read_documents(session, scratch)
+                scratch.execute("BEGIN")  # else each row is a transaction
+                self._read_documents(session, scratch, replica)
                 self._read_records(session, scratch, common)
+                scratch.execute("COMMIT")
                 session.finish("SELECT 1")
         for (text,) in scratch.execute("SELECT body FROM bodies WHERE body IS NOT NULL"):
             self._ledger.check(text)
@@ -188,24 +227,31 @@ class Rereading:
                 values = [number, uuid4(), self._identity.id]
                 session.transaction("SELECT proxyfleet.rise_above(%s, %s, %s)", values, REPORT)
 
-    def _read_documents(self, session: DatabaseSession, scratch: sqlite3.Connection) -> None:
-        last = "", ""
+    def _read_documents(self, session: DatabaseSession, scratch: sqlite3.Connection, replica: _Replica) -> None:
+        last, level = ("", ""), self._ledger.levels.level
+        if replica.is_new:
+            while rows := session.go_on(_DOCUMENTS, [*last, level, BODIES], WITHIN):
+                scratch.executemany(_ADD_BODY, rows)
+                last = rows[-1][:2]
+            return
         while rows := session.go_on(_DIGESTS, [*last, PAGE], WITHIN):
             scratch.executemany("INSERT INTO there VALUES (?, ?, ?, ?)", rows)
             last = rows[-1][:2]
         wanted = _different(scratch)
-        for start in range(0, len(wanted), BODIES):
-            rows = session.go_on(
-                _BODIES, [json.dumps(wanted[start : start + BODIES]), self._ledger.levels.level], WITHIN
-            )
-            scratch.executemany("INSERT INTO bodies VALUES (?, ?, ?, ?, ?)", rows)
+        while part := [*islice(wanted, BODIES)]:
+            scratch.executemany(_ADD_BODY, session.go_on(_BODIES, [json.dumps(part), level], WITHIN))
 
     def _read_records(self, session: DatabaseSession, scratch: sqlite3.Connection, common: int | None) -> None:
         """Revisions that the replica lacks, and entries of this node's audit trail, if they continue that here."""
         where, values = ("", []) if common is None else (" WHERE commit_number <= ?", [common])
         (last,) = scratch.execute(f"SELECT ifnull(max(number), 0) FROM here.revisions{where}", values).fetchone()  # noqa: S608 - ours
-        while rows := session.go_on(_REVISIONS, [last, BODIES], WITHIN):
-            scratch.executemany("INSERT INTO revisions VALUES (?)", [row[1:] for row in rows])
+        place = last + 1, -1
+        while rows := session.go_on(_CHANGES, [*place, PAGE, PART], WITHIN):
+            changes = ((number, of_revision, *revision_change(*rest)) for number, of_revision, *rest in rows)
+            scratch.executemany("INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?, ?, ?)", changes)
+            place = rows[-1][:2]
+        while rows := session.go_on(_REVISIONS, [last, PAGE], WITHIN):
+            scratch.executemany("INSERT INTO revisions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
             last = rows[-1][0]
         head = self._engine.trail.head
         rows = session.go_on(_AUDIT, [self._identity.id, head.seq, PAGE], WITHIN)
@@ -294,28 +340,22 @@ def _of_replica() -> Iterator[tuple[str, str]]:
     yield f"t.{which}", f"(SELECT * FROM here.documents WHERE {which})"  # noqa: S608 - ours
 
 
-def _different(scratch: sqlite3.Connection) -> list[tuple[str, str]]:
+def _different(scratch: sqlite3.Connection) -> Iterator[tuple[str, str]]:
     """Of the documents that are there, those that the replica lacks or has otherwise."""
-    return [
-        row
-        for which, table in _of_replica()
-        for row in scratch.execute(
+    for which, table in _of_replica():
+        yield from scratch.execute(
             f"SELECT t.collection, t.id FROM there t LEFT JOIN {table} p ON p.collection = t.collection AND p.id = t.id"  # noqa: S608 - ours
             f" WHERE {which} AND (p.id IS NULL OR p.revision <> t.revision OR digest(p.body) <> t.digest)"
         )
-    ]
 
 
-def _gone(scratch: sqlite3.Connection) -> list[tuple[str, str]]:
+def _gone(scratch: sqlite3.Connection) -> Iterator[tuple[str, str]]:
     """Those of the replica that are not there."""
-    return [
-        row
-        for _, table in _of_replica()
-        for row in scratch.execute(
+    for _, table in _of_replica():
+        yield from scratch.execute(
             f"SELECT p.collection, p.id FROM {table} p WHERE NOT EXISTS"  # noqa: S608 - ours
             " (SELECT 1 FROM there t WHERE t.collection = p.collection AND t.id = p.id)"
         )
-    ]
 
 
 def _undone(scratch: sqlite3.Connection, common: int, engine: Engine) -> Iterator[dict[str, Any]]:
@@ -347,20 +387,15 @@ def _undone_revisions(scratch: sqlite3.Connection, common: int, engine: Engine) 
 
 def _parts(scratch: sqlite3.Connection, head: int, on_document: OnDocument) -> Iterator[Commit]:
     """What is to be taken: first what is gone, since names and secrets of that may be others' now."""
-    gone = _gone(scratch)
+    gone = [*_gone(scratch)]
     for start in range(0, len(gone), BODIES):
         yield Commit(head, tuple(Change(*each, head, None) for each in gone[start : start + BODIES]), (), ())
     bodies = scratch.execute("SELECT revision, collection, id, body FROM bodies ORDER BY revision, place")
     while rows := bodies.fetchmany(BODIES):
         yield Commit(head, tuple(documents_of(rows, on_document)), (), ())
-    revisions = scratch.execute("SELECT text FROM revisions ORDER BY rowid")
-    while rows := revisions.fetchmany(BODIES):
-        yield Commit(head, (), tuple(_revision(text) for (text,) in rows), ())
+    revisions = scratch.execute("SELECT * FROM revisions ORDER BY number")
+    while rows := revisions.fetchmany(PAGE):
+        yield Commit(head, (), tuple(RecordedRevision(row, _ChangesOf(scratch, row[0])) for row in rows), ())
     entries = scratch.execute("SELECT seq, content, hash FROM audit ORDER BY seq")
     while rows := entries.fetchmany(PAGE):
         yield Commit(head, (), (), tuple(audit_entry(*row) for row in rows))
-
-
-def _revision(text: str) -> RecordedRevision:
-    row, changes = json.loads(text)
-    return RecordedRevision(tuple(row), tuple(revision_change(*each) for each in changes or ()))

@@ -21,8 +21,6 @@ from config.files.paths import private_directory
 
 READ = 500
 """Accounts that are read at once."""
-CACHE = 64 * 1024
-"""KiB of memory for one step; with less, SQLite writes pages of the indexes again and again."""
 _PREFIX, _SUFFIX = "importing-", ".sqlite"
 _COLUMNS = ("username", "created_at", "plan", "enabled", "expires_at", "search", "marks", "rounds", "packed", "body")
 _SCHEMA = f"""
@@ -162,15 +160,12 @@ class Staging:
     @contextmanager
     def attached(self, file: FleetFile) -> Iterator[None]:
         """The writer can read all of it within the block, as `staged`, and has memory for many changes."""
-        with file.writing() as database:
-            (before,) = database.execute("PRAGMA cache_size").fetchone()
+        with file.with_memory() as database:
             database.execute("ATTACH ? AS staged", [str(self._file)])
-            database.execute(f"PRAGMA cache_size = -{CACHE}")
             try:
                 yield
             finally:
                 database.execute("DETACH staged")
-                database.execute(f"PRAGMA cache_size = {before}")
 
     @staticmethod
     def merge(database: sqlite3.Connection, number: int) -> None:

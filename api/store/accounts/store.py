@@ -239,8 +239,7 @@ class AccountStore:
         """Make these changes, within the transaction that has their numbers."""
         with self._file.transaction() as database:
             batch = _Writes(database, max(each.revision for each in changes))
-            for each in changes:
-                batch.take(each)
+            batch.take(changes)
             batch.finish()
             if batch.number > 0:
                 self._file.after(lambda: self._committed(batch.number))
@@ -320,14 +319,19 @@ class _Writes:
         self._deleted = False
         self.number = number
 
-    def take(self, change: Change) -> None:
-        """Credentials that end with their account are changes of their own."""
+    def take(self, changes: Sequence[Change]) -> None:
+        """Credentials that end with their account are changes of their own. What is gone goes first."""
+        for each in changes:
+            if each.body is None:
+                self._delete(each)
+        written = [(each, each.body) for each in changes if each.body is not None]
+        for collection in dict.fromkeys(each.collection for each, _ in written):
+            self._put(known(collection), [each for each in written if each[0].collection == collection])
+
+    def _delete(self, change: Change) -> None:
         collection = known(change.collection)
-        if change.body is not None:
-            self._put(collection, change.id, change.body, change.revision)
-            return
         if collection == ACCOUNTS:
-            self._put_certificates(change.id, ())
+            self._database.execute("DELETE FROM certificates WHERE account_id = ?", [change.id])
         self._database.execute(f"DELETE FROM {collection} WHERE id = ?", [change.id])  # noqa: S608 - the name is ours
         if change.revision < 0:
             return  # `loose` says that it is gone
@@ -345,21 +349,23 @@ class _Writes:
             self._database.execute("DELETE FROM gone WHERE revision <= ?", [horizon])
             self._database.execute("UPDATE accounts_store SET horizon = ?", [horizon])
 
-    def _put(self, collection: str, identifier: str, body: Mapping[str, Any], number: int) -> None:
-        values = {"id": identifier, "revision": number, **columns(collection, body), "body": text_of(body)}
-        self._database.execute(
-            f"INSERT INTO {collection} ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})"  # noqa: S608 - names are ours
-            f" ON CONFLICT (id) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in values)}",
-            list(values.values()),
+    def _put(self, collection: str, changes: Sequence[tuple[Change, Mapping[str, Any]]]) -> None:
+        rows = [
+            {"id": each.id, "revision": each.revision, **columns(collection, body), "body": text_of(body)}
+            for each, body in changes
+        ]
+        names = [*rows[0]]
+        self._database.executemany(
+            f"INSERT INTO {collection} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"  # noqa: S608 - names are ours
+            f" ON CONFLICT (id) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in names)}",
+            ([*each.values()] for each in rows),
         )
-        self._database.execute("DELETE FROM gone WHERE collection = ? AND id = ?", [collection, identifier])
+        ids = [(each.id,) for each, _ in changes]
+        self._database.executemany(f"DELETE FROM gone WHERE collection = '{collection}' AND id = ?", ids)  # noqa: S608 - as above
         if collection == ACCOUNTS:
-            self._put_certificates(identifier, body.get("certificates", ()))
-
-    def _put_certificates(self, account_id: str, entries: Sequence[str]) -> None:
-        self._database.execute("DELETE FROM certificates WHERE account_id = ?", [account_id])
-        for entry in entries:
-            self._database.execute("INSERT OR IGNORE INTO certificates VALUES (?, ?)", [entry, account_id])
+            self._database.executemany("DELETE FROM certificates WHERE account_id = ?", ids)
+            entries = ((entry, each.id) for each, body in changes for entry in body.get("certificates", ()))
+            self._database.executemany("INSERT OR IGNORE INTO certificates VALUES (?, ?)", entries)
 
 
 def text_of(body: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ from psycopg.conninfo import make_conninfo
 from actors.cluster.database import Database
 from actors.cluster.identity import NodeIdentity, NodeRole
 from api.audit.trail import Head, Selection, verify
+from api.cluster.following import rereading
 from api.cluster.following.rereading import AwaitsFullNode, Rereading
 from api.cluster.roles import NodeLogin
 from api.cluster.shared_ledger import NoFleet, OtherFleet, Rewound, SharedLedger
@@ -22,6 +23,7 @@ from api.engine.commit import Engine
 from api.engine.effects import CommitEffect
 from api.engine.loose import LOOSE
 from api.history.document_changes import DocumentChange
+from api.history.recorder import STORED
 from api.store import HistoryPruned, LedgerError, Write
 from config.files.paths import open_data_dir
 from tests.kit.fleet_database import begin_roles
@@ -319,6 +321,57 @@ def test_a_replica_that_was_lost_is_read_whole_with_its_audit_trail(ours: Fleet,
         again.engine.commit(proxy(2, 1))
         other.follow()
         alike(ours, other, again)
+
+
+def history(engine: Engine) -> tuple[list[Any], list[Any]]:
+    with engine.file.reading() as database:
+        revisions = database.execute(f"SELECT {STORED} FROM revisions ORDER BY number")
+        return [*revisions], [*database.execute("SELECT * FROM revision_changes ORDER BY number, place")]
+
+
+def read_whole(fleet: Fleet, folder: str, stack: ExitStack) -> Replica:
+    """The replica of the node `a`, which was lost."""
+    again = Replica(fleet, "a", stack, folder)
+    again.reread()
+    return again
+
+
+def test_revisions_are_read_in_pages_wherever_these_end(
+    ours: Fleet, two: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that is larger than a page, by rows or by bytes."""
+    one, _ = two
+    for count in (1, 3, 2, 6):
+        one.engine.commit([write_of(("accounts", which, count)) for which in range(count)])
+    (_, changes), bodies = history(one.engine), len(history(one.engine)[1][0][-1])
+    assert [row[0] for row in changes] == [1, 2, 2, 2, 3, 3, *[4] * 6]
+    for rows, size in ((1, 2**20), (2, 2**20), (3, 2**20), (4, 2**20), (12, 1), (12, bodies + 1), (12, 3 * bodies)):
+        monkeypatch.setattr(rereading, "PAGE", rows)
+        monkeypatch.setattr(rereading, "PART", size)
+        monkeypatch.setattr(rereading, "BODIES", rows)
+        with ExitStack() as stack:
+            again = read_whole(ours, f"pages-{rows}-{size}", stack)
+            assert history(again.engine) == history(one.engine), (rows, size)
+            alike(ours, one, again)
+
+
+def test_of_revisions_that_were_pruned_nothing_is_read_and_of_their_changes_what_there_is(
+    ours: Fleet, two: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rereading, "PAGE", 2)
+    one, _ = two
+    for value in range(4):
+        one.engine.commit([*proxy(0, value), *proxy(1, value)])
+    revisions, changes = history(one.engine)
+    ours.execute(
+        "DELETE FROM proxyfleet.revisions WHERE number = 1; DELETE FROM proxyfleet.revision_changes WHERE number = 3"
+    )
+    with ExitStack() as stack:
+        again = read_whole(ours, "pruned", stack)
+        found = history(again.engine)
+        again.engine.commit(proxy(0, 5))
+        alike(ours, again)
+    assert found == (revisions[1:], [row for row in changes if row[0] in (2, 4)])
 
 
 def test_an_empty_database_and_that_of_another_fleet_are_refused_and_nothing_is_changed(

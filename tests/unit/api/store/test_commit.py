@@ -274,3 +274,28 @@ def test_the_log_of_a_large_change_is_short_again_after_the_next_one(store: Flee
     store.commit([Write("users", str(number), {"id": str(number), "text": "x" * 2**20}) for number in range(40)])
     store.put("proxies", {"id": "a", "text": "next"})
     assert (folder / "fleet.sqlite-wal").stat().st_size <= LARGEST_LOG
+
+
+def test_indexes_of_empty_tables_are_made_when_these_are_filled_and_are_the_same(store: FleetStore) -> None:
+    def indexes() -> dict[str, str]:
+        with store.file.reading() as database:
+            return dict(database.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND sql NOT NULL"))
+
+    class Refused(Exception):
+        pass
+
+    before, of_documents = indexes(), "documents_by_revision"
+    with suppress(Refused), store.file.transaction(), store.file.filling(["plans", "documents"]):
+        assert {name for name in before if name not in indexes()} == {"plans_by_name", "plans_by_revision"}
+        raise Refused
+    assert indexes() == before
+    with store.file.transaction() as database, store.file.filling(["plans", "documents"]):
+        database.execute("INSERT INTO plans VALUES ('pln_1', 1, 'name', x'', '{}')")
+        assert of_documents in indexes()
+    assert indexes() == before
+    assert store.accounts.plan_named("name") is not None
+    with store.file.transaction(), store.file.filling(["plans"]):
+        assert indexes() == before
+    store.check()
+    with store.file.reading() as database:
+        assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
