@@ -7,6 +7,7 @@ import socket
 import sqlite3
 import time
 from collections.abc import Collection
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -101,14 +102,14 @@ class MetricsActor(Actor):
     def _find_fleet(self) -> None:
         """Report usage to the fleet's database while this is a node, which it may become or cease to be.
 
-        Not before there is any: what reports takes as much memory as all the rest.
+        Not before there are accounts: what reports takes as much memory as all the rest.
         """
         try:
             status = self.data_dir.node.stat()
             found = status.st_ino, status.st_mtime_ns
         except OSError:
             found = None
-        if found == self._node_file or (found is not None and not self._usage.is_used):
+        if found == self._node_file or (found is not None and not self._has_accounts()):
             return
         if found is None:
             self._usage.leave()
@@ -119,6 +120,16 @@ class MetricsActor(Actor):
                 self._node_errors.error(error)
                 return
         self._node_file = found
+
+    def _has_accounts(self) -> bool:
+        from actors.accounts.table import AccountTable, TableError
+
+        try:
+            with closing(AccountTable(self.data_dir.fleet)) as table:
+                return self._usage.is_used or table.revision[0] > 0
+        except TableError as error:
+            log.debug("it is not known whether there are accounts: %s", error)
+            return True
 
     def _join(self) -> None:
         from actors.cluster.database import Database

@@ -83,6 +83,7 @@ def quota(bench: Bench) -> Results:
         fleet.grow(effort.nodes)
         guarded(fleet)
         identifier = account(fleet, "racer", effort.quota)
+        time.sleep(5)  # with the first account of a fleet each node connects what reports its use
         hosts = [host_of(fleet, each) for each in fleet.nodes]
         ready = threading.Barrier(len(hosts), timeout=WITHIN)
         found = at_once([partial(_race, each, bench.target, ready) for each in hosts])

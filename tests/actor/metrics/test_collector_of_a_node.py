@@ -24,6 +24,8 @@ from actors.process import Boot
 from actors.supervision.processes.actor_specs import ActorClasses, ActorSettings, collector_specs
 from actors.supervision.settings_updates import SupervisionConfig
 from api.cluster.migration_runner import migrate
+from api.engine.commit import Engine
+from api.store import Write
 from config.files.paths import open_data_dir
 from config.files.secret_box import secret_box_of
 from config.settings.settings import Settings
@@ -32,6 +34,7 @@ from tests.kit.fleet_database import create_fleet
 from tests.kit.postgresql import database, needs_postgresql
 from tests.kit.settings import boot_settings
 from tests.kit.wait import wait_until
+from tests.unit.api.store.account_documents import account
 
 pytestmark = needs_postgresql
 
@@ -46,15 +49,19 @@ sys.exit(code)
 """
 
 
-@pytest.mark.parametrize(("becomes_node", "is_used"), [(True, True), (False, True), (True, False)])
+@pytest.mark.parametrize(
+    ("becomes_node", "has"), [(True, "account"), (True, "usage"), (False, "account"), (True, "nothing")]
+)
 def test_it_reports_usage_while_there_is_the_file_of_a_node_and_else_loads_nothing_of_a_fleet(
-    bench: Bench, tmp_path: Path, becomes_node: bool, is_used: bool
+    bench: Bench, tmp_path: Path, becomes_node: bool, has: str
 ) -> None:
     data = open_data_dir(tmp_path / "data")
-    if is_used:
-        with closing(UsageLedger(data.metrics)) as ledger:
+    with closing(Engine(data, secret_box_of(data))) as engine, closing(UsageLedger(data.metrics)) as ledger:
+        if has == "account":
+            engine.commit([Write("accounts", "acc_1", account("acc_1", "ada"))])
+        elif has == "usage":
             ledger.fleet_account("acc_1")
-    else:
+    if has == "nothing":
         NodeIdentity(uuid4(), "nod_1", "fra1", "full", "host=127.0.0.1 port=1").save(data, secret_box_of(data))
     boot = {
         "name": "metrics",
@@ -69,7 +76,7 @@ def test_it_reports_usage_while_there_is_the_file_of_a_node_and_else_loads_nothi
         os.close(reading)
         try:
             wait_until(lambda: any(data.metrics.glob("alerts*")), "the collector has its files", 60)
-            if becomes_node and is_used:
+            if becomes_node and has != "nothing":
                 fleet = uuid4()
                 with closing(Database(dsn)) as opened:
                     migrate(opened, "nod_1")
@@ -81,7 +88,7 @@ def test_it_reports_usage_while_there_is_the_file_of_a_node_and_else_loads_nothi
         finally:
             os.close(writing)
             output, _ = process.communicate(timeout=60)
-    assert bool(json.loads(output.splitlines()[-1])) == (becomes_node and is_used)
+    assert bool(json.loads(output.splitlines()[-1])) == (becomes_node and has != "nothing")
 
 
 def test_it_gets_what_accounts_may_use_without_the_database_and_no_secret_of_the_fleet(
