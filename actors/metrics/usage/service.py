@@ -35,6 +35,8 @@ from actors.metrics.usage.account_usage import LineName, UsageLedger
 from actors.state.booked_usage import BookedUsage, CountedLine, open_booked
 from actors.state.table import FOREVER
 from actors.state.usage import period_word
+from actors.thread_pool import ThreadPool
+from config.model.subscriptions import load_models
 
 if TYPE_CHECKING:
     from actors.cluster.database import Database
@@ -70,6 +72,8 @@ class UsageService:
         self._ledger = UsageLedger(folder)
         self._publish = publish
         self._publishes_at = loop.now + PUBLISHED_AFTER
+        self._loading: ThreadPool | None = None
+        self._can_publish = False
         self._errors = ThrottledLog(log, "cannot save the usage of accounts")
         self._table_errors = ThrottledLog(log, "cannot read what processes count of accounts")
         self._table: BookedUsage | None = None
@@ -197,6 +201,9 @@ class UsageService:
     def close(self) -> None:
         """Book what was counted, and close the files. What can't be booked now the next collector finds."""
         reporter, self._reporter = self._reporter, None
+        if self._loading is not None:
+            self._loading.close()
+            self._loading = None
         if self._limits is not None:
             self._limits.close()
         while self._changed:
@@ -362,10 +369,26 @@ class UsageService:
         except sqlite3.Error as error:
             self._errors.error(error)
             return
+        if events and not self._can_publish:
+            self._load()
+            return
         for event in events:
             self._publish(event)
         if events:
             self._try(lambda: self._ledger.notices.published(events))
+
+    def _load(self) -> None:
+        """Load what events are checked by, off the loop: processes wait for it to let them use more."""
+        if self._loading is None:
+            self._loading = ThreadPool(self._loop, 1)
+            self._loading.submit(load_models, self._loaded)
+
+    def _loaded(self, _result: object) -> None:
+        if self._loading is not None:
+            self._loading.close()
+            self._loading = None
+            self._can_publish = True
+            self._publish_notices()
 
     def _try(self, change: Callable[[], object]) -> str | None:
         """Make changes in one transaction; why it failed, or None."""

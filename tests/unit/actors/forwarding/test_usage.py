@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +35,7 @@ from actors.state.booked_usage import open_booked
 from actors.state.table import FOREVER
 from actors.state.usage import MILLISECONDS, UsageOfProcess, period_word
 from tests.kit.tables import table
+from tests.kit.wait import wait_until
 from tests.unit.actors.forwarding.usage_world import ADA, Process, Service, World
 
 MIB = 1 << 20
@@ -391,6 +393,24 @@ def test_processes_that_race_stay_within_a_mebibyte_together_of_the_quota(world:
     world.collector.restart()
     world.pass_time(3)
     assert quota <= world.booked() <= quota + MIB
+
+
+def test_the_collector_goes_on_while_it_loads_what_its_first_event_needs(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_load = threading.Event()
+    monkeypatch.setattr("actors.metrics.usage.service.load_models", lambda: may_load.wait(5))
+    one = Process(world)
+    one.configure(ADA)
+    world.collector.service.set_warning(80)
+    one.uses(900)
+    world.pass_time(4)
+    one.uses(7)
+    world.pass_time(2.1)
+    assert (world.booked(), world.collector.events) == (907, [])
+    may_load.set()
+    wait_until(lambda: bool(world.loop.turn(0.01) or world.collector.events), "it is published", 5)
+    assert [each.type for each in world.collector.events] == ["account.quota_warning"]
 
 
 def test_what_many_processes_may_move_at_once_beyond_a_quota_is_a_mebibyte_together(world: World) -> None:

@@ -79,6 +79,8 @@ class Node(World):
     def _is_waiting(self) -> bool:
         service = self.collector.service
         reporter, limits = service._reporter, service._limits
+        if service._loading is not None:
+            return True
         return (reporter is not None and reporter._busy) or (limits is not None and limits._is_busy)
 
     def restart(self) -> None:
