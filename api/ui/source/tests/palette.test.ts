@@ -72,7 +72,7 @@ test("a host can be blocked that was not seen before", () => {
   expect(shown("block casino.example", [seen])).toEqual([["actions", ["Block casino.example", "Block www.casino.example"]]]);
   expect(shown("block www.casino.example", [seen])).toEqual([["actions", ["Block www.casino.example"]]]);
   expect(shown("block casino", [])).toEqual([]);
-  expect(deeds("block casino.example", [])).toEqual([{ go: "/policies/new?block=casino.example" }]);
+  expect(deeds("block casino.example", [])).toEqual([{ block: "casino.example" }]);
 });
 
 test("the best group comes first, and what can be done with the first result behind it", () => {
