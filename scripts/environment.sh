@@ -62,6 +62,16 @@ make_environment() {
     "$python" -m venv --clear "$root/.venv" || fail "the environment .venv could not be made"
 }
 
+# A new environment $1 by the interpreter $2 with the wheel of this checkout and its extras $3. Its forwarding path is
+# compiled where that can be done.
+fill_environment() {
+    local wheel
+    "$2" -m venv "$1" &&
+        wheel=$("$1/bin/python" "$root/scripts/wheels/build_wheel.py" --out "$1/wheel") &&
+        "$1/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile "$wheel$3" >&2 &&
+        rm -r "$1/wheel"
+}
+
 # What an install depends on; anything else changing needs no new one.
 fingerprint() {
     { cat "$root/pyproject.toml" && echo "$root" && "$bin/python" -VV; } | sha256sum

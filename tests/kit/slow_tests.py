@@ -12,6 +12,9 @@ SLOW_TESTS = {
         "a short run of schemathesis over every operation"
     ),
     "test_install_upgrade_go_back_and_remove": "installs two releases, each with an environment of its own",
+    "test_the_package_installs_upgrades_without_a_refused_connection_and_leaves_nothing": (
+        "dpkg installs two versions with all that they depend on"
+    ),
     "test_a_machine_joins_a_fleet_before_its_first_start": "a machine that boots, a release that it installs, a fleet",
     "test_a_running_product_becomes_a_node_goes_on_without_the_database_and_leaves": (
         "a database that is away for longer than a node may be silent, and two starts"

@@ -1,20 +1,15 @@
 """What is given out: the sdist, the one wheel that is built of it, and the product that is installed from that.
 
-The wheel is built of what the Containerfile copies, which is therefore enough for it.
+`tests.packaging.built` makes them.
 """
 
 from __future__ import annotations
 
-import fcntl
 import re
 import shutil
 import subprocess
 import sys
-import sysconfig
-import tarfile
-import venv
 import zipfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -23,88 +18,11 @@ from wheels.man_page import page
 from config import VERSION
 from tests.kit.folders import ROOT
 from tests.kit.product import Product
+from tests.packaging.built import Built
 
 PACKAGES = {"actors", "api", "config", "supervisor.py"}
 PAGE_SOURCE = ROOT / "api" / "ui" / "source"
 """What the dashboard is made from: in the sdist, not in the wheel."""
-
-
-def build(kind: str, source: Path, target: Path) -> Path:
-    command = [sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", str(target)]
-    done = subprocess.run(command, cwd=source, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr
-    (built,) = target.glob("*.tar.gz" if kind == "sdist" else "*.whl")
-    return built
-
-
-@dataclass(frozen=True)
-class Built:
-    """`sdist` is the one that was packed, unpacked; `context` has what the Containerfile copies of it.
-
-    `wheel` was built there, `program` was installed from that.
-    """
-
-    folder: Path
-
-    @property
-    def sdist(self) -> Path:
-        return self.folder / "unpacked" / f"proxyfleet-{VERSION}"
-
-    @property
-    def context(self) -> Path:
-        return self.folder / "context"
-
-    @property
-    def wheel(self) -> Path:
-        return next((self.folder / "dist").glob("*.whl"))
-
-    @property
-    def program(self) -> Path:
-        return self.folder / "venv" / "bin" / "proxyfleet"
-
-    @property
-    def python(self) -> Path:
-        return self.program.with_name("python")
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Built:
-    """Made once for all workers of a run."""
-    base = tmp_path_factory.getbasetemp()
-    shared = base if worker_id == "master" else base.parent
-    with (shared / "distribution.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        made = Built(shared / "distribution")
-        if not made.program.exists():
-            shutil.rmtree(made.folder, ignore_errors=True)  # of a worker that failed in the middle
-            make(made)
-    return made
-
-
-def make(made: Built) -> None:
-    with tarfile.open(build("sdist", ROOT, made.folder / "dist")) as archive:
-        archive.extractall(made.folder / "unpacked", filter="data")
-    lines = (made.sdist / "Containerfile").read_text().splitlines()
-    for line in (line for line in lines if line.startswith("COPY ") and "--from" not in line):
-        *copied, target = line.split()[1:]
-        (made.context / target).mkdir(parents=True, exist_ok=True)
-        for name in copied:
-            if (made.sdist / name).is_dir():
-                shutil.copytree(made.sdist / name, made.context / target, dirs_exist_ok=True)
-            else:
-                shutil.copy(made.sdist / name, made.context / target)
-    install(build("wheel", made.context, made.folder / "dist"), made.folder / "venv")
-
-
-def install(wheel: Path, environment: Path) -> None:
-    """What it depends on is that of our own environment, without our checkout."""
-    venv.create(environment, symlinks=True)
-    (site,) = environment.glob("lib/python3*/site-packages")
-    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    python = str(environment / "bin" / "python")
-    command = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index"]
-    done = subprocess.run([*command, str(wheel)], capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr
 
 
 def names(wheel: Path) -> set[str]:
@@ -173,7 +91,7 @@ def test_the_installed_command_knows_its_version_and_where_data_go(built: Built,
     python = str(built.python)
     found, file = run(python, "-c", where.format(0)).split()
     assert found == "/var/lib/proxyfleet"
-    assert Path(file).is_relative_to(built.folder / "venv")
+    assert Path(file).is_relative_to(built.environment)
     if not Path("/var/lib/proxyfleet").exists():
         assert run(python, "-c", where.format(1000)).split()[0] == "/nowhere/.local/share/proxyfleet"
         assert run(python, "-c", where.format(1000), XDG_DATA_HOME="/x").split()[0] == "/x/proxyfleet"

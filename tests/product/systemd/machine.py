@@ -5,8 +5,9 @@
         with machine.network():
             requests.get("http://127.0.0.1:8080/health")
 
-Only what is below the stage is new there; the rest of this machine is there for reading. The kernel's settings can't
-be written, and the only network is a loopback of its own.
+Only what is below the stage is new there; the rest of this machine is there for reading. With a folder `usr` in the
+stage, programs can be installed, too. The kernel's settings can't be written, and the only network is a loopback of its
+own.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -224,7 +225,7 @@ class Machine:
     def _environment(self) -> dict[str, str]:
         return {
             "PATH": os.environ["PATH"],
-            "SYSTEMD_UNIT_PATH": "/etc/systemd/system:/run/systemd/system",
+            "SYSTEMD_UNIT_PATH": "/etc/systemd/system:/run/systemd/system:/usr/lib/systemd/system",
             "LC_ALL": "C",
             **library_path(),
         }
@@ -238,8 +239,10 @@ class Machine:
 
 
 @contextlib.contextmanager
-def booted(furnish: Callable[[Machine], object] = lambda _machine: None) -> Iterator[Machine]:
-    """A machine that runs, with two releases and what `furnish` adds before it is booted. Skips where none can be."""
+def booted(
+    furnish: Callable[[Machine], object] = lambda _machine: None, releases: Sequence[str] = ("1", "2")
+) -> Iterator[Machine]:
+    """A machine that runs, with releases and what `furnish` adds before it is booted. Skips where none can be."""
     reason = why_not()
     if reason:
         pytest.skip(reason)
@@ -247,8 +250,8 @@ def booted(furnish: Callable[[Machine], object] = lambda _machine: None) -> Iter
     machine = Machine(folder)
     try:
         machine.prepare()
-        machine.add_release("1", "1.0.0")
-        machine.add_release("2", "2.0.0")
+        for name in releases:
+            machine.add_release(name, f"{name}.0.0")
         furnish(machine)
         machine.boot()
         yield machine

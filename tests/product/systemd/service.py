@@ -33,10 +33,11 @@ PAUSE = 0.1
 
 
 class ServiceOn:
-    """The service on a machine."""
+    """The service on a machine, with the password of its administrator."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, password: str = PASSWORD) -> None:
         self.machine = machine
+        self._password = password
 
     def start(self) -> None:
         self.machine.systemctl("start", SERVICE)
@@ -76,7 +77,7 @@ class ServiceOn:
         """`data` of a call as the administrator, which must succeed."""
         with self.machine.network():
             response = requests.request(
-                method, f"http://127.0.0.1:{API}/api/v1{path}", json=body, auth=("admin", PASSWORD), timeout=120
+                method, f"http://127.0.0.1:{API}/api/v1{path}", json=body, auth=("admin", self._password), timeout=120
             )
         assert response.ok, f"{method} {path}: {response.status_code} {response.text}"
         return response.json()["data"]
