@@ -40,6 +40,8 @@ LONGEST = 600.0
 """Seconds that the largest commits have."""
 AT_ONCE = 4 * 2**20
 """Bytes of commits that are read under the lock; a replica that lacks more reads them before."""
+LARGEST = 16 * 2**20
+"""Bytes of one that is read as such; `changes_after` leaves out a larger one, and all behind it."""
 RETRY = 0.2
 """Seconds between two tries to learn what became of a commit."""
 
@@ -73,6 +75,7 @@ class LedgerUnavailable(LedgerError):
 class _Page:
     """What a reader lacks, as far as it was read, and the last commit of the ledger."""
 
+    after: int
     head: int
     stamp: UUID
     audited: int
@@ -81,7 +84,7 @@ class _Page:
 
     @property
     def is_whole(self) -> bool:
-        return not self.rows or self.rows[-1][0] == self.head
+        return (self.rows[-1][0] if self.rows else self.after) >= self.head
 
     @property
     def commits(self) -> Iterator[LedgerCommit]:
@@ -222,8 +225,9 @@ class SharedLedger:
                 self.took.add(time.monotonic() - began)
 
     def changes(self, after: int, stamp: UUID | None = None) -> Iterator[LedgerCommit]:
-        """The commits after this one, which the reader has with this stamp. Raises `HistoryPruned`.
+        """The commits after this one, which the reader has with this stamp.
 
+        Raises `HistoryPruned`; and `TooFarBehind` at a commit that is too large to be read as one.
         More than come to `AT_ONCE` bytes are in a temporary file meanwhile.
         """
         pages = self._pages(after, stamp)
@@ -243,6 +247,8 @@ class SharedLedger:
         """At least one, the last one whole."""
         while True:
             page = self._read(after, stamp)
+            if not page.rows and not page.is_whole:
+                raise TooFarBehind(f"the commit {after + 1} is too large for one text: all is read anew in pages")
             yield page
             if page.is_whole:
                 return
@@ -250,7 +256,7 @@ class SharedLedger:
 
     def _read(self, after: int, stamp: UUID | None) -> _Page:
         with as_of_store():
-            rows = self.database.transaction(_READ, [after, stamp, self.node, AT_ONCE])
+            rows = self.database.transaction(_READ, [after, stamp, self.node, AT_ONCE], _seconds(LARGEST))
         return self._page(after, rows)
 
     def _page(self, after: int, rows: Sequence[Sequence[Any]]) -> _Page:
@@ -270,7 +276,7 @@ class SharedLedger:
             raise Rewound(f"commits after {after} are missing in the database: there are {numbers[:10]}")
         for row in found:
             self._check(row[-1])
-        return _Page(head, stamp, audited, found, self._commit)
+        return _Page(after, head, stamp, audited, found, self._commit)
 
     def _commit(self, row: Sequence[Any]) -> LedgerCommit:
         number, stamp, node, at, content = row

@@ -196,7 +196,7 @@ class Engine(ReplicaStore):
                     self._turn = self._held.enter_context(ledger.begin(*self.stamped(), size))
                 except TooFarBehind:
                     self.catch_up()
-        except HistoryPruned as error:
+        except (HistoryPruned, TooFarBehind) as error:
             raise LedgerError(f"this node has to read everything anew before it changes anything: {error}") from error
         missing = self._turn.missing
         self._adopt_from_ledger(missing, sum(each.commit.size for each in missing))

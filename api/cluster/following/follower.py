@@ -24,6 +24,7 @@ from api.cluster.following.heartbeat import Beat
 from api.cluster.following.rereading import AwaitsFullNode
 from api.cluster.shared_ledger import LedgerUnavailable, Rewound
 from api.engine.commit import Engine
+from api.engine.ledger import TooFarBehind
 from api.engine.levels import FIRST, LEVELS
 from api.periodic_work import LoopThread
 from api.store import HistoryPruned, StoreError
@@ -211,7 +212,7 @@ class Follower:
                     self._reread()
                     self._level.note()
                 self._engine.catch_up(wanted)
-            except (Rewound, HistoryPruned) as error:
+            except (Rewound, HistoryPruned, TooFarBehind) as error:
                 log.warning("everything is read anew: %s", error)
                 self._reread()
         except StoreError as error:

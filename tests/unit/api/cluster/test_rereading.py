@@ -18,9 +18,10 @@ from api.audit.trail import Head, Selection, verify
 from api.cluster.following import rereading
 from api.cluster.following.rereading import AwaitsFullNode, Rereading
 from api.cluster.roles import NodeLogin
-from api.cluster.shared_ledger import NoFleet, OtherFleet, Rewound, SharedLedger
+from api.cluster.shared_ledger import LARGEST, NoFleet, OtherFleet, Rewound, SharedLedger
 from api.engine.commit import Engine
 from api.engine.effects import CommitEffect
+from api.engine.ledger import TooFarBehind
 from api.engine.loose import LOOSE
 from api.history.document_changes import DocumentChange
 from api.history.recorder import STORED
@@ -67,7 +68,7 @@ class Replica:
     def follow(self) -> None:
         try:
             self.engine.catch_up()
-        except (Rewound, HistoryPruned):
+        except (Rewound, HistoryPruned, TooFarBehind):
             self.reread()
 
     def lost(self) -> Any:
@@ -353,6 +354,27 @@ def test_revisions_are_read_in_pages_wherever_these_end(
             again = read_whole(ours, f"pages-{rows}-{size}", stack)
             assert history(again.engine) == history(one.engine), (rows, size)
             alike(ours, one, again)
+
+
+def test_a_commit_that_is_too_large_for_one_text_is_read_in_pages_and_what_is_behind_it_too(
+    ours: Fleet, two: tuple[Replica, Replica]
+) -> None:
+    one, other = two
+    one.engine.commit([write_of(("accounts", 90, 1))])
+    other.follow()
+    one.engine.commit([write_of(("accounts", which, 2)) for which in range(40)])
+    one.engine.commit([write_of(("accounts", 91, 3))])
+    ours.execute(f"UPDATE proxyfleet.commits SET size = {LARGEST + 1} WHERE number = 2")
+    with pytest.raises(TooFarBehind, match="the commit 2 is too large"):
+        other.engine.catch_up()
+    with pytest.raises(LedgerError, match="has to read everything anew before it changes anything"):
+        other.engine.commit([write_of(("accounts", 92, 4))])
+    other.follow()
+    alike(ours, one, other)
+    other.engine.commit([write_of(("accounts", 92, 4))])
+    one.follow()
+    alike(ours, one, other)
+    assert (one.events, other.events) == ([], [])
 
 
 def test_of_revisions_that_were_pruned_nothing_is_read_and_of_their_changes_what_there_is(
