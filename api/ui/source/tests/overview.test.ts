@@ -8,11 +8,9 @@ test("the values of a series are a step apart", () => {
   expect(timesOf({ start: "1970-01-01T00:01:00Z", step: 10, requests_per_second: [1, null, 3] })).toEqual([60, 70, 80]);
 });
 
-test("what is missing counts neither in a mean nor in a sum", () => {
+test("what is missing does not count in a mean", () => {
   expect(moved.mean([1, null, 3])).toBe(2);
   expect(moved.mean([null])).toBe(0);
-  expect(moved.sum([1, null, 3], 10)).toBe(40);
-  expect(moved.both([1, null, null], [2, 5, null])).toEqual([3, 5, null]);
 });
 
 const ENTRY: Entry = { severity: "warning", kind: "list", id: "lst_1", name: "ads", reason: "list_fetch_failed", error: "in English", since: null, count: 1, parts: [], upstream: null, fix: "fetch", detail: "404", percent: null, ends_at: null, fetched_at: null };

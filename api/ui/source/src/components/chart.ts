@@ -18,10 +18,12 @@ interface Drawn {
   sync: string | undefined;
   zoomed: (from: number, to: number) => void;
   moved: (index: number | null) => void;
+  /** The second line goes down from zero. */
+  mirrored: boolean;
 }
 
 /** The options of uPlot. */
-export function drawn({ width, height, series, format, sync, zoomed, moved }: Drawn): uPlot.Options {
+export function drawn({ width, height, series, format, sync, zoomed, moved, mirrored }: Drawn): uPlot.Options {
   const text = color("--muted");
   const grid = { stroke: color("--border"), width: 1 };
   const font = '12px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif';
@@ -38,16 +40,16 @@ export function drawn({ width, height, series, format, sync, zoomed, moved }: Dr
       ...(sync ? { sync: { key: sync } } : {}),
     },
     select: { show: true, left: 0, top: 0, width: 0, height: 0 },
-    scales: { x: { time: true, auto: false }, y: { range: (_plot, _least, most) => [0, most > 0 ? most * 1.12 : NOTHING] } },
+    scales: { x: { time: true, auto: false }, y: { range: (_plot, least, most) => [mirrored && least < 0 ? least * 1.12 : 0, most > 0 ? most * 1.12 : NOTHING] } },
     axes: [
       { ...base, grid: { show: false }, space: 84, size: 24, gap: 8, values: (_plot, splits) => labels(splits) },
-      { ...base, size: (_plot, texts) => axisWidth(texts, font), gap: 8, space: 36, incrs: STEPS, values: (plot, splits) => amounts(splits, format, plot.scales.y?.max ?? 1) },
+      { ...base, size: (_plot, texts) => axisWidth(texts, font), gap: 8, space: 36, incrs: STEPS, values: (plot, splits) => amounts(splits.map(Math.abs), format, plot.scales.y?.max ?? 1) },
     ],
     series: [
       {},
       ...series.map((each, index) => {
         const stroke = color(each.color ?? `--series-${index + 1}`);
-        return { stroke, width: 1.6, dash: DASHES[index] ?? [], fill: series.length === 1 ? faint(stroke) : undefined, spanGaps: false, points: { show: false } };
+        return { stroke, width: 1.6, dash: DASHES[index] ?? [], fill: series.length === 1 || mirrored ? faint(stroke) : undefined, spanGaps: false, points: { show: false } };
       }),
     ],
     hooks: {

@@ -1,5 +1,8 @@
 /** What the overview computes from the response. */
 import type { Schemas } from "../../api/client";
+import type { Series as ChartSeries } from "../../components/chart";
+import { milliseconds, percent, rate, short } from "../../lib/format";
+import { t } from "../../texts";
 
 export type Overview = Schemas["Overview"];
 type Series = NonNullable<Overview["series"]>;
@@ -14,6 +17,24 @@ export function timesOf({ start, step, requests_per_second }: Pick<Series, "star
   return requests_per_second.map((_, index) => first + index * step);
 }
 
+/** What the chart shows. */
+export const LINES = ["bytes", "requests", "errors", "time"] as const;
+
+/** The lines of the chart, and how their values are written. Bytes to clients go up, those from clients down. */
+export function linesOf(series: Series, line: (typeof LINES)[number]): { series: ChartSeries[]; format: (value: number) => string; mirrored?: boolean } {
+  if (line === "requests") return { format: short, series: [{ title: t("overview.requests"), values: series.requests_per_second }] };
+  if (line === "errors") return { format: percent, series: [{ title: t("overview.errors"), values: series.error_rate, color: "--bad" }] };
+  if (line === "time") return { format: milliseconds, series: [{ title: t("overview.p95"), values: series.response_time_p95, color: "--series-3" }] };
+  return {
+    format: rate,
+    mirrored: true,
+    series: [
+      { title: t("common.to_clients"), values: series.bandwidth_out, color: "--to-clients" },
+      { title: t("common.from_clients"), values: series.bandwidth_in, color: "--from-clients" },
+    ],
+  };
+}
+
 type Values = readonly (number | null)[];
 
 export const moved = {
@@ -22,8 +43,4 @@ export const moved = {
     const known = values.filter((value) => value !== null);
     return known.length ? known.reduce((sum, value) => sum + value, 0) / known.length : 0;
   },
-  /** What a rate per second amounts to over its series. */
-  sum: (values: Values, step: number): number => values.reduce<number>((sum, value) => sum + (value ?? 0) * step, 0),
-  /** Two rates together. */
-  both: (one: Values, other: Values): (number | null)[] => one.map((value, index) => (value === null && other[index] == null ? null : (value ?? 0) + (other[index] ?? 0))),
 };
