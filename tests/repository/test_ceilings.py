@@ -17,7 +17,7 @@ CEILINGS = {
     "class names that stand twice": 0,
     "modules of the longest folder": 15,
     "dependencies": 26,
-    "tests that take longer than the ceiling": 22,
+    "tests that take longer than the ceiling": 23,
     "seconds of a test": 5,
 }
 
