@@ -125,11 +125,7 @@ class ProxyBatch(Body):
     model_config = example(
         {
             "create": [{"name": "paris", "port": 3129, "protocol": "http"}],
-            "update": [
-                {"id": "prx_0123456789abcdef", "pool": "paris"},
-                {"where": {"tag": ["office"]}, "set": {"sleep_after": 600, "add_tags": ["berlin"]}},
-            ],
-            "delete": ["prx_fedcba9876543210"],
+            "update": [{"where": {"tag": ["office"]}, "set": {"sleep_after": 600, "add_tags": ["berlin"]}}],
         }
     )
 
