@@ -28,6 +28,7 @@ OF_SETTINGS: list[dict[str, Any]] = [
     {"auth": {"session_timeout": 1800, "max_login_attempts": 7}},
     {"proxy": {"default_timeout": 20, "keep_alive_timeout": 30, "max_idle_connections": 0, "dns_cache_seconds": 60}},
     {"proxy": {"sleep_after": 600}},
+    {"proxy": {"policy": "everywhere"}},
     {"history": {"max_revisions": 5_000, "retention_days": 30}},
 ]
 OF_A_PROXY: list[dict[str, Any]] = [
@@ -56,6 +57,7 @@ def knocking_at(product: Product, proxy: dict[str, Any], origin: Origin) -> Knoc
 
 
 def test_every_setting_is_changed_without_a_drop(changed: Product, proxy: dict[str, Any], origin: Origin) -> None:
+    changed.data("POST", "/policies", {"name": "everywhere", "rules": []})
     known = {(group, key) for group, keys in changed.data("GET", "/settings").items() for key in keys}
     tried = {(group, key) for body in OF_SETTINGS for group, keys in body.items() for key in keys}
     with knocking_at(changed, proxy, origin) as knocking:
