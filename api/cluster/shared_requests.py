@@ -144,7 +144,7 @@ class SharedRequests(OwnRequests):
         return {"uses": ours, "uses_after": since}
 
     def on_heartbeat(self, beat: Beat) -> None:
-        """Those that are new elsewhere: the latest use of each key and user wins."""
+        """Take the uses that other nodes have noted: the latest use of each key and user wins."""
         theirs = beat.reply.get("uses")
         if theirs is None:
             return

@@ -33,7 +33,6 @@ export { default as Rate } from "./Rate.svelte";
 export { default as SaveBar } from "./SaveBar.svelte";
 export { default as Segments } from "./Segments.svelte";
 export { default as Select } from "./Select.svelte";
-export { default as Spark } from "./Spark.svelte";
 export { default as Stale } from "./Stale.svelte";
 export { default as State } from "./State.svelte";
 export { default as Switch } from "./Switch.svelte";

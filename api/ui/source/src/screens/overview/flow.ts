@@ -12,10 +12,10 @@ export const WEIGHTS = ["bytes", "requests"] as const;
 export type Weight = (typeof WEIGHTS)[number];
 export const COLUMNS = ["accounts", "proxies", "exits", "targets"] as const;
 
-/** Pixels: of a node's bar, between two of a column, and of a label beside the diagram. */
+/** Pixels: the width of a bar, and the distance of two in a column. */
 const BAR = 10;
 const GAP = 14;
-/** A node that has something is that high at least. */
+/** The least part of the height that a link with something has. */
 const LEAST = 0.004;
 
 export interface DrawnNode {
