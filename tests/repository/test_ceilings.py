@@ -11,7 +11,7 @@ from tests.kit.slow_tests import CEILING, SLOW_TESTS
 CEILINGS = {
     "code lines of the product": 83_852,
     "files of the product": 617,
-    "code lines of the tests": 92_916,
+    "code lines of the tests": 92_941,
     "code lines of scripts": 6_105,
     "files under 60 lines that one module imports": 4,
     "class names that stand twice": 0,
