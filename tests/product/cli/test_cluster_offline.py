@@ -12,7 +12,7 @@ from actors.cluster.identity import NodeIdentity, identity_of
 from api.store import open_store
 from config.files.secret_box import secret_box_of
 from tests.kit.postgresql import PASSWORD, database, needs_postgresql
-from tests.kit.product import Product
+from tests.kit.spare_product import SpareProduct
 from tests.product.cli.shell import Shell, signed_in
 from tests.product.cli.sites import Site
 
@@ -79,8 +79,9 @@ def test_a_stopped_node_follows_another_database_by_force_when_the_present_one_i
 
 
 def test_a_backup_goes_into_what_runs_with_its_secrets_and_deletes_nothing(
-    product: Product, site: Site, tmp_path: Path
+    own_product: SpareProduct, site: Site, tmp_path: Path
 ) -> None:
+    product = own_product
     with closing(open_store(site.data)) as store:  # nothing is sent from a test
         store.delete("webhooks", store.find("webhooks")[0].id)
     file, where = site.backup(), {"PROXYFLEET_DATA_DIR": str(product.data_dir)}
@@ -97,15 +98,10 @@ def test_a_backup_goes_into_what_runs_with_its_secrets_and_deletes_nothing(
     }
     assert not any(each["action"] == "delete" for each in planned["changes"])
     assert shell.good("proxies", "list", "-o", "json").data["proxies"] == []
-    try:
-        here.good(*words, "--yes")
-        product.forget_token()  # the administrator has the password of the archive
-        names = {each["name"] for each in product.data("GET", "/proxies")["proxies"]}
-        assert names == {"chained", "plain"}
-        assert product.data("GET", f"/lists/{kept['id']}")["list"]["name"] == "kept"
-        again = signed_in(product, tmp_path / "again").good(*words, "--dry-run", "-o", "json", **where).data
-        assert [each["fields"] for each in again["changes"] if each["action"] != "unchanged"] == []
-    finally:
-        for each in product.data("GET", "/proxies")["proxies"]:
-            product.data("DELETE", f"/proxies/{each['id']}")
-        product.data("DELETE", f"/lists/{kept['id']}")
+    here.good(*words, "--yes")
+    product.forget_token()  # the administrator has the password of the archive
+    names = {each["name"] for each in product.data("GET", "/proxies")["proxies"]}
+    assert names == {"chained", "plain"}
+    assert product.data("GET", f"/lists/{kept['id']}")["list"]["name"] == "kept"
+    again = signed_in(product, tmp_path / "again").good(*words, "--dry-run", "-o", "json", **where).data
+    assert [each["fields"] for each in again["changes"] if each["action"] != "unchanged"] == []
