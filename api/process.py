@@ -55,6 +55,13 @@ REOPEN_DRAIN = 1.0
 """Seconds that requests under way have when this becomes a node; others wait in the socket."""
 REPORT_RETRY = 0.5
 """Seconds after which a rejected report of the desired state is sent again."""
+REPLICA_RETRY = 2.0
+"""Seconds between two tries to read a replica anew."""
+REPLICA_WAIT = 60.0
+"""Seconds that a start waits for the database when this node has nothing to serve without it.
+
+Ending at once would have systemd give up after ten tries, long before a database is back. Less than TimeoutStartSec.
+"""
 
 
 class OpenedStore(NamedTuple):
@@ -65,12 +72,13 @@ class OpenedStore(NamedTuple):
     node: FleetNode | None
 
 
-def open_store(data: DataDir) -> OpenedStore:
-    """Open it for the API. A node needs no database for that, once it has read the state. Raises `StoreError`."""
+def open_store(data: DataDir, replica_wait: float = 0.0) -> OpenedStore:
+    """Open it for the API. A node needs no database for that, unless its replica is damaged or gone: then it tries to
+    read that anew for `replica_wait` seconds. Raises `StoreError`."""
     with without_collections():
         finish_joining(data)
         node = node_of(data)
-        engine = _opened_engine(data, node)
+        engine = _opened_engine(data, node, replica_wait)
         if node is not None:
             node.opened(engine)
         proxies = ProxyCache(engine)
@@ -78,7 +86,7 @@ def open_store(data: DataDir) -> OpenedStore:
         return OpenedStore(engine, proxies, node)
 
 
-def _opened_engine(data: DataDir, node: FleetNode | None) -> Engine:
+def _opened_engine(data: DataDir, node: FleetNode | None, replica_wait: float) -> Engine:
     seal = secret_box_of(data)
     try:
         require_store(data)
@@ -86,10 +94,17 @@ def _opened_engine(data: DataDir, node: FleetNode | None) -> Engine:
     except StoreDamaged as error:
         if node is None:
             raise
+        damage = error
+    until = time.monotonic() + replica_wait
+    while True:
         try:
             return node.replace_replica(data, seal)
         except StoreError as reason:
-            raise StoreDamaged(f"{error}; and the fleet's database can't give it: {reason}") from error
+            refusal = f"{damage}; and the fleet's database can't give it: {reason}"
+            if time.monotonic() >= until:
+                raise StoreDamaged(refusal) from reason
+            log.warning("the start waits for the database: %s", refusal)
+        time.sleep(REPLICA_RETRY)
 
 
 class ApiStart:
@@ -109,7 +124,7 @@ class ApiStart:
         The supervisor gets no class of the API: it would load that.
         """
         self._data = data = DataDir(Path(folder))
-        self._opened = opened = open_store(data)
+        self._opened = opened = open_store(data, REPLICA_WAIT)
         engine, proxies = opened.engine, opened.proxies
         node_id = None if opened.node is None else opened.node.node_id
         nodes = fleet_nodes(engine, lambda: node_id, proxies)

@@ -47,6 +47,12 @@ class SoakedNode(Installation):
     def is_full(self) -> bool:
         return self.role == "full"
 
+    def restart_if_ended(self) -> None:
+        """As systemd does: a start without a replica gives up when the database doesn't come."""
+        if self.process is not None and self.process.poll() is not None:
+            self.start(wait=False)
+            self.forget_token()
+
     def everything_runs(self) -> bool:
         """True if all of this node runs that should."""
         try:
@@ -127,7 +133,9 @@ class SoakedFleet:
         return list(self.nodes[0].data("GET", "/nodes")["nodes"])
 
     def is_whole(self) -> bool:
-        """True if all nodes run, are connected, and serve the last commit."""
+        """True if all nodes run, are connected, and serve the last commit. Starts those that have ended."""
+        for each in self.nodes:
+            each.restart_if_ended()
         try:
             known = self.known()
             stale = [each for each in self.full if "X-Config-Stale" in each.api("GET", "/plans", timeout=10).headers]

@@ -13,15 +13,17 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from actors.cluster.identity import NodeIdentity
+from api import process
 from api.audit.trail import verify
 from api.cluster.fleet_node import CLOSE, FleetNode, NodeHost
 from api.engine.commit import Engine
 from api.operator.fleet_state import NOT_INSTALLED
 from api.operator.offline import reset_password
 from api.operator.start import WouldNotStart, check_start
-from api.process import ApiStart, open_store
+from api.process import REPLICA_RETRY, ApiStart, open_store
 from api.security import users
 from api.security.users import UserCreate, new_user
 from api.store import LedgerError, StoreDamaged, StoreError
@@ -30,6 +32,7 @@ from config.files.secret_box import secret_box_of
 from config.passwords import check_password
 from config.settings.groups import History
 from config.settings.settings import Settings
+from tests.kit.gated_relay import ALL, REFUSE, GatedRelay
 from tests.kit.ports import free_port
 from tests.kit.postgresql import needs_postgresql
 from tests.kit.tables import table
@@ -135,6 +138,30 @@ def test_a_node_without_psycopg_or_with_a_broken_identity_does_not_start_and_say
     installed.data.node.write_text("{}")
     with pytest.raises(StoreError, match=r"node\.json: can't be read"):
         open_store(installed.data)
+
+
+def test_a_start_without_a_replica_waits_for_the_database(
+    installed: Installed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that systemd does not give up on it meanwhile."""
+    parts = conninfo_to_dict(installed.fleet.dsn)
+    with closing(open_store(installed.data).engine) as engine:
+        engine.put("lists", {"id": "l", "name": "listed"})
+    installed.data.fleet.unlink()
+    with GatedRelay(int(str(parts["port"]))) as relay:
+        relay.gates[ALL] = REFUSE
+        installed.identify(make_conninfo(**{**parts, "host": "127.0.0.1", "port": relay.port}))
+        waits: list[float] = []
+
+        def returns(seconds: float) -> None:
+            if seconds == REPLICA_RETRY:  # others sleep, too
+                waits.append(seconds)
+                relay.gates.clear()
+
+        monkeypatch.setattr(process.time, "sleep", returns)
+        with closing(open_store(installed.data, 30).engine) as engine:
+            assert [each.body["name"] for each in engine.every("lists")] == ["listed"]
+        assert waits == [REPLICA_RETRY]
 
 
 @table("damage", ["gone", "damaged"])
