@@ -174,7 +174,7 @@ class Soak:
 
     def _stop_new_proxies(self) -> None:
         """So that the same processes run as at the first sample."""
-        for proxy in self._product.data("GET", "/proxies?per_page=100&status=active")["proxies"]:
+        for proxy in self._product.proxies("status=active"):
             if proxy["name"] not in self._proxies:
                 self._product.data("POST", f"/proxies/{proxy['id']}/stop")
         wanted = len(self._proxies)

@@ -112,7 +112,7 @@ def _tags(number: int) -> list[str]:
 _USER = {"password": PASSWORD, "role": "user", "permissions": []}
 _HOOK = {"events": ["proxy.*"], "enabled": False}
 KINDS = {
-    "proxies": Kind(lambda: {"port": free_port(), "protocol": "http"}, "tags", _tags, query="per_page=100"),
+    "proxies": Kind(lambda: {"port": free_port(), "protocol": "http"}, "tags", _tags),
     "users": Kind(lambda: _USER, "email", "{}@example.com".format, "username", ""),
     "webhooks": Kind(lambda: _HOOK, "url", "http://127.0.0.1:9/{}".format, query=""),
     "api-keys": Kind(lambda: {"permissions": ["proxy.read"]}, "", query=""),
@@ -281,16 +281,23 @@ def denying(name: str, **match: Any) -> dict[str, Any]:
 def stored(product: Installation) -> dict[str, dict[str, Any]]:
     """By collection, the values that the API returns now for the things in the ledger."""
     timeout = product.data("GET", "/settings")["proxy"]["default_timeout"]
-    found: dict[str, dict[str, Any]] = {"settings": {"default_timeout": timeout}}
+    found: dict[str, dict[str, Any]] = {"settings": {"default_timeout": timeout}, **{each: {} for each in KINDS}}
     for collection, kind in KINDS.items():
-        things, query = found.setdefault(collection, {}), kind.query
-        while True:
-            data = product.data("GET", f"/{collection}?{query}")
-            for each in data[collection.replace("-", "_")]:
-                if each[kind.named_by].startswith(PREFIX):
-                    things[each[kind.named_by]] = each[kind.field] if kind.field else True
-            cursor = data.get("pagination", {}).get("next_cursor")
-            if cursor is None:
-                break
-            query = f"{kind.query}&cursor={cursor}"
+        for each in _all_of(product, collection, kind.query):
+            if each[kind.named_by].startswith(PREFIX):
+                value = each[kind.field] if kind.field else True
+                found[collection][each[kind.named_by]] = value
     return found
+
+
+def _all_of(product: Installation, collection: str, query: str) -> list[dict[str, Any]]:
+    if collection == "proxies":  # theirs are pages, others have cursors
+        return product.proxies()
+    found, cursor = list[dict[str, Any]](), ""
+    while True:
+        data = product.data("GET", f"/{collection}?{query}{cursor}")
+        found += data[collection.replace("-", "_")]
+        following = data.get("pagination", {}).get("next_cursor")
+        if following is None:
+            return found
+        cursor = f"&cursor={following}"

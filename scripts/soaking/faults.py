@@ -112,8 +112,12 @@ def unexplained(
     faults: Sequence[Fault],
     wall_offset: float,
     table: Sequence[tuple[str, str]] = LINES,
+    clock_off: Sequence[float] = (),
 ) -> list[str]:
-    """The serious lines that no fault explains, and all tracebacks; `wall_offset`: wall less monotonic clock."""
+    """The serious lines that no fault explains, and all tracebacks; `wall_offset`: wall less monotonic clock.
+
+    The clock may have been off by one of `clock_off`. What a table has for `.*` needs no fault.
+    """
     found = []
     for line in lines:
         text = line["message"]
@@ -121,8 +125,14 @@ def unexplained(
             if re.search(r"Traceback|Error", text):
                 found.append(text)
         elif line["level"] in ("warning", "error", "critical"):
-            at = parse_moment(line["time"]) - wall_offset
-            near = [each.kind for each in faults if each.begin - 1.0 <= at <= (each.end or at) + AFTERWARDS]
+            written = parse_moment(line["time"]) - wall_offset
+            moments = [written - off for off in (0.0, *clock_off)]
+            near = [""] + [
+                each.kind
+                for each in faults
+                for at in moments
+                if each.begin - 1.0 <= at <= (each.end or at) + AFTERWARDS
+            ]
             kinds = [kind for pattern, kind in table if re.search(pattern, text)]
             if not any(re.fullmatch(kind, each) for kind in kinds for each in near):
                 found.append(f"{line['time']} {line['level']} {line['logger']}: {text}")

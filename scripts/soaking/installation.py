@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -71,6 +72,16 @@ class Installation(Product):
             subprocess.run(["umount", "--lazy", str(self.data_dir)], capture_output=True)
         super().discard()
 
+    def proxies(self, query: str = "") -> list[dict[str, Any]]:
+        """All that it matches, of every page."""
+        found: list[dict[str, Any]] = []
+        for page in itertools.count(1):
+            data = self.data("GET", f"/proxies?per_page=100&page={page}&{query}")
+            found += data["proxies"]
+            if page >= data["pagination"]["pages"]:
+                break
+        return found
+
     def by_kind(self) -> dict[str, list[psutil.Process]]:
         """The living processes of the product by kind: `supervisor`, `zygote`, `api`, …, `forwarding`."""
         found: dict[str, list[psutil.Process]] = {}
@@ -84,7 +95,7 @@ class Installation(Product):
     def everything_runs(self) -> bool:
         """True if all active proxies and all other actors run."""
         try:
-            proxies = self.data("GET", "/proxies?per_page=100&status=active")["proxies"]
+            proxies = self.proxies("status=active")
             health = self.data("GET", "/health")["status"]
         except (AssertionError, OSError):
             return False

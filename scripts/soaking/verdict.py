@@ -169,7 +169,7 @@ def stray_processes(product: Installation, known: set[int], active: int) -> list
 
 def stray_files(product: Installation) -> list[str]:
     """Files of interrupted writes, and deleted ones that are still open."""
-    proxies = {proxy["id"] for proxy in product.data("GET", "/proxies?per_page=100")["proxies"]}
+    proxies = {proxy["id"] for proxy in product.proxies()}
     found = [path for path in product.data_dir.rglob("*") if _UNFINISHED.search(path.name)]
     for path in product.run_dir.rglob("*"):
         top = path.relative_to(product.run_dir).parts[0]

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from soaking.changes import Called
 from soaking.faults import CUT, FAILED, LATE, REFUSED, Fault, Journal
 
+CLOCK_OFF = 3600.0, -3600.0
+"""What a drill adds to the clock of a node, in seconds."""
 AFTER = 12.0
 """Seconds after a drill in which a node may not be connected yet: a heartbeat, probes, and the wait for a lock."""
 _GOES_ON = re.compile(r"GET |POST sign|POST token|POST accounts/credentials|DELETE accounts/credentials")
@@ -125,7 +127,7 @@ LINES = (
     (r"the disk (was full|cannot be written to)", _DISK),
     (r" died: process \d+ was killed by SIGKILL| ends: the supervisor is gone", r"(node|replica) .*"),
     (r"the commit \d+ of this node is not in the database|read everything anew|holds no fleet", REWOUND),
-    (r"cannot be reached|missed its liveness deadline|is starting", r"(node|replica|disk) .*"),
+    (r"cannot be reached|missed its liveness deadline|is starting", r"(node|replica|disk|clock) .*"),
     (r"is .* as set through the API; the configuration says", r"(node|replica) .*"),
     (r"any client that reaches|the password worker: no reply|gets a change later", r".*"),
 )

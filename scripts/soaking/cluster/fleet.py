@@ -59,7 +59,7 @@ class SoakedNode(Installation):
             if not self.is_full:
                 response = self.session.get(f"{self.base_url}/health", timeout=10)
                 return response.ok and self.by_kind().keys() >= ACTORS - {"pools"}
-            proxies = self.data("GET", "/proxies?per_page=100&status=active")["proxies"]
+            proxies = self.proxies("status=active")
         except (AssertionError, OSError, requests.RequestException):
             return False
         states = [each["state"] for proxy in proxies for each in proxy["runtime"]["nodes"] if each["node"] == self.name]

@@ -16,7 +16,7 @@ from soaking.changes import COUNTED, LIST, PLAN, POLICY, PREFIX, USER, Guarded, 
 from soaking.cluster import verdict as of_fleet
 from soaking.cluster.changes import SIGNER, Confirmed, FleetChanges, FleetLedger, SignIns
 from soaking.cluster.drills import Drills
-from soaking.cluster.faults import LINES, FleetJournal, unexplained_calls
+from soaking.cluster.faults import CLOCK_OFF, LINES, FleetJournal, unexplained_calls
 from soaking.cluster.fleet import HOSTS, SoakedFleet
 from soaking.disturb import Plan
 from soaking.faults import CUT, LATE, unexplained
@@ -28,7 +28,7 @@ from tests.kit.wait import wait_until
 from tests.kit.webhook_targets import Target as Hook
 
 SETTLED_WITHIN = 90.0
-PRINTED = 12
+PRINTED = 40
 GUARDED = "guarded"
 MIB = 1 << 20
 QUOTA = 6 * MIB
@@ -182,7 +182,7 @@ class FleetSoak:
     def _stop_new_proxies(self) -> None:
         """So that the same processes run as at the first sample."""
         first = self._fleet.nodes[0]
-        for proxy in first.data("GET", "/proxies?per_page=100&status=active")["proxies"]:
+        for proxy in first.proxies("status=active"):
             if proxy["name"].startswith(PREFIX):
                 first.data("POST", f"/proxies/{proxy['id']}/stop")
 
@@ -206,12 +206,15 @@ class FleetSoak:
             f"{node.name}: {each}"
             for node in self._fleet.nodes
             for each in unexplained(
-                node.lines()[self._log_from[node.name] :], self._journal.faults, self._wall_offset, LINES
+                node.lines()[self._log_from[node.name] :], self._journal.faults, self._wall_offset, LINES, CLOCK_OFF
             )
         ]
 
     def _attempts(self) -> list[Attempt]:
-        """Those that say something about the product."""
+        """Those that say something about the product.
+
+        At its quota an account's connections are ended: `_beyond` has what it used.
+        """
         stalls = self._traffic.stalls
         _print(f"the clients had no processor {len(stalls)} times, {sum(end - begin for begin, end in stalls):.0f} s")
 
@@ -219,7 +222,13 @@ class FleetSoak:
             timed = each.result in (CUT, LATE) and each.end - each.begin > 5
             return timed and any(begin <= each.end and each.begin <= end for begin, end in stalls)
 
-        return [each for each in self._traffic.attempts if not is_stalled(each)]
+        def is_at_quota(each: Attempt) -> bool:
+            if each.result != CUT or not each.proxy.endswith("/quota"):
+                return False
+            return used[self._quotas[int(each.begin / TURN) % len(self._quotas)]] >= QUOTA
+
+        used = self._used_of_quotas()
+        return [each for each in self._traffic.attempts if not is_stalled(each) and not is_at_quota(each)]
 
     def _unnamed(self, found: dict[str, dict[str, Any]]) -> list[str]:
         lost = [each for node in self._fleet.nodes for report in node.lost() for each in report["documents"]]
@@ -266,8 +275,11 @@ class FleetSoak:
             wait_until(lambda: not wrong(), "usage is counted", 30)
         return wrong()
 
+    def _used_of_quotas(self) -> dict[str, int]:
+        return {name: self._usage(name)["bytes"] for name in self._quotas}
+
     def _beyond(self) -> list[str]:
-        used = {name: self._usage(name)["bytes"] for name in self._quotas}
+        used = self._used_of_quotas()
         _print(f"quotas of {QUOTA}: used {sorted(used.values())}")
         return [f"{name}: {count} of {QUOTA}" for name, count in used.items() if count > QUOTA + BEYOND]
 
