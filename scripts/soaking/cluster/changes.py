@@ -54,6 +54,10 @@ class FleetLedger(Ledger):
                 self.undone.pop(key, None)
             self.past.setdefault(key, [(0.0, [GONE])]).append((time.monotonic(), [*self.things[key]]))
 
+    def free(self, collection: str) -> list[str]:
+        with self.lock:
+            return Ledger.free(self, collection)
+
     def rewind(self, since: float) -> None:
         """The database may have lost what was changed since this moment: then things are as they were, or as now."""
         with self.lock:

@@ -156,8 +156,7 @@ class SoakedFleet:
         """Do what needs a database without connections."""
         with psycopg.connect(self.server.dsn(), autocommit=True) as connection:
             for each in statements:
-                connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname <> 'postgres'")
-                connection.execute(each.encode())
+                wait_until(lambda each=each: _alone(connection, each), each, 60)  # type: ignore[misc]
 
     def run(self, program: str, *arguments: str, text: str | None = None) -> str:
         """A program of PostgreSQL: what it prints."""
@@ -169,3 +168,13 @@ class SoakedFleet:
 def _done(node: SoakedNode, *words: str) -> None:
     status, text = command(node, *words)
     assert status == 0, f"{node.name}: {text}"
+
+
+def _alone(connection: psycopg.Connection[Any], statement: str) -> bool:
+    """Whether it was done: a connection that was ended may be there a while longer, and another one come."""
+    connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname <> 'postgres'")
+    try:
+        connection.execute(statement.encode())
+    except psycopg.errors.ObjectInUse:
+        return False
+    return True
