@@ -38,7 +38,16 @@ OF_NODE: dict[str, Drill] = {}
 
 def _drill(kind: str, table: dict[str, Drill]) -> Callable[[Callable[[Drills, SoakedNode], Iterator[None]]], None]:
     def noted(function: Callable[[Drills, SoakedNode], Iterator[None]]) -> None:
-        table[kind] = contextmanager(function)
+        @contextmanager
+        def drill(drills: Drills, node: SoakedNode) -> Iterator[None]:
+            steps = function(drills, node)
+            next(steps)
+            try:
+                yield
+            finally:  # also when another one that is carried out with it has failed
+                next(steps, None)
+
+        table[kind] = drill
 
     return noted
 

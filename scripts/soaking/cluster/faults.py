@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from soaking.changes import Called
 from soaking.faults import CUT, FAILED, LATE, REFUSED, Fault, Journal
 
-CLOCK_OFF = 3600.0, -3600.0
+CLOCK_OFF = 3600, -3600
 """What a drill adds to the clock of a node, in seconds."""
 AFTER = 12.0
 """Seconds after a drill in which a node may not be connected yet: a heartbeat, probes, and the wait for a lock."""
