@@ -1,4 +1,4 @@
-"""For tests that see a difference between compiled modules and Python: see docs/testing.md."""
+"""For tests that see a difference between compiled modules and Python: see docs/dev/testing.md."""
 
 from __future__ import annotations
 

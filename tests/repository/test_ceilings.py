@@ -1,4 +1,4 @@
-"""What may only become less: docs/contributing.md, "Rules for every change". Who gets below a ceiling lowers it."""
+"""What may only become less: docs/dev/contributing.md, "Rules for every change". Who gets below a ceiling lowers it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What compiled modules can't do, found in the sources, so that no build is needed to see it (see docs/testing.md)."""
+"""What compiled modules can't do, found in the sources, so that no build is needed to see it: docs/dev/testing.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keeps the documents complete and true: every message is described, every file that is named exists."""
+"""What keeps the documents complete and true: what they name exists, and messages say who may send them."""
 
 from __future__ import annotations
 
@@ -28,42 +28,10 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MESSAGES = {name: kind for name, kind in known_messages().items() if kind.__module__.startswith("actors.bus.messages.")}
 
 
-@cache
-def rows_of_the_bus() -> dict[str, list[str]]:
-    """The tables of docs/bus.md: cells by message name."""
-    lines = (ROOT / "docs" / "bus.md").read_text().splitlines()
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| `")]
-    return {row[0].strip("`"): row[1:] for row in rows if row[0].strip("`") in MESSAGES}
-
-
-def test_there_are_messages_to_document() -> None:
-    assert len(MESSAGES) > 20
-
-
-@table("name", MESSAGES)
-def test_every_message_has_its_row_with_its_way_and_its_answer(name: str) -> None:
-    row = rows_of_the_bus().get(name)
-    assert row is not None, f"docs/bus.md has no row that begins with `{name}`"
-    way, answer, meaning = row
-    assert "→" in way or way == "value"
-    assert answer
-    assert meaning
-
-
-@table("name", MESSAGES)
-def test_the_way_of_a_message_is_the_one_of_its_docstring(name: str) -> None:
-    way = rows_of_the_bus()[name][0]
-    documented = inspect.getdoc(MESSAGES[name]) or ""
-    if way == "value":
-        assert "value, not a message by itself" in documented.replace("\n", " ")
-        return
-    for party in re.split(r"→|,| or ", way):
-        assert party.strip().lower() in documented.lower(), f"{party.strip()!r} is not in the docstring of {name}"
-
-
-ACTORS_IN_DOCS = {
-    "API": {"api"},
-    "TLS terminator": {"tls"},
+VALUE = "value, not a message by itself"
+PARTIES = {
+    "api": {"api"},
+    "tls terminator": {"tls"},
     "metrics collector": {"metrics"},
     "log indexer": {"logs"},
     "webhook sender": {"webhooks"},
@@ -74,42 +42,46 @@ ACTORS_IN_DOCS = {
     "command line": {"command"},
     "supervisor": {"supervisor"},
     "actor": {
-        "api",
-        "tls",
-        "metrics",
-        "logs",
-        "webhooks",
-        "telemetry",
-        "resolver",
-        "proxy-resolver",
-        "pools",
+        *("api", "tls", "metrics", "logs", "webhooks", "telemetry", "resolver", "proxy-resolver", "pools", "lab"),
         "forwarding",
     },
 }
+"""The kinds of processes that docstrings of messages call so."""
+
+
+@cache
+def contract(name: str) -> str:
+    """The docstring of a message on one line."""
+    return (inspect.getdoc(MESSAGES[name]) or "").replace("\n", " ")
+
+
+def way(name: str) -> tuple[str, str]:
+    """Senders and receivers, as its docstring begins."""
+    found = re.match(r"([\w, ]+) → ([\w ]+)", contract(name))
+    assert found is not None, f"the docstring of {name} does not begin with its way"
+    return found[1], found[2]
+
+
+def test_there_are_messages_to_document() -> None:
+    assert len(MESSAGES) > 20
 
 
 @table("name", MESSAGES)
 def test_the_documented_senders_of_a_message_may_send_it_and_no_others(name: str) -> None:
-    way, answer, _meaning = rows_of_the_bus()[name]
-    senders, _, receivers = way.partition(" → ")
     is_sent = MESSAGES[name] in SENDERS
-    if way == "value" or receivers in ("asker", "events plane"):
+    if VALUE in contract(name):
         assert not is_sent
-    elif is_sent:
-        documented = set().union(*(ACTORS_IN_DOCS[each] for each in re.split(r", | or ", senders)))
-        everybody = set().union(*ACTORS_IN_DOCS.values())
+        return
+    senders, receivers = way(name)
+    if is_sent:
+        documented = set().union(*(PARTIES[each] for each in re.split(r", | or ", senders.lower())))
+        everybody = set().union(*PARTIES.values())
         assert {
             kind for kind in everybody if may_send(f"{kind}.x/1" if kind == "forwarding" else kind, name)
         } == documented
-    else:
-        assert answer == "none"
-        assert any(f"`{name}`" in row[1] for row in rows_of_the_bus().values()), "it is neither sent nor a reply"
-
-
-def test_no_message_is_documented_that_does_not_exist() -> None:
-    text = (ROOT / "docs" / "bus.md").read_text()
-    named = re.findall(r"^\| `([A-Z][A-Za-z]+)` \|", text, re.MULTILINE)
-    assert sorted(set(named) - set(MESSAGES)) == []
+    elif receivers not in ("asker", "events plane"):
+        replies = (text.partition(" → ")[2].partition("→")[2] for text in map(contract, MESSAGES))
+        assert any(f"`{name}`" in each for each in replies), "it is neither sent nor a reply"
 
 
 @table("document", DOCUMENTS, ids=lambda path: path.name)
@@ -191,10 +163,18 @@ def keys_of(model: type[BaseModel], prefix: str = "") -> list[str]:
     return found
 
 
+def keys_in_the_sample() -> Iterator[str]:
+    """The dotted keys of docs/proxyfleet.toml, which are commented out."""
+    group = ""
+    for line in (ROOT / "docs" / "proxyfleet.toml").read_text().splitlines():
+        if head := re.match(r"\[([a-z0-9_.]+)\]$", line):
+            group = f"{head[1]}."
+        elif key := re.match(r"#([a-z0-9_]+) =", line):
+            yield group + key[1]
+
+
 def test_every_key_of_the_configuration_is_documented_and_none_that_does_not_exist() -> None:
-    table = [line for line in (ROOT / "docs" / "configuration.md").read_text().splitlines() if line.startswith("| `")]
-    documented = [key for line in table for key in re.findall(r"`([a-z0-9_.]+)`", line.split("|")[1])]
-    assert sorted(documented) == sorted(keys_of(Settings))
+    assert sorted(keys_in_the_sample()) == sorted(keys_of(Settings))
 
 
 def named_tests(document: str) -> list[str]:
@@ -218,6 +198,33 @@ def parts(name: str) -> str:
     return f"_{re.sub(r'[^a-z0-9]+', '_', name.lower())}_"
 
 
+ABSENT = {
+    "A cache of responses": "http_cache response_cache",
+    "Decrypting TLS (`ssl_bump`), ICAP, virus scanners, rewriting": "ssl_bump intercept icap rewrite",
+    "HTTP/2 and HTTP/3 between client and proxy, MASQUE": "h2 h3 quic masque",
+    "Transparent interception (`TPROXY`, `REDIRECT`)": "tproxy redirect_ports transparent",
+    "Obfuscated protocols (Shadowsocks, VMess, Trojan)": "shadowsocks vmess trojan",
+    "A reverse proxy": "reverse backends virtual_hosts",
+    "Filtering by URL within HTTPS, regular expressions, categories of sites": "regex url_regex categories",
+    "SOCKS5 with GSSAPI, datagrams in fragments, IDENT": "gssapi ident fragments",
+    "LDAP, RADIUS, Kerberos, NTLM for clients of a proxy": "ldap radius kerberos ntlm",
+    "Users of the API from LDAP or SAML": "saml scim",
+    "Moving or balancing proxies between [nodes](cluster.md); virtual addresses": "keepalived vrrp virtual_address",
+    "Changing the configuration while the database of a fleet is away; elections": "raft etcd consul election",
+    "A fleet in another database": "mysql mariadb cockroach",
+    "A node that stops forwarding because it was cut off": "fencing quorum",
+    "One place for records and series of all nodes": "clickhouse loki timescale",
+    "Rates of the API and wrong passwords of clients over nodes": "shared_rates global_rates",
+    "Certificates of proxies in the database": "keystore certificate_store",
+    "Nodes behind NAT that others can reach": "holepunch relay wireguard",
+    "Issuing certificates (ACME)": "acme letsencrypt",
+    "Terraform provider, Ansible role": "terraform ansible",
+    "rpm; a published image, chart or package": "rpm artifacthub",
+    "Windows, macOS, BSD": "macos freebsd launchd",
+}
+"""By row of docs/not-included.md, words that would be in a name if the product had it."""
+
+
 def test_what_is_not_included_has_no_name_in_the_product() -> None:
     pages = [each.stem for each in (ROOT / "docs").rglob("*.md") if each.stem not in ("http2", "not-included")]
     pages += [each.name for each in ROOT.iterdir()]
@@ -225,17 +232,14 @@ def test_what_is_not_included_has_no_name_in_the_product() -> None:
     assert called
     names = {*words(document_of_the_api()), *document_of_the_api()["paths"], *keys_of(Settings), *called, *pages}
     present = {parts(each) for each in names}
-    rows = [
-        line.strip("|").split("|")
-        for line in (ROOT / "docs" / "not-included.md").read_text().splitlines()
-        if line.startswith("| ") and not line.startswith("| not included")
-    ]
-    for row in rows:
-        absent = re.findall("`([a-z0-9_]+)`", row[2]) if len(row) == 3 else []
-        assert absent, f"{row[0].strip()!r} names nothing that is absent"
-        for word in absent:
+    rows = re.findall(
+        r"^\| (?!not included|---)(.+?) \| ", (ROOT / "docs" / "not-included.md").read_text(), re.MULTILINE
+    )
+    assert sorted(rows) == sorted(ABSENT)
+    for row, absent in ABSENT.items():
+        for word in absent.split():
             there = [each for each in present if parts(word) in each]
-            assert not there, f"{row[0].strip()!r} is said to be absent, and there is {there}"
+            assert not there, f"{row!r} is said to be absent, and there is {there}"
 
 
 CONDITIONS = {
@@ -289,24 +293,23 @@ def test_a_test_that_is_named_exists(named: str) -> None:
 
 
 def test_each_test_that_the_page_about_tests_names_exists() -> None:
-    named = set(re.findall(r"`(test_\w+)`", (ROOT / "docs" / "testing.md").read_text()))
+    named = set(re.findall(r"`(test_\w+)`", (ROOT / "docs" / "dev" / "testing.md").read_text()))
     tests = "".join(file.read_text() for file in (ROOT / "tests").rglob("test_*.py"))
     assert len(named) > 20
     assert sorted(name for name in named if f"def {name}(" not in tests) == []
 
 
 def terms_of_the_glossary() -> list[tuple[str, str, str]]:
-    """The rows of docs/glossary.md: term, meaning, and the words that are not used for it."""
-    lines = (ROOT / "docs" / "glossary.md").read_text().splitlines()
-    rows = [[cell.strip() for cell in line.strip().removeprefix("|").removesuffix("|").split("|")] for line in lines]
-    return [(row[0], row[1], row[2]) for row in rows if len(row) == 3 and row[0] != "term" and "---" not in row[0]]
+    """The lines of docs/glossary.md: term, meaning, and the words that are not used for it."""
+    text = (ROOT / "docs" / "glossary.md").read_text()
+    return re.findall(r"^- \*\*(.+?)\*\*: (.*?)(?:\. Not: (.+))?$", text, re.MULTILINE)
 
 
 def test_the_glossary_explains_each_term_once_and_rejects_no_term_of_its_own() -> None:
     rows = terms_of_the_glossary()
     terms = [term.strip() for row in rows for term in row[0].split(", ")]
     assert len(terms) > 100
-    assert sorted(term for term in set(terms) if terms.count(term) > 1) == ["request"]  # HTTP's, and that of the bus
+    assert sorted(term for term in set(terms) if terms.count(term) > 1) == []
     assert [row[0] for row in rows if not row[1]] == []
     rejected = {word.strip() for row in rows for word in row[2].split(",")} - {""}
     assert rejected & set(terms) == set()

@@ -1,1 +1,1 @@
-"""Coverage-guided fuzzing of every protocol: `scripts/fuzz`, and docs/testing.md says how."""
+"""Coverage-guided fuzzing of every protocol: `scripts/fuzz`, and docs/dev/testing.md says how."""
