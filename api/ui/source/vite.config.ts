@@ -38,7 +38,7 @@ const PARTS = [
   { name: "accounts", test: /screens\/(accounts?|me|plans|usage)\// },
   { name: "rules", test: /screens\/(policies|lists|pools|objects)\// },
   { name: "traffic", test: /screens\/(proxies|connections|logs)\// },
-  { name: "system", test: /screens\/(users|keys|sessions|webhooks|audit|history|settings|transfer|resolver)\// },
+  { name: "system", test: /screens\/(users|keys|sessions|webhooks|history|settings|transfer|resolver)\// },
 ];
 
 export default defineConfig({

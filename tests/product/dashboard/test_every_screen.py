@@ -55,8 +55,9 @@ PAIRS = """() => {
 }"""
 """The colours of the texts of a page and of what is behind them: what their contrast depends on."""
 SHOWING = {
-    *("/proxies", "/accounts", "/plans", "/webhooks", "/keys", "/logs", "/connections", "/audit"),
-    *("/users", "/sessions", "/lists", "/policies", "/pools"),
+    *("/proxies", "/proxies/pools", "/accounts", "/accounts/plans", "/rules", "/rules/policies", "/rules/lists"),
+    *("/live", "/logs", "/changes", "/account"),
+    *("/settings/users", "/settings/api-keys", "/settings/webhooks"),
 }
 """Screens that have such names in any case."""
 RUNNING = 3

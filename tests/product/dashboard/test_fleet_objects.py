@@ -72,7 +72,7 @@ def test_a_list_and_a_policy_that_denies_it_hold_for_a_proxy_and_are_explained(
     def status() -> int:
         return curl("-x", f"http://127.0.0.1:{proxy['port']}", origin.url("/hello"))[0]
 
-    page.goto("/ui/lists")
+    page.goto("/ui/rules/lists")
     page.get_by_role("link", name="Create list").first.click()
     page.get_by_label("Name", exact=True).fill(name)
     page.get_by_label("Kind").select_option(label="networks")
@@ -82,7 +82,7 @@ def test_a_list_and_a_policy_that_denies_it_hold_for_a_proxy_and_are_explained(
     press(page, "Check")
     expect(page.get_by_role("status", name="Check a target")).to_contain_text("is matched by 127.0.0.0/8")
 
-    page.goto("/ui/policies/new")
+    page.goto("/ui/rules/policies/new")
     page.get_by_label("Name", exact=True).fill(name)
     press(page, "Add rule")
     page.get_by_label("Name of the rule").fill("blocked")
@@ -108,7 +108,7 @@ def test_a_list_and_a_policy_that_denies_it_hold_for_a_proxy_and_are_explained(
     expect(decided).to_contain_text(["blocked"])
     expect(decided).to_contain_text(["decides"])
 
-    page.goto(f"/ui/lists/{name}")
+    page.goto(f"/ui/rules/lists/{name}")
     press(page, "More")
     page.get_by_role("menuitem", name="Delete").click()
     problems.allow("/lists/.* 400 ")  # the refusal to delete it
@@ -126,7 +126,7 @@ def test_a_rule_is_moved_by_keys_by_buttons_and_by_the_pointer_and_tried_before_
     product.data("POST", "/policies", {"name": name, "rules": stored})
     proxy = product.proxy(name=name, policy=name)
     tidy.extend((f"/policies/{name}", f"/proxies/{proxy['id']}"))
-    page.goto(f"/ui/policies/{name}")
+    page.goto(f"/ui/rules/policies/{name}")
     order = rules(page).locator(".name")
     expect(order).to_have_text(["one", "two", "three"])
 
@@ -161,7 +161,7 @@ def test_a_pool_is_made_and_used_by_a_proxy(
 ) -> None:
     upstream, proxy = product.proxy(name=f"{name}-upstream"), product.proxy(name=name)
     tidy.extend((f"/pools/{name}", f"/proxies/{upstream['id']}", f"/proxies/{proxy['id']}"))
-    page.goto("/ui/pools/new")
+    page.goto("/ui/proxies/pools/new")
     page.get_by_label("Name", exact=True).fill(name)
     press(page, "Add")
     row = page.get_by_role("group", name="Upstream 1")
@@ -187,7 +187,7 @@ def test_a_pool_is_made_and_used_by_a_proxy(
 
     wait_until(lambda: used() > 0, "the upstream has served it")
 
-    page.goto(f"/ui/pools/{name}")
+    page.goto(f"/ui/proxies/pools/{name}")
     press(page, "Leave alone: exit")
     press(page.get_by_role("dialog", name="Leave exit alone"), "Leave alone")
     known = page.get_by_role("grid", name="State")

@@ -158,7 +158,7 @@ def test_errors_of_a_file_are_a_table_that_names_objects_and_goes_with_the_next_
     page: Page, problems: Problems
 ) -> None:
     problems.allow(r"/config/import.* 400 ")
-    page.goto("/ui/transfer")
+    page.goto("/ui/settings/transfer")
     wrong = {"name": "office-1", "port": 0, "protocol": "http"}, {"name": "office-2", "port": 3128, "protocol": "ftp"}
     document = {"kind": "proxyfleet.config", "version": 1, "proxies": wrong}
     chosen(page, "wrong.json", json.dumps(document).encode())
@@ -176,7 +176,7 @@ def test_a_text_that_would_turn_the_direction_of_writing_is_written_as_records_h
     product: Product, page: Page
 ) -> None:
     made = product.data("POST", "/plans", {"name": "turned", "description": "\u202egnp.exe"})["plan"]
-    page.goto("/ui/plans")
+    page.goto("/ui/accounts/plans")
     expect(page.get_by_text(r"\u202egnp.exe").first).to_be_visible()
     assert "\u202e" not in page.evaluate("document.body.textContent")
     leave(page)

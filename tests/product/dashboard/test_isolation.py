@@ -32,7 +32,7 @@ def test_a_tab_becomes_the_user_who_signed_in_in_another_and_keeps_nothing_of_th
     own_page: Page, people: Callable[[str], str], problems: Problems
 ) -> None:
     problems.allow("/api/v1/.* 401 ")
-    own_page.goto("/ui/users?q=private")
+    own_page.goto("/ui/settings/users?q=private")
     is_at(own_page, "Users")
     requests: list[Request] = []
 

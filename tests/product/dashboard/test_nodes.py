@@ -177,11 +177,11 @@ def test_what_is_of_a_node_names_it(fleet: TwoNodes, page: Page, origin: str) ->
     expect(page.get_by_text("No record matches")).to_be_visible()
     page.get_by_label("Node").select_option("fra2")
     expect(row(page, origin, "Logs")).to_be_visible()
-    visit(page, "/connections")
+    visit(page, "/live")
     wait_until_loaded(page)
     expect(page.get_by_role("search").get_by_label("Node")).to_have_value("")
-    visit(page, "/history")
-    expect(row(page, "shop", "History").first).to_contain_text("first")
+    visit(page, "/changes")
+    expect(row(page, "shop", "Changes").first).to_contain_text("first")
 
 
 def test_a_proxy_that_a_node_cannot_run_is_made_with_a_warning(fleet: TwoNodes, page: Page) -> None:

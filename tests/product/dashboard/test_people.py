@@ -24,7 +24,7 @@ def proxy(product: Product) -> Iterator[dict[str, Any]]:
 def test_a_user_who_was_created_in_the_page_signs_in_and_has_no_buttons(
     product: Product, proxy: dict[str, Any], page: Page, stranger: Page
 ) -> None:
-    page.goto("/ui/users")
+    page.goto("/ui/settings/users")
     page.get_by_role("main").get_by_role("link", name="Create user").click()
     page.get_by_label("User name").fill("reader")
     page.get_by_label("Password").fill(PASSWORD)
@@ -51,7 +51,7 @@ def test_a_user_who_was_created_in_the_page_signs_in_and_has_no_buttons(
 
 @needs_curl
 def test_a_key_that_was_created_in_the_page_is_used_until_it_is_revoked(page: Page, product: Product) -> None:
-    page.goto("/ui/keys")
+    page.goto("/ui/settings/api-keys")
     page.get_by_role("button", name="Create API key").first.click()
     form = page.get_by_role("dialog")
     form.get_by_label("Name").fill("of a script")
@@ -87,9 +87,9 @@ def test_a_session_that_is_ended_in_one_browser_leads_the_other_to_the_sign_in(
     problems.allow(r"/api/v1/.* 40[13] ")
     here, there = stranger, new_context(user_agent="a stolen laptop").new_page()
     for each in (here, there):
-        each.goto("/ui/sessions")
+        each.goto("/ui/account")
         fill_in(each, user["username"])
-        is_at(each, "Sessions")
+        is_at(each, "Your account")
     look(here)
     other = here.get_by_role("row").filter(has_text="a stolen laptop")
     other.get_by_role("button", name="End this session").click()

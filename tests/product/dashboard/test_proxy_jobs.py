@@ -189,7 +189,7 @@ def test_a_live_connection_is_seen_and_ended_and_its_client_sees_the_end(make_pr
         command = [*CURL, "--proxytunnel", "--proxy", f"http://127.0.0.1:{made['port']}", f"http://{target}/"]
         client = subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            page.goto(f"/ui/connections?proxy={made['id']}")
+            page.goto(f"/ui/live?proxy={made['id']}")
             row = page.get_by_role("grid", name="Connections").locator("[data-index]").filter(has_text=target)
             expect(row).to_be_visible()
             assert client.poll() is None

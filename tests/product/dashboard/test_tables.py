@@ -53,7 +53,7 @@ class Row:
 
 ROWS = {
     "connection": Row(
-        "/connections",
+        "/live",
         "Connections",
         "{target}",
         {
@@ -77,7 +77,7 @@ ROWS = {
             f"Only User: {USER}": ("", "user="),
             "Only Proxy: ": ("", "proxy="),
             "Explain the decision": ("x", "/rules?target="),
-            "Live connections of this client": ("", "/ui/connections?client="),
+            "Live connections of this client": ("", "/ui/live?client="),
         },
     ),
     "proxy": Row("/proxies", "Proxies", "the-other-one", {"Restart": ("", "is restarted"), "Stop": ("", "is stopped")}),
@@ -98,29 +98,28 @@ ROWS = {
         "/accounts/{account}/credentials", "Credentials", "one job", {"Revoke one job": ("", "one job is revoked")}
     ),
     "API key": Row(
-        "/keys",
+        "/settings/api-keys",
         "API keys",
         "of a script",
         {"Replace": ("", "The key"), "History": ("", "of a script"), "Revoke": ("", "of a script is revoked")},
     ),
-    "session": Row("/sessions", "Sessions", "curl", {"End this session": ("e", "The session has ended")}),
+    "session": Row("/account", "Sessions", "curl", {"End this session": ("e", "The session has ended")}),
     "cached name": Row(
-        "/resolver", "Cached results", "{name}", {"Drop {name} from the cache": ("", "results are dropped")}
+        "/settings/resolver", "Cached results", "{name}", {"Drop {name} from the cache": ("", "results are dropped")}
     ),
-    "upstream": Row("/pools/exits", "State", "exit", {"Leave alone: exit": ("", "exit is left alone")}),
+    "upstream": Row("/proxies/pools/exits", "State", "exit", {"Leave alone: exit": ("", "exit is left alone")}),
 }
 """Actions that take the row away stand last."""
 OPENED = {
     "/proxies": "Proxies",
     "/accounts": "Accounts",
-    "/plans": "Plans",
-    "/users": "Users",
-    "/webhooks": "Webhooks",
-    "/lists": "Lists",
-    "/policies": "Policies",
-    "/pools": "Pools",
+    "/accounts/plans": "Plans",
+    "/settings/users": "Users",
+    "/settings/webhooks": "Webhooks",
+    "/rules/lists": "Lists",
+    "/rules": "Policies",
+    "/proxies/pools": "Pools",
     "/logs": "Logs",
-    "/history": "History",
 }
 """Lists whose rows are opened with Enter, longer than the window."""
 
@@ -345,7 +344,7 @@ def test_after_the_end_of_a_connection_the_focus_is_on_the_next_row_and_no_secon
         for target in targets:
             open_ones.enter_context(Client(fleet.port)).connect(target, basic(USER, PASSWORD))
         page = sign_in(base_url=fleet.product.base_url)
-        page.goto("/ui/connections?sort=target")
+        page.goto("/ui/live?sort=target")
         keyboard = Keyboard(page)
         keyboard.to_row("Connections", targets[0])
         after = page.evaluate(
@@ -371,7 +370,7 @@ def test_back_leads_to_the_place_in_the_list_and_to_its_row(path: str, fleet: Fl
     visit(page, path)
     keyboard = Keyboard(page)
     keyboard.to_list(OPENED[path])
-    wanted = MANY - 1 if path in ("/accounts", "/lists", "/history", "/logs") else FEW
+    wanted = MANY - 1 if path in ("/accounts", "/rules/lists", "/logs") else FEW
     wait_until(lambda: _last(page, keyboard) >= wanted, "all pages are loaded")
     keyboard.press("ArrowUp", "ArrowUp")
     place = page.evaluate("() => [scrollY, document.activeElement.dataset.index, document.activeElement.textContent]")
@@ -416,7 +415,7 @@ def test_each_column_that_is_ticked_is_there_and_the_table_scrolls_sideways_in_i
 
 
 @tables.table(
-    "path", ["/usage?by=account", "/proxies/{proxy}/rules?target=http%3A%2F%2Fdenied.example%2F", "/accounts"]
+    "path", ["/accounts/usage?by=account", "/proxies/{proxy}/rules?target=http%3A%2F%2Fdenied.example%2F", "/accounts"]
 )
 def test_on_paper_are_all_loaded_rows_and_neither_navigation_nor_buttons(
     path: str, fleet: Fleet, sign_in: SignIn

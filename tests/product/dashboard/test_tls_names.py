@@ -112,7 +112,7 @@ def test_a_rule_says_what_becomes_of_the_name_and_is_tried_with_one_before_it_is
     name = f"names-of-{made['name']}"
     product.data("POST", "/policies", {"name": name, "rules": [{"name": "all", "match": {}, "action": {}}]})
     product.data("PATCH", f"/proxies/{made['id']}", {"policy": name})
-    page.goto(f"/ui/policies/{name}")
+    page.goto(f"/ui/rules/policies/{name}")
     page.get_by_role("button", name="all every request").click()
     page.get_by_label("Name in the TLS handshake").select_option(label="must itself be allowed")
     page.get_by_label("Proxy", exact=True).select_option(label=f"{made['name']} · {made['port']}")
@@ -204,7 +204,7 @@ def test_a_live_tunnel_shows_its_handshake_and_is_found_by_it(
     made = make_proxy(tls_ports=[origin.port])
     page = sign_in()
     with tunnel(made, origin):
-        page.goto(f"/ui/connections?proxy={made['id']}")
+        page.goto(f"/ui/live?proxy={made['id']}")
         row = page.get_by_role("grid", name="Connections").locator("[data-index]")
         shown = row.get_by_title("localhost · http/1.1 · TLS 1.3")
         expect(shown).to_contain_text(f"localhost:{origin.port}")
@@ -217,13 +217,13 @@ def test_a_live_tunnel_shows_its_handshake_and_is_found_by_it(
         page.set_viewport_size({"width": 320, "height": 700})
         expect(shown.get_by_text("TLS name: localhost")).to_be_visible()
         assert not page.evaluate(SIDEWAYS)
-        page.goto(f"/ui/connections?proxy={made['id']}&alpn=h2")
+        page.goto(f"/ui/live?proxy={made['id']}&alpn=h2")
         expect(page.get_by_text("No connection matches")).to_be_visible()
 
 
 def test_a_plan_keeps_to_itself_which_rule_refuses(page: Page, product: Product) -> None:
     plan = product.data("POST", "/plans", {"name": "says less"})["plan"]
-    page.goto(f"/ui/plans/{plan['id']}")
+    page.goto(f"/ui/accounts/plans/{plan['id']}")
     named = page.get_by_role("switch", name="Refusals say which rule refuses")
     expect(named).to_be_checked()
     named.uncheck()

@@ -215,7 +215,7 @@ def test_each_screen_says_what_the_api_says(page: Page, product: Product, fleet:
 
 
 def test_a_pool_that_nothing_uses_is_checked_by_its_button(page: Page, product: Product, fleet: Fleet) -> None:
-    page.goto(f"/ui/pools/{fleet.name}-unused")
+    page.goto(f"/ui/proxies/pools/{fleet.name}-unused")
     state = card("State")(page)
     expect(state).to_contain_text("Usable: 0 of 2, 2 unknown, not used")
     state.get_by_role("button", name="Check now").click()

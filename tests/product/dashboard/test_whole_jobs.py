@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import quote
 
@@ -198,14 +198,30 @@ def test_a_field_of_many_proxies_is_tried_changed_and_taken_back(page: Page, pro
         product.api("DELETE", f"/proxies/{each['id']}")
 
 
-def test_the_audit_trail_shows_a_change_and_its_chain_is_checked(page: Page, proxy: dict[str, Any]) -> None:
+def test_what_was_changed_and_done_is_one_list_whose_chain_is_checked(
+    page: Page, product: Product, proxy: dict[str, Any], axe: Callable[..., None]
+) -> None:
+    product.data("POST", f"/proxies/{proxy['id']}/restart")
     page.goto(f"/ui/audit?resource_name={quote(proxy['name'])}")
-    rows = page.get_by_role("main").locator("[data-index]")
-    expect(rows).to_have_count(3)
+    rows = page.get_by_role("grid", name="Changes").locator("[data-index]")
+    expect(rows).to_have_count(4)  # an entry and a revision of one request are one row
     rows.first.press("Enter")
-    entry = dialog(page, "proxy.updated")
-    expect(entry).to_contain_text("third")
+    expect(dialog(page, "proxy.restarted")).to_contain_text(proxy["name"])
     page.keyboard.press("Escape")
+    rows.nth(1).press("Enter")
+    revision = dialog(page, "Revision")
+    expect(revision).to_contain_text("third")
+    expect(revision.get_by_role("button", name="Undo this change")).to_be_visible()
+    axe(page)
+    page.reload()
+    expect(revision).to_contain_text("third")
+    page.keyboard.press("Escape")
+    expect(revision).to_have_count(0)
+    assert page.url.endswith(f"/ui/changes?resource_name={quote(proxy['name']).replace('%20', '+')}")
+    page.get_by_label("Kind").select_option("Sign-ins")
+    expect(rows).to_have_count(0)
+    page.get_by_label("Kind").select_option("Configuration")
+    expect(rows).to_have_count(3)
     press(page, "Check the chain")
     expect(page.get_by_text(re.compile(r"^\d+ entries, unbroken$"))).to_be_visible()
 

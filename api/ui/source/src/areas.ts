@@ -1,10 +1,11 @@
-/** The areas of the page, one row each: their place in the navigation, who may see them, and their screens. */
+/** The places of the navigation, and the areas in them, one row each: who may see them, and their screens. */
 import type { Component } from "svelte";
 import type { IconName } from "./components/icons";
+import { match } from "./lib/router.svelte";
 import type { Key } from "./texts";
 
 export interface Route {
-  /** Below `/ui`: `/proxies/:id/:tab?`. The first that matches is shown, so `/new` stands before `/:id`. */
+  /** Below `/ui`: `/proxies/:id/:tab?`. Of those that match, the one with the fewest parameters is shown. */
   path: string;
   /** The screen. It gets `params`, the parameters of its path, if it has a property of this name. */
   load: () => Promise<{ default: Component<any> }>;
@@ -15,8 +16,10 @@ export interface Route {
 export interface Area {
   key: string;
   title: Key;
-  /** The group in the navigation; areas without one are reached from elsewhere. */
-  group?: "traffic" | "access" | "system";
+  /** The title of its tab, if it is another one. */
+  tab?: Key;
+  /** Its place in the navigation; one without is reached from elsewhere. */
+  place?: Place;
   icon: IconName;
   /** The permission to see it; null: every user. */
   permission: string | null;
@@ -31,28 +34,30 @@ export interface Area {
   routes: Route[];
 }
 
+/** The navigation, in order. Areas of one place are tabs, in the order of `AREAS`. */
+export const PLACES = {
+  overview: { title: "shell.area.overview", icon: "overview" },
+  proxies: { title: "shell.area.proxies", icon: "proxies" },
+  accounts: { title: "shell.area.accounts", icon: "accounts" },
+  rules: { title: "shell.place.rules", icon: "policies" },
+  live: { title: "shell.place.live", icon: "connections" },
+  logs: { title: "shell.area.logs", icon: "logs" },
+  changes: { title: "shell.area.changes", icon: "history" },
+  nodes: { title: "shell.area.nodes", icon: "nodes" },
+  settings: { title: "shell.area.settings", icon: "settings" },
+} as const satisfies Record<string, { title: Key; icon: IconName }>;
+export type Place = keyof typeof PLACES;
+
 /** Pages without the frame and without the session of users, such as the one of account holders. */
 export const STANDALONE: Route[] = [{ path: "/me", load: () => import("./screens/me/Me.svelte") }];
 
 export const AREAS: Area[] = [
   {
-    key: "overview",
-    title: "shell.area.overview",
-    group: "traffic",
-    icon: "overview",
-    permission: "metrics.read",
-    shortcut: "o",
-    path: "/",
+    key: "overview", title: "shell.area.overview", place: "overview", icon: "overview", permission: "metrics.read", shortcut: "o", path: "/",
     routes: [{ path: "/", load: () => import("./screens/overview/Overview.svelte") }],
   },
   {
-    key: "proxies",
-    title: "shell.area.proxies",
-    group: "traffic",
-    icon: "proxies",
-    permission: "proxy.read",
-    shortcut: "p",
-    path: "/proxies",
+    key: "proxies", title: "shell.area.proxies", place: "proxies", icon: "proxies", permission: "proxy.read", shortcut: "p", path: "/proxies",
     routes: [
       { path: "/proxies", load: () => import("./screens/proxies/Proxies.svelte") },
       { path: "/proxies/new", permission: "proxy.write", load: () => import("./screens/proxies/NewProxy.svelte") },
@@ -60,220 +65,127 @@ export const AREAS: Area[] = [
     ],
   },
   {
-    key: "pools",
-    title: "shell.area.pools",
-    group: "traffic",
-    icon: "pools",
-    permission: "proxy.read",
-    shortcut: "x",
-    path: "/pools",
+    key: "pools", title: "shell.area.pools", place: "proxies", icon: "pools", permission: "proxy.read", shortcut: "x", path: "/proxies/pools",
     routes: [
-      { path: "/pools", load: () => import("./screens/pools/Pools.svelte") },
-      { path: "/pools/new", permission: "proxy.write", load: () => import("./screens/pools/Pool.svelte") },
-      { path: "/pools/:id", load: () => import("./screens/pools/Pool.svelte") },
+      { path: "/proxies/pools", load: () => import("./screens/pools/Pools.svelte") },
+      { path: "/proxies/pools/new", permission: "proxy.write", load: () => import("./screens/pools/Pool.svelte") },
+      { path: "/proxies/pools/:id", load: () => import("./screens/pools/Pool.svelte") },
     ],
   },
   {
-    key: "accounts",
-    title: "shell.area.accounts",
-    group: "access",
-    icon: "accounts",
-    permission: "proxy.read",
-    shortcut: "a",
-    path: "/accounts",
+    key: "accounts", title: "shell.area.accounts", place: "accounts", icon: "accounts", permission: "proxy.read", shortcut: "a", path: "/accounts",
     routes: [
       { path: "/accounts", load: () => import("./screens/accounts/Accounts.svelte") },
       { path: "/accounts/new", permission: "proxy.write", load: () => import("./screens/accounts/NewAccount.svelte") },
       { path: "/accounts/import", permission: "proxy.write", load: () => import("./screens/accounts/import/ImportAccounts.svelte") },
       { path: "/accounts/:id/:tab?", load: () => import("./screens/accounts/Account.svelte") },
-      { path: "/plans", load: () => import("./screens/plans/Plans.svelte") },
-      { path: "/plans/new", permission: "proxy.write", load: () => import("./screens/plans/Plan.svelte") },
-      { path: "/plans/:id", load: () => import("./screens/plans/Plan.svelte") },
     ],
   },
   {
-    key: "policies",
-    title: "shell.area.policies",
-    group: "access",
-    icon: "policies",
-    permission: "proxy.read",
-    shortcut: "y",
-    path: "/policies",
+    key: "plans", title: "plans.title", place: "accounts", icon: "plans", permission: "proxy.read", path: "/accounts/plans",
     routes: [
-      { path: "/policies", load: () => import("./screens/policies/Policies.svelte") },
-      { path: "/policies/new", permission: "proxy.write", load: () => import("./screens/policies/Policy.svelte") },
-      { path: "/policies/:id", load: () => import("./screens/policies/Policy.svelte") },
+      { path: "/accounts/plans", load: () => import("./screens/plans/Plans.svelte") },
+      { path: "/accounts/plans/new", permission: "proxy.write", load: () => import("./screens/plans/Plan.svelte") },
+      { path: "/accounts/plans/:id", load: () => import("./screens/plans/Plan.svelte") },
     ],
   },
   {
-    key: "lists",
-    title: "shell.area.lists",
-    group: "access",
-    icon: "lists",
-    permission: "proxy.read",
-    shortcut: "t",
-    path: "/lists",
+    key: "usage", title: "shell.area.usage", place: "accounts", icon: "chart", permission: "metrics.read", shortcut: "m", path: "/accounts/usage",
+    routes: [{ path: "/accounts/usage", load: () => import("./screens/usage/Usage.svelte") }],
+  },
+  {
+    key: "policies", title: "shell.area.policies", place: "rules", icon: "policies", permission: "proxy.read", shortcut: "y", path: "/rules",
     routes: [
-      { path: "/lists", load: () => import("./screens/lists/Lists.svelte") },
-      { path: "/lists/new", permission: "proxy.write", load: () => import("./screens/lists/List.svelte") },
-      { path: "/lists/:id", load: () => import("./screens/lists/List.svelte") },
+      { path: "/rules", load: () => import("./screens/policies/Policies.svelte") },
+      { path: "/rules/policies/new", permission: "proxy.write", load: () => import("./screens/policies/Policy.svelte") },
+      { path: "/rules/policies/:id", load: () => import("./screens/policies/Policy.svelte") },
     ],
   },
   {
-    key: "usage",
-    title: "shell.area.usage",
-    group: "access",
-    icon: "chart",
-    permission: "metrics.read",
-    shortcut: "m",
-    path: "/usage",
-    routes: [{ path: "/usage", load: () => import("./screens/usage/Usage.svelte") }],
+    key: "lists", title: "shell.area.lists", place: "rules", icon: "lists", permission: "proxy.read", shortcut: "t", path: "/rules/lists",
+    routes: [
+      { path: "/rules/lists", load: () => import("./screens/lists/Lists.svelte") },
+      { path: "/rules/lists/new", permission: "proxy.write", load: () => import("./screens/lists/List.svelte") },
+      { path: "/rules/lists/:id", load: () => import("./screens/lists/List.svelte") },
+    ],
   },
   {
-    key: "connections",
-    title: "shell.area.connections",
-    group: "traffic",
-    icon: "connections",
-    permission: "proxy.read",
-    shortcut: "c",
-    path: "/connections",
-    routes: [{ path: "/connections", load: () => import("./screens/connections/Connections.svelte") }],
+    key: "try", title: "shell.area.try", place: "rules", icon: "search", permission: "proxy.read", shortcut: "r", path: "/rules/try",
+    routes: [{ path: "/rules/try", load: () => import("./screens/policies/Try.svelte") }],
   },
   {
-    key: "logs",
-    title: "shell.area.logs",
-    group: "traffic",
-    icon: "logs",
-    permission: "metrics.read",
-    shortcut: "l",
-    path: "/logs",
+    key: "connections", title: "shell.place.live", place: "live", icon: "connections", permission: "proxy.read", shortcut: "c", path: "/live",
+    routes: [{ path: "/live", load: () => import("./screens/connections/Connections.svelte") }],
+  },
+  {
+    key: "logs", title: "shell.area.logs", place: "logs", icon: "logs", permission: "metrics.read", shortcut: "l", path: "/logs",
     routes: [
       { path: "/logs", load: () => import("./screens/logs/Logs.svelte") },
       { path: "/logs/record", load: () => import("./screens/logs/Record.svelte") },
     ],
   },
   {
-    key: "users",
-    title: "shell.area.users",
-    group: "access",
-    icon: "users",
-    permission: "users.read",
-    shortcut: "u",
-    path: "/users",
-    routes: [
-      { path: "/users", load: () => import("./screens/users/Users.svelte") },
-      { path: "/users/new", permission: "users.write", load: () => import("./screens/users/NewUser.svelte") },
-      { path: "/users/:id", load: () => import("./screens/users/User.svelte") },
-    ],
+    key: "changes", title: "shell.area.changes", place: "changes", icon: "history", permission: "admin", role: "auditor", shortcut: "h", path: "/changes",
+    routes: [{ path: "/changes", load: () => import("./screens/history/Changes.svelte") }],
   },
   {
-    key: "keys",
-    title: "shell.area.keys",
-    group: "access",
-    icon: "keys",
-    permission: null,
-    shortcut: "k",
-    path: "/keys",
-    routes: [
-      { path: "/keys", load: () => import("./screens/keys/Keys.svelte") },
-    ],
-  },
-  {
-    key: "sessions",
-    title: "shell.area.sessions",
-    group: "access",
-    icon: "sessions",
-    permission: null,
-    shortcut: "s",
-    path: "/sessions",
-    routes: [
-      { path: "/sessions", load: () => import("./screens/sessions/Sessions.svelte") },
-    ],
-  },
-  {
-    key: "account",
-    title: "shell.area.account",
-    icon: "user",
-    permission: null,
-    path: "/account",
-    routes: [{ path: "/account", load: () => import("./screens/account/YourAccount.svelte") }],
-  },
-  {
-    key: "resolver",
-    title: "shell.area.resolver",
-    group: "traffic",
-    icon: "resolver",
-    permission: "settings.read",
-    shortcut: "n",
-    path: "/resolver",
-    routes: [{ path: "/resolver", load: () => import("./screens/resolver/Resolver.svelte") }],
-  },
-  {
-    key: "nodes",
-    title: "shell.area.nodes",
-    group: "system",
-    icon: "nodes",
-    permission: "settings.read",
-    fleet: true,
-    shortcut: "f",
-    path: "/nodes",
+    key: "nodes", title: "shell.area.nodes", place: "nodes", icon: "nodes", permission: "settings.read", fleet: true, shortcut: "f", path: "/nodes",
     routes: [{ path: "/nodes", load: () => import("./screens/nodes/Nodes.svelte") }],
   },
   {
-    key: "webhooks",
-    title: "shell.area.webhooks",
-    group: "system",
-    icon: "webhooks",
-    permission: "settings.read",
-    shortcut: "w",
-    path: "/webhooks",
+    key: "settings", title: "shell.area.settings", tab: "shell.area.service", place: "settings", icon: "settings", permission: "settings.read", shortcut: "e", path: "/settings",
     routes: [
-      { path: "/webhooks", load: () => import("./screens/webhooks/Webhooks.svelte") },
-      { path: "/webhooks/new", permission: "settings.write", load: () => import("./screens/webhooks/NewWebhook.svelte") },
-      { path: "/webhooks/:id/:tab?", load: () => import("./screens/webhooks/Webhook.svelte") },
+      { path: "/settings", load: () => import("./screens/settings/Settings.svelte") },
+      { path: "/settings/all", load: () => import("./screens/settings/AllSettings.svelte") },
     ],
   },
   {
-    key: "audit",
-    title: "shell.area.audit",
-    group: "system",
-    icon: "audit",
-    permission: "admin",
-    role: "auditor",
-    path: "/audit",
-    routes: [{ path: "/audit", load: () => import("./screens/audit/Audit.svelte") }],
-  },
-  {
-    key: "history",
-    title: "shell.area.history",
-    group: "system",
-    icon: "history",
-    permission: "admin",
-    role: "auditor",
-    shortcut: "h",
-    path: "/history",
+    key: "users", title: "shell.area.users", place: "settings", icon: "users", permission: "users.read", shortcut: "u", path: "/settings/users",
     routes: [
-      { path: "/history", load: () => import("./screens/history/History.svelte") },
-      { path: "/history/:id", load: () => import("./screens/history/Revision.svelte") },
+      { path: "/settings/users", load: () => import("./screens/users/Users.svelte") },
+      { path: "/settings/users/new", permission: "users.write", load: () => import("./screens/users/NewUser.svelte") },
+      { path: "/settings/users/:id", load: () => import("./screens/users/User.svelte") },
     ],
   },
   {
-    key: "settings",
-    title: "shell.area.settings",
-    group: "system",
-    icon: "settings",
-    permission: "settings.read",
-    shortcut: "e",
-    path: "/settings",
-    routes: [{ path: "/settings/:tab?", load: () => import("./screens/settings/Settings.svelte") }],
+    key: "keys", title: "shell.area.keys", place: "settings", icon: "keys", permission: "admin", shortcut: "k", path: "/settings/api-keys",
+    routes: [{ path: "/settings/api-keys", load: () => import("./screens/keys/Keys.svelte") }],
   },
   {
-    key: "transfer",
-    title: "shell.area.transfer",
-    group: "system",
-    icon: "transfer",
-    permission: "admin",
-    path: "/transfer",
-    routes: [{ path: "/transfer", load: () => import("./screens/transfer/Transfer.svelte") }],
+    key: "webhooks", title: "shell.area.webhooks", place: "settings", icon: "webhooks", permission: "settings.read", shortcut: "w", path: "/settings/webhooks",
+    routes: [
+      { path: "/settings/webhooks", load: () => import("./screens/webhooks/Webhooks.svelte") },
+      { path: "/settings/webhooks/new", permission: "settings.write", load: () => import("./screens/webhooks/NewWebhook.svelte") },
+      { path: "/settings/webhooks/:id/:tab?", load: () => import("./screens/webhooks/Webhook.svelte") },
+    ],
+  },
+  {
+    key: "resolver", title: "shell.area.resolver", place: "settings", icon: "resolver", permission: "settings.read", shortcut: "n", path: "/settings/resolver",
+    routes: [{ path: "/settings/resolver", load: () => import("./screens/resolver/Resolver.svelte") }],
+  },
+  {
+    key: "transfer", title: "shell.area.transfer", place: "settings", icon: "transfer", permission: "admin", path: "/settings/transfer",
+    routes: [{ path: "/settings/transfer", load: () => import("./screens/transfer/Transfer.svelte") }],
+  },
+  {
+    key: "backup", title: "shell.area.backup", place: "settings", icon: "download", permission: "admin", path: "/settings/backup",
+    routes: [{ path: "/settings/backup", load: () => import("./screens/transfer/Backup.svelte") }],
+  },
+  {
+    key: "account", title: "shell.area.account", icon: "user", permission: null, shortcut: "s", path: "/account",
+    routes: [{ path: "/account", load: () => import("./screens/account/YourAccount.svelte") }],
   },
 ];
+
+/** All routes, those first that match fewer paths: `/proxies/pools` is no proxy. */
+const parameters = ({ path }: Route) => path.split(":").length;
+const ROUTES = AREAS.flatMap((area) => area.routes.map((route) => ({ area, route }))).sort((a, b) => parameters(a.route) - parameters(b.route));
+
+/** The screen of a path below `/ui`; null without one. */
+export function screenAt(path: string): { area: Area; route: Route; params: Record<string, string> } | null {
+  for (const { area, route } of ROUTES) {
+    const params = match(route.path, path);
+    if (params) return { area, route, params };
+  }
+  return null;
+}

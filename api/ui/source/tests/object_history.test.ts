@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { ApiError } from "../src/api/errors";
 import { fieldWords, laterRevisions, objectWords, states } from "../src/screens/history/object";
-import { changedWords } from "../src/screens/history/words";
+import { changedWords } from "../src/lib/revision";
 
 const revision = (action: "create" | "update" | "delete", fields: string[] = []) => ({ objects: [{ id: "other", action: "delete" as const, fields: [] }, { id: "one", action, fields }] });
 

@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { troubles } from "../src/lib/troubles.svelte";
 import { session } from "../src/lib/session.svelte";
 import { placeOf, wordsOf, type Entry } from "../src/screens/overview/attention";
 import { moved, timesOf } from "../src/screens/overview/overview";
@@ -39,7 +40,16 @@ test("what needs attention is said in the language of the page", async () => {
 test("each entry leads to the screen of its resource, and none where there is none or no right to it", () => {
   session.who = { id: "usr_1", username: "x", role: "operator", permissions: ["proxy.read", "settings.read"] } as never;
   const place = (kind: Entry["kind"], id: string | null) => placeOf({ ...ENTRY, kind, id });
-  expect([place("list", "lst_1"), place("pool", "pool_1"), place("certificate", "prx_1"), place("certificate", null), place("webhook", "wh_1")]).toEqual(["/ui/lists/lst_1", "/ui/pools/pool_1", "/ui/proxies/prx_1", "/ui/settings", "/ui/webhooks/wh_1"]);
+  expect([place("list", "lst_1"), place("pool", "pool_1"), place("certificate", "prx_1"), place("certificate", null), place("webhook", "wh_1")]).toEqual(["/ui/rules/lists/lst_1", "/ui/proxies/pools/pool_1", "/ui/proxies/prx_1", "/ui/settings", "/ui/settings/webhooks/wh_1"]);
   expect([place("account", "acc_1"), placeOf({ ...ENTRY, kind: "account", id: null, reason: "quota_reached" })]).toEqual(["/ui/accounts/acc_1", "/ui/accounts?status=quota_reached"]);
   expect([place("disk", null), place("actor", "logs"), place("user", "usr_1")]).toEqual([null, null, null]);
+});
+
+test("what needs attention is counted where it is dealt with, and all of it at the overview", () => {
+  const entries = [ENTRY, { ...ENTRY, kind: "proxy", severity: "error" }, { ...ENTRY, kind: "pool" }, { ...ENTRY, kind: "certificate", id: null }, { ...ENTRY, kind: "disk", id: null }] as Entry[];
+  troubles.set({ total: 7, entries });
+  expect(["overview", "proxies", "pools", "lists", "settings", "logs"].map((area) => troubles.at(area))).toEqual([{ n: 7, severe: true }, { n: 1, severe: true }, { n: 1, severe: false }, { n: 1, severe: false }, { n: 1, severe: false }, null]);
+  expect(troubles.at("proxies", "pools")).toEqual({ n: 2, severe: true });
+  troubles.set({ total: 0, entries: [] });
+  expect(troubles.at("overview")).toBeNull();
 });

@@ -111,3 +111,8 @@ test("what was chosen comes back, the last one first, for its user alone", () =>
   expect([recentOf("usr_1"), recentOf("usr_2").length]).toEqual([[], 1]);
   expect(sectionsOf("", [], AREAS, all, recentOf("usr_2"))[0]).toMatchObject({ key: "recent", entries: [{ key: "x" }] });
 });
+
+test("a screen is found by the name of its place, too", () => {
+  const lists: Area = { ...area("lists", "shell.area.lists", "/rules/lists"), place: "rules" };
+  for (const typed of ["lis", "rul"]) expect(sectionsOf(typed, [], [lists], () => false, []).map(({ entries }) => entries.map(({ title }) => title))).toEqual([["Lists"]]);
+});

@@ -1,5 +1,6 @@
 /** The address as state. Plain links below `/ui/` are followed without loading the page anew. */
 import { tick } from "svelte";
+import { placed } from "./places";
 
 export const BASE = "/ui";
 
@@ -45,7 +46,7 @@ class Router {
     const before = this.path;
     if (!options.replace) this.#keep();
     this.#growing?.abort();
-    history[options.replace ? "replaceState" : "pushState"](null, "", BASE + target);
+    history[options.replace ? "replaceState" : "pushState"](null, "", BASE + placed(target));
     this.row = this.returned = null;
     this.#read();
     if (this.path !== before) void this.#arrive();
@@ -70,7 +71,10 @@ class Router {
     return this.path + (text ? `?${text}` : "");
   }
 
+  /** An address of before becomes the one of now. */
   #read(): void {
+    const given = location.pathname.slice(BASE.length) + location.search;
+    if (placed(given) !== given) history.replaceState(history.state, "", BASE + placed(given));
     const path = decoded(location.pathname.slice(BASE.length)).replace(/(?<!\/)\/+$/, "");
     this.path = path || "/";
     this.query = new URLSearchParams(location.search);
@@ -134,11 +138,11 @@ class Router {
 
 export const router = new Router();
 
-/** The `href` of a path below `/ui`; parts are encoded, empty parameters left out. */
+/** The `href` of a path below `/ui`, or of one that the API has for an object; parts are encoded, empty parameters left out. */
 export function url(path: string, query: Record<string, string | number | null | undefined> = {}): string {
   const set = Object.entries(query).filter(([, value]) => value !== null && value !== undefined && value !== "");
   const text = new URLSearchParams(set.map(([name, value]) => [name, String(value)])).toString();
-  return BASE + path + (text ? `?${text}` : "");
+  return BASE + placed(path + (text ? `?${text}` : ""));
 }
 
 /** The parameters of `path` if it has the form of `pattern`: `/proxies/:id/:tab?`; else null. */

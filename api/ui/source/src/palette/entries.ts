@@ -3,7 +3,7 @@
  * "restart office". All of it is data, so that it is tested without a page.
  */
 import type { Schemas } from "../api/client";
-import type { Area } from "../areas";
+import { PLACES, type Area } from "../areas";
 import type { IconName } from "../components/icons";
 import { t, tMaybe, type Key } from "../texts";
 
@@ -18,6 +18,8 @@ export interface Entry {
   icon: IconName;
   title: string;
   detail: string;
+  /** Words that it is found by, too. */
+  also?: string;
   does: Deed;
 }
 export interface Section {
@@ -135,7 +137,7 @@ const section = (key: string, title: string, entries: Entry[]): Section[] => (en
 
 /** The entries that match, the best ones first, and how the best of them does. */
 function ranked(key: string, title: string, entries: Entry[], text: string): (Section & { rank: number })[] {
-  const matching = entries.map((entry) => ({ entry, rank: rankOf(entry.title, text) })).filter((each): each is { entry: Entry; rank: number } => each.rank !== null);
+  const matching = entries.map((entry) => ({ entry, rank: rankOf(entry.title, text) ?? (rankOf(entry.also ?? "", text) === null ? null : 2) })).filter((each): each is { entry: Entry; rank: number } => each.rank !== null);
   matching.sort((a, b) => a.rank - b.rank);
   return section(key, title, matching.map(({ entry }) => entry)).map((each) => ({ ...each, rank: matching[0]!.rank }));
 }
@@ -191,7 +193,8 @@ const offers = (may: (permission: string) => boolean): Entry[] =>
 const made = (may: (permission: string) => boolean): Entry[] =>
   (Object.keys(MADE) as (keyof typeof MADE)[]).filter((kind) => may(MADE[kind].permission)).map((kind) => ({ key: `new ${kind}`, icon: "plus", title: t(`palette.new.${kind}`), detail: "", does: { go: MADE[kind].path } }));
 
-const screen = ({ key, icon, title, path, shortcut }: Area): Entry => ({ key: `screen ${key}`, icon, title: t(title), detail: shortcut ? `g ${shortcut}` : "", does: { go: path } });
+/** A screen is found by the name of its place, too. */
+const screen = ({ key, icon, title, place, path, shortcut }: Area): Entry => ({ key: `screen ${key}`, icon, title: t(title), detail: shortcut ? `g ${shortcut}` : "", also: place ? t(PLACES[place].title) : "", does: { go: path } });
 
 /** What was chosen last, first, in this tab by this user alone. */
 const MOST = 6;

@@ -1,8 +1,9 @@
 /** What an entry of "needs attention" says in the language of the page, where it is dealt with, and what mends it. */
 import { api, data } from "../../api/client";
-import { AREAS } from "../../areas";
+import { screenAt } from "../../areas";
 import { moment } from "../../lib/format";
-import { match, url } from "../../lib/router.svelte";
+import { placed } from "../../lib/places";
+import { url } from "../../lib/router.svelte";
 import { session } from "../../lib/session.svelte";
 import { t } from "../../texts";
 import type { Overview } from "./overview";
@@ -23,8 +24,8 @@ const PATHS: Partial<Record<Entry["kind"], (entry: Entry) => string>> = {
 /** The address of its screen, if there is one that the user may see. */
 export function placeOf(entry: Entry): string | null {
   const path = PATHS[entry.kind]?.(entry) ?? null;
-  const open = path !== null && AREAS.some((area) => session.may(area.permission, area.role) && area.routes.some((route) => match(route.path, path)));
-  return open ? url(path, entry.reason === "quota_reached" && !entry.id ? { status: "quota_reached" } : {}) : null;
+  const area = path === null ? undefined : screenAt(placed(path))?.area;
+  return path !== null && area && session.may(area.permission, area.role) ? url(path, entry.reason === "quota_reached" && !entry.id ? { status: "quota_reached" } : {}) : null;
 }
 
 /** What is wrong, beside the word for its reason. */

@@ -1,14 +1,12 @@
 import type { Texts } from "../index";
 
 export const audit: Texts["audit"] = {
-  "action": "Aktion",
   "resource": "Objekt",
   "who": "Wer",
   "address": "Adresse",
   "outcome": "Ergebnis",
   "done": "erledigt",
   "failed": "fehlgeschlagen",
-  "search": "Aktion, etwa proxy.update",
   "operation": "Operation",
   "number": "Nummer",
   "changes": "Änderungen",
@@ -22,7 +20,6 @@ export const audit: Texts["audit"] = {
   "verify.failed": "Die Kette konnte nicht geprüft werden",
   "filter.username": "Benutzer",
   "filter.address": "Adresse",
-  "filter.resource_type": "Art",
   "filter.resource_name": "Objekt",
   "filter.request_id": "Anfrage-ID",
   "actor.user": "Benutzer",

@@ -1,8 +1,6 @@
 export const settings = {
   "text": "Diese gelten im laufenden Betrieb. Ein hier gesetzter Wert steht über Konfigurationsdatei, Umgebung und Befehlszeile, auch nach einem Neustart; Zurücksetzen bringt deren Wert wieder.",
-  "tab.live": "Hier änderbar",
-  "tab.keys": "Alle Schlüssel",
-  "tab.history": "Verlauf",
+  "all": "Alle Einstellungen",
   "keys.text": "Jeder Schlüssel der Konfiguration, wie er gilt, woher sein Wert kommt und was eine Änderung braucht. Was hier nicht änderbar ist, steht in der Konfigurationsdatei oder in der Umgebung. Geheimnisse sind verdeckt.",
   "needs": "Eine Änderung braucht {what}.",
   "key": "Schlüssel",

@@ -47,7 +47,6 @@ export const users = {
 
 export const sessions = {
   "text": "Wo Sie angemeldet sind. Beenden Sie, was Sie nicht kennen, und ändern Sie dann Ihr Passwort.",
-  "others": "Sitzungen anderer Benutzer",
   "none": "Keine Sitzungen",
   "agent": "Client",
   "address": "Adresse",
@@ -71,6 +70,7 @@ export const apikeys = {
   "none": "Noch keine API-Schlüssel",
   "none.text": "Mit einem Schlüssel benutzt ein Programm die API in Ihrem Namen, mit den Rechten, die Sie wählen.",
   "name": "Name",
+  "owner": "Besitzer",
   "prefix": "Schlüssel",
   "permissions": "Rechte",
   "permissions.hint": "Ein Schlüssel hat nie mehr als Ihre eigenen.",

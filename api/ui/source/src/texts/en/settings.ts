@@ -1,8 +1,6 @@
 export const settings = {
   "text": "These change while the service runs. A value set here stands above the configuration file, the environment and the command line, also after a restart; resetting it brings theirs back.",
-  "tab.live": "Change here",
-  "tab.keys": "All keys",
-  "tab.history": "History",
+  "all": "All settings",
   "keys.text": "Every key of the configuration as it is in effect, where its value comes from, and what a change needs. Those that can't be changed here are in the configuration file or the environment. Secrets are masked.",
   "needs": "A change needs {what}.",
   "key": "Key",

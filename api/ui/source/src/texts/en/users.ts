@@ -47,7 +47,6 @@ export const users = {
 
 export const sessions = {
   "text": "Where you are signed in. End what you do not recognize, then change your password.",
-  "others": "Sessions of other users",
   "none": "No sessions",
   "agent": "Client",
   "address": "Address",
@@ -71,6 +70,7 @@ export const apikeys = {
   "none": "No API keys yet",
   "none.text": "A key lets a program use the API in your name, with the permissions you choose.",
   "name": "Name",
+  "owner": "Owner",
   "prefix": "Key",
   "permissions": "Permissions",
   "permissions.hint": "A key never has more than your own.",

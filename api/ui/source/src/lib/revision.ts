@@ -1,6 +1,6 @@
 /** What a revision changed, in words. */
-import type { Schemas } from "../../api/client";
-import { t } from "../../texts";
+import type { Schemas } from "../api/client";
+import { t } from "../texts";
 
 export const KINDS = ["proxy", "account", "plan", "list", "pool", "policy", "user", "api_key", "webhook", "settings", "node"] as const;
 export type Kind = (typeof KINDS)[number];
