@@ -1,7 +1,9 @@
-"""The overview draws where traffic flows; a node leaves what flows through it, by keys as well."""
+"""The overview draws where traffic flows; a node leaves what flows through it, by keys as well. Its chart has marks of
+changes."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +20,8 @@ def test_a_node_of_the_flow_leaves_what_flows_through_it_and_leads_to_its_page(
     through = {"http": f"http://127.0.0.1:{proxy['port']}"}
     assert requests.get(origin.url("/hello"), proxies=through, timeout=30).status_code == 200
     page.goto("/ui/")
+    change = page.get_by_role("link", name=re.compile("Proxy flow-one: created"))
+    expect(change).to_have_attribute("href", re.compile(r"^/ui/changes\?open=\d+$"))
     card = page.locator("section", has=page.get_by_role("heading", name="Where traffic flows now"))
     card.get_by_text("Requests", exact=True).click()
     node = card.get_by_role("button", name="flow-one")

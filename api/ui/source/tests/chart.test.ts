@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { amounts, NOTHING, STEPS } from "../src/components/chart";
+import { amounts, NOTHING, placesOf, STEPS, type Mark } from "../src/components/chart";
 import { brief } from "../src/lib/brief";
 import { short } from "../src/lib/format";
 
@@ -17,4 +17,12 @@ test("each label of the axis is its amount, and none is there where there is not
   expect(amounts([0, 0.2, 0.4], short, 0.5)).toEqual(["0", "0.2", "0.4"]);
   expect(amounts([0, NOTHING / 2], short, NOTHING)).toEqual(["0", ""]);
   expect(STEPS.filter((step) => step >= 0.1 && step < 10)).toEqual([0.1, 0.2, 0.5, 1, 2, 5]);
+});
+
+test("marks that would cover each other are one, with the latest first", () => {
+  const mark = (at: number): Mark => ({ at, icon: "edit", title: String(at), href: null });
+  const places = placesOf([50, 49, 10, 99, 101, 0].map(mark), [0, 100], 500, false);
+  expect(places.map(({ x, marks }) => [x, marks.map(({ at }) => at)])).toEqual([[0, [0]], [50, [10]], [245, [50, 49]], [495, [99]]]);
+  expect(placesOf([mark(101), mark(102)], [0, 100], 500, true)).toEqual([{ x: 500, marks: [mark(102), mark(101)] }]);
+  expect(placesOf([mark(1)], [1, 1], 500, false)).toEqual([{ x: 0, marks: [mark(1)] }]);
 });

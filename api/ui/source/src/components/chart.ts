@@ -2,12 +2,37 @@
 import uPlot from "uplot";
 import { brief } from "../lib/brief";
 import { locale } from "../texts";
+import type { IconName } from "./icons";
 
 export interface Series {
   title: string;
   /** One for each time; null where there is no value. */
   values: readonly (number | null)[];
   color?: string;
+}
+
+/** Something that happened at a time, in Unix seconds. */
+export interface Mark {
+  at: number;
+  icon: IconName;
+  title: string;
+  /** Where there is more about it. */
+  href: string | null;
+}
+
+/** Marks that are so near to each other, in pixels, that there is one for them. */
+const NEAR = 26;
+
+/** Where marks stand in a chart of this width that shows this span: those near to each other are one, with the latest first. `now`: what came later than the last value is at the end. */
+export function placesOf(marks: readonly Mark[], [from, to]: readonly [number, number], width: number, now: boolean): { x: number; marks: Mark[] }[] {
+  const places: { x: number; marks: Mark[] }[] = [];
+  for (const mark of marks.filter(({ at }) => at >= from && (now || at <= to)).sort((one, other) => one.at - other.at)) {
+    const x = Math.min(1, (mark.at - from) / (to - from || 1)) * width;
+    const last = places.at(-1);
+    if (last && x - last.x < NEAR) last.marks.unshift(mark);
+    else places.push({ x, marks: [mark] });
+  }
+  return places;
 }
 
 interface Drawn {
@@ -20,10 +45,12 @@ interface Drawn {
   moved: (index: number | null) => void;
   /** The second line goes down from zero. */
   mirrored: boolean;
+  /** Called with the place of the lines in the chart, in pixels. */
+  placed: (left: number, width: number) => void;
 }
 
 /** The options of uPlot. */
-export function drawn({ width, height, series, format, sync, zoomed, moved, mirrored }: Drawn): uPlot.Options {
+export function drawn({ width, height, series, format, sync, zoomed, moved, mirrored, placed }: Drawn): uPlot.Options {
   const text = color("--muted");
   const grid = { stroke: color("--border"), width: 1 };
   const font = '12px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif';
@@ -53,6 +80,7 @@ export function drawn({ width, height, series, format, sync, zoomed, moved, mirr
       }),
     ],
     hooks: {
+      draw: [({ bbox }) => placed(bbox.left / uPlot.pxRatio, bbox.width / uPlot.pxRatio)],
       setCursor: [(plot) => moved(plot.cursor.idx ?? null)],
       setSelect: [
         (plot) => {

@@ -1,6 +1,7 @@
 export const overview = {
   "title": "Übersicht",
-  "attention": "Braucht Aufmerksamkeit",
+  "attention": "Zu erledigen",
+  "attention.all": "Alle {n}",
   "attention.none": "Alles läuft. Nichts braucht Aufmerksamkeit.",
   "requests": "Anfragen",
   "errors": "Fehler",
@@ -69,6 +70,9 @@ export const overview = {
   "lab.text": "Proxys dürfen Loopback erreichen",
   "uptime": "Läuft seit {time}",
   "version": "Version {version}",
+  "sentence.rate": "von und zu Clients",
+  "mark.restarted": "{name} neu gestartet",
+  "mark.started": "Der Dienst ist gestartet",
   "sentence.requests": "Anfragen/s",
   "sentence.connections": "Verbindung|Verbindungen",
   "sentence.errors": "Fehler",

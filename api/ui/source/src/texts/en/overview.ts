@@ -1,6 +1,7 @@
 export const overview = {
   "title": "Overview",
-  "attention": "Needs attention",
+  "attention": "Needs you",
+  "attention.all": "All {n}",
   "attention.none": "Everything works. Nothing needs attention.",
   "requests": "Requests",
   "errors": "Errors",
@@ -69,6 +70,9 @@ export const overview = {
   "lab.text": "proxies may reach loopback",
   "uptime": "Running for {time}",
   "version": "Version {version}",
+  "sentence.rate": "to and from clients",
+  "mark.restarted": "{name} restarted",
+  "mark.started": "The service started",
   "sentence.requests": "requests/s",
   "sentence.connections": "connection|connections",
   "sentence.errors": "errors",
