@@ -112,8 +112,22 @@ class ProxyActors:
 
     def execute(self, steps: Iterable[Step], latch: CountdownLatch) -> None:
         """Carry out the steps. `latch` waits until what has to stop accepting has stopped."""
-        not_bound: set[str] = set()
         started: set[str] = set()
+        not_bound: dict[str, str] = {}
+        if left := self._carry_out(steps, latch, started, not_bound):
+            not_bound = {}
+            self._carry_out(left, latch, started, not_bound)  # those that change places have left theirs by now
+        for proxy_id, error in not_bound.items():
+            log.error("%s: %s", self._observer.label(forwarding_name(proxy_id)), error)
+            self._actor(WorkerId(proxy_id)).refused(error)
+        for proxy_id in started | not_bound.keys():
+            self._sleepers.end(proxy_id)
+
+    def _carry_out(
+        self, steps: Iterable[Step], latch: CountdownLatch, started: set[str], not_bound: dict[str, str]
+    ) -> list[Step]:
+        """See `execute`. Returns those of proxies that are `not_bound`, by the error, and adds to what is `started`."""
+        left: list[Step] = []
         for step in steps:
             match step:
                 case StopProxy(proxy_id):
@@ -122,22 +136,22 @@ class ProxyActors:
                     self._configured.pop(worker, None)
                     self.by_id[worker.proxy_id][worker.index].stop(self._config.drain_timeout, latch.add())
                 case Bind(proxy_id, address):
-                    if not self._bind(proxy_id, *address):
-                        not_bound.add(proxy_id)
+                    if error := self._bind(proxy_id, *address):
+                        not_bound[proxy_id] = error
+                        left.append(step)
+                case Start(WorkerId(proxy_id)) | Watch(proxy_id) if proxy_id in not_bound:
+                    left.append(step)
                 case Start(worker):
-                    if worker.proxy_id not in not_bound:
-                        started.add(worker.proxy_id)
-                        self._start(worker)
+                    started.add(worker.proxy_id)
+                    self._start(worker)
                 case Watch(proxy_id):
-                    if proxy_id not in not_bound:
-                        self._sleepers.listen(proxy_id)
+                    self._sleepers.listen(proxy_id)
                 case SendConfiguration(worker, configure):
                     actor = self.by_id[worker.proxy_id][worker.index]
                     self.configure(actor, actor.instance or 0, configure, latch)
                 case Forget(worker):
                     self._forget(worker)
-        for proxy_id in started | not_bound:
-            self._sleepers.end(proxy_id)
+        return left
 
     def settle_listeners(self, desired: Mapping[str, ProxySpec]) -> None:
         """Adapt the listeners, and nothing else, to changes of the desired state since a handover began.
@@ -288,16 +302,15 @@ class ProxyActors:
             actor.life.state is ActorState.RUNNING and actor.worker not in self._configured for actor in self.all()
         )
 
-    def _bind(self, proxy_id: str, host: str, ports: Ports) -> bool:
+    def _bind(self, proxy_id: str, host: str, ports: Ports) -> str:
+        """Why it can't listen there; empty when it does."""
         self._sleepers.release(proxy_id)
         try:
             self._listeners.keep(proxy_id, host, ports)
         except ListenError as error:
-            log.error("%s: %s", self._observer.label(forwarding_name(proxy_id)), error)
             self._listeners.release(proxy_id)  # a sleeping one may still hold those before
-            self._actor(WorkerId(proxy_id)).refused(error.error)
-            return False
-        return True
+            return error.error
+        return ""
 
     def _actor(self, worker: WorkerId) -> ManagedActor:
         workers = self.by_id.setdefault(worker.proxy_id, {})

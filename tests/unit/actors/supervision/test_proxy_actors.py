@@ -125,11 +125,13 @@ class Zygote:
         return SimpleNamespace(instance=boot.instance, pid=None, deadline=0.0)
 
 
-class OneAsleep:
-    """The proxies that sleep: one, until it is started."""
+class SomeAsleep:
+    """The proxies that sleep, each until it is started, and those that are watched."""
 
-    def __init__(self) -> None:
-        self.by_id: dict[str, Any] = {"a": SimpleNamespace(restarts=0)}
+    def __init__(self, *proxy_ids: str) -> None:
+        self.by_id: dict[str, Any] = {each: SimpleNamespace(restarts=0) for each in proxy_ids}
+        self.watched: set[str] = set()
+        self.release, self.listen = self.watched.discard, self.watched.add
 
     def __contains__(self, proxy_id: str) -> bool:
         return proxy_id in self.by_id
@@ -138,8 +140,8 @@ class OneAsleep:
         self.by_id.pop(proxy_id, None)
 
 
-def with_one_asleep(folder: Path, zygote: Zygote, listeners: Any) -> ProxyActors:
-    """The actors of proxies, of which one sleeps: `a`, with two workers."""
+def with_asleep(folder: Path, zygote: Zygote, listeners: Any, *proxy_ids: str) -> ProxyActors:
+    """The actors of proxies, of which these sleep, or `a` alone; each has two workers."""
     router: Any = SimpleNamespace(**dict.fromkeys(("expect", "clear_current_instance"), lambda _name: None))
     router.set_current_instance = lambda _name, _instance: None
     spawner: Any = zygote
@@ -154,7 +156,7 @@ def with_one_asleep(folder: Path, zygote: Zygote, listeners: Any) -> ProxyActors
     context.settings.put({"logging": {}, "proxy": {}, "server": {"tls": {}}})
     observer: Any = SimpleNamespace(label=lambda name, _index=None: name)
     config: Any = SimpleNamespace(drain_timeout=1.0, upgrade_drain=1.0)
-    sleepers: Any = OneAsleep()
+    sleepers: Any = SomeAsleep(*(proxy_ids or ("a",)))
     configure = Configure(spec("a", 1, workers=2, sleep_after=60), EgressSpec("all", (), ()))
     older: Any = SimpleNamespace()
     actors = ProxyActors(
@@ -168,7 +170,7 @@ def with_one_asleep(folder: Path, zygote: Zygote, listeners: Any) -> ProxyActors
 def test_the_first_worker_of_a_proxy_that_wakes_counts_that_also_at_its_second_try(tmp_path: Path) -> None:
     zygote = Zygote()
     listeners = SimpleNamespace(get=lambda _proxy_id: [], kept=lambda _proxy_id: (LOCAL, Ports.of(1)))
-    actors = with_one_asleep(tmp_path, zygote, listeners)
+    actors = with_asleep(tmp_path, zygote, listeners)
 
     def start(index: int) -> Any:
         actors.execute([Start(WorkerId("a", index))], CountdownLatch(lambda: None))
@@ -189,9 +191,8 @@ def test_one_that_sleeps_and_is_moved_to_an_address_that_cannot_be_bound_listens
     before, taken = free_port(), free_port()
     listeners = ListenerRegistry(lambda: 0.0)
     listeners.keep("a", LOCAL, Ports.of(before))
-    actors = with_one_asleep(tmp_path, Zygote(), listeners)
+    actors = with_asleep(tmp_path, Zygote(), listeners)
     sleepers: Any = actors._sleepers
-    sleepers.release = lambda _proxy_id: None
     with socket.create_server((LOCAL, taken)):
         actors.execute([Bind("a", (LOCAL, Ports.of(taken))), Watch("a")], CountdownLatch(lambda: None))
     assert (listeners.kept("a"), "a" in sleepers) == (None, False)
@@ -199,3 +200,20 @@ def test_one_that_sleeps_and_is_moved_to_an_address_that_cannot_be_bound_listens
         socket.create_connection((LOCAL, before), 60)
     assert actors.by_id["a"][0].life.state is ActorState.FAILED
     actors._context.loop.close()
+
+
+def test_those_that_sleep_and_change_places_sleep_on(tmp_path: Path) -> None:
+    places = {"a": free_port(), "b": free_port(), "c": free_port()}
+    moved = dict(zip("abc", (places["b"], places["c"], places["a"]), strict=True))
+    listeners, zygote = ListenerRegistry(lambda: 0.0), Zygote()
+    for name, port in places.items():
+        listeners.keep(name, LOCAL, Ports.of(port))
+    actors = with_asleep(tmp_path, zygote, listeners, *places)
+    sleepers: Any = actors._sleepers
+    steps = [step for name, port in moved.items() for step in (Bind(name, (LOCAL, Ports.of(port))), Watch(name))]
+    actors.execute(steps, CountdownLatch(lambda: None))
+    assert {name: listeners.kept(name) for name in places} == {name: (LOCAL, Ports.of(moved[name])) for name in places}
+    assert (sleepers.by_id.keys(), sleepers.watched) == (places.keys(), places.keys())
+    assert (actors.by_id, zygote.boots) == ({}, [])
+    actors._context.loop.close()
+    listeners.close()
