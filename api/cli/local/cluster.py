@@ -39,6 +39,8 @@ def init(out: Output, config: Path | None, data_dir: Path | None, run_dir: Path 
     settings = settings_of(config).cluster
     known = {name: getattr(settings, name).get_secret_value() for name in ("dsn", "listen_dsn")}
     to, force = fields.pop("move"), fields.pop("force")
+    if force and to is None:
+        raise CommandError("--force is for --move alone", "Without --move this makes a new fleet", Status.USAGE)
     note_password(out, fields["listen_dsn"])
     if to is not None:
         asked = MoveFleet(dsn_of(out, to, "", "--move"), fields["listen_dsn"] or "", force)

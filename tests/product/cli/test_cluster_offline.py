@@ -54,6 +54,11 @@ def test_a_dsn_is_read_from_the_first_line_of_standard_input_and_printed_nowhere
         assert "another-one" not in refused.out + refused.err
 
 
+def test_force_without_a_move_is_refused(site: Site) -> None:
+    refused = site.shell("cluster", "init", "--dsn", "-", "--force", stdin="postgresql://pf@127.0.0.1:1/x\n")
+    assert (refused.status, "--force is for --move alone" in refused.err) == (2, True), refused.err
+
+
 @needs_postgresql
 def test_a_stopped_node_follows_another_database_by_force_when_the_present_one_is_gone(site: Site) -> None:
     with database() as other:
