@@ -133,5 +133,7 @@ class Transfer(Generic[R]):
     has none that are sealed."""
     restored: Callable[[R, R, float], R] = lambda _before, after, now: after.model_copy(update={"updated_at": now})
     """An earlier record, with what is not restored in an object that is there, as it is before."""
+    brought_back: Callable[[R, float], R] = lambda after, _now: after
+    """A record of an object that was deleted, as it comes back."""
     refit: Callable[[R, float, SecretBox], object] = lambda _record, _now, _seal: None
     """Raises `InvalidResource` if fields of a record do not fit together that were put together anew."""

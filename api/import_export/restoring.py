@@ -12,7 +12,8 @@ Secrets come back as they were, hashed or sealed, with these exceptions, each of
 - **Passwords** of users, accounts and proxies that are there stay the present ones, unless the request says otherwise:
   an earlier one may have been changed because it was known.
 - **Credentials of accounts** are no configuration; those of a deleted account are not made again.
-- **Sign-ins** that have ended stay so (`imports.ended_sign_ins`), with an earlier password, too.
+- **Sign-ins** that have ended stay so (`imports.ended_sign_ins`), with an earlier password, too; of a user who comes
+  back also those at a node that was cut off when the user was deleted.
 - A sealed secret that the key of this installation does not open any more is missing: it has to be entered again.
 """
 
@@ -181,6 +182,8 @@ class RestoredObjects:
             after = kind.transfer.restored(stored.record, after, self._now)
             if self._undo is not None:
                 self._refuse_misfits(after, kind)
+        elif after is not None:
+            after = kind.transfer.brought_back(after, self._now)
         if after is not None:
             after = self._openable(after, kind)
         self.pairs[change.collection].append((stored, after))

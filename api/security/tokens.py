@@ -5,8 +5,8 @@ tokens are JWTs (RFC 7519, HS256) that name their family; they are good while th
 over, the family is there and its user is active. So a logout is the deletion of one document, durable and at once.
 
 A family has a fingerprint of the password's hash, and of when its user was disabled last. Another password deletes the
-families of its user, and so does disabling it; one that began at another node of a fleet, and wasn't known where that
-was done, is refused by the fingerprint wherever it comes to.
+families of its user, and so does disabling or deleting it; one that began at another node of a fleet, and wasn't known
+where that was done, is refused by the fingerprint wherever it comes to, also when a deleted user comes back.
 
 A sign-in may ask for an interactive session (`SESSIONS`); its family says so as long as it lives.
 

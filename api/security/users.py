@@ -146,7 +146,7 @@ class User(BaseModel):
     permissions: Annotated[list[str] | None, INTERNAL] = None
     status: Status = "active"
     disabled_at: Annotated[float | None, SECRET] = None
-    """When it was disabled last, also if it is active again."""
+    """When it was disabled last, or came back when it was deleted; also if it is active again."""
     last_login: Annotated[float | None, MOMENT] = None
     """Of documents of earlier releases; `api.security.last_used` has the later ones."""
     oauth: Annotated[OAuthLink | None, INTERNAL] = None

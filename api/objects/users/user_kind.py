@@ -240,6 +240,7 @@ TRANSFER = Transfer(
     restored=lambda before, after, now: noting_end(
         before, after.model_copy(update={"updated_at": now, "last_login": before.last_login}), now
     ),
+    brought_back=lambda after, now: after.model_copy(update={"disabled_at": now}),
 )
 
 

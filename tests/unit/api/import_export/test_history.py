@@ -274,6 +274,29 @@ def test_a_state_comes_back_whole_with_its_secrets(api: Api, token: dict[str, st
     assert everything(api)["proxies"] == changed["proxies"]
 
 
+@pytest.mark.parametrize("undo", [False, True])
+def test_a_deleted_user_who_comes_back_has_no_sign_in_of_before(api: Api, token: dict[str, str], undo: bool) -> None:
+    """Not either one of a node that was cut off when the user was deleted, and comes with it later."""
+    ids = fill(api, token)
+    tokens = api.services.tokens
+    issued = api.post("/auth/login", {"username": "eva", "password": SECRETS[3]}).json["data"]
+    (family,) = api.store.find("refresh_families", user_id=ids["user"])
+    base = newest(api)
+    assert api.request("DELETE", f"/users/{ids['user']}", token).status_code == 200
+    if undo:
+        assert api.post(f"/revisions/{base + 1}/undo", None, token).status_code == 200
+    else:
+        restore(api, base)
+    assert api.store.get("refresh_families", family.id) is None
+    api.store.put("refresh_families", family.body, 0)
+    assert not tokens.fits_user(family.body)
+    bearer = {"Authorization": f"Bearer {issued['access_token']}"}
+    assert api.get("/auth/test", bearer).status_code == 401
+    assert api.post("/auth/refresh", {"refresh_token": issued["refresh_token"]}).status_code == 401
+    again = api.post("/auth/login", {"username": "eva", "password": SECRETS[3]}).json["data"]
+    assert api.get("/auth/test", {"Authorization": f"Bearer {again['access_token']}"}).status_code == 200
+
+
 def test_a_restore_is_in_the_trail_and_an_event(api: Api, token: dict[str, str]) -> None:
     proxy = create(api, token)
     base = newest(api)
