@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import sqlite3
 import subprocess
-from contextlib import ExitStack, suppress
-from typing import Any, Self
+from contextlib import suppress
+from typing import Any
 
 import psycopg
 import requests
 
 from soaking.cluster.clock import NodeClock
 from soaking.installation import ACTORS, Installation
-from tests.kit.cluster import command
+from tests.kit.cluster import Nodes
 from tests.kit.gated_relay import GatedRelay, role_of
 from tests.kit.ports import free_port
 from tests.kit.postgresql_server import Server
@@ -80,24 +80,20 @@ class SoakedNode(Installation):
         super().discard()
 
 
-class SoakedFleet:
+class SoakedFleet(Nodes):
     """All of it; it ends with the block."""
 
     def __init__(self) -> None:
-        self._stack = ExitStack()
-        self.server = Server(durable=True)
+        super().__init__(Server(durable=True))
         self.server.execute(f"CREATE DATABASE {DATABASE}")
         self.relay = GatedRelay(self.server.port, role_of)
+        self._stack.callback(self.relay.__exit__)
+        parts = {"host": "127.0.0.1", "port": self.relay.port, "sslmode": "disable", "gssencmode": "disable"}
+        self.dsn = psycopg.conninfo.make_conninfo(self.server.dsn(DATABASE), **parts)  # type: ignore[arg-type]
         self.nodes = [SoakedNode(name, role) for name, role in ROLES.items()]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
         for each in self.nodes:
-            each.discard()
-        self.relay.__exit__()
-        self.server.remove()
+            self._stack.callback(each.discard)
+            self.addresses[each] = f"127.0.0.1:{each.link.port}"
 
     @property
     def full(self) -> list[SoakedNode]:
@@ -110,13 +106,9 @@ class SoakedFleet:
         for each in self.nodes:
             each.wait_healthy()
         first, *others = self.nodes
-        parts = {"host": "127.0.0.1", "port": self.relay.port, "sslmode": "disable", "gssencmode": "disable"}
-        dsn = psycopg.conninfo.make_conninfo(self.server.dsn(DATABASE), **parts)  # type: ignore[arg-type]
-        _done(first, "init", "--dsn", dsn, "--name", first.name, "--address", f"127.0.0.1:{first.link.port}")
+        self.init(first, first.name)
         for each in others:
-            line = first.data("POST", "/nodes/tokens", {"name": each.name, "role": each.role})["line"]
-            _done(each, "join", line, "--address", f"127.0.0.1:{each.link.port}")
-            each.forget_token()
+            self.join(each, first, each.name, each.role)
         wait_until(lambda: set(self.states().values()) == {"up"}, "all nodes are up", 120)
         for each in self.nodes:
             document = first.data("GET", f"/nodes/{each.name}")["node"]
@@ -163,11 +155,6 @@ class SoakedFleet:
         done = subprocess.run([program, *arguments], input=text, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
         return done.stdout
-
-
-def _done(node: SoakedNode, *words: str) -> None:
-    status, text = command(node, *words)
-    assert status == 0, f"{node.name}: {text}"
 
 
 def _alone(connection: psycopg.Connection[Any], statement: str) -> bool:
