@@ -40,9 +40,9 @@ _CHECK = (
 _AND_FLEET = ", (SELECT id FROM proxyfleet.fleet)"
 # Tables without statistics are taken for large, and compiling a statement takes a thousand times as long as to do it.
 # No function or operator is one that another role has made: before PostgreSQL 15 each may make some in `public`.
-_BEGIN = (
-    "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL search_path = proxyfleet, pg_temp; SET LOCAL jit = off;"
-    " SET LOCAL lock_timeout = {:.0f};"
+_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL search_path = proxyfleet, pg_temp; SET LOCAL jit = off; "
+_BOUNDS = (
+    "SET LOCAL lock_timeout = {:.0f};"
     " SET LOCAL statement_timeout = {:.0f}; SET LOCAL idle_in_transaction_session_timeout = {:.0f}; "
 )
 _OF_DEADLINE = 800, 900, 500
@@ -71,6 +71,10 @@ class DatabaseSession:
     def go_on(self, statements: str, parameters: Sequence[Any] | None = (), within: float = CHANGE) -> list[Any]:
         """Do it in the transaction that has begun. Without parameters (None) a `%` is one."""
         return self._run(statements, parameters, within)
+
+    def go_on_within(self, statements: str, parameters: Sequence[Any], within: float) -> list[Any]:
+        """As `go_on`; and what follows has so long, too, whatever it had when the transaction began."""
+        return self._run(f"{_bounds(within)}{statements}", parameters, within)
 
     @property
     def own_address(self) -> str:
@@ -328,4 +332,8 @@ def roll_back(connection: TimedConnection) -> None:
 
 
 def _beginning(within: float) -> str:
-    return _BEGIN.format(*(within * each for each in _OF_DEADLINE))
+    return f"{_BEGIN}{_bounds(within)}"
+
+
+def _bounds(within: float) -> str:
+    return _BOUNDS.format(*(within * each for each in _OF_DEADLINE))

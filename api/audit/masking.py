@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from config.model.choices import MASK
@@ -159,5 +160,6 @@ def _listed(items: list[Any]) -> Any:
     return {"entries": len(items), "sha256": hashlib.sha256(json.dumps(items).encode()).hexdigest()}
 
 
+@lru_cache(1024)
 def _is_secret(name: str) -> bool:
     return name.lower().endswith(_SECRET_ENDINGS)

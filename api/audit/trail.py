@@ -165,35 +165,39 @@ class Trail:
             made.append((head.seq, content, head.hash))
         return made
 
-    def insert(self, rows: Sequence[Row]) -> None:
+    def insert(self, rows: Iterable[Row]) -> None:
         """Append entries that follow the last one, within a transaction."""
-        if rows:
-            with self._file.transaction() as database:
-                self._insert(database, rows, lambda: Head(rows[-1][0], rows[-1][2]))
+        last = Head(0, GENESIS)
+
+        def numbered(number: int) -> Iterator[tuple[int, str, str, int]]:
+            nonlocal last
+            for seq, content, digest in rows:
+                last = Head(seq, digest)
+                yield seq, content, digest, number
+
+        with self._file.transaction() as database:
+            database.executemany(
+                "INSERT INTO audit (seq, content, hash, commit_number) VALUES (?, ?, ?, ?)",
+                numbered(self._file.upcoming()),
+            )
+            if last.seq:
+                database.execute("REPLACE INTO head VALUES (1, ?, ?)", (last.seq, last.hash))
+                self._file.after(lambda: self._written(last.seq))
 
     def parts(self, row: Mapping[str, Any]) -> tuple[str, str]:
-        """An entry for `append_staged`: its content before and behind `seq` and `timestamp`, which it gets there."""
+        """An entry for `joined`: its content before and behind `seq` and `timestamp`, which it gets there."""
         content = self._content(row)
+        later = {name: each for name, each in content.items() if name > "timestamp"}
         before = canonical_json({name: each for name, each in content.items() if name < "seq"})
-        after = canonical_json({name: each for name, each in content.items() if name > "timestamp"})
-        return f"{before[:-1]},", "}" if after == "{}" else f",{after[1:]}"
+        return f"{before[:-1]},", f",{canonical_json(later)[1:]}" if later else "}"
 
-    def append_staged(self, database: sqlite3.Connection) -> None:
-        """Append the entries of `api.store.accounts.staging.Staging`, while that is attached, within a transaction."""
-        head, stamp = self._last(database), json.dumps(self._moment())
-
-        def rows(staged: Iterable[tuple[str, str]]) -> Iterator[tuple[int, str, str]]:
-            nonlocal head
-            for before, after in staged:
-                content = f'{before}"seq":{head.seq + 1},"timestamp":{stamp}{after}'
-                head = Head(head.seq + 1, chain_hash(head.hash, content))
-                yield head.seq, content, head.hash
-
-        first = head.seq
-        # closed, whatever becomes of it: what is still read can't be detached
-        with closing(database.execute("SELECT before, after FROM staged.entries ORDER BY place")) as staged:
-            self._insert(database, rows(staged), lambda: head)
-        origin().rows += head.seq - first
+    def joined(self, parts: Iterable[tuple[str, str]]) -> Iterator[Row]:
+        """Entries as they are stored, of their `parts`, for `insert` while no others are appended."""
+        head, stamp = self.head, json.dumps(self._moment())
+        for before, after in parts:
+            content = f'{before}"seq":{head.seq + 1},"timestamp":{stamp}{after}'
+            head = Head(head.seq + 1, chain_hash(head.hash, content))
+            yield head.seq, content, head.hash
 
     def new_of(self, rows: Sequence[Row], of_ledger: bool = False) -> tuple[Row, ...]:
         """The entries of another file that are to be inserted here, within a transaction. Raises `CommitRefused`.
@@ -263,14 +267,6 @@ class Trail:
     def close(self) -> None:
         """End reading."""
         self._reading.close()
-
-    def _insert(self, database: sqlite3.Connection, rows: Iterable[Row], head: Callable[[], Head]) -> None:
-        number = self._file.upcoming()
-        numbered = ((*row, number) for row in rows)
-        database.executemany("INSERT INTO audit (seq, content, hash, commit_number) VALUES (?, ?, ?, ?)", numbered)
-        last = head()
-        database.execute("REPLACE INTO head VALUES (1, ?, ?)", (last.seq, last.hash))
-        self._file.after(lambda: self._written(last.seq))
 
     def _written(self, seq: int) -> None:
         self.durable = seq

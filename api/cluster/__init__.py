@@ -7,6 +7,7 @@ is a database, and goes on without it.
 | module | what |
 |---|---|
 | `shared_ledger` | the commits of the database: take its lock, append to it, read what a replica lacks |
+| `commit_transfer` | how a commit gets to the database, and back |
 | `blobs` | files that one node makes for all |
 | `duties` | what one node does for all, and who announces an event of the fleet |
 | `roles` | the database role of each node: what it may do there is in `migrations/0006_nodes.sql` |
@@ -25,6 +26,10 @@ is a database, and goes on without it.
 commits and a follower misses none. A change takes the lock, catches its replica up, checks, and appends: two round
 trips, and no other wait between. So every check that one machine makes holds over all of them: what was checked before
 the lock is checked again within it (`api.engine.commit.Engine.rechecked`).
+
+**A large commit**, such as an import of 100,000 accounts, is there as rows before its transaction takes the lock, and
+its node's own file has it afterwards: so others wait only while the database moves the rows. They read it in pages
+(`following.rereading`), and so does its node, when that ends between the two.
 
 **A document is in its last commit alone**, as in the embedded store: a commit that is read later lacks the documents
 that a later one has changed again. Only at the end of what there is to read is the replica whole: so all of it is

@@ -31,7 +31,7 @@ from actors.cluster.database import Database, DatabaseSession
 from actors.cluster.errors import DatabaseError
 from actors.cluster.identity import NodeIdentity
 from actors.sqlite import open_for_reading
-from api.cluster.commit_json import encoded_parts
+from api.cluster.commit_transfer import write_within
 from api.cluster.fleet_node import FleetNode
 from api.cluster.fleet_usage import unreported
 from api.cluster.links.certificates import own_certificate
@@ -42,14 +42,13 @@ from api.cluster.shared_ledger import (
     AT_ONCE,
     BEGIN,
     RATE,
-    WRITE,
     FleetLock,
     SharedLedger,
     as_of_store,
     insert_fleet,
 )
 from api.engine.commit import Engine
-from api.engine.ledger import Commit
+from api.engine.ledger import Commit, RowsSent
 from api.engine.levels import FIRST, LEVELS, Levels
 from api.engine.loose import LOOSE
 from api.engine.one_machine import of_one_machine
@@ -245,8 +244,7 @@ def _make(
         copied = _copy(session, engine.file.path, node.node_id, levels, within)
         with engine.alone():
             for commit in engine.changes(copied):
-                for part in encoded_parts(_ordered(commit), levels=levels):
-                    session.go_on(WRITE, [commit.number, node.node_id, part], within)
+                write_within(session, node.node_id, _ordered(commit), levels, within)
             with engine.file.reading() as file:
                 head, history = last_number(file), newest_revision(file)
             stamp = insert_fleet(session, node.identity.fleet, node.node_id, head, history, seal.fingerprint)
@@ -312,7 +310,13 @@ class _FirstTurn(SharedLedger):
         self._session, self._on_commit = session, on_commit
 
     @contextmanager
-    def begin(self, after: int, stamp: UUID | None = None, size: int = 0) -> Iterator[FleetLock]:  # noqa: ARG002
+    def begin(
+        self,
+        after: int,
+        stamp: UUID | None = None,
+        size: int = 0,  # noqa: ARG002
+        sent: RowsSent | None = None,  # noqa: ARG002
+    ) -> Iterator[FleetLock]:
         """See `SharedLedger.begin`."""
         with as_of_store():
             rows = self._session.go_on(BEGIN, [after, stamp, self.node, AT_ONCE])

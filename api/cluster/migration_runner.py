@@ -3,6 +3,9 @@
 All that is missing runs in one transaction, which has a lock that poolers don't lose. A file that has run is never
 altered: the database has its SHA-256.
 
+**Functions that change** from one release to the next have files in `migrations/functions`, which may be altered: all
+of them run again behind the numbered files. So a release that alters one adds a number, too, if need be an empty file.
+
 **From one release to the next the schema only gains**: tables, columns with defaults, functions beside those that
 there are. So nodes of the former release go on, and the first full node of the new one brings the schema forward by
 itself (`SchemaUpkeep`). A file whose first line begins with `-- removes` runs by itself only when no node was seen for
@@ -109,6 +112,13 @@ def migrations() -> tuple[Migration, ...]:
     return tuple(sorted(found, key=lambda each: each.number))
 
 
+@cache
+def functions() -> str:
+    """The statements that make all functions which have files of their own."""
+    files = [*(resources.files(__package__) / "migrations" / "functions").iterdir()]
+    return "".join(each.read_text("utf-8") for each in sorted(files, key=lambda each: each.name))
+
+
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
     """What `migrate` would do, and the seconds for which it has locks; None when that is more than `REHEARSAL`."""
@@ -128,6 +138,7 @@ def rehearse(database: Database, known: Sequence[Migration] | None = None) -> Re
             _hold_others(session, missing)
             for each in missing:
                 _run(session, each, "")
+            _renew_functions(session, missing)
         except DatabaseBusy:
             return Rehearsal(missing, None)
         return Rehearsal(missing, time.monotonic() - began)
@@ -165,6 +176,7 @@ def _migrated(database: Database, node: str, known: Sequence[Migration] | None, 
             _run(session, each, node)
             done.append(each)
         if done:
+            _renew_functions(session, done)
             _as_owner(session, _RIGHTS)
             session.finish("SELECT 1")
     return done
@@ -195,6 +207,12 @@ def _run(session: DatabaseSession, migration: Migration, node: str) -> None:
     }  # fmt: skip
     places = ", ".join(["%s"] * len(row))
     session.go_on(f"INSERT INTO proxyfleet.migrations ({', '.join(row)}) VALUES ({places})", [*row.values()])  # noqa: S608 - ours
+
+
+def _renew_functions(session: DatabaseSession, done: Sequence[Migration]) -> None:
+    """Within a transaction that has done these: functions are those of this program, if the schema is."""
+    if any(each.number >= migrations()[-1].number for each in done):
+        _as_owner(session, f"{functions()}; REVOKE ALL ON ALL FUNCTIONS IN SCHEMA proxyfleet FROM PUBLIC")
 
 
 def missing_within(session: DatabaseSession, known: Sequence[Migration] | None = None) -> list[Migration]:

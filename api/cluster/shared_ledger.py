@@ -16,7 +16,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -27,8 +27,8 @@ from uuid import UUID, uuid4
 from actors.cluster.database import CHANGE, SIGN_IN, Database, DatabaseSession
 from actors.cluster.errors import DatabaseBusy, DatabaseError, DatabaseUnavailable, StatementRefused
 from actors.histogram import bucket_of
-from api.cluster.commit_json import OnDocument, decoded, encoded_parts, refuse_damaged
-from api.engine.ledger import Commit, LedgerCommit, TooFarBehind
+from api.cluster.commit_transfer import AS_JSON, OnDocument, RowsOnTheWay, Statement, decoded, encoded, refuse_damaged
+from api.engine.ledger import LARGEST, Commit, LedgerCommit, RowsSent, TooFarBehind
 from api.engine.levels import LEVELS, Levels
 from api.history.document_changes import UNREVISED
 from api.store import CommitRefused, FleetLevel, HistoryPruned, LedgerError, OutcomeUnknown
@@ -40,8 +40,6 @@ LONGEST = 600.0
 """Seconds that the largest commits have."""
 AT_ONCE = 4 * 2**20
 """Bytes of commits that are read under the lock; a replica that lacks more reads them before."""
-LARGEST = 16 * 2**20
-"""Bytes of one that is read as such; `changes_after` leaves out a larger one, and all behind it."""
 RETRY = 0.2
 """Seconds between two tries to learn what became of a commit."""
 
@@ -49,7 +47,6 @@ _SILENT = UNREVISED - {"list_states", "verdicts"}
 """Collections whose changes no other node waits for: each notification takes a lock of all databases of the server."""
 BEGIN = "SELECT * FROM proxyfleet.begin_change(%s, %s, %s, %s)"
 _READ = "SELECT * FROM proxyfleet.changes_after(%s, %s, %s, %s)"
-WRITE = "SELECT proxyfleet.write_change(%s, %s, %s)"
 _COMMIT = "SELECT proxyfleet.commit_change(%s, %s, %s, %s, %s, %s, %s, %s, %s)"
 _DOES_NOT_FOLLOW, _NODES_BELOW, _UNKNOWN_DOCUMENT = "PF001", "PF010", "PF011"
 
@@ -95,8 +92,16 @@ class _Page:
 class FleetLock:
     """The lock of the fleet, for one commit: `missing` are the commits that this replica lacks, up to the last one."""
 
-    def __init__(self, session: DatabaseSession, page: _Page, append: Callable[[FleetLock, Commit], UUID]) -> None:
+    def __init__(
+        self,
+        session: DatabaseSession,
+        page: _Page,
+        append: Callable[[FleetLock, Commit], UUID],
+        sent: RowsOnTheWay | None = None,
+    ) -> None:
         self.session = session
+        self.sent = sent
+        """What came before the lock."""
         self.missing = tuple(page.commits)
         self.head = page.head
         self.stamp = page.stamp
@@ -134,7 +139,7 @@ class CommitTimes:
 class _WithCommits(threading.local):
     """What the commits of a thread have with them: statements, each with its values."""
 
-    with_next: tuple[tuple[str, Sequence[object]], ...] = ()
+    with_next: tuple[Statement, ...] = ()
 
 
 class SharedLedger:
@@ -202,27 +207,42 @@ class SharedLedger:
             self._may_go_on.notify_all()
 
     @contextmanager
-    def begin(self, after: int, stamp: UUID | None = None, size: int = 0) -> Iterator[FleetLock]:
+    def begin(
+        self, after: int, stamp: UUID | None = None, size: int = 0, sent: RowsSent | None = None
+    ) -> Iterator[FleetLock]:
         """Take the lock for the block, as a replica whose last commit is `after` and has this stamp, if it is known.
 
-        `size` is how many bytes the commit will have, about; large ones have longer. Raises `HistoryPruned`, and
-        `DatabaseBusy` when the lock is not free in time.
+        `size` is how many bytes the commit will have, about; large ones have longer. It is in the transaction of what
+        was `sent`. Raises `HistoryPruned`, and `DatabaseBusy` when the lock is not free in time.
         """
+        assert sent is None or isinstance(sent, RowsOnTheWay)
+        self._require_permission()
+        with as_of_store(), self.database.session() if sent is None else nullcontext(sent.session) as session:
+            began, values = time.monotonic(), [after, stamp, self.node, AT_ONCE]
+            rows = (session.begin if sent is None else session.go_on_within)(BEGIN, values, _seconds(size))
+            page = self._page(after, rows, is_own=sent is None)
+            if not page.is_whole:
+                raise TooFarBehind(f"the commit {after} is {page.head - after} commits behind the last one")
+            lock = FleetLock(session, page, self._append, sent)
+            yield lock
+            if lock.has_appended:
+                self.took.add(time.monotonic() - began)
+
+    @contextmanager
+    def sending(self, size: int) -> Iterator[RowsOnTheWay]:
+        """See `api.engine.ledger.Ledger`."""
+        self._require_permission()
+        with as_of_store(), self.database.session() as session:
+            session.begin("SELECT 1", (), LONGEST)  # others don't wait for it before it has the lock
+            yield RowsOnTheWay(session, self.node, self.levels, _seconds(size))
+
+    def _require_permission(self) -> None:
+        """Raises `LedgerUnavailable` when this node makes no commit."""
         if self._refusal:
             raise LedgerUnavailable(self._refusal)
         with self._may_go_on:
             if not self._may_go_on.wait_for(lambda: not self.awaited, CHANGE):
                 raise LedgerUnavailable(self.awaited)
-        with as_of_store(), self.database.session() as session:
-            began = time.monotonic()
-            rows = session.begin(BEGIN, [after, stamp, self.node, AT_ONCE], _seconds(size))
-            page = self._page(after, rows)
-            if not page.is_whole:
-                raise TooFarBehind(f"the commit {after} is {page.head - after} commits behind the last one")
-            lock = FleetLock(session, page, self._append)
-            yield lock
-            if lock.has_appended:
-                self.took.add(time.monotonic() - began)
 
     def changes(self, after: int, stamp: UUID | None = None) -> Iterator[LedgerCommit]:
         """The commits after this one, which the reader has with this stamp.
@@ -259,7 +279,8 @@ class SharedLedger:
             rows = self.database.transaction(_READ, [after, stamp, self.node, AT_ONCE], _seconds(LARGEST))
         return self._page(after, rows)
 
-    def _page(self, after: int, rows: Sequence[Sequence[Any]]) -> _Page:
+    def _page(self, after: int, rows: Sequence[Sequence[Any]], is_own: bool = True) -> _Page:
+        """Within a transaction that `is_own` no entry of the audit trail is there that may be taken back."""
         if not rows:
             raise NoFleet("the database holds no fleet")
         fleet, head, stamp, pruned_to, followed, audited = rows[0][:6]
@@ -269,7 +290,8 @@ class SharedLedger:
             raise HistoryPruned(pruned_to)
         if not followed:
             raise Rewound(f"the commit {after} of this node is not in the database: its last one is {head}")
-        self._on_audited(audited)
+        if is_own:
+            self._on_audited(audited)
         found = tuple(tuple(row[6:]) for row in rows if row[6] is not None)
         numbers = [row[0] for row in found]
         if numbers != [*range(after + 1, after + 1 + len(found))]:
@@ -283,41 +305,47 @@ class SharedLedger:
         return LedgerCommit(decoded(number, content, self._on_document, self.levels.level), stamp, node, at)
 
     def _append(self, lock: FleetLock, commit: Commit) -> UUID:
-        stamp, within = self._new_stamp(), _seconds(commit.size)
-        *parts, last = encoded_parts(commit, levels=self.levels)
-        with self._refusals(commit):
-            for each in parts:
-                lock.session.go_on(WRITE, [commit.number, self.node, each], within)
-        history = max((each.row[0] for each in commit.revisions), default=0)
-        notify = any(each.collection not in _SILENT for each in commit.documents)
-        also = self._thread.with_next
-        statement = "; ".join([*(each for each, _ in also), _COMMIT])
+        stamp, rows, rest = self._new_stamp(), lock.sent, commit
+        size = commit.size if rows is None else LARGEST + 1  # so that it is read in pages
+        within = _seconds(size) if rows is None else rows.within
+        if rows is None and size > AS_JSON:
+            rows = RowsOnTheWay(lock.session, self.node, self.levels, within)
+        moves: list[Statement] = []
+        if rows is not None:
+            rest = rows.add_rest(commit)
+            moves = [rows.moving(rest)]
+        collections = {each.collection for each in rest.documents} if rows is None else rows.collections
         values = [
-            *chain.from_iterable(each for _, each in also),
             commit.number,
             stamp,
             lock.stamp,
             self.node,
-            last,
-            len(commit.documents),
-            commit.size,
-            history,
+            encoded(rest, self.levels),
+            len(rest.documents) if rows is None else rows.documents,
+            size,
+            max((each.row[0] for each in commit.revisions), default=0),
+            not collections <= _SILENT,
         ]
+        statements = [*self._thread.with_next, (_COMMIT, values), *moves]
         sent = time.monotonic()
         try:
-            with self._refusals(commit):
-                lock.session.finish(statement, [*values, notify], within)
+            with self._refusals(commit, rows):
+                lock.session.finish(
+                    "; ".join(each for each, _ in statements),
+                    [*chain.from_iterable(of for _, of in statements)],
+                    within,
+                )
         except DatabaseBusy:
             raise
         except DatabaseUnavailable as error:
             if not self._was_made(stamp, sent):
                 raise error
-        if commit.audit:
-            self._on_audited(commit.audit[-1][0])
+        if audited := max((seq for seq, *_ in commit.audit), default=0) if rows is None else rows.audited:
+            self._on_audited(audited)
         return stamp
 
     @contextmanager
-    def _refusals(self, commit: Commit) -> Iterator[None]:
+    def _refusals(self, commit: Commit, rows: RowsOnTheWay | None) -> Iterator[None]:
         """What the functions of the schema refuse."""
         try:
             yield
@@ -327,6 +355,7 @@ class SharedLedger:
             what = str(error).rpartition(": ")[2]
             if error.code == _NODES_BELOW:
                 used = {each for one in commit.documents for each in self.levels.used(one.collection, one.body)}
+                used |= set() if rows is None else rows.used
                 fields = sorted(f"{collection}.{path}" for collection, path in used)
                 level = max(self.levels.fields[each].level for each in used)
                 nodes = what.split(",")

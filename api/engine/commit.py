@@ -15,12 +15,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
+from uuid import UUID
 
 from api.audit.audit_context import on_behalf_of, origin
 from api.audit.masking import difference, field_names
 from api.audit.refused import Budget
 from api.audit.trail import Row
-from api.engine.ledger import Ledger, LedgerTurn, TooFarBehind, commit_of, note_stamp
+from api.engine.ledger import LARGEST, Commit, Ledger, LedgerTurn, RowsSent, TooFarBehind, commit_of, note_stamp
 from api.engine.loose import LOOSE
 from api.engine.replica import ReplicaStore, failed
 from api.history.document_changes import UNREVISED, DocumentChange, collection_of, is_renewed, kind_of
@@ -142,18 +143,23 @@ class Engine(ReplicaStore):
     def stage_records(self, staged: Staging) -> None:
         """Before `commit_staged`: make what is recorded of it, which takes long and holds up no other change."""
         for part in staged.writes():
-            found = self._recorded(part, [self.get(each.collection, each.id) for each in part])
+            known = [self.get(each.collection, each.id) if each.expect else None for each in part]
+            found = self._recorded(part, known)
             changes = [each.change for each in found if each.change is not None]
             staged.add_records([self.trail.parts(each.row) for each in found], self.history.rows_of(changes))
 
     def commit_staged(self, staged: Staging) -> int:
         """Commit accounts that are too many for memory. Raises as `commit`."""
 
-        def record(database: Any) -> None:
-            self.trail.append_staged(database)
-            self.history.add_staged(database, origin().purpose, self.trail.stamp())
+        def record(_database: Any) -> None:
+            first = self.trail.head.seq
+            self.trail.insert(self.trail.joined(staged.entries()))
+            self.history.insert(self._revisions_of(staged))
+            origin().rows += self.trail.head.seq - first
 
         try:
+            if self._ledger is not None and staged.size > LARGEST:
+                return self._send_staged(self._ledger, staged)
             with self.alone(staged.size):
                 return self.accounts.commit_staged(staged, record)
         except (RevisionConflict, FleetLevel):
@@ -161,6 +167,62 @@ class Engine(ReplicaStore):
         except StoreError as error:
             self._record_failure([{"action": "account.imported", "details": {"accounts": staged.count}}], error)
             raise
+
+    def _send_staged(self, ledger: Ledger, staged: Staging) -> int:
+        """In a fleet what is long is with the ledger before the turn, and in this file behind it.
+
+        So other nodes wait for little more than the ledger's own work; changes of this one wait for all of it. If it
+        ends between the two, everything is read from the ledger.
+        """
+        self.file.require_room(staged.size)
+        with ledger.sending(staged.size) as sent:
+            sent.add_documents(staged.documents())
+            sent.add_changes(staged.changes)
+            with self.effects.settled(), self._changing:
+                with self._unchecked(), self.alone():  # so all that this node has committed is here and settled
+                    if self._ledger is not ledger or self._turn is None:
+                        raise LedgerError("this node has another ledger since a moment ago: try again")
+                    audited = self._turn.audited
+                with self.file.with_memory():  # so no other entry follows the last one
+                    return self._commit_sent(ledger, staged, sent, audited)
+
+    def _commit_sent(self, ledger: Ledger, staged: Staging, sent: RowsSent, audited: int) -> int:
+        entries, revisions = tuple(self.trail.joined(staged.entries())), self._revisions_of(staged)
+        try:
+            sent.add_audit(entries, self.file.last_number)
+            self._unsettled.prepare(entries)
+            self._begin_turn(ledger, staged.size, sent)
+            staged.require_current()
+            number = self.file.last_number + 1
+            if entries:
+                self._unsettled.begin(number)
+        except BaseException:
+            self._unsettled.end()
+            self._end_turn()
+            raise
+        revisions = [self.history.next_of(each) for each in revisions]
+        rows = tuple(each._replace(changes=()) for each in revisions)
+        stamp = self._append(Commit(number, (), rows, self.trail.after(audited)))
+
+        def record(database: Any) -> None:
+            self.trail.insert(entries)
+            self.history.insert(revisions)
+            note_stamp(database, number, stamp)
+            self.file.after(self._unsettled.end)
+
+        try:
+            with self._adopting():
+                self.accounts.commit_staged(staged, record)
+        except StoreError as error:
+            raise OutcomeUnknown(number) from error  # the fleet has it, and this file when all is read anew
+        origin().rows += len(entries)
+        return number
+
+    def _revisions_of(self, staged: Staging) -> Sequence[RecordedRevision]:
+        """The one that it makes, if any; as the next one now."""
+        if next(iter(staged.changes), None) is None:
+            return ()
+        return [self.history.revision_with(staged.changes, origin().purpose, self.trail.stamp())]
 
     def resource_named(self, params: Mapping[str, str]) -> dict[str, Any] | None:
         """The resource that the first parameter of a path names; `name` is None when there is no such resource."""
@@ -189,11 +251,11 @@ class Engine(ReplicaStore):
             finally:
                 self._end_turn()
 
-    def _begin_turn(self, ledger: Ledger, size: int) -> None:
+    def _begin_turn(self, ledger: Ledger, size: int, sent: RowsSent | None = None) -> None:
         try:
             while self._turn is None:
                 try:
-                    self._turn = self._held.enter_context(ledger.begin(*self.stamped(), size))
+                    self._turn = self._held.enter_context(ledger.begin(*self.stamped(), size, sent))
                 except TooFarBehind:
                     self.catch_up()
         except (HistoryPruned, TooFarBehind) as error:
@@ -217,6 +279,15 @@ class Engine(ReplicaStore):
         """
         before = self._thread.checks
         self._thread.checks = (*before, check)
+        try:
+            yield
+        finally:
+            self._thread.checks = before
+
+    @contextmanager
+    def _unchecked(self) -> Iterator[None]:
+        """A turn within the block commits nothing that is to be checked."""
+        before, self._thread.checks = self._thread.checks, ()
         try:
             yield
         finally:
@@ -249,18 +320,23 @@ class Engine(ReplicaStore):
         if new := [each for each in entries if each[0] > durable]:
             self._unsettled.begin(number, new)
             self.file.after(self._unsettled.end)
+        note_stamp(database, number, self._append(replace(commit_of(database, number), audit=entries)))
+
+    def _append(self, commit: Commit) -> UUID:
+        """Have the ledger make it; its stamp. Whatever becomes of it, there is one commit in a turn."""
+        assert self._turn is not None
         try:
-            stamp = self._turn.append(replace(commit_of(database, number), audit=entries))
+            stamp = self._turn.append(commit)
         except OutcomeUnknown as error:
-            raise OutcomeUnknown(number) from error
+            raise OutcomeUnknown(commit.number) from error
         except StoreError:
             self._unsettled.end()
             raise
         finally:
-            self._end_turn()  # whatever became of it, there is one commit in a turn
-        note_stamp(database, number, stamp)
-        origin().commit = number
+            self._end_turn()
+        origin().commit = commit.number
         self._thread.checks = ()  # of a commit that is made
+        return stamp
 
     def _records_of(self, found: Sequence[_Recorded]) -> tuple[tuple[RecordedRevision, ...], tuple[Row, ...]]:
         """The revision and the entries of the audit trail, for `_write` in the same transaction."""

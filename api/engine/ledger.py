@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,8 +24,9 @@ from api.audit.trail import Row
 from api.history.recorder import STORED, RecordedRevision
 from api.store import Change, HistoryPruned, StoreError
 from api.store.accounts.columns import TABLES
+from api.store.accounts.staging import ChangeRow
 from api.store.fleet_file import last_number, translated
-from config.files.durable import replace_file
+from config.files.durable import new_file, replace_file
 
 _DOCUMENTS = " UNION ALL ".join(
     (
@@ -35,6 +36,8 @@ _DOCUMENTS = " UNION ALL ".join(
         "SELECT * FROM (SELECT collection, id, body FROM documents WHERE revision = :number ORDER BY place)",
     )
 )
+LARGEST = 16 * 2**20
+"""Bytes of a commit that is read as one; larger ones are read in pages, and not in the order of commits."""
 STAMPS = 10_000
 """Of so many commits a file has the stamps: when the ledger has lost the last ones, that says which."""
 _CHANGES = "SELECT collection, id, name, fields, before, after FROM revision_changes WHERE number = ? ORDER BY place"
@@ -79,6 +82,26 @@ class LedgerCommit:
     at: float
 
 
+class RowsSent(Protocol):
+    """Rows of one commit that the ledger gets before the turn, since they are very many (`Ledger.sending`).
+
+    They are a part of what the turn appends that has begun with them. Other nodes read such a commit in pages, not as a
+    `Commit`.
+    """
+
+    def add_documents(self, rows: Iterable[tuple[str, str, str]]) -> None:
+        """Collection, id and text of documents."""
+        ...
+
+    def add_changes(self, rows: Iterable[ChangeRow]) -> None:
+        """Changes of the one revision that the commit has."""
+        ...
+
+    def add_audit(self, rows: Iterable[Row], after: int) -> None:
+        """The next entries of this node's audit trail, of a file whose last commit is `after`."""
+        ...
+
+
 class LedgerTurn(Protocol):
     """The turn of one node, for one commit. `missing` are the commits that its file lacks, up to the last one."""
 
@@ -95,9 +118,9 @@ class LedgerTurn(Protocol):
     def append(self, commit: Commit) -> UUID:
         """Make it a commit of all nodes, durably; its stamp. What it raises rolls the transaction of the file back.
 
-        Called when all of it is written there and could be committed. The file may miss it nevertheless, if the process
-        ends at this moment: then it is `missing` in the next turn. Raises `OutcomeUnknown`, and other `StoreError` when
-        it was not made.
+        Called when all of it is written there and could be committed, but for what was sent as rows. The file may miss
+        it nevertheless, if the process ends at this moment: then it is `missing` in the next turn. Raises
+        `OutcomeUnknown`, and other `StoreError` when it was not made.
         """
         ...
 
@@ -114,8 +137,17 @@ class Ledger(Protocol):
         """The id of this node."""
         ...
 
-    def begin(self, after: int, stamp: UUID | None, size: int = 0) -> AbstractContextManager[LedgerTurn]:
-        """Within the block no other node commits; this one writes about `size` bytes. Raises `TooFarBehind`."""
+    def begin(
+        self, after: int, stamp: UUID | None, size: int = 0, sent: RowsSent | None = None
+    ) -> AbstractContextManager[LedgerTurn]:
+        """Within the block no other node commits; this one writes about `size` bytes, with what was `sent` before.
+
+        Raises `TooFarBehind`.
+        """
+        ...
+
+    def sending(self, size: int) -> AbstractContextManager[RowsSent]:
+        """Send rows of a commit of about `size` bytes before its turn, which begins within the block."""
         ...
 
     def changes(self, after: int, stamp: UUID | None) -> Iterator[LedgerCommit]:
@@ -129,30 +161,44 @@ class Ledger(Protocol):
 class UnsettledEntries:
     """The new entries of a commit that goes to the ledger, in a file until it is known what has become of it.
 
-    `number` is that of the commit, 0 for none.
+    `number` is that of the commit, 0 for none. Very many are in a file of their own before there is a number.
     """
 
     def __init__(self, path: Path) -> None:
         """Raises `StoreError`."""
-        self._path = path
+        self._path, self._many = path, path.with_name(f"{path.name}.many")
+        self._prepared: tuple[Row, ...] = ()
         self.number = 0
         self.entries: tuple[Row, ...] = ()
         with translated(path):
-            if path.exists():
-                self.number, rows = json.loads(path.read_bytes())
-                self.entries = tuple((seq, content, digest) for seq, content, digest in rows)
+            if not path.exists():
+                self._many.unlink(missing_ok=True)
+                return
+            self.number, rows = json.loads(path.read_bytes())
+            if rows is None:
+                rows = map(json.loads, self._many.read_bytes().splitlines())
+            self.entries = tuple((seq, content, digest) for seq, content, digest in rows)
 
-    def begin(self, number: int, entries: Sequence[Row]) -> None:
-        """These are given to the ledger now. Raises `StoreError`."""
+    def prepare(self, entries: Sequence[Row]) -> None:
+        """These are given to the ledger with the commit that begins next. Raises `StoreError`."""
+        with translated(self._path):
+            self._many.unlink(missing_ok=True)
+            with new_file(self._many) as file:
+                file.writelines(json.dumps(each).encode() + b"\n" for each in entries)
+        self._prepared = tuple(entries)
+
+    def begin(self, number: int, entries: Sequence[Row] | None = None) -> None:
+        """These, or those that were prepared, are given to the ledger now. Raises `StoreError`."""
         with translated(self._path):
             replace_file(self._path, json.dumps([number, entries]).encode())
-        self.number, self.entries = number, tuple(entries)
+        self.number, self.entries = number, self._prepared if entries is None else tuple(entries)
 
     def end(self) -> None:
         """It is known. A file that stays is of a commit that is made, as the next start sees."""
-        self.number, self.entries = 0, ()
-        with suppress(OSError):
-            self._path.unlink(missing_ok=True)
+        self.number, self.entries, self._prepared = 0, (), ()
+        for each in (self._path, self._many):
+            with suppress(OSError):
+                each.unlink(missing_ok=True)
 
 
 Stamped = tuple[int, UUID | None]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
@@ -108,11 +108,19 @@ class ReplicaStore(FleetStore):
                 known = self.file.last_number
                 self._adopt_from_ledger(each for each in chain([first], missing) if each.commit.number > known)
 
-    def read_anew(self, of: Stamped, to: Stamped, parts: Iterable[Commit], common: int | None) -> None:
+    @property
+    def unsettled_number(self) -> int:
+        """The number of this node's commit of which it is not known whether it was made; 0 for none."""
+        return self._unsettled.number
+
+    def read_anew(
+        self, of: Stamped, to: Stamped, parts: Iterable[Commit], common: int | None, made: Collection[int] = ()
+    ) -> None:
         """Take differences, in `parts`, that make this file what the ledger has at the commit `to`.
 
         `of` is where this file is, `common` the last commit that both have, if it is not that. What is the same isn't
-        touched, and effects are made of differing bodies alone. Raises `CommitRefused` and `StoreError`.
+        touched, and effects are made of differing bodies alone. Of the commits `made` it is known that this node
+        has made them. Raises `CommitRefused` and `StoreError`.
         """
         with (
             self.effects.settled(),
@@ -124,7 +132,7 @@ class ReplicaStore(FleetStore):
         ):
             if stamped(database) != of:
                 raise CommitRefused("a commit was made while everything was read anew")
-            unsettled = self._unsettled.entries
+            unsettled = frozenset(self._unsettled.entries)
             settled: list[Row] = []
             if common is not None:
                 self.history.forget_after(common)
@@ -139,7 +147,7 @@ class ReplicaStore(FleetStore):
                     relevant += self._written(part.documents, before, differing=True)
             self._note_effects(relevant)
             if unsettled:
-                self._settle(self._unsettled.number, settled)
+                self._settle(self._unsettled.number, [*unsettled] if self._unsettled.number in made else settled)
             forget_stamp(database)
             if to[1] is not None:
                 note_stamp(database, to[0], to[1])
@@ -216,7 +224,8 @@ class ReplicaStore(FleetStore):
 
     def _record(self, revisions: Sequence[RecordedRevision], audit: Sequence[Row]) -> None:
         """What is recorded of a commit, within its transaction."""
-        self.trail.insert(audit)
+        if audit:
+            self.trail.insert(audit)
         self.history.insert(revisions)
 
     def _write(self, changes: Sequence[Change], before: Mapping[Key, Document | None]) -> None:

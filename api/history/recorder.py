@@ -82,20 +82,29 @@ class Recorder:
 
         `origin` has `timestamp`, and what is known of the author.
         """
-        rows = self.rows_of(changes)
-        parts = [row[-2:] for row in rows]
-        counts = (
-            sum(before is None for before, _ in parts),
-            sum(before is not None and after is not None for before, after in parts),
-            sum(after is None for _, after in parts),
-        )
+        return self.revision_with(tuple(self.rows_of(changes)), purpose, origin)
+
+    def revision_with(
+        self, rows: Iterable[ChangeRow], purpose: Purpose, origin: Mapping[str, Any], above: int = 0
+    ) -> RecordedRevision:
+        """As `revision_of`, with these changes as they are stored; its number is above `above`."""
+        created = updated = deleted = size = 0
+        collections: dict[str, None] = {}
+        for collection, *_, before, after in rows:
+            created += before is None
+            deleted += after is None
+            updated += before is not None and after is not None
+            size += len(before or b"") + len(after or b"")
+            collections[collection] = None
         with self._file.reading() as database:
-            number = newest_revision(database) + 1
-        size = sum(len(each or b"") for part in parts for each in part)
+            number = max(newest_revision(database), above) + 1
         by_whom = origin["timestamp"], self._author(origin), purpose.restored, purpose.undone or 0
-        return RecordedRevision(
-            (number, *by_whom, *counts, _kinds(dict.fromkeys(row[0] for row in rows)), size), tuple(rows)
-        )
+        return RecordedRevision((number, *by_whom, created, updated, deleted, _kinds(collections), size), rows)
+
+    def next_of(self, revision: RecordedRevision) -> RecordedRevision:
+        """The same as the next revision, since others have come before it."""
+        with self._file.reading() as database:
+            return revision._replace(row=(newest_revision(database) + 1, *revision.row[1:]))
 
     def insert(self, revisions: Sequence[RecordedRevision]) -> None:
         """Add revisions, within the transaction of their commit."""
@@ -110,22 +119,10 @@ class Recorder:
                     ((row[0], place, *change) for place, change in enumerate(changes)),
                 )
 
-    def add_staged(self, database: sqlite3.Connection, purpose: Purpose, origin: Mapping[str, Any]) -> None:
-        """The same with the changes of `api.store.accounts.staging.Staging`, while that is attached; none is none."""
-        if database.execute("SELECT 1 FROM staged.changes").fetchone() is None:
-            return
-        number = self._insert(database, newest_revision(database) + 1, purpose, origin)
-        database.execute(
-            "INSERT INTO main.revision_changes"
-            " SELECT ?, place - 1, collection, id, name, fields, before, after FROM staged.changes",
-            [number],
-        )
-        _sum_up(database, number)
-
     def add_empty(self, origin: Mapping[str, Any], above: int = 0) -> None:
         """Add a revision without changes, with a number above `above`: the history begins, or continues elsewhere."""
-        with self._file.transaction() as database:
-            self._insert(database, max(newest_revision(database), above) + 1, NO_PURPOSE, origin)
+        with self._file.transaction():
+            self.insert([self.revision_with((), NO_PURPOSE, origin, above)])
 
     def prune(self, limits: Limits, now: float) -> int:
         """Delete revisions beyond the limits, oldest first, but never the last; how many."""
@@ -171,21 +168,6 @@ class Recorder:
         """A body as people may keep it: its hashes are sealed, other secrets are already."""
         return self._packing.sealed(body)
 
-    def _insert(self, database: sqlite3.Connection, number: int, purpose: Purpose, origin: Mapping[str, Any]) -> int:
-        database.execute(
-            "INSERT INTO revisions (number, timestamp, author, restored, undone, commit_number)"
-            " VALUES (?, ?, ?, ?, ?, ?)",
-            [
-                number,
-                origin["timestamp"],
-                self._author(origin),
-                purpose.restored,
-                purpose.undone or 0,
-                self._file.upcoming(),
-            ],
-        )
-        return number
-
     def _author(self, origin: Mapping[str, Any]) -> str:
         node = self._node()
         of_fleet = {} if node is None else {"node": node}
@@ -224,17 +206,3 @@ def newest_revision(database: sqlite3.Connection) -> int:
 
 def _kinds(collections: Iterable[str]) -> str:
     return f",{''.join(f'{kind_of(each)},' for each in collections)}"
-
-
-def _sum_up(database: sqlite3.Connection, number: int) -> None:
-    """Bring the columns that sum up the changes up to date."""
-    *counts, found = database.execute(
-        "SELECT total(before IS NULL), total(before IS NOT NULL AND after IS NOT NULL), total(after IS NULL),"
-        " total(ifnull(length(before), 0) + ifnull(length(after), 0)), group_concat(DISTINCT collection)"
-        " FROM revision_changes WHERE number = ?",
-        [number],
-    ).fetchone()
-    database.execute(
-        "UPDATE revisions SET created = ?, updated = ?, deleted = ?, size = ?, kinds = ? WHERE number = ?",
-        [*map(int, counts), _kinds(found.split(",")), number],
-    )

@@ -111,7 +111,7 @@ class FleetFile:
     @contextmanager
     def _whole(self, size: int, published: ExitStack) -> Iterator[sqlite3.Connection]:
         self._refuse_uncertain()
-        self._refuse_full(size)
+        self.require_room(size)
         self.database.execute("BEGIN IMMEDIATE")
         try:
             yield self.database
@@ -295,8 +295,11 @@ class FleetFile:
         if self._uncertain:
             raise StoreWriteError(f"{self.path}: {self._uncertain}")
 
-    def _refuse_full(self, size: int) -> None:
-        """The log has all pages of a change, and brings them into the file later."""
+    def require_room(self, size: int) -> None:
+        """Refuse a change of so many bytes, about, that the disk has no room for. Raises `StoreWriteError`.
+
+        The log has all pages of a change, and brings them into the file later.
+        """
         if shutil.disk_usage(self.path.parent).free < SPARE + 3 * size:
             raise StoreWriteError(f"{self.path}: the disk is full")
 

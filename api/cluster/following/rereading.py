@@ -29,7 +29,7 @@ from uuid import UUID, uuid4
 
 from actors.cluster.database import REPORT, DatabaseSession
 from actors.cluster.identity import NodeIdentity
-from api.cluster.commit_json import OnDocument, audit_entry, documents_of, revision_change
+from api.cluster.commit_transfer import OnDocument, audit_entry, documents_of, revision_change
 from api.cluster.following.audit_trails import AuditSending
 from api.cluster.shared_ledger import NoFleet, OtherFleet, SharedLedger, as_of_store
 from api.engine.commit import Engine
@@ -89,6 +89,7 @@ SELECT number, place, collection, id, name, fields, encode(before, 'base64'), en
     ) of_page
 ) of_part WHERE behind < %s ORDER BY number, place
 """
+_MADE = "SELECT number FROM proxyfleet.commits WHERE number = %s AND node = %s"
 _AUDIT = "SELECT seq, content, hash FROM proxyfleet.audit WHERE node = %s AND seq >= %s ORDER BY seq LIMIT %s"
 _SCRATCH = f"""
 PRAGMA journal_mode=OFF;
@@ -181,6 +182,7 @@ class Rereading:
                 head, stamp = self._head(session)
                 lost = _lost(replica, head, session.go_on(_STAMPS, [min(replica.stamps, default=head)], WITHIN))
                 common = min(lost) - 1 if lost else None
+                made = session.go_on(_MADE, [self._engine.unsettled_number, self._identity.id], WITHIN)
                 scratch.execute("BEGIN")  # else each row is a transaction
                 self._read_documents(session, scratch, replica)
                 self._read_records(session, scratch, common)
@@ -190,7 +192,8 @@ class Rereading:
             self._ledger.check(text)
         undone = [] if common is None else [*_undone(scratch, common, self._engine)]
         revisions = [] if common is None else [*_undone_revisions(scratch, common, self._engine)]
-        self._engine.read_anew(replica.at, (head, stamp), _parts(scratch, head, self._on_document), common)
+        parts = _parts(scratch, head, self._on_document)
+        self._engine.read_anew(replica.at, (head, stamp), parts, common, [number for (number,) in made])
         log.info("everything was read anew, to the commit %d", head)
         if common is not None:
             self._report(common, lost, undone, revisions)

@@ -228,8 +228,14 @@ class AccountImports:
         """Store them, unless a change of this moment stands against it."""
         self._engine.stage_records(staged)
         with self._announced(policies):
+            at = self._engine.file.last_number
             self._check(staged, policies)
-            with self._engine.rechecked(lambda: self._check(staged, policies)):
+
+            def check_again() -> None:
+                if self._engine.file.last_number != at:  # others wait for it
+                    self._check(staged, policies)
+
+            with self._engine.rechecked(check_again):
                 self._engine.commit_staged(staged)
 
     def _check(self, staged: Staging, policies: set[str]) -> None:

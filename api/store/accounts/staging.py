@@ -10,7 +10,8 @@ import json
 import secrets
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,13 +59,23 @@ SELECT entry FROM certificates AS staged WHERE EXISTS (
 """
 _CONFLICT = """
 SELECT new.id, expect, ifnull(old.revision, 0)
-FROM staged.accounts AS new LEFT JOIN main.accounts AS old ON old.id = new.id
+FROM accounts AS new LEFT JOIN store.accounts AS old ON old.id = new.id
 WHERE ifnull(old.revision, 0) <> expect LIMIT 1
 """
 
 
 ChangeRow = tuple[str, str, str | None, str, bytes | None, bytes | None]
 """Of `changes`, without its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagedChanges:
+    """Those of a revision, read each time that they are iterated over."""
+
+    database: sqlite3.Connection
+
+    def __iter__(self) -> Iterator[ChangeRow]:
+        return self.database.execute("SELECT collection, id, name, fields, before, after FROM changes ORDER BY place")
 
 
 class Staged(NamedTuple):
@@ -128,6 +139,31 @@ class Staging:
             yield [Write(ACCOUNTS, identifier, json.loads(body), expect) for _, identifier, expect, body in rows]
             last = rows[-1][0]
 
+    def documents(self) -> Iterator[tuple[str, str, str]]:
+        """Collection, id and text of all of them, by their ids: so indexes of them are written in order."""
+        with (
+            translated(self._file),
+            closing(self._database.execute("SELECT id, body FROM accounts ORDER BY id")) as rows,
+        ):
+            for identifier, body in rows:
+                yield ACCOUNTS, identifier, body
+
+    def entries(self) -> Iterator[tuple[str, str]]:
+        """What the commit adds to the audit trail, in its order."""
+        sql = "SELECT before, after FROM entries ORDER BY place"
+        with translated(self._file), closing(self._database.execute(sql)) as rows:
+            yield from rows
+
+    @property
+    def changes(self) -> StagedChanges:
+        """What it adds to the history, in its order."""
+        return StagedChanges(self._database)
+
+    def require_current(self) -> None:
+        """Raise `RevisionConflict` if one of the accounts has changed since it was prepared."""
+        if found := self._rows(_CONFLICT, []):
+            raise RevisionConflict(ACCOUNTS, *found[0])
+
     def plans(self) -> list[tuple[str, int]]:
         """The ids of their plans, with a line of each."""
         return self._rows("SELECT plan, min(line) FROM accounts WHERE plan > '' GROUP BY plan", [])
@@ -167,12 +203,9 @@ class Staging:
             finally:
                 database.execute("DETACH staged")
 
-    @staticmethod
-    def merge(database: sqlite3.Connection, number: int) -> None:
+    def merge(self, database: sqlite3.Connection, number: int) -> None:
         """Store all of them with this number, within `attached` and a transaction. Raises `RevisionConflict`."""
-        conflict = database.execute(_CONFLICT).fetchone()
-        if conflict is not None:
-            raise RevisionConflict(ACCOUNTS, *conflict)
+        self.require_current()
         names = ("id", "revision", *_COLUMNS)
         database.execute(
             f"INSERT INTO main.accounts ({', '.join(names)})"  # noqa: S608 - names are ours

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from api.cluster.following.heartbeat import Beat, Heartbeat
 from api.cluster.migration_runner import Migration, migrate
 from api.cluster.shared_ledger import FleetLock, SharedLedger
 from api.engine.commit import Engine
-from api.engine.ledger import Commit, LedgerCommit, commit_of
+from api.engine.ledger import Commit, LedgerCommit, RowsSent, commit_of
 from api.store import Write
 from config.files.paths import DataDir, open_data_dir
 from config.files.secret_box import SecretBox, secret_box_of
@@ -63,10 +63,14 @@ class Node:
         return self.engine.file.last_number
 
     @contextmanager
-    def begin(self, after: int, stamp: UUID | None, size: int = 0) -> Iterator[_Turn]:
+    def begin(self, after: int, stamp: UUID | None, size: int = 0, sent: RowsSent | None = None) -> Iterator[_Turn]:
         """As the ledger."""
-        with self.ledger.begin(after, stamp, size) as lock:
+        with self.ledger.begin(after, stamp, size, sent) as lock:
             yield _Turn(lock, self._between)
+
+    def sending(self, size: int) -> AbstractContextManager[RowsSent]:
+        """As the ledger."""
+        return self.ledger.sending(size)
 
     def changes(self, after: int, stamp: UUID | None) -> Iterator[LedgerCommit]:
         """As the ledger."""

@@ -9,8 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from api.engine import commit
 from api.engine.commit import Engine
 from config.files.paths import open_data_dir
 from config.files.secret_box import SecretBox, secret_box_of
@@ -37,9 +40,13 @@ def one_of_each() -> Iterator[tuple[Engine, Engine, SecretBox]]:
 
 
 @settings(max_examples=15)
-@given(STEPS)
-def test_a_node_answers_as_a_machine_alone_to_everything_that_can_be_read(steps: list[tuple[str, Any]]) -> None:
-    with one_of_each() as (*engines, seal):
+@given(STEPS, st.booleans())
+def test_a_node_answers_as_a_machine_alone_to_everything_that_can_be_read(
+    steps: list[tuple[str, Any]], imports_are_large: bool
+) -> None:
+    with one_of_each() as (*engines, seal), pytest.MonkeyPatch.context() as patch:
+        if imports_are_large:
+            patch.setattr(commit, "LARGEST", 0)
         for each in engines:
             for step in steps:
                 if step[0] != "a batch ends":

@@ -18,6 +18,7 @@ from actors.cluster.errors import DatabaseError, DatabaseUnusable
 from actors.cluster.identity import NodeIdentity, identity_of
 from api.audit.trail import verify
 from api.cluster import founding as module
+from api.cluster.commit_transfer import AS_JSON
 from api.cluster.fleet_node import FleetNode
 from api.cluster.founding import FoundingRefused, found_fleet, leave_fleet
 from api.cluster.migration_runner import migrate
@@ -179,9 +180,11 @@ def test_each_document_has_the_lowest_level_that_knows_its_fields_whenever_it_wa
     assert {*above, "plain", node.node_id} <= {*found}
 
 
+@pytest.mark.parametrize("as_json", [AS_JSON, 0])
 def test_changes_go_on_while_the_state_is_copied_and_none_is_lost(
-    ours: Machine, dsn: str, monkeypatch: pytest.MonkeyPatch
+    ours: Machine, dsn: str, monkeypatch: pytest.MonkeyPatch, as_json: int
 ) -> None:
+    monkeypatch.setattr("api.cluster.commit_transfer.AS_JSON", as_json)
     copy = module._copy
 
     def slow(*given: Any) -> int:

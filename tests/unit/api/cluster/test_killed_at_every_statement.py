@@ -23,12 +23,14 @@ from actors.cluster.errors import DatabaseError
 from actors.cluster.identity import NodeIdentity
 from actors.cluster.usage_report import LedgerReport, LedgerRow, ReportedAccount, UsageTable
 from api.audit.trail import verify
+from api.cluster.following.rereading import Rereading
 from api.cluster.joining import PATH, Admission, ask_to_join, finish_joining
 from api.cluster.links.certificates import Certificates, own_certificate
 from api.cluster.links.internal_api import InternalApi, Route
 from api.cluster.migration_runner import Migration, migrate, migrations
 from api.cluster.roles import NodeLogin, end_role
 from api.cluster.shared_ledger import SharedLedger
+from api.engine import commit
 from api.store import StoreError, Write
 from config import OperatorError
 from config.files.paths import DataDir, open_data_dir
@@ -38,6 +40,7 @@ from tests.kit.cutting_relay import CuttingRelay, Where
 from tests.kit.postgresql import needs_postgresql, shared_server
 from tests.unit.api.cluster.admitted import Asked
 from tests.unit.api.cluster.nodes import Fleet, Node, fleet, owner, proxy
+from tests.unit.api.store.account_documents import account
 
 pytestmark = needs_postgresql
 _numbers = count(1)
@@ -116,6 +119,39 @@ class Change:
                 node.change(proxy(self.number, 1))
             assert node.engine.get("proxies", f"proxies_{self.number}") is not None
             assert verify(node.data) == node.engine.trail.head
+
+
+class Import(Change):
+    """Of accounts, as rows: what is left of it is read anew."""
+
+    def act(self, ready: Callable[[], None]) -> None:
+        commit.LARGEST = 0
+        node = self.world.node(self.name, self.world.through(self.world.fleet.dsn))
+        node.follow()
+        ready()
+        self._import(node)
+
+    def _import(self, node: Node) -> None:
+        with closing(node.engine.accounts.staging()) as staged:
+            name = f"proxies_{self.number}"
+            staged.add(1, Write("accounts", name, account(name, f"name-{self.number}"), 0))
+            staged.finish()
+            node.engine.stage_records(staged)
+            node.engine.commit_staged(staged)
+
+    def again(self) -> None:
+        node, fleet = self.world.node(self.name, self.world.fleet.dsn), self.world.fleet
+        reread = Rereading(
+            node.ledger, NodeIdentity(fleet.id, node.name, node.name, "full", fleet.dsn), node.engine, lambda *_: None
+        )
+        with closing(node.engine):
+            reread()
+            if not self.is_done():
+                self._import(node)
+            assert node.engine.get("accounts", f"proxies_{self.number}") is not None
+            assert verify(node.data) == node.engine.trail.head
+            assert fleet.execute("SELECT count(*) FROM proxyfleet.staged_audit") == [(0,)]
+        fleet.execute("UPDATE proxyfleet.commits SET size = 1")  # so that later ones read it as any other
 
 
 class Report:
@@ -326,7 +362,7 @@ def world() -> Iterator[World]:
 
 
 @pytest.mark.parametrize("how", HOW)
-@pytest.mark.parametrize("kind", [Change, Report, Join, Removal, Migrating])
+@pytest.mark.parametrize("kind", [Change, Import, Report, Join, Removal, Migrating])
 def test_whenever_it_is_disturbed_it_was_done_or_not_and_can_be_done_again(
     world: World, kind: type[Deed], how: str
 ) -> None:

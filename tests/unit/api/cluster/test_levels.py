@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,7 +10,6 @@ from typing import Any
 import pytest
 
 from api.cluster import migration_runner as module
-from api.cluster.commit_json import encoded_parts
 from api.cluster.following.heartbeat import OutdatedProgram
 from api.cluster.migration_runner import Migration, migrations
 from api.cluster.shared_ledger import LedgerUnavailable
@@ -127,15 +125,24 @@ def test_a_node_with_the_new_release_reads_what_the_former_one_could_not(ours: F
             assert old.made == [] or [each.id for each in old.made[0]] == ["proxies_5"]
 
 
-def test_a_commit_in_parts_has_its_level_in_each(ours: Fleet) -> None:
-    with nodes(ours, "new", levels=NEXT) as (new,):
-        parts = [
-            json.loads(each)
-            for each in encoded_parts(next(new.engine.changes(new.engine.commit(zoned("a")) - 1)), 50, NEXT)
-        ]
-        assert len(parts) > 1
-        assert [each["level"] for each in parts] == [[2]] * len(parts)
-        assert [each for part in parts for each in part.get("levels", ())] == [["proxies", "p1", 2]]
+def test_a_large_commit_has_the_levels_of_its_documents_and_is_refused_as_any_other(
+    ours: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.cluster.shared_ledger.AS_JSON", 0)
+    with nodes(ours, "new", levels=NEXT) as (new,), nodes(ours, "old") as (old,):
+        old.node.heartbeat.beat_now()
+        with pytest.raises(
+            FleetLevel, match=r"proxies\.nodes\.zones can be set when all nodes have this release: old has not"
+        ):
+            new.engine.commit(zoned("a"))
+        absent(ours, "old")
+        new.engine.commit([*zoned("a"), *proxy(7)])
+        found = dict(ours.execute("SELECT id, level FROM proxyfleet.documents WHERE collection = 'proxies'"))
+        assert found == {"p1": 2, "proxies_7": 1}
+        with pytest.raises(FleetLevel, match="proxies/p1 was written by a newer release"):
+            old.engine.commit(zoned(value=3))
+        new.engine.commit(zoned())
+        assert ours.execute("SELECT level FROM proxyfleet.documents WHERE id = 'p1'") == [(1,)]
 
 
 # --- the schema ---

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -14,7 +16,15 @@ from actors.cluster.database import Database
 from actors.cluster.errors import DatabaseBusy, DatabaseError, DatabaseUnusable
 from api.cluster import migration_runner as module
 from api.cluster.following.heartbeat import Beat
-from api.cluster.migration_runner import Migration, SchemaRefused, SchemaUpkeep, migrate, migrations, rehearse
+from api.cluster.migration_runner import (
+    Migration,
+    SchemaRefused,
+    SchemaUpkeep,
+    functions,
+    migrate,
+    migrations,
+    rehearse,
+)
 from config import VERSION
 from tests.kit.postgresql import database, needs_postgresql, shared_server
 
@@ -59,12 +69,47 @@ RELEASED = {
     "0016_reads_by_place": "9f1e4cc725823a1e",
     "0017_foreign_revisions": "02a64ffbb16eeb75",
     "0018_bounds_of_roles": "77c64b684b100abb",
+    "0019_audit_of_all": "7577831b2b360d25",
+    "0020_leases_by_use": "633be22400c677d7",
+    "0021_news_of_heartbeats": "037af48d1bbd33d5",
+    "0022_stolen_edges": "bd526eb284036562",
+    "0023_large_commits": "a3bfaf27809eccf8",
 }
 """Databases have run these: what is to be different is a file of its own."""
+FUNCTIONS = (24, "26fe096552b264c8")
+"""The last number, and the digest of the functions that came with it."""
 
 
 def test_what_databases_have_run_is_never_altered() -> None:
     assert {f"{each.number:04}_{each.name}": each.digest[:16] for each in migrations()[: len(RELEASED)]} == RELEASED
+
+
+def test_functions_that_are_altered_come_with_another_number() -> None:
+    """Else databases that have all numbers would not get them."""
+    digest = hashlib.sha256(functions().encode()).hexdigest()[:16]
+    assert (migrations()[-1].number, digest) == FUNCTIONS
+    statements = [line for line in functions().splitlines() if line.startswith(("CREATE", "ALTER", "DROP"))]
+    assert [each for each in statements if not each.startswith("CREATE OR REPLACE FUNCTION proxyfleet.")] == []
+
+
+def test_functions_are_those_of_the_program_that_brings_the_schema_forward(ours: Database) -> None:
+    def do(statement: str) -> list[Any]:
+        with ours.session() as session:
+            return session.transaction(statement)
+
+    def source() -> Any:
+        return do("SELECT prosrc FROM pg_proc WHERE oid = to_regproc('proxyfleet.move_audit')")
+
+    migrate(ours, "a", migrations()[:-1])
+    assert rehearse(ours).missing == migrations()[-1:]
+    assert source() == []
+    migrate(ours, "a")
+    ((renewed,),) = source()
+    assert "staged_audit" in renewed
+    parameters = "of_node text, of_commit bigint"
+    do(f"CREATE OR REPLACE FUNCTION proxyfleet.move_audit({parameters}) RETURNS void LANGUAGE sql AS 'SELECT 1'")
+    migrate(ours, "a", [*migrations(), NEXT])
+    assert source() == [(renewed,)]
 
 
 def test_each_file_has_a_number_of_its_own() -> None:

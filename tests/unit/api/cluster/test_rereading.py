@@ -5,38 +5,32 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from actors.cluster.database import Database
-from actors.cluster.identity import NodeIdentity, NodeRole
-from api.audit.trail import Head, Selection, verify
+from api.audit.trail import Selection
 from api.cluster.following import rereading
-from api.cluster.following.rereading import AwaitsFullNode, Rereading
+from api.cluster.following.rereading import AwaitsFullNode
 from api.cluster.roles import NodeLogin
-from api.cluster.shared_ledger import LARGEST, NoFleet, OtherFleet, Rewound, SharedLedger
+from api.cluster.shared_ledger import LARGEST, NoFleet, OtherFleet, Rewound
 from api.engine.commit import Engine
-from api.engine.effects import CommitEffect
 from api.engine.ledger import TooFarBehind
-from api.engine.loose import LOOSE
-from api.history.document_changes import DocumentChange
 from api.history.recorder import STORED
 from api.store import HistoryPruned, LedgerError, Write
-from config.files.paths import open_data_dir
 from tests.kit.fleet_database import begin_roles
 from tests.kit.gated_relay import GatedRelay
 from tests.kit.postgresql import needs_postgresql
 from tests.kit.postgresql_server import Server
 from tests.kit.wait import wait_until
 from tests.unit.api.cluster.nodes import Fleet, fleet, owner, proxy
-from tests.unit.api.store.replicas import COLLECTIONS, answers, write_of
+from tests.unit.api.cluster.replica_nodes import ORDERED, Replica, alike
+from tests.unit.api.store.replicas import answers, write_of
 
 pytestmark = needs_postgresql
-ORDERED = [each for each in COLLECTIONS if each not in LOOSE]
 TABLES = ("fleet", "commits", "documents", "revisions", "revision_changes", "audit")
 
 
@@ -44,36 +38,6 @@ TABLES = ("fleet", "commits", "documents", "revisions", "revision_changes", "aud
 def ours() -> Iterator[Fleet]:
     with fleet() as found:
         yield found
-
-
-class Replica:
-    """A node that takes what there is when it is asked, with the changes that its effects have got."""
-
-    def __init__(
-        self, fleet: Fleet, name: str, stack: ExitStack, folder: str = "", login: NodeLogin | None = None
-    ) -> None:
-        self.name = name
-        self.data = open_data_dir(fleet.folder / (folder or name))
-        self.data.cluster.mkdir(exist_ok=True)
-        self.database = stack.enter_context(closing(Database(fleet.dsn if login is None else login.dsn(fleet.dsn))))
-        self.engine = Engine(self.data, fleet.seal, ledger := SharedLedger(self.database, fleet.id, name))
-        stack.callback(self.engine.close)
-        self.made: list[DocumentChange] = []
-        self.engine.effects.follow(CommitEffect(COLLECTIONS, self.made.extend))
-        self.events: list[tuple[str, dict[str, Any]]] = []
-        role: NodeRole = "edge" if login is not None and login.role == "edge" else "full"
-        identity = NodeIdentity(fleet.id, name, f"name-{name}", role, fleet.dsn)
-        self.reread = Rereading(ledger, identity, self.engine, lambda kind, data: self.events.append((kind, data)))
-
-    def follow(self) -> None:
-        try:
-            self.engine.catch_up()
-        except (Rewound, HistoryPruned, TooFarBehind):
-            self.reread()
-
-    def lost(self) -> Any:
-        (found,) = self.data.cluster.glob("lost-*.json")
-        return json.loads(found.read_text())
 
 
 @pytest.fixture
@@ -94,26 +58,6 @@ def restore(fleet: Fleet) -> None:
             f"TRUNCATE proxyfleet.{each}; INSERT INTO proxyfleet.{each} SELECT * FROM dump.{each}" for each in TABLES
         )
     )
-
-
-def alike(fleet: Fleet, *nodes: Replica) -> None:
-    """All nodes are what the database has, and the ledger has each of their audit trails whole."""
-    wanted, *others = (answers(each.engine, fleet.seal) for each in nodes)
-    assert len({each.engine.stamped() for each in nodes}) == 1
-    for found in others:
-        for name in wanted.keys() - {"audit", "changed", "recent", "clash", "numbers"}:
-            assert found[name] == wanted[name], name
-    documents = fleet.execute(
-        "SELECT collection, id, revision FROM proxyfleet.documents WHERE body IS NOT NULL ORDER BY 1, 2"
-    )
-    engine = nodes[0].engine
-    assert documents == sorted((name, each.id, each.revision) for name in ORDERED for each in engine.every(name))
-    assert [engine.stamped()[0]] == [row[0] for row in fleet.execute("SELECT head FROM proxyfleet.fleet")]
-    for node in nodes:
-        sent = fleet.execute(f"SELECT seq, hash FROM proxyfleet.audit WHERE node = '{node.name}' ORDER BY seq")
-        head = verify(node.data)
-        assert isinstance(head, Head)
-        assert sent[-1:] == ([(head.seq, head.hash)] if head.seq else [])
 
 
 def test_what_a_commit_made_that_someone_has_removed_is_read_anew(ours: Fleet, two: tuple[Replica, Replica]) -> None:

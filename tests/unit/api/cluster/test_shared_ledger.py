@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
-from functools import partial
 from itertools import count
 from typing import Any
 from uuid import uuid4
@@ -21,7 +19,7 @@ from hypothesis import strategies as st
 
 from actors.cluster import database as connections
 from api.cluster import shared_ledger as module
-from api.cluster.commit_json import decoded, encoded_parts
+from api.cluster.commit_transfer import decoded, encoded
 from api.cluster.shared_ledger import (
     LedgerUnavailable,
     NoFleet,
@@ -341,15 +339,24 @@ def test_a_replica_that_lacks_much_reads_it_before_it_takes_the_lock(
     whole(ours, [node, other])
 
 
-def test_a_commit_in_many_parts_is_one(ours: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "encoded_parts", partial(encoded_parts, most=300))
-    node = ours.node("a")
+def test_a_large_commit_comes_as_rows_and_is_read_as_any_other(ours: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "AS_JSON", 0)
+    node, other = ours.node("a"), ours.node("b")
     writes = [*proxy(0), *proxy(1), *proxy(2), *(write_of(("accounts", each, each)) for each in range(3))]
-    commit = node.change(writes)
-    assert len([*encoded_parts(commit, 300)]) > 5
-    (read,) = node.ledger.changes(0)
-    assert read.commit == commit
-    whole(ours, [node, ours.node("b")])
+    commits = [node.change(writes), node.change([*proxy(0, 1), Write("accounts", "accounts_2", None)])]
+    found = [each.commit for each in node.ledger.changes(0)]
+    assert found[1] == commits[1]
+    assert [each.audit for each in found] == [each.audit for each in commits]
+    assert [each.revisions for each in found] == [each.revisions for each in commits]
+    objects = ours.execute("SELECT objects FROM proxyfleet.commits WHERE number > 0 ORDER BY number")
+    assert objects == [(6,), (2,)]
+    places = ours.execute("SELECT place FROM proxyfleet.documents WHERE revision = 1 ORDER BY place")
+    assert places == [(0,), (1,), (4,), (5,)]
+    whole(ours, [node, other])
+    other.change(proxy(5))
+    whole(ours, [node, other])
+    for each in ("documents", "changes", "audit"):
+        assert ours.execute(f"SELECT count(*) FROM proxyfleet.staged_{each}") == [(0,)]
 
 
 def test_texts_stay_as_they_were_written(ours: Fleet) -> None:
@@ -446,9 +453,5 @@ def test_changes_fail_at_once_while_the_database_is_known_to_be_away(
     assert (node.number, node.engine.trail.head.seq) == (0, 0)
 
 
-def test_a_part_is_json_of_the_size_that_was_asked_for(ours: Fleet) -> None:
-    commit = ours.node("a").prepared([write_of(("accounts", each, each)) for each in range(3)])
-    parts = [json.loads(each) for each in encoded_parts(commit, 2_000)]
-    assert len(parts) > 1
-    assert sum(len(each.get("documents", ())) for each in parts) == 3
-    assert [*encoded_parts(decoded(1, '{"documents": null, "revisions": null, "audit": null}'))] == ["{}"]
+def test_a_commit_of_nothing_is_an_empty_object() -> None:
+    assert encoded(decoded(1, '{"documents": null, "revisions": null, "audit": null}')) == "{}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from api.audit.audit_context import on_behalf_of, origin
 from api.audit.trail import Selection, verify
 from api.engine.commit import Engine
-from api.engine.ledger import Commit, LedgerCommit, TooFarBehind
+from api.engine.ledger import Commit, LedgerCommit, RowsSent, TooFarBehind
 from api.history.reader import Reader, RevisionSelection
 from api.history.recorder import NO_PURPOSE, Purpose
 from api.security.account_sessions import AccountSession
@@ -192,7 +192,9 @@ class OfNode:
     node: str
 
     @contextmanager
-    def begin(self, after: int, stamp: UUID | None, size: int = 0) -> Iterator[MemoryTurn]:
+    def begin(
+        self, after: int, stamp: UUID | None, size: int = 0, sent: RowsSent | None = None
+    ) -> Iterator[MemoryTurn]:
         self.ledger.before(self.node)
         with self.ledger.lock:
             if len(self.ledger.commits) - after > self.ledger.near:
@@ -200,6 +202,9 @@ class OfNode:
             own = [each.commit.audit for each in self.ledger.commits if each.node == self.node]
             audited = max((rows[-1][0] for rows in own if rows), default=0)
             yield MemoryTurn([*self.changes(after, stamp)], audited, self.ledger, self.node)
+
+    def sending(self, size: int) -> AbstractContextManager[RowsSent]:
+        raise AssertionError("all commits are small")
 
     def changes(self, after: int, stamp: UUID | None) -> Iterator[LedgerCommit]:
         """Documents are in their last commit alone."""
