@@ -23,6 +23,7 @@ from typing import Any, TypeVar, Union, dataclass_transform, get_args, get_origi
 import msgpack
 
 PROTOCOL_VERSION = 1
+_MOST = float(1 << 64)
 _HEAD_MAX = 128
 """Bytes that hold the head of an envelope: all but the fields of its message."""
 
@@ -78,7 +79,8 @@ def encode(envelope: Envelope) -> bytes:
 def decode(frame: bytes, of_other_release: bool = False) -> Envelope:
     """The envelope in `frame`. Raises `ProtocolError` for everything that `encode` would not have written.
 
-    With `of_other_release` a message may have further fields, and lack those with defaults.
+    With `of_other_release` a message may have further fields, and lack those with defaults. No number of it is none, or
+    too large for a sum: one from a stolen node would be in a response about all of them.
     """
     try:
         parts = msgpack.unpackb(frame, strict_map_key=True)
@@ -94,6 +96,8 @@ def decode(frame: bytes, of_other_release: bool = False) -> Envelope:
         raise ProtocolError(f"unknown message {kind!r}")
     if not isinstance(correlation, int) or role not in (0, 1, 2):
         raise ProtocolError(f"{kind}: bad correlation or role")
+    if of_other_release:
+        _require_finite(body)
     return Envelope(_build(cls, body, of_other_release), correlation, EnvelopeRole(role))
 
 
@@ -122,6 +126,18 @@ def kind_and_role(frame: bytes) -> tuple[str, EnvelopeRole] | None:
         return (kind, EnvelopeRole(role)) if isinstance(kind, str) else None
     except (ValueError, msgpack.exceptions.UnpackException):
         return None
+
+
+def _require_finite(body: Any) -> None:
+    left = [body]
+    while left:
+        value = left.pop()
+        if isinstance(value, float) and not abs(value) < _MOST:
+            raise ProtocolError(f"{value} is no number that a node has")
+        if isinstance(value, dict):
+            left.extend(value.values())
+        elif isinstance(value, list):
+            left.extend(value)
 
 
 def _packed(value: Any) -> bytes:

@@ -318,6 +318,14 @@ def test_a_reply_that_is_too_large_has_failed_and_the_others_have_not(
     assert found["nod_a!supervisor"] == Workers({})
 
 
+@table("figure", [float("nan"), float("inf"), float("-inf"), 1e300])
+def test_a_reply_with_a_figure_that_is_none_has_failed(stage: Stage, figure: float) -> None:
+    stage.buses["a"].replies = {LOGS: LogPage(({"took": [1.0, {"ms": figure}]},), 1), SUPERVISOR: Workers({})}
+    found = stage.link.ask_all({"nod_a!logs": SEARCH, "nod_a!supervisor": QueryWorkers(())}, 3)
+    assert isinstance(found["nod_a!logs"], Failed)
+    assert found["nod_a!supervisor"] == Workers({})
+
+
 # --- releases -----------------------------------------------------------------------------------------------------
 
 QUERY = {"only": {"client": "192.0.2.1"}, "sort": "age", "limit": 7}

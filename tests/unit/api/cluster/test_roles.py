@@ -377,11 +377,46 @@ def test_a_report_that_waits_for_an_edge_goes_on_when_that_is_ended(place: Place
         report(place, FULL, FULL, 3)
         own_report(edge)
         waiting = threads.submit(reported, full, FULL, 3)
-        waits = f"SELECT count(*) FROM pg_stat_activity WHERE usename = 'pf_{FULL}' AND wait_event_type = 'Lock'"
-        wait_until(lambda: place.fleet.execute(waits) == [(1,)], "the report of another node waits", 2)
+        wait_until(lambda: waits(place, FULL), "the report of another node waits", 2)
         place.fleet.execute("SELECT proxyfleet.end_long_edges('0 s', '10 min')")
         assert waiting.result(10)[11] >= 5
         assert not is_alive(edge)
+
+
+def waits(place: Place, node: str) -> bool:
+    waiting = f"SELECT count(*) FROM pg_stat_activity WHERE usename = 'pf_{node}' AND wait_event_type = 'Lock'"
+    return place.fleet.execute(waiting) == [(1,)]
+
+
+def test_others_report_before_the_next_report_of_an_edge_whatever_connections_it_has(place: Place) -> None:
+    with (
+        place.as_role(EDGE) as edge,
+        place.as_role(EDGE) as again,
+        place.as_role(FULL) as full,
+        ThreadPoolExecutor(2) as threads,
+    ):
+        report(place, FULL, FULL, 3)
+        own_report(edge)
+        second = threads.submit(own_report, again)
+        wait_until(lambda: waits(place, EDGE), "the second report of the edge waits", 2)
+        others = threads.submit(reported, full, FULL, 3)
+        wait_until(lambda: waits(place, FULL), "the report of another node waits", 2)
+        place.fleet.execute("SELECT proxyfleet.end_holding_edges('0 s')")
+        assert others.result(10)[11] >= 5
+        second.result(10)
+        assert (is_alive(edge), is_alive(again)) == (False, True)
+
+
+def test_who_reports_ends_an_edge_that_holds_on_to_its_report(place: Place) -> None:
+    ((function,),) = place.fleet.execute("SELECT pg_get_functiondef('proxyfleet.own_report'::regproc)")
+    place.fleet.execute(function.replace("'2 s'", "'0 s'"))
+    try:
+        with place.as_role(EDGE) as edge, place.as_role(FULL) as full:
+            own_report(edge)
+            assert reported(full, FULL, 3)[11] >= 5
+            assert not is_alive(edge)
+    finally:
+        place.fleet.execute(function)
 
 
 def test_each_heartbeat_ends_what_edges_keep(place: Place) -> None:
