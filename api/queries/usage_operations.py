@@ -1,10 +1,11 @@
-"""What accounts have used, by hour, day or month."""
+"""What accounts have used, by hour, day or month, or altogether."""
 
 from __future__ import annotations
 
 import sqlite3
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import Field
@@ -14,7 +15,7 @@ from api.call import Call, RawBody, Reply
 from api.engine.operation import V1, get, resource
 from api.engine.responses import Moment, ResponseModel
 from api.errors import Invalid, MissingPermission, PeerUnavailable
-from api.http.query import Query, choice, moment, several, text
+from api.http.query import Query, choice, integer, moment, several, text
 from api.queries.usage_report import (
     GROUPS,
     INTERVALS,
@@ -23,9 +24,12 @@ from api.queries.usage_report import (
     UsageQuery,
     UsageReport,
     csv_pieces,
+    file_name,
     json_pieces,
+    largest,
 )
 from api.store.accounts import ACCOUNTS
+from config.model.choices import Period
 
 
 class UsageFigures(ResponseModel):
@@ -39,7 +43,11 @@ class UsageFigures(ResponseModel):
 
 
 class UsageRow(UsageFigures):
-    """One interval of one group; only what it is grouped by is there. `username` is the account's last one."""
+    """One interval of one group; only what it is grouped by is there. `username` is the account's last one.
+
+    `quota` is in bytes: that of the account or of its plan, null without one. Instead, `others` is the number of groups
+    that `top` leaves out, of which the row is.
+    """
 
     start: Moment = Field(alias="from")
     to: Moment
@@ -47,14 +55,17 @@ class UsageRow(UsageFigures):
     username: str | None = None
     proxy: str | None = None
     plan: str | None = None
+    quota: int | None = None
+    quota_period: Period | None = None
     tag: str | None = None
     node: str | None = None
+    others: int | None = None
 
 
 class Usage(ResponseModel):
     """Rows, oldest first. `total` has each byte once, whatever the groups are."""
 
-    interval: Literal["hour", "day", "month"]
+    interval: Literal["hour", "day", "month", "total"]
     total: UsageFigures
     usage: list[UsageRow]
 
@@ -71,13 +82,16 @@ class QueryUsageReport(Query):
 
     vars()["from"] = moment("From the interval of this time on; 31 days before `to` by default")  # a keyword
     to: float | None = moment("Up to the interval of this time; now by default")
-    interval: str = choice("The width of the intervals", INTERVALS, "day")
+    interval: str = choice("The width of the intervals; `total` is one of all days", INTERVALS, "day")
     group_by: tuple[str, ...] | None = several(
         "What rows are for, separated by commas; `account` by default", GROUPS, "group", "account,proxy"
     )
     account: str | None = text("Only of the account with this id or user name", "acc_0123456789abcdef", 255, 1)
     metadata: str | None = text(
         "Columns of CSV with this metadata of accounts, separated by commas; `*` for all", "customer", 2048, 1
+    )
+    top: int | None = integer(
+        "Only so many groups of JSON, those that have used most bytes; the others are one row of each interval", 1, 1000
     )
     format: str | None = choice("The format, in place of `Accept`", ("json", "csv"))
 
@@ -88,15 +102,11 @@ def report(call: Call) -> Reply:
     Returns a row for each interval and group in which something was used, oldest first, as JSON or CSV. The time range
     is extended to whole intervals; a closed hour never changes. An account with two tags is in the rows of both, but
     once in `total`. In a fleet usage is that of all nodes, as they have reported it, and of each node if it is grouped
-    by `node`: by the hour for a week, by the day for 400 days.
+    by `node`: by the hour for a week, by the day for 400 days. With `top` rows of an interval go from the group that
+    has used most in the whole time to the one that has used least.
     """
     selection = _selection(call)
-    fleet = call.services.node.usage
-    made = (
-        UsageReport(call.services.data.usage, selection, lambda: _memberships(call))
-        if fleet is None
-        else FleetUsageReport(fleet, selection, lambda: _memberships(call))
-    )
+    made = _report(call, selection)
     try:
         total = made.total()
     except sqlite3.Error as error:
@@ -104,12 +114,23 @@ def report(call: Call) -> Reply:
     names = _metadata(call, selection)
     if _wants_csv(call):
         header = "; ".join(f"{name}={figure}" for name, figure in total.items())
-        disposition = 'attachment; filename="usage.csv"'
+        disposition = f'attachment; filename="{file_name(selection)}"'
         headers = {"X-Usage-Total": header, "Content-Disposition": disposition}
         found = csv_pieces(made.pieces(), selection.groups, names, lambda account_id: _metadata_of(call, account_id))
         return Reply({}, headers=headers, document=RawBody(found, CSV))
-    pieces = json_pieces(made.pieces(), selection.groups, selection.interval, total)
-    return Reply({}, document=RawBody(pieces, "application/json"))
+    pieces = made.pieces()
+    if call.query.top is not None:
+        whole = _report(call, replace(selection, interval="total"))
+        pieces = largest(whole.pieces(), pieces, call.query.top)
+    found = json_pieces(pieces, selection.groups, selection.interval, total)
+    return Reply({}, document=RawBody(found, "application/json"))
+
+
+def _report(call: Call, selection: UsageQuery) -> UsageReport:
+    fleet = call.services.node.usage
+    if fleet is None:
+        return UsageReport(call.services.data.usage, selection, lambda: _memberships(call))
+    return FleetUsageReport(fleet, selection, lambda: _memberships(call))
 
 
 def _selection(call: Call) -> UsageQuery:
@@ -121,6 +142,8 @@ def _selection(call: Call) -> UsageQuery:
         raise Invalid("from", "must not be after to")
     if query.interval == "hour" and end - start > HOURS_MAX:
         raise Invalid("interval", "hour is for at most 32 days")
+    if query.top is not None and _wants_csv(call):
+        raise Invalid("top", "must be left out where the response is CSV, which has all")
     scope = call.caller.scope
     groups = query.group_by or ("account",)
     return UsageQuery(start, end, query.interval, groups, None if scope is None else tuple(scope), _account_id(call))
@@ -165,11 +188,15 @@ def _metadata_of(call: Call, account_id: str) -> Mapping[str, str]:
 
 
 def _memberships(call: Call) -> dict[str, Membership]:
-    plans = {each.record.id: each.record.name for each in call.services.plans.all()}
-    return {
-        document.id: Membership(plans.get(document.body.get("plan") or ""), tuple(document.body.get("tags", ())))
-        for document in call.services.account_store.documents(ACCOUNTS)
-    }
+    plans = {each.record.id: each.record for each in call.services.plans.all()}
+
+    def membership(body: Mapping[str, Any]) -> Membership:
+        plan = plans.get(body.get("plan") or "")
+        quota = body.get("quota") or (plan and plan.quota and plan.quota.model_dump()) or {}
+        holds = (quota["bytes"], quota["period"]) if quota.get("bytes") else (None, None)
+        return Membership(plan and plan.name, tuple(body.get("tags", ())), holds)
+
+    return {each.id: membership(each.body) for each in call.services.account_store.documents(ACCOUNTS)}
 
 
 ROWS = resource("", read="metrics.read")(

@@ -1,22 +1,27 @@
-"""What accounts have used when: rows by hour, day or month, read from the collector's file while they are sent.
+"""What accounts have used when: rows by hour, day, month or for all of the time, read from the collector's file while
+they are sent.
 
 In a fleet they are read from its database, which has what all nodes have reported.
 
 The API reads the file of another process here, since months of a hundred thousand accounts don't fit into messages. It
-only reads, in one snapshot. Nothing here holds more than the names of all accounts, and the groups of one interval.
+only reads, in one snapshot. Nothing here holds more than the names of all accounts, and the groups of one interval or,
+for the largest ones, of all.
 """
 
 from __future__ import annotations
 
 import csv
+import heapq
 import io
 import itertools
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,8 +29,8 @@ from actors.sqlite import open_for_reading
 from api.fleet import FleetUsage, UsageScope
 from config.text.formatting import with_apostrophe
 
-GROUPS = ("account", "proxy", "plan", "tag", "node")
-INTERVALS = ("hour", "day", "month")
+GROUPS = ("account", "proxy", "plan", "quota", "tag", "node")
+INTERVALS = ("hour", "day", "month", "total")
 FIGURES = ("bytes_in", "bytes_out", "requests", "connection_seconds", "refusals")
 HOUR, DAY = 3600, 86400
 PIECE = 1000
@@ -35,10 +40,11 @@ _SUMS = ", ".join(f"sum({name})" for name in _STORED)
 
 
 class Membership(NamedTuple):
-    """The plan and the tags of an account."""
+    """The plan and the tags of an account, and the bytes and the period of the quota that holds for it, if any."""
 
     plan: str | None
     tags: tuple[str, ...]
+    quota: tuple[int | None, str | None] = (None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +59,11 @@ class UsageQuery:
     account: str | None = None
 
 
-Key = tuple[str | None, ...]
+Key = tuple[str | int | None, ...]
 """The values of `columns_of` the groups."""
-Row = tuple[str, str, Key, int, int, int, int, int]
-"""From, to, what it is grouped by, and the figures, of which time is in milliseconds."""
+Row = tuple[str, str, Key | int, int, int, int, int, int]
+"""From, to, what it is grouped by, and the figures, of which time is in milliseconds. A number in place of a key: it is
+of so many groups that `largest` leaves out."""
 
 
 class UsageReport:
@@ -86,11 +93,11 @@ class UsageReport:
                 yield from self._pieces(self._grouped(database, start, end), start, end, keys)
 
     def _keys(self, names: _Names) -> _Keys:
-        needed = {"plan", "tag"} & set(self._selection.groups)
+        needed = {"plan", "quota", "tag"} & set(self._selection.groups)
         return _Keys(self._selection.groups, names, self._memberships() if needed else {})
 
     def _pieces(self, found: Rows, start: int, end: int, keys: _Keys) -> Iterator[list[Row]]:
-        spans = _Spans(0 if self._selection.interval == "month" else self._table[2], start, end)
+        spans = _Spans(0 if self._is_whole else self._table[2], start, end)
         return (_by_account if "account" in self._selection.groups else _merged)(found, spans, keys)
 
     def _grouped(self, database: sqlite3.Connection, start: int, end: int) -> sqlite3.Cursor:
@@ -98,11 +105,11 @@ class UsageReport:
         table, column, unit = self._table
         groups = set(self._selection.groups)
         columns = [
-            "0" if self._selection.interval == "month" else column,
-            "account" if groups & {"account", "plan", "tag"} else "0",
+            "0" if self._is_whole else column,
+            "account" if groups & _OF_ACCOUNTS else "0",
             "proxy" if "proxy" in groups else "0",
         ]
-        group = ", ".join(each for each in columns if each != "0")
+        group = ", ".join(each for each in columns if each != "0") or "1"
         sql = (
             f"SELECT {', '.join(columns)}, {_SUMS} FROM {table} WHERE {column} >= ? AND {column} < ?"  # noqa: S608 - names of ours
             f"{self._where(database)} GROUP BY {group} ORDER BY {group}"
@@ -110,6 +117,11 @@ class UsageReport:
         return database.execute(sql, (start // unit, end // unit))
 
     # --- the file and the time ---
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether each range is one interval."""
+        return self._selection.interval in ("month", "total")
 
     @property
     def _table(self) -> tuple[str, str, int]:
@@ -181,8 +193,8 @@ class FleetUsageReport(UsageReport):
     def pieces(self) -> Iterator[list[Row]]:
         """See `UsageReport`."""
         groups = {*self._selection.groups}
-        columns = groups & {"proxy", "node"} | ({"account"} if groups & {"account", "plan", "tag"} else set())
-        columns |= set() if self._selection.interval == "month" else {"interval"}
+        columns = groups & {"proxy", "node"} | ({"account"} if groups & _OF_ACCOUNTS else set())
+        columns |= set() if self._is_whole else {"interval"}
         keys = self._keys(_FleetNames(self._fleet.names() if "node" in groups else {}))
         for start, end in self._ranges(None):
             yield from self._pieces(_FleetRows(self._fleet.rows(self._scope(start, end), columns)), start, end, keys)
@@ -289,12 +301,13 @@ Rows = sqlite3.Cursor | _FleetRows
 
 def columns_of(groups: Collection[str]) -> tuple[str, ...]:
     """The columns that a row has for what it is grouped by."""
-    return tuple(
-        column
-        for group in GROUPS
-        if group in groups
-        for column in (("account", "username") if group == "account" else (group,))
-    )
+    return tuple(column for group in GROUPS if group in groups for column in _COLUMNS.get(group, (group,)))
+
+
+_COLUMNS = {"account": ("account", "username"), "quota": ("quota", "quota_period")}
+"""Of groups that have more than one."""
+_OF_ACCOUNTS = {"account", "plan", "quota", "tag"}
+"""Groups that depend on the account."""
 
 
 class _Keys:
@@ -314,11 +327,11 @@ class _Keys:
 
     def _make(self, account: Any, proxy: Any) -> Iterator[Key]:
         identifier, username = self._names.account(account) if account else ("", "")
-        plan, tags = self._memberships.get(identifier, _NO_MEMBERSHIP)
+        plan, tags, (quota, period) = self._memberships.get(identifier, _NO_MEMBERSHIP)
         for tag in (tags or (None,)) if "tag" in self._groups else (None,):
-            values = {
+            values: dict[str, str | int | None] = {
                 "account": identifier, "username": username, "proxy": self._names.proxy(proxy), "plan": plan,
-                "tag": tag, "node": self._names.node(proxy),
+                "quota": quota, "quota_period": period, "tag": tag, "node": self._names.node(proxy),
             }  # fmt: skip
             yield tuple(values[column] for column in columns_of(self._groups))
 
@@ -367,6 +380,27 @@ def _merged(found: Iterable[tuple[Any, ...]], spans: _Spans, keys: _Keys) -> Ite
         yield [(*spans(number), key, *merged[key]) for key in ordered]  # type: ignore[misc]
 
 
+def largest(whole: Iterable[list[Row]], pieces: Iterable[list[Row]], count: int) -> Iterator[list[Row]]:
+    """The rows of `pieces` for the `count` groups that have used most bytes in `whole`, most first in each interval.
+
+    The last one of an interval is of all others, if there are any.
+    """
+    used = Counter[Key | int]()
+    for _, _, key, bytes_in, bytes_out, *_ in itertools.chain.from_iterable(whole):
+        used[key] += bytes_in + bytes_out
+    places = {key: place for place, key in enumerate(heapq.nlargest(count, used, key=used.__getitem__))}
+    for (start, end), rows in itertools.groupby(itertools.chain.from_iterable(pieces), key=itemgetter(0, 1)):
+        chosen, others, figures = list[Row](), 0, [0] * len(_STORED)
+        for row in rows:
+            if row[2] in places:
+                chosen.append(row)
+            else:
+                others += 1
+                figures = [*map(int.__add__, figures, row[3:])]
+        chosen.sort(key=lambda row: places[row[2]])
+        yield [*chosen, (start, end, others, *figures)] if others else chosen
+
+
 _NO_MEMBERSHIP = Membership(None, ())
 
 
@@ -390,10 +424,11 @@ def json_pieces(
     """The envelope of a response in pieces."""
     head = json.dumps({"interval": interval, "total": total})
     columns = columns_of(groups)
-    texts: dict[Key, str] = {}
+    texts: dict[Key | int, str] = {}
 
-    def text(key: Key) -> str:
-        made = texts[key] = json.dumps(dict(zip(columns, key, strict=True)), separators=(",", ":"))[1:-1]
+    def text(key: Key | int) -> str:
+        known = {"others": key} if isinstance(key, int) else dict(zip(columns, key, strict=True))
+        made = texts[key] = json.dumps(known, separators=(",", ":"))[1:-1]
         return made
 
     yield f'{{"success": true, "data": {head[:-1]}, "usage": ['.encode()
@@ -419,10 +454,11 @@ def csv_pieces(
 
     Rows of accounts have columns for these names of `metadata_of` them, which a deleted one has no more.
     """
-    texts: dict[Key, str] = {}
+    texts: dict[Key | int, str] = {}
 
-    def text(key: Key) -> str:
-        known = metadata_of(key[0] or "") if metadata else {}
+    def text(key: Key | int) -> str:
+        assert not isinstance(key, int)
+        known = metadata_of(str(key[0] or "")) if metadata else {}
         made = texts[key] = _csv_line(map(cell, (*key, *(known.get(name) for name in metadata))))
         return made
 
@@ -443,9 +479,19 @@ def _csv_line(cells: Iterable[str]) -> str:
     return buffer.getvalue()
 
 
-def cell(text: str | None) -> str:
-    """A text as a cell that no spreadsheet takes for a formula."""
-    return with_apostrophe(text) if text else ""
+def cell(value: str | int | None) -> str:
+    """A text as a cell that no spreadsheet takes for a formula; or a number."""
+    return with_apostrophe(str(value)) if value else ""
+
+
+def file_name(selection: UsageQuery) -> str:
+    """`usage-2026-11.csv` for a month (UTC), else with the first and the last day."""
+    start = datetime.fromtimestamp(selection.start // DAY * DAY, UTC)
+    last = datetime.fromtimestamp(max(selection.start, selection.end - 1), UTC)
+    days = [f"{each:%Y-%m-%d}" for each in (start, last)]
+    is_month = start.day == 1 and last.month == start.month and (last + timedelta(days=1)).day == 1
+    period = f"{start:%Y-%m}" if is_month and last - start < timedelta(days=31) else "-to-".join(dict.fromkeys(days))
+    return f"usage-{period}.csv"
 
 
 _SQL = """

@@ -232,12 +232,16 @@ def _flat(groups: dict[str, dict[str, Any]]) -> list[Row]:
 
 # --- usage ---
 
-GROUPS = ("account", "proxy", "plan", "tag", "node")
+GROUPS = ("account", "proxy", "plan", "quota", "tag", "node")
 _ACCOUNT = (Column("ACCOUNT", "account", spare=True), Column("USER", "username"))
 _GROUPED = {
     "account": _ACCOUNT,
     "proxy": (Column("PROXY", "proxy"),),
     "plan": (Column("PLAN", "plan"),),
+    "quota": (
+        Column("QUOTA", lambda row: row["quota"] and size(row["quota"], is_setting=True), right=True),
+        Column("PERIOD", "quota_period"),
+    ),
     "tag": (Column("TAG", "tag"),),
     "node": (Column("NODE", "node"),),
 }
@@ -260,7 +264,12 @@ _FROM = "From the interval of this time on: 7d ago, 2030-01-31; by default 31 da
 _USAGE = {
     "from": moment_option("--from", _FROM),
     "to": moment_option("--to", "Up to the interval of this time; by default now."),
-    "interval": choice("--interval", "The width of the intervals, of UTC.", ("hour", "day", "month"), default="day"),
+    "interval": choice(
+        "--interval",
+        "The width of the intervals, of UTC; total is one.",
+        ("hour", "day", "month", "total"),
+        default="day",
+    ),
     "group_by": option(
         str,
         "--group-by",

@@ -155,6 +155,9 @@ def test_the_days_of_one_account_are_those_on_all_nodes(api: FleetApi) -> None:
         ({"account": "acc_none"}, 0),
         ({"interval": "month", "group_by": "proxy,node"}, 444),
         ({"group_by": "tag"}, 444),
+        ({"interval": "total", "group_by": "account,plan,quota"}, 444),
+        ({"interval": "total", "top": "1"}, 444),
+        ({"interval": "day", "top": "1", "group_by": "node"}, 444),
     ],
 )
 def test_what_is_selected_is_all_that_is_added_up(query: dict[str, str], total: int) -> None:

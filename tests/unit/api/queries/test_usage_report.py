@@ -155,6 +155,95 @@ def test_an_account_with_two_tags_is_in_both_and_once_in_the_total(api: Api, boo
     assert [(row["plan"], row["bytes_in"]) for row in by_plan["usage"]] == [(None, 23), ("basic", 100)]
 
 
+def test_rows_have_the_quota_of_the_account_or_else_of_its_plan(api: Api, books: Books) -> None:
+    token, month = api.token(), {"bytes": 5_000, "period": "month"}
+    api.post("/plans", {"name": "basic", "quota": month}, token)
+    for name, more in {
+        "ada": {"plan": "basic"},
+        "bob": {"plan": "basic", "quota": {"bytes": 7_000, "period": "day"}},
+        "eve": {"plan": "basic", "quota": {"bytes": 0}},
+        "ian": {},
+    }.items():
+        made = api.post("/accounts", {"username": name, "password": "secret-word", **more}, token)
+        books.uses(made.json["data"]["account"]["id"], "px1", 10, name)
+    rows = report(api, group_by="account,plan,quota", interval="total")["usage"]
+    assert {row["username"]: (row["plan"], row["quota"], row["quota_period"]) for row in rows} == {
+        "ada": ("basic", 5_000, "month"),
+        "bob": ("basic", 7_000, "day"),
+        "eve": ("basic", None, None),
+        "ian": (None, None, None),
+    }
+    by_quota = report(api, group_by="quota", interval="total")
+    assert bytes_in(by_quota, "quota") == [
+        (MARCH["from"], None, 20),
+        (MARCH["from"], 5_000, 10),
+        (MARCH["from"], 7_000, 10),
+    ]
+    line = api.get("/usage", token, params={**MARCH, "group_by": "quota", "format": "csv"}).text.splitlines()[-1]
+    assert line.startswith("2026-03-31T00:00:00Z,2026-04-01T00:00:00Z,7000,day,10,")
+
+
+def test_the_total_of_a_range_is_one_row_for_each_group(api: Api, books: Books) -> None:
+    books.uses("acc_1", "px1", 100)
+    books.wall.now += 86_400
+    books.uses("acc_1", "px1", 20)
+    books.uses("acc_2", "px1", 3, "bob")
+    data = report(api, interval="total")
+    assert bytes_in(data, "to", "account") == [(*MARCH.values(), "acc_1", 120), (*MARCH.values(), "acc_2", 3)]
+    assert data["total"]["bytes_in"] == 123
+    assert [row["bytes_in"] for row in report(api, interval="total", group_by="node")["usage"]] == [123]
+    assert bytes_in(report(api, interval="total", to="2026-03-31T12:00:00Z"), "account") == [
+        (MARCH["from"], "acc_1", 100)
+    ]
+
+
+def test_the_groups_that_have_used_most_come_first_and_the_others_are_one_row(api: Api, books: Books) -> None:
+    for account, count in (("acc_1", 5), ("acc_2", 100), ("acc_3", 40), ("acc_4", 7)):
+        books.uses(account, "px1", count, account)
+    books.wall.now += 86_400
+    books.uses("acc_3", "px1", 100, "acc_3")
+    books.uses("acc_1", "px1", 1, "acc_1")
+    (first, second) = ("2026-03-31T00:00:00Z", "2026-04-01T00:00:00Z")
+
+    def ordered(**query: str) -> list[tuple[Any, ...]]:
+        rows = report(api, **query)["usage"]
+        return [(row["from"], row.get("account"), row.get("others"), row["bytes_in"], row["requests"]) for row in rows]
+
+    assert ordered(top="2") == [
+        (first, "acc_3", None, 40, 4),
+        (first, "acc_2", None, 100, 10),
+        (first, None, 2, 12, 0),
+        (second, "acc_3", None, 100, 10),
+        (second, None, 1, 1, 0),
+    ]
+    assert [row[1:4] for row in ordered(top="1", interval="total")] == [("acc_3", None, 140), (None, 3, 113)]
+    assert [row[1] for row in ordered(top="4", interval="month")] == [
+        "acc_3",
+        "acc_2",
+        "acc_4",
+        "acc_1",
+        "acc_3",
+        "acc_1",
+    ]
+    assert "others" not in report(api, top="4")["usage"][0]
+
+
+@table(
+    ("query", "name"),
+    [
+        ({"from": "2026-03-01T00:00:00Z", "to": "2026-04-01T00:00:00Z"}, "usage-2026-03"),
+        ({"from": "2026-02-01T00:00:00Z", "to": "2026-03-01T00:00:00Z"}, "usage-2026-02"),
+        ({"from": "2026-03-01T00:00:00Z", "to": "2026-05-01T00:00:00Z"}, "usage-2026-03-01-to-2026-04-30"),
+        ({"from": "2026-03-02T00:00:00Z", "to": "2026-04-01T00:00:00Z"}, "usage-2026-03-02-to-2026-03-31"),
+        ({"from": "2026-03-02T03:00:00Z", "to": "2026-03-02T04:00:00Z"}, "usage-2026-03-02"),
+        ({"from": "2026-03-02T00:00:00Z", "to": "2026-03-02T00:00:00Z"}, "usage-2026-03-02"),
+    ],
+)
+def test_the_file_is_called_by_its_period(api: Api, query: dict[str, str], name: str) -> None:
+    response = api.get("/usage", api.token(), params={**query, "format": "csv"})
+    assert response.headers["Content-Disposition"] == f'attachment; filename="{name}.csv"'
+
+
 def test_rows_of_a_removed_account_stay_under_its_id_and_last_name(api: Api, books: Books) -> None:
     books.uses("acc_1", "px1", 100)
     with books.ledger.changes():
@@ -220,6 +309,8 @@ def test_what_a_spreadsheet_would_evaluate_is_a_text(text: str) -> None:
         ({"format": "xml"}, "format"),
         ({"metadata": "*"}, "metadata"),
         ({"metadata": "*", "format": "csv", "group_by": "proxy"}, "metadata"),
+        ({"top": "0"}, "top"),
+        ({"top": "5", "format": "csv"}, "top"),
     ],
 )
 def test_a_wrong_parameter_is_named(api: Api, query: dict[str, str], field: str) -> None:
