@@ -117,7 +117,7 @@ if TYPE_CHECKING:  # loaded when it is used first
 log = logging.getLogger(__name__)
 
 
-OF_MACHINES = frozenset({"server", "logging.output"})
+OF_MACHINES = frozenset({"server", "logging.output", "proxy.public_name"})
 """Settings that belong to each node of a fleet; the others have to be the same."""
 
 

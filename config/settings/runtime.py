@@ -89,7 +89,10 @@ class AuthSettingsInput(Body):
 
 @_changes_of(ProxyGroup)
 class ProxyInput(Body):
-    """`proxy` of a change: times are seconds. `policy` is the name of the policy that comes before all others."""
+    """`proxy` of a change: times are seconds. `policy` is the name of the policy that comes before all others.
+
+    `public_name` is the host by which clients reach proxies that listen at all addresses.
+    """
 
 
 @_changes_of(History)

@@ -21,8 +21,9 @@ from config.files.secret_box import as_settings
 from config.model import json_patterns
 from config.model.choices import WORKERS_MAX
 from config.model.fields import WORKERS, Host, object_name
-from config.net.addresses import TCP_ADDRESS
+from config.net.addresses import TCP_ADDRESS, is_plain_address
 from config.net.dns_servers import TTL_MAX, read_address, read_hosts_name, read_server
+from config.net.names import is_host_name
 from config.settings.env import ENV_PREFIX
 from config.settings.groups import (
     Alerts,
@@ -154,10 +155,20 @@ def _listen_host(text: str) -> str:
     return text
 
 
+def _public_name(text: str) -> str:
+    if text and not (is_plain_address(text) or is_host_name(text)):
+        raise ValueError("must be a host name or an IP address, or empty")
+    return text
+
+
 def _policy_name(text: str) -> str:
     return text and object_name(text)
 
 
+PublicName = Annotated[str, AfterValidator(_public_name)]
+_REQUESTED_PUBLIC_NAME = Annotated[
+    StrictStr, AfterValidator(_public_name), json_patterns.text_or_none(json_patterns.HOST, 253)
+]
 PolicyName = Annotated[str, AfterValidator(_policy_name)]
 _REQUESTED_POLICY = Annotated[
     StrictStr, AfterValidator(_policy_name), json_patterns.text_or_none(json_patterns.OBJECT_NAME, 64)
@@ -258,6 +269,8 @@ class ProxyGroup(SettingsGroup):
     sleep_after: Annotated[int, Field(ge=0, le=31_536_000), Live()] = 0
     policy: Annotated[PolicyName, Live(_REQUESTED_POLICY)] = ""
     """Its rules come before the policies of accounts and of each proxy."""
+    public_name: Annotated[PublicName, Live(_REQUESTED_PUBLIC_NAME)] = ""
+    """The host by which clients reach proxies that listen at all addresses."""
     workers: Annotated[Annotated[int, Field(ge=1, le=WORKERS_MAX)] | Literal["auto"], WORKERS] = 1
     egress_guard: Literal["public_only", "off"] = "public_only"
     egress_allow: tuple[EgressException, ...] = ()

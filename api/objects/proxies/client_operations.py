@@ -267,7 +267,8 @@ class SnippetsOfAccount(ResponseModel):
 SNIPPETS_MAX = 20
 """Proxies in one response."""
 _HOST: Any = text(
-    "The host name or address by which clients reach this machine; that of this request by default",
+    "The host name or address by which clients reach this machine; `proxy.public_name`, or that of this request, by "
+    "default",
     "proxy.example.com",
     253,
     1,
@@ -373,7 +374,7 @@ _HEADERS = {"Cache-Control": "no-cache"}
 
 
 def _own_host(call: Call) -> str:
-    """The host by which clients reach this machine: the query's `host`, else that of this request.
+    """The host by which clients reach this machine: the query's `host`, else the setting, else that of this request.
 
     A request to 0.0.0.0 came from this machine.
     """
@@ -383,6 +384,8 @@ def _own_host(call: Call) -> str:
         if host is None:
             raise Invalid("host", "must be a host name or an IP address")
         return host
+    if call.services.settings.proxy.public_name:
+        return call.services.settings.proxy.public_name
     host = host_of(call.headers.get("host"))
     if host is None:
         raise Invalid("Host", "must be a host, perhaps with a port; or give the query parameter host")

@@ -29,6 +29,7 @@ OF_SETTINGS: list[dict[str, Any]] = [
     {"proxy": {"default_timeout": 20, "keep_alive_timeout": 30, "max_idle_connections": 0, "dns_cache_seconds": 60}},
     {"proxy": {"sleep_after": 600}},
     {"proxy": {"policy": "everywhere"}},
+    {"proxy": {"public_name": "proxy.example.com"}},
     {"history": {"max_revisions": 5_000, "retention_days": 30}},
 ]
 OF_A_PROXY: list[dict[str, Any]] = [

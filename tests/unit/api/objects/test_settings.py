@@ -30,6 +30,7 @@ SAMPLE = {
         "dns_cache_seconds": 30,
         "sleep_after": 0,
         "policy": "",
+        "public_name": "",
     },
     "history": {"retention_days": 90, "max_revisions": 10_000},
 }

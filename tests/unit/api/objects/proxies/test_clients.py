@@ -164,6 +164,27 @@ def test_an_address_of_all_is_no_address_to_copy(api: Api) -> None:
     assert lines["url"] == "http://127.0.0.1:3128"
 
 
+def test_the_public_name_is_in_lines_and_pac_files_unless_the_request_names_another(api: Api) -> None:
+    for name, port, host in (("all", 3128, "0.0.0.0"), ("one", 3129, "192.0.2.1")):
+        api.post("/proxies", {"name": name, "port": port, "protocol": "http", "host": host}, api.token())
+    assert api.patch("/settings", {"proxy": {"public_name": "proxy.example.com"}}, api.token()).status_code == 200
+
+    def url(proxy: str, query: str = "") -> Any:
+        made = next(each for each in api.get("/proxies", api.token()).json["data"]["proxies"] if each["name"] == proxy)
+        response = api.get(f"/proxies/{made['id']}/snippets", api.token(), query_string=query)
+        return response.json["data"]["snippets"]["url"]
+
+    assert url("all") == "http://proxy.example.com:3128"
+    assert url("all", "host=other.example") == "http://other.example:3128"
+    assert url("one") == "http://192.0.2.1:3129"
+    assert "PROXY proxy.example.com:3128" in pac_of(api, api.token()).text
+    for wrong in ("a b", "a/b", "host:80", "1.2.3"):
+        refused = api.patch("/settings", {"proxy": {"public_name": wrong}}, api.token())
+        assert error_of(refused)[2]["field"] == "proxy.public_name"
+    assert api.patch("/settings", {"proxy": {"public_name": ""}}, api.token()).status_code == 200
+    assert url("all") != "http://proxy.example.com:3128"
+
+
 @pytest.mark.parametrize("protocol", ["http", "https", "socks4", "socks5"])
 def test_real_programs_take_the_lines(protocol: str, tmp_path: Path) -> None:
     auth = {"enabled": True, "username": "al'ice $x", **({} if protocol == "socks4" else {"password": "p" * 12})}

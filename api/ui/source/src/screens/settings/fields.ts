@@ -32,6 +32,7 @@ export const FIELDS = [
   number("proxy", "max_idle_connections"),
   number("proxy", "dns_cache_seconds", "s"),
   number("proxy", "sleep_after", "s"),
+  { group: "proxy", key: "public_name", kind: "text" },
   number("history", "retention_days"),
   number("history", "max_revisions"),
 ] as const satisfies readonly SettingField[];

@@ -67,6 +67,8 @@ export const settings = {
   "proxy.max_idle_connections": "Ungenutzte Verbindungen",
   "proxy.dns_cache_seconds": "Aufgelöste Namen bleiben gespeichert",
   "proxy.sleep_after": "Neue Proxys schlafen nach",
+  "proxy.public_name": "Öffentlicher Name",
+  "proxy.public_name.hint": "Hostname oder Adresse in den Zeilen, die Sie anderen geben",
   "history": "Verlauf",
   "history.retention_days": "Tage, die Revisionen bleiben",
   "history.max_revisions": "Revisionen, die bleiben",

@@ -67,6 +67,8 @@ export const settings = {
   "proxy.max_idle_connections": "Idle connections",
   "proxy.dns_cache_seconds": "Resolved names are cached",
   "proxy.sleep_after": "New proxies sleep after",
+  "proxy.public_name": "Public name",
+  "proxy.public_name.hint": "Host name or address in the lines that you give to others",
   "history": "History",
   "history.retention_days": "Days that revisions are kept",
   "history.max_revisions": "Revisions that are kept",
