@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from tests.kit.browser import Problems
 from tests.kit.curl import curl, needs_curl
@@ -69,6 +70,8 @@ def test_an_account_that_was_created_in_the_page_is_used_and_its_usage_is_shown(
     page.get_by_label("Bandwidth in").fill("20")
     page.get_by_role("button", name="Create account").click()
     expect(page.get_by_role("heading", level=1, name="made in the page")).to_be_visible()
+    page.get_by_role("link", name="Open the account").click()
+    page.wait_for_url("**/accounts/acc_*")
     account = page.url.rpartition("/")[2]
     try:
         expect(page.get_by_text("of 50 kB a month · 50 kB left")).to_be_visible()
@@ -85,6 +88,68 @@ def test_an_account_that_was_created_in_the_page_is_used_and_its_usage_is_shown(
         expect(row).not_to_contain_text("never")
     finally:
         product.api("DELETE", f"/accounts/{account}")
+
+
+def requested(line: Locator, target: Origin) -> str:
+    """What a line to copy prints, with this target in place of its own."""
+    command = line.inner_text().replace("https://example.com/", target.url("/hello"))
+    return subprocess.run(["bash", "-ec", command], capture_output=True, text=True, timeout=60).stdout
+
+
+def test_a_new_account_and_another_password_are_handed_over_and_the_first_request_is_reported(
+    page: Page, product: Product, get: Callable[[str, str], int], named: str, target: Origin
+) -> None:
+    page.goto("/ui/accounts/new")
+    page.get_by_label("User name").fill("handed over")
+    page.get_by_role("button", name="Generate").click()
+    page.get_by_role("button", name="Create account").click()
+    card = page.get_by_role("group", name="Hand over handed over")
+    expect(card).to_be_focused()
+    [account] = product.data("GET", "/accounts?q=handed+over")["accounts"]
+    try:
+        expect(card.get_by_text(f"{product.base_url}/ui/me")).to_be_visible()
+        expect(card.get_by_role("img", name="QR code")).to_be_visible()
+        password = card.locator("dd code").inner_text()
+        assert re.fullmatch(r"[A-Za-z0-9_-]{20}", password)
+        card.get_by_label("Proxy").fill(named)
+        line = card.get_by_role("group", name="curl")
+        expect(line).to_contain_text(f"handed%20over:{password}@127.0.0.1")
+        card.get_by_text("Environment variables").click()
+        expect(card.get_by_role("group", name="Environment variables")).to_contain_text("export https_proxy=")
+        card.get_by_text("curl", exact=True).click()
+        card.get_by_role("button", name="Test it").click()
+        expect(card.get_by_text("Waiting for the first request")).to_be_visible()
+        assert requested(line, target) == "hello"
+        expect(card.get_by_text("It works: a request came from 127.0.0.1")).to_be_visible()
+        page.goto(f"/ui/accounts/{account['id']}/configuration")
+        expect(page.get_by_text(password)).to_have_count(0)
+        page.get_by_label("Password").fill(another := f"another {PASSWORD}")
+        page.get_by_role("button", name="Review and save").click()
+        page.get_by_role("dialog").get_by_role("button", name="Save").click()
+        expect(card.locator("dd code")).to_have_text(another)
+        assert get("handed over", another) == 200
+        card.get_by_role("button", name="Done").click()
+        expect(page.get_by_text(another)).to_have_count(0)
+    finally:
+        product.api("DELETE", f"/accounts/{account['id']}")
+
+
+def test_the_public_name_is_the_address_that_is_handed_over(
+    account: dict[str, Any], page: Page, product: Product, get: Callable[[str, str], int], named: str
+) -> None:
+    proxy = product.proxy(name="at all addresses", host="0.0.0.0", auth={"enabled": True})
+    product.data("PATCH", "/settings", {"proxy": {"public_name": "proxy.example.com"}})
+    try:
+        page.goto(f"/ui/accounts/{account['id']}/credentials?mint=1")
+        page.get_by_role("dialog").get_by_role("button", name="Mint a credential").click()
+        once = page.get_by_role("group", name="The secret of the credential")
+        once.get_by_label("Proxy").fill("at all addresses")
+        expect(once.get_by_text(f"proxy.example.com:{proxy['port']}", exact=True)).to_be_visible()
+        once.get_by_label("Proxy").fill(named)
+        expect(once.get_by_role("group", name="curl")).to_contain_text("@127.0.0.1:")
+    finally:
+        product.data("PATCH", "/settings", {"proxy": {"public_name": ""}})
+        product.api("DELETE", f"/proxies/{proxy['id']}")
 
 
 def test_the_command_where_nothing_is_yet_scrolls_in_its_own_line_on_a_phone(
@@ -106,16 +171,15 @@ def test_a_minted_credential_is_shown_once_used_and_refused_after_it_was_revoked
     form = page.get_by_role("dialog")
     form.get_by_label("Name").fill("one job")
     form.get_by_role("button", name="Mint a credential").click()
-    once = page.get_by_role("dialog", name="The secret of the credential")
-    once.get_by_role("button", name="Copy").first.click()
+    once = page.get_by_role("group", name="The secret of the credential")
+    once.get_by_role("button", name="Copy: Secret").click()
     secret = page.evaluate("navigator.clipboard.readText()")
     assert secret.startswith("pfc_")
-    once.get_by_label("Proxy").select_option(label=named)
-    expect(once.get_by_label("curl", exact=True)).to_contain_text(secret)
-    once.get_by_role("button", name="Copy").last.click()
-    line = page.evaluate("navigator.clipboard.readText()").replace("https://example.com/", target.url("/hello"))
-    assert subprocess.run(["bash", "-ec", line], capture_output=True, text=True, timeout=60).stdout == "hello"
-    once.get_by_role("button", name="Close").last.click()
+    once.get_by_label("Proxy").fill(named)
+    line = once.get_by_role("group", name="curl")
+    expect(line).to_contain_text(secret)
+    assert requested(line, target) == "hello"
+    once.get_by_role("button", name="Done").click()
     expect(page.get_by_text(secret)).to_have_count(0)
     assert get(account["username"], secret) == 200
     row = page.get_by_role("row").filter(has_text="one job")

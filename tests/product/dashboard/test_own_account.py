@@ -139,7 +139,7 @@ def test_a_holder_chooses_one_of_many_proxies_and_copies_its_line(stranger: Page
     kept = "[document.cookie, ...Object.keys(localStorage), ...Object.keys(sessionStorage)]"
     assert stranger.evaluate(kept) == [""]
     choice.fill("none of them")
-    expect(stranger.get_by_text("Your account has no proxy of this name")).to_be_visible()
+    expect(stranger.get_by_text("The account has no proxy of this name")).to_be_visible()
     sign_out(stranger)
     is_signed_out(stranger)
     stranger.reload()

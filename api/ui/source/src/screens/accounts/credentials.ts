@@ -1,6 +1,11 @@
 /** Where the list of credentials comes from: the operations on an account, or those of its holder. */
 import { api, data, type Schemas } from "../../api/client";
-import { ownHost } from "../proxies/snippets";
+
+/** When an account was last seen, and from where. */
+export interface Seen {
+  at: string | null;
+  from: string | null;
+}
 
 export interface Calls {
   list: (cursor: string | undefined, signal: AbortSignal) => Promise<Schemas["Credentials"]>;
@@ -8,6 +13,7 @@ export interface Calls {
   revoke: (id: string) => Promise<unknown>;
   /** The running proxies that the account may use, as `lines` takes them, with their names. */
   proxies: (signal: AbortSignal) => Promise<{ value: string; title: string }[]>;
+  seen: (signal: AbortSignal) => Promise<Seen>;
   /** Lines to copy for one of them. */
   lines: (proxy: string, signal: AbortSignal) => Promise<Schemas["SnippetTexts"] | null>;
 }
@@ -30,6 +36,10 @@ export function credentialsOf(account_id: string, username: string): Calls {
       const { proxies } = await data(api.GET("/api/v1/proxies", { params: { query }, signal }));
       return askingFirst(proxies).map(({ id, name }) => ({ value: id, title: name }));
     },
-    lines: async (proxy_id, signal) => (await data(api.GET("/api/v1/proxies/{proxy_id}/snippets", { params: { path: { proxy_id }, query: { username, host: ownHost() } }, signal }))).snippets,
+    seen: async (signal) => {
+      const { account } = await data(api.GET("/api/v1/accounts/{account_id}", { params: { path }, signal }));
+      return { at: account.last_seen_at, from: account.last_client_ip };
+    },
+    lines: async (proxy_id, signal) => (await data(api.GET("/api/v1/proxies/{proxy_id}/snippets", { params: { path: { proxy_id }, query: { username } }, signal }))).snippets,
   };
 }

@@ -19,7 +19,7 @@ export const me: Texts["me"] = {
   "requests": "Anfragen",
   "rules": "Ihr Konto",
   "proxy.find": "{n} Proxys: einen Teil des Namens eingeben",
-  "proxy.unknown": "Ihr Konto hat keinen Proxy dieses Namens",
+  "proxy.unknown": "Das Konto hat keinen Proxy dieses Namens",
   "proxies": "Proxys",
   "proxies.count": "{n} Proxys",
   "proxies.none": "Dieses Konto darf zurzeit keinen Proxy benutzen",

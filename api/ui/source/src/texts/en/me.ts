@@ -18,7 +18,7 @@ export const me = {
   "requests": "Requests",
   "rules": "Your account",
   "proxy.find": "{n} proxies: type a part of the name",
-  "proxy.unknown": "Your account has no proxy of this name",
+  "proxy.unknown": "The account has no proxy of this name",
   "proxies": "Proxies",
   "proxies.count": "{n} proxies",
   "proxies.none": "This account may use no proxy at present",

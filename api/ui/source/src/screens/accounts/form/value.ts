@@ -23,6 +23,12 @@ export const blank = (): AccountValue => ({
   allow_clients: [], certificates: [], socks4_by_name: false, tags: [], metadata: "",
 });
 
+/** 120 bits by chance, in characters that a URL takes as they are. */
+export function newPassword(): string {
+  const signs = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+  return Array.from(crypto.getRandomValues(new Uint8Array(20)), (byte) => signs[byte % 64]!).join("");
+}
+
 /** A stored account for the form; the password is never in it. */
 export function valueOf(account: Listed): AccountValue {
   const { username, enabled, expires_at, allow_clients, certificates, socks4_by_name, tags, proxies } = account;
