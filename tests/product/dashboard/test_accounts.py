@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import subprocess
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -150,6 +152,56 @@ def test_the_public_name_is_the_address_that_is_handed_over(
     finally:
         product.data("PATCH", "/settings", {"proxy": {"public_name": ""}})
         product.api("DELETE", f"/proxies/{proxy['id']}")
+
+
+def test_a_month_is_a_bill_of_its_accounts_with_amounts_and_a_file_that_is_called_by_it(
+    page: Page, product: Product, get: Callable[[str, str], int]
+) -> None:
+    quota = {"bytes": 50_000_000_000, "period": "month"}
+    plan = product.data("POST", "/plans", {"name": "billed", "quota": quota})["plan"]
+    requests = {"little": 1, "much": 3}
+    made = [
+        product.data(
+            "POST", "/accounts", {"username": name, "password": PASSWORD, "plan": "billed", "metadata": {"no": name}}
+        )["account"]
+        for name in requests
+    ]
+    month = f"{datetime.now(UTC):%Y-%m}"
+    try:
+        for name, count in requests.items():
+            assert [get(name, PASSWORD) for _ in range(count)] == [200] * count
+
+        def used() -> dict[str, Any]:
+            rows = product.data("GET", f"/usage?from={month}-01T00:00:00Z&interval=total")["usage"]
+            return {row["username"]: row for row in rows if row["username"] in requests}
+
+        wait_until(lambda: {name: row["requests"] for name, row in used().items()} == requests, "all is booked")
+        row = used()["much"]
+        size = row["bytes_in"] + row["bytes_out"]
+        page.goto("/ui/usage")
+        page.get_by_label("Price per GB").fill("10000000")
+        grid = page.get_by_role("grid", name="Usage")
+        much = grid.get_by_role("row").filter(has_text="much")
+        for text in ("billed", "50 GB a month", f"{size / 100:.2f}"):
+            expect(much).to_contain_text(text)
+        texts = grid.get_by_role("row").all_inner_texts()
+        [first, second] = [index for name in ("much", "little") for index, text in enumerate(texts) if name in text]
+        assert 0 < first < second < len(texts) - 1
+        assert texts[-1].startswith("Total")
+        assert "price=10000000" in page.url
+        with page.expect_download() as download:
+            page.get_by_role("button", name="CSV").click()
+        assert download.value.suggested_filename == f"usage-{month}.csv"
+        lines = csv.DictReader(download.value.path().read_text().splitlines())
+        [line] = [each for each in lines if each["username"] == "much"]
+        assert (line["plan"], line["quota"], line["metadata.no"]) == ("billed", "50000000000", "much")
+        assert (line["from"], line["requests"]) == (f"{month}-01T00:00:00Z", "3")
+        page.get_by_text("Last month", exact=True).click()
+        expect(page.get_by_text("Nothing was used in this time")).to_be_visible()
+    finally:
+        for each in made:
+            product.api("DELETE", f"/accounts/{each['id']}")
+        product.api("DELETE", f"/plans/{plan['id']}")
 
 
 def test_the_command_where_nothing_is_yet_scrolls_in_its_own_line_on_a_phone(
