@@ -194,7 +194,7 @@ def _memberships(call: Call) -> dict[str, Membership]:
         plan = plans.get(body.get("plan") or "")
         quota = body.get("quota") or (plan and plan.quota and plan.quota.model_dump()) or {}
         holds = (quota["bytes"], quota["period"]) if quota.get("bytes") else (None, None)
-        return Membership(plan and plan.name, tuple(body.get("tags", ())), holds)
+        return Membership(None if plan is None else plan.name, tuple(body.get("tags", ())), holds)
 
     return {each.id: membership(each.body) for each in call.services.account_store.documents(ACCOUNTS)}
 
