@@ -6,7 +6,7 @@ import logging
 import socket
 import sqlite3
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -44,9 +44,11 @@ from actors.metrics.alerts import EVALUATION_PERIOD, ErrorRateAlerts
 from actors.metrics.catalogue import Reading, read_in_batches
 from actors.metrics.denied_names import DeniedNameNotices
 from actors.metrics.live_feed import PROXY, SYSTEM, LiveFeed, event_payload, metrics_payload, proxy_fields
+from actors.metrics.recent import PoolUses
 from actors.metrics.series_writer import SeriesWriter
 from actors.metrics.system import MEMORY, MachineMetrics
 from actors.metrics.totals import CounterTotals
+from actors.metrics.usage.account_usage import FIGURES
 from actors.metrics.usage.service import PUBLISHED_AFTER, UsageService
 from actors.process import Actor, Boot, view
 from config import OperatorError
@@ -57,6 +59,7 @@ from config.net.addresses import tcp_parts
 log = logging.getLogger(__name__)
 
 PERIOD = 1.0
+POOLS_PERIOD = 5.0
 FLEET_PERIOD = 2.0
 """Seconds after which it is seen whether this installation is a node: well before one that has left is cut off."""
 ENDED_MAX = 1_000
@@ -70,15 +73,20 @@ class MetricsActor(Actor):
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         super().__init__(boot, sockets)
         self._totals = CounterTotals(self.data_dir.metrics)
+        self._series = SeriesWriter(self._totals)
         self._usage = UsageService(
-            self.loop, self.data_dir.metrics, self.run_dir.state, self._publish_event, self._find_fleet
+            self.loop,
+            self.data_dir.metrics,
+            self.run_dir.state,
+            self._publish_event,
+            self._find_fleet,
+            self._account_used,
         )
         self._usage.set_warning(boot.settings["alerts"]["quota_warning"])
         self._usage.set_quota_offline(boot.settings[QUOTA_OFFLINE])
         self._node_file: tuple[int, int] | None = None
         self._node_errors = ThrottledLog(log, "cannot report the usage of accounts to the fleet")
         self._find_fleet()
-        self._series = SeriesWriter(self._totals)
         self._alerts = ErrorRateAlerts(self.data_dir.metrics, view(boot.settings["alerts"]))
         self._alerts.begin(self._totals.stats())
         self._machine = MachineMetrics(self.run_dir, self.data_dir)
@@ -96,6 +104,8 @@ class MetricsActor(Actor):
         self._subscription = Subscription(self.loop, self.context, self.run_dir.events_out, topics, self._on_published)
         self.loop.call_every(PERIOD, self._tick)
         self.loop.call_every(EVALUATION_PERIOD, self._evaluate_alerts)
+        self._pools = PoolUses(self.run_dir.pools, self._series.recent)
+        self.loop.call_every(POOLS_PERIOD, lambda: self._pools.sample(time.time()))
         self.loop.call_every(FLEET_PERIOD, self._find_fleet)
         self.ready()
 
@@ -154,6 +164,7 @@ class MetricsActor(Actor):
             reply(self._system_metrics())
         elif isinstance(message, QueryRealtime):
             found = self._realtime(message.proxy_ids, self._totals.active(), message.of_one)
+            found = self._with_recent(found, message) if message.recent or message.busy else found
             reply(self._with_weights(found, message.proxy_ids) if message.to_merge else found)
         elif isinstance(message, QueryMetricSeries):
             self._read_series(message, reply)
@@ -264,6 +275,16 @@ class MetricsActor(Actor):
         if not of_one:
             metrics |= {"cpu_usage": self._machine.cpu_percent, "memory_usage": self._machine.memory_percent()}
         return Realtime(time.time(), metrics)
+
+    def _account_used(self, account_id: str, figures: Sequence[int]) -> None:
+        used = dict(zip(FIGURES, figures, strict=True))
+        moved = used["bytes_in"] + used["bytes_out"]
+        self._series.recent.add(account_id, time.time(), moved, used["requests"], used["refusals"])
+
+    def _with_recent(self, found: Realtime, query: QueryRealtime) -> Realtime:
+        recent, now = self._series.recent, found.timestamp
+        ids = [*query.recent, *(recent.busy(query.busy, now) if query.busy else ())]
+        return replace(found, recent=recent.of(ids, now), unknown=recent.unknown_before(now))
 
     def _with_weights(self, found: Realtime, proxy_ids: tuple[str, ...] | None) -> Realtime:
         minute = self._series.last_minute(proxy_ids)

@@ -138,6 +138,13 @@ class Series:
 
     # --- reading ---
 
+    def lately(self, step: int, since: float) -> list[tuple[str, int, float, float]]:
+        """Of each proxy and bucket from `since` on: its id, the start, requests, and errors and refusals."""
+        return self._database.execute(
+            "SELECT proxy_id, t, requests, errors + denied FROM points WHERE step = ? AND t >= ? AND proxy_id <> ?",
+            (step, since, TOTAL),
+        ).fetchall()
+
     def read(
         self, step: int, start: int, end: int, proxy_ids: Iterable[str] | None, latency: bool = False
     ) -> list[Bucket]:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from actors.bus.messages.metrics import Counters
 from actors.histogram import percentile
 from actors.metrics.increments import Increments, sum_of
+from actors.metrics.recent import BUCKETS, LONG, RecentUses
 from actors.metrics.series import DAY, RAW, TOTAL, Series
 from actors.metrics.system import CPUS
 from actors.metrics.totals import CounterDelta, CounterTotals
@@ -144,6 +145,8 @@ class SeriesWriter:
         self.series = Series(totals.database)
         self._live = LiveRates(clock)
         self._began = wall()
+        self.recent = RecentUses(self._began)
+        self.recent.remember(self.series.lately(LONG, self._began - BUCKETS * LONG))
         self._collected_until = min(self.series.last_filled() or self._began, self._began)
         self._ticked = self._stored = clock()
         self._cleaned = clock() - CLEAN_PERIOD
@@ -196,6 +199,7 @@ class SeriesWriter:
         """The proxy was deleted. Its series are deleted when they are old."""
         self._since_tick.pop(proxy_id, None)
         self._live.forget(proxy_id)
+        self.recent.forget(proxy_id)
 
     # --- saved beside the totals ---
 
@@ -225,6 +229,8 @@ class SeriesWriter:
     def _count(self, proxy_id: str, increments: Increments, at: float) -> None:
         self.series.add(proxy_id, increments, at)
         self.series.add(TOTAL, increments, at)
+        moved = increments["bytes_in"] + increments["bytes_out"]
+        self.recent.add(proxy_id, at, moved, increments["requests"], increments["errors"] + increments["denied"])
 
     def _count_active(self, at: float) -> None:
         open_now = {proxy_id: active for proxy_id, active in self._totals.active().items() if active}

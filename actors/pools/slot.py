@@ -69,7 +69,8 @@ _UNTIL = _COOLDOWNS[0]
 _LENGTH = _COOLDOWNS[len(KINDS)]
 _TEXT = 28
 LATENCY_AT, OTHER_TARGET, FAILED_EVER, CONNECTIONS, BYTES_IN, BYTES_OUT = range(_TEXT - 6, _TEXT)
-"""`FAILED_EVER` counts all failures, and the last three what clients have used; of a proxy's own upstreams."""
+"""`FAILED_EVER` counts all failures, and the last three what clients have used. Of a pool all processes count them, and
+of two at the same moment one may be lost."""
 assert _LENGTH + len(KINDS) <= LATENCY_AT, "there is no room for so many kinds of failures"
 _TEXT_SIZE = 8 * (SLOT - _TEXT)
 

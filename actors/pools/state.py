@@ -29,7 +29,20 @@ from typing import Final, NamedTuple
 
 from actors.bus.messages.specs import PoolSpec, UpstreamSpec
 from actors.mapped_file import Words
-from actors.pools.slot import BANNED_UNTIL, LATENCY, READY_AT, SLOT, STATE, STATES, Spans, UpstreamSlot, spans_of
+from actors.pools.slot import (
+    BANNED_UNTIL,
+    CONNECTIONS,
+    FAILED_EVER,
+    LATENCY,
+    READY_AT,
+    SLOT,
+    STATE,
+    STATES,
+    Spans,
+    UpstreamSlot,
+    spans_of,
+)
+from actors.pools.slot import CHECKS as CHECKED
 from actors.state.live_state import LiveState
 from actors.state.processes import NO_PROCESSES, UNOWNED
 from actors.state.table import (
@@ -334,6 +347,19 @@ def known_state(folder: Path, pool_id: str, identities: Sequence[Identity]) -> M
             slots[each] = slot = UpstreamSlot(())
             memory.place(slot, line)
     return slots
+
+
+def uses_of(path: Path) -> dict[int, tuple[int, int]]:
+    """By the number of each upstream of the pool with this file: uses and checks, and failures. Raises `OSError`."""
+    table = _opened(path)
+    if table is None:
+        return {}
+    lines, numbers = _lines(table), table.words.cast("B").cast("d")
+    lines.pop(_POOL, None)
+    return {
+        key: (int(numbers[line + CONNECTIONS] + numbers[line + CHECKED]), int(numbers[line + FAILED_EVER]))
+        for key, line in ((key, line + NUMBERS) for key, line in lines.items())
+    }
 
 
 def _opened(path: Path) -> Table | None:

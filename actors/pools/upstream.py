@@ -46,7 +46,7 @@ class Upstream:
         """Attempts of clients that are under way, of which a slow upstream has many; they count as uses in
         balancing."""
         self._uses = Uses(0, 0, 0)
-        """Of one in a pool, whose slot all proxies write."""
+        """Of one in a pool, by this proxy: in its slot all proxies count."""
         self.reached = False
         """Whether the last attempt of this process got as far as the handshake."""
 
@@ -191,13 +191,12 @@ class Upstream:
         self._count_use(0, bytes_in, bytes_out)
 
     def _count_use(self, connections: int, bytes_in: int, bytes_out: int) -> None:
+        self.slot.count_use(connections, bytes_in, bytes_out)
         if self.pool:
             before = self._uses
             self._uses = Uses(
                 before.connections + connections, before.bytes_in + bytes_in, before.bytes_out + bytes_out
             )
-        else:
-            self.slot.count_use(connections, bytes_in, bytes_out)
 
     def reconfigure(self, spec: UpstreamSpec, index: int) -> None:
         """Take another configuration; one of the proxy itself that is down gets a trial at once."""

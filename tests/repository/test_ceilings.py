@@ -9,9 +9,9 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 84_143,
-    "files of the product": 617,
-    "code lines of the tests": 93_617,
+    "code lines of the product": 84_419,
+    "files of the product": 618,
+    "code lines of the tests": 93_960,
     "code lines of scripts": 6_096,
     "files under 60 lines that one module imports": 4,
     "class names that stand twice": 0,

@@ -167,25 +167,46 @@ class MetricSeries:
 class QueryRealtime:
     """API → metrics collector: the present metrics of these proxies together, or of all (None). → `Realtime`.
 
-    `of_one` and `to_merge` as in `QueryMetricSeries`.
+    `of_one` and `to_merge` as in `QueryMetricSeries`. `recent` is what the latest uses are to be in the reply of: ids
+    of proxies, accounts and pools, and keys of upstreams (`actors.metrics.recent`); with `busy` also all whose ids
+    begin so and that have a rate now.
     """
 
     proxy_ids: tuple[str, ...] | None = None
     of_one: bool = False
     to_merge: bool = False
+    recent: tuple[str, ...] = ()
+    busy: str = ""
+
+
+@message
+class RecentUse:
+    """What one proxy, account, pool or upstream did lately, the oldest first. A value, not a message by itself.
+
+    `rates` are bytes per second in both directions, of each 5 s of the last minute; `requests`, and `failed`, the
+    refusals and errors, of each 5 minutes of the last hour, the last of which is not over.
+    """
+
+    rates: tuple[int, ...]
+    requests: tuple[int, ...]
+    failed: tuple[int, ...]
 
 
 @message
 class Realtime:
     """Metrics collector → API: metrics by name (`actors.metrics.catalogue`), as they were at `timestamp`.
 
-    If it is `to_merge`, also the `requests` and their `latency`, as in `Counters`, of the last 60 s.
+    If it is `to_merge`, also the `requests` and their `latency`, as in `Counters`, of the last 60 s. `recent` has of
+    what was asked for those that were used. Of all but proxies the first `unknown` buckets of requests are not known:
+    they are older than the collector's process.
     """
 
     timestamp: float
     metrics: dict[str, float]
     requests: float = 0
     latency: tuple[tuple[int, int], ...] = ()
+    recent: dict[str, RecentUse] = field(default_factory=dict)
+    unknown: int = 0
 
 
 @message

@@ -215,8 +215,15 @@ class UsageLedger:
     Changes are made within `changes`; all raise `sqlite3.Error`, and then nothing has changed.
     """
 
-    def __init__(self, folder: Path, wall: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        wall: Callable[[], float] = time.time,
+        on_use: Callable[[str, Sequence[int]], None] = lambda _account_id, _figures: None,
+    ) -> None:
+        """`on_use` gets what is booked, in the order of `FIGURES`; again, where a transaction has failed."""
         self.wall = self._local_wall = wall
+        self._on_use = on_use
         self.database = open_database(folder / "usage.sqlite", SCHEMA)
         self.notices = QuotaNotices(self.database)
         self._fleet: UsageChanges | None = None
@@ -356,6 +363,7 @@ class UsageLedger:
             return  # nothing, or another program has written there
         self.database.execute(_KEEP, (*line, account.number, *counted.figures))
         account.add(added[0], added[1])
+        self._on_use(account.id, added)
         hour = self._current_hour()
         is_credential = account.id.startswith(CREDENTIAL)
         proxy = 0 if is_credential else self._proxy(counted.proxy_id)

@@ -65,11 +65,12 @@ class UsageService:
         state: Path,
         publish: Callable[[Event], None],
         on_first_use: Callable[[], None] = lambda: None,
+        on_use: Callable[[str, Sequence[int]], None] = lambda _account_id, _figures: None,
     ) -> None:
-        """`on_first_use` is called when `is_used` becomes true, before anything is booked."""
+        """`on_first_use` is called when `is_used` becomes true, before anything is booked; `on_use` by the ledger."""
         self._loop = loop
         self._state = state
-        self._ledger = UsageLedger(folder)
+        self._ledger = UsageLedger(folder, on_use=on_use)
         self._publish = publish
         self._publishes_at = loop.now + PUBLISHED_AFTER
         self._loading: ThreadPool | None = None

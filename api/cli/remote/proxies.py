@@ -165,7 +165,9 @@ _FILTERS = {
     "protocol": choice("--protocol", "Only those of this protocol.", ProxyProtocol),
     "tag": texts("--tag", "Only those with this tag; several must all be there."),
     "q": text("--search", "Only those with this text in name, host, port or a tag."),
-    "sort": text("--sort", "name, created_at, port, status; - reverses it. By default created_at."),
+    "sort": text(
+        "--sort", "name, created_at, port, status, connections, requests, errors, traffic, rate; or - and this."
+    ),
 }
 
 

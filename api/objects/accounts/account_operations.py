@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from typing import Any
 
 from actors.bus.messages.common import METRICS
@@ -17,6 +17,7 @@ from api.http.query import EXAMPLE, PATTERN, ListCursor, Query, checksum, choice
 from api.objects.accounts.account_batches import BatchResult, ImportCount
 from api.objects.accounts.account_responses import FleetAccountPage, OneFleetAccount
 from api.objects.accounts.inline_accounts import Kinds
+from api.objects.proxies.runtime_view import ACCOUNT_IDS, rates_of
 from api.store.accounts import SORTS, AccountSelection, Position
 from config.model.fleet_accounts import (
     BATCH_MAX,
@@ -60,8 +61,10 @@ def list_accounts(call: Call) -> Reply:
     query: ListFleetAccounts = call.query
     selection = _selection(call, query)
     inline = [] if query.inline is None else [query.inline]
-    filters = checksum([*astuple(selection), query.status, *inline])
+    filters = checksum([*astuple(selection)[:-1], query.status, *inline])  # without figures, which are none
     after = None if query.cursor is None else query.cursor.position_in(filters)
+    if selection.sort == "rate":
+        selection = replace(selection, figures=rates_of(call.services.bridge, ACCOUNT_IDS))
     views, following = _page(call, selection, after, query)
     return Reply(
         {

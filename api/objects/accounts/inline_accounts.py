@@ -109,7 +109,8 @@ class InlineAccounts:
         """Only of those that match, since their figures have to be read."""
         wanted = [each for each, one in index.by_id.items() if _matches(one, selection)]
         try:
-            known: Mapping[str, Any] = self._figures(selection.sort, wanted) if wanted else {}
+            given = selection.figures
+            known: Mapping[str, Any] = given if given is not None else self._figures(selection.sort, wanted)
         except sqlite3.Error as error:
             raise PeerUnavailable(METRICS, f"the usage of accounts cannot be read: {error}") from error
         return sorted((known.get(each, 0), each) for each in wanted)

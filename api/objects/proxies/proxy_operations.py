@@ -12,6 +12,7 @@ from pydantic import Field, StrictFloat, StrictStr
 
 from actors.bus.messages.cluster import ProxyTried, TryProxy
 from actors.bus.messages.common import API
+from actors.bus.messages.metrics import ProxyStats
 from api.bus_bridge import ask_upstreams
 from api.call import Call, Reply
 from api.engine.operation import V1, create, delete, get, post, resource, update
@@ -40,6 +41,7 @@ from api.objects.proxies import proxy_views
 from api.objects.proxies.proxy_cache import StoredProxy
 from api.objects.proxies.proxy_responses import ActedProxy, NewProxy, OneProxy, Proxies, Tested
 from api.objects.proxies.proxy_views import exit_view, upstream_states
+from api.objects.proxies.runtime_view import PROXY_IDS, rates_of
 from config.model import json_patterns
 from config.model.choices import PROTOCOLS
 from config.model.fields import Body, Text, example
@@ -54,9 +56,24 @@ SORTS: Mapping[str, Callable[[StoredProxy], str | float]] = MappingProxyType(
         "status": lambda proxy: proxy.record.status,
     }
 )
+COUNTED: Mapping[str, Callable[[ProxyStats], float]] = MappingProxyType(
+    {
+        "connections": lambda stats: stats.active_connections,
+        "requests": lambda stats: stats["requests"],
+        "errors": lambda stats: stats["errors"] / stats["requests"] if stats["requests"] else -1.0,
+        "traffic": lambda stats: stats["bytes_in"] + stats["bytes_out"],
+    }
+)
+RATE = "rate"
+FIGURES = (*COUNTED, RATE)
+"""What else they can be sorted by, all of which changes from one page to the next."""
+FiguresOf = Callable[[str], Mapping[str, float]]
+"""Returns one of `FIGURES` by the ids of proxies; those without any are left out."""
+NO_FIGURE = -1.0
 _OLDEST_FIRST = "created_at"
 """The order in which the store has them."""
 _PORT = re.compile("[0-9]{1,5}", re.ASCII)
+_Key = Callable[[StoredProxy], tuple[Any, str]]
 
 _WEB_URL = re.compile(json_patterns.WEB_URL)
 
@@ -105,7 +122,7 @@ class ListProxies(Query):
     )
     tag: tuple[str, ...] = texts("Only proxies with this tag; several must all be there", "office", 128)
     account: str | None = text("Only proxies that this account may use; its id", "acc_0123456789abcdef", 128, lowest=1)
-    sort: str = order(SORTS, _OLDEST_FIRST)
+    sort: str = order((*SORTS, *FIGURES), _OLDEST_FIRST)
     cursor: ListCursor | None = cursor(
         "The `next_cursor` of the previous page, with the same filters and order",
         EXAMPLE,
@@ -113,14 +130,21 @@ class ListProxies(Query):
         ListCursor.of,
     )
 
-    def page_of(self, proxies: Sequence[StoredProxy], scope: frozenset[str] | None) -> ProxyPage:
+    def page_of(
+        self,
+        proxies: Sequence[StoredProxy],
+        scope: frozenset[str] | None,
+        figures: FiguresOf = lambda _name: {},
+    ) -> ProxyPage:
         """The page of `proxies`, which are sorted by age, as far as they are in `scope`. Raises `Invalid`."""
         if self.cursor is not None and self.page is not None:
             raise Invalid("cursor", "must be left out where page is given")
-        found = self._sorted(self.matching(proxies, scope))
-        start = ((self.page or 1) - 1) * self.per_page if self.cursor is None else self._after(found, self.cursor)
+        key = self._key(figures)
+        found = self._sorted(self.matching(proxies, scope), key)
+        start = ((self.page or 1) - 1) * self.per_page if self.cursor is None else self._after(found, self.cursor, key)
         some = found[start : start + self.per_page]
-        following = self._cursor_after(some[-1]).text() if some and start + self.per_page < len(found) else None
+        more = some and start + self.per_page < len(found)
+        following = ListCursor(key(some[-1]), self._checksum()).text() if more else None
         return ProxyPage(some, start, self.per_page, len(found), following)
 
     def matching(self, proxies: Sequence[StoredProxy], scope: frozenset[str] | None) -> Sequence[StoredProxy]:
@@ -137,22 +161,23 @@ class ListProxies(Query):
             and (self.q is None or _has_text(proxy, self.q))
         )
 
-    def _sorted(self, proxies: Sequence[StoredProxy]) -> Sequence[StoredProxy]:
+    def _sorted(self, proxies: Sequence[StoredProxy], key: _Key) -> Sequence[StoredProxy]:
         if self.sort == _OLDEST_FIRST:
             return proxies
-        return sorted(proxies, key=self._key, reverse=self.sort.startswith("-"))
+        return sorted(proxies, key=key, reverse=self.sort.startswith("-"))
 
-    def _key(self, proxy: StoredProxy) -> tuple[Any, str]:
-        return SORTS[self.sort.removeprefix("-")](proxy), proxy.record.id
+    def _key(self, figures: FiguresOf) -> _Key:
+        name = self.sort.removeprefix("-")
+        if name in SORTS:
+            return lambda proxy: (SORTS[name](proxy), proxy.record.id)
+        found = figures(name)
+        return lambda proxy: (found.get(proxy.record.id, NO_FIGURE), proxy.record.id)
 
-    def _cursor_after(self, proxy: StoredProxy) -> ListCursor:
-        return ListCursor(self._key(proxy), self._checksum())
-
-    def _after(self, found: Sequence[StoredProxy], cursor: ListCursor) -> int:
+    def _after(self, found: Sequence[StoredProxy], cursor: ListCursor, key: _Key) -> int:
         """How many of the sorted `found` are not beyond the cursor. Raises `Invalid`."""
         place, reverse = cursor.position_in(self._checksum()), self.sort.startswith("-")
         try:
-            return sum(self._key(each) >= place if reverse else self._key(each) <= place for each in found)
+            return sum(key(each) >= place if reverse else key(each) <= place for each in found)
         except TypeError as error:  # a forged one, of a text where there is a number
             raise Invalid("cursor", str(foreign_cursor())) from error
 
@@ -198,10 +223,18 @@ def list_proxies(call: Call) -> Reply:
     `next_cursor` for the next page: unlike `page`, it neither repeats nor omits a proxy when others are created or
     deleted meanwhile.
     """
-    page = call.query.page_of(usable(call, call.query.account), call.caller.scope)
+    proxies = usable(call, call.query.account)
+    page = call.query.page_of(proxies, call.caller.scope, lambda name: _figures(call, name))
     views = proxy_views.listed(call.services.runtime, page.proxies)
     views = call.services.proxies_over_nodes.with_nodes(views, page.proxies)
     return Reply({"proxies": views, "pagination": page.pagination(), "next_cursor": page.next_cursor})
+
+
+def _figures(call: Call, name: str) -> Mapping[str, float]:
+    """See `FiguresOf`; empty while the collector does not reply."""
+    if name != RATE:
+        return {each: COUNTED[name](stats) for each, stats in call.services.runtime.stats().items()}
+    return rates_of(call.services.bridge, PROXY_IDS)
 
 
 def usable(call: Call, account_id: str | None) -> Sequence[StoredProxy]:

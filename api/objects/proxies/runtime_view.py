@@ -14,10 +14,20 @@ from dataclasses import replace
 from typing import Any
 
 from actors.bus.messages.common import METRICS, SUPERVISOR
-from actors.bus.messages.metrics import ProxyStats, QueryStats, QuerySystem, Stats, SystemMetrics
+from actors.bus.messages.metrics import (
+    ProxyStats,
+    QueryRealtime,
+    QueryStats,
+    QuerySystem,
+    Realtime,
+    Stats,
+    SystemMetrics,
+)
 from actors.bus.messages.supervision import QueryRuntime, Runtime, RuntimeReport, asleep_runtime
 from api.bus_bridge import Bridge
 
+PROXY_IDS, ACCOUNT_IDS = "prx_", "acc_"
+"""Begin the ids of proxies, and of accounts."""
 FLEET_TIMEOUT = 3.0
 STATS_TIMEOUT = 1.0
 REMEMBERED = 0.1
@@ -26,6 +36,12 @@ REREAD = 300.0
 """Seconds after which all totals are asked for again; those of proxies that were deleted go by that."""
 
 NO_STATS = ProxyStats()
+
+
+def rates_of(bridge: Bridge, beginning: str) -> dict[str, int]:
+    """Bytes per second now, by the ids that begin so; none while the collector does not reply."""
+    reply = bridge.ask(METRICS, QueryRealtime(busy=beginning), STATS_TIMEOUT)
+    return {each: use.rates[-1] for each, use in reply.recent.items()} if isinstance(reply, Realtime) else {}
 
 
 class RuntimeQueries:

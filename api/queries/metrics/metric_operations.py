@@ -11,17 +11,20 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from actors.bus.messages.common import METRICS
 from actors.bus.messages.dns import DnsState, QueryDns
-from actors.bus.messages.metrics import QueryMetricSeries
+from actors.bus.messages.metrics import QueryMetricSeries, Realtime, RecentUse
 from actors.metrics.catalogue import INTERVALS, NAMES
+from actors.metrics.recent import BUCKETS, upstream_key
+from actors.pools.state import number_of
 from api.bus_bridge import ask_all_upstreams
 from api.call import Call, RawBody, Reply
 from api.engine.operation import V1, get, resource
 from api.engine.responses import Moment, NodesMeta, ResponseModel
 from api.errors import Invalid, MissingPermission, NotFound, PeerUnavailable
-from api.http.query import OfNodes, choice, moment, several, text
+from api.http.query import OfNodes, choice, moment, several, text, texts
 from api.objects.named.pool_kind import POOLS
 from api.objects.proxies.proxy_responses import ListedProxy
 from api.objects.proxies.proxy_views import listed
+from api.objects.proxies.runtime_view import PROXY_IDS
 from api.queries.metrics.dns_operations import added, ask_resolvers
 from api.queries.metrics.metrics_over_nodes import realtime_of, series_of
 from api.queries.usage_report import TopAccount, top_accounts
@@ -70,20 +73,37 @@ class Snapshot(ResponseModel):
     bandwidth_out: float
 
 
+class RecentActivity(ResponseModel):
+    """What one proxy, account, pool or upstream did lately, the oldest first; of all nodes in a fleet.
+
+    `rates` are bytes per second in both directions, of each 5 s of the last minute; 0 of pools. `requests` are those of
+    each 5 minutes of the last hour, the last of which is not over, of pools uses and checks, and `failed` the refusals
+    and errors; null where it is not known: of all but proxies before the last start of the metrics collector.
+    """
+
+    rates: list[int]
+    requests: list[int | None]
+    failed: list[int | None]
+
+
 class RealtimeMetrics(ResponseModel):
-    """Current metrics; with `include=proxies` also the proxies."""
+    """Current metrics; with `include=proxies` also the proxies, with `recent` what these did lately."""
 
     timestamp: Moment
     metrics: Snapshot
     proxies: list[ListedProxy] | None = None
+    recent: dict[str, RecentActivity] | None = None
     meta: NodesMeta | None = None
 
 
 log = logging.getLogger(__name__)
 
+UNUSED = RecentUse((0,) * BUCKETS, (0,) * BUCKETS, (0,) * BUCKETS)
 HOUR = 3600.0
 NAMES_TIMEOUT = 1.0
 """Seconds that the resolver has to reply; without its counters a scrape is complete in all else."""
+RECENT_MAX = 200
+"""Of one response: more rows than any screen has."""
 POINTS_MAX = 11_000
 """Buckets of a response: more than are kept of any interval."""
 
@@ -105,6 +125,12 @@ class RealtimeQuery(OfNodes):
 
     proxy_id: str | None = text("Only of this proxy", "prx_0123456789abcdef", 128)
     include: str | None = choice("Also return the proxies, as their list does; requires proxy.read", ("proxies",))
+    recent: tuple[str, ...] = texts(
+        "Also return what this proxy, account, pool (its id) or upstream (`POOL/NAME`) did in the last minute and hour",
+        "prx_0123456789abcdef",
+        200,
+        RECENT_MAX,
+    )
 
 
 def query_metrics(call: Call) -> Reply:
@@ -139,15 +165,46 @@ def realtime(call: Call) -> Reply:
     if query.include is not None and not call.caller.may("proxy.read"):
         raise MissingPermission("proxy.read", by_key=call.caller.key is not None)
     _must_exist(call, query.proxy_id)
-    timestamp, known = realtime_of(
-        call.services.bridge, call.nodes, Snapshot.model_fields, proxy_ids, query.proxy_id is not None
-    )
-    metrics = {name: round(value, 3) for name, value in known.items()}
-    data: dict[str, Any] = {"timestamp": timestamp_text(timestamp), "metrics": metrics}
+    keys = _keys(call, query.recent)
+    recent, of_one = tuple(keys.values()), query.proxy_id is not None
+    known = realtime_of(call.services.bridge, call.nodes, Snapshot.model_fields, proxy_ids, of_one, recent=recent)
+    metrics = {name: round(value, 3) for name, value in known.metrics.items()}
+    data: dict[str, Any] = {"timestamp": timestamp_text(known.timestamp), "metrics": metrics}
+    if query.recent:
+        data["recent"] = {each: _recent(key, known) for each, key in keys.items()}
     if query.include is not None:
         found = [each for each in call.services.proxies.all() if proxy_ids is None or each.record.id in proxy_ids]
         data["proxies"] = listed(call.services.runtime, found)
     return Reply(data)
+
+
+def _keys(call: Call, wanted: Sequence[str]) -> dict[str, str]:
+    """What the collector knows these by, as far as the caller may see them: a key with a scope sees its proxies."""
+    scope = call.caller.scope
+    visible = dict.fromkeys(each for each in wanted if scope is None or each in scope)
+    return {each: _upstream_key(call, *each.split("/", 1)) if "/" in each else each for each in visible}
+
+
+def _upstream_key(call: Call, pool: str, name: str) -> str:
+    """Of an upstream that is not there, one that nothing has."""
+    objects = call.services.shared_objects
+    try:
+        record = objects.complete(objects.get(POOLS, pool)).record
+    except NotFound:
+        return ""
+    found = (upstream_key(record.id, number_of(each.identity)) for each in record.upstreams if each.name == name)
+    return next(found, "")
+
+
+def _recent(key: str, known: Realtime) -> dict[str, Any]:
+    use = known.recent.get(key, UNUSED)
+    unknown = 0 if key.startswith(PROXY_IDS) else known.unknown
+    before: list[int | None] = [None] * unknown
+    return {
+        "rates": use.rates,
+        "requests": [*before, *use.requests[unknown:]],
+        "failed": [*before, *use.failed[unknown:]],
+    }
 
 
 def exposition(call: Call) -> Reply:

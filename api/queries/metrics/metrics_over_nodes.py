@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from actors.bus.messages.common import METRICS
-from actors.bus.messages.metrics import MetricSeries, QueryMetricSeries, QueryRealtime, Realtime
+from actors.bus.messages.metrics import MetricSeries, QueryMetricSeries, QueryRealtime, Realtime, RecentUse
 from actors.histogram import Histogram, percentile
 from actors.metrics.catalogue import RESPONSE_TIME
 from api.bus_bridge import Bridge, request
@@ -43,14 +43,34 @@ def realtime_of(
     proxy_ids: tuple[str, ...] | None,
     of_one: bool = False,
     timeout: float = TIMEOUT,
-) -> tuple[float, Mapping[str, float]]:
-    """When, and the metrics by name, of several nodes as one. Raises as `series_of`."""
-    query = QueryRealtime(proxy_ids, of_one, nodes.are_several)
+    recent: tuple[str, ...] = (),
+) -> Realtime:
+    """When, and the metrics by name, of several nodes as one; also the `recent` uses. Raises as `series_of`."""
+    query = QueryRealtime(proxy_ids, of_one, nodes.are_several, recent)
     if not nodes.are_several:
-        snapshot = request(bridge, METRICS, query, Realtime, timeout=timeout)
-        return snapshot.timestamp, snapshot.metrics
+        return request(bridge, METRICS, query, Realtime, timeout=timeout)
     found = list(nodes.request(bridge, METRICS, query, Realtime, timeout).values())
-    return time.time(), merged_realtime(found, names)
+    uses = merged_recent([each.recent for each in found])
+    unknown = max((each.unknown for each in found), default=0)
+    return Realtime(time.time(), merged_realtime(found, names), recent=uses, unknown=unknown)
+
+
+def merged_recent(several: Iterable[Mapping[str, RecentUse]]) -> dict[str, RecentUse]:
+    """The uses of all nodes by id."""
+    sums: dict[str, RecentUse] = {}
+    for uses in several:
+        for key, use in uses.items():
+            known = sums.get(key)
+            sums[key] = use if known is None else _sum(known, use)
+    return sums
+
+
+def _sum(one: RecentUse, other: RecentUse) -> RecentUse:
+    return RecentUse(
+        tuple(map(int.__add__, one.rates, other.rates)),
+        tuple(map(int.__add__, one.requests, other.requests)),
+        tuple(map(int.__add__, one.failed, other.failed)),
+    )
 
 
 def needed(names: Sequence[str]) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from api.call import Call, Reply
 from api.engine.operation import V1, get, resource
 from api.engine.responses import NodesMeta, ResponseModel
 from api.errors import DomainError
-from api.http.query import OfNodes, integer, text
+from api.http.query import OfNodes, choice, integer, text
 from api.queries.connection_operations import EVERYTHING
 from api.queries.fleet_connections import MergedConnections
 from api.queries.records.logs_over_nodes import LogsOverNodes
@@ -98,6 +98,7 @@ class FlowQuery(OfNodes):
     exit: str | None = text("Only through this exit, by its `key`", "pool:europe", 300, 1)
     host: str | None = text("Only to this host", "example.com", 255, 1)
     most: int = integer("How many nodes a column has beside the others", 1, 50, 8)
+    members: str | None = choice("Have the upstreams of pools as exits: `upstream:POOL/NAME`", ("true",))
 
 
 @dataclass(slots=True)
@@ -153,12 +154,17 @@ def way_of(user: str, proxy_id: str, exit_key: str, host: str, **figures: Any) -
     return Way((f"account:{user}", f"proxy:{proxy_id}", exit_key, f"target:{host}"), **figures)
 
 
-def exit_of(pool: str, parent: str, visible: frozenset[str] | None) -> str:
-    """The key of an exit; that of an upstream which the caller may not see has no name."""
+def exit_of(pool: str, parent: str, visible: frozenset[str] | None, members: bool = False) -> str:
+    """The key of an exit; that of an upstream which the caller may not see has no name.
+
+    With `members` an upstream of a pool is an exit by itself.
+    """
     if not parent and not pool:
         return DIRECT
     if visible is not None and parent not in visible:
         return "upstream:"
+    if pool and parent and members:
+        return f"upstream:{pool}/{parent}"
     return f"pool:{pool}" if pool else f"upstream:{parent}"
 
 
@@ -222,7 +228,7 @@ def flow(call: Call) -> Reply:
     visible, scope, nodes = call.upstreams, call.caller.scope, call.nodes
     seen = None if visible is None else tuple(sorted(visible))
     whose = None if scope is None else tuple(sorted(scope))
-    wanted = (query.account, query.proxy_id, query.exit, query.host, query.most)
+    wanted = (query.account, query.proxy_id, query.exit, query.host, query.most, query.members)
     key = (whose, seen, call.caller.may("metrics.read"), nodes.key, wanted)
     return Reply(call.services.flows.get(key, FRESH, lambda: _made(call, query, visible)))
 
@@ -239,7 +245,7 @@ def _made(call: Call, query: FlowQuery, visible: frozenset[str] | None) -> dict[
         way_of(
             each.connection.user,
             each.proxy.id,
-            exit_of(each.connection.pool, each.connection.parent, visible),
+            exit_of(each.connection.pool, each.connection.parent, visible, query.members is not None),
             host_of(each.connection.target),
             connections=1,
             rate_in=each.connection.rate_in,
@@ -249,14 +255,16 @@ def _made(call: Call, query: FlowQuery, visible: frozenset[str] | None) -> dict[
     ]
     exact = total <= len(rows)
     if call.caller.may("metrics.read"):
-        counted, was_exact = _requests(call, proxies, visible)
+        counted, was_exact = _requests(call, proxies, visible, query.members is not None)
         ways += counted
         exact = exact and was_exact
     found = of_columns(_through(ways, query), query.most, names)
     return {"window": WINDOW, **found, "exact": exact, **call.nodes.meta()}
 
 
-def _requests(call: Call, proxies: Sequence[Any], visible: frozenset[str] | None) -> tuple[list[Way], bool]:
+def _requests(
+    call: Call, proxies: Sequence[Any], visible: frozenset[str] | None, members: bool
+) -> tuple[list[Way], bool]:
     """Those of the records of the last minute, and whether these are all."""
     now = time.time()
     query = QueryLogs(now - WINDOW, now, 0, 0, None, None, tuple(each.id for each in proxies))
@@ -267,14 +275,14 @@ def _requests(call: Call, proxies: Sequence[Any], visible: frozenset[str] | None
     except DomainError:
         return [], False
     found = counts.values.get(WAY, ())
-    return list(_ways(found, visible)), counts.exact and len(found) < PAGE_MAX
+    return list(_ways(found, visible, members)), counts.exact and len(found) < PAGE_MAX
 
 
-def _ways(counted: Iterable[tuple[str, int, int, int]], visible: frozenset[str] | None) -> Iterator[Way]:
+def _ways(counted: Iterable[tuple[str, int, int, int]], visible: frozenset[str] | None, members: bool) -> Iterator[Way]:
     for value, records, _bytes_in, _bytes_out in counted:
         user, proxy_id, pool, parent, host, reason = value.split(SEPARATOR)
         refused = records if reason else 0
-        yield way_of(user, proxy_id, exit_of(pool, parent, visible), host, requests=records, refused=refused)
+        yield way_of(user, proxy_id, exit_of(pool, parent, visible, members), host, requests=records, refused=refused)
 
 
 def _through(ways: Iterable[Way], query: FlowQuery) -> Iterator[Way]:

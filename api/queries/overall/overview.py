@@ -276,7 +276,7 @@ class Overviews:
 
     def _now(self, scope: tuple[str, ...] | None, nodes: AskedNodes) -> View | None:
         try:
-            _at, found = realtime_of(self._bridge, nodes, NOW, scope, timeout=TIMEOUT)
+            found = realtime_of(self._bridge, nodes, NOW, scope, timeout=TIMEOUT).metrics
         except PeerUnavailable:
             return None
         return {name: round(found[name], 3) for name in NOW}

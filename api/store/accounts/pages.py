@@ -13,10 +13,10 @@ from typing import Any, Literal, get_args
 
 from api.store.accounts.columns import mark
 
-Sort = Literal["username", "created_at", "last_seen_at", "usage"]
+Sort = Literal["username", "created_at", "last_seen_at", "usage", "rate"]
 SORTS: tuple[Sort, ...] = get_args(Sort)
-BY_FIGURE: tuple[Sort, ...] = ("last_seen_at", "usage")
-"""Orders by figures of the metrics collector (`api.store.accounts.usage_order`)."""
+BY_FIGURE: tuple[Sort, ...] = ("last_seen_at", "usage", "rate")
+"""Orders by figures of the metrics collector (`api.store.accounts.usage_order`): of its file, or of now."""
 
 Position = tuple[Any, str]
 """Where a page ended: the value that is sorted by, and the id."""
@@ -41,6 +41,8 @@ class AccountSelection:
     status: Literal["active", "disabled", "expired"] | None = None
     sort: Sort = "username"
     descending: bool = False
+    figures: Mapping[str, float] | None = None
+    """Of now, by id, for the order by `rate`; those without any are left out."""
 
     def page_sql(self, after: Position | None, limit: int) -> tuple[str, list[Any]]:
         """The ids of a page, with what is sorted by; not in an order of `BY_FIGURE`."""

@@ -44,14 +44,21 @@ def positions_by_figure(
 ) -> list[Position]:
     """Figures and ids of a page. Raises `sqlite3.Error`; a collector that has no file yet has counted nothing."""
     with closing(open_for_reading(file)) as database:
-        collector = usage.stat().st_ino if usage.exists() else 0
+        collector = usage.stat().st_ino if selection.figures is None and usage.exists() else 0
         if collector:
             database.execute("ATTACH ? AS collector", [f"{usage.absolute().as_uri()}?mode=ro"])
         else:
             database.executescript(_NO_USAGE)
+            now = (selection.figures or {}).items()
+            database.executemany("INSERT INTO collector.accounts (id, last_seen) VALUES (?, ?)", now)
+            database.commit()
         database.execute("BEGIN")
         search = _Search(database, selection, _order(selection.sort, time.time()))
-        return list(_positions(search, after, limit, lambda: never_used.of(database, collector, FEW)))
+
+        def never() -> list[str] | None:
+            return None if selection.figures is not None else never_used.of(database, collector, FEW)
+
+        return list(_positions(search, after, limit, never))
 
 
 def figures_of(usage: Path, sort: Sort, identifiers: Sequence[str]) -> dict[str, Any]:
@@ -104,7 +111,7 @@ class _Order:
 
 
 def _order(sort: Sort, now: float) -> _Order:
-    if sort == "last_seen_at":
+    if sort in ("last_seen_at", "rate"):
         return _Order("last_seen", "accounts_by_last_seen", (("1", []),), (("figures.last_seen <= 0", []),))
     ranges = [("figures.period = ? AND figures.since = ?", [kind, period_at(kind, now)[0]]) for kind in PERIODS]
     without = [

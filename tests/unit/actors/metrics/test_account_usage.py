@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -317,6 +318,15 @@ def test_accounts_that_have_reached_their_quota_are_known_until_the_period_ends_
 )
 def test_periods_are_those_of_the_calendar(kind: str, now: str, start: str, end: str) -> None:
     assert period_at(kind, moment(now)) == (moment(start), moment(end))
+
+
+def test_what_is_booked_is_reported_once(tmp_path: Path) -> None:
+    used: list[tuple[str, tuple[int, ...]]] = []
+    ledger = UsageLedger(tmp_path, on_use=lambda account_id, figures: used.append((account_id, tuple(figures))))
+    with closing(ledger), ledger.changes():
+        for figures in ((10, 20, 1, 5, 0), (10, 20, 1, 5, 0), (10, 25, 2, 9, 1)):
+            ledger.book(counted_line("a", figures, "p", 1, 1))
+    assert used == [("a", (10, 20, 1, 5, 0)), ("a", (0, 5, 1, 4, 1))]
 
 
 @given(st.sampled_from([each for each in PERIODS if each != "total"]), st.floats(0, 4e9))

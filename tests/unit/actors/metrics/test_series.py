@@ -342,3 +342,15 @@ def test_live_metrics_are_of_the_last_seconds_and_return_to_0(collector: Collect
     assert live.metrics()["error_rate"] == pytest.approx(10)
     collector.seconds(60)
     assert set(live.metrics().values()) == {0.0}
+
+
+def test_what_proxies_did_in_the_last_hour_is_known_after_a_restart(collector: Collector) -> None:
+    process = collector.instance()
+    collector.writer.update(counters("a", process, 10, errors=1, denied=2, bytes_out=50_000))
+    collector.seconds(6)
+    before = collector.writer.recent.of(["a"], collector.clocks.wall())["a"]
+    assert (before.rates[-1], before.requests[-1], before.failed[-1]) == (10_000, 10, 3)
+    collector.die()
+    collector.start()
+    after = collector.writer.recent.of(["a"], collector.clocks.wall())["a"]
+    assert (after.requests, after.failed) == (before.requests, before.failed)

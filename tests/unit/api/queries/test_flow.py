@@ -91,6 +91,13 @@ def test_what_flows_through_one_node_is_all_there_is_when_it_is_asked_for(traffi
     assert found == through
 
 
+def test_upstreams_of_pools_are_exits_by_themselves_when_they_are_asked_for(traffic: Traffic) -> None:
+    traffic.record(3, "alice", 1, "eu", "other", "a.example", "")
+    traffic.record(2, "alice", 1, "eu", "", "a.example", "upstream_down")
+    exits = {each["key"]: (each["rate_out"], each["requests"]) for each in traffic.flow("?members=true")["exits"]}
+    assert exits == {"direct": (90, 0), "upstream:eu/up": (2, 0), "upstream:eu/other": (0, 3), "pool:eu": (0, 2)}
+
+
 def test_the_largest_have_nodes_and_all_others_are_one_whatever_they_are_called() -> None:
     ways = [way_of(f"u{number}", "prx_1", "direct", "a.example", rate_in=float(number)) for number in range(5)]
     ways.append(way_of("*", "prx_1", "direct", "a.example", rate_in=100.0))

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from actors.bus.messages.common import METRICS
-from actors.bus.messages.metrics import MetricSeries, QueryMetricSeries, QueryRealtime, Realtime
+from actors.bus.messages.metrics import MetricSeries, QueryMetricSeries, QueryRealtime, Realtime, RecentUse
 from actors.metrics.catalogue import NAMES
+from actors.metrics.recent import upstream_key
+from actors.pools.state import number_of
 from api.queries.metrics.metric_operations import Snapshot
 from tests.kit.api_stage import PROXY, Api, error_of
 from tests.kit.tables import table
@@ -26,7 +28,8 @@ def asked(api: Api) -> list[Any]:
     def response(message: Any) -> Any:
         received.append(message)
         if isinstance(message, QueryRealtime):
-            return Realtime(float(NOON), dict.fromkeys(Snapshot.model_fields, 3))
+            uses = {each: RecentUse((7,) * 12, (5,) * 12, (2,) * 12) for each in message.recent if each != "prx_unused"}
+            return Realtime(float(NOON), dict.fromkeys(Snapshot.model_fields, 3), recent=uses, unknown=10)
         assert isinstance(message, QueryMetricSeries)
         buckets = range(message.start, message.end, message.step)
         return MetricSeries(
@@ -179,3 +182,39 @@ def test_the_proxies_of_a_snapshot_need_the_permission_to_read_them(api: Api, as
     refused = error_of(api.get("/metrics/realtime?include=proxies", key))
     assert refused == (403, "INSUFFICIENT_PERMISSIONS", {"required_permission": "proxy.read"})
     assert error_of(api.get("/metrics/realtime?include=all", key))[:2] == (400, "INVALID_REQUEST")
+
+
+def test_the_latest_uses_of_proxies_are_known_and_those_of_accounts_since_the_collector_began(
+    api: Api, headers: dict[str, str], asked: list[Any]
+) -> None:
+    data = api.get("/metrics/realtime?recent=prx_1&recent=acc_1&recent=prx_unused&recent=prx_1", headers).json["data"]
+    assert data["recent"] == {
+        "prx_1": {"rates": [7] * 12, "requests": [5] * 12, "failed": [2] * 12},
+        "acc_1": {"rates": [7] * 12, "requests": [None] * 10 + [5] * 2, "failed": [None] * 10 + [2] * 2},
+        "prx_unused": {"rates": [0] * 12, "requests": [0] * 12, "failed": [0] * 12},
+    }
+    assert [question.recent for question in asked] == [("prx_1", "acc_1", "prx_unused")]
+    assert "recent" not in api.get("/metrics/realtime", headers).json["data"]
+
+
+def test_a_key_with_a_scope_gets_the_latest_uses_of_its_proxies_and_of_no_account(
+    api: Api, headers: dict[str, str], asked: list[Any]
+) -> None:
+    mine, other = new_proxy(api, headers), new_proxy(api, headers, name="second", port=3129)
+    key = api.key(permissions=["metrics.read"], scope={"proxies": [mine]})
+    data = api.get(f"/metrics/realtime?recent={mine}&recent={other}&recent=acc_1", key).json["data"]
+    assert list(data["recent"]) == [mine]
+    assert asked[0].recent == (mine,)
+
+
+def test_the_latest_uses_of_an_upstream_are_asked_for_by_its_pool_and_name(
+    api: Api, headers: dict[str, str], asked: list[Any]
+) -> None:
+    upstreams = [{"name": "exit", "protocol": "http", "host": "exit.example", "port": 3128}]
+    made = api.post("/pools", {"name": "paris", "upstreams": upstreams}, headers).json["data"]["pool"]
+    query = f"recent={made['id']}&recent={made['id']}/exit&recent=paris/exit&recent=paris/gone&recent=gone/exit"
+    recent = api.get(f"/metrics/realtime?{query}", headers).json["data"]["recent"]
+    key = upstream_key(made["id"], number_of(("http", "exit.example", 3128, None)))
+    assert asked[0].recent == (made["id"], key, key, "", "")
+    assert len(recent) == 5
+    assert recent["paris/exit"]["requests"] == [None] * 10 + [5, 5]

@@ -94,7 +94,8 @@ class Collector:
         if isinstance(message, QueryRealtime):
             found = Realtime(1.0, {**self.writer.live_metrics(), "active_connections": 2, "memory_usage": 30.0})
             minute = self.writer.last_minute()
-            return Realtime(1.0, found.metrics, minute["requests"], tuple(minute.latency.items()))
+            uses = self.writer.recent.of(message.recent, MINUTE + 35.0)
+            return Realtime(1.0, found.metrics, minute["requests"], tuple(minute.latency.items()), uses)
         if not isinstance(message, QueryMetricSeries):
             return Unreachable(METRICS, "it is not played")
         self.writer.tick(40.0, 20.0)
@@ -154,6 +155,13 @@ def test_present_metrics_of_two_nodes_are_those_of_both(fra: FleetApi, collector
     assert (over_nodes.pop("active_connections"), alone.pop("active_connections")) == (4, 2)
     assert over_nodes == pytest.approx(alone, abs=0.01)
     assert over_nodes["error_rate"] == pytest.approx(100 * 10 / 150, abs=0.01)
+
+
+def test_the_latest_uses_over_two_nodes_are_the_sum(fra: FleetApi, collectors: list[Collector]) -> None:
+    over_nodes = ask(fra, "/metrics/realtime?recent=prx_1")["recent"]
+    fra.fleet.others[METRICS] = collectors[2]
+    assert over_nodes == ask(fra, "/metrics/realtime?recent=prx_1&node=self")["recent"]
+    assert (over_nodes["prx_1"]["rates"][-1], over_nodes["prx_1"]["requests"][-1]) == (1500 // 5, 150)
 
 
 def test_metrics_of_a_node_that_is_missing_are_not_in_the_sum(fra: FleetApi, collectors: list[Collector]) -> None:

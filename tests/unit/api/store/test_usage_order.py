@@ -93,6 +93,22 @@ def test_pages_have_all_accounts_once_in_order_and_filters_hold(
 
 
 @pytest.mark.parametrize("few", [0, 2000])
+def test_rates_of_now_are_an_order_whatever_the_collector_has_on_disk(
+    data: DataDir, store: OwnAccounts, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FEW, few)
+    accounts = [add(store, f"a{number}", tags=["odd"] if number % 2 else []) for number in range(8)]
+    count(data, accounts[0], 1000, seen=1e9)
+    for rates in ({accounts[3]: 70, accounts[4]: 70, accounts[6]: 5, "acc_that_is_gone": 9}, {accounts[0]: 1}, {}):
+        wanted = sorted(accounts, key=lambda each: (rates.get(each, 0), each))
+        odd = [each for each in wanted if accounts.index(each) % 2]
+        for limit in (1, 3, 100):
+            assert listed(store, limit, sort="rate", figures=rates) == wanted
+            assert listed(store, limit, sort="rate", figures=rates, descending=True) == wanted[::-1]
+            assert listed(store, limit, sort="rate", figures=rates, tag="odd") == odd
+
+
+@pytest.mark.parametrize("few", [0, 2000])
 def test_a_period_that_has_passed_counts_as_nothing(
     data: DataDir, store: OwnAccounts, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from actors.bus.messages.common import METRICS
+from actors.bus.messages.metrics import Realtime, RecentUse
 from api.http.query import LIST, ListCursor, cursor_text
 from tests.kit.api_stage import Api, error_of
+from tests.kit.standin_actors import stats_of
 from tests.kit.tables import table
 from tests.unit.api.creating import create
 
@@ -79,6 +82,44 @@ def test_the_order_is_that_of_the_field_and_pages_follow_it(
             assert data["pagination"]["has_next"] == (cursor is not None)
         assert found == expected
     assert len(proxies) == len(SORTED[sort])
+
+
+@table(
+    ("sort", "found"),
+    [
+        ("-connections", ["charlie", "Alpha", "delta", "bravo"]),
+        ("-requests", ["Alpha", "charlie", "delta", "bravo"]),
+        ("-errors", ["charlie", "Alpha", "delta", "bravo"]),
+        ("traffic", ["bravo", "delta", "charlie", "Alpha"]),
+    ],
+)
+def test_the_order_may_be_that_of_the_statistics(
+    api: Api, headers: dict[str, str], proxies: dict[str, Any], sort: str, found: list[str]
+) -> None:
+    api.services.runtime.remembered = 0.0
+    api.fleet.stats = {
+        proxies["Alpha"]["id"]: stats_of(requests=100, errors=1, bytes_in=5, bytes_out=9, active_connections=2),
+        proxies["charlie"]["id"]: stats_of(requests=10, errors=1, bytes_out=7, active_connections=3),
+        proxies["delta"]["id"]: stats_of(requests=5, bytes_in=1, active_connections=1),
+    }
+    assert names(api, headers, f"?sort={sort}") == found
+    first = api.get(f"/proxies?sort={sort}&per_page=3", headers).json["data"]
+    assert names(api, headers, f"?sort={sort}&per_page=3&cursor={first['next_cursor']}") == found[3:]
+
+
+def test_the_order_may_be_that_of_the_rates_of_now(api: Api, headers: dict[str, str], proxies: dict[str, Any]) -> None:
+    def collector(message: Any) -> Any:
+        nothing = (0,) * 11
+        rates = {"charlie": 5, "Alpha": 70}
+        uses = {proxies[name]["id"]: RecentUse((*nothing, rate), (), ()) for name, rate in rates.items()}
+        assert message.busy == "prx_"
+        return Realtime(0.0, {}, recent=uses)
+
+    api.fleet.others[METRICS] = collector
+    assert names(api, headers, "?sort=-rate&per_page=2") == ["Alpha", "charlie"]
+    assert names(api, headers, "?sort=-rate&tag=paris")[0] == "charlie"
+    api.fleet.gone.add(METRICS)
+    assert sorted(names(api, headers, "?sort=-rate")) == sorted(proxies)
 
 
 def test_by_status_the_active_ones_come_first(api: Api, headers: dict[str, str], proxies: dict[str, Any]) -> None:

@@ -1,0 +1,147 @@
+"""What was counted lately of each proxy, account, pool and upstream of a pool: for every row of a list.
+
+Of each there are the bytes of every 5 s of the last minute, and the requests of every 5 minutes of the last hour. It is
+in memory alone. What was counted of proxies before this process began is in the series, from which it begins
+(`remember`); of all else nothing is known of that time. Of pools there are no bytes: uses and checks count as requests.
+"""
+
+from __future__ import annotations
+
+import logging
+from array import array
+from collections.abc import Iterable
+from pathlib import Path
+
+from actors.bounded import keep
+from actors.bus.messages.metrics import RecentUse
+from actors.log_lines import ThrottledLog
+from actors.pools.state import uses_of
+
+log = logging.getLogger(__name__)
+
+BUCKETS = 12
+SHORT, LONG = 5, 300
+"""Seconds of a bucket of bytes, and of one of requests."""
+KEYS_MAX = 20_000
+"""Of how many something is known; 600 bytes each."""
+
+
+class _Ring:
+    """The sums of the latest buckets. A bucket is known by its number: Unix seconds by its width."""
+
+    __slots__ = ("_latest", "_sums")
+
+    def __init__(self) -> None:
+        self._latest = 0
+        self._sums = array("q", bytes(8 * BUCKETS))
+
+    def add(self, number: int, amount: int) -> None:
+        """Count in a bucket, unless it is too old."""
+        self._go_to(number)
+        if number > self._latest - BUCKETS:
+            self._sums[number % BUCKETS] += amount
+
+    def at(self, number: int) -> int:
+        """The sum of this one."""
+        return self._sums[number % BUCKETS] if self._latest - BUCKETS < number <= self._latest else 0
+
+    def until(self, number: int) -> tuple[int, ...]:
+        """Those up to this one, the oldest first."""
+        self._go_to(number)
+        return tuple(
+            self._sums[each % BUCKETS] if each > self._latest - BUCKETS else 0
+            for each in range(number - BUCKETS + 1, number + 1)
+        )
+
+    def _go_to(self, number: int) -> None:
+        for each in range(max(self._latest + 1, number - BUCKETS + 1), number + 1):
+            self._sums[each % BUCKETS] = 0
+        self._latest = max(self._latest, number)
+
+
+class RecentUses:
+    """The latest uses by id."""
+
+    def __init__(self, began: float) -> None:
+        """`began` is when counting began, in Unix seconds."""
+        self._began = began
+        self._known: dict[str, tuple[_Ring, _Ring, _Ring]] = {}
+
+    def add(self, key: str, at: float, moved: float, requests: float, failed: float) -> None:
+        """Bytes in both directions, requests, and refusals and errors, at `at` in Unix seconds."""
+        if not (moved or requests or failed):
+            return
+        rings = self._known.get(key)
+        if rings is None:
+            rings = _Ring(), _Ring(), _Ring()
+            keep(self._known, key, rings, KEYS_MAX)
+        rings[0].add(int(at // SHORT), int(moved))
+        rings[1].add(int(at // LONG), int(requests))
+        rings[2].add(int(at // LONG), int(failed))
+
+    def remember(self, rows: Iterable[tuple[str, float, float, float]]) -> None:
+        """What was counted before: ids, when, requests, refusals and errors."""
+        for key, at, requests, failed in rows:
+            self.add(key, at, 0, requests, failed)
+
+    def forget(self, key: str) -> None:
+        """It was deleted."""
+        self._known.pop(key, None)
+
+    def of(self, keys: Iterable[str], now: float) -> dict[str, RecentUse]:
+        """By id, the uses up to `now` of those of which something is known."""
+        last = int(now // SHORT) - 1  # the one that is over: a part of one would be no rate
+        found = {}
+        for key in keys:
+            rings = self._known.get(key)
+            if rings is not None:
+                moved, requests, failed = rings
+                rates = tuple(each // SHORT for each in moved.until(last))
+                found[key] = RecentUse(rates, requests.until(int(now // LONG)), failed.until(int(now // LONG)))
+        return found
+
+    def busy(self, beginning: str, now: float) -> list[str]:
+        """The ids that begin so of all that have a rate now."""
+        last = int(now // SHORT) - 1
+        return [key for key, rings in self._known.items() if key.startswith(beginning) and rings[0].at(last)]
+
+    def unknown_before(self, now: float) -> int:
+        """How many buckets of requests of all but proxies are older than this process."""
+        return max(0, min(BUCKETS, int(self._began // LONG) - int(now // LONG) + BUCKETS - 1))
+
+
+def upstream_key(pool_id: str, number: int) -> str:
+    """What stands for an upstream of a pool; `number` is `actors.pools.state.number_of` its identity."""
+    return f"{pool_id}/{number:x}"
+
+
+class PoolUses:
+    """What all processes count of pools, in the files of `folder` (`RunDir.pools`)."""
+
+    def __init__(self, folder: Path, recent: RecentUses) -> None:
+        self._folder = folder
+        self._recent = recent
+        self._known: dict[str, dict[int, tuple[int, int]]] = {}
+        self._errors = ThrottledLog(log, "cannot read what is counted of pools")
+
+    def sample(self, at: float) -> None:
+        """Count what has come since the sample before, at `at` in Unix seconds. The first one of a pool only looks."""
+        try:
+            found = {path.name: uses_of(path) for path in self._folder.glob("pool_*")}
+        except OSError as error:
+            self._errors.error(error)
+            return
+        self._errors.recovered()
+        for pool_id, uses in found.items():
+            if pool_id in self._known:
+                self._count(pool_id, self._known[pool_id], uses, at)
+        self._known = found
+
+    def _count(
+        self, pool_id: str, before: dict[int, tuple[int, int]], uses: dict[int, tuple[int, int]], at: float
+    ) -> None:
+        for number, (used, failed) in uses.items():
+            known_used, known_failed = before.get(number, (0, 0))
+            added = max(0, used - known_used), max(0, failed - known_failed)
+            self._recent.add(upstream_key(pool_id, number), at, 0, *added)
+            self._recent.add(pool_id, at, 0, *added)
