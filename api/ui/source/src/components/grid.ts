@@ -65,6 +65,13 @@ export class GridFocus {
     this.#focus(to, stop, true);
   }
 
+  /** To the row with this id, if it is in the document; else to the list, where a key goes on. */
+  back(id: string): void {
+    const [from, to] = this.#rows.span();
+    for (let index = from; index < to; index += 1) if (this.#rows.id(index) === id) return this.#focus(index, null, false);
+    this.#rows.body()?.focus({ preventScroll: true });
+  }
+
   /** Along the values of the row; before the first one is the row itself. */
   along(row: HTMLElement, by: number | "first" | "last"): void {
     const all = stops(row);

@@ -80,3 +80,14 @@ export function cursorList<T>(
   $effect(() => made.poll.watch());
   return made;
 }
+
+/** The rows of all pages, such as for what is done with all that match. */
+export async function everyPage<T>(fetch: (cursor: string | undefined) => Promise<CursorPage<T>>): Promise<T[]> {
+  const found: T[] = [];
+  for (let cursor: string | null | undefined; cursor !== null; ) {
+    const page = await fetch(cursor);
+    found.push(...page.rows);
+    cursor = page.next;
+  }
+  return found;
+}

@@ -1,7 +1,9 @@
-/** Light, dark, high contrast (light or dark as the system has it) or all as the system has it: the one thing that is kept in the browser. */
+/** Light, dark, high contrast (light or dark as the system has it) or all as the system has it. */
+import { kept } from "./kept";
+
 export const THEMES = ["system", "light", "dark", "contrast"] as const;
 export type Theme = (typeof THEMES)[number];
-const KEY = "proxyfleet.theme";
+const KEY = "theme";
 
 class Themes {
   chosen = $state<Theme>("system");
@@ -16,17 +18,12 @@ class Themes {
     const query = matchMedia("(prefers-color-scheme: dark)");
     this.#system = query.matches;
     query.addEventListener("change", (event) => (this.#system = event.matches));
-    this.#show(THEMES.find((each) => each === stored()) ?? "system");
+    this.#show(THEMES.find((each) => each === kept.get(KEY)) ?? "system");
   }
 
   choose(theme: Theme): void {
     this.#show(theme);
-    try {
-      if (theme === "system") localStorage.removeItem(KEY);
-      else localStorage.setItem(KEY, theme);
-    } catch {
-      return; // storage may be switched off; the choice then lasts until the page is closed
-    }
+    kept.set(KEY, theme === "system" ? null : theme);
   }
 
   #show(theme: Theme): void {
@@ -37,11 +34,3 @@ class Themes {
 }
 
 export const themes = new Themes();
-
-function stored(): string | null {
-  try {
-    return localStorage.getItem(KEY);
-  } catch {
-    return null;
-  }
-}

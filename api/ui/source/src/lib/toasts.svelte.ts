@@ -16,7 +16,19 @@ const MOST = 4;
 
 class Toasts {
   all = $state.raw<Toast[]>([]);
+  #places = $state.raw<symbol[]>([]);
   #next = 1;
+
+  /** A place for messages is there, above those that are there already, until the returned function is called. */
+  open(place: symbol): () => void {
+    this.#places = [...this.#places, place];
+    return () => (this.#places = this.#places.filter((each) => each !== place));
+  }
+
+  /** The messages of a place: all of them, if it is the uppermost. */
+  of(place: symbol): Toast[] {
+    return this.#places.at(-1) === place ? this.all : [];
+  }
 
   done(text: string, action: Toast["action"] = null): void {
     const toast = this.#add({ kind: "done", text, detail: null, action });
