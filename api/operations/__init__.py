@@ -12,7 +12,7 @@ from api.engine.operation import ANY, BEARER, HOLDER, NONE, PERSON, V1, Operatio
 from api.engine.operations import operations
 from api.import_export import lost_operations, revision_operations, transfer_operations
 from api.import_export.proxy_batches import proxy_batch_operations
-from api.objects import setting_operations
+from api.objects import certificate_operations, setting_operations
 from api.objects.accounts import account_operations, credential_operations, inline_account_operations
 from api.objects.kinds import OBJECT_KINDS
 from api.objects.named import named_operations
@@ -48,6 +48,7 @@ TABLE: tuple[Operation, ...] = (
     *api_key_operations.ROWS,
     *proxy_operations.ROWS,
     *proxy_batch_operations.ROWS,
+    *certificate_operations.ROWS,
     *access_operations.ROWS,
     *client_operations.ROWS,
     *connection_operations.ROWS,

@@ -43,6 +43,7 @@ REQUIRED: dict[str, dict[str, str]] = {
     f"{V1}/search": {"GET": ANYBODY},
     f"{V1}/policies/*/rules": {"POST": "proxy.write"},
     f"{V1}/proxies/batch": {"POST": "proxy.write"},
+    f"{V1}/certificates": {"POST": "proxy.write"},
     f"{V1}/status": {"GET": "metrics.read"},
     f"{V1}/auth/login": {"POST": OPEN},
     f"{V1}/auth/methods": {"GET": OPEN},
