@@ -122,11 +122,11 @@ def test_a_form_that_is_refused_leads_to_what_is_wrong(
     page.get_by_role("button", name="Create proxy").scroll_into_view_if_needed()
     link.click()
     expect(port).to_be_focused()
-    page.get_by_label("Protocol", exact=True).first.select_option("https")
+    page.get_by_role("radio", name="HTTPS").check()
+    page.get_by_text("Files of the machine").click()
     port.fill(str(product.free_port()))
     page.get_by_role("button", name="Create proxy").click()
-    certificate = page.get_by_label("Certificate")
-    expect(certificate.first).to_be_focused()
+    expect(page.get_by_role("textbox", name="Certificate")).to_be_focused()
     expect(page.get_by_role("alert")).to_contain_text("is required for https")
 
 
@@ -143,11 +143,12 @@ def test_an_edit_that_is_refused_leads_to_what_is_wrong(proxy: dict[str, Any], p
     page.get_by_role("button", name="Discard").click()
 
 
-def test_a_text_that_is_too_long_is_not_cut(page: Page) -> None:
-    page.goto("/ui/proxies/new")
+def test_a_text_that_is_too_long_is_not_cut(proxy: dict[str, Any], page: Page) -> None:
+    page.goto(f"/ui/proxies/{proxy['id']}/configuration")
     page.get_by_label("Description").fill("x" * 612)
     expect(page.get_by_label("Description")).to_have_value("x" * 612)
     expect(page.get_by_text("612 characters; at most 500 are possible")).to_be_visible()
+    page.get_by_role("button", name="Discard").click()
 
 
 def chosen(page: Page, name: str, content: bytes) -> None:

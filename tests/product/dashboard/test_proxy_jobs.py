@@ -9,12 +9,14 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.kit.browser import Problems, SignIn, leave
+from tests.kit.certificates import make_pair
 from tests.kit.http_origins import Origin, scripted, serving
 from tests.kit.product import Product
 from tests.kit.wait import wait_until
@@ -111,11 +113,99 @@ def test_a_proxy_is_created_used_by_its_line_to_copy_and_seen_in_its_log_and_cha
     page.get_by_role("link", name="This request id in the log").click()
     expect(page.get_by_text("1 record", exact=True)).to_be_visible()
 
-    page.goto(f"/ui/proxies/{made}/charts")
+    page.goto(f"/ui/proxies/{made}/charts")  # where they were: they are in Now since
+    expect(page).to_have_url(re.compile(f"/ui/proxies/{made}$"))
     press(page, "Show as a table: Bandwidth")
     expect(page.get_by_role("region", name="Bandwidth").get_by_role("cell", name=SOME_RATE).first).to_be_visible()
     leave(page)
     product.data("DELETE", f"/proxies/{made}")
+
+
+def test_an_https_proxy_is_created_with_a_certificate_that_signs_itself_and_gets_one_that_is_uploaded(
+    page: Page, product: Product, origin: Origin, tmp_path: Path
+) -> None:
+    page.goto("/ui/proxies/new")
+    port = page.get_by_label("Port", exact=True)
+    expect(port).to_have_value(re.compile("^[0-9]+$"))  # one is offered
+    port.fill(str(product.free_port()))
+    page.get_by_label("Name", exact=True).fill("with tls")
+    page.get_by_role("radio", name="HTTPS").check()
+    page.get_by_role("radio", name="One password").check()
+    page.get_by_label("Address", exact=True).fill("127.0.0.1")
+    page.get_by_label("User name", exact=True).fill("all")
+    page.get_by_label("Password", exact=True).fill("a password of all")
+    press(page, "Create proxy")
+    expect(page.get_by_role("heading", level=1, name="with tls")).to_be_visible()
+    path = f"/proxies/{page.url.rpartition('/')[2]}"
+
+    def serves(cert_file: str) -> bool:
+        proxy = product.data("GET", path)["proxy"]
+        trusting = ("--proxy-cacert", cert_file, "--proxy-user", "all:a password of all")
+        return fetch("--proxy", f"https://127.0.0.1:{proxy['port']}", *trusting, origin.url("/hello")).stdout == "200"
+
+    first = product.data("GET", path)["proxy"]["tls"]["cert_file"]
+    assert not serves(make_pair(tmp_path)[0])
+    assert serves_after_a_while(serves, first)
+
+    page.goto(f"/ui{path}/configuration")
+    page.get_by_role("navigation", name="Contents").get_by_role("link", name="TLS").click()
+    page.get_by_text("Upload", exact=True).click()
+    page.get_by_label("Certificate and key").set_input_files(list(make_pair(tmp_path, hosts=["uploaded.example"])))
+    press(page, "Upload")
+    expect(page.get_by_text("For uploaded.example, 127.0.0.1, until")).to_be_visible()
+    expect(page.get_by_role("navigation", name="Contents").get_by_role("link", name="TLS")).to_contain_text("2 changed")
+    press(save_changes(page), "Save")
+    expect(page.get_by_text("with tls is saved")).to_be_visible()
+    second = product.data("GET", path)["proxy"]["tls"]["cert_file"]
+    assert second != first
+    assert serves_after_a_while(serves, second)
+    leave(page)
+    product.data("DELETE", path)
+
+
+def serves_after_a_while(serves: Callable[[str], bool], cert_file: str) -> bool:
+    return bool(wait_until(lambda: serves(cert_file), f"the proxy serves {cert_file}"))
+
+
+def test_a_new_proxy_is_as_was_chosen_and_names_what_is_missing(page: Page, product: Product) -> None:
+    page.goto("/ui/proxies/new")
+    port = product.free_port()
+    page.get_by_label("Name", exact=True).fill("for some networks")
+    page.get_by_label("Port", exact=True).fill(str(port))
+    page.get_by_role("radio", name="Some networks").check()
+    page.get_by_role("radio", name="Through an upstream").check()
+    press(page, "Create proxy")
+    networks = page.get_by_label("Networks of clients")
+    expect(networks).to_be_focused()
+    expect(page.get_by_role("alert")).to_contain_text("2 fields are wrong")
+    networks.fill("10.0.0.0/8\n127.0.0.0/8")
+    page.get_by_label("Upstream", exact=True).fill("socks5://someone:secret@127.0.0.1:9")
+    press(page, "Create proxy")
+    expect(page.get_by_role("heading", level=1, name="for some networks")).to_be_visible()
+    made = product.data("GET", f"/proxies/{page.url.rpartition('/')[2]}")["proxy"]
+    assert (made["host"], made["port"], made["auth"]["enabled"]) == ("0.0.0.0", port, False)
+    assert made["access"]["allow_clients"] == ["10.0.0.0/8", "127.0.0.0/8"]
+    assert [(each["protocol"], each["auth"]["username"]) for each in made["upstreams"]] == [("socks5", "someone")]
+    leave(page)
+    product.data("DELETE", f"/proxies/{made['id']}")
+
+
+def test_what_is_refused_is_counted_at_its_step_of_the_way_and_leads_to_its_records(
+    make_proxy: MakeProxy, page: Page, origin: Origin
+) -> None:
+    made = make_proxy(access={"deny_destinations": ["denied.example"]})
+    assert [through(made, url).stdout for url in ("http://denied.example/", origin.url("/hello"))] == ["403", "200"]
+    page.goto(f"/ui/proxies/{made['id']}")
+    steps = page.get_by_role("list", name="The way of a request").get_by_role("listitem")
+    expect(steps).to_have_text(
+        [re.compile(each) for each in ("Listener", "Sign-in", "Limits", "Policy", "Exit", "Tar")]
+    )
+    expect(steps.nth(3)).to_contain_text("1 refused")
+    expect(steps.filter(has_text="refused")).to_have_count(1)
+    steps.nth(3).get_by_role("link", name=re.compile("denied")).click()
+    rows = page.get_by_role("grid", name="Logs").locator("[data-index]")
+    expect(rows).to_have_count(1)
+    expect(rows).to_contain_text("denied.example")
 
 
 def test_a_proxy_is_tested_restarted_and_deleted_by_its_typed_name(

@@ -43,9 +43,15 @@ class Row(NamedTuple):
     said: Callable[[Data], str]
 
 
-def fact(name: str) -> Callable[[Page], Locator]:
-    """The value beside a name."""
-    return lambda page: page.locator("dl > div").filter(has=page.locator("dt", has_text=name)).locator("dd").first
+def step(name: str) -> Callable[[Page], Locator]:
+    """Of the way of a request."""
+    way = "The way of a request"
+    return lambda page: page.get_by_role("list", name=way).get_by_role("listitem").filter(has_text=name)
+
+
+def part(title: str) -> Callable[[Page], Locator]:
+    """The innermost with this heading."""
+    return lambda page: page.locator("section").filter(has=page.get_by_role("heading", name=title, exact=True)).last
 
 
 def row(table: str, name: str) -> Callable[[Page], Locator]:
@@ -68,6 +74,10 @@ def exit_of(data: Data) -> str:
         return "direct to targets"
     where = f"pool {found['pool']}" if found["kind"] == "pool" else "own upstreams"
     return f"{where}, {found['usable']} of {found['total']} usable"
+
+
+def policy_of(data: Data) -> str:
+    return data["proxy"]["policy"] or "none"
 
 
 def pool_of(data: Data) -> Data:
@@ -121,9 +131,10 @@ def rows(fleet: Fleet) -> Iterator[Row]:
         ),
     )
     for kind in ("pool", "own", "direct"):
-        for screen in (f"/proxies/{{{kind}}}", f"/proxies/{{{kind}}}/rules"):
-            yield Row(screen, fact("Exit"), f"/proxies/{{{kind}}}", exit_of)
-            yield Row(screen, fact("Policy"), f"/proxies/{{{kind}}}", lambda data: data["proxy"]["policy"] or "none")
+        screen = f"/proxies/{{{kind}}}"
+        yield Row(screen, step("Exit"), screen, exit_of)
+        yield Row(screen, step("Policy"), screen, policy_of)
+        yield Row(f"{screen}/rules", part("Policy of this proxy"), screen, policy_of)
     for index, each in enumerate(("live", "dead")):
         yield Row(
             "/proxies/{own}",

@@ -1,5 +1,7 @@
 /** What lists and the screen of a proxy derive from its view. */
 import type { Schemas } from "../../api/client";
+import { asTyped } from "../../lib/format";
+import { t } from "../../texts";
 
 export type Listed = Schemas["ListedProxy"];
 export type Detailed = Schemas["DetailedProxy"];
@@ -21,3 +23,12 @@ export const reachable = (proxy: At, own: string): string => address({ host: /^[
 export function errorRate({ stats }: Pick<Listed, "stats">): number | null {
   return stats.total_requests ? (stats.errors / stats.total_requests) * 100 : null;
 }
+
+/** `20 Mbit/s to clients, 60 requests per minute`. */
+export function limitsText({ limits }: Pick<Detailed, "limits">): string {
+  const set = (Object.entries(limits) as [keyof Detailed["limits"], number][]).filter(([, value]) => value);
+  return set.map(([name, value]) => t(`proxies.limits.${name}`, { value: name.startsWith("bandwidth") ? asTyped("rate", value) : value })).join(", ") || t("proxies.limits.none");
+}
+
+/** Whether clients sign in, and as whom. */
+export const signInText = ({ auth }: Pick<Detailed, "auth">): string => (!auth.enabled ? t("proxies.auth.off") : auth.username ? t("proxies.auth.user", { username: auth.username }) : t("proxies.auth.on"));

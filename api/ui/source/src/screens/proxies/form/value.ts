@@ -65,6 +65,30 @@ export interface ProxyValue {
   nodes: { kind: "all" | "some"; names: string[]; tags: string[] };
 }
 
+/** Whether clients may come by TLS. */
+export const speaksTls = ({ protocol }: Pick<ProxyValue, "protocol">): boolean => protocol === "https" || protocol === "mixed";
+
+/** Who may use a new proxy: all at this machine, all in some networks, accounts, or one user with a password. */
+export const WHO = ["machine", "networks", "accounts", "password"] as const;
+export type Who = (typeof WHO)[number];
+/** Where its requests leave. */
+export const EXITS = ["direct", "pool", "upstream"] as const;
+export type Exit = (typeof EXITS)[number];
+
+/** The value without what was typed for another choice. */
+export function chosenParts(value: ProxyValue, who: Who, exit: Exit): ProxyValue {
+  const { auth, access } = value;
+  const user = who === "password" ? auth : { ...auth, username: "", password: "" };
+  return {
+    ...value,
+    auth: { ...user, enabled: who === "accounts" || who === "password" },
+    access: { ...access, allow_clients: who === "networks" ? access.allow_clients : [] },
+    tls: value.protocol === "https" ? value.tls : blank().tls,
+    pool: exit === "pool" ? value.pool : "",
+    upstreams: exit === "upstream" ? value.upstreams : [],
+  };
+}
+
 /** What the form of a new proxy begins with. */
 export const blank = (): ProxyValue => ({
   name: "", description: "", protocol: "http", host: "127.0.0.1", port: "", tags: [],
@@ -132,6 +156,14 @@ export function portOf(text: string): number | string {
 }
 
 const ANY = ["0.0.0.0", "::"];
+/** The usual port of a proxy (squid's). */
+const FIRST_PORT = 3128;
+
+/** The port behind the last one of these proxies; empty where there is none. */
+export function portBehind(proxies: readonly { port: number | string }[]): string {
+  const next = Math.max(FIRST_PORT, ...proxies.map(({ port }) => ends(port)[1] + 1));
+  return next <= 65_535 ? String(next) : "";
+}
 
 /** The name of one of these proxies that listens where another would; null: of none. The API judges all else. */
 export function listenerAt(proxies: readonly { name: string; host: string; port: number | string }[], host: string, port: string): string | null {

@@ -55,6 +55,17 @@ export const isReported = (reason: string): boolean => reason.startsWith("report
 /** An IP address, not a name; an IPv6 address has no brackets here. */
 export const isAddress = (host: string): boolean => host.includes(":") || /^\d+(\.\d+){3}$/.test(host);
 
+/** All that judges a request, in the order in which it decides (docs/policies.md). */
+export const ORDER = ["clients", "sign_in", "limits", "egress_guard", "account", "everywhere", "policies", "policy", "destinations", "tls_name"] as const;
+export type Part = (typeof ORDER)[number];
+const PART_OF: Partial<Record<string, Part>> = { client: "clients", user: "sign_in", account: "sign_in", credential: "sign_in", egress_guard: "egress_guard", tls_name: "tls_name" };
+
+/** Which of them decided; null where it is another stage, or a policy, whose rule is marked. */
+export function partOf({ stage, rule }: Pick<Explanation, "stage" | "rule">): Part | null {
+  if (stage === "name" || stage === "address") return /^(account|credential)\b/.test(rule) ? "account" : "destinations";
+  return PART_OF[stage] ?? null;
+}
+
 export const LISTS = ["deny_clients", "allow_clients", "deny_destinations", "allow_destinations"] as const;
 export type List = (typeof LISTS)[number];
 
