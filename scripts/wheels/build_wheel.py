@@ -1,7 +1,8 @@
 """Builds the wheel of this checkout: build_wheel.py [--pure] [--out FOLDER]; prints where it is.
 
 It has compiled modules (`actors/compiled.txt`) where there is a C compiler and compiling works; else it is pure, and
-one line on standard error says why. What is in the checkout stays as it is. Needs pip, and nothing else installed.
+one line on standard error says why. It has the documentation as a site where what makes that is installed
+(`scripts/build-docs`). What is in the checkout stays as it is. Needs pip, and nothing else installed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -34,8 +36,9 @@ def obstacle() -> str:
 
 def build(out: Path, *, compiled: bool, source: Path = ROOT) -> Path:
     """The new wheel in `out`. Raises `CannotBuild`."""
-    environment = {**os.environ, "WHEEL": "compiled" if compiled else "pure"}
     with TemporaryDirectory() as folder:
+        site = build_site(Path(folder, "site"), source)
+        environment = {**os.environ, "WHEEL": "compiled" if compiled else "pure", "SITE": str(site or "")}
         command = [sys.executable, "-m", "pip", "wheel", "--disable-pip-version-check", "--no-deps", "--wheel-dir"]
         done = subprocess.run([*command, folder, str(source)], env=environment, capture_output=True, text=True)
         if done.returncode:
@@ -43,6 +46,18 @@ def build(out: Path, *, compiled: bool, source: Path = ROOT) -> Path:
         (wheel,) = Path(folder).glob("*.whl")
         out.mkdir(parents=True, exist_ok=True)
         return Path(shutil.copy(wheel, out))
+
+
+def build_site(target: Path, source: Path) -> Path | None:
+    """The documentation as a site in `target`; None where what makes it is not installed. Raises `CannotBuild`."""
+    script = source / "scripts" / "build_docs.py"
+    if find_spec("zensical") is None or not script.is_file():
+        return None
+    environment = {**os.environ, "PYTHONPATH": str(source)}
+    done = subprocess.run([sys.executable, str(script), str(target)], env=environment, capture_output=True, text=True)
+    if done.returncode:
+        raise CannotBuild(done.stdout + done.stderr)
+    return target
 
 
 def build_best(out: Path) -> Path:

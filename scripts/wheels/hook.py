@@ -1,7 +1,7 @@
 """For the build of the wheel: it must have the dashboard, and gets compressed forms of its files and the manual page.
 
-Where `WHEEL=compiled` is set, it gets compiled modules as well. All of it is made in a temporary folder: nothing that
-was made ever lies beside sources that may be edited.
+Where `WHEEL=compiled` is set, it gets compiled modules as well, and where `SITE` names a folder, that as documentation.
+All of it is made in a temporary folder: nothing that was made ever lies beside sources that may be edited.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ class WheelHook(BuildHookInterface[Any]):
         manual, made = Path(self._folder.name, "proxyfleet.1"), Path(self._folder.name, "packages")
         self._run("man_page", manual)
         build_data["shared_data"][str(manual)] = "share/man/man1/proxyfleet.1"
+        if os.environ.get("SITE"):
+            build_data["shared_data"][os.environ["SITE"]] = "share/proxyfleet/docs"
         compress(Path(self.root, PAGE), made / PAGE)
         if self._compiles():
             self._run("compile_modules", self.root, made)

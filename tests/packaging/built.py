@@ -19,9 +19,10 @@ from tests.kit.folders import ROOT
 from tests.packaging.install_page import commands
 
 
-def build(kind: str, source: Path, target: Path) -> Path:
+def build(kind: str, source: Path, target: Path, **environment: str) -> Path:
     command = [sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", str(target)]
-    done = subprocess.run(command, cwd=source, capture_output=True, text=True, timeout=600)
+    env = {**os.environ, **environment}
+    done = subprocess.run(command, cwd=source, env=env, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     (built,) = target.glob("*.tar.gz" if kind == "sdist" else "*.whl")
     return built
@@ -73,7 +74,9 @@ def make(made: Built) -> None:
                 shutil.copytree(made.sdist / name, made.context / target, dirs_exist_ok=True)
             else:
                 shutil.copy(made.sdist / name, made.context / target)
-    build("wheel", made.context, made.folder / "dist")
+    (made.folder / "site").mkdir()
+    (made.folder / "site" / "index.html").write_text("the documentation")
+    build("wheel", made.context, made.folder / "dist", SITE=str(made.folder / "site"))
     install(made)
 
 

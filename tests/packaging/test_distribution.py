@@ -69,10 +69,11 @@ def test_no_wheel_is_built_without_the_dashboard(built: Built, tmp_path: Path) -
     assert not list(tmp_path.glob("dist/*.whl"))
 
 
-def test_units_dashboards_sample_and_manual_page_are_installed(built: Built) -> None:
+def test_units_dashboards_sample_documentation_and_manual_page_are_installed(built: Built) -> None:
     share = built.program.parent.parent / "share"
     for name in ("systemd/proxyfleet.service", "grafana/dashboard.json", "proxyfleet.toml"):
         assert (share / "proxyfleet" / name).is_file()
+    assert (share / "proxyfleet" / "docs" / "index.html").read_text() == "the documentation"
     service = (share / "proxyfleet" / "systemd" / "proxyfleet.service").read_text()
     named = re.findall(r"^Documentation=file:/opt/proxyfleet/current/(.+)$", service, re.MULTILINE)
     assert [(share.parent / name).read_text() for name in named] == [page()]

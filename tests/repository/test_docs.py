@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import build_docs
 from pydantic import BaseModel
 from wheels.man_page import commands
 
@@ -18,12 +19,12 @@ from actors.bus.permissions import SENDERS, may_send
 from api.app import OPERATIONS
 from api.cli.application import application
 from api.operations import Operation
+from config.model.events import EVENT_DATA
 from config.settings.settings import Settings
+from tests.kit.docs_blocks import DOCUMENTS
 from tests.kit.folders import ROOT
 from tests.kit.openapi_document import document as document_of_the_api
 from tests.kit.tables import table
-
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 MESSAGES = {name: kind for name, kind in known_messages().items() if kind.__module__.startswith("actors.bus.messages.")}
 
@@ -141,16 +142,40 @@ def test_every_name_of_the_product_in_a_docstring_exists(path: str, name: str) -
     assert pydoc.locate(name) is not None, f"{path}: `{name}` does not exist"
 
 
+@cache
+def printed_operations() -> dict[str, str]:
+    """The printed reference of the API by method and path."""
+    parts = "\n".join(build_docs.operations()).split("\n### ")[1:]
+    return {part.partition("\n")[0]: part for part in parts}
+
+
 @table("operation", OPERATIONS, ids=lambda each: each.id)
-def test_every_operation_has_its_row_with_its_access(operation: Operation) -> None:
-    text = (ROOT / "docs" / "api.md").read_text()
-    assert f"| {operation.method} | `{operation.path}` | {operation.access.strip('()')} | " in text
+def test_every_operation_is_printed_with_its_access(operation: Operation) -> None:
+    printed = printed_operations()[f"{operation.method} `{operation.path}`"]
+    assert operation.summary in printed
+    assert f"*Access*: `{operation.access.strip('()')}`" in printed
 
 
-def test_no_operation_is_documented_that_does_not_exist() -> None:
-    text = (ROOT / "docs" / "api.md").read_text()
-    rows = re.findall(r"^\| ([A-Z]+) \| `(\S+)` \|", text, re.MULTILINE)
-    assert sorted(rows) == sorted((operation.method, operation.path) for operation in OPERATIONS)
+def test_every_event_is_in_the_page_about_the_api_and_none_that_does_not_exist() -> None:
+    section = (ROOT / "docs" / "api.md").read_text().partition("## Events and webhooks")[2].partition("\n- ")[0]
+    named: list[str] = []
+    for name in re.findall(r"`([a-z_.]+)`", section.partition("|---|---|")[2]):
+        group = named[-1].partition(".")[0] if named else ""
+        named.append(name if "." in name or f"{group}.{name}" not in EVENT_DATA else f"{group}.{name}")
+    assert sorted(each for each in named if not each.startswith("alerts.")) == sorted(EVENT_DATA)
+
+
+def test_the_printed_reference_has_every_event_and_every_command() -> None:
+    events = re.findall(r"^## `(.+)`$", "\n".join(build_docs.events()), re.MULTILINE)
+    assert events == list(EVENT_DATA)
+    named = re.findall(r"^## (.+)$", "\n".join(build_docs.command_line()), re.MULTILINE)
+    assert named == [each.name for each in commands(application())]
+
+
+def test_the_site_has_every_page_in_its_navigation_once() -> None:
+    pages = [page for _, section in build_docs.navigation() for page in section if not page.startswith("reference/")]
+    there = {str(each.relative_to(ROOT / "docs")) for each in DOCUMENTS[1:]} - {"index.md"}
+    assert sorted(pages) == sorted({*there, "changelog.md"})
 
 
 def keys_of(model: type[BaseModel], prefix: str = "") -> list[str]:
@@ -267,10 +292,8 @@ def test_limits_and_quotas_of_accounts_and_credentials_are_said_to_hold_over_all
     schemas = document_of_the_api()["components"]["schemas"]
     for name in ("RuleLimitsInput", "RuleLimits", "CredentialView", "CredentialCreate"):
         assert "over all proxies" in schemas[name]["description"], name
-    page = (ROOT / "docs" / "api.md").read_text()
-    rows = {"limits": 1, "max_connections": 1, "quota": 2}
-    for field, count in rows.items():
-        assert len(re.findall(rf"^\| `{field}` \| .*over all proxies", page, re.MULTILINE)) == count, field
+    page = (ROOT / "docs" / "accounts.md").read_text()
+    assert "All hold over all proxies" in page.partition("\n## Limits\n")[2].partition("\n| ")[0]
 
 
 def test_the_security_page_has_the_ten_points_of_owasp_and_three_of_ours_and_a_test_for_each() -> None:
@@ -313,6 +336,48 @@ def test_the_glossary_explains_each_term_once_and_rejects_no_term_of_its_own() -
     assert [row[0] for row in rows if not row[1]] == []
     rejected = {word.strip() for row in rows for word in row[2].split(",")} - {""}
     assert rejected & set(terms) == set()
+
+
+WORDS = {"": 45_000, "README.md": 450, "docs/api.md": 1_500, "docs/how-to/": 8_800}
+"""The most words of all documents that begin so. They may only fall."""
+MEDIAN, NINETIETH = 15, 28
+"""Words of a sentence."""
+
+
+def sentences(document: Path) -> list[int]:
+    """The number of words of each sentence, in paragraphs and lists; code in a line is one word."""
+    text = re.sub(r"^ *```.*?^ *```", "", document.read_text(), flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"``.*?``|`[^`\n]*`", "code", text)
+    text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    text = re.sub(r"^ *(?:[#|<].*|[-*] |\d+\. )", "\n\n", text, flags=re.MULTILINE)
+    found = [part for each in re.split(r"\n\s*\n", text) for part in re.split(r"(?<=[.!?])\s+", each)]
+    return [count for count in (len(part.split()) for part in found) if count > 1]
+
+
+@table(("begins", "most"), WORDS.items())
+def test_the_documents_are_short(begins: str, most: int) -> None:
+    pages = (each for each in DOCUMENTS if str(each.relative_to(ROOT)).startswith(begins))
+    assert sum(len(each.read_text().split()) for each in pages) <= most
+
+
+@table("document", sorted((ROOT / "docs" / "how-to").glob("*.md")), ids=lambda path: path.name)
+def test_a_recipe_begins_with_what_one_has_at_its_end(document: Path) -> None:
+    assert document.read_text().split("\n\n")[1].startswith("At the end ")
+
+
+def test_their_sentences_are_short() -> None:
+    counts = sorted(count for document in DOCUMENTS for count in sentences(document))
+    assert counts[len(counts) // 2] <= MEDIAN
+    assert counts[len(counts) * 9 // 10] <= NINETIETH
+
+
+def test_a_sentence_is_counted_in_paragraphs_and_lists_without_code_and_tables(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    text = (
+        "# A head\n\nIt runs `a b c`, and\nends. So [it is](x.md).\n\n```\nno one. reads\n```\n- One two.\n| a | b |\n"
+    )
+    page.write_text(text)
+    assert sentences(page) == [5, 3, 2]
 
 
 PRIVATE_WORDS = re.compile(

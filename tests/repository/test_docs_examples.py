@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import shlex
 import tomllib
@@ -11,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, get_args
 
+import yaml
 from typer.models import ArgumentInfo, OptionInfo
 from wheels.man_page import commands, option_names
 
@@ -19,10 +21,10 @@ from api.cli.commands import common_options
 from api.import_export.document import ConfigDocument
 from config.model.shared_objects.policies import PolicyUpdate
 from config.settings.settings import Settings
+from tests.kit.docs_blocks import COMMANDS, DOCUMENTS, NOT_RUN, blocks
 from tests.kit.folders import ROOT
 from tests.kit.tables import table
 
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 COMMON_OPTIONS = {"-h", "--help"}
 
 
@@ -43,7 +45,7 @@ def _options(parameters: Iterable[tuple[inspect.Parameter, Any, ArgumentInfo | O
 def invocations(document: Path) -> list[str]:
     """Each call of the command line in a fenced block or in backticks."""
     text = document.read_text()
-    blocks = re.findall(r"^```(?:sh|console|)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^ *```(?:sh|console|)\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL)
     lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
     spans = re.findall(r"`(proxyfleet [^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL))
     start = re.compile(r"(?:^|\$ |/bin/|[A-Z_]+=\S+ |^podman exec (?:-it )?proxyfleet )proxyfleet ([a-z].*)")
@@ -89,7 +91,7 @@ def toml_examples() -> list[tuple[str, str]]:
     return [
         (path.name, block)
         for path in DOCUMENTS
-        for block in re.findall(r"^```toml\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)
+        for block in re.findall(r"^```toml(?: title=\S+)?\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)
     ]
 
 
@@ -130,10 +132,11 @@ def _unknown(model: object, values: object, path: str) -> list[str]:
 
 
 def anchors(document: Path) -> set[str]:
-    """The anchors of its headings, as GitHub makes them."""
+    """The anchors of its headings, as GitHub makes them, and those that it names itself."""
     text = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
     heads = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+    named = re.findall(r'<a id="([\w-]+)"></a>', text)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads} | {*named}
 
 
 @table("document", DOCUMENTS, ids=lambda path: path.name)
@@ -142,6 +145,58 @@ def test_every_link_to_a_heading_leads_to_one(document: Path) -> None:
         if "://" not in target:
             path = document.parent / target if target else document
             assert anchor in anchors(path), f"{target}#{anchor}"
+
+
+def test_every_block_with_commands_is_run_or_says_what_runs_it_in_its_place() -> None:
+    """`tests/product/e2e/test_docs_sessions.py` runs all that have no reason; a reason is of a block that there is."""
+    found = [each for document in DOCUMENTS for each in blocks(document) if each.language in COMMANDS]
+    assert len(found) > 80
+    starts = {(each.page, each.first.removeprefix("$ ")) for each in found}
+    used = {key for key in NOT_RUN for page, first in starts if page == key[0] and first.startswith(key[1])}
+    assert [key for key in set(NOT_RUN) - used if (ROOT / "docs" / key[0]).exists()] == []
+    named = [path for reason in NOT_RUN.values() for path in re.findall(r"tests/[\w/]+(?:\.py)?", reason)]
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def test_a_block_says_what_it_is() -> None:
+    """Files that are not commands are read by a test of their own, or shown as what comes out."""
+    found = {(each.page, each.language) for path in DOCUMENTS for each in blocks(path)}
+    assert sorted(each for each in found if each[1] not in {*COMMANDS, *READ}) == []
+
+
+READ = {
+    "toml": "test_toml_in_the_documents_is_valid",
+    "json": "test_json_in_the_documents_is_valid",
+    "yaml": "test_yaml_in_the_documents_is_valid",
+    "python": "test_python_in_the_documents_compiles",
+    "csv": "a file of a session",
+    "text": "what comes out, or a file of a session",
+    "squid": "a file of a session, and of tests/product/e2e/foreign",
+    "haproxy": "tests/product/e2e/foreign/test_http2.py has its like",
+    "sql": "tests/unit/api/cluster/test_roles.py",
+    "ini": "tests/unit/api/cluster/test_roles.py",
+    "": "what comes out",
+}
+"""Languages of blocks that are no commands, and what reads them."""
+
+
+def blocks_of(language: str) -> list[tuple[str, str]]:
+    return [(each.page, each.text) for path in DOCUMENTS for each in blocks(path) if each.language == language]
+
+
+@table(("page", "text"), blocks_of("json"))
+def test_json_in_the_documents_is_valid(page: str, text: str) -> None:
+    json.loads(text)
+
+
+@table(("page", "text"), blocks_of("yaml"))
+def test_yaml_in_the_documents_is_valid(page: str, text: str) -> None:
+    assert isinstance(yaml.safe_load(text), dict)
+
+
+@table(("page", "text"), blocks_of("python"))
+def test_python_in_the_documents_compiles(page: str, text: str) -> None:
+    compile(text, page, "exec")
 
 
 def lines_of_the_journal() -> list[str]:

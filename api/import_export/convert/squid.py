@@ -304,7 +304,7 @@ def _peer(squid: Squid, statement: Statement) -> None:
             user, _, password = value.partition(":")
             upstream["auth"] = {"username": user, **({"password": password} if password else {})}
         elif key not in _OF_CACHES:
-            squid.draft.lost(statement, f"the option {key} is not carried over", "see docs/api.md, upstreams")
+            squid.draft.lost(statement, f"the option {key} is not carried over", "see docs/how-to/upstreams.md")
 
 
 def _peer_access(squid: Squid, statement: Statement) -> None:
