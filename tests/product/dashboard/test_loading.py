@@ -28,14 +28,14 @@ def is_at(page: Page, title: str) -> None:
 
 
 def is_loaded(page: Page) -> None:
-    """The screen of settings, which only its own part of the program has."""
-    expect(page.get_by_label("Idle connections stay open")).to_be_visible()
+    """The screen of changes, which only its own part of the program has."""
+    expect(page.get_by_role("grid", name="Changes")).to_be_visible()
     expect(page.get_by_text("This screen is not loaded yet")).to_have_count(0)
     expect(page.get_by_text(OUTDATED)).to_have_count(0)
 
 
-def settings(page: Page) -> None:
-    page.get_by_role("navigation").get_by_role("link", name="Settings").click()
+def changes(page: Page) -> None:
+    page.get_by_role("navigation").get_by_role("link", name="Changes").click()
 
 
 LOST = "net::ERR_(INTERNET_DISCONNECTED|CONNECTION_RESET|SOCKET_NOT_CONNECTED|NETWORK_CHANGED)"
@@ -48,7 +48,7 @@ def test_all_screens_are_loaded_while_the_browser_is_idle(page: Page, problems: 
         page.goto("/ui/")
     is_at(page, "Overview")
     page.context.set_offline(True)
-    settings(page)
+    changes(page)
     expect(page.get_by_text("The service can't be reached").first).to_be_visible()
     expect(page.get_by_text(OUTDATED)).to_have_count(0)
     page.context.set_offline(False)
@@ -63,7 +63,7 @@ def test_a_screen_that_was_not_loaded_before_the_network_was_gone_comes_when_it_
     page.goto("/ui/")
     is_at(page, "Overview")
     page.route(ANY, lambda route: route.abort())
-    settings(page)
+    changes(page)
     expect(page.get_by_text("This screen is not loaded yet. The page tries again by itself.")).to_be_visible()
     expect(page.get_by_text(OUTDATED)).to_have_count(0)
     page.unroute(ANY)
@@ -76,7 +76,7 @@ def test_a_screen_whose_connection_was_lost_comes_by_itself(page: Page, problems
     loaded: list[Request] = []
     page.on("request", lambda request: loaded.append(request) if request.is_navigation_request() else None)
     page.route(PART, lambda route: route.abort() if len(loaded) < 2 else route.continue_())  # until it is loaded again
-    page.goto("/ui/settings")
+    page.goto("/ui/changes")
     is_loaded(page)
 
 
@@ -85,7 +85,7 @@ def test_a_screen_that_another_version_has_replaced_says_so(page: Page, problems
     page.route(PART, lambda route: route.fulfill(status=404))
     page.goto("/ui/")
     is_at(page, "Overview")
-    settings(page)
+    changes(page)
     expect(page.get_by_text(OUTDATED)).to_be_visible()
     page.unroute(PART)
     page.get_by_role("button", name="Reload").click()

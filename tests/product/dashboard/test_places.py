@@ -1,4 +1,4 @@
-"""The places of the navigation, the tabs in them, addresses of before, and the numbers of troubles."""
+"""The places of the navigation, the tabs in them, addresses of before, and the numbers of problems."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_what_needs_attention_is_counted_at_its_place_and_in_the_title(page: Pag
         rules = page.get_by_role("navigation", name="Main navigation").get_by_role("link", name="Rules")
         expect(rules).to_have_accessible_name(re.compile(r"^Rules \d+ needs? attention$"))
         expect(page).to_have_title(re.compile(r"^\(\d+\) Logs · Proxyfleet$"))
-        expect(page.locator("link[rel=icon]")).to_have_attribute("href", re.compile("trouble"))
+        expect(page.locator("link[rel=icon]")).to_have_attribute("href", re.compile("problem"))
         page.goto("/ui/")
         needs = page.get_by_role("complementary", name="Needs you").get_by_role("listitem").filter(has_text=name)
         expect(needs.get_by_role("button", name="Fetch now")).to_be_visible()

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { troubles } from "../src/lib/troubles.svelte";
+import { problems } from "../src/lib/problems.svelte";
 import { session } from "../src/lib/session.svelte";
 import { placeOf, wordsOf, type Entry } from "../src/screens/overview/attention";
 import { moved, timesOf } from "../src/screens/overview/overview";
@@ -47,9 +47,9 @@ test("each entry leads to the screen of its resource, and none where there is no
 
 test("what needs attention is counted where it is dealt with, and all of it at the overview", () => {
   const entries = [ENTRY, { ...ENTRY, kind: "proxy", severity: "error" }, { ...ENTRY, kind: "pool" }, { ...ENTRY, kind: "certificate", id: null }, { ...ENTRY, kind: "disk", id: null }] as Entry[];
-  troubles.set({ total: 7, entries });
-  expect(["overview", "proxies", "pools", "lists", "settings", "logs"].map((area) => troubles.at(area))).toEqual([{ n: 7, severe: true }, { n: 1, severe: true }, { n: 1, severe: false }, { n: 1, severe: false }, { n: 1, severe: false }, null]);
-  expect(troubles.at("proxies", "pools")).toEqual({ n: 2, severe: true });
-  troubles.set({ total: 0, entries: [] });
-  expect(troubles.at("overview")).toBeNull();
+  problems.set({ total: 7, entries });
+  expect(["overview", "proxies", "pools", "lists", "settings", "logs"].map((area) => problems.at(area))).toEqual([{ n: 7, severe: true }, { n: 1, severe: true }, { n: 1, severe: false }, { n: 1, severe: false }, { n: 1, severe: false }, null]);
+  expect(problems.at("proxies", "pools")).toEqual({ n: 2, severe: true });
+  problems.set({ total: 0, entries: [] });
+  expect(problems.at("overview")).toBeNull();
 });

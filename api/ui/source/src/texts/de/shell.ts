@@ -138,7 +138,7 @@ export const shell = {
   "nav.close": "Navigation schließen",
   "place.rules": "Regeln",
   "place.live": "Live",
-  "trouble": "braucht Aufmerksamkeit|brauchen Aufmerksamkeit",
+  "problem": "braucht Aufmerksamkeit|brauchen Aufmerksamkeit",
   "area.changes": "Änderungen",
   "area.try": "Ausprobieren",
   "area.service": "Dienst",

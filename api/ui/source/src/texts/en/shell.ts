@@ -138,7 +138,7 @@ export const shell = {
   "nav.close": "Close navigation",
   "place.rules": "Rules",
   "place.live": "Live",
-  "trouble": "needs attention|need attention",
+  "problem": "needs attention|need attention",
   "area.changes": "Changes",
   "area.try": "Try",
   "area.service": "Service",

@@ -15,13 +15,13 @@ const AREA: Partial<Record<Entry["kind"], string>> = {
   user: "users",
 };
 
-export interface Trouble {
+export interface Problem {
   n: number;
   /** Whether one of them is an error. */
   severe: boolean;
 }
 
-class Troubles {
+class Problems {
   #list = $state.raw<Attention>({ total: 0, entries: [] });
 
   /** The number of all. */
@@ -34,11 +34,11 @@ class Troubles {
   }
 
   /** Those of some areas; null without any. All of them are at the overview. */
-  at(...areas: string[]): Trouble | null {
+  at(...areas: string[]): Problem | null {
     const all = areas.includes("overview");
     const found = this.#list.entries.filter(({ kind, id }) => all || areas.includes((kind === "certificate" && !id ? "settings" : AREA[kind]) ?? ""));
     return found.length ? { n: all ? this.n : found.length, severe: found.some(({ severity }) => severity === "error") } : null;
   }
 }
 
-export const troubles = new Troubles();
+export const problems = new Problems();
