@@ -26,7 +26,7 @@ from actors.metrics.increments import PLACE, RESIDENT_SAMPLES, Increments
 from actors.metrics.series import TOTAL, Series
 from actors.sqlite import open_database
 from config.files.paths import open_data_dir
-from tests.kit.browser import PATIENCE, chromium, log_in
+from tests.kit.browser import PATIENCE, chromium, log_in, open_row
 from tests.kit.dashboard_areas import Screen, screens
 from tests.kit.folders import ROOT
 from tests.kit.product import PASSWORD, Product
@@ -246,9 +246,7 @@ def _open(page: Page, screen: Screen) -> None:
     """Go there; to a screen about one object by the first row of the list."""
     page.goto(f"/ui{screen.path.partition('/:')[0] if screen.needs_object else screen.plain_path}")
     if screen.needs_object:
-        row = page.get_by_role("main").locator("[data-index]").first
-        row.focus()
-        row.press("Enter")
+        open_row(page.get_by_role("main").locator("[data-index]").first)
         page.wait_for_url(screen.pattern)
         if screen.tab:
             page.goto(f"{page.url}/{screen.tab}")

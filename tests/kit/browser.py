@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # the group `dashboard` is optional
         BrowserContext,
         ConsoleMessage,
         Dialog,
+        Locator,
         Page,
         Playwright,
         ViewportSize,
@@ -67,6 +68,7 @@ SETTLED = """async () => {
   const ending = document.getAnimations().filter((each) => each.effect.getComputedTiming().endTime !== Infinity);
   await Promise.allSettled(ending.map((each) => each.finished));
 }"""
+ELSEWHERE = "path => location.pathname !== path || document.activeElement?.closest('dialog[open]') !== null"
 VIEWPORT: ViewportSize = {"width": 1280, "height": 800}
 """Of every page, unless a test has another."""
 NO_SESSION = re.compile(r"/api/v1/(auth/refresh|me/resume): .* 401 ")
@@ -106,6 +108,17 @@ def visit(page: Page, path: str) -> None:
 def wait_until_loaded(page: Page) -> None:
     """The title of the screen is there, and nothing says that it is still loading."""
     page.wait_for_function(LOADED)
+
+
+def open_row(row: Locator) -> None:
+    """Open the screen of what a row of a list is about, by keys: where it opens beside the list first, once more."""
+    page = row.page
+    before = page.evaluate("location.pathname")
+    row.focus()
+    row.press("Enter")
+    page.wait_for_function(ELSEWHERE, arg=before)
+    if page.evaluate("location.pathname") == before:
+        page.keyboard.press("Enter")
 
 
 def look(page: Page) -> None:

@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from config.model import json_patterns
-from tests.kit.browser import Problems, SignIn, settle, visit, wait_until_loaded
+from tests.kit.browser import Problems, SignIn, open_row, settle, visit, wait_until_loaded
 from tests.kit.dashboard_areas import Screen, screens
 from tests.kit.hostile_texts import PLANTED, TEXTS
 from tests.kit.picture_rules import broken
@@ -223,8 +223,7 @@ def _open(page: Page, screen: Screen, objects: dict[str, str]) -> None:
         wait_until_loaded(page)
         rows = page.get_by_role("main").locator("[data-index]")
         row = (rows.filter(has_text=PLANTED) if _list_of(screen) in SHOWING else rows).first
-        row.focus()
-        row.press("Enter")
+        open_row(row)
         page.wait_for_url(screen.pattern)
         wait_until_loaded(page)
         objects[screen.path] = page.url.partition("/ui")[2]

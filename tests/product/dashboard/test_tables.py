@@ -1,9 +1,11 @@
 """Tables: each action of each row by keys alone (the grid and menu button patterns of ARIA, the letters of the help),
-the way back to a place in a list, columns that need more than the window, and paper."""
+what opens beside a list and the way back to a place in it, columns by choice and by need, what each row did lately,
+all that match, and paper."""
 
 from __future__ import annotations
 
 import json
+import re
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -14,7 +16,7 @@ from playwright.sync_api import Locator, Page, ViewportSize, expect
 
 from config.passwords import hash_password
 from tests.kit import tables
-from tests.kit.browser import SignIn, visit
+from tests.kit.browser import SignIn, open_row, visit
 from tests.kit.name_servers import ScriptedNameServer, zone
 from tests.kit.product import PASSWORD, Product
 from tests.kit.wait import wait_until
@@ -33,6 +35,9 @@ ROW_TEXT = "() => document.activeElement?.closest('[data-index]')?.textContent ?
 INDEX = "() => Number(document.activeElement.closest('[data-index]').dataset.index)"
 SIDEWAYS = """() => [document.querySelector('[role=grid] .body'), document.documentElement]
   .map((each) => each.scrollWidth > each.clientWidth)"""
+CUT = """() => [...document.querySelectorAll('[role=gridcell]')]
+  .filter((each) => each.scrollWidth > each.clientWidth && getComputedStyle(each).overflow !== 'visible')
+  .map((each) => each.textContent)"""
 ON_PAPER = """() =>
   [...document.querySelectorAll('nav, .bar, [role=search], button:not(.value, [role=columnheader] *)')]
   .filter((each) => each.checkVisibility())
@@ -122,6 +127,9 @@ OPENED = {
     "/logs": "Logs",
 }
 """Lists whose rows are opened with Enter, longer than the window."""
+BESIDE = {"/proxies": "the-running-one", "/accounts": "many-000", "/proxies/pools": "exits"}
+"""Lists whose rows open beside them first, and a row of each."""
+STATES = re.compile("^(running|active|.* of 1.*)$")
 
 
 class Keyboard:
@@ -375,10 +383,13 @@ def test_back_leads_to_the_place_in_the_list_and_to_its_row(path: str, fleet: Fl
     keyboard.press("ArrowUp", "ArrowUp")
     place = page.evaluate("() => [scrollY, document.activeElement.dataset.index, document.activeElement.textContent]")
     assert place[0] > 0
-    keyboard.press("Enter")
+    open_row(page.locator(":focus"))
     page.wait_for_function("path => !location.pathname.endsWith(path)", arg=path)
     expect(page.get_by_role("main").get_by_role("heading", level=1)).to_be_visible()
     page.go_back()
+    if path in BESIDE:
+        expect(page.get_by_role("dialog")).to_be_visible()  # as it was
+        keyboard.press("Escape")
     page.wait_for_function("index => document.activeElement?.dataset.index === index", arg=place[1])
     assert (
         page.evaluate("() => document.activeElement.querySelector('[role=gridcell]:nth-child(2)').textContent")
@@ -412,6 +423,131 @@ def test_each_column_that_is_ticked_is_there_and_the_table_scrolls_sideways_in_i
     expect(last).to_be_in_viewport()
     moved = "() => [...document.querySelectorAll('.head, [role=grid] .body')].map((each) => each.scrollLeft)"
     page.wait_for_function(f"() => {{ const [one, other] = ({moved})(); return one > 0 && one === other; }}")
+
+
+@tables.table("path", BESIDE)
+def test_a_row_opens_beside_the_list_and_the_way_back_and_escape_lead_to_it(
+    path: str, fleet: Fleet, sign_in: SignIn, axe: Callable[..., None]
+) -> None:
+    page = sign_in(base_url=fleet.product.base_url)
+    if page.url == "about:blank":
+        page.goto("/ui/-")
+    visit(page, path)
+    keyboard, beside = Keyboard(page), page.get_by_role("dialog", name=BESIDE[path])
+    keyboard.to_row(OPENED[path], BESIDE[path], by_keys=False)
+    keyboard.press("Enter")
+    expect(beside).to_be_visible()
+    expect(beside.get_by_text("Loading")).to_have_count(0)
+    axe(page)
+    address = page.url
+    assert "open=" in address
+    page.go_back()
+    _is_back_at(page, BESIDE[path])
+    page.go_forward()
+    expect(beside).to_be_visible()
+    keyboard.press("Escape")
+    _is_back_at(page, BESIDE[path])
+    keyboard.rows(OPENED[path]).filter(has_text=BESIDE[path]).get_by_text(STATES).first.click()
+    expect(beside).to_be_visible()
+    page.goto(address)  # from elsewhere
+    expect(beside).to_be_visible()
+    keyboard.press("Escape")
+    _is_back_at(page, BESIDE[path])
+    assert "open=" not in page.url
+
+
+def _is_back_at(page: Page, row: str) -> None:
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    page.wait_for_function(ON_ROW)
+    assert row in page.evaluate(ROW_TEXT)
+
+
+def test_columns_are_chosen_kept_by_the_browser_sent_with_the_address_and_reset(fleet: Fleet, sign_in: SignIn) -> None:
+    page = sign_in(base_url=fleet.product.base_url)
+    page.goto("/ui/proxies?q=one")
+    _columns_are(page, chosen=False)
+    _choose_columns(page, "Created", "Address")
+    _columns_are(page, chosen=True)
+    assert re.search(r"q=one&columns=[\w%]*created", page.url)
+    address = page.url
+    page.goto("/ui/proxies")
+    _columns_are(page, chosen=True)
+    _choose_columns(page, "Reset columns")
+    _columns_are(page, chosen=False)
+    page.goto(address)
+    _columns_are(page, chosen=True)
+    page.goto("/ui/proxies")
+    _columns_are(page, chosen=False)
+
+
+def _columns_are(page: Page, chosen: bool) -> None:
+    """*Created* in place of *Address*, or the other way."""
+    head = page.get_by_role("grid", name="Proxies").get_by_role("columnheader")
+    expect(head.filter(has_text="Created")).to_have_count(int(chosen))
+    expect(head.filter(has_text="Address")).to_have_count(int(not chosen))
+
+
+def _choose_columns(page: Page, *titles: str) -> None:
+    for each in titles:
+        page.get_by_role("button", name="Columns").click()
+        page.get_by_role("menu", name="Columns").get_by_text(each, exact=True).click()
+
+
+def test_columns_are_as_wide_as_what_is_in_them(fleet: Fleet, sign_in: SignIn) -> None:
+    page = sign_in(base_url=fleet.product.base_url)
+    page.goto("/ui/proxies?q=one")
+    expect(page.get_by_role("grid").locator("[data-index]")).to_have_count(3)
+    page.wait_for_function(f"() => ({CUT})().length === 0")
+    name, state = (page.get_by_role("columnheader", name=each).bounding_box() for each in ("Name", "State"))
+    assert name is not None
+    assert state is not None
+    assert state["width"] < 130 < name["width"]
+
+
+@tables.table(
+    ("path", "column", "clicks", "first"),
+    [("/proxies?columns=name%2Crequests", "Requests", 1, "the-running-one"), ("/proxies/pools", "Name", 2, "named-9")],
+)
+def test_rows_are_in_the_order_of_any_number(
+    path: str, column: str, clicks: int, first: str, fleet: Fleet, sign_in: SignIn
+) -> None:
+    page = sign_in(base_url=fleet.product.base_url)
+    if page.url == "about:blank":
+        page.goto("/ui/-")
+    visit(page, path)
+    head = page.get_by_role("columnheader", name=column)
+    for _ in range(clicks):
+        head.get_by_role("button").click()
+    expect(head).to_have_attribute("aria-sort", "descending")
+    expect(page.get_by_role("grid").locator("[data-index]").first).to_contain_text(first)
+    assert "sort=-" in page.url
+
+
+def test_each_row_says_what_was_refused_in_the_last_hour(fleet: Fleet, sign_in: SignIn) -> None:
+    page = sign_in(base_url=fleet.product.base_url)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if "metrics/realtime" in request.url else None)
+    page.goto("/ui/proxies")
+    rows = page.get_by_role("grid", name="Proxies").locator("[data-index]")
+    refused = rows.filter(has_text="the-running-one").get_by_role("img")
+    expect(refused).to_have_accessible_name(re.compile(r"^(?!0 )\d+ refused or failed of \d+ in the last hour"))
+    expect(rows.filter(has_text="the-stopped-one").get_by_role("img")).to_have_accessible_name(re.compile("^0 refused"))
+    assert len([each for each in asked if each.count("recent=") > 2]) == len(asked) <= 3  # one for all rows
+    page.goto(f"/ui/accounts?q={USER}")
+    row = page.get_by_role("grid", name="Accounts").locator("[data-index]").filter(has_text=USER)
+    expect(row.get_by_role("img")).to_have_accessible_name(re.compile(r"^(?!0 )\d+ refused or failed"))
+
+
+def test_all_accounts_that_match_are_selected_whether_they_are_loaded_or_not(fleet: Fleet, sign_in: SignIn) -> None:
+    page = sign_in(base_url=fleet.product.base_url)
+    page.goto("/ui/accounts?q=many")
+    page.get_by_role("checkbox", name="Select many-000").check()
+    page.get_by_role("region", name="1 selected").get_by_role("button", name="Select all that match").click()
+    chosen = page.get_by_role("region", name=f"{MANY} selected")
+    expect(chosen).to_be_visible()
+    chosen.get_by_role("button", name="Disable").click()
+    expect(page.get_by_text(f"{MANY} accounts done")).to_be_visible()
+    assert not fleet.product.data("GET", "/accounts?q=many-104")["accounts"][0]["enabled"]
 
 
 @tables.table(
