@@ -19,7 +19,7 @@ from actors.log_lines import levels_from
 from actors.logs.blocks import Block, LogSnapshot
 from actors.logs.columns import DictionaryColumn
 from actors.logs.query_filter import MICRO, CompiledQuery
-from actors.logs.record_schema import HOST, SEPARATOR, TARGET, WAY, WAY_FIELDS
+from actors.logs.record_schema import HOST, OUTCOME, OUTCOME_FIELDS, SEPARATOR, TARGET, WAY, WAY_FIELDS, outcome_of
 from config.model.choices import LOG_LEVELS
 
 READ_MAX = 0.5
@@ -30,6 +30,11 @@ FAILED = 400
 """The status from which on a record counts as failed, and below it from warnings on: those are refusals whose tunnel
 was already announced."""
 
+_JOINED: dict[str, tuple[tuple[str, ...], Callable[..., str]]] = {
+    WAY: (WAY_FIELDS, lambda *values: SEPARATOR.join(values)),
+    OUTCOME: (OUTCOME_FIELDS, outcome_of),
+}
+"""Names that stand for several fields, and how their values are one."""
 _FAILURES = frozenset(map(str, range(FAILED, 600)))
 _WARNINGS = levels_from("warning")
 _CALM = frozenset(LOG_LEVELS) - _WARNINGS
@@ -127,9 +132,9 @@ class _ValueCount:
 
     def _add_values(self, block: Block, mask: bytes, name: str) -> None:
         columns, sums = block.columns, self._sums[name]
-        names = WAY_FIELDS if name == WAY else (name,)
+        names, joined = _JOINED.get(name, ((name,), None))
         parts = [columns.texts(TARGET if each == HOST else each) for each in names]
-        codes: Iterable[Any] = zip(*(each.codes for each in parts), strict=True) if name == WAY else parts[0].codes
+        codes: Iterable[Any] = zip(*(each.codes for each in parts), strict=True) if joined else parts[0].codes
         rows = zip(codes, columns.numbers("bytes_in"), columns.numbers("bytes_out"), strict=True)
         by_code: dict[Any, list[int]] = {}
         for code, bytes_in, bytes_out in compress(rows, mask):
@@ -141,7 +146,7 @@ class _ValueCount:
                 found[1] += bytes_in
                 found[2] += bytes_out
         for code, added in by_code.items():
-            value = SEPARATOR.join(map(_value, parts, code, names)) if name == WAY else _value(parts[0], code, name)
+            value = joined(*map(_value, parts, code, names)) if joined else _value(parts[0], code, name)
             known = sums.setdefault(value, [0, 0, 0])
             for place, number in enumerate(added):
                 known[place] += number

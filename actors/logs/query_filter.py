@@ -14,7 +14,16 @@ from actors.bus.messages.records import QueryLogs
 from actors.log_lines import levels_from
 from actors.logs.columns import RecordColumns, conjunction, disjunction, ngrams_of
 from actors.logs.dayfile import COUNTED
-from actors.logs.record_schema import ALPN, LISTEN_PORT, REQUEST_ID, SEARCHED, TARGET, TLS_NAME
+from actors.logs.record_schema import (
+    ALPN,
+    LISTEN_PORT,
+    OUTCOME_FIELDS,
+    REQUEST_ID,
+    SEARCHED,
+    TARGET,
+    TLS_NAME,
+    outcome_of,
+)
 from config.model.choices import LOG_LEVELS
 
 MICRO = 1_000_000
@@ -43,6 +52,8 @@ class CompiledQuery:
     """One of the protocols in `alpn`."""
     reported: bool = False
     """Only those with any reason of a rule in report mode (`reported:…`)."""
+    outcome: str | None = None
+    """One of `actors.logs.record_schema.OUTCOMES`."""
 
     @classmethod
     def of(cls, query: QueryLogs) -> CompiledQuery:
@@ -72,6 +83,7 @@ class CompiledQuery:
             tuple((name, _folded(part)) for name, part in parts if part is not None),
             None if query.alpn is None else query.alpn.encode("utf-8", "surrogatepass"),
             query.reason == REPORTED,
+            query.outcome,
         )
 
     @property
@@ -82,7 +94,7 @@ class CompiledQuery:
     @property
     def counts_suffice(self) -> bool:
         """True if the counts of a block decide all but the time."""
-        read = self.words or self.parts or self.offered is not None or self.reported
+        read = self.words or self.parts or self.offered is not None or self.reported or self.outcome is not None
         return not read and all(name in COUNTED for name, _wanted in self.facets)
 
     def ngrams(self) -> list[frozenset[int]]:
@@ -119,6 +131,8 @@ class CompiledQuery:
             if mask is None:
                 return None
             masks.append(mask)
+        if self.outcome is not None:
+            masks.append(_with_outcome(columns, self.outcome))
         for word in self.words:
             mask = _containing(columns, word)
             if mask is None:
@@ -145,6 +159,14 @@ def _containing(columns: RecordColumns, word: bytes) -> bytes | None:
     """The target comes last, which is the largest."""
     found = [mask for name in SEARCHED if (mask := columns.searched_texts(name).containing(word)) is not None]
     return disjunction(found) if found else None
+
+
+def _with_outcome(columns: RecordColumns, outcome: str) -> bytes:
+    parts = [columns.texts(name) for name in OUTCOME_FIELDS]
+    rows = list(zip(*(part.codes for part in parts), strict=True))
+    reasons, statuses, levels = (part.values for part in parts)
+    matches = {each: outcome_of(reasons[each[0]], statuses[each[1]], levels[each[2]]) == outcome for each in set(rows)}
+    return bytes(map(matches.__getitem__, rows))
 
 
 def _statuses(exact: int | None, first_digit: int | None) -> frozenset[str] | None:

@@ -29,6 +29,12 @@ WAY = "way"
 WAY_FIELDS = ("user", "proxy_id", "pool", "parent", HOST, "reason")
 SEPARATOR = "\x1f"
 """Records have no control characters."""
+OUTCOMES = ("passed", "refused", "failed", "origin_error")
+"""What became of a request: the proxy refused it, it or what is behind it failed, or the origin had an error."""
+OUTCOME = "outcome"
+"""Stands for one of `OUTCOMES`, by `OUTCOME_FIELDS` (`outcome_of`), where records are searched and counted."""
+OUTCOME_FIELDS = ("reason", "status_code", "level")
+_REPORTED = "reported:"
 OTHERS = (
     "detail",
     "rule",
@@ -58,6 +64,16 @@ _VALID: set[tuple[type, ...]] = set()
 def valid_rows(rows: Iterable[Any]) -> list[Row]:
     """The rows that are records, their texts without control characters; others are left out."""
     return [_clean(row) for row in rows if isinstance(row, list) and _is_valid(row)]
+
+
+def outcome_of(reason: str, status_code: str, level: str) -> str:
+    """One of `OUTCOMES`. What is only reported decides nothing; a refusal behind the 200 of a tunnel is a warning."""
+    is_own = reason != "" and not reason.startswith(_REPORTED)
+    if status_code < "400":
+        return "refused" if is_own and level == "warning" else "passed"
+    if not is_own:
+        return "origin_error"
+    return "refused" if status_code < "500" else "failed"
 
 
 def empty_record() -> dict[str, Any]:

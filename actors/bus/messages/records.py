@@ -14,8 +14,8 @@ class QueryLogs:
     `search` is words that must all occur.
 
     `level` is exact, `min_level` at least; `status_class` is the first digit of the status; `target` and `tls_name` are
-    parts of the field, whatever the case of A to Z; `alpn` is one of those that are offered; the others are exact; None
-    means all.
+    parts of the field, whatever the case of A to Z; `alpn` is one of those that are offered; `outcome` is one of
+    `actors.logs.record_schema.OUTCOMES`; the others are exact; None means all.
     `start` and `end` are Unix seconds; `proxy_ids` None means all. `before` and `upto` are `next` and `upto` of the
     page that this one follows. Without `count` the total is not counted; with `keyed` the page has the `keys`.
     """
@@ -44,6 +44,7 @@ class QueryLogs:
     tls_name: str | None = None
     alpn: str | None = None
     keyed: bool = False
+    outcome: str | None = None
 
 
 @message
@@ -91,8 +92,8 @@ class CountLogs:
     """API → log indexer: how many records `query` finds over time, and the most frequent values of `fields`.
 
     Buckets of `step` seconds begin at the multiple of `step` at or before the start. Of each field (a facet of
-    `actors.logs.record_schema`, or `HOST` for the host of the target) the `most` values with most records. The page of
-    `query` does not count. → `LogCounts` or `Failed`.
+    `actors.logs.record_schema`, `HOST` for the host of the target, or `OUTCOME`) the `most` values with most records.
+    The page of `query` does not count. → `LogCounts` or `Failed`.
     """
 
     query: QueryLogs

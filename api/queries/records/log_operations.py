@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from actors.bus.messages.records import CountLogs, LogCounts, QueryLogs
-from actors.logs.record_schema import CODES, HOST, NUMBERS
+from actors.logs.record_schema import CODES, HOST, NUMBERS, OUTCOME
 from api.call import Call, RawBody, Reply
 from api.engine.operation import V1, get, resource
 from api.engine.responses import Moment, NodesMeta, ResponseModel, having
@@ -49,12 +49,15 @@ FIELDS = (
     "status_code",
     "level",
     "reason",
+    OUTCOME,
     "rule",
     "parent",
     "tls_name",
     "tls_version",
 )
 """The fields whose values are counted; `target_host` is the host of the target."""
+FACETS = (OUTCOME, "status_code", "reason", "proxy_id", "user", HOST)
+"""Those that are counted together."""
 
 
 @having({name: int if name in (*NUMBERS, *CODES) else str for name in ACCESS_FIELDS})
@@ -121,6 +124,28 @@ class LogValues(ResponseModel):
 
     field: str
     values: list[CountedValue]
+    total: int
+    exact: bool
+    meta: NodesMeta | None = None
+
+
+class NamedValue(CountedValue):
+    """A value of the field, with its records. `name` is that of a proxy, else the value."""
+
+    name: str
+
+
+class LogFacet(ResponseModel):
+    """The most frequent values of a field."""
+
+    field: str
+    values: list[NamedValue]
+
+
+class LogFacets(ResponseModel):
+    """The most frequent values of some fields, of `total` records. Not `exact` are estimates from an even sample."""
+
+    facets: list[LogFacet]
     total: int
     exact: bool
     meta: NodesMeta | None = None
@@ -233,6 +258,12 @@ class ValuesQuery(LogTimes, LogFilters):
     limit: int = integer("The number of values at most", 1, 100, 10)
 
 
+class FacetsQuery(LogTimes, LogFilters):
+    """Filters of records, and how many values."""
+
+    limit: int = integer("The number of values of each field at most", 1, 100, 10)
+
+
 def histogram(call: Call) -> Reply:
     """Count access records over time.
 
@@ -263,18 +294,42 @@ def values(call: Call) -> Reply:
     longer than half a second is estimated from an even sample.
     """
     query: ValuesQuery = call.query
-    start, end = _times(query)
-    whole = max(1, int(end - start) + 1)
-    search = query.filtered(whose_records(call), start, end)
-    nodes = call.nodes
-    counts = _counted(call, CountLogs(search, whole, (query.field,), query.limit), nodes)
+    counts = _values_of(call, (query.field,))
     visible = call.upstreams if query.field == "parent" else None
-    names = ("value", "records", "bytes_in", "bytes_out")
-    found = [dict(zip(names, each, strict=True)) for each in counts.values.get(query.field, ())]
+    found = _values(counts, query.field)
     if visible is not None:
         found = [each for each in found if each["value"] in visible]
     data = {"field": query.field, "values": found, "total": sum(counts.records), "exact": counts.exact}
     return Reply(data)
+
+
+def facets(call: Call) -> Reply:
+    """Count access records by the values of the usual fields.
+
+    Returns what `/logs/values` does for each of some fields at once: what became of the request, status, reason, proxy,
+    user and host of the target. What would take longer than half a second is estimated from an even sample.
+    """
+    counts = _values_of(call, FACETS)
+    name_of = {"proxy_id": call.services.log_search.name_of}
+
+    def named(field: str) -> list[dict[str, Any]]:
+        return [{**each, "name": name_of.get(field, str)(each["value"])} for each in _values(counts, field)]
+
+    found = [{"field": field, "values": named(field)} for field in FACETS]
+    return Reply({"facets": found, "total": sum(counts.records), "exact": counts.exact})
+
+
+def _values_of(call: Call, fields: tuple[str, ...]) -> LogCounts:
+    query: ValuesQuery | FacetsQuery = call.query
+    start, end = _times(query)
+    whole = max(1, int(end - start) + 1)
+    search = query.filtered(whose_records(call), start, end)
+    return _counted(call, CountLogs(search, whole, fields, query.limit), call.nodes)
+
+
+def _values(counts: LogCounts, field: str) -> list[dict[str, Any]]:
+    names = ("value", "records", "bytes_in", "bytes_out")
+    return [dict(zip(names, each, strict=True)) for each in counts.values.get(field, ())]
 
 
 def _counted(call: Call, message: CountLogs, nodes: AskedNodes) -> LogCounts:
@@ -305,6 +360,7 @@ ROWS = resource(V1, read="metrics.read")(
     get("/logs/tail", "tailLogs", tail_logs, LogTail, query=FollowLogs, scoped=True),
     get("/logs/histogram", "countLogs", histogram, LogHistogram, query=HistogramQuery, scoped=True),
     get("/logs/values", "countLogValues", values, LogValues, query=ValuesQuery, scoped=True),
+    get("/logs/facets", "countLogFacets", facets, LogFacets, query=FacetsQuery, scoped=True),
     get(
         "/logs/export",
         "exportLogs",

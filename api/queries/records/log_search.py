@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from actors.bus.messages.common import LOGS, Failed
 from actors.bus.messages.records import CountLogs, LogCounts, LogPage, LogTailPage, QueryLogs, TailLogs
+from actors.logs.record_schema import OUTCOMES
 from api.bus_bridge import Bridge, request
 from api.concurrency_limit import (
     COUNTS_EACH,
@@ -200,6 +201,10 @@ class LogFilters(OfNodes):
     reason: str | None = text(
         "Only with this reason; `reported` is all of rules in report mode (`reported:…`)", "dns_error", 128, 1
     )
+    outcome: str | None = choice(
+        "Only those that passed, were refused by the proxy, failed at it or behind it, or had an error from the origin",
+        OUTCOMES,
+    )
     search: str | None = text(
         "Words that must all occur, each as a part of a field", "example.com", SEARCH_MAX, read=_read_words
     )
@@ -279,6 +284,7 @@ def _checksum(search: QueryLogs) -> int:
     added += [] if search.listen_port is None else ["listen_port", str(search.listen_port)]
     added += [] if search.tls_name is None else ["tls_name", search.tls_name]
     added += [] if search.alpn is None else ["alpn", search.alpn]
+    added += [] if search.outcome is None else ["outcome", search.outcome]
     return checksum([*first, *then, *added])
 
 
@@ -296,7 +302,7 @@ class LogSearch:
         self.counts = ConcurrencyLimit(COUNTS_MAX, COUNTS_EACH, "counts of the log")
         self._bridge = bridge
         self._ending = ending
-        self._name_of = name_of
+        self.name_of = name_of
 
     def page(self, query: QueryLogs) -> LogPage:
         """One page of records, newest first."""
@@ -366,7 +372,7 @@ class LogSearch:
             **row,
             "detail": detail if with_addresses else without_address(detail),
             "parent": parent if upstreams is None or parent in upstreams else "",
-            PROXY_NAME: self._name_of(row["proxy_id"]),
+            PROXY_NAME: self.name_of(row["proxy_id"]),
             "timestamp": timestamp_text(row["timestamp"]),
             "response_time": round(row["response_time"]),
             "message": printable(message_of(row)),

@@ -14,7 +14,7 @@ from actors.bus.messages.records import CountLogs, LogCounts, QueryLogs
 from actors.bus.records import RecordBatch
 from actors.logs import blocks, counting, dayfile, index
 from actors.logs.counting import host_of
-from actors.logs.record_schema import HOST, SEPARATOR, WAY
+from actors.logs.record_schema import HOST, OUTCOME, OUTCOMES, SEPARATOR, WAY
 from tests.kit.clocks import Clock
 from tests.kit.records import NOON, SearchedIndex, row
 from tests.kit.tables import table
@@ -190,3 +190,23 @@ def test_the_ways_of_records_are_counted_as_one_value_each(log: Log, pack: bool)
         (["alice", "prx_1", "eu", "up", "a.example", ""], 3),
         (["alice", "prx_1", "eu", "up", "a.example", "denied"], 2),
     ]
+
+
+@PACKED
+def test_records_are_found_and_counted_by_what_became_of_them(log: Log, pack: bool) -> None:
+    rows = [
+        *minutes(range(4)),
+        *minutes(range(4, 5), reason="reported:destination_denied"),
+        *minutes(range(5, 6), reason="ended_by_operator"),
+        *minutes(range(6, 8), status_code=403, reason="policy_denied"),
+        *minutes(range(8, 9), level="warning", reason="tls_name_denied"),
+        *minutes(range(9, 11), status_code=502, level="warning", reason="dns_error"),
+        *minutes(range(11, 12), status_code=404),
+        *minutes(range(12, 13), status_code=500, level="warning", reason="reported:destination_denied"),
+    ]
+    log.store(rows, pack)
+    wanted = {"passed": 6, "refused": 3, "failed": 2, "origin_error": 2}
+    assert tuple(wanted) == OUTCOMES
+    assert {value: count for value, count, *_bytes in log.count(fields=(OUTCOME,)).values[OUTCOME]} == wanted
+    assert {each: sum(log.count(outcome=each).records) for each in OUTCOMES} == wanted
+    assert sum(log.count(outcome="refused", status_class=2).records) == 1

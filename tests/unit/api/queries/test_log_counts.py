@@ -8,9 +8,9 @@ import pytest
 
 from actors.bus.messages.common import LOGS, Failed
 from actors.bus.messages.records import CountLogs, LogCounts
-from actors.logs.record_schema import HOST
+from actors.logs.record_schema import HOST, OUTCOME
 from api.concurrency_limit import COUNTS_EACH
-from api.queries.records.log_operations import BUCKETS_MAX, STEPS
+from api.queries.records.log_operations import BUCKETS_MAX, FACETS, STEPS
 from tests.kit.api_stage import PROXY, Api, error_of
 from tests.kit.tables import table
 
@@ -72,6 +72,16 @@ def test_the_values_of_a_field(api: Api, indexer: Indexer) -> None:
     assert (indexer.asked[1].fields, indexer.asked[1].most) == (("user",), 3)
 
 
+def test_the_values_of_the_usual_fields_are_counted_at_once(api: Api, indexer: Indexer) -> None:
+    data = api.get(f"/logs/facets?{HOUR}&limit=5&outcome=refused", api.token()).json["data"]
+    assert [each["field"] for each in data["facets"]] == list(FACETS)
+    assert {each["field"]: len(each["values"]) for each in data["facets"]} == {**dict.fromkeys(FACETS, 0), HOST: 1}
+    assert (data["total"], data["exact"]) == (3, False)
+    (asked,) = indexer.asked
+    assert (asked.fields, asked.most, asked.query.outcome) == (FACETS, 5, "refused")
+    assert OUTCOME in FACETS
+
+
 @table(
     ("path", "field"),
     [
@@ -82,6 +92,7 @@ def test_the_values_of_a_field(api: Api, indexer: Indexer) -> None:
         ("/logs/values?field=detail", "field"),
         ("/logs/values?field=target_url", "field"),
         ("/logs/values?limit=101", "limit"),
+        ("/logs/facets?outcome=denied", "outcome"),
         ("/logs/histogram?cursor=x", "cursor"),
     ],
 )
@@ -91,7 +102,7 @@ def test_a_bad_query_is_400_and_names_the_parameter(api: Api, path: str, field: 
     assert (status, details["field"]) == (400, field)
 
 
-@pytest.mark.parametrize("kind", ["histogram", "values"])
+@pytest.mark.parametrize("kind", ["histogram", "values", "facets"])
 def test_a_key_of_some_proxies_counts_the_records_of_these(api: Api, indexer: Indexer, kind: str) -> None:
     made = [
         api.post("/proxies", {**PROXY, "name": f"p{number}", "port": 3128 + number}, api.token()).json["data"]["proxy"]
