@@ -75,25 +75,9 @@ def test_it_finds_goes_and_acts_by_keys_and_gives_the_focus_back(
     page.keyboard.press("/")
     type_into(page, "block casino.example", "Block casino.example")
     page.keyboard.press("Enter")
-    expect(page.get_by_label("Name", exact=True)).to_have_value("block-casino.example")
+    expect(page.get_by_role("dialog", name="Block a host").get_by_label("Host")).to_have_value("casino.example")
+    page.keyboard.press("Escape")
     product.data("DELETE", f"/accounts/{account['id']}")
-
-
-def test_a_host_is_blocked_in_the_policy_for_all_proxies_where_there_is_one(product: Product, page: Page) -> None:
-    product.data("POST", "/policies", {"name": "everywhere", "rules": []})
-    product.data("PATCH", "/settings", {"proxy": {"policy": "everywhere"}})
-    try:
-        page.goto("/ui/proxies")
-        expect(page.get_by_role("searchbox")).to_be_visible()
-        page.keyboard.press("Control+k")
-        type_into(page, "block casino.example", "Block casino.example")
-        page.keyboard.press("Enter")
-        expect(page.get_by_role("heading", level=1)).to_contain_text("everywhere")
-        expect(page.get_by_text("block casino.example").first).to_be_visible()
-        expect(page.get_by_role("button", name="Review and save")).to_be_visible()
-    finally:
-        product.data("DELETE", "/settings/proxy.policy")
-        product.data("DELETE", "/policies/everywhere")
 
 
 def test_a_user_finds_what_the_role_may_read_and_is_offered_no_change(

@@ -109,7 +109,7 @@ def test_a_proxy_is_created_used_by_its_line_to_copy_and_seen_in_its_log_and_cha
     wait_for_polls(page, f"/proxies/{made}")
     assert len(searches) == 1  # what is polled meanwhile does not search anew
     row.click(position={"x": 2, "y": 2})
-    expect(page.get_by_role("heading", level=1, name="Record")).to_be_visible()
+    expect(page.get_by_role("dialog", name="Record")).to_be_visible()
     page.get_by_role("link", name="This request id in the log").click()
     expect(page.get_by_text("1 record", exact=True)).to_be_visible()
 

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import tokens from "../src/styles/tokens.css?raw";
 
 /** What stands beside each other in a chart, on `--surface`. */
-const PAIRS = [["--to-clients", "--from-clients"], ["--passed", "--failed"]] as const;
+const PAIRS = [["--to-clients", "--from-clients"], ["--passed", "--refused"]] as const;
 /** How the three cones see with one kind of them missing (Machado, Oliveira and Fernandes 2009), of linear light. */
 const EYES = {
   protanopia: [[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]],

@@ -6,12 +6,12 @@ import { readUpstreams } from "../src/screens/proxies/form/value";
 import { pools } from "../src/screens/pools/pool";
 import { upstreamState, wordOf } from "../src/screens/pools/state";
 import { blankRule, moved, placeOf, policies, ruleBody, ruleValue } from "../src/screens/policies/policy";
-import { actionOf, summaryOf } from "../src/screens/policies/summary";
+import { actionOf, limitsOf, summaryOf } from "../src/screens/policies/summary";
 
 describe("a rule in its form", () => {
   const stored = {
     name: "docs", mode: "report" as const,
-    match: { accounts: ["tag:ci"], destinations: ["*.example", "list:a"], methods: ["GET"], params: { country: "de" } },
+    match: { accounts: ["tag:ci"], destinations: ["*.example", "list:a"], proxies: ["the office", "tag:eu"], until: "2100-01-31T12:00:00.000Z", methods: ["GET"], params: { country: "de" } },
     action: { use: "direct", headers: { set: { "X-Team": "a: b" }, remove: ["Cookie"] }, egress: ["192.0.2.1"], limits: { connections: 5 }, later: { x: 1 } },
   };
 
@@ -36,10 +36,12 @@ describe("a rule in its form", () => {
     expect(ruleBody({ ...rule, use: "" })).toEqual({ name: "one", match: {}, action: { headers: { set: { "X-A": "1" } } }, mode: "enforce" });
   });
   it("is named in a few words", () => {
-    expect(summaryOf(ruleValue(stored as never))).toBe("tag:ci · *.example, list:a · GET · country=de");
+    expect(summaryOf(ruleValue({ ...stored, match: { ...stored.match, until: null } } as never))).toBe("tag:ci · *.example, list:a · GET · the office, tag:eu · country=de");
+    expect([stored.match.until, "2020-01-31T12:00:00.000Z"].map((until) => summaryOf({ ...blankRule("x"), until }).replace(/(until|ended).*/, "$1"))).toEqual(["every request · until", "every request · ended"]);
     expect(summaryOf({ ...blankRule("x"), destinations: ["a", "b", "c", "d", "e"] })).toBe("a, b, c +2");
     expect(summaryOf({ ...blankRule("x"), methods: ["*"], destinations: ["a"] })).toBe("a · plain HTTP");
     expect(summaryOf({ ...blankRule("x"), tunnel: true, destinations: [":443"] })).toBe(":443 · tunnels");
+    expect([limitsOf(ruleValue(stored as never)), limitsOf({ use: "", limits: { ...blankRule("x").limits, bandwidth_out: 1_000_000 } })]).toEqual([["5 connections"], ["1 MB/s to clients"]]);
     expect([summaryOf(blankRule("x")), actionOf({ use: "deny" }).word]).toEqual(["every request", "deny"]);
   });
 });

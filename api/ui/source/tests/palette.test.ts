@@ -63,7 +63,7 @@ test("actions lead to what does them", () => {
   const proxy = { ...result("proxy", "office"), id: "prx_1" };
   const account = { ...result("account", "a b"), id: "acc_1" };
   expect(deeds("restart off", [proxy])).toEqual([{ act: "restart", id: "prx_1", name: "office" }]);
-  expect(deeds("why a", [account, proxy])).toEqual([{ go: "/logs?user=a+b&level=warning" }, { go: "/logs?proxy=prx_1&level=warning" }]);
+  expect(deeds("why a", [account, proxy])).toEqual([{ go: "/logs?user=a+b&outcome=refused" }, { go: "/logs?proxy=prx_1&outcome=refused" }]);
   expect(deeds("new credential for a", [account, proxy])).toEqual([{ go: "/accounts/acc_1/credentials?mint=1" }]);
 });
 
@@ -72,7 +72,7 @@ test("a host can be blocked that was not seen before", () => {
   expect(shown("block casino.example", [seen])).toEqual([["actions", ["Block casino.example", "Block www.casino.example"]]]);
   expect(shown("block www.casino.example", [seen])).toEqual([["actions", ["Block www.casino.example"]]]);
   expect(shown("block casino", [])).toEqual([]);
-  expect(deeds("block casino.example", [])).toEqual([{ block: "casino.example" }]);
+  expect(deeds("block casino.example", [])).toEqual([{ go: "/policies?block=casino.example" }]);
 });
 
 test("the best group comes first, and what can be done with the first result behind it", () => {

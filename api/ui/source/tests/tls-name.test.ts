@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { otherName } from "../src/screens/connections/query";
 import { shownColumns } from "../src/screens/logs/columns";
-import { kindOf, offered } from "../src/screens/logs/query";
+import { offered } from "../src/screens/logs/query";
 import { CHECKS, askedOf, checkText, detailOf, fixOf, ruleText } from "../src/screens/objects/tls-name";
 import * as plan from "../src/screens/plans/value";
 import { blank, bodyOf } from "../src/screens/proxies/form/value";
@@ -65,8 +65,4 @@ test("protocols that a client offered are values of their own", () => {
 test("a plan discloses unless it says otherwise", () => {
   expect(plan.blank().disclose).toBe(true);
   expect(plan.bodyOf(plan.blank(), { ...plan.blank(), disclose: false })).toEqual({ disclose: false });
-});
-
-test("a tunnel that was announced and then refused does not look as if it had succeeded", () => {
-  expect([[200, "info"], [200, "warning"], [403, "info"], [502, "warning"]].map(([status_code, level]) => kindOf({ status_code, level } as never))).toEqual(["good", "warn", "warn", "bad"]);
 });

@@ -129,6 +129,12 @@ def test_every_denial_that_is_counted_has_its_advice() -> None:
     assert stats.DENIALS - reasons == {*failures.TLS_REASONS, failures.BAD_PROXY_HEADER, failures.LATE_PROXY_HEADER}
 
 
+def test_the_dashboard_has_words_for_each_reason() -> None:
+    texts = (ROOT / "api" / "ui" / "source" / "src" / "texts" / "en" / "reason.ts").read_text()
+    reasons = {reason for _status, reason in ADVICE} | stats.DENIALS
+    assert reasons <= set(re.findall(r'^  "(\w+)":', texts, re.MULTILINE))
+
+
 def test_the_docs_have_the_rows_of_the_table_and_an_anchor_for_each_reason() -> None:
     text = (ROOT / "docs" / Path(DOCS).name).read_text()
     row = re.compile(r"^\| (?:<a id=\"(\w+)\"></a>)?`(\w+)` \| (\d+) \| (yes|no) \| (.*) \|$", re.MULTILINE)

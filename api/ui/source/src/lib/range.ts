@@ -24,6 +24,13 @@ export function interval(seconds: number): "1m" | "5m" | "1h" | "1d" {
   return seconds <= 2_592_000 ? "1h" : "1d";
 }
 
+/** As an input of the kind `datetime-local` has it: the browser's zone, to the minute; empty for no time. */
+export function typedTime(time: string | Date): string {
+  if (!time) return "";
+  const at = new Date(time);
+  return new Date(at.getTime() - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
+}
+
 export function isRange(name: string | null): name is RangeName {
   return name !== null && name in RANGES;
 }

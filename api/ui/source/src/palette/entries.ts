@@ -10,8 +10,8 @@ import { t, tMaybe, type Key } from "../texts";
 export type Result = Schemas["SearchResult"];
 export type Kind = Result["kind"];
 
-/** What is done when an entry is chosen: a screen, other words in the field, a rule against a host, or a change of a proxy. */
-export type Deed = { go: string } | { type: string } | { block: string } | { act: "restart" | "stop" | "start"; id: string; name: string };
+/** What is done when an entry is chosen: a screen, other words in the field, or a change of a proxy. */
+export type Deed = { go: string } | { type: string } | { act: "restart" | "stop" | "start"; id: string; name: string };
 
 export interface Entry {
   key: string;
@@ -42,8 +42,8 @@ export const VERBS = {
   restart: act("restart", "restart"),
   stop: act("stop", "stop"),
   start: act("start", "play"),
-  block: { icon: "policies", kinds: ["host"], permission: "proxy.write", does: ({ name }) => ({ block: name }) },
-  why: { icon: "logs", kinds: ["account", "proxy"], permission: "metrics.read", does: ({ kind, id, name }) => ({ go: address("/logs", kind === "proxy" ? { proxy: id, level: "warning" } : { user: name, level: "warning" }) }) },
+  block: { icon: "policies", kinds: ["host"], permission: "proxy.write", does: ({ name }) => ({ go: address("/policies", { block: name }) }) },
+  why: { icon: "logs", kinds: ["account", "proxy"], permission: "metrics.read", does: ({ kind, id, name }) => ({ go: address("/logs", kind === "proxy" ? { proxy: id, outcome: "refused" } : { user: name, outcome: "refused" }) }) },
   credential: { icon: "keys", kinds: ["account"], permission: "proxy.write", does: ({ id }) => ({ go: address(`${below("/accounts", id)}/credentials`, { mint: "1" }) }) },
 } satisfies Record<string, Verb>;
 export type VerbName = keyof typeof VERBS;

@@ -22,6 +22,10 @@ export interface RuleValue {
   clients: string[];
   /** Ports of the proxy, and ranges of them. */
   listen_ports: string[];
+  /** Names and ids of proxies, and `tag:` with a tag of theirs. */
+  proxies: string[];
+  /** The moment of its end (ISO 8601); empty: it has none. */
+  until: string;
   methods: string[];
   paths: string[];
   /** Not plain HTTP. */
@@ -56,18 +60,18 @@ let made = 0;
 const key = () => `rule-${++made}`;
 
 export const blankRule = (name: string): RuleValue => ({
-  key: key(), name, mode: "enforce", accounts: [], destinations: [], clients: [], listen_ports: [], methods: [], paths: [], tunnel: false, schedule: null,
+  key: key(), name, mode: "enforce", accounts: [], destinations: [], clients: [], listen_ports: [], proxies: [], until: "", methods: [], paths: [], tunnel: false, schedule: null,
   use: "deny", reason: "", tls_name: "", set: "", remove: [], params: "", egress: [], limits: NO_LIMITS(), others: { match: {}, action: {} },
 });
 
 export const copyOf = (rule: RuleValue, name: string): RuleValue => ({ ...structuredClone(rule), key: key(), name });
 
 export function ruleValue(rule: Rule): RuleValue {
-  const { accounts, destinations, clients, listen_ports, methods, paths, tunnel, schedule, params, ...match } = rule.match;
+  const { accounts, destinations, clients, listen_ports, proxies, until, methods, paths, tunnel, schedule, params, ...match } = rule.match;
   const { use, reason, tls_name, headers, egress, limits, ...action } = rule.action;
   return {
     ...blankRule(rule.name), mode: rule.mode,
-    accounts: accounts ?? [], destinations: destinations ?? [], clients: clients ?? [], listen_ports: (listen_ports ?? []).map(String), methods: methods ?? [], paths: paths ?? [], tunnel: tunnel ?? false,
+    accounts: accounts ?? [], destinations: destinations ?? [], clients: clients ?? [], listen_ports: (listen_ports ?? []).map(String), proxies: proxies ?? [], until: until ?? "", methods: methods ?? [], paths: paths ?? [], tunnel: tunnel ?? false,
     schedule: (schedule as RulesValue["schedule"]) ?? null, use: use ?? "", reason: reason ?? "", tls_name: tls_name ?? "",
     set: fieldLines(headers?.set ?? {}), remove: headers?.remove ?? [],
     params: Object.entries(params ?? {}).map(([name, value]) => `${name}=${value}`).join("\n"), egress: egress ?? [], limits: { ...NO_LIMITS(), ...limits },
@@ -79,14 +83,14 @@ export function ruleValue(rule: Rule): RuleValue {
 const filled = (fields: Plain): Plain => Object.fromEntries(Object.entries(fields).filter(([, value]) => (Array.isArray(value) ? value.length > 0 : value !== "" && value !== null && value !== undefined)));
 
 export function ruleBody(rule: RuleValue): Plain {
-  const { accounts, destinations, clients, methods, paths, tunnel, schedule, use, reason, egress, others } = rule;
+  const { accounts, destinations, clients, proxies, until, methods, paths, tunnel, schedule, use, reason, egress, others } = rule;
   const listen_ports = rule.listen_ports.map(portOf);
   const headers = use === "deny" ? {} : filled({ set: rule.set.trim() ? fieldsOf(rule.set) : null, remove: rule.remove });
   const limits = filled(rule.limits);
   const params = Object.fromEntries(linesOf(rule.params).map((line) => [line.split("=")[0]!.trim(), line.split("=").slice(1).join("=").trim()]));
   return {
     name: rule.name,
-    match: filled({ accounts, destinations, clients, listen_ports, methods, paths, tunnel: tunnel || null, params: rule.params.trim() ? params : null, schedule, ...others.match }),
+    match: filled({ accounts, destinations, clients, listen_ports, proxies, until, methods, paths, tunnel: tunnel || null, params: rule.params.trim() ? params : null, schedule, ...others.match }),
     action: filled({ use, reason: use === "deny" ? reason : "", headers: Object.keys(headers).length ? headers : null, tls_name: use === "deny" ? "" : rule.tls_name, egress: use === "deny" ? [] : egress, limits: use !== "deny" && Object.keys(limits).length ? limits : null, ...others.action }),
     mode: rule.mode,
   };

@@ -1,20 +1,27 @@
 /** A rule in a few words. */
 import { t } from "../../texts";
-import { linesOf } from "../../lib/format";
-import type { RuleValue } from "./policy";
+import { linesOf, moment } from "../../lib/format";
+import { limitText } from "../accounts/rules";
+import { RULE_LIMITS, type RuleValue } from "./policy";
 
 const FEW = 3;
 /** In place of a method. */
 const ANY = "*";
 
 /** `tag:ci · *.pypi.example, list:mirrors · GET`, or that everything matches. */
-export function summaryOf(rule: Pick<RuleValue, "accounts" | "destinations" | "clients" | "listen_ports" | "methods" | "paths" | "tunnel" | "params" | "schedule">): string {
+export function summaryOf(rule: Pick<RuleValue, "accounts" | "destinations" | "clients" | "listen_ports" | "proxies" | "until" | "methods" | "paths" | "tunnel" | "params" | "schedule">): string {
   const methods = rule.methods.includes(ANY) ? [t("policies.http.short")] : rule.methods;
-  const parts = [rule.accounts, rule.destinations, methods, rule.paths, rule.clients, rule.listen_ports].filter((each) => each.length).map(brief);
+  const parts = [rule.accounts, rule.destinations, methods, rule.paths, rule.clients, rule.listen_ports, rule.proxies].filter((each) => each.length).map(brief);
   if (rule.tunnel) parts.push(t("policies.tunnel.short"));
   if (rule.params.trim()) parts.push(brief(linesOf(rule.params)));
   if (rule.schedule) parts.push(t("policies.schedule.short"));
-  return parts.join(" · ") || t("policies.everything");
+  const matched = parts.join(" · ") || t("policies.everything");
+  return rule.until ? `${matched} · ${t(Date.parse(rule.until) <= Date.now() ? "policies.until.over" : "policies.until.short", { time: moment(rule.until) })}` : matched;
+}
+
+/** `1 MB/s to clients`: its limits, each in a few words. */
+export function limitsOf({ use, limits }: Pick<RuleValue, "use" | "limits">): string[] {
+  return use === "deny" ? [] : RULE_LIMITS.filter((key) => limits[key]).map((key) => `${limitText(key, limits[key]!)} ${t(`policies.limit.${key}`)}`);
 }
 
 function brief(entries: readonly string[]): string {

@@ -1,4 +1,5 @@
 import { palette } from "./palette";
+import { intervention } from "./intervention";
 import { policies } from "./policies";
 import { pools } from "./pools";
 import { lists } from "./lists";
@@ -21,6 +22,7 @@ import { tlsname } from "./tlsname";
 import { accounts } from "./accounts";
 import { connections } from "./connections";
 import { logs } from "./logs";
+import { reason } from "./reason";
 import { accountimport } from "./accountimport";
 import { usage } from "./usage";
 import { me } from "./me";
@@ -28,4 +30,4 @@ import { plans } from "./plans";
 import { common, errors, shell } from "./shell";
 
 /** German. The type holds it to the keys of English. */
-export const de: Texts = { common, errors, shell, overview, proxies, proxyform, proxyrules, proxyaccounts, connections, logs, accounts, plans, audit, history, transfer, webhooks, users, apikeys, sessions, settings, me, usage, accountimport, objects, lists, policies, pools, resolver, tlsname, nodes, palette };
+export const de: Texts = { common, errors, shell, overview, proxies, proxyform, proxyrules, proxyaccounts, connections, logs, reason, accounts, plans, audit, history, transfer, webhooks, users, apikeys, sessions, settings, me, usage, accountimport, objects, lists, intervention, policies, pools, resolver, tlsname, nodes, palette };

@@ -1,4 +1,5 @@
 import { palette } from "./palette";
+import { intervention } from "./intervention";
 import { policies } from "./policies";
 import { pools } from "./pools";
 import { lists } from "./lists";
@@ -14,6 +15,7 @@ import { webhooks } from "./webhooks";
 import { accounts } from "./accounts";
 import { connections } from "./connections";
 import { logs } from "./logs";
+import { reason } from "./reason";
 import { accountimport } from "./accountimport";
 import { usage } from "./usage";
 import { me } from "./me";
@@ -27,5 +29,5 @@ import { proxyrules } from "./proxyrules";
 import { tlsname } from "./tlsname";
 
 /** English: every key there is. An area adds a line here and in `de/index.ts`. */
-export const en = { common, errors, shell, overview, proxies, proxyform, proxyrules, proxyaccounts, connections, logs, accounts, plans, audit, history, transfer, webhooks, users, apikeys, sessions, settings, me, usage, accountimport, objects, lists, policies, pools, resolver, tlsname, nodes, palette };
+export const en = { common, errors, shell, overview, proxies, proxyform, proxyrules, proxyaccounts, connections, logs, reason, accounts, plans, audit, history, transfer, webhooks, users, apikeys, sessions, settings, me, usage, accountimport, objects, lists, intervention, policies, pools, resolver, tlsname, nodes, palette };
 export type En = { [A in keyof typeof en]: { [K in keyof (typeof en)[A]]: string } };
