@@ -396,6 +396,7 @@ def test_back_leads_to_the_place_in_the_list_and_to_its_row(path: str, fleet: Fl
     page.go_back()
     if path in BESIDE:
         expect(page.get_by_role("dialog")).to_be_visible()  # as it was
+        page.wait_for_function("top => Math.abs(scrollY - top) < 4", arg=place[0])  # a key ends the way to it
         keyboard.press("Escape")
     page.wait_for_function("index => document.activeElement?.dataset.index === index", arg=place[1])
     assert (
