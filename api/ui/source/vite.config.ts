@@ -6,6 +6,8 @@ import type { Plugin } from "vite";
 import { defineConfig } from "vitest/config";
 
 const here = dirname(fileURLToPath(import.meta.url));
+/** Each has a class for its styles, whose name is its place here: names of hashes weigh more. */
+const components = readdirSync(here, { recursive: true, encoding: "utf8" }).filter((path) => path.startsWith("src") && path.endsWith(".svelte")).sort();
 
 /** LICENSES.txt: the text of each package that is in the build. */
 function licenses(): Plugin {
@@ -30,15 +32,41 @@ function licenses(): Plugin {
 }
 
 /**
+ * Texts of another language come to the browser without their keys, in the order of these: a third of their bytes.
+ * `src/texts/catalogue.svelte.ts` puts both together.
+ */
+function textsWithoutKeys(): Plugin {
+  return {
+    name: "texts-without-keys",
+    apply: "build",
+    enforce: "post",
+    transform(code, id) {
+      if (!/src\/texts\/de\/(?!index)[^/]+\.ts$/.test(id)) return;
+      const areas = this.parse(code).body.flatMap((each) =>
+        each.type === "ExportNamedDeclaration" && each.declaration?.type === "VariableDeclaration" ? each.declaration.declarations : []);
+      const lines = areas.map(({ id: name, init }) => {
+        if (name.type !== "Identifier" || init?.type !== "ObjectExpression") throw new Error(`${id}: texts are objects`);
+        const texts = init.properties.map((each) => {
+          if (each.type !== "Property" || each.value.type !== "Literal") throw new Error(`${id}: ${name.name} has more than texts`);
+          const key = each.key.type === "Identifier" ? each.key.name : each.key.type === "Literal" ? String(each.key.value) : "";
+          return [key, each.value.value] as const;
+        });
+        const inOrder = texts.sort(([one], [other]) => (one < other ? -1 : 1)).map(([, text]) => text);
+        return `export const ${name.name} = ${JSON.stringify(inOrder)};`;
+      });
+      return { code: lines.join("\n"), map: null };
+    },
+  };
+}
+
+/**
  * The parts of the program: what the first screen needs, and the screens of each group of the navigation. Many small
  * files compress badly, and each is a request.
  */
 const PARTS = [
   { name: "first", priority: 1, test: /node_modules|src\/(lib|components|api)\/|src\/texts\/(en|[^/]+$)|src\/[^/]+$|screens\/(overview|sign-in)\// },
-  { name: "accounts", test: /screens\/(accounts?|me|plans|usage)\// },
-  { name: "rules", test: /screens\/(policies|lists|pools|objects)\// },
-  { name: "traffic", test: /screens\/(proxies|connections|logs)\// },
-  { name: "system", test: /screens\/(users|keys|sessions|webhooks|history|settings|transfer|resolver)\// },
+  { name: "objects", test: /screens\/(accounts?|me|plans|usage|policies|lists|pools|objects|proxies|connections|logs)\// },
+  { name: "system", test: /screens\/(nodes|users|keys|sessions|webhooks|history|settings|transfer|resolver)\// },
 ];
 
 export default defineConfig({
@@ -51,9 +79,10 @@ export default defineConfig({
       compilerOptions: {
         runes: true,
         // The same classes wherever the checkout lies.
-        cssHash: ({ hash, filename }) => `s-${hash(relative(here, filename))}`,
+        cssHash: ({ filename }) => `_${components.indexOf(relative(here, filename)).toString(36)}`,
       },
     }),
+    textsWithoutKeys(),
     licenses(),
   ],
   build: {

@@ -190,7 +190,7 @@ def test_a_month_is_a_bill_of_its_accounts_with_amounts_and_a_file_that_is_calle
         assert texts[-1].startswith("Total")
         assert "price=10000000" in page.url
         page.emulate_media(media="print")
-        expect(page.locator(".bars .bar > span").first).to_be_visible()
+        expect(page.locator(".bars .column > span").first).to_be_visible()
         page.emulate_media(media="screen")
         with page.expect_download() as download:
             page.get_by_role("button", name="CSV").click()

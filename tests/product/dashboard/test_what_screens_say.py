@@ -56,7 +56,12 @@ def part(title: str) -> Callable[[Page], Locator]:
 
 def row(table: str, name: str) -> Callable[[Page], Locator]:
     """The row with this in one of its cells."""
-    return lambda page: page.get_by_role("grid", name=table).get_by_role("row").filter(has_text=name)
+    return lambda page: (
+        page.get_by_role("grid", name=table)
+        .get_by_role("row")
+        .filter(has=page.get_by_role("gridcell"))
+        .filter(has_text=name)
+    )
 
 
 def card(title: str) -> Callable[[Page], Locator]:
