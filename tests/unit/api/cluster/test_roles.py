@@ -402,7 +402,6 @@ def test_others_report_whatever_connections_an_edge_holds_on_to(place: Place) ->
         others = threads.submit(reported, full, FULL, 3)
         wait_until(lambda: waits(place, FULL), "the report of another node waits", 10)
 
-
         def is_there() -> bool:  # the second one of the edge may be the quicker one, and holds on to its report as well
             place.fleet.execute("SELECT proxyfleet.end_holding_edges('0 s')")
             return others.done()
