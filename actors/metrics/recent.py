@@ -22,8 +22,10 @@ log = logging.getLogger(__name__)
 BUCKETS = 12
 SHORT, LONG = 5, 300
 """Seconds of a bucket of bytes, and of one of requests."""
+_SLOTS = BUCKETS + 1
+"""The last bucket is not over, and is none of those whose rates are asked for."""
 KEYS_MAX = 20_000
-"""Of how many something is known; 600 bytes each."""
+"""Of how many something is known; 650 bytes each."""
 
 
 class _Ring:
@@ -33,29 +35,29 @@ class _Ring:
 
     def __init__(self) -> None:
         self._latest = 0
-        self._sums = array("q", bytes(8 * BUCKETS))
+        self._sums = array("q", bytes(8 * _SLOTS))
 
     def add(self, number: int, amount: int) -> None:
         """Count in a bucket, unless it is too old."""
         self._go_to(number)
-        if number > self._latest - BUCKETS:
-            self._sums[number % BUCKETS] += amount
+        if number > self._latest - _SLOTS:
+            self._sums[number % _SLOTS] += amount
 
     def at(self, number: int) -> int:
         """The sum of this one."""
-        return self._sums[number % BUCKETS] if self._latest - BUCKETS < number <= self._latest else 0
+        return self._sums[number % _SLOTS] if self._latest - _SLOTS < number <= self._latest else 0
 
     def until(self, number: int) -> tuple[int, ...]:
         """Those up to this one, the oldest first."""
         self._go_to(number)
         return tuple(
-            self._sums[each % BUCKETS] if each > self._latest - BUCKETS else 0
+            self._sums[each % _SLOTS] if each > self._latest - _SLOTS else 0
             for each in range(number - BUCKETS + 1, number + 1)
         )
 
     def _go_to(self, number: int) -> None:
-        for each in range(max(self._latest + 1, number - BUCKETS + 1), number + 1):
-            self._sums[each % BUCKETS] = 0
+        for each in range(max(self._latest + 1, number - _SLOTS + 1), number + 1):
+            self._sums[each % _SLOTS] = 0
         self._latest = max(self._latest, number)
 
 

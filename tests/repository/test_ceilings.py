@@ -9,9 +9,9 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 84_645,
+    "code lines of the product": 84_646,
     "files of the product": 619,
-    "code lines of the tests": 94_617,
+    "code lines of the tests": 94_618,
     "code lines of scripts": 6_298,
     "files under 60 lines that one module imports": 4,
     "class names that stand twice": 0,

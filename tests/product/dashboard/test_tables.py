@@ -419,7 +419,7 @@ def test_each_column_that_is_ticked_is_there_and_the_table_scrolls_sideways_in_i
     page = sign_in(base_url=fleet.product.base_url)
     page.goto("/ui/logs?hidden=-")
     grid = page.get_by_role("grid", name="Logs")
-    expect(grid.get_by_role("button", name="target denied").first).to_be_in_viewport()
+    expect(grid.get_by_role("button", name="target denied").first).to_be_visible()
     page.get_by_role("button", name="Columns").click()
     ticked = page.get_by_role("menuitemcheckbox", checked=True).all_inner_texts()
     assert len(ticked) > 8

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import accumulate
 from pathlib import Path
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from actors.bus.messages.metrics import RecentUse
@@ -67,6 +67,7 @@ def test_of_too_many_the_oldest_are_forgotten() -> None:
     assert list(uses.of(["acc_0", f"acc_{KEYS_MAX}"], NOON)) == [f"acc_{KEYS_MAX}"]
 
 
+@example([(0.0, 1), (60.0, 1)])
 @given(st.lists(st.tuples(st.floats(0, 400), st.integers(1, 1000)), max_size=40))
 def test_buckets_have_the_sum_of_what_came_in_their_time(steps: list[tuple[float, int]]) -> None:
     uses, at = RecentUses(NOON), NOON
