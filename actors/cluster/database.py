@@ -35,7 +35,7 @@ _OF_MACHINE = frozenset({"passfile", "service", "servicefile", "sslcert", "sslke
 
 _CHECK = (
     "SELECT extract(epoch FROM clock_timestamp())::float8, current_setting('server_version_num')::int,"
-    " current_setting('server_encoding'), pg_is_in_recovery()"
+    " current_setting('server_encoding'), pg_is_in_recovery(), current_setting('transaction_read_only')::bool"
 )
 _AND_FLEET = ", (SELECT id FROM proxyfleet.fleet)"
 # Tables without statistics are taken for large, and compiling a statement takes a thousand times as long as to do it.
@@ -98,7 +98,9 @@ class DatabaseSession:
         with self._monitored():
             try:
                 return self.connection.run(statements, parameters, within)
-            except psycopg.Error:
+            except psycopg.Error as error:
+                if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
+                    self.connection.close()  # it stays so, also when the database takes changes again
                 roll_back(self.connection)
                 raise
 
@@ -255,7 +257,7 @@ class Database:
     def _check(self, connection: TimedConnection) -> None:
         began = time.monotonic()
         statement = _CHECK if self._fleet is None else f"{_CHECK}{_AND_FLEET}"
-        ((now, version, encoding, is_standby, *fleet),) = connection.run(statement, None, CONNECT)
+        ((now, version, encoding, is_standby, is_read_only, *fleet),) = connection.run(statement, None, CONNECT)
         ended = time.monotonic()
         if fleet and fleet[0] != self._fleet:
             what = "no fleet" if fleet[0] is None else f"the fleet {fleet[0]}"
@@ -267,6 +269,8 @@ class Database:
             raise DatabaseUnusable(f"{self.place}: has the encoding {encoding}, and UTF8 is needed")
         if is_standby:
             raise DatabaseUnavailable(f"{self.place}: is a standby, which takes no changes")
+        if is_read_only:
+            raise DatabaseUnavailable(f"{self.place}: is read-only, and takes no changes")
 
     # --- whether it responds ---
 

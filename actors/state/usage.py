@@ -111,11 +111,24 @@ class UsageOfProcess:
         self.instance = state.instance
         self._serial = 0
         self._digests = Digests(USAGE)
+        self._ahead_word = 0
+        self._fleet_offset = 0.0
+        """Seconds by which the fleet's time is ahead of the monotonic clock, since that word was there first."""
 
     def wall(self) -> float:
-        """Unix seconds, by the clock that periods go by."""
+        """Unix seconds, by the clock that periods go by.
+
+        In a fleet a step of this machine's clock changes nothing: the collector says each second how far that is off,
+        and until then it is not read.
+        """
         table = self.live.present()
-        return time.time() if table is None else time.time() + seconds_ahead(table.words)
+        word = 0 if table is None else table.words[AHEAD]
+        if table is None or not word:
+            return time.time()
+        if word != self._ahead_word:
+            self._ahead_word = word
+            self._fleet_offset = time.time() + seconds_ahead(table.words) - time.monotonic()
+        return time.monotonic() + self._fleet_offset
 
     def account(self, account_id: str) -> SharedUsage:
         """An account or credential that the process uses from now on. It has one of these at a time."""

@@ -107,8 +107,10 @@ class Drills:
             number = max(number + 1, int((time.monotonic() - self._began - self._plan.begin) / PERIOD) + 1)
             both = self.dice.random() < TWO
             chosen = [next(each) for each in (orders if both else [self.dice.choice(orders)])]
+            kinds = [each for each in chosen if each]
             try:
-                self._carry_out([each for each in chosen if each])
+                if kinds:
+                    self._carry_out(kinds)
             except Exception as error:  # noqa: BLE001 - it is a finding
                 self.failures.append(f"{chosen}: {error!r}")
 

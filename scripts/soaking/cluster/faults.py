@@ -129,6 +129,8 @@ LINES = (
     (r"the commit \d+ of this node is not in the database|read everything anew|holds no fleet", REWOUND),
     (r"cannot be reached|missed its liveness deadline|is starting", r"(node|replica|disk|clock) .*"),
     (r"is .* as set through the API; the configuration says", r"(node|replica) .*"),
+    # the time of a file is right, so that one that is just being made seems to be an hour old
+    (r"the list list: it can't be stored|the new version of the list list can't be read", r"clock .*"),
     (r"any client that reaches|the password worker: no reply|gets a change later", r".*"),
 )
 """Lines of the log from `warning` on, and the drills that they follow from."""

@@ -290,6 +290,18 @@ def test_a_right_that_is_missing_is_no_outage(ours: Database) -> None:
     assert ours.is_available
 
 
+def test_a_connection_that_has_become_read_only_is_not_used_again(ours: Database) -> None:
+    with ours.session() as session:
+        session.transaction("CREATE SCHEMA proxyfleet; CREATE TABLE proxyfleet.t (n int)")
+        session.transaction("SET default_transaction_read_only = on")
+    for _ in range(2):
+        with pytest.raises(DatabaseUnavailable, match="read-only"):
+            ours.transaction("INSERT INTO t VALUES (1)")
+        ours.check()
+        assert ours.transaction("INSERT INTO t VALUES (2) RETURNING n") == [(2,)]
+        ours.transaction("SET default_transaction_read_only = on")
+
+
 def test_its_time_is_the_databases_whatever_the_clock_here_does(
     ours: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

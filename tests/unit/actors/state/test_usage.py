@@ -435,3 +435,21 @@ def test_owners_of_lines_are_no_processes(machine: Machine) -> None:
     totals = [line for line in read.all_lines(key) if read.words[line + OWNER] == COLLECTOR]
     assert [read.words[line + STATE] for line in totals] == [1]
     assert [read.words[line + 3] for line in totals] == [FOREVER]
+
+
+def test_a_step_of_this_machines_clock_changes_no_time_of_a_fleet(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = new(machine)
+    process, books, clock = shared._process, collector(machine), [5000.0, 100.0]
+    monkeypatch.setattr(time, "time", lambda: clock[0])
+    monkeypatch.setattr(time, "monotonic", lambda: clock[1])
+    assert process.wall() == 5000.0
+    books.set_ahead(-20.0)
+    assert process.wall() == 4980.0
+    clock[:] = 5000.0 + 3601.0, 101.0
+    assert process.wall() == 4981.0, "the clock is an hour ahead, and the collector does not know it yet"
+    books.set_ahead(-3620.0)
+    assert process.wall() == 4981.0
+    books.set_ahead(0.0)
+    assert process.wall() == 8601.0, "of this machine alone"

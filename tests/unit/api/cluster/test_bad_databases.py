@@ -113,6 +113,7 @@ def rows() -> Iterator[tuple[Made, str]]:
     yield checked("current_setting('server_version_num')::int", "120022"), "is PostgreSQL 12, and 13 or newer is needed"
     yield checked("current_setting('server_encoding')", "'LATIN1'"), "has the encoding LATIN1, and UTF8 is needed"
     yield checked("pg_is_in_recovery()", "true"), "is a standby, which takes no changes"
+    yield checked("current_setting('transaction_read_only')", "'on'"), "is read-only, and takes no changes"
     yield pooled, "not allowed in statement pooling mode"
     yield of_others, "holds the fleet .* since .*cluster join"
     yield prepared(NEWER), "brought forward to 9999_future by release 99.0, not this one"
