@@ -31,7 +31,7 @@ class Nodes:
         """`server` ends with the block, too."""
         self._stack = ExitStack()
         self.server = server or Server()
-        self._stack.callback(self.server.remove)
+        self._stack.callback(lambda: self.server.remove())  # noqa: PLW0108 - the one that is there then
         self.dsn = self.server.dsn()
         self.addresses: dict[Product, str] = {}
         """Where products listen for other nodes."""

@@ -32,6 +32,12 @@ class May:
 _AWAY = May(changes=frozenset({503}))
 _REWOUND = May(changes=frozenset({503, 404, 409}))
 """What a change is of may be undone."""
+_NO_REPLICA = May(
+    frozenset({CUT, REFUSED, LATE, FAILED}),
+    frozenset({"cut", "refused", "late", 503, 401}),
+    frozenset({"cut", "refused", "late", 503, 401}),
+)
+"""Who has signed in is read anew, of a database that may be restored at that time, too."""
 _DEAD = May(
     frozenset({CUT, REFUSED, LATE, FAILED}),
     frozenset({"cut", "refused", "late", 503}),
@@ -49,8 +55,8 @@ MAY: dict[str, May] = {
     "links cut": May(),
     "clock an hour off": May(),
     "disk full": May(changes=frozenset({500, 503, 507}), goes_on=frozenset({500, 503, 507, 401})),
-    "replica damaged": _DEAD,
-    "replica deleted": _DEAD,
+    "replica damaged": _NO_REPLICA,
+    "replica deleted": _NO_REPLICA,
     "database stopped": _AWAY,
     "database killed": _AWAY,
     "database hangs": _AWAY,
@@ -118,6 +124,7 @@ _DISK = r"disk full"
 LINES = (
     (r"the heartbeat of this node fails|the database does not announce commits", DATABASE),
     (r"/fleet: |the database did not respond in time|cannot (report|count) ", DATABASE),
+    (r"is not whole in the fleet's database", REWOUND),
     (r"everything is read anew|the database was restored|failed over", REWOUND),
     (r": holds no fleet|: holds the fleet", r"(empty database|database of another fleet)"),
     (r"this node can't follow the ledger", DATABASE),
