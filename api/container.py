@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import json
 import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from pydantic import BaseModel
 
 from actors.bus.events import event_topic, new_event
 from actors.bus.messages.cluster import (
@@ -30,6 +24,7 @@ from actors.bus.messages.common import Failed
 from actors.net.client_key import client_key
 from actors.net.egress_guard import OutgoingGuard
 from actors.process import set_up_logging
+from api.api_settings import ApiSettings
 from api.audit.audit_context import on_behalf_of, origin
 from api.audit.masking import difference, field_names
 from api.audit.refused import BoundedEntries
@@ -108,65 +103,10 @@ from config.model.shared_objects.pools import VERDICTS, Pool
 from config.model.subscriptions import checked, is_about_people
 from config.model.webhooks import WebhookRecord, opened_headers
 from config.net.names import Range, merged
-from config.settings.groups import History as HistorySettings
-from config.settings.groups import Logging, WebhookSettings
-from config.settings.settings import AccountSettings, Auth, ProxyGroup, Security, Server
 
 if TYPE_CHECKING:  # loaded when it is used first
     from api.objects.proxies.proxy_test import ProxyTester
 log = logging.getLogger(__name__)
-
-
-OF_MACHINES = frozenset({"server", "logging.output", "proxy.public_name"})
-"""Settings that belong to each node of a fleet; the others have to be the same."""
-
-
-@dataclass(frozen=True)
-class ApiSettings:
-    """The part of the settings that the API needs."""
-
-    server: Server = field(default_factory=Server)
-    logging: Logging = field(default_factory=Logging)
-    auth: Auth = field(default_factory=Auth)
-    proxy: ProxyGroup = field(default_factory=ProxyGroup)
-    security: Security = field(default_factory=Security)
-    accounts: AccountSettings = field(default_factory=AccountSettings)
-    prometheus_token_hash: str | None = None
-    webhooks: WebhookSettings = field(default_factory=WebhookSettings)
-    history: HistorySettings = field(default_factory=HistorySettings)
-    whole: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """All settings as received, those of other actors too; with a secret in them."""
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> ApiSettings:
-        """From what `config.settings.settings.plain` gives."""
-        kinds: dict[str, type[BaseModel]] = {
-            "server": Server, "logging": Logging, "auth": Auth, "proxy": ProxyGroup, "security": Security,
-            "accounts": AccountSettings, "webhooks": WebhookSettings,
-            "history": HistorySettings,
-        }  # fmt: skip
-        groups: dict[str, Any] = {name: kind.model_validate(plain.get(name, {})) for name, kind in kinds.items()}
-        return cls(prometheus_token_hash=plain.get("prometheus_token_hash"), whole=plain, **groups)
-
-    def plain(self) -> dict[str, Any]:
-        """The inverse of `from_plain`."""
-        return {each.name: _plain(getattr(self, each.name)) for each in fields(self) if each.name != "whole"}
-
-    def digests(self) -> dict[str, str]:
-        """Digests of what must be the same on all nodes of a fleet, by key, where it is not the default. No secret."""
-        usual, found = ApiSettings().plain(), {}
-        for group, values in self.plain().items():
-            for key, value in values.items() if isinstance(values, dict) and group not in OF_MACHINES else ():
-                name = f"{group}.{key}"
-                if name not in OF_MACHINES and value != usual[group].get(key):
-                    text = json.dumps(value, sort_keys=True)
-                    found[name] = hashlib.sha256(text.encode()).hexdigest()[:6]
-        return found
-
-    def is_prometheus_token(self, given: str) -> bool:
-        """Whether `given` is `metrics.prometheus_token`."""
-        digest = hashlib.sha256(given.encode("utf-8", "surrogateescape")).hexdigest()
-        return self.prometheus_token_hash is not None and hmac.compare_digest(digest, self.prometheus_token_hash)
 
 
 Publish = Callable[[str, dict[str, Any]], None]
@@ -275,11 +215,15 @@ class Services:
         def apply_settings(_changes: Sequence[DocumentChange]) -> None:
             self.live.apply()
 
+        def have_certificates(changes: Sequence[DocumentChange]) -> None:
+            self.node.have_certificates(each.after for each in changes if each.after is not None)
+
         store.effects.follow(
             CommitEffect(["settings"], apply_settings, self.live.needs_none),
             CommitEffect([LISTS.collection], settle_lists),
             CommitEffect([VERDICTS], self.pool_states.apply),
             CommitEffect([LIST_STATES], lambda _changes: self.list_fetches.soon()),
+            CommitEffect(["proxies"], have_certificates, self.proxies_over_nodes.concerns),
             CommitEffect(SENT, self.link.apply, self.link.concerns),
             CommitEffect(["settings"], apply_settings, self.live.needs_objects),
             CommitEffect(["proxies"], self.proxies_over_nodes.changed, self.proxies_over_nodes.concerns),
@@ -622,7 +566,3 @@ def _is_deletion(change: DocumentChange) -> bool:
 def _ends_first_password(change: DocumentChange) -> bool:
     before, after = change.before or {}, change.after or {}
     return before.get("username") == users.ADMINISTRATOR and before["password_hash"] != after.get("password_hash")
-
-
-def _plain(value: Any) -> Any:
-    return value.model_dump(mode="json") if isinstance(value, BaseModel) else value

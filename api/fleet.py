@@ -249,6 +249,12 @@ class ThisNode:
     def add_report(self, report: Callable[[], Mapping[str, Any]]) -> None:
         """What this returns goes with each heartbeat, as `Presence.problems`."""
 
+    def have_certificates(self, proxies: Iterable[Mapping[str, Any]]) -> None:
+        """These documents of proxies are about to be served: get certificates that only another node has.
+
+        Waits for other nodes, two seconds at most.
+        """
+
     def beat_soon(self) -> None:
         """Something has changed that other nodes are to know now."""
 

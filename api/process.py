@@ -18,9 +18,10 @@ from actors.bus.messages.specs import FleetObject, ProxySpec
 from actors.bus.messages.supervision import ApplyOverrides, DesiredRevisions, DrainConnections, QueryDesired
 from actors.garbage import end_start, without_collections
 from actors.process import Actor, Boot
+from api.api_settings import ApiSettings
 from api.app import create_app
 from api.bus_bridge import LoopBridge, reason_of
-from api.container import ApiSettings, Services
+from api.container import Services
 from api.cpu_affinity import pin_to_one_core
 from api.engine.commit import Engine
 from api.objects.accounts.credential_service import ExpiredAccounts, ExpiredCredentials

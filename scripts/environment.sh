@@ -4,8 +4,8 @@
 # and call `prepare run` (what the product needs), `prepare dev` (that, and what its tests need) or `prepare
 # dev,dashboard` (that, and what tests in a browser need).
 #
-# The install is skipped while pyproject.toml, the interpreter and the place of the checkout are what they were. The
-# install is editable, so a change of the code alone needs none.
+# The install is skipped where all of it was installed before, while pyproject.toml, the interpreter and the place of the
+# checkout are what they were. It is editable, so a change of the code alone needs none.
 
 root=$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 bin="$root/.venv/bin"
@@ -40,10 +40,7 @@ version_of() {
 workers() {
     local cores
     cores=$(nproc 2>/dev/null || echo 2)
-    case "${1:-}" in
-    all | pure) echo $((cores + 1)) ;;
-    *) echo $((2 * cores)) ;;
-    esac
+    if [ "${1:-}" = all ]; then echo $((cores + 1)); else echo $((2 * cores)); fi
 }
 
 # Programs that are started after this run from a copy of the checkout with compiled modules, the folder $compiled. False
@@ -78,13 +75,14 @@ fingerprint() {
 }
 
 prepare() {
-    local extra=$1 stamp="$root/.venv/installed-$1" target="$root"
+    local each missing="" now target="$root[$1]"
     { [ -x "$bin/python" ] && new_enough "$bin/python"; } || make_environment
-    if [ "$extra" != run ]; then target="$root[$extra]"; fi
-    if [ "$(cat "$stamp" 2>/dev/null)" != "$(fingerprint)" ]; then
-        echo "Installing into .venv ..." >&2
-        "$bin/python" -m pip install --quiet --disable-pip-version-check --no-compile --editable "$target" >&2 ||
-            fail "the install failed; see above. Nothing outside .venv was changed"
-        fingerprint >"$stamp"
-    fi
+    if [ "$1" = run ]; then target="$root"; fi
+    now=$(fingerprint)
+    for each in ${1//,/ }; do [ "$(cat "$root/.venv/installed-$each" 2>/dev/null)" = "$now" ] || missing=$each; done
+    if [ -z "$missing" ]; then return; fi
+    echo "Installing into .venv ..." >&2
+    "$bin/python" -m pip install --quiet --disable-pip-version-check --no-compile --editable "$target" >&2 ||
+        fail "the install failed; see above. Nothing outside .venv was changed"
+    for each in run ${1//,/ }; do echo "$now" >"$root/.venv/installed-$each"; done
 }

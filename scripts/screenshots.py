@@ -73,10 +73,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="scripts/screenshots", description="Pictures of the dashboard.")
     parser.add_argument("screens", nargs="*", metavar="SCREEN", help="only these, by name; all by default")
     parser.add_argument("--out", type=Path, default=ROOT / ".cache" / "screenshots", metavar="FOLDER")
-    parser.add_argument("--docs", action="store_true", help="also renew those that the documents have")
+    parser.add_argument("--docs", action="store_true", help="also renew those of them that the documents have")
     given = parser.parse_args()
+    known = {each.name: each for each in screens()}
+    if unknown := set(given.screens) - known.keys():
+        parser.error(f"no screen {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    wanted = [known[name] for name in given.screens or known]
     given.out.mkdir(parents=True, exist_ok=True)
-    wanted = [each for each in screens() if not given.screens or each.name in given.screens]
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, daemon=True).start()
     internet = asyncio.run_coroutine_threadsafe(asyncio.start_server(_internet, "127.0.0.1", 0), loop).result()
@@ -89,11 +92,10 @@ def main() -> None:
             asyncio.run_coroutine_threadsafe(_clients(proxy["port"], PROXIES[name][0]), loop)
         time.sleep(WARM_UP)
         with sync_playwright() as playwright, chromium(playwright) as browser:
-            for form in FORMS:
-                take(browser, product, wanted, form, given.out)
-    if given.docs:
-        for picture in DOCUMENTS.iterdir():
-            shutil.copy(given.out / picture.name, picture)
+            taken = [file for form in FORMS for file in take(browser, product, wanted, form, given.out)]
+    for file in taken:
+        if given.docs and (DOCUMENTS / file.name).exists():
+            shutil.copy(file, DOCUMENTS)
 
 
 def seed(product: Product, internet: int) -> dict[str, dict[str, Any]]:
@@ -226,20 +228,21 @@ async def _client(port: int, tunnel: bool) -> None:
 # --- the pictures ---
 
 
-def take(browser: Browser, product: Product, wanted: list[Screen], form: str, folder: Path) -> None:
-    """A picture of each screen in this form."""
+def take(browser: Browser, product: Product, wanted: list[Screen], form: str, folder: Path) -> list[Path]:
+    """A picture of each screen in this form; their files."""
     options = {"locale": "en-US", "reduced_motion": "reduce", **FORMS[form]}
     context = browser.new_context(base_url=product.base_url, **options)
     context.set_default_timeout(PATIENCE)
     log_in(context, "admin")
     page = context.new_page()
-    for screen in wanted:
+    files = [folder / f"{screen.name}-{form}.png" for screen in wanted]
+    for screen, file in zip(wanted, files, strict=True):
         _open(page, screen)
         page.wait_for_timeout(SETTLED)
-        file = folder / f"{screen.name}-{form}.png"
         page.screenshot(path=file, animations="disabled", caret="hide")
         print(f"{file}  {file.stat().st_size / 1000:.0f} kB", flush=True)
     context.close()
+    return files
 
 
 def _open(page: Page, screen: Screen) -> None:

@@ -16,10 +16,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.kit import suite
-from tests.kit.compiled import share_bytecode
+from tests.kit.compiled import CHECKOUT, share_bytecode
 from tests.kit.folders import FOLDERS
 
 os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", FOLDERS)  # asked for by pytest after this, and handed to its workers
+# The characters of Unicode and the constants of our sources, which take each process seconds to collect.
+os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(CHECKOUT / ".hypothesis"))
 
 settings.register_profile(
     "any machine",
@@ -37,7 +39,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--part", choices=["quick", "all", "pure", "compiled"], default="all", help="see tests/kit/suite.py"
     )
     parser.addoption(
-        "--ledger", choices=["embedded", "shared", "both"], default="embedded", help="see tests/kit/ledgers.py"
+        "--ledger",
+        choices=["embedded", "shared", "both", "chosen"],
+        default="embedded",
+        help="see tests/kit/ledgers.py",
     )
 
 

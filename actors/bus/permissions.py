@@ -101,6 +101,7 @@ SENDERS: Mapping[type[object], frozenset[str]] = MappingProxyType(
         metrics.QueryRealtime: _API,
         accounts.QueryUsage: _API | _FORWARDING,
         accounts.QueryReached: _API,
+        accounts.QueryOpen: _API,
         accounts.ResetUsage: _API,
         accounts.DropAccountUsage: _API,
         records.QueryLogs: _WATCHERS,

@@ -180,11 +180,13 @@ def refused_before_target(
     meter: Meter | None = None,
     known_client: bool = False,
     known_user: bool = False,
+    at: float = 0.0,
 ) -> Decision | None:
     """The refusal of a request whatever its target is; None: there is none.
 
     `known_client` and `known_user`: these stages have let it through already. `counted` is the connection, with its
-    meter if it has one, by which the request counts; None: it is only asked about. Raises `UnreadableError` then.
+    meter if it has one, by which the request counts; None: it is only asked about, as of `at` (Unix seconds; 0 is now).
+    Raises `UnreadableError` then.
     """
     if not known_client:
         client = context.policy.access.client(client_ip)
@@ -195,7 +197,7 @@ def refused_before_target(
         if user is not None:
             return user
     if counted is None:
-        return _refused_account(context, identity, client_ip)
+        return _refused_account(context, identity, client_ip, at)
     if meter is None:
         if not (context.limits.active or context.is_shared_account(identity.user)):
             return None
@@ -222,14 +224,16 @@ def unknown_parameters(context: ForwardingContext, parameters: Parameters) -> Fa
     return failures.unknown_parameters(" ".join(unknown))
 
 
-def _refused_account(context: ForwardingContext, identity: ClientIdentity, client_ip: str) -> Decision | None:
+def _refused_account(
+    context: ForwardingContext, identity: ClientIdentity, client_ip: str, at: float
+) -> Decision | None:
     """As a meter's limits refuse it, but for what they count. Raises `UnreadableError`."""
-    failure = context.limits.user_refusal(identity.user, client_ip)
+    failure = context.limits.user_refusal(identity.user, client_ip, at)
     if failure is not None:
         return refused(failure, f"accounts: {failure.detail}", "account")
     if identity.credential is None:
         return None
-    failure = context.limits.credential_refusal(identity.user, identity.credential, client_ip)
+    failure = context.limits.credential_refusal(identity.user, identity.credential, client_ip, at)
     return None if failure is None else refused(failure, f"credentials: {failure.detail}", "credential")
 
 
@@ -240,9 +244,10 @@ class Subject:
     """Who asks and from where, as far as policies want to know it.
 
     `params` are what rules may ask for of a user name's parameters; `policies` judge in place of those of now.
+    `at` is when, in Unix seconds; 0 is now.
     """
 
-    __slots__ = ("account", "client_ip", "listen_port", "params", "policies", "user")
+    __slots__ = ("account", "at", "client_ip", "listen_port", "params", "policies", "user")
 
     def __init__(
         self,
@@ -252,6 +257,7 @@ class Subject:
         account: AccountSpec | None,
         params: Mapping[str, str] = NO_PARAMS,
         policies: PolicySet | None = None,
+        at: float = 0.0,
     ) -> None:
         self.client_ip = client_ip
         self.listen_port = listen_port
@@ -259,6 +265,7 @@ class Subject:
         self.account = account
         self.params = params
         self.policies = policies
+        self.at = at
 
     def judge(self, context: ForwardingContext, target: Authority, method: str = "", path: str = "") -> Judge | None:
         """What judges a request for this target by the policies of now, and by those of the account and its plan; None:
@@ -270,7 +277,7 @@ class Subject:
 
         tags, of_account = ((), ()) if account is None else (account.tags, account.policies)
         client = self.client_ip, self.listen_port
-        facts = new_facts(target, *client, self.user, tags, method, path, self.params)
+        facts = new_facts(target, *client, self.user, tags, method, path, self.params, self.at)
         default = DIRECT if context.upstreams is None else ""
         return (self.policies or context.policies or NO_POLICIES).judge(facts, of_account, default)
 

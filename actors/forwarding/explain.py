@@ -28,7 +28,7 @@ from actors.bus.messages.forwarding import (
 from actors.bus.messages.specs import AccountSpec, ListRef
 from actors.forwarding.access.named_lists import Content, NamedListFiles
 from actors.forwarding.access.policy import Decision, refused
-from actors.forwarding.access.rules import REPORTED, own_rules
+from actors.forwarding.access.rules import own_rules
 from actors.forwarding.access.tls_names import NO_NAME, OFF, check_in_force, refusal
 from actors.forwarding.access.username_parameters import NO_PARAMETERS, ParameterNames, Parameters, Understood
 from actors.forwarding.context import ForwardingContext
@@ -58,6 +58,7 @@ from actors.forwarding.protocols.http.targets import Authority, plain_path, read
 from config.net.addresses import Address, plain
 from config.net.entries import ListHost
 from config.net.names import canonical_name
+from config.text.reasons import REPORTED
 
 if TYPE_CHECKING:
     from actors.forwarding.policies.compiled import CompiledPolicy
@@ -165,7 +166,7 @@ class _Asked:
         self._own = own_rules(account, credential, context.lists)
         path, draft = plain_path(query.target), _with_draft(context, query, account)
         asked = identity.parameters.asked
-        self._subject = Subject(query.client_ip, query.listen_port, identity.user, account, asked, draft)
+        self._subject = Subject(query.client_ip, query.listen_port, identity.user, account, asked, draft, query.at)
         self._judge = self._subject.judge(context, target, query.method if path else "", path)
         self._access = context.policy.access.for_request(self._own, self._judge)
         self._is_plain = bool(path) and context.policy.speaks_http
@@ -190,7 +191,7 @@ class _Asked:
     def decide(self, done: Callable[[_Result], None]) -> None:
         """Call `done` with the decision: at once, or when the target is resolved. Raises `UnreadableError`."""
         context, target = self._context, self._target
-        decision = refused_before_target(context, self._identity, self._query.client_ip)
+        decision = refused_before_target(context, self._identity, self._query.client_ip, at=self._query.at)
         if decision is not None:
             by_user = decision.stage == "user" and self._supposed.why_not
             done(_Result(decision._replace(rule=by_user) if by_user else decision))

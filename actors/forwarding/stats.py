@@ -20,7 +20,7 @@ from actors.counters import (
     RESPONSE_SECONDS,
     ZEROS,
 )
-from actors.forwarding.access.rules import REASONS, REPORTED
+from actors.forwarding.access.rules import REASONS
 from actors.forwarding.protocols.commands import Report
 from actors.forwarding.protocols.failures import (
     ACCOUNTS_UNAVAILABLE,
@@ -35,6 +35,7 @@ from actors.forwarding.protocols.failures import (
     Failure,
 )
 from actors.histogram import BOUNDS, BUCKETS
+from config.text.reasons import REPORTED
 
 if TYPE_CHECKING:
     from actors.forwarding.policies.judge import Applied

@@ -53,7 +53,7 @@ class CompiledQuery:
     reported: bool = False
     """Only those with any reason of a rule in report mode (`reported:…`)."""
     outcome: str | None = None
-    """One of `actors.logs.record_schema.OUTCOMES`."""
+    """One of `config.model.choices.OUTCOMES`."""
 
     @classmethod
     def of(cls, query: QueryLogs) -> CompiledQuery:

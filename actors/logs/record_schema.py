@@ -12,6 +12,7 @@ from typing import Any
 
 from config.text.access_fields import ACCESS_FIELDS
 from config.text.formatting import printable
+from config.text.reasons import REPORTED
 
 Row = list[Any]
 
@@ -29,12 +30,10 @@ WAY = "way"
 WAY_FIELDS = ("user", "proxy_id", "pool", "parent", HOST, "reason")
 SEPARATOR = "\x1f"
 """Records have no control characters."""
-OUTCOMES = ("passed", "refused", "failed", "origin_error")
-"""What became of a request: the proxy refused it, it or what is behind it failed, or the origin had an error."""
 OUTCOME = "outcome"
-"""Stands for one of `OUTCOMES`, by `OUTCOME_FIELDS` (`outcome_of`), where records are searched and counted."""
+"""Stands for one of `config.model.choices.OUTCOMES`, by `OUTCOME_FIELDS` (`outcome_of`), where records are searched
+and counted."""
 OUTCOME_FIELDS = ("reason", "status_code", "level")
-_REPORTED = "reported:"
 OTHERS = (
     "detail",
     "rule",
@@ -67,8 +66,11 @@ def valid_rows(rows: Iterable[Any]) -> list[Row]:
 
 
 def outcome_of(reason: str, status_code: str, level: str) -> str:
-    """One of `OUTCOMES`. What is only reported decides nothing; a refusal behind the 200 of a tunnel is a warning."""
-    is_own = reason != "" and not reason.startswith(_REPORTED)
+    """One of `config.model.choices.OUTCOMES`.
+
+    What is only reported decides nothing; a refusal behind the 200 of a tunnel is a warning.
+    """
+    is_own = reason != "" and not reason.startswith(REPORTED)
     if status_code < "400":
         return "refused" if is_own and level == "warning" else "passed"
     if not is_own:

@@ -18,6 +18,7 @@ from actors.bus.events import Subscription, event_topic, new_event
 from actors.bus.mailbox import Reply, refuse
 from actors.bus.messages.accounts import (
     DropAccountUsage,
+    QueryOpen,
     QueryReached,
     QueryUsage,
     ReportDeniedNames,
@@ -44,7 +45,7 @@ from actors.metrics.alerts import EVALUATION_PERIOD, ErrorRateAlerts
 from actors.metrics.catalogue import Reading, read_in_batches
 from actors.metrics.denied_names import DeniedNameNotices
 from actors.metrics.live_feed import PROXY, SYSTEM, LiveFeed, event_payload, metrics_payload, proxy_fields
-from actors.metrics.recent import PoolUses
+from actors.metrics.recent import UpstreamUses
 from actors.metrics.series_writer import SeriesWriter
 from actors.metrics.system import MEMORY, MachineMetrics
 from actors.metrics.totals import CounterTotals
@@ -104,8 +105,8 @@ class MetricsActor(Actor):
         self._subscription = Subscription(self.loop, self.context, self.run_dir.events_out, topics, self._on_published)
         self.loop.call_every(PERIOD, self._tick)
         self.loop.call_every(EVALUATION_PERIOD, self._evaluate_alerts)
-        self._pools = PoolUses(self.run_dir.pools, self._series.recent)
-        self.loop.call_every(POOLS_PERIOD, lambda: self._pools.sample(time.time()))
+        self._upstreams = UpstreamUses(self.run_dir.pools, self.run_dir.state, self._series.recent)
+        self.loop.call_every(POOLS_PERIOD, lambda: self._upstreams.sample(time.time()))
         self.loop.call_every(FLEET_PERIOD, self._find_fleet)
         self.ready()
 
@@ -168,7 +169,7 @@ class MetricsActor(Actor):
             reply(self._with_weights(found, message.proxy_ids) if message.to_merge else found)
         elif isinstance(message, QueryMetricSeries):
             self._read_series(message, reply)
-        elif isinstance(message, (QueryUsage, QueryReached, ResetUsage, DropAccountUsage)):
+        elif isinstance(message, (QueryUsage, QueryReached, QueryOpen, ResetUsage, DropAccountUsage)):
             self._usage.receive(message, reply)
         elif isinstance(message, NoteFleet):
             self._usage.note_fleet(message)

@@ -1,8 +1,9 @@
-"""What was counted lately of each proxy, account, pool and upstream of a pool: for every row of a list.
+"""What was counted lately of each proxy, account, pool and upstream: for every row of a list.
 
 Of each there are the bytes of every 5 s of the last minute, and the requests of every 5 minutes of the last hour. It is
 in memory alone. What was counted of proxies before this process began is in the series, from which it begins
-(`remember`); of all else nothing is known of that time. Of pools there are no bytes: uses and checks count as requests.
+(`remember`); of all else nothing is known of that time. Of pools and upstreams there are no bytes, and uses and checks
+count as requests.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from actors.bounded import keep
 from actors.bus.messages.metrics import RecentUse
 from actors.log_lines import ThrottledLog
-from actors.pools.state import uses_of
+from actors.pools.state import OWN_TABLE, uses_of
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +25,8 @@ SHORT, LONG = 5, 300
 """Seconds of a bucket of bytes, and of one of requests."""
 _SLOTS = BUCKETS + 1
 """The last bucket is not over, and is none of those whose rates are asked for."""
+OWN_AT_ONCE = 200
+"""Files of proxies with upstreams of their own that are read in one sample."""
 KEYS_MAX = 20_000
 """Of how many something is known; 650 bytes each."""
 
@@ -112,38 +115,59 @@ class RecentUses:
         return max(0, min(BUCKETS, int(self._began // LONG) - int(now // LONG) + BUCKETS - 1))
 
 
-def upstream_key(pool_id: str, number: int) -> str:
-    """What stands for an upstream of a pool; `number` is `actors.pools.state.number_of` its identity."""
-    return f"{pool_id}/{number:x}"
+def upstream_key(owner: str, number: int) -> str:
+    """What stands for an upstream of this pool or proxy; `number` is what its line has (`actors.pools.state`)."""
+    return f"{owner}/{number:x}"
 
 
-class PoolUses:
-    """What all processes count of pools, in the files of `folder` (`RunDir.pools`)."""
+class UpstreamUses:
+    """What all processes count of pools, and of proxies' own upstreams."""
 
-    def __init__(self, folder: Path, recent: RecentUses) -> None:
-        self._folder = folder
+    def __init__(self, pools: Path, proxies: Path, recent: RecentUses) -> None:
+        """The folders are `RunDir.pools` and `RunDir.state`."""
+        self._pools, self._proxies = pools, proxies
         self._recent = recent
         self._known: dict[str, dict[int, tuple[int, int]]] = {}
-        self._errors = ThrottledLog(log, "cannot read what is counted of pools")
+        self._waiting: list[Path] = []
+        """Files of proxies that are read in the next samples."""
+        self._errors = ThrottledLog(log, "cannot read what is counted of upstreams")
 
     def sample(self, at: float) -> None:
-        """Count what has come since the sample before, at `at` in Unix seconds. The first one of a pool only looks."""
+        """Count what has come since the sample before, at `at` in Unix seconds. The first one of a file only looks.
+
+        Of many proxies some are read at a time.
+        """
         try:
-            found = {path.name: uses_of(path) for path in self._folder.glob("pool_*")}
+            pools = {path.name: uses_of(path) for path in self._pools.glob("pool_*")}
+            own = {path.stem: uses_of(path, OWN_TABLE) for path in self._next_of_proxies(pools)}
         except OSError as error:
             self._errors.error(error)
             return
         self._errors.recovered()
-        for pool_id, uses in found.items():
-            if pool_id in self._known:
-                self._count(pool_id, self._known[pool_id], uses, at)
-        self._known = found
+        for owner, uses in (pools | own).items():
+            if owner in self._known:
+                self._count(owner, self._known[owner], uses, at, with_sum=owner in pools)
+            self._known[owner] = uses
+
+    def _next_of_proxies(self, pools: Iterable[str]) -> list[Path]:
+        if not self._waiting:
+            self._waiting = [*self._proxies.glob(f"*.{OWN_TABLE.name}")]
+            there = {*pools, *(path.stem for path in self._waiting)}
+            self._known = {owner: uses for owner, uses in self._known.items() if owner in there}
+        some, self._waiting = self._waiting[:OWN_AT_ONCE], self._waiting[OWN_AT_ONCE:]
+        return some
 
     def _count(
-        self, pool_id: str, before: dict[int, tuple[int, int]], uses: dict[int, tuple[int, int]], at: float
+        self,
+        owner: str,
+        before: dict[int, tuple[int, int]],
+        uses: dict[int, tuple[int, int]],
+        at: float,
+        with_sum: bool,
     ) -> None:
         for number, (used, failed) in uses.items():
             known_used, known_failed = before.get(number, (0, 0))
             added = max(0, used - known_used), max(0, failed - known_failed)
-            self._recent.add(upstream_key(pool_id, number), at, 0, *added)
-            self._recent.add(pool_id, at, 0, *added)
+            self._recent.add(upstream_key(owner, number), at, 0, *added)
+            if with_sum:
+                self._recent.add(owner, at, 0, *added)

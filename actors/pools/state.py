@@ -297,7 +297,7 @@ class OwnStates:
         if table is None:
             return
         words, lives = table.words, self._live.processes.lives
-        keys = {number_of((*each, worker)) for each in upstreams for worker in range(workers)}
+        keys = {number for each in upstreams for number in own_numbers(each, workers)}
         for line in chain.from_iterable(table.used()):
             key = words[line + KEY]
             if key not in keys and words[line + UNTIL] and not lives(words[line + OWNER]):
@@ -349,9 +349,12 @@ def known_state(folder: Path, pool_id: str, identities: Sequence[Identity]) -> M
     return slots
 
 
-def uses_of(path: Path) -> dict[int, tuple[int, int]]:
-    """By the number of each upstream of the pool with this file: uses and checks, and failures. Raises `OSError`."""
-    table = _opened(path)
+def uses_of(path: Path, kind: TableKind = POOL_TABLE) -> dict[int, tuple[int, int]]:
+    """By the number of each upstream in this file: uses and checks, and failures. Raises `OSError`.
+
+    An upstream of a proxy has a number for each of its workers (`own_numbers`).
+    """
+    table = _opened(path, kind)
     if table is None:
         return {}
     lines, numbers = _lines(table), table.words.cast("B").cast("d")
@@ -362,9 +365,14 @@ def uses_of(path: Path) -> dict[int, tuple[int, int]]:
     }
 
 
-def _opened(path: Path) -> Table | None:
-    """The table of a pool, to be read. Raises `OSError`."""
-    table = open_table(path, POOL_TABLE, NO_PROCESSES, UNOWNED)
+def own_numbers(upstream: Identity, workers: int) -> list[int]:
+    """What stands for an upstream of a proxy in the lines of so many workers."""
+    return [number_of((*upstream, worker)) for worker in range(workers)]
+
+
+def _opened(path: Path, kind: TableKind = POOL_TABLE) -> Table | None:
+    """The table of a pool, or of another kind, to be read. Raises `OSError`."""
+    table = open_table(path, kind, NO_PROCESSES, UNOWNED)
     if table is not None:
         table.close()
     return table

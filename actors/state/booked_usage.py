@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -172,6 +173,19 @@ class BookedUsage:
         """What all processes have counted of an account."""
         found = (self.read(line) for line in self._table.all_lines(self._digests.of(account_id)))
         return [each for each in found if each is not None]
+
+    def open_connections(self, beginning: str) -> dict[str, int]:
+        """By account, of those whose ids begin so and that have any."""
+        found = Counter[str]()
+        for lines in self._table.used():
+            if not lines:
+                continue
+            columns = (memoryview(self._column(lines, each)).cast("Q") for each in (CONNECTIONS, OWNER))
+            for line, number, owner in zip(lines, *columns, strict=True):
+                counted = self.read(line) if number and owner not in (0, COLLECTOR) else None
+                if counted is not None and counted.connections and counted.account_id.startswith(beginning):
+                    found[counted.account_id] += counted.connections
+        return dict(found)
 
     def has_total(self, account_id: str) -> bool:
         """Whether processes read what the account has used altogether."""

@@ -31,6 +31,7 @@ MODULES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("local.commands", ("serve", "check-config", "config", "cluster")),
     ("remote.proxies", ("proxies",)),
     ("remote.proxy_tests", ("proxies",)),
+    ("remote.certificates", ("certificates",)),
     ("remote.accounts", ("accounts", "plans")),
     ("remote.account_csv", ("accounts",)),
     ("remote.objects", ("lists", "pools", "policies")),

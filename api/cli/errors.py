@@ -31,7 +31,7 @@ MEANINGS = {
     "file can't be read",
     Status.UNREACHABLE: "the management API can't be reached, or another server responds at its address",
     Status.NOT_AUTHORISED: "not signed in, or without the permission that is needed",
-    Status.NOT_FOUND: "there is no such proxy, user, key, webhook or connection",
+    Status.NOT_FOUND: "there is no such object",
     Status.DIFFERENT: "`apply --check`: what is configured differs from the file; `convert --compare`: "
     "requests are decided in another way",
     Status.INTERRUPTED: "Ctrl-C",

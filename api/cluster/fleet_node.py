@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -213,6 +213,11 @@ class FleetNode(ThisNode):
     def add_report(self, report: Callable[[], Mapping[str, Any]]) -> None:
         """See `ThisNode`."""
         self.reports.append(report)
+
+    def have_certificates(self, proxies: Iterable[Mapping[str, Any]]) -> None:
+        """See `ThisNode`."""
+        if self._parts is not None and self._parts.pairs is not None:
+            self._parts.pairs.have(proxies)
 
     def beat_soon(self) -> None:
         """See `ThisNode`."""

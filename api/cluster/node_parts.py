@@ -22,6 +22,8 @@ from api.cluster.links.leaving import PATH as LEAVE
 from api.cluster.links.leaving import removal
 from api.cluster.links.link import PATH as BUS
 from api.cluster.links.link import NodeLink, route_to
+from api.cluster.links.pairs import PATH as PAIR
+from api.cluster.links.pairs import Pairs, pairs_for_nodes
 from api.cluster.loose import CHANNEL as LOOSE_CHANNEL
 from api.cluster.migration_runner import SchemaUpkeep
 from api.cluster.shared_requests import SharedRequests
@@ -76,6 +78,7 @@ class NodeParts:
         beats.refused.append(node.ledger.refuse)
         beats.reports.append(self._report)
         self.link: NodeLink | None = None
+        self.pairs: Pairs | None = None
         self.ends: list[Callable[[], object]] = []
         self.all: list[Part] = [node.loose, follower, beats, events, *self._internal_api()]
         if node.is_full:
@@ -111,6 +114,9 @@ class NodeParts:
             self.heartbeat.subscribers.append(node.key.on_heartbeat)
             routes[KEY] = Route(node.key.handle, for_edges=True)
             parts.append(node.key)
+        self.pairs = Pairs(engine, node.node_id, own)
+        parts.append(self.pairs)
+        routes[PAIR] = Route(pairs_for_nodes(engine), for_edges=True)
         if self._host.bridge is not None:
             routes[BUS] = route_to(self._host.bridge)
         if node.is_full:

@@ -1,18 +1,15 @@
 """Certificates for proxies that are made or uploaded here; a proxy names their files in `tls`.
 
-A pair is two files of the asked machine among the key files, 0600, so a backup has it sealed as they are. Its name
-follows from its content: the same pair is stored once, and what a proxy serves is never written over. When there is no
-room left, pairs that no proxy names go. The private key is in no response, log or audit entry.
+A pair is two files of the asked machine (`config.files.pairs`), so a backup has it sealed as its key files. In a fleet
+a node that runs such a proxy gets it from there (`api.cluster.links.pairs`). The private key is in no response, log or
+audit entry.
 """
 
 from __future__ import annotations
 
-import hashlib
-import threading
-import time
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, StrictStr
@@ -21,9 +18,9 @@ from api.call import Call, Reply
 from api.engine.operation import V1, create, resource
 from api.engine.responses import Moment, ResponseModel
 from api.errors import Invalid
-from config.files.certificates import CertificateError, ends_at, server_context
-from config.files.durable import sync, write_synced
-from config.files.paths import private_directory
+from api.store import StoreWriteError
+from config.files.certificates import CertificateError
+from config.files.pairs import NoRoom, Pair, keep_pair
 from config.model import json_patterns
 from config.model.fields import Body, Text, TextList, example
 from config.net.names import is_host_name
@@ -38,11 +35,9 @@ SLOW_CLOCKS = timedelta(days=1)
 NAMES_MAX = 20
 LONGEST = 32_768
 """Characters of a certificate with its chain, and of a key."""
-ROOM = 2**18
-"""Bytes of all pairs together: a backup seals them in one piece."""
 _OF_BODY = {"cert_file": "certificate", "key_file": "private_key"}
 _ASCII = r"^[\x00-\x7f]+$"
-_ONE_AT_A_TIME = threading.Lock()
+_TOO_MANY = "there are too many certificates: put further ones into files of the machine, and name those"
 
 
 def _name(text: str) -> str:
@@ -93,7 +88,8 @@ def create_certificate(call: Call) -> Reply:
     """Make or upload a certificate for proxies.
 
     With `names` it signs itself, for a try, and is valid for 90 days; or it stores a certificate and its key in PEM.
-    The files are on the asked machine, where the `tls` of a proxy can name them; the key is in no response.
+    The files are on the asked machine, where the `tls` of a proxy can name them; the key is in no response. Other nodes
+    of a fleet that run the proxy get them from there, where their data directory has the same path.
     """
     body: CertificateInput = call.body
     if (body.names is None) == (body.certificate is None):
@@ -101,62 +97,30 @@ def create_certificate(call: Call) -> Reply:
     if (body.certificate is None) != (body.private_key is None):
         raise Invalid("private_key", "is required beside certificate, and not allowed without one")
     if body.names is not None:
-        certificate, key = _self_signed(body.names)
+        pair = Pair(*_self_signed(body.names))
     else:
-        certificate, key = f"{body.certificate}\n".encode(), f"{body.private_key}\n".encode()
-    used = (each.record.tls for each in call.services.proxies.all())
-    named = frozenset(each.cert_file for each in used if each is not None)
-    with _ONE_AT_A_TIME:
-        return Reply({"certificate": _stored(call.services.data.keys, certificate, key, named)}, 201)
-
-
-def _stored(folder: Path, certificate: bytes, key: bytes, used: frozenset[str | None]) -> dict[str, Any]:
-    """The view of the pair, whose files are there and good. Raises `Invalid`."""
-    private_directory(folder)
-    name = hashlib.sha256(certificate + key).hexdigest()[:16]
-    files = folder / f"tls-{name}.crt", folder / f"tls-{name}.key"
-    if all(each.exists() for each in files):
-        return _checked(*files)
-    _make_room(folder, len(certificate) + len(key), used)
+        pair = Pair(f"{body.certificate}\n".encode(), f"{body.private_key}\n".encode())
+    found = _view(pair)
     try:
-        for path, content in zip(files, (certificate, key), strict=True):
-            write_synced(path, content)
-        found = _checked(*files)
-    except BaseException:
-        for path in files:
-            path.unlink(missing_ok=True)
-        raise
-    sync(folder)
-    return found
-
-
-def _checked(certificate: Path, key: Path) -> dict[str, Any]:
-    """The view of a pair that a server can use. Raises `Invalid`."""
-    try:
-        server_context(certificate, key)
-        ends = ends_at(certificate)
-        found = _view(certificate, key)
+        certificate, key = keep_pair(call.services.data.keys, pair, lambda: frozenset(_used(call)))
     except CertificateError as error:
         raise Invalid(_OF_BODY[error.field], error.error) from error
-    except ValueError as error:
-        raise Invalid("certificate", "can't be read") from error
-    if ends <= time.time():
-        raise Invalid("certificate", f"ended at {timestamp_text(ends)}")
-    return found
+    except NoRoom:
+        raise Invalid(None, _TOO_MANY) from None
+    except OSError as error:
+        raise StoreWriteError(f"{error.filename}: {error.strerror or error}") from error
+    return Reply({"certificate": {"cert_file": str(certificate), "key_file": str(key), **found}}, 201)
 
 
-def _make_room(folder: Path, wanted: int, used: frozenset[str | None]) -> None:
-    """Remove pairs that no proxy names if there is no room for so many bytes. Raises `Invalid` if that's not enough."""
-    sizes = {path: path.stat().st_size for path in sorted(folder.glob("tls-*"))}
-    if sum(sizes.values()) + wanted <= ROOM:
-        return
-    for path in [each for each in sizes if str(each.with_suffix(".crt")) not in used]:
-        path.unlink(missing_ok=True)
-        del sizes[path]
-    if sum(sizes.values()) + wanted > ROOM:
-        raise Invalid(
-            None, "there are too many certificates: put further ones into files of the machine, and name those"
-        )
+def _used(call: Call) -> Iterator[str]:
+    """Files with certificates that something names."""
+    server = call.services.settings.server.tls
+    if server.cert_file is not None:
+        yield str(server.cert_file)
+    for each in call.services.proxies.all():
+        tls = each.record.tls
+        of_upstreams = (upstream.ca_file for upstream in each.record.upstreams)
+        yield from filter(None, (tls and tls.cert_file, tls and tls.client_ca, *of_upstreams))
 
 
 def _self_signed(names: list[str]) -> tuple[bytes, bytes]:
@@ -193,29 +157,31 @@ def _general_name(name: str) -> GeneralName:
         return DNSName(name)
 
 
-def _view(cert_file: Path, key_file: Path) -> dict[str, Any]:
+def _view(pair: Pair) -> dict[str, Any]:
+    """What there is to know of the certificate. Raises `Invalid`."""
     from cryptography import x509
     from cryptography.hazmat.primitives.hashes import SHA256
 
-    found = x509.load_pem_x509_certificates(cert_file.read_bytes())[0]
-    return {
-        "cert_file": str(cert_file),
-        "key_file": str(key_file),
-        "names": _names_of(found),
-        "self_signed": found.issuer == found.subject,
-        "ends_at": timestamp_text(found.not_valid_after_utc.timestamp()),
-        "sha256": found.fingerprint(SHA256()).hex(),
-    }
+    try:
+        found = x509.load_pem_x509_certificates(pair.certificate)[0]
+        return {
+            "names": _names_of(found),
+            "self_signed": found.issuer == found.subject,
+            "ends_at": timestamp_text(found.not_valid_after_utc.timestamp()),
+            "sha256": found.fingerprint(SHA256()).hex(),
+        }
+    except ValueError as error:
+        raise Invalid("certificate", "has no certificate in PEM that can be read") from error
 
 
 def _names_of(found: Certificate) -> list[str]:
-    from cryptography.x509 import DNSName, ExtensionNotFound, IPAddress, SubjectAlternativeName
+    from cryptography import x509
 
     try:
-        names = found.extensions.get_extension_for_class(SubjectAlternativeName).value
-    except (ExtensionNotFound, ValueError):
+        names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (x509.ExtensionNotFound, x509.DuplicateExtension, x509.UnsupportedGeneralNameType, ValueError):
         return []
-    return [*names.get_values_for_type(DNSName), *map(str, names.get_values_for_type(IPAddress))]
+    return [*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress))]
 
 
 ROWS = resource(f"{V1}/certificates", write="proxy.write")(

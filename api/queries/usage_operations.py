@@ -44,6 +44,7 @@ class UsageFigures(ResponseModel):
 
 class UsageRow(UsageFigures):
     """One interval of one group; only what it is grouped by is there. `username` is the account's last one.
+    `proxy_name` is the id of a proxy that is gone.
 
     `quota` is in bytes: that of the account or of its plan, null without one. Instead, `others` is the number of groups
     that `top` leaves out, of which the row is.
@@ -54,6 +55,7 @@ class UsageRow(UsageFigures):
     account: str | None = None
     username: str | None = None
     proxy: str | None = None
+    proxy_name: str | None = None
     plan: str | None = None
     quota: int | None = None
     quota_period: Period | None = None
@@ -127,10 +129,10 @@ def report(call: Call) -> Reply:
 
 
 def _report(call: Call, selection: UsageQuery) -> UsageReport:
-    fleet = call.services.node.usage
+    fleet, name_of = call.services.node.usage, call.services.proxies.name_of
     if fleet is None:
-        return UsageReport(call.services.data.usage, selection, lambda: _memberships(call))
-    return FleetUsageReport(fleet, selection, lambda: _memberships(call))
+        return UsageReport(call.services.data.usage, selection, lambda: _memberships(call), name_of)
+    return FleetUsageReport(fleet, selection, lambda: _memberships(call), name_of)
 
 
 def _selection(call: Call) -> UsageQuery:

@@ -67,12 +67,22 @@ of so many groups that `largest` leaves out."""
 
 
 class UsageReport:
-    """One report. `memberships` returns the plan and tags of all accounts by id, and is called only if needed."""
+    """One report. `memberships` returns the plan and tags of all accounts by id, and is called only if needed.
 
-    def __init__(self, file: Path, selection: UsageQuery, memberships: Callable[[], Mapping[str, Membership]]) -> None:
+    `name_of` is that of a proxy, by its id.
+    """
+
+    def __init__(
+        self,
+        file: Path,
+        selection: UsageQuery,
+        memberships: Callable[[], Mapping[str, Membership]],
+        name_of: Callable[[str], str] = str,
+    ) -> None:
         self._file = file
         self._selection = selection
         self._memberships = memberships
+        self._name_of = name_of
 
     def total(self) -> dict[str, int | float]:
         """The figures of everything that the report has, each byte once."""
@@ -94,7 +104,7 @@ class UsageReport:
 
     def _keys(self, names: _Names) -> _Keys:
         needed = {"plan", "quota", "tag"} & set(self._selection.groups)
-        return _Keys(self._selection.groups, names, self._memberships() if needed else {})
+        return _Keys(self._selection.groups, names, self._memberships() if needed else {}, self._name_of)
 
     def _pieces(self, found: Rows, start: int, end: int, keys: _Keys) -> Iterator[list[Row]]:
         spans = _Spans(0 if self._is_whole else self._table[2], start, end)
@@ -178,9 +188,13 @@ class FleetUsageReport(UsageReport):
     """One of what all nodes have reported."""
 
     def __init__(
-        self, fleet: FleetUsage, selection: UsageQuery, memberships: Callable[[], Mapping[str, Membership]]
+        self,
+        fleet: FleetUsage,
+        selection: UsageQuery,
+        memberships: Callable[[], Mapping[str, Membership]],
+        name_of: Callable[[str], str] = str,
     ) -> None:
-        super().__init__(Path(), selection, memberships)
+        super().__init__(Path(), selection, memberships, name_of)
         self._fleet = fleet
 
     def total(self) -> dict[str, int | float]:
@@ -304,7 +318,11 @@ def columns_of(groups: Collection[str]) -> tuple[str, ...]:
     return tuple(column for group in GROUPS if group in groups for column in _COLUMNS.get(group, (group,)))
 
 
-_COLUMNS = {"account": ("account", "username"), "quota": ("quota", "quota_period")}
+_COLUMNS = {
+    "account": ("account", "username"),
+    "proxy": ("proxy", "proxy_name"),
+    "quota": ("quota", "quota_period"),
+}
 """Of groups that have more than one."""
 _OF_ACCOUNTS = {"account", "plan", "quota", "tag"}
 """Groups that depend on the account."""
@@ -313,10 +331,17 @@ _OF_ACCOUNTS = {"account", "plan", "quota", "tag"}
 class _Keys:
     """The groups of an account and a proxy, by their numbers: one for each of the account's tags."""
 
-    def __init__(self, groups: Collection[str], names: _Names, memberships: Mapping[str, Membership]) -> None:
+    def __init__(
+        self,
+        groups: Collection[str],
+        names: _Names,
+        memberships: Mapping[str, Membership],
+        name_of: Callable[[str], str],
+    ) -> None:
         self._groups = groups
         self._names = names
         self._memberships = memberships
+        self._name_of = name_of
         self._known: dict[tuple[Any, Any], tuple[Key, ...]] = {}
 
     def __call__(self, account: Any, proxy: Any) -> tuple[Key, ...]:
@@ -327,11 +352,13 @@ class _Keys:
 
     def _make(self, account: Any, proxy: Any) -> Iterator[Key]:
         identifier, username = self._names.account(account) if account else ("", "")
+        proxy_id = self._names.proxy(proxy)
         plan, tags, (quota, period) = self._memberships.get(identifier, _NO_MEMBERSHIP)
         for tag in (tags or (None,)) if "tag" in self._groups else (None,):
             values: dict[str, str | int | None] = {
-                "account": identifier, "username": username, "proxy": self._names.proxy(proxy), "plan": plan,
-                "quota": quota, "quota_period": period, "tag": tag, "node": self._names.node(proxy),
+                "account": identifier, "username": username, "plan": plan, "quota": quota, "quota_period": period,
+                "proxy": proxy_id, "proxy_name": proxy_id and self._name_of(proxy_id), "tag": tag,
+                "node": self._names.node(proxy),
             }  # fmt: skip
             yield tuple(values[column] for column in columns_of(self._groups))
 

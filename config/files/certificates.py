@@ -31,6 +31,7 @@ _TIMES = {_UTC_TIME: "%y%m%d%H%M%SZ", _GENERALIZED_TIME: "%Y%m%d%H%M%SZ"}
 LARGEST = 8 * 2**20
 """Bytes of a file with certificates; a bundle of all authorities has some hundred thousand."""
 
+_ENCRYPTED = re.compile(rb"BEGIN ENCRYPTED PRIVATE KEY|Proc-Type: 4, *ENCRYPTED")
 _WEAK = ("EE_KEY_TOO_SMALL", "CA_KEY_TOO_SMALL", "CA_MD_TOO_WEAK")
 _WANTED = {
     "cert_file": "a certificate in PEM",
@@ -56,14 +57,14 @@ def server_context(cert_file: Path, key_file: Path) -> ssl.SSLContext:
     The certificate is checked first, and the key only with a good certificate.
     """
     _check("cert_file", unusable_file(cert_file) or no_certificate(cert_file))
-    _check("key_file", unusable_file(key_file))
+    _check("key_file", unusable_file(key_file) or _encrypted(key_file))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     context.set_alpn_protocols(["http/1.1"])
     context.num_tickets = 1  # of TLS 1.3: a connection to a proxy is resumed once, by the next one
     try:
-        # The password callback is there so that an encrypted key is an error and not a question on the terminal.
+        # The password callback is there so that no key is a question on the terminal.
         context.load_cert_chain(cert_file, key_file, password=lambda: b"")
     except ssl.SSLError as error:
         raise CertificateError(*_refused(error, key_file)) from error
@@ -133,6 +134,11 @@ def no_certificate(path: Path) -> str | None:
     return None
 
 
+def _encrypted(key_file: Path) -> str | None:
+    """That it is encrypted, as a sentence, if it is. It is not tried: the file says how much work that would be."""
+    return "is encrypted: must be an unencrypted key in PEM" if _ENCRYPTED.search(key_file.read_bytes()) else None
+
+
 def _refused(error: ssl.SSLError, key_file: Path) -> tuple[str, str]:
     """The field to blame, and why. The certificate itself can be read."""
     key = key_file.read_bytes()
@@ -140,8 +146,6 @@ def _refused(error: ssl.SSLError, key_file: Path) -> tuple[str, str]:
         return "key_file", "is not the key of the certificate"
     if error.reason in _WEAK:
         return "cert_file", f"is too weak for TLS here ({error.reason})"
-    if b"ENCRYPTED" in key:
-        return "key_file", "is encrypted: must be an unencrypted key in PEM"
     if b"PRIVATE KEY-----" not in key:
         return "key_file", "has no private key in PEM"
     return "key_file", "has no unencrypted private key in PEM that can be read"

@@ -26,6 +26,9 @@ LogLevel = Literal["debug", "info", "warning", "error", "critical"]
 LOG_LEVELS: tuple[LogLevel, ...] = get_args(LogLevel)
 """Of log lines and access records, in order of severity."""
 
+OUTCOMES = ("passed", "refused", "failed", "origin_error")
+"""What became of a request: the proxy refused it, it or what is behind it failed, or the origin had an error."""
+
 BindPolicy = Literal["random", "session", "account"]
 """By what a request has one of several source addresses."""
 

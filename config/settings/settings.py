@@ -158,6 +158,8 @@ def _listen_host(text: str) -> str:
 def _public_name(text: str) -> str:
     if text and not (is_plain_address(text) or is_host_name(text)):
         raise ValueError("must be a host name or an IP address, or empty")
+    if is_plain_address(text) and ip_address(text).is_unspecified:
+        raise ValueError("must be an address that clients can connect to, or empty")
     return text
 
 

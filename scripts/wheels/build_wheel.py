@@ -34,10 +34,10 @@ def obstacle() -> str:
     return "" if Path(sysconfig.get_path("include"), "Python.h").is_file() else NO_HEADERS
 
 
-def build(out: Path, *, compiled: bool, source: Path = ROOT) -> Path:
+def build(out: Path, *, compiled: bool, source: Path = ROOT, documented: bool = True) -> Path:
     """The new wheel in `out`. Raises `CannotBuild`."""
     with TemporaryDirectory() as folder:
-        site = build_site(Path(folder, "site"), source)
+        site = build_site(Path(folder, "site"), source) if documented else None
         environment = {**os.environ, "WHEEL": "compiled" if compiled else "pure", "SITE": str(site or "")}
         command = [sys.executable, "-m", "pip", "wheel", "--disable-pip-version-check", "--no-deps", "--wheel-dir"]
         done = subprocess.run([*command, folder, str(source)], env=environment, capture_output=True, text=True)

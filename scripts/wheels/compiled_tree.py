@@ -111,7 +111,7 @@ def modules(copy: Path) -> Path:
 
 def compile_into(folder: Path, source: Path) -> Path:
     """A folder in this one with what a compiled wheel has beside its sources."""
-    with zipfile.ZipFile(build(folder, compiled=True, source=source)) as wheel:
+    with zipfile.ZipFile(build(folder, compiled=True, source=source, documented=False)) as wheel:
         wheel.extractall(folder / "all", [name for name in wheel.namelist() if name.endswith(".so")])
     return folder / "all"
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import requests
 
+from tests.kit.compiled import CHECKOUT
 from tests.kit.fake_provider import CLIENT_ID, CLIENT_SECRET, REDIRECT, FakeProvider
 from tests.kit.folders import ROOT
 from tests.kit.product import PASSWORD, Product
@@ -70,7 +71,7 @@ def run(product: Product, options: list[str], more: str = "") -> Outcome:
         "CONFORMANCE_BASE": product.base_url,
         "CONFORMANCE_PASSWORD": PASSWORD,
         **{f"CONFORMANCE_{name.upper()}": value for name, value in known.items()},
-        "HYPOTHESIS_STORAGE_DIRECTORY": str(ROOT / ".hypothesis"),  # its tables of characters take seconds to make
+        "HYPOTHESIS_STORAGE_DIRECTORY": str(CHECKOUT / ".hypothesis"),  # its tables of characters take seconds to make
         "PYTHONPATH": str(ROOT),
     }
     done = subprocess.run([*command, *options], env=environment, cwd=product.directory, capture_output=True, text=True)

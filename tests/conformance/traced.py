@@ -22,6 +22,7 @@ from tests.conformance.fuzzing import http_sides
 from tests.conformance.fuzzing.http_sides import ClientSide, OriginSide
 from tests.conformance.fuzzing.input import Input, read_input
 from tests.conformance.fuzzing.socks_sides import SocksSide
+from tests.conformance.tls_reference import ours
 from tests.kit.compiled import attributes
 
 assert permissions.__name__  # its import registers the messages
@@ -105,6 +106,11 @@ def _targets(octets: bytes, lines: list[str]) -> None:
     lines += (_result(parse_absolute, octets), _result(authority_of_name, octets, 443))
 
 
+def _client_hellos(octets: bytes, lines: list[str]) -> None:
+    given = read_input(octets)
+    lines += (repr(ours(way)) for way in (given.ways() if given is not None else ()))
+
+
 def _bus(octets: bytes, lines: list[str]) -> None:
     lines.append(_result(lambda: encode(decode(octets))))
 
@@ -125,6 +131,7 @@ TRACED: dict[str, Callable[[bytes, list[str]], None]] = {
     "socks5": _socks(Socks5Session),
     "datagrams": lambda octets, lines: lines.append(_result(read_datagram, octets)),
     "proxy_protocol": lambda octets, lines: lines.append(_result(read_header, octets)),
+    "client_hellos": _client_hellos,
     "bus": _bus,
 }
 """By the names of the fuzz targets."""
@@ -133,8 +140,9 @@ TRACED: dict[str, Callable[[bytes, list[str]], None]] = {
 def trace(name: str, octets: bytes) -> list[str]:
     """What comes of an input of a target; an exception that no one expects is the last line."""
     lines: list[str] = []
+    traced = TRACED[name]
     try:
-        TRACED[name](octets, lines)
+        traced(octets, lines)
     except Exception as error:  # noqa: BLE001 - an exception belongs to what is compared
         lines.append(f"{type(error).__name__}: {error}")
     return lines

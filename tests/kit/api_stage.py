@@ -44,8 +44,9 @@ from actors.bus.messages.supervision import (
     Workers,
 )
 from actors.supervision.settings_updates import EffectiveSettings
+from api.api_settings import ApiSettings
 from api.app import create_app
-from api.container import ApiSettings, Services
+from api.container import Services
 from api.engine.commit import Engine
 from api.fleet import ThisNode
 from api.security import users

@@ -43,7 +43,7 @@ addEventListener('securitypolicyviolation', (event) =>
 """
 NEVER_IDLE = "globalThis.requestIdleCallback = () => 0"
 """A page loads the screen that it shows alone, and no others beforehand: each load of it would cost twice as much."""
-NOWHERE = "There is no such page"
+NOWHERE = "Page not found"
 """The title of the screen of an address that has none."""
 VISIT = """async ([path, nowhere, patience]) => {
   const end = performance.now() + patience;

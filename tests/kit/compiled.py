@@ -34,16 +34,18 @@ def attributes(thing: object) -> list[str]:
     return [name for name in dict.fromkeys(names) if name != "__dict__"]
 
 
+CHECKOUT = (ROOT / ".cache").resolve().parent
+"""What this is, or what it is a copy of with compiled modules (`scripts/wheels/compiled_tree.py`)."""
+
+
 def share_bytecode() -> None:
-    """In the copy of a checkout that has compiled modules (`scripts/wheels/compiled_tree.py`): what Python and pytest
-    have compiled of the checkout, which each worker would do again. Of other sources, by time and size, it is not used.
+    """In such a copy: what Python and pytest have compiled of the checkout, which each worker would do again. Of other
+    sources, by time and size, it is not used.
     """
-    cache = ROOT / ".cache"
-    if not cache.is_symlink():
+    if CHECKOUT == ROOT:
         return
-    checkout = cache.resolve().parent
     for folder in {each.parent for each in ROOT.rglob("*.py")}:
-        for each in (checkout / folder.relative_to(ROOT) / "__pycache__").glob("*.pyc"):
+        for each in (CHECKOUT / folder.relative_to(ROOT) / "__pycache__").glob("*.pyc"):
             copy = folder / "__pycache__" / each.name
             if not copy.exists():
                 copy.parent.mkdir(exist_ok=True)

@@ -2,6 +2,11 @@
 
 Tests that don't say how an engine is opened open it here. In a fleet each data directory is that of its only node, in a
 database of its own on the server of this worker. Databases are emptied and used again by later tests.
+
+    embedded   the file
+    shared     the database, but for tests that are marked `embedded`
+    both       one after the other
+    chosen     both for what store, accounts, history and imports promise (`CHOSEN`), the file for others
 """
 
 from __future__ import annotations
@@ -15,7 +20,6 @@ import pytest
 
 from actors.cluster.database import Database
 from api.cluster import shared_ledger
-from api.cluster.migration_runner import migrate
 from api.cluster.shared_ledger import SharedLedger
 from api.engine.commit import Engine
 from api.history.recorder import newest_revision
@@ -24,10 +28,14 @@ from api.store.fleet_store import require_store
 from config.files.paths import DataDir
 from config.files.secret_box import SecretBox
 from tests.kit.fleet_database import create_fleet
-from tests.kit.postgresql import database, needs_postgresql
+from tests.kit.postgresql import migrated_database, needs_postgresql
+from tests.kit.suite import is_in
 
 LEDGERS = {"embedded": ["embedded"], "shared": ["shared"], "both": ["embedded", "shared"]}
-"""By what `--ledger` says, the ledgers of the tests."""
+CHOSEN = (
+    "tests/unit/api/store",
+    *(f"tests/unit/api/import_export/test_{each}.py" for each in ("history", "undo", "import_accounts")),
+)
 EACH = {name: pytest.param(name, marks=needs_postgresql if name == "shared" else ()) for name in LEDGERS["both"]}
 
 _EMPTY = """DO $$ BEGIN EXECUTE (
@@ -37,6 +45,13 @@ _EMPTY = """DO $$ BEGIN EXECUTE (
 
 _free: list[Database] = []
 _databases = ExitStack()
+
+
+def ledgers_of(path: str, option: str) -> list[str]:
+    """The ledgers of the tests in a file, by what `--ledger` says."""
+    if option == "chosen":
+        option = "both" if is_in(path, CHOSEN) else "embedded"
+    return LEDGERS[option]
 
 
 class Fleets:
@@ -67,9 +82,7 @@ class Fleets:
 
 
 def _new_database() -> Database:
-    made = _databases.enter_context(closing(Database(_databases.enter_context(database()))))
-    migrate(made, "a")
-    return made
+    return _databases.enter_context(closing(Database(_databases.enter_context(migrated_database()))))
 
 
 _fleets: list[Fleets] = []

@@ -46,7 +46,7 @@ RULES = r"""async () => {
     const wide = [...document.querySelectorAll('main *')].find(over) ?? root;
     found.push(`${root.scrollWidth - root.clientWidth} px more than the window: ${wide.outerHTML.slice(0, 160)}`);
   }
-  for (const card of [...document.querySelectorAll('.card, .figure, .total > div, dialog[open]')].filter(visible)) {
+  for (const card of [...document.querySelectorAll('.card, .figure, .tiles > div, dialog[open]')].filter(visible)) {
     const border = card.getBoundingClientRect();
     for (const node of texts(card)) {
       const around = frames(node.parentElement, card);
@@ -68,7 +68,7 @@ RULES = r"""async () => {
       found.push(`cut: ${shortened(node)}`);
   for (const tiles of [...document.querySelectorAll('main *')].filter(visible)) {
     if (!/grid|flex/.test(getComputedStyle(tiles).display)) continue;
-    const all = [...tiles.children].filter((each) => visible(each) && each.matches('.card, .figure, .total > div'));
+    const all = [...tiles.children].filter((each) => visible(each) && each.matches('.card, .figure, .tiles > div'));
     if (all.length < 2 || all.length < tiles.children.length) continue;
     const ends = all.map((each) => each.getBoundingClientRect());
     const last = ends.at(-1);

@@ -11,13 +11,16 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
+from actors.cluster.database import Database
+from api.cluster.migration_runner import migrate
 from tests.kit.folders import FOLDERS
 from tests.kit.ports import free_port
 from tests.kit.postgresql_server import PASSWORD, RUN_AS, Server, programs
@@ -71,3 +74,21 @@ def database() -> Iterator[str]:
     """A new and empty database on the server of this worker: its DSN."""
     with shared_server().database() as dsn:
         yield dsn
+
+
+@contextmanager
+def migrated_database() -> Iterator[str]:
+    """As `database`, but it has the schema of a fleet already: migrations run once for each worker."""
+    with shared_server().database(like=_schema()) as dsn:
+        name = conninfo_to_dict(dsn)["dbname"]
+        shared_server().execute(f"REVOKE TEMPORARY ON DATABASE {name} FROM PUBLIC")  # as the schema does; not copied
+        yield dsn
+
+
+@cache
+def _schema() -> str:
+    """The name of the database that others are copies of."""
+    shared_server().execute("CREATE DATABASE of_this_release")
+    with closing(Database(shared_server().dsn("of_this_release"))) as made:
+        migrate(made, "a")
+    return "of_this_release"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from itertools import count
 from pathlib import Path
 from tempfile import mkdtemp
@@ -64,16 +66,13 @@ class Server:
             "dynamic_shared_memory_type": "mmap",
             **settings,
         }
-        password = self._folder / "password"
-        password.write_text(PASSWORD)
         if RUN_AS:
-            for each in (self._folder, password):
-                shutil.chown(each, "postgres", "postgres")
+            shutil.chown(self._folder, "postgres", "postgres")
         if standby_of is not None:
-            self._run("pg_basebackup", "-R", "-c", "fast", "--no-sync", "-d", standby_of.dsn())
+            more = ("-R", "-c", "fast", "--no-sync", "-d", standby_of.dsn())
+            _run(str(_program("pg_basebackup")), "-D", str(self._folder / "data"), *more)
         else:
-            more = ("-U", "postgres", "-E", "UTF8", "--no-sync")
-            self._run("initdb", "-A", "scram-sha-256", f"--pwfile={password}", *more)
+            _run("cp", "-a", str(_new_cluster()), str(self._folder / "data"))
         try:
             self.start()
         except BaseException:
@@ -140,10 +139,10 @@ class Server:
         return " ".join(f"{name}={value}" for name, value in parts.items())
 
     @contextmanager
-    def database(self) -> Iterator[str]:
-        """A new database, for as long as the block lasts: its DSN."""
+    def database(self, like: str = "template1") -> Iterator[str]:
+        """A new database, a copy of this one, for as long as the block lasts: its DSN."""
         name = f"test_{next(_numbers)}"
-        self.execute(f"CREATE DATABASE {name}")
+        self.execute(f"CREATE DATABASE {name} TEMPLATE {like}")
         try:
             yield self.dsn(name)
         finally:
@@ -162,10 +161,25 @@ class Server:
             return True
         return False
 
-    def _run(self, program: str, *arguments: str) -> None:
-        command = [_program(program), "-D", self._folder / "data", *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, cwd="/", **RUN_AS)  # type: ignore[call-overload]
-        assert done.returncode == 0, done.stderr
+
+@cache
+def _new_cluster() -> Path:
+    """The data of a cluster in which nothing was done yet. To copy them takes a tenth of the time of making them."""
+    folder = Path(mkdtemp(prefix="pg-", dir=FOLDERS))
+    atexit.register(shutil.rmtree, folder)
+    password = folder / "password"
+    password.write_text(PASSWORD)
+    if RUN_AS:
+        for each in (folder, password):
+            shutil.chown(each, "postgres", "postgres")
+    more = ("-U", "postgres", "-E", "UTF8", "--no-sync")
+    _run(str(_program("initdb")), "-D", str(folder / "data"), "-A", "scram-sha-256", f"--pwfile={password}", *more)
+    return folder / "data"
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, cwd="/", **RUN_AS)  # type: ignore[call-overload]
+    assert done.returncode == 0, done.stderr
 
 
 def _program(name: str) -> Path:

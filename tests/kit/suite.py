@@ -58,6 +58,8 @@ ON_COMPILED_MODULES = (
 )
 COUNTS_CALLS = "tests/unit/actors/forwarding/test_resource_bounds.py"
 """Counts calls of Python functions, of which compiled modules have none."""
+WITH_PRODUCTS = ("tests/product", "tests/packaging", "tests/conformance/test_conformance.py")
+"""Start the whole product, or machines with it."""
 TOGETHER = (
     ("tests/product/dashboard/test_every_screen.py",),
     ("tests/product/dashboard/test_tables.py",),
@@ -96,6 +98,7 @@ SECONDS = {
     "tests/actor/supervision": 1.2,
     "tests/actor": 0.4,
     "tests/repository": 1.0,
+    "tests/unit/api/cluster": 0.6,
     "tests/unit/api": 0.15,
     "tests/unit": 0.05,
 }
@@ -144,7 +147,11 @@ def folder_of(nodeid: str) -> str:
 
 
 class Scopes(LoadScopeScheduling):
-    """Of pytest-xdist: a worker gets a scope at a time, in the order of collection."""
+    """Of pytest-xdist: a worker gets a scope at a time, in the order of collection.
+
+    Every second worker gets what needs no product, while there is some. So there is always one that computes while
+    others wait for processes, and fewer products are started.
+    """
 
     def __init__(self, config: pytest.Config, log: Any) -> None:
         config.option.loadscopereorder = False  # by the number of tests, of which the longest scope may have one
@@ -152,6 +159,12 @@ class Scopes(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         return scope_of(nodeid)
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        wants_product = int(node.gateway.id.removeprefix("gw")) % 2 == 0
+        wanted = (scope for scope in self.workqueue if is_in(scope, WITH_PRODUCTS) == wants_product)
+        self.workqueue.move_to_end(next(wanted, next(iter(self.workqueue))), last=False)
+        super()._assign_work_unit(node)
 
     def _reschedule(self, node: WorkerController) -> None:
         """Hand out as late as can be: what a worker has it keeps, though others may be done long before.

@@ -9,10 +9,10 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 84_646,
-    "files of the product": 619,
-    "code lines of the tests": 94_618,
-    "code lines of scripts": 6_298,
+    "code lines of the product": 85_038,
+    "files of the product": 624,
+    "code lines of the tests": 95_390,
+    "code lines of scripts": 6_309,
     "files under 60 lines that one module imports": 4,
     "class names that stand twice": 0,
     "modules of the longest folder": 15,

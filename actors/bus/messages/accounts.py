@@ -133,6 +133,20 @@ class Reached:
 
 
 @message
+class QueryOpen:
+    """API → metrics collector: accounts whose ids begin so, with open connections. → `OpenOfAccounts`."""
+
+    beginning: str
+
+
+@message
+class OpenOfAccounts:
+    """Metrics collector → API: by account id, the open connections of those that have any."""
+
+    connections: dict[str, int]
+
+
+@message
 class ResetUsage:
     """API → metrics collector: count the usage of these accounts from zero. → `Done`, and then all processes do.
 

@@ -96,7 +96,8 @@ class Explain:
     counts as sent, as `user` or without a name. `method` is that of a request for an http URL. No connection is made.
     `draft` is judged in place of the policy of its name, or where none that applies has it, of the proxy's own; `lists`
     are those that it names. `listen_port` is the port of the proxy that the client comes to. `tls_name` is the name in
-    the TLS handshake of a tunnel, empty for a handshake without one; None: it is not asked about.
+    the TLS handshake of a tunnel, empty for a handshake without one; None: it is not asked about. `at` is when, in Unix
+    seconds, 0 for now; what was used counts as of now.
     """
 
     client_ip: str
@@ -108,6 +109,7 @@ class Explain:
     lists: tuple[ListRef, ...] = ()
     listen_port: int = 0
     tls_name: str | None = None
+    at: float = 0.0
 
 
 @message

@@ -15,7 +15,7 @@ class QueryLogs:
 
     `level` is exact, `min_level` at least; `status_class` is the first digit of the status; `target` and `tls_name` are
     parts of the field, whatever the case of A to Z; `alpn` is one of those that are offered; `outcome` is one of
-    `actors.logs.record_schema.OUTCOMES`; the others are exact; None means all.
+    `config.model.choices.OUTCOMES`; the others are exact; None means all.
     `start` and `end` are Unix seconds; `proxy_ids` None means all. `before` and `upto` are `next` and `upto` of the
     page that this one follows. Without `count` the total is not counted; with `keyed` the page has the `keys`.
     """

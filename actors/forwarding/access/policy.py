@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from actors.forwarding.access.rules import REPORTED, AccessRules, EntryMatch, OwnRules
+from actors.forwarding.access.rules import AccessRules, EntryMatch, OwnRules
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure, goes_another_way
 from actors.forwarding.protocols.http.targets import Authority
 from actors.net.egress_guard import LOOPBACK, EgressGuard, UpstreamGuard, is_localhost
+from config.text.reasons import REPORTED
 
 if TYPE_CHECKING:
     from actors.forwarding.policies.judge import Judge, PolicyVerdict

@@ -42,9 +42,6 @@ ACCOUNT: Final = "account"
 CREDENTIAL: Final = "credential"
 """Whose rules they are: the beginning of an entry's name and, but for the proxy's, of a reason."""
 
-REPORTED: Final = "reported:"
-"""Prefix of a reason in records in report mode: the connection was allowed."""
-
 UNREADABLE: Final = "which can't be read"
 """Of a list in the name of an entry."""
 

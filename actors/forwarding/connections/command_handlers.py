@@ -3,7 +3,6 @@ what becomes of it, and what is reported."""
 
 from __future__ import annotations
 
-from actors.forwarding.access.rules import REPORTED
 from actors.forwarding.access.username_parameters import NO_PARAMETERS
 from actors.forwarding.connections.authorizing import authorize
 from actors.forwarding.connections.client_connection import ClientConnection, Handlers, RequestContext
@@ -34,6 +33,7 @@ from actors.forwarding.protocols.commands import (
 )
 from actors.forwarding.reporting import trace
 from config.text.access_fields import with_tried
+from config.text.reasons import REPORTED
 
 
 def _to_client(client: ClientConnection, command: ToClient) -> None:

@@ -25,7 +25,6 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from actors.forwarding.access.rules import REPORTED
 from actors.forwarding.access.tls_names import (
     MISMATCH,
     NO_NAME,
@@ -54,6 +53,7 @@ from actors.net.client_hello import (
     HelloReader,
     is_retry_request,
 )
+from config.text.reasons import REPORTED
 
 if TYPE_CHECKING:
     from actors.forwarding.access.policy import Decision

@@ -168,16 +168,17 @@ class Account:
 
     # --- decisions ---
 
-    def refusal(self, client_ip: str, now: float) -> Failure | None:
-        """Why the account may not be used now by a client at this address; connections and rates are not considered."""
+    def refusal(self, client_ip: str, now: float, at: float = 0.0) -> Failure | None:
+        """Why the account may not be used now by a client at this address; connections and rates are not considered.
+        `at` is another time that is asked about: usage stays that of now."""
         until = self.usage.until
         if until is not None and not self.usage.since <= now < until:
             self.usage.roll(now)
         if not self.spec.enabled:
             return failures.ACCOUNT_DISABLED
-        if self.expired(now):
+        if self.expired(at or now):
             return failures.ACCOUNT_EXPIRED
-        if self._schedule is not None and not self._in_schedule(self._schedule, now):
+        if self._schedule is not None and not self._in_schedule(self._schedule, at or now):
             return failures.OUTSIDE_SCHEDULE
         if self._networks and not self.may_come_from(client_ip):
             return failures.ACCOUNT_NETWORK
@@ -299,9 +300,9 @@ REVOKED = "credential_revoked"
 class Credential(Account):
     """Counts, expires and ends connections as an account does, with words of its own."""
 
-    def refusal(self, client_ip: str, now: float) -> Failure | None:
+    def refusal(self, client_ip: str, now: float, at: float = 0.0) -> Failure | None:
         """See `Account.refusal`."""
-        if self.expired(now):
+        if self.expired(at or now):
             return failures.CREDENTIAL_EXPIRED
         if self.spec.allow_clients and not self.may_come_from(client_ip):
             return failures.CREDENTIAL_NETWORK

@@ -349,17 +349,22 @@ class LimitsOfProxy:
 
     # --- requests ---
 
-    def user_refusal(self, user: str, client_ip: str) -> Failure | None:
-        """Why the account of this name may not be used; None when it may, or is none. Raises `UnreadableError`."""
+    def user_refusal(self, user: str, client_ip: str, at: float = 0.0) -> Failure | None:
+        """Why the account of this name may not be used at a time (0: now); None when it may, or is none. Raises
+        `UnreadableError`."""
         account = self.account(user)
         if account is None:
             return None
-        return account.refusal(client_ip, self.usage.wall()) or self.client_addresses.refusal(account, None, client_ip)
+        failure = account.refusal(client_ip, self.usage.wall(), at)
+        return failure or self.client_addresses.refusal(account, None, client_ip)
 
-    def credential_refusal(self, user: str, record: CredentialRecord, client_ip: str) -> Failure | None:
-        """Why this credential of the account may not be used; None when it may. Raises `UnreadableError`."""
+    def credential_refusal(
+        self, user: str, record: CredentialRecord, client_ip: str, at: float = 0.0
+    ) -> Failure | None:
+        """Why this credential of the account may not be used at a time (0: now); None when it may. Raises
+        `UnreadableError`."""
         account, credential = self.account(user), self.in_use.credential(record)
-        failure = credential.refusal(client_ip, self.usage.wall())
+        failure = credential.refusal(client_ip, self.usage.wall(), at)
         if failure is None and account is not None:
             failure = self.client_addresses.refusal(account, credential, client_ip)
         return failure

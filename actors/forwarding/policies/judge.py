@@ -303,10 +303,11 @@ def new_facts(
     method: str,
     path: str,
     params: Mapping[str, str],
+    at: float,
 ) -> Facts:
-    """What rules may ask about a request of now."""
+    """What rules may ask about a request of `at`, in Unix seconds; 0 is now."""
     host, port, literal = target.host, target.port, target.literal
-    return Facts(host, port, literal, client_ip, time.time(), user, tags, method, path, params, listen_port)
+    return Facts(host, port, literal, client_ip, at or time.time(), user, tags, method, path, params, listen_port)
 
 
 NO_POLICIES: Final = PolicySet({}, ("", ""))

@@ -21,6 +21,8 @@ from actors.bus.mailbox import Reply
 from actors.bus.messages.accounts import (
     DATABASE,
     DropAccountUsage,
+    OpenOfAccounts,
+    QueryOpen,
     QueryReached,
     QueryUsage,
     Reached,
@@ -52,7 +54,7 @@ PRUNE_PERIOD = 3600.0
 PUBLISHED_AFTER = 2.0
 """Seconds after the start at which events can be published: before, the connection may not be there."""
 
-UsageMessage = QueryUsage | QueryReached | ResetUsage | DropAccountUsage
+UsageMessage = QueryUsage | QueryReached | QueryOpen | ResetUsage | DropAccountUsage
 
 
 class UsageService:
@@ -105,6 +107,9 @@ class UsageService:
         """Handle a message."""
         if isinstance(message, (QueryUsage, QueryReached)):
             self._query(message, reply)
+        elif isinstance(message, QueryOpen):
+            table = self._opened()
+            reply(OpenOfAccounts({} if table is None else table.open_connections(message.beginning)))
         else:
             self._receive_reset(message, reply)
 

@@ -131,7 +131,9 @@ _FILTERS = {
     "plan": text("--plan", "Only of this plan.", complete=PLAN),
     "tag": text("--tag", "Only with this tag."),
     "status": choice("--status", "Only of this status.", ("active", "disabled", "expired", "quota_reached")),
-    "sort": text("--sort", "username, created_at, last_seen_at, usage, rate; - reverses it. By default username."),
+    "sort": text(
+        "--sort", "username, created_at, last_seen_at, usage, rate, connections; - reverses it. By default username."
+    ),
 }
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 from api.cli.client import ApiClient, quoted
-from api.cli.commands import RESOURCES, TOP, Commands, Given, Session, command, key_argument
+from api.cli.commands import RESOURCES, TOP, Commands, Given, Session, command, key_argument, warn
 from api.cli.documents import body_of, header_fields
 from api.cli.errors import CommandError, Status
 from api.cli.options import (
@@ -352,6 +352,7 @@ def block(
             session.api.post("/policies", {"name": policy, "description": "rules for all proxies", "rules": []})
         session.api.patch("/settings", {"proxy": {"policy": policy}})
     data = session.api.post(f"/policies/{quoted(policy)}/rules", rule)
+    warn(session, {"warnings": [each for each in data["warnings"] if each["field"].startswith("rules[0].")]})
     session.out.done(data, f"{wanted.text} is refused{f' until {until}' if until else ''}, by the policy {policy}.")
 
 

@@ -142,9 +142,9 @@ FIELDS = {
         "--dns-server", "A name server: address, tls://ADDRESS or https://NAME/PATH; may be given several times."
     ),
     "auth.backend.url": text("--auth-backend", "The URL of a service that decides about users who are no accounts."),
-    "tls.cert_file": text("--cert-file", "For https: the certificate, an absolute path on the product's machine."),
-    "tls.key_file": text("--key-file", "For https: its private key, an absolute path on the product's machine."),
-    "tls.client_ca": text("--client-ca", "For https: ask clients for a certificate of the authorities in this file."),
+    "tls.cert_file": text("--cert-file", "For https and mixed: the certificate, an absolute path on its machine."),
+    "tls.key_file": text("--key-file", "Its private key, likewise."),
+    "tls.client_ca": text("--client-ca", "With TLS: ask clients for a certificate of the authorities in this file."),
     "tls.client_auth": choice(
         "--client-auth", "Whether clients must show a certificate; by default they must.", ("require", "optional")
     ),
@@ -232,7 +232,7 @@ _UPDATE = {
 
 @command(group, "update", _UPDATE, OPTIONS)
 def update_proxy(session: Session, proxy: str, fields: Given, password_stdin: bool) -> None:
-    """Change a proxy: only given fields change. Its address can change only while it is stopped."""
+    """Change a proxy: only given fields change. A new address is listened at before the old one closes."""
     more, fewer = fields.pop("add_tag") or [], fields.pop("remove_tag") or []
     body = body_of(fields)
     _credentials(body, fields["auth.username"], password_stdin, wants_password=password_stdin)

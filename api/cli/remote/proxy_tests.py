@@ -12,10 +12,11 @@ from api.cli.commands import Given, Session, command
 from api.cli.documents import body_of, read_mapping
 from api.cli.errors import CommandError, Status
 from api.cli.options import OF_NODE, PROXY, argument, file_option, find, flag, number, text
-from api.cli.quantities import span_option
+from api.cli.quantities import moment_option, span_option
 from api.cli.remote.proxies import ONE_PROXY, PROXIES, group, path_of
 from api.cli.terminal import PASSWORD_STDIN, Column, password, titled
 from config.net.addresses import is_address
+from config.text.reasons import words_of
 
 Pair = tuple[str, str]
 """A line of details."""
@@ -51,6 +52,7 @@ _EXPLAIN = {
     "method": text("--method", "Of a request for an http URL; by default GET."),
     "listen_port": number("--listen-port", "The port of the proxy; by default its first.", min=1, max=65535),
     "tls_name": text("--tls-name", "The name in the TLS handshake of a tunnel; empty for a handshake without one."),
+    "at": moment_option("--at", "When, such as 22:30 or 2h for in two hours; by default now.", direction=1),
     "draft": file_option(
         "--draft",
         "A policy to try before it is stored: its name and rules in TOML or JSON; - is standard input.",
@@ -131,13 +133,17 @@ def explain(session: Session, proxy: str, tls_name: str | None, node: str | None
     if tls_name is not None:
         body["tls_name"] = tls_name
     data = session.api.call("POST", f"{path_of(session, proxy)}/explain", {"node": node}, body)
-    names = ("decision", "reason", "rule", "stage", "mode")
-    addresses = [(each["address"], f"{each['decision']} {each['reason'] or ''}".rstrip()) for each in data["addresses"]]
+    names = ("rule", "stage", "mode")
+    addresses = [
+        (each["address"], f"{each['decision']} {_reason(each['reason'])}".rstrip()) for each in data["addresses"]
+    ]
     decides, others = _split_by_decision(data["rules"], data["rule"])
     known = [("user name", _understood(data["name"]))] if data["name"] else []
     changed = [("headers", headers)] if (headers := _headers(data["headers"])) else []
     assumed = [("assumed", f"the {each} is right; a wrong one is 407") for each in data["assumed"]]
     pairs = [
+        ("decision", data["decision"]),
+        ("reason", _reason(data["reason"])),
         *((name, data[name]) for name in names),
         *([("node", data["node"])] if "node" in data else []),
         *assumed,
@@ -150,6 +156,11 @@ def explain(session: Session, proxy: str, tls_name: str | None, node: str | None
         *others,
     ]
     session.out.data(data, lambda: session.out.details(pairs))
+
+
+def _reason(reason: str) -> str:
+    """`policy_denied: denied by a policy`; empty without one."""
+    return f"{reason}: {words_of(reason)}" if reason else ""
 
 
 def _split_by_decision(rules: list[dict[str, Any]], deciding: str | None) -> tuple[list[Pair], list[Pair]]:

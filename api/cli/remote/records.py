@@ -31,7 +31,7 @@ from api.cli.terminal import (
     titled,
     with_node,
 )
-from config.model.choices import LogLevel
+from config.model.choices import OUTCOMES, LogLevel
 from config.text.formatting import counted
 
 RETRY_SECONDS = 1.0
@@ -75,6 +75,7 @@ FILTERS = {
     "target": text("--target", "Only with this text in the target."),
     "method": text("--method", "Only with this method; CONNECT of tunnels.", parse=lambda given: given.upper() or None),
     "status_code": text("--status", "Only with this status: 404, or 5xx.", parse=_status),
+    "outcome": choice("--outcome", "Only of this outcome; origin_error is a status of the origin's own.", OUTCOMES),
     "reason": text("--reason", _REASON),
     **SINCE,
     **UNTIL,

@@ -236,7 +236,7 @@ GROUPS = ("account", "proxy", "plan", "quota", "tag", "node")
 _ACCOUNT = (Column("ACCOUNT", "account", spare=True), Column("USER", "username"))
 _GROUPED = {
     "account": _ACCOUNT,
-    "proxy": (Column("PROXY", "proxy"),),
+    "proxy": (Column("PROXY ID", "proxy", spare=True), Column("PROXY", "proxy_name")),
     "plan": (Column("PLAN", "plan"),),
     "quota": (
         Column("QUOTA", lambda row: row["quota"] and size(row["quota"], is_setting=True), right=True),

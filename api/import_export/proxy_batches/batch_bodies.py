@@ -22,6 +22,8 @@ from config.model.proxies import ProxyCreate, ProxyUpdate
 
 BATCH_MAX = 10_000
 """Proxies that one request may create, change and delete."""
+FILTERS_MAX = 100
+"""Changes of a request that name their proxies by `where`."""
 TAGGED_MAX = 1_000
 """Proxies that one request may tag."""
 _TEXT_MAX, _TAGS_MAX = 128, 20

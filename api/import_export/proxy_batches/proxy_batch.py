@@ -13,7 +13,13 @@ from api.errors import Invalid, InvalidMany
 from api.import_export.checks import refuse_invalid
 from api.import_export.plan import PASSWORDS_MAX, ImportPlan, Problems, Step
 from api.import_export.present_state import State, read_state
-from api.import_export.proxy_batches.batch_bodies import BATCH_MAX, ProxyBatch, ProxySelection, ProxySet
+from api.import_export.proxy_batches.batch_bodies import (
+    BATCH_MAX,
+    FILTERS_MAX,
+    ProxyBatch,
+    ProxySelection,
+    ProxySet,
+)
 from api.objects.kinds import KINDS
 from api.objects.proxies.proxy_kind import PROXIES
 from config.model.fields import InvalidProxy, InvalidResource
@@ -68,7 +74,7 @@ class BatchPlanner:
         """The plan at this moment. Raises `InvalidMany` with all errors, `PeerUnavailable`, `StoreError`."""
         state, problems = read_state(self._services.store), Problems()
         self._entries = {each.path: each for each in self._found(state, problems)}
-        self._refuse_too_many()
+        self._refuse_many_passwords()
         self.plan = plan = _plan(state, [*self._steps(problems)])
         refuse_invalid(self._services, plan, self._caller_id, problems)
         for step in plan.pending()[:1]:
@@ -105,7 +111,9 @@ class BatchPlanner:
         known: set[str] = set()
         for index, new in enumerate(self._batch.create):
             yield _BatchEntry(f"create[{index}]", None, new.name, new)
-        for path, place, proxy_id, change in self._named():
+        for number, (path, place, proxy_id, change) in enumerate(self._named(), len(self._batch.create) + 1):
+            if number > BATCH_MAX:  # at once: each filter may select all of them
+                raise Invalid(None, f"more than {BATCH_MAX:,} proxies would change in one request")
             before = stored.get(proxy_id)
             if before is None or proxy_id in known:
                 problems.add(place, "there is no such proxy" if before is None else "is there twice")
@@ -115,6 +123,8 @@ class BatchPlanner:
 
     def _named(self) -> Iterator[tuple[str, str, str, ProxySet | None]]:
         """Of each proxy that is named the path, the field that names it, its id, and its change; None: it goes."""
+        if sum(each.where is not None for each in self._batch.update) > FILTERS_MAX:
+            raise Invalid("update", f"at most {FILTERS_MAX} changes can have where: each looks at all proxies")
         for index, change in enumerate(self._batch.update):
             path = f"update[{index}]"
             if change.where is None or change.set is None:
@@ -134,9 +144,7 @@ class BatchPlanner:
         except Invalid as error:
             raise Invalid(f"{path}.where.{error.field}", error.error) from error
 
-    def _refuse_too_many(self) -> None:
-        if len(self._entries) > BATCH_MAX:
-            raise Invalid(None, f"{len(self._entries):,} proxies would change, and {BATCH_MAX:,} can in one request")
+    def _refuse_many_passwords(self) -> None:
         if sum(_passwords(each.body) for each in self._entries.values()) > PASSWORDS_MAX:
             raise Invalid(None, f"at most {PASSWORDS_MAX} passwords can be set in one request, of all its proxies")
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import astuple, replace
 from typing import Any
 
 from actors.bus.messages.common import METRICS
+from api.bus_bridge import Bridge
 from api.call import Call, Reply
 from api.engine.operation import V1, create, delete, get, post, resource, update
 from api.engine.records import Stored
@@ -17,7 +18,7 @@ from api.http.query import EXAMPLE, PATTERN, ListCursor, Query, checksum, choice
 from api.objects.accounts.account_batches import BatchResult, ImportCount
 from api.objects.accounts.account_responses import FleetAccountPage, OneFleetAccount
 from api.objects.accounts.inline_accounts import Kinds
-from api.objects.proxies.runtime_view import ACCOUNT_IDS, rates_of
+from api.objects.proxies.runtime_view import ACCOUNT_IDS, connections_of, rates_of
 from api.store.accounts import SORTS, AccountSelection, Position
 from config.model.fleet_accounts import (
     BATCH_MAX,
@@ -32,6 +33,8 @@ from config.model.fleet_accounts import (
 SCANS = 10
 """Batches of accounts that one request goes through for those over their quota."""
 LEAST_SCANNED = 100
+_OF_NOW: dict[str, Callable[[Bridge, str], dict[str, int]]] = {"rate": rates_of, "connections": connections_of}
+"""Orders by what the collector knows alone."""
 _KINDS: dict[str | None, Kinds] = {None: "all", "false": "fleet", "true": "inline"}
 
 
@@ -63,8 +66,8 @@ def list_accounts(call: Call) -> Reply:
     inline = [] if query.inline is None else [query.inline]
     filters = checksum([*astuple(selection)[:-1], query.status, *inline])  # without figures, which are none
     after = None if query.cursor is None else query.cursor.position_in(filters)
-    if selection.sort == "rate":
-        selection = replace(selection, figures=rates_of(call.services.bridge, ACCOUNT_IDS))
+    if selection.sort in _OF_NOW:
+        selection = replace(selection, figures=_OF_NOW[selection.sort](call.services.bridge, ACCOUNT_IDS))
     views, following = _page(call, selection, after, query)
     return Reply(
         {

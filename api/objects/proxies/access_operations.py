@@ -37,6 +37,7 @@ from api.objects.named.policy_kind import POLICIES, policy_spec
 from api.objects.nodes.asked_nodes import AskedNodes
 from api.security.caller import Caller
 from config.model import json_patterns
+from config.model.accounts import Moment
 from config.model.choices import BindPolicy
 from config.model.fields import Body, InvalidResource, Port, Text, example
 from config.model.object_fields import Named, ObjectName
@@ -186,7 +187,8 @@ class PolicyDraft(Body):
 class ExplainBody(Body):
     """A client, by default at the caller's address, and a target. `method` is for http URLs, GET by default.
 
-    `tls_name` is the name in the TLS handshake of a tunnel; empty: the handshake has none.
+    `tls_name` is the name in the TLS handshake of a tunnel; empty: the handshake has none. `at` is when, by default
+    now.
 
     `draft` is judged in place of the policy of its name; where the proxy and the account's plan name another one, in
     place of the proxy's.
@@ -204,6 +206,7 @@ class ExplainBody(Body):
     draft: PolicyDraft | None = None
     listen_port: Port | None = None
     tls_name: Annotated[StrictStr, Text(0, 254, _tls_name, pattern=json_patterns.TLS_NAME, lengths=False)] | None = None
+    at: Moment | None = None
 
 
 def explain_access(call: Call) -> Reply:
@@ -219,8 +222,9 @@ def explain_access(call: Call) -> Reply:
     in an allowed request for an http URL. `listen_port` is the port of the proxy that the client comes to, by
     default its first. `name` says how a user name with parameters is understood, and `assumed` is what the
     client is taken to know. `tls_name` of the response is what becomes of the name in the TLS handshake of a tunnel;
-    with `tls_name` in the request that name is judged. In a fleet the asked node decides if it runs the proxy, else
-    another one that does.
+    with `tls_name` in the request that name is judged. Schedules and ends of rules, accounts and credentials are judged
+    as of `at`, by default now; what they have used is that of now. In a fleet the asked node decides if it runs the
+    proxy, else another one that does.
     """
     proxy = call.services.proxies.get(call.params["proxy_id"])
     if proxy.record.status == "inactive":
@@ -230,7 +234,8 @@ def explain_access(call: Call) -> Reply:
     if body.listen_port is not None and body.listen_port not in proxy.record.ports:
         raise Invalid("listen_port", f"must be a port of the proxy, {proxy.record.ports}")
     port, client = body.listen_port or proxy.record.port, body.client_ip or str(plain(call.address))
-    query = Explain(client, body.user, body.target, body.credential, body.method or "GET", *draft, port, body.tls_name)
+    asked = client, body.user, body.target, body.credential, body.method or "GET"
+    query = Explain(*asked, *draft, port, body.tls_name, body.at or 0.0)
     node_id, reply = _explained(call.services.bridge, call.nodes, proxy.record, query)
     if isinstance(reply, Failed):
         raise Invalid(reply.field, reply.error)

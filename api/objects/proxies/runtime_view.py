@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from actors.bus.messages.accounts import OpenOfAccounts, QueryOpen
 from actors.bus.messages.common import METRICS, SUPERVISOR
 from actors.bus.messages.metrics import (
     ProxyStats,
@@ -42,6 +43,12 @@ def rates_of(bridge: Bridge, beginning: str) -> dict[str, int]:
     """Bytes per second now, by the ids that begin so; none while the collector does not reply."""
     reply = bridge.ask(METRICS, QueryRealtime(busy=beginning), STATS_TIMEOUT)
     return {each: use.rates[-1] for each, use in reply.recent.items()} if isinstance(reply, Realtime) else {}
+
+
+def connections_of(bridge: Bridge, beginning: str) -> dict[str, int]:
+    """Open connections of accounts, as `rates_of`."""
+    reply = bridge.ask(METRICS, QueryOpen(beginning), STATS_TIMEOUT)
+    return reply.connections if isinstance(reply, OpenOfAccounts) else {}
 
 
 class RuntimeQueries:

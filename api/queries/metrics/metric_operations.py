@@ -7,6 +7,7 @@ import math
 import sqlite3
 import time
 from collections.abc import Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 from actors.bus.messages.common import METRICS
@@ -14,7 +15,7 @@ from actors.bus.messages.dns import DnsState, QueryDns
 from actors.bus.messages.metrics import QueryMetricSeries, Realtime, RecentUse
 from actors.metrics.catalogue import INTERVALS, NAMES
 from actors.metrics.recent import BUCKETS, upstream_key
-from actors.pools.state import number_of
+from actors.pools.state import number_of, own_numbers
 from api.bus_bridge import ask_all_upstreams
 from api.call import Call, RawBody, Reply
 from api.engine.operation import V1, get, resource
@@ -26,8 +27,11 @@ from api.objects.proxies.proxy_responses import ListedProxy
 from api.objects.proxies.proxy_views import listed
 from api.objects.proxies.runtime_view import PROXY_IDS
 from api.queries.metrics.dns_operations import added, ask_resolvers
-from api.queries.metrics.metrics_over_nodes import realtime_of, series_of
+from api.queries.metrics.metrics_over_nodes import merged_recent, realtime_of, series_of
 from api.queries.usage_report import TopAccount, top_accounts
+from config.model.choices import WORKERS_MAX
+from config.model.proxies import ProxyRecord
+from config.model.shared_objects.pools import Pool
 from config.text.formatting import timestamp_text
 
 if TYPE_CHECKING:
@@ -76,9 +80,10 @@ class Snapshot(ResponseModel):
 class RecentActivity(ResponseModel):
     """What one proxy, account, pool or upstream did lately, the oldest first; of all nodes in a fleet.
 
-    `rates` are bytes per second in both directions, of each 5 s of the last minute; 0 of pools. `requests` are those of
-    each 5 minutes of the last hour, the last of which is not over, of pools uses and checks, and `failed` the refusals
-    and errors; null where it is not known: of all but proxies before the last start of the metrics collector.
+    `rates` are bytes per second in both directions, of each 5 s of the last minute; 0 of pools and upstreams.
+    `requests` are those of each 5 minutes of the last hour, the last of which is not over, of pools and upstreams uses
+    and checks, and `failed` the refusals and errors; null where it is not known: of all but proxies before the last
+    start of the metrics collector.
     """
 
     rates: list[int]
@@ -126,7 +131,8 @@ class RealtimeQuery(OfNodes):
     proxy_id: str | None = text("Only of this proxy", "prx_0123456789abcdef", 128)
     include: str | None = choice("Also return the proxies, as their list does; requires proxy.read", ("proxies",))
     recent: tuple[str, ...] = texts(
-        "Also return what this proxy, account, pool (its id) or upstream (`POOL/NAME`) did in the last minute and hour",
+        "Also return what this proxy, account, pool (its id) or upstream (`POOL/NAME`, `PROXY_ID/NAME`) did in the "
+        "last minute and hour",
         "prx_0123456789abcdef",
         200,
         RECENT_MAX,
@@ -166,39 +172,46 @@ def realtime(call: Call) -> Reply:
         raise MissingPermission("proxy.read", by_key=call.caller.key is not None)
     _must_exist(call, query.proxy_id)
     keys = _keys(call, query.recent)
-    recent, of_one = tuple(keys.values()), query.proxy_id is not None
+    recent, of_one = tuple(chain.from_iterable(keys.values())), query.proxy_id is not None
     known = realtime_of(call.services.bridge, call.nodes, Snapshot.model_fields, proxy_ids, of_one, recent=recent)
     metrics = {name: round(value, 3) for name, value in known.metrics.items()}
     data: dict[str, Any] = {"timestamp": timestamp_text(known.timestamp), "metrics": metrics}
     if query.recent:
-        data["recent"] = {each: _recent(key, known) for each, key in keys.items()}
+        data["recent"] = {each: _recent(each, of_each, known) for each, of_each in keys.items()}
     if query.include is not None:
         found = [each for each in call.services.proxies.all() if proxy_ids is None or each.record.id in proxy_ids]
         data["proxies"] = listed(call.services.runtime, found)
     return Reply(data)
 
 
-def _keys(call: Call, wanted: Sequence[str]) -> dict[str, str]:
+def _keys(call: Call, wanted: Sequence[str]) -> dict[str, list[str]]:
     """What the collector knows these by, as far as the caller may see them: a key with a scope sees its proxies."""
     scope = call.caller.scope
-    visible = dict.fromkeys(each for each in wanted if scope is None or each in scope)
-    return {each: _upstream_key(call, *each.split("/", 1)) if "/" in each else each for each in visible}
+    visible = dict.fromkeys(each for each in wanted if scope is None or each.partition("/")[0] in scope)
+    return {each: _upstream_keys(call, *each.split("/", 1)) if "/" in each else [each] for each in visible}
 
 
-def _upstream_key(call: Call, pool: str, name: str) -> str:
-    """Of an upstream that is not there, one that nothing has."""
-    objects = call.services.shared_objects
+def _upstream_keys(call: Call, owner: str, name: str) -> list[str]:
+    """Of an upstream of a pool, or of a proxy, whose workers count by themselves; none of one that is not there."""
+    services, objects = call.services, call.services.shared_objects
+    record: Pool | ProxyRecord
     try:
-        record = objects.complete(objects.get(POOLS, pool)).record
+        if owner.startswith(PROXY_IDS):
+            record = services.proxies.get(owner).record
+        else:
+            record = objects.complete(objects.get(POOLS, owner)).record
     except NotFound:
-        return ""
-    found = (upstream_key(record.id, number_of(each.identity)) for each in record.upstreams if each.name == name)
-    return next(found, "")
+        return []
+    named = (each.identity for each in record.upstreams if each.name == name)
+    if isinstance(record, ProxyRecord):
+        workers = WORKERS_MAX if record.workers == "auto" else record.workers
+        return [upstream_key(record.id, number) for each in named for number in own_numbers(each, workers)]
+    return [upstream_key(record.id, number_of(each)) for each in named]
 
 
-def _recent(key: str, known: Realtime) -> dict[str, Any]:
-    use = known.recent.get(key, UNUSED)
-    unknown = 0 if key.startswith(PROXY_IDS) else known.unknown
+def _recent(wanted: str, keys: Sequence[str], known: Realtime) -> dict[str, Any]:
+    use = merged_recent({wanted: known.recent[key]} for key in keys if key in known.recent).get(wanted, UNUSED)
+    unknown = 0 if wanted.startswith(PROXY_IDS) and "/" not in wanted else known.unknown
     before: list[int | None] = [None] * unknown
     return {
         "rates": use.rates,

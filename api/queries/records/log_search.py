@@ -18,7 +18,6 @@ from typing import Any, NamedTuple, TypeVar
 
 from actors.bus.messages.common import LOGS, Failed
 from actors.bus.messages.records import CountLogs, LogCounts, LogPage, LogTailPage, QueryLogs, TailLogs
-from actors.logs.record_schema import OUTCOMES
 from api.bus_bridge import Bridge, request
 from api.concurrency_limit import (
     COUNTS_EACH,
@@ -49,7 +48,7 @@ from api.http.query import (
 from api.objects.nodes.asked_nodes import AskedNodes
 from api.queries.records.logs_over_nodes import SEARCH_TIMEOUT, LogsOverNodes, NodesCursor, NodesPage, NodesTail
 from api.queries.records.logs_over_nodes import tail_of as tail_of_nodes
-from config.model.choices import LOG_LEVELS
+from config.model.choices import LOG_LEVELS, OUTCOMES
 from config.text.access_fields import PROXY_NAME, message_of, without_address, without_tried
 from config.text.formatting import printable, printable_json, timestamp_text
 

@@ -13,9 +13,9 @@ from typing import Any, Literal, get_args
 
 from api.store.accounts.columns import mark
 
-Sort = Literal["username", "created_at", "last_seen_at", "usage", "rate"]
+Sort = Literal["username", "created_at", "last_seen_at", "usage", "rate", "connections"]
 SORTS: tuple[Sort, ...] = get_args(Sort)
-BY_FIGURE: tuple[Sort, ...] = ("last_seen_at", "usage", "rate")
+BY_FIGURE: tuple[Sort, ...] = ("last_seen_at", "usage", "rate", "connections")
 """Orders by figures of the metrics collector (`api.store.accounts.usage_order`): of its file, or of now."""
 
 Position = tuple[Any, str]
@@ -42,7 +42,7 @@ class AccountSelection:
     sort: Sort = "username"
     descending: bool = False
     figures: Mapping[str, float] | None = None
-    """Of now, by id, for the order by `rate`; those without any are left out."""
+    """Of now, by id, for the order by `rate` or `connections`; those without any are left out."""
 
     def page_sql(self, after: Position | None, limit: int) -> tuple[str, list[Any]]:
         """The ids of a page, with what is sorted by; not in an order of `BY_FIGURE`."""

@@ -111,7 +111,7 @@ class _Order:
 
 
 def _order(sort: Sort, now: float) -> _Order:
-    if sort in ("last_seen_at", "rate"):
+    if sort != "usage":
         return _Order("last_seen", "accounts_by_last_seen", (("1", []),), (("figures.last_seen <= 0", []),))
     ranges = [("figures.period = ? AND figures.since = ?", [kind, period_at(kind, now)[0]]) for kind in PERIODS]
     without = [

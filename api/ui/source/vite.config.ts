@@ -2,12 +2,16 @@ import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
-import type { Plugin } from "vite";
+import { runnerImport, type Plugin } from "vite";
 import { defineConfig } from "vitest/config";
+import { byNumber } from "./texts-by-number.ts";
 
 const here = dirname(fileURLToPath(import.meta.url));
+const sources = readdirSync(here, { recursive: true, encoding: "utf8" })
+  .filter((path) => /^src\/(?!texts\/).*(\.svelte|(?<!\.d)\.ts)$/.test(path))
+  .sort();
 /** Each has a class for its styles, whose name is its place here: names of hashes weigh more. */
-const components = readdirSync(here, { recursive: true, encoding: "utf8" }).filter((path) => path.startsWith("src") && path.endsWith(".svelte")).sort();
+const components = sources.filter((path) => path.endsWith(".svelte"));
 
 /** LICENSES.txt: the text of each package that is in the build. */
 function licenses(): Plugin {
@@ -31,31 +35,26 @@ function licenses(): Plugin {
   };
 }
 
-/**
- * Texts of another language come to the browser without their keys, in the order of these: a third of their bytes.
- * `src/texts/catalogue.svelte.ts` puts both together.
- */
-function textsWithoutKeys(): Plugin {
+/** Texts as `texts-by-number.ts` has them. */
+function textsByNumber(): Plugin {
+  const made: Record<string, string> = {};
+  let numbered: (source: string, catalogue: string) => string;
   return {
-    name: "texts-without-keys",
+    name: "texts-by-number",
     apply: "build",
-    enforce: "post",
-    transform(code, id) {
-      if (!/src\/texts\/de\/(?!index)[^/]+\.ts$/.test(id)) return;
-      const areas = this.parse(code).body.flatMap((each) =>
-        each.type === "ExportNamedDeclaration" && each.declaration?.type === "VariableDeclaration" ? each.declaration.declarations : []);
-      const lines = areas.map(({ id: name, init }) => {
-        if (name.type !== "Identifier" || init?.type !== "ObjectExpression") throw new Error(`${id}: texts are objects`);
-        const texts = init.properties.map((each) => {
-          if (each.type !== "Property" || each.value.type !== "Literal") throw new Error(`${id}: ${name.name} has more than texts`);
-          const key = each.key.type === "Identifier" ? each.key.name : each.key.type === "Literal" ? String(each.key.value) : "";
-          return [key, each.value.value] as const;
-        });
-        const inOrder = texts.sort(([one], [other]) => (one < other ? -1 : 1)).map(([, text]) => text);
-        return `export const ${name.name} = ${JSON.stringify(inOrder)};`;
+    enforce: "pre",
+    async configResolved() {
+      const languages = ["en", "de"].map((language) => `src/texts/${language}/index.ts`);
+      const all = await Promise.all(languages.map((path) => runnerImport<{ texts: Record<string, string> }>(join(here, path), { configFile: false })));
+      const { order, names, ...rest } = byNumber(Object.keys(all[0]!.module.texts), sources.map((path) => readFileSync(join(here, path), "utf8")));
+      numbered = rest.numbered;
+      all.forEach(({ module }, at) => {
+        made[languages[at]!] = `import { flat } from "../flat"; export const texts = flat(${JSON.stringify(order.map((key) => module.texts[key]))});`;
       });
-      return { code: lines.join("\n"), map: null };
+      made["src/texts/flat.ts"] = `export const flat = (texts) => ("${names.join(" ")}".split(" ").forEach((name, at) => (texts[name] = texts[at])), texts);`;
     },
+    load: (id) => made[relative(here, id)],
+    transform: (code, id) => (sources.includes(relative(here, id)) ? numbered(code, join(here, "src/texts/catalogue.svelte.ts")) : undefined),
   };
 }
 
@@ -74,15 +73,16 @@ export default defineConfig({
   root: here,
   base: "/ui/",
   plugins: [
+    textsByNumber(),
     svelte({
       configFile: false,
       compilerOptions: {
         runes: true,
+        discloseVersion: false,
         // The same classes wherever the checkout lies.
         cssHash: ({ filename }) => `_${components.indexOf(relative(here, filename)).toString(36)}`,
       },
     }),
-    textsWithoutKeys(),
     licenses(),
   ],
   build: {

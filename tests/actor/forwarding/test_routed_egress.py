@@ -24,6 +24,7 @@ from tests.kit.routed_network import (
     run_in_namespaces,
     why_not,
 )
+from tests.kit.tables import table
 
 ALLOWED = EgressSpec("public_only", (f"{THERE}/32", f"{THERE6}/128", "127.0.0.0/8"), ())
 REQUESTS = 40
@@ -104,25 +105,12 @@ def test_at_random_requests_come_from_all_over_the_network(seen: dict[str, Any])
     assert len({each.split(":")[3] for each in seen["random"]}) > REQUESTS // 2
 
 
-def test_a_client_has_one_address_and_another_client_another(seen: dict[str, Any]) -> None:
-    one, other, *again = seen["clients"]
+@table("whose", ["clients", "sessions", "accounts"])
+def test_each_has_one_address_and_another_one_another(whose: str, seen: dict[str, Any]) -> None:
+    one, other, *again = seen[whose]
     assert one != other
     assert again == [one, other] * 2
     assert are_of([one, other], ROUTED6)
-
-
-def test_a_session_has_one_address_and_another_session_another(seen: dict[str, Any]) -> None:
-    one, other, *again = seen["sessions"]
-    assert one != other
-    assert again == [one, other] * 2
-    assert are_of([one, other], ROUTED6)
-
-
-def test_an_account_has_one_address_and_another_account_another(seen: dict[str, Any]) -> None:
-    ada, bob, *again = seen["accounts"]
-    assert ada != bob
-    assert again == [ada, bob] * 2
-    assert are_of([ada, bob], ROUTED6)
 
 
 def test_a_family_that_has_no_address_is_502(seen: dict[str, Any]) -> None:

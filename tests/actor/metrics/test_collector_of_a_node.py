@@ -23,7 +23,6 @@ from actors.metrics.usage.service import UsageService
 from actors.process import Boot
 from actors.supervision.processes.actor_specs import ActorClasses, ActorSettings, collector_specs
 from actors.supervision.settings_updates import SupervisionConfig
-from api.cluster.migration_runner import migrate
 from api.engine.commit import Engine
 from api.store import Write
 from config.files.paths import open_data_dir
@@ -31,7 +30,7 @@ from config.files.secret_box import secret_box_of
 from config.settings.settings import Settings
 from tests.kit.bus import Bench
 from tests.kit.fleet_database import create_fleet
-from tests.kit.postgresql import database, needs_postgresql
+from tests.kit.postgresql import migrated_database, needs_postgresql
 from tests.kit.settings import boot_settings
 from tests.kit.wait import wait_until
 from tests.unit.api.store.account_documents import account
@@ -72,14 +71,16 @@ def test_it_reports_usage_while_there_is_the_file_of_a_node_and_else_loads_nothi
     }
     reading, writing = os.pipe()
     command = [sys.executable, "-c", _PROGRAM, json.dumps(boot), str(reading)]
-    with database() as dsn, subprocess.Popen(command, pass_fds=[reading], stdout=subprocess.PIPE, text=True) as process:
+    with (
+        migrated_database() as dsn,
+        subprocess.Popen(command, pass_fds=[reading], stdout=subprocess.PIPE, text=True) as process,
+    ):
         os.close(reading)
         try:
             wait_until(lambda: any(data.metrics.glob("alerts*")), "the collector has its files", 60)
             if becomes_node and has != "nothing":
                 fleet = uuid4()
                 with closing(Database(dsn)) as opened:
-                    migrate(opened, "nod_1")
                     create_fleet(opened, fleet, "nod_1")
                 NodeIdentity(fleet, "nod_1", "fra1", "full", dsn).save(data, secret_box_of(data))
                 wait_until(lambda: _ledgers(dsn) == [("nod_1",)], "the collector has reported", 60)

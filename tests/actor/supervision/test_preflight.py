@@ -14,6 +14,7 @@ import pytest
 from actors.bus.loop import Loop
 from actors.supervision.upgrade import OUTPUT_MAX, WOULD_START, Preflight
 from tests.kit.clocks import Clock
+from tests.kit.tables import table
 from tests.kit.wait import wait_until
 
 
@@ -50,12 +51,18 @@ def outcome(
     return problem[0]
 
 
-def test_a_program_that_says_so_would_start(program: Callable[[str], str]) -> None:
-    assert outcome(program(f"echo a warning >&2; echo '{WOULD_START}'")) is None
-
-
-def test_a_program_that_ends_well_and_says_nothing_would_not_start(program: Callable[[str], str]) -> None:
-    assert outcome(program("")) == "it did not report that it would: nothing at all"
+@table(
+    ("script", "problem"),
+    [
+        (f"echo a warning >&2; echo '{WOULD_START}'", None),
+        ("", "it did not report that it would: nothing at all"),
+        ("printf '\\377\\376'; exit 3", "\ufffd\ufffd"),
+        ("kill -9 $$", "it was killed by SIGKILL"),
+    ],
+    ids=["says so", "says nothing", "is no text", "kills itself"],
+)
+def test_a_program_would_start_if_it_says_so(program: Callable[[str], str], script: str, problem: str | None) -> None:
+    assert outcome(program(script)) == problem
 
 
 def test_the_last_words_of_a_program_that_prints_without_end_are_kept(program: Callable[[str], str]) -> None:
@@ -63,14 +70,6 @@ def test_the_last_words_of_a_program_that_prints_without_end_are_kept(program: C
     assert problem is not None
     assert problem.endswith("xthe reason")
     assert len(problem) <= OUTPUT_MAX
-
-
-def test_what_is_no_text_is_reported_all_the_same(program: Callable[[str], str]) -> None:
-    assert outcome(program("printf '\\377\\376'; exit 3")) == "\ufffd\ufffd"
-
-
-def test_a_program_that_kills_itself_would_not_start(program: Callable[[str], str]) -> None:
-    assert outcome(program("kill -9 $$")) == "it was killed by SIGKILL"
 
 
 def test_a_program_that_hangs_is_killed_with_all_that_it_has_started(

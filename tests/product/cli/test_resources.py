@@ -67,6 +67,27 @@ def test_a_proxy_is_created_shown_changed_stopped_started_and_deleted_by_its_nam
     assert shell("proxies", "show", "desk").status == 5
 
 
+def test_a_certificate_is_made_or_uploaded_and_a_proxy_names_its_files(
+    shell: Shell, product: Product, tmp_path: Path
+) -> None:
+    made = shell.good("certificates", "create", "tls.example", "192.0.2.1").details
+    assert (made["names"], made["signs itself"]) == ("tls.example, 192.0.2.1", "yes")
+    cert, key = make_pair(tmp_path, hosts=["office.example"])
+    found = shell.good("certificates", "upload", cert, "-", "-o", "json", stdin=Path(key).read_text()).data
+    files = found["certificate"]["cert_file"], found["certificate"]["key_file"]
+    assert [Path(each).read_text().strip() for each in files] == [
+        Path(each).read_text().strip() for each in (cert, key)
+    ]
+    assert found == shell.good("certificates", "upload", cert, key, "-o", "json").data
+    named = ("--cert-file", files[0], "--key-file", files[1])
+    port = str(product.free_port())
+    shell.good("proxies", "create", "with-certificate", "--protocol", "https", "--port", port, *named)
+    shell.good("proxies", "delete", "with-certificate", "--yes")
+    refused = shell("certificates", "upload", cert, cert)
+    assert (refused.status, "private_key: has no private key in PEM" in refused.err) == (1, True), refused.err
+    assert shell("certificates", "upload", cert, str(tmp_path / "none")).status == 2
+
+
 def test_many_proxies_are_changed_after_a_list_of_the_changes_and_all_or_none(shell: Shell, product: Product) -> None:
     bodies = [
         {"name": f"many{number}", "port": product.free_port(), "protocol": "http", "tags": ["many"]}
@@ -195,6 +216,7 @@ def test_explain_says_which_rule_decides(shell: Shell, product: Product, proxy: 
     product.api("PATCH", f"/proxies/{proxy['id']}", {"access": {"deny_destinations": ["example.com"]}})
     result = shell.good("proxies", "explain", proxy["name"], "http://example.com/").details
     assert (result["decision"], "deny_destinations" in result["rule"]) == ("deny", True)
+    assert result["reason"] == "destination_denied: target denied"
     assert "headers" not in result
     assert "TLS name" not in shell.good("proxies", "explain", proxy["name"], "example.com:443").details
     named = shell.good("proxies", "explain", proxy["name"], "example.com:443", "--tls-name", "a.example").details
@@ -242,6 +264,9 @@ def test_explain_tries_a_policy_before_it_is_stored(shell: Shell, proxy: dict[st
     explain = ("proxies", "explain", proxy["name"], "http://example.com/")
     result = shell.good(*explain, "--draft", str(draft)).details
     assert (result["decision"], result["rule"]) == ("deny", "policy new[0] none")
+    draft.write_text(draft.read_text().replace("] }", '], until = "2040-01-01T00:00:00Z" }', 1))
+    later = shell.good(*explain, "--draft", str(draft), "--at", "2040-01-02").details
+    assert later["rule"] != result["rule"] == shell.good(*explain, "--draft", str(draft)).details["rule"]
     as_json = '{"name": "new", "rules": [{"action": {"use": "nonsense"}}]}'
     refused = shell(*explain, "--draft", "-", stdin=as_json)
     assert refused.status != 0

@@ -64,6 +64,8 @@ def test_a_host_is_blocked_on_all_proxies_on_one_and_no_longer(shell: Shell, pro
     rule = shell.good("policies", "show", "everywhere", "-o", "json").data["policy"]["rules"][0]
     assert rule["match"] == {"accounts": ["bob"], "destinations": ["*.casino.example"], "proxies": [proxy["id"]]}
     assert "HOST" in shell("block", "no host").err
+    assert "the rule has ended" in shell.good("block", "over.example", "--for", "2020-01-01T00:00:00Z").err
+    shell.good("unblock", "over.example")
     assert shell("unblock", "other.example").status == 5
     shell.good("unblock", "casino.example")
     shell.good("unblock", "*.casino.example", "--proxy", proxy["name"], "--account", "bob")

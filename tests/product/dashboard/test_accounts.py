@@ -64,26 +64,26 @@ def test_an_account_that_was_created_in_the_page_is_used_and_its_usage_is_shown(
     page.get_by_role("main").get_by_role("link", name="Create account").first.click()
     page.get_by_label("User name").fill("made in the page")
     page.get_by_label("Password").fill(PASSWORD)
-    page.get_by_role("switch", name="Has a quota of its own").check()
+    page.get_by_role("switch", name="Own quota").check()
     expect(page.get_by_label("Quota", exact=True)).to_have_value("10")  # GB
     page.get_by_label("Quota", exact=True).fill("0.05")
     page.get_by_label("Unit").last.select_option("MB")
     expect(page.get_by_label("Quota", exact=True)).to_have_value("0.05")
-    page.get_by_label("Bandwidth in").fill("20")
+    page.get_by_label("Bandwidth from clients").fill("20")
     page.get_by_role("button", name="Create account").click()
     expect(page.get_by_role("heading", level=1, name="made in the page")).to_be_visible()
     page.get_by_role("link", name="Open the account").click()
     page.wait_for_url("**/accounts/acc_*")
     account = page.url.rpartition("/")[2]
     try:
-        expect(page.get_by_text("of 50 kB a month · 50 kB left")).to_be_visible()
+        expect(page.get_by_text("of 50 kB per month · 50 kB left")).to_be_visible()
         stored = product.data("GET", f"/accounts/{account}")["account"]
         assert (stored["quota"]["bytes"], stored["limits"]["bandwidth_in"]) == (50_000, 2_500_000)
         expect(page.get_by_text("20 Mbit/s")).to_be_visible()
         assert get("made in the page", "a wrong password") == 407
         assert get("made in the page", PASSWORD) == 200
         expect(page.get_by_role("main").get_by_text("50 kB left")).to_have_count(0)
-        expect(page.get_by_text("of 50 kB a month")).to_be_visible()
+        expect(page.get_by_text("of 50 kB per month")).to_be_visible()
         page.get_by_role("navigation", name="Main navigation").get_by_role("link", name="Accounts").click()
         row = page.get_by_role("row").filter(has_text="made in the page")
         expect(row).to_contain_text("/ 50 kB")
@@ -143,8 +143,8 @@ def test_the_public_name_is_the_address_that_is_handed_over(
     product.data("PATCH", "/settings", {"proxy": {"public_name": "proxy.example.com"}})
     try:
         page.goto(f"/ui/accounts/{account['id']}/credentials?mint=1")
-        page.get_by_role("dialog").get_by_role("button", name="Mint a credential").click()
-        once = page.get_by_role("group", name="The secret of the credential")
+        page.get_by_role("dialog").get_by_role("button", name="Create credential").click()
+        once = page.get_by_role("group", name="New credential")
         once.get_by_label("Proxy").fill("at all addresses")
         expect(once.get_by_text(f"proxy.example.com:{proxy['port']}", exact=True)).to_be_visible()
         once.get_by_label("Proxy").fill(named)
@@ -182,7 +182,7 @@ def test_a_month_is_a_bill_of_its_accounts_with_amounts_and_a_file_that_is_calle
         page.get_by_label("Price per GB").fill("10000000")
         grid = page.get_by_role("grid", name="Usage")
         much = grid.get_by_role("row").filter(has_text="much")
-        for text in ("billed", "50 GB a month", f"{size / 100:.2f}"):
+        for text in ("billed", "50 GB per month", f"{size / 100:.2f}"):
             expect(much).to_contain_text(text)
         texts = grid.get_by_role("row").all_inner_texts()
         [first, second] = [index for name in ("much", "little") for index, text in enumerate(texts) if name in text]
@@ -193,14 +193,14 @@ def test_a_month_is_a_bill_of_its_accounts_with_amounts_and_a_file_that_is_calle
         expect(page.locator(".bars .column > span").first).to_be_visible()
         page.emulate_media(media="screen")
         with page.expect_download() as download:
-            page.get_by_role("button", name="CSV").click()
+            page.get_by_role("button", name="Download CSV").click()
         assert download.value.suggested_filename == f"usage-{month}.csv"
         lines = csv.DictReader(download.value.path().read_text().splitlines())
         [line] = [each for each in lines if each["username"] == "much"]
         assert (line["plan"], line["quota"], line["metadata.no"]) == ("billed", "50000000000", "much")
         assert (line["from"], line["requests"]) == (f"{month}-01T00:00:00Z", "3")
         page.get_by_text("Last month", exact=True).click()
-        expect(page.get_by_text("Nothing was used in this time")).to_be_visible()
+        expect(page.get_by_text("No usage in this period")).to_be_visible()
     finally:
         for each in made:
             product.api("DELETE", f"/accounts/{each['id']}")
@@ -212,7 +212,7 @@ def test_the_command_where_nothing_is_yet_scrolls_in_its_own_line_on_a_phone(
 ) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
     page.goto(f"/ui/accounts/{account['id']}/credentials")
-    expect(page.get_by_role("heading", name="No credential")).to_be_visible()
+    expect(page.get_by_role("heading", name="No credentials yet")).to_be_visible()
     outside = page.evaluate(OUTSIDE)
     assert outside == [], outside
 
@@ -222,11 +222,11 @@ def test_a_minted_credential_is_shown_once_used_and_refused_after_it_was_revoked
 ) -> None:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.goto(f"/ui/accounts/{account['id']}/credentials")
-    page.get_by_role("button", name="Mint a credential").click()
+    page.get_by_role("button", name="Create credential").click()
     form = page.get_by_role("dialog")
     form.get_by_label("Name").fill("one job")
-    form.get_by_role("button", name="Mint a credential").click()
-    once = page.get_by_role("group", name="The secret of the credential")
+    form.get_by_role("button", name="Create credential").click()
+    once = page.get_by_role("group", name="New credential")
     once.get_by_role("button", name="Copy: Secret").click()
     secret = page.evaluate("navigator.clipboard.readText()")
     assert secret.startswith("pfc_")
@@ -240,7 +240,7 @@ def test_a_minted_credential_is_shown_once_used_and_refused_after_it_was_revoked
     row = page.get_by_role("row").filter(has_text="one job")
     row.get_by_role("button", name="Revoke one job").click()
     page.get_by_role("dialog").get_by_role("button", name="Revoke", exact=True).click()
-    expect(page.get_by_text("No credential", exact=True)).to_be_visible()
+    expect(page.get_by_text("No credentials yet", exact=True)).to_be_visible()
     wait_until(lambda: get(account["username"], secret) == 407, "the revoked credential is refused")
 
 
@@ -250,17 +250,17 @@ def test_a_file_with_wrong_lines_names_all_of_them_and_stores_nothing_and_the_ri
     problems.allow("/accounts/import.* 400 ")
     page.goto("/ui/accounts/import")
     choose = page.get_by_label("CSV file")
-    store = page.get_by_role("button", name="Store the accounts")
+    store = page.get_by_role("button", name="Import accounts")
     lines = b"username,plan,quota.bytes\na,nothing-like-it,\nb,,many\nc,,\nd:e,,\n"
     choose.set_input_files({"name": "a.csv", "mimeType": "text/csv", "buffer": lines})
-    wrong = page.get_by_role("grid", name="3 lines are wrong").get_by_role("row")
+    wrong = page.get_by_role("grid", name="3 lines have errors").get_by_role("row")
     for row, (line, field) in enumerate({"2": "plan", "3": "quota.bytes", "5": "username"}.items(), 1):
         expect(wrong.nth(row)).to_contain_text(field)
         expect(wrong.nth(row).get_by_role("gridcell").first).to_have_text(line)
     expect(store).to_be_disabled()
     right = f"username,password\nfirst-of-file,{PASSWORD}\nsecond-of-file,{PASSWORD}\n"
     choose.set_input_files({"name": "b.csv", "mimeType": "text/csv", "buffer": right.encode()})
-    expect(page.get_by_text("The file is right: 2 would be added, 0 changed.")).to_be_visible()
+    expect(page.get_by_text("The file is valid: 2 to add, 0 to change.")).to_be_visible()
     store.click()
     expect(page.get_by_role("heading", level=1, name="Accounts")).to_be_visible()
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
@@ -47,11 +48,17 @@ def press(where: Page | Locator, name: str) -> None:
     where.get_by_role("button", name=name, exact=True).click()
 
 
+def create(page: Page, kind: str, name: str) -> None:
+    """Store something new."""
+    press(page, f"Create {kind}")
+    expect(page.get_by_text(f"{name} saved")).to_be_visible()
+
+
 def save(page: Page, name: str) -> None:
     """Review what has changed, and store it."""
     press(page, "Review and save")
-    press(page.get_by_role("dialog", name="What is changed"), "Save")
-    expect(page.get_by_text(f"{name} is saved")).to_be_visible()
+    press(page.get_by_role("dialog", name="Review changes"), "Save")
+    expect(page.get_by_text(f"{name} saved")).to_be_visible()
 
 
 def rules(page: Page) -> Locator:
@@ -76,25 +83,26 @@ def test_a_list_and_a_policy_that_denies_it_hold_for_a_proxy_and_are_explained(
     page.get_by_role("link", name="Create list").first.click()
     page.get_by_label("Name", exact=True).fill(name)
     page.get_by_label("Kind").select_option(label="networks")
-    page.get_by_label("One entry a line").fill("127.0.0.0/8\n192.0.2.0/24")
-    save(page, name)
+    page.get_by_label("One entry per line").fill("127.0.0.0/8\n192.0.2.0/24")
+    create(page, "list", name)
     page.get_by_label("Address", exact=True).fill("127.0.0.1")
     press(page, "Check")
-    expect(page.get_by_role("status", name="Check a target")).to_contain_text("is matched by 127.0.0.0/8")
+    expect(page.get_by_role("status", name="Check a target")).to_contain_text("matches 127.0.0.0/8")
 
     page.goto("/ui/rules/policies/new")
     page.get_by_label("Name", exact=True).fill(name)
     press(page, "Add rule")
-    page.get_by_label("Name of the rule").fill("blocked")
-    page.get_by_label("Destinations").fill(f"list:{name}")
-    page.get_by_label("Destinations").blur()
+    page.get_by_label("Rule name").fill("blocked")
+    page.get_by_label("Targets").fill(f"list:{name}")
+    page.get_by_label("Targets").blur()
     page.get_by_label("Proxy", exact=True).select_option(label=f"{name} · {proxy['port']}")
-    page.get_by_label("Target").fill(origin.url("/hello"))
+    page.get_by_label("Target", exact=True).fill(origin.url("/hello"))
     press(page, "Explain")
     tried = page.get_by_role("status", name="Decision")
-    expect(tried).to_contain_text("Denied")
+    expect(tried).to_contain_text("Denied denied by a policy")
+    expect(tried).to_contain_text("By the stored rules: Allowed")
     assert status() == 200
-    save(page, name)
+    create(page, "policy", name)
     expect(page.get_by_role("heading", level=1, name=name)).to_be_visible()
 
     page.goto(f"/ui/proxies/{proxy['id']}/configuration")
@@ -102,9 +110,9 @@ def test_a_list_and_a_policy_that_denies_it_hold_for_a_proxy_and_are_explained(
     save(page, name)
     assert status() == 403
     page.goto(f"/ui/proxies/{proxy['id']}/rules")
-    page.get_by_label("Target").fill(origin.url("/hello"))
+    page.get_by_label("Target", exact=True).fill(origin.url("/hello"))
     press(page, "Explain")
-    decided = page.get_by_role("list", name="Rules that were asked").get_by_role("listitem")
+    decided = page.get_by_role("list", name="Rules checked").get_by_role("listitem")
     expect(decided).to_contain_text(["blocked"])
     expect(decided).to_contain_text(["decides"])
 
@@ -146,14 +154,40 @@ def test_a_rule_is_moved_by_keys_by_buttons_and_by_the_pointer_and_tried_before_
     drag(page, page.get_by_role("button", name="Move three", exact=True), rules(page).first)
     expect(order).to_have_text(["three", "one", "two"])
     page.get_by_label("Proxy", exact=True).select_option(label=f"{name} · {proxy['port']}")
-    page.get_by_label("Target").fill("192.0.2.1:443")
+    page.get_by_label("Target", exact=True).fill("192.0.2.1:443")
     press(page, "Explain")
-    tried = page.get_by_role("list", name="Rules that were asked").get_by_role("listitem")
+    tried = page.get_by_role("list", name="Rules checked").get_by_role("listitem")
     expect(tried.first).to_contain_text("three")
     expect(tried.first).to_contain_text("decides")
     assert names(product, name) == ["one", "two", "three"]
     save(page, name)
     assert names(product, name) == ["three", "one", "two"]
+
+
+def test_a_request_is_tried_at_all_proxies_at_one_and_at_another_time(
+    page: Page, product: Product, origin: Origin, name: str, tidy: list[str]
+) -> None:
+    match = {"destinations": ["127.0.0.1"], "until": "2040-01-01T00:00:00Z"}
+    rule = {"name": "for now", "match": match, "action": {"use": "deny"}}
+    product.data("POST", "/policies", {"name": name, "rules": [rule]})
+    made = [product.proxy(name=f"{name}-open"), product.proxy(name=f"{name}-closed", policy=name)]
+    tidy.extend((f"/policies/{name}", *(f"/proxies/{each['id']}" for each in made)))
+    page.goto(f"/ui/rules/try?target={quote(origin.url('/hello'))}")
+    answers = page.get_by_role("list", name="Decision").get_by_role("listitem")
+    expect(answers.filter(has_text=f"{name}-open")).to_contain_text("Allowed")
+    expect(answers.filter(has_text=f"{name}-closed")).to_contain_text("Denied denied by a policy")
+    answers.get_by_role("button", name=f"{name}-closed").click()
+    decision = page.get_by_role("status", name="Decision")
+    expect(decision).to_contain_text("Denied denied by a policy")
+    expect(page.get_by_role("button", name="Block 127.0.0.1")).to_have_count(0)
+    page.get_by_label("Time").fill("2041-01-01T00:00")
+    press(page, "Explain")
+    expect(decision).to_contain_text("Allowed")
+    expect(page.get_by_role("button", name="Block 127.0.0.1")).to_be_visible()
+    page.go_back()
+    expect(decision).to_contain_text("Denied")
+    page.get_by_role("link", name="Open what decides").click()
+    expect(page.get_by_role("heading", level=1, name=name)).to_be_visible()
 
 
 def test_a_pool_is_made_and_used_by_a_proxy(
@@ -170,7 +204,7 @@ def test_a_pool_is_made_and_used_by_a_proxy(
     row.get_by_label("Name", exact=True).fill("exit")
     row.get_by_label("Labels").fill("country=fr, city=paris")
     page.get_by_label("429, too many requests: from").fill("60")
-    save(page, name)
+    create(page, "pool", name)
     expect(page.get_by_role("heading", level=1, name=name)).to_be_visible()
     stored = product.data("GET", f"/pools/{name}")["pool"]
     assert stored["upstreams"][0]["labels"] == {"country": "fr", "city": "paris"}
@@ -188,13 +222,13 @@ def test_a_pool_is_made_and_used_by_a_proxy(
     wait_until(lambda: used() > 0, "the upstream has served it")
 
     page.goto(f"/ui/proxies/pools/{name}")
-    press(page, "Leave alone: exit")
-    press(page.get_by_role("dialog", name="Leave exit alone"), "Leave alone")
+    press(page, "Ban: exit")
+    press(page.get_by_role("dialog", name="Ban exit"), "Ban")
     known = page.get_by_role("grid", name="State")
-    expect(known).to_contain_text("left alone")
+    expect(known).to_contain_text("banned")
     assert curl("-x", f"http://127.0.0.1:{proxy['port']}", origin.url("/hello"))[0] == 503
-    press(page, "Use again: exit")
-    expect(known).not_to_contain_text("left alone")
+    press(page, "Lift ban: exit")
+    expect(known).not_to_contain_text("banned")
     assert curl("-x", f"http://127.0.0.1:{proxy['port']}", origin.url("/hello"))[0] == 200
 
 
@@ -223,4 +257,4 @@ def test_a_role_that_reads_sees_lists_and_policies_and_may_try_but_not_change_th
         expect(buttons(page)).to_have_count(0)
         expect(page.get_by_role("button", name="More")).to_have_count(0)
     press(page, f"no ads list:{name}")
-    expect(page.get_by_label("Name of the rule")).to_be_disabled()
+    expect(page.get_by_label("Rule name")).to_be_disabled()

@@ -22,7 +22,7 @@ def test_a_node_of_the_flow_leaves_what_flows_through_it_and_leads_to_its_page(
     page.goto("/ui/")
     change = page.get_by_role("link", name=re.compile("Proxy flow-one: created"))
     expect(change).to_have_attribute("href", re.compile(r"^/ui/changes\?open=\d+$"))
-    card = page.locator("section", has=page.get_by_role("heading", name="Where traffic flows now"))
+    card = page.locator("section", has=page.get_by_role("heading", name="Current traffic flow"))
     card.get_by_text("Requests", exact=True).click()
     node = card.get_by_role("button", name="flow-one")
     expect(node).to_be_visible(timeout=30_000)

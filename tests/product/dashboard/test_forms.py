@@ -93,7 +93,7 @@ def test_entries_count_as_changes_while_they_are_typed_and_closing_the_tab_warns
     proxy: dict[str, Any], page: Page
 ) -> None:
     page.goto(f"/ui/proxies/{proxy['id']}/configuration")
-    entries = page.get_by_label("Never these destinations")
+    entries = page.get_by_label("Denied targets")
     entries.press_sequentially("ads.example\n")
     expect(entries).to_be_focused()
     expect(page.get_by_text("1 change", exact=True)).to_be_visible()
@@ -114,7 +114,7 @@ def test_a_form_that_is_refused_leads_to_what_is_wrong(
     port = page.get_by_label("Port", exact=True).first
     port.fill(str(proxy["port"]))
     port.press("Tab")
-    expect(page.get_by_text("The proxy in a form listens here already")).to_be_visible()
+    expect(page.get_by_text("In use by the proxy in a form")).to_be_visible()
     page.get_by_role("button", name="Create proxy").click()
     expect(port).to_be_focused()
     expect(port).to_be_in_viewport()
@@ -123,7 +123,7 @@ def test_a_form_that_is_refused_leads_to_what_is_wrong(
     link.click()
     expect(port).to_be_focused()
     page.get_by_role("radio", name="HTTPS").check()
-    page.get_by_text("Files of the machine").click()
+    page.get_by_text("Files on the server").click()
     port.fill(str(product.free_port()))
     page.get_by_role("button", name="Create proxy").click()
     expect(page.get_by_role("textbox", name="Certificate")).to_be_focused()
@@ -133,13 +133,13 @@ def test_a_form_that_is_refused_leads_to_what_is_wrong(
 def test_an_edit_that_is_refused_leads_to_what_is_wrong(proxy: dict[str, Any], page: Page, problems: Problems) -> None:
     problems.allow(r"/api/v1/proxies.* 400 ")
     page.goto(f"/ui/proxies/{proxy['id']}/configuration")
-    page.get_by_label("Never these destinations").fill("not a destination")
+    page.get_by_label("Denied targets").fill("not a destination")
     page.get_by_role("button", name="Review and save").click()
     page.get_by_role("dialog").get_by_role("button", name="Save").click()
-    expect(page.get_by_label("Never these destinations")).to_be_focused()
+    expect(page.get_by_label("Denied targets")).to_be_focused()
     page.get_by_label("Description").focus()
-    page.get_by_role("button", name="1 field is wrong").click()
-    expect(page.get_by_label("Never these destinations")).to_be_focused()
+    page.get_by_role("button", name="1 field has an error").click()
+    expect(page.get_by_label("Denied targets")).to_be_focused()
     page.get_by_role("button", name="Discard").click()
 
 
@@ -147,7 +147,7 @@ def test_a_text_that_is_too_long_is_not_cut(proxy: dict[str, Any], page: Page) -
     page.goto(f"/ui/proxies/{proxy['id']}/configuration")
     page.get_by_label("Description").fill("x" * 612)
     expect(page.get_by_label("Description")).to_have_value("x" * 612)
-    expect(page.get_by_text("612 characters; at most 500 are possible")).to_be_visible()
+    expect(page.get_by_text("612 of at most 500 characters")).to_be_visible()
     page.get_by_role("button", name="Discard").click()
 
 
@@ -163,13 +163,12 @@ def test_errors_of_a_file_are_a_table_that_names_objects_and_goes_with_the_next_
     wrong = {"name": "office-1", "port": 0, "protocol": "http"}, {"name": "office-2", "port": 3128, "protocol": "ftp"}
     document = {"kind": "proxyfleet.config", "version": 1, "proxies": wrong}
     chosen(page, "wrong.json", json.dumps(document).encode())
-    page.get_by_role("button", name="Compare").click()
-    table = page.get_by_role("grid", name="wrong.json: 2 fields are wrong")
+    table = page.get_by_role("grid", name="wrong.json: 2 fields have errors")
     expect(table.get_by_role("row").filter(has_text="office-1")).to_contain_text("port")
     expect(table.get_by_role("row").filter(has_text="office-2")).to_contain_text("protocol")
     expect(page.get_by_role("status").filter(has_text="The import failed")).to_have_count(0)
     chosen(page, "broken.json", b"{")
-    expect(page.get_by_text("This is no JSON")).to_be_visible()
+    expect(page.get_by_text("This is not valid JSON")).to_be_visible()
     expect(table).to_have_count(0)
 
 

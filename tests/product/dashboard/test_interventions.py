@@ -83,17 +83,17 @@ def test_a_host_is_blocked_from_its_record_and_the_undo_takes_it_back(
     preview = form.get_by_role("status")
     sentence = f"Requests to 127.0.0.1 on the proxy {proxy['name']} for the account {USER} are refused for an hour."
     expect(preview).to_contain_text(sentence)
-    expect(preview).to_contain_text(f"The policy {POLICY} is made for it")
+    expect(preview).to_contain_text(f"This creates the policy {POLICY}")
     axe(page)
     form.get_by_role("button", name="Block", exact=True).click()
-    expect(page.get_by_text(f"Blocked, by the policy {POLICY}")).to_be_visible()
+    expect(page.get_by_text(f"Blocked by the policy {POLICY}")).to_be_visible()
     (rule,) = product.data("GET", f"/policies/{POLICY}")["policy"]["rules"]
     assert rule["name"] == f"block 127.0.0.1 on {proxy['name']} for {USER}"
     assert rule["match"]["until"]
     assert client.status() == 403
 
     page.get_by_role("button", name="Undo", exact=True).click()
-    expect(page.get_by_text("Taken back")).to_be_visible()
+    expect(page.get_by_text("Undone")).to_be_visible()
     assert product.data("GET", f"/policies/{POLICY}")["policy"]["rules"] == []
     assert client.status() == 200
 
@@ -111,7 +111,7 @@ def test_a_limit_comes_behind_the_rules_that_are_there(
     expect(form.get_by_role("button", name="Limit", exact=True)).to_be_disabled()
     form.get_by_label("Connections").fill("2")
     form.get_by_role("button", name="Limit", exact=True).click()
-    expect(page.get_by_text(f"Limited, by the policy {POLICY}")).to_be_visible()
+    expect(page.get_by_text(f"Limited by the policy {POLICY}")).to_be_visible()
     first, limit = product.data("GET", f"/policies/{POLICY}")["policy"]["rules"]
     assert first["name"] == "first"
     assert (limit["name"], limit["match"]["accounts"]) == (f"limit for {USER}", [USER])
@@ -125,12 +125,12 @@ def test_an_account_is_disabled_from_its_record_and_enabled_by_the_undo(
     client.recorded(1)
     page.goto(f"/ui/logs?proxy={proxy['id']}")
     form = act(page, rows(page).first, f"Disable {USER}")
-    expect(form.get_by_role("status")).to_contain_text(f"The account {USER} can use no proxy any more")
+    expect(form.get_by_role("status")).to_contain_text(f"The account {USER} can no longer use any proxy")
     form.get_by_role("button", name="Disable", exact=True).click()
-    expect(page.get_by_text(f"{USER} is disabled")).to_be_visible()
+    expect(page.get_by_text(f"{USER} disabled")).to_be_visible()
     assert client.status() == 403
     page.get_by_role("button", name="Undo", exact=True).click()
-    expect(page.get_by_text("Taken back")).to_be_visible()
+    expect(page.get_by_text("Undone")).to_be_visible()
     assert client.status() == 200
 
 
@@ -143,12 +143,12 @@ def test_the_policy_for_all_proxies_is_chosen_above_the_policies_and_says_that_i
     try:
         page.goto("/ui/rules")
         page.get_by_label("Policy before all others").select_option(label=name)
-        expect(page.get_by_text(f"{name} holds on all proxies")).to_be_visible()
+        expect(page.get_by_text(f"{name} applies on all proxies")).to_be_visible()
         assert product.data("GET", "/settings")["proxy"]["policy"] == name
         page.get_by_role("link", name=f"Open {name}").click()
         expect(page.get_by_text("all proxies (proxy.policy)")).to_be_visible()
         page.get_by_role("button", name="Undo", exact=True).click()
-        expect(page.get_by_text("No policy holds on all proxies")).to_be_visible()
+        expect(page.get_by_text("No policy applies on all proxies")).to_be_visible()
         assert product.data("GET", "/settings")["proxy"]["policy"] == ""
     finally:
         product.api("DELETE", "/settings/proxy.policy")
@@ -163,14 +163,14 @@ def test_facets_and_the_histogram_narrow_the_log_in_its_address(
     page.goto(f"/ui/logs?proxy={proxy['id']}")
     expect(rows(page)).to_have_count(2)
     outcomes = page.get_by_role("region", name="Outcome")
-    expect(outcomes.get_by_role("button")).to_have_text(["passed 1", "refused by us 1"])
+    expect(outcomes.get_by_role("button")).to_have_text(["passed 1", "refused by the proxy 1"])
     expect(page.get_by_role("region", name="Reason").get_by_role("button")).to_have_text(["target denied 1"])
     axe(page)
-    outcomes.get_by_role("button", name="refused by us").click()
+    outcomes.get_by_role("button", name="refused by the proxy").click()
     expect(rows(page)).to_have_count(1)
     expect(rows(page)).to_contain_text("target denied")
     assert "outcome=refused" in page.url
-    outcomes.get_by_role("button", name="refused by us").click()
+    outcomes.get_by_role("button", name="refused by the proxy").click()
     expect(rows(page)).to_have_count(2)
 
     bars = page.get_by_role("slider", name="Records over time").bounding_box()
@@ -198,7 +198,7 @@ def test_a_record_is_open_beside_the_list_with_the_steps_of_its_decision(
     rows(page).first.press("Enter")
     record = page.get_by_role("dialog", name="Record")
     steps = record.get_by_role("listitem")
-    expect(steps).to_contain_text(["Client", "Account", "Rules", "Egress guard", "Way to the target", "Response"])
+    expect(steps).to_contain_text(["Listener", "Sign-in", "Rules", "Exit", "Target"])
     expect(steps.nth(2)).to_contain_text("refused here")
     expect(steps.nth(2)).to_contain_text(f"access.deny_destinations[0] {DENIED}")
     expect(steps.nth(3)).to_contain_text("not reached")

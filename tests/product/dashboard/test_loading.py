@@ -12,7 +12,7 @@ from tests.kit.browser import Problems, log_in
 
 PART = re.compile(r"/ui/assets/system-[^/]*\.js$")
 ANY = re.compile(r"/ui/")
-OUTDATED = "A new version of the dashboard is installed"
+OUTDATED = "A new version of the dashboard is available"
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def is_at(page: Page, title: str) -> None:
 def is_loaded(page: Page) -> None:
     """The screen of changes, which only its own part of the program has."""
     expect(page.get_by_role("grid", name="Changes")).to_be_visible()
-    expect(page.get_by_text("This screen is not loaded yet")).to_have_count(0)
+    expect(page.get_by_text("Could not load this screen")).to_have_count(0)
     expect(page.get_by_text(OUTDATED)).to_have_count(0)
 
 
@@ -64,7 +64,7 @@ def test_a_screen_that_was_not_loaded_before_the_network_was_gone_comes_when_it_
     is_at(page, "Overview")
     page.route(ANY, lambda route: route.abort())
     changes(page)
-    expect(page.get_by_text("This screen is not loaded yet. The page tries again by itself.")).to_be_visible()
+    expect(page.get_by_text("Could not load this screen. Retrying automatically.")).to_be_visible()
     expect(page.get_by_text(OUTDATED)).to_have_count(0)
     page.unroute(ANY)
     page.unroute(PART)

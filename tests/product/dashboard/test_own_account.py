@@ -27,7 +27,7 @@ def person(product: Product) -> Iterator[dict[str, Any]]:
 
 def change_password(page: Page, current: str, following: str) -> None:
     card = page.locator("form").filter(has_text="New password")
-    card.get_by_label("Your current password").fill(current)
+    card.get_by_label("Current password").fill(current)
     card.get_by_label("New password").fill(following)
     card.get_by_role("button", name="Change password").click()
 
@@ -50,16 +50,16 @@ def test_users_change_their_password_and_address_in_their_account_and_stay_signe
     here.get_by_role("menuitem", name="Your account").click()
     is_at(here, "Your account")
     change_password(here, "a guess at it", NEXT)
-    expect(here.get_by_label("Your current password").first).to_be_focused()
-    expect(here.get_by_role("alert").filter(has_text="1 field is wrong")).to_contain_text("is wrong")
+    expect(here.get_by_label("Current password").first).to_be_focused()
+    expect(here.get_by_role("alert").filter(has_text="1 field has an error")).to_contain_text("is wrong")
     change_password(here, PASSWORD, NEXT)
-    expect(here.get_by_text("The password is changed. Your other sessions have ended.")).to_be_visible()
+    expect(here.get_by_text("Password changed. Your other sessions have ended.")).to_be_visible()
     expect(here.get_by_role("dialog")).to_have_count(0)
     here.get_by_label("E-mail").fill("one@example.com")
     address = here.locator("form").filter(has_text="Change e-mail address")
-    address.get_by_label("Your current password").fill(NEXT)
+    address.get_by_label("Current password").fill(NEXT)
     address.get_by_role("button", name="Change e-mail address").click()
-    expect(here.get_by_text("The e-mail address is changed")).to_be_visible()
+    expect(here.get_by_text("E-mail address changed")).to_be_visible()
     assert product.data("GET", f"/users/{person['id']}")["user"]["email"] == "one@example.com"
     look(there)
     expect(there.get_by_text("Your session has ended")).to_be_visible()
@@ -89,7 +89,7 @@ def test_the_first_password_is_changed_before_anything_else_or_kept_which_is_rec
     expect(page.get_by_label("User name")).to_have_value("admin")
     page.get_by_label("Password", exact=True).fill(PASSWORD)
     page.get_by_role("button", name="Sign in").click()
-    heading = page.get_by_role("heading", level=1, name="Choose a password of your own")
+    heading = page.get_by_role("heading", level=1, name="Choose your own password")
     expect(heading).to_be_visible()
     page.reload()
     expect(heading).to_be_visible()
@@ -103,7 +103,7 @@ def test_the_first_password_is_changed_before_anything_else_or_kept_which_is_rec
     is_signed_out(page)
     fill_in(page)
     expect(heading).to_be_visible()
-    expect(page.get_by_label("Your current password")).to_have_count(0)
+    expect(page.get_by_label("Current password")).to_have_count(0)
     page.get_by_label("New password").fill("short")
     page.get_by_role("button", name="Change password").click()
     expect(page.get_by_label("New password")).to_be_focused()
@@ -139,7 +139,7 @@ def test_a_holder_chooses_one_of_many_proxies_and_copies_its_line(stranger: Page
     kept = "[document.cookie, ...Object.keys(localStorage), ...Object.keys(sessionStorage)]"
     assert stranger.evaluate(kept) == [""]
     choice.fill("none of them")
-    expect(stranger.get_by_text("The account has no proxy of this name")).to_be_visible()
+    expect(stranger.get_by_text("Your account has no proxy with this name")).to_be_visible()
     sign_out(stranger)
     is_signed_out(stranger)
     stranger.reload()

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from tests.kit.browser import SignIn, visit
 from tests.kit.product import PASSWORD, Product
 
-NAME = "Find anything, or say what to do"
+NAME = "Search or run a command"
 FOCUSED = "() => document.activeElement?.id ?? ''"
 
 
@@ -63,12 +63,12 @@ def test_it_finds_goes_and_acts_by_keys_and_gives_the_focus_back(
     page.keyboard.press("Control+k")
     type_into(page, "restart palette", "Restart palette-one")
     page.keyboard.press("Enter")
-    expect(page.get_by_text("palette-one is restarted")).to_be_visible()
+    expect(page.get_by_text("palette-one restarted")).to_be_visible()
 
     page.keyboard.press("Control+k")
     field.fill("new credential for palette-u")
     page.keyboard.press("Enter")  # before there is a result
-    expect(page.get_by_role("dialog", name="Mint")).to_be_visible()
+    expect(page.get_by_role("dialog", name="Create credential")).to_be_visible()
     assert account["id"] in page.url
     page.keyboard.press("Escape")
 
@@ -86,11 +86,11 @@ def test_a_user_finds_what_the_role_may_read_and_is_offered_no_change(
     make_proxy(name="palette-two")
     page = sign_in("user")
     page.goto("/ui/proxies")
-    page.get_by_role("button", name="Find or do").click()
+    page.get_by_role("button", name="Search or run").click()
     type_into(page, "palette-t", "palette-two")
-    titles = ["palette-two", "What was refused at palette-two?"]
+    titles = ["palette-two", "What did palette-two refuse?"]
     expect(page.get_by_role("option").locator(".title")).to_have_text(titles)
     page.get_by_role("combobox", name=NAME).fill("restart palette-two")
-    expect(page.get_by_text("Nothing has “restart palette-two” in its name.")).to_be_visible()
+    expect(page.get_by_text("No results for “restart palette-two”")).to_be_visible()
     page.get_by_role("combobox", name=NAME).fill("webhooks")
-    expect(page.get_by_text("Nothing has “webhooks” in its name.")).to_be_visible()
+    expect(page.get_by_text("No results for “webhooks”")).to_be_visible()

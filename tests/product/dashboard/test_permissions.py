@@ -53,9 +53,9 @@ def test_a_part_of_a_proxy_that_a_role_may_not_see_names_the_permission(
 ) -> None:
     page = sign_in("user")
     page.goto(f"/ui/proxies/{proxy['id']}/{tab}")
-    expect(page.get_by_text(f"It needs the permission {permission}.")).to_be_visible()
+    expect(page.get_by_text(f"You need the permission {permission}.")).to_be_visible()
     page.goto(f"/ui/proxies/{proxy['id']}/nothing-like-it")
-    expect(page.get_by_text("There is no such page")).to_be_visible()
+    expect(page.get_by_text("Page not found")).to_be_visible()
 
 
 def test_a_role_that_may_change_a_proxy_has_buttons_for_it(sign_in: SignIn, proxy: dict[str, Any]) -> None:
@@ -74,4 +74,4 @@ def test_screens_that_a_role_may_not_see_are_not_in_its_navigation_and_name_the_
         expect(navigation.locator(f'a[href="/ui{screen.plain_path}"]')).to_have_count(0)
     for screen in [each for each in CLOSED if not each.needs_object]:
         visit(page, screen.plain_path)
-        expect(page.get_by_text(f"It needs the permission {screen.permission}.")).to_be_visible()
+        expect(page.get_by_text(f"You need the permission {screen.permission}.")).to_be_visible()

@@ -60,7 +60,7 @@ def test_what_needs_attention_is_counted_at_its_place_and_in_the_title(page: Pag
         expect(page).to_have_title(re.compile(r"^\(\d+\) Logs · Proxyfleet$"))
         expect(page.locator("link[rel=icon]")).to_have_attribute("href", re.compile("problem"))
         page.goto("/ui/")
-        needs = page.get_by_role("complementary", name="Needs you").get_by_role("listitem").filter(has_text=name)
+        needs = page.get_by_role("complementary", name="Needs attention").get_by_role("listitem").filter(has_text=name)
         expect(needs.get_by_role("button", name="Fetch now")).to_be_visible()
     finally:
         product.api("DELETE", f"/lists/{name}")

@@ -79,7 +79,7 @@ def wait_for_polls(page: Page, path: str) -> None:
 def save_changes(page: Page) -> Locator:
     """Review the changes, save, and return the dialog of the review."""
     press(page, "Review and save")
-    review = page.get_by_role("dialog", name="What is changed")
+    review = page.get_by_role("dialog", name="Review changes")
     expect(review).to_be_visible()
     return review
 
@@ -110,12 +110,12 @@ def test_a_proxy_is_created_used_by_its_line_to_copy_and_seen_in_its_log_and_cha
     assert len(searches) == 1  # what is polled meanwhile does not search anew
     row.click(position={"x": 2, "y": 2})
     expect(page.get_by_role("dialog", name="Record")).to_be_visible()
-    page.get_by_role("link", name="This request id in the log").click()
+    page.get_by_role("link", name="Find this request ID in the logs").click()
     expect(page.get_by_text("1 record", exact=True)).to_be_visible()
 
     page.goto(f"/ui/proxies/{made}/charts")  # where they were: they are in Now since
     expect(page).to_have_url(re.compile(f"/ui/proxies/{made}$"))
-    press(page, "Show as a table: Bandwidth")
+    press(page, "Show as table: Bandwidth")
     expect(page.get_by_role("region", name="Bandwidth").get_by_role("cell", name=SOME_RATE).first).to_be_visible()
     leave(page)
     product.data("DELETE", f"/proxies/{made}")
@@ -155,7 +155,7 @@ def test_an_https_proxy_is_created_with_a_certificate_that_signs_itself_and_gets
     expect(page.get_by_text("For uploaded.example, 127.0.0.1, until")).to_be_visible()
     expect(page.get_by_role("navigation", name="Contents").get_by_role("link", name="TLS")).to_contain_text("2 changed")
     press(save_changes(page), "Save")
-    expect(page.get_by_text("with tls is saved")).to_be_visible()
+    expect(page.get_by_text("with tls saved")).to_be_visible()
     second = product.data("GET", path)["proxy"]["tls"]["cert_file"]
     assert second != first
     assert serves_after_a_while(serves, second)
@@ -172,12 +172,12 @@ def test_a_new_proxy_is_as_was_chosen_and_names_what_is_missing(page: Page, prod
     port = product.free_port()
     page.get_by_label("Name", exact=True).fill("for some networks")
     page.get_by_label("Port", exact=True).fill(str(port))
-    page.get_by_role("radio", name="Some networks").check()
+    page.get_by_role("radio", name="Networks").check()
     page.get_by_role("radio", name="Through an upstream").check()
     press(page, "Create proxy")
-    networks = page.get_by_label("Networks of clients")
+    networks = page.get_by_label("Client networks")
     expect(networks).to_be_focused()
-    expect(page.get_by_role("alert")).to_contain_text("2 fields are wrong")
+    expect(page.get_by_role("alert")).to_contain_text("2 fields have errors")
     networks.fill("10.0.0.0/8\n127.0.0.0/8")
     page.get_by_label("Upstream", exact=True).fill("socks5://someone:secret@127.0.0.1:9")
     press(page, "Create proxy")
@@ -196,10 +196,8 @@ def test_what_is_refused_is_counted_at_its_step_of_the_way_and_leads_to_its_reco
     made = make_proxy(access={"deny_destinations": ["denied.example"]})
     assert [through(made, url).stdout for url in ("http://denied.example/", origin.url("/hello"))] == ["403", "200"]
     page.goto(f"/ui/proxies/{made['id']}")
-    steps = page.get_by_role("list", name="The way of a request").get_by_role("listitem")
-    expect(steps).to_have_text(
-        [re.compile(each) for each in ("Listener", "Sign-in", "Limits", "Policy", "Exit", "Tar")]
-    )
+    steps = page.get_by_role("list", name="Route of a request").get_by_role("listitem")
+    expect(steps).to_have_text([re.compile(each) for each in ("Listener", "Sign-in", "Limits", "Rules", "Exit", "Tar")])
     expect(steps.nth(3)).to_contain_text("1 refused")
     expect(steps.filter(has_text="refused")).to_have_count(1)
     steps.nth(3).get_by_role("link", name=re.compile("denied")).click()
@@ -214,17 +212,17 @@ def test_a_proxy_is_tested_restarted_and_deleted_by_its_typed_name(
     problems.allow(r"/api/v1/proxies/\w+: .* 404 ")
     made = make_proxy()
     page.goto(f"/ui/proxies/{made['id']}")
-    page.get_by_label("Request this").fill(origin.url("/ip"))
+    page.get_by_label("URL to request").fill(origin.url("/ip"))
     press(page, "Test")
-    result = page.get_by_role("status", name="Result of the test")
+    result = page.get_by_role("status", name="Test result")
     expect(result).to_contain_text("It works")
     expect(result).to_contain_text("192.0.2.7")
-    result.get_by_role("link", name="Its record in the log").click()
+    result.get_by_role("link", name="Open its record in the log").click()
     expect(page.get_by_role("grid", name="Logs")).to_contain_text(origin.url("/ip"))
     page.go_back()
 
     press(page, "Restart")
-    expect(page.get_by_text(f"{made['name']} is restarted")).to_be_visible()
+    expect(page.get_by_text(f"{made['name']} restarted")).to_be_visible()
     after = product.data("GET", f"/proxies/{made['id']}")["proxy"]["runtime"]["pid"]
     assert after != made["runtime"]["pid"]
     expect(page.get_by_role("main").get_by_text(str(after), exact=True)).to_be_visible()
@@ -259,15 +257,15 @@ def test_two_people_who_edit_a_proxy_see_what_they_change_and_both_changes_stay(
     review = save_changes(first)
     expect(review.locator("dl")).to_contain_text(re.compile("settings.timeout.*30.*31"))
     press(review, "Save")
-    expect(first.get_by_text(f"{made['name']} is saved")).to_be_visible()
+    expect(first.get_by_text(f"{made['name']} saved")).to_be_visible()
 
     press(save_changes(second), "Save")
-    conflict = second.get_by_role("dialog", name="This was changed meanwhile")
+    conflict = second.get_by_role("dialog", name="This has changed in the meantime")
     expect(conflict.locator("dl").first).to_contain_text(re.compile("settings.timeout.*30.*31"))
     expect(conflict.locator("dl").last).to_contain_text("by the second")
     press(conflict, "Keep mine")
     press(save_changes(second), "Save")
-    expect(second.get_by_text(f"{made['name']} is saved")).to_be_visible()
+    expect(second.get_by_text(f"{made['name']} saved")).to_be_visible()
     stored = product.data("GET", path)["proxy"]
     assert (stored["description"], stored["settings"]["timeout"]) == ("by the second", 31)
 
@@ -285,7 +283,7 @@ def test_a_live_connection_is_seen_and_ended_and_its_client_sees_the_end(make_pr
             assert client.poll() is None
             row.get_by_role("button", name="Actions: 127.0.0.1").click()
             page.get_by_role("menuitem", name="End", exact=True).click()
-            expect(page.get_by_text("The connection of 127.0.0.1 is ended")).to_be_visible()
+            expect(page.get_by_text("Connection of 127.0.0.1 ended")).to_be_visible()
             expect(row).to_have_count(0)
             assert client.wait(60) in ENDED_EARLY
         finally:
@@ -308,9 +306,9 @@ def test_the_rule_that_denies_a_request_is_explained_step_by_step(
     open_tab(page, "Rules")
     ask(page, "http://ads.example/banner")
     decision = page.get_by_role("status", name="Decision")
-    expect(decision).to_contain_text("Denied")
+    expect(decision).to_contain_text("Denied target denied")
     expect(decision).to_contain_text("access.deny_destinations[1] ads.example")
-    expect(decision.get_by_role("listitem").filter(has_text="Egress guard")).to_contain_text("not reached")
+    expect(decision.get_by_role("listitem").filter(has_text="Exit")).to_contain_text("not reached")
     expect(page.get_by_role("listitem").filter(has_text="decides")).to_contain_text("ads.example")
     ask(page, "http://127.0.0.1/")
     expect(decision).to_contain_text("Allowed")
@@ -329,7 +327,7 @@ def test_an_account_of_a_proxy_is_created_used_disabled_and_deleted(
 ) -> None:
     made, user = make_proxy(), "alice:a password of hers"
     page.goto(f"/ui/proxies/{made['id']}/accounts")
-    page.get_by_role("link", name="Account of this proxy").first.click()
+    page.get_by_role("link", name="Account for this proxy").first.click()
     page.get_by_label("User name", exact=True).fill("alice")
     page.get_by_label("Password", exact=True).fill(user.partition(":")[2])
     press(page, "Create account")
@@ -341,17 +339,17 @@ def test_an_account_of_a_proxy_is_created_used_disabled_and_deleted(
     choose(page, "Actions: alice", "Edit")
     page.get_by_role("switch", name="Enabled").uncheck()
     press(save_changes(page), "Save")
-    expect(page.get_by_text("alice is saved")).to_be_visible()
+    expect(page.get_by_text("alice saved")).to_be_visible()
     assert through(made, origin.url("/hello"), user).stdout == "403"
 
     page.get_by_role("link", name="All accounts of this proxy").click()
     expect(row).to_contain_text("disabled")
     choose(page, "Actions: alice", "Reset usage")
-    expect(page.get_by_text("The usage of alice begins anew")).to_be_visible()
+    expect(page.get_by_text("Usage of alice reset")).to_be_visible()
     choose(page, "Actions: alice", "Delete")
     page.get_by_label("Type alice to confirm").fill("alice")
     press(page.get_by_role("dialog"), "Delete")
-    expect(page.get_by_text("alice is deleted")).to_be_visible()
+    expect(page.get_by_text("alice deleted")).to_be_visible()
     expect(row).to_have_count(0)
     assert product.data("GET", f"/proxies/{made['id']}/accounts")["accounts"] == []
 

@@ -24,7 +24,7 @@ def test_a_wrong_password_is_reported_and_the_form_stays(stranger: Page, problem
     problems.allow("/auth/login: .* 401 ")
     stranger.goto("/ui/")
     fill_in(stranger, password="a wrong password")
-    expect(stranger.get_by_role("alert")).to_have_text("The user name or the password is wrong.")
+    expect(stranger.get_by_role("alert")).to_have_text("The user name or password is wrong.")
     expect(stranger.get_by_label("User name")).to_have_value("admin")
     fill_in(stranger)
     is_at(stranger, "Overview")

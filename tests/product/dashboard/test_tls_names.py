@@ -43,8 +43,8 @@ def press(where: Page | Locator, name: str) -> None:
 def save(page: Page, name: str) -> None:
     """Review what has changed, and store it."""
     press(page, "Review and save")
-    press(page.get_by_role("dialog", name="What is changed"), "Save")
-    expect(page.get_by_text(f"{name} is saved")).to_be_visible()
+    press(page.get_by_role("dialog", name="Review changes"), "Save")
+    expect(page.get_by_text(f"{name} saved")).to_be_visible()
 
 
 def fact(page: Page, name: str) -> Locator:
@@ -91,7 +91,7 @@ def test_the_check_and_its_ports_are_chosen_for_a_proxy_and_shown(
     ports = page.get_by_label("Target ports where the TLS name is read")
     ports.press_sequentially("https,")
     press(page, "Review and save")
-    press(page.get_by_role("dialog", name="What is changed"), "Save")
+    press(page.get_by_role("dialog", name="Review changes"), "Save")
     expect(ports).to_have_attribute("aria-invalid", "true")
     expect(ports).to_have_accessible_description(re.compile(r"none is\. https: must be"))
     press(page, "Remove https")
@@ -116,7 +116,7 @@ def test_a_rule_says_what_becomes_of_the_name_and_is_tried_with_one_before_it_is
     page.get_by_role("button", name="all every request").click()
     page.get_by_label("Name in the TLS handshake").select_option(label="must itself be allowed")
     page.get_by_label("Proxy", exact=True).select_option(label=f"{made['name']} · {made['port']}")
-    page.get_by_label("Target").fill("localhost:443")
+    page.get_by_label("Target", exact=True).fill("localhost:443")
     page.get_by_label("Name in the handshake").fill(OTHER)
     press(page, "Explain")
     tried = page.get_by_role("status", name="Decision")
@@ -151,8 +151,8 @@ def test_explain_says_which_check_is_in_force_and_what_becomes_of_a_name(make_pr
     expect(decision).to_contain_text("if the name in the handshake is right")
     ask("localhost:443", OTHER)
     expect(decision).to_contain_text("Denied")
-    expect(decision).to_contain_text("tls_name_denied")
-    expect(step).to_contain_text("denies it")
+    expect(decision).to_contain_text("name in the TLS handshake not allowed")
+    expect(step).to_contain_text("refused here")
     expect(step).to_contain_text("another name other.example")
     ask("localhost:443", "LOCALHOST")
     expect(step).to_contain_text("the name is allowed")
@@ -160,10 +160,10 @@ def test_explain_says_which_check_is_in_force_and_what_becomes_of_a_name(make_pr
     page.get_by_label("The client sends no name").check()
     press(page, "Explain")
     expect(step).to_contain_text("no name")
-    expect(decision).to_contain_text("tls_name_denied")
+    expect(decision).to_contain_text("name in the TLS handshake not allowed")
     page.get_by_label("The client sends no name").uncheck()
     ask("localhost:8443")
-    expect(decision).to_contain_text("The name in the TLS handshake is not checked at this port.")
+    expect(decision).to_contain_text("The name in the TLS handshake is not checked on this port.")
     expect(step).to_have_count(0)
     page.get_by_label("Target", exact=True).fill("http://localhost/")
     expect(page.get_by_label("Name in the handshake")).to_have_count(0)
@@ -183,7 +183,7 @@ def test_records_are_found_by_the_name_and_by_a_protocol_and_a_refusal_says_what
     expect(rows.filter(has_text=OTHER)).to_contain_text("name in the TLS handshake not allowed")
     expect(rows.filter(has_text=OTHER)).to_contain_text("1.3")
     rows.get_by_role("button", name="http/1.1", exact=True).first.click()
-    expect(page.get_by_text("Offered protocol: http/1.1")).to_be_visible()
+    expect(page.get_by_text("ALPN: http/1.1")).to_be_visible()
     expect(rows).to_have_count(2)
     rows.get_by_role("button", name=OTHER, exact=True).click()
     expect(page.get_by_text(f"TLS name: {OTHER}")).to_be_visible()
@@ -191,11 +191,11 @@ def test_records_are_found_by_the_name_and_by_a_protocol_and_a_refusal_says_what
     rows.click(position={"x": 2, "y": 2})
     expect(page.get_by_role("dialog", name="Record")).to_be_visible()
     expect(fact(page, "TLS name")).to_have_text(OTHER)
-    expect(fact(page, "Offered protocols")).to_contain_text("http/1.1")
+    expect(fact(page, "ALPN")).to_contain_text("http/1.1")
     expect(fact(page, "What to do")).to_contain_text("let it request this host")
     page.get_by_role("link", name="Explain the decision").click()
     expect(page.get_by_label("Name in the handshake")).to_have_value(OTHER)
-    expect(page.get_by_role("status", name="Decision")).to_contain_text("tls_name_denied")
+    expect(page.get_by_role("status", name="Decision")).to_contain_text("name in the TLS handshake not allowed")
 
 
 def test_a_live_tunnel_shows_its_handshake_and_is_found_by_it(
@@ -210,7 +210,7 @@ def test_a_live_tunnel_shows_its_handshake_and_is_found_by_it(
         expect(shown).to_contain_text(f"localhost:{origin.port}")
         expect(shown).not_to_contain_text("TLS name")
         row.get_by_role("button", name="Actions: 127.0.0.1").click()
-        page.get_by_role("menuitem", name="Only with the TLS name localhost").click()
+        page.get_by_role("menuitem", name="Only the TLS name localhost").click()
         expect(page.get_by_role("search", name="Filter").get_by_text("TLS name: localhost")).to_be_visible()
         expect(row).to_have_count(1)
         expect(shown).to_contain_text("TLS name: localhost")
@@ -224,7 +224,7 @@ def test_a_live_tunnel_shows_its_handshake_and_is_found_by_it(
 def test_a_plan_keeps_to_itself_which_rule_refuses(page: Page, product: Product) -> None:
     plan = product.data("POST", "/plans", {"name": "says less"})["plan"]
     page.goto(f"/ui/accounts/plans/{plan['id']}")
-    named = page.get_by_role("switch", name="Refusals say which rule refuses")
+    named = page.get_by_role("switch", name="Name the rule in refusals")
     expect(named).to_be_checked()
     named.uncheck()
     save(page, "says less")

@@ -27,17 +27,17 @@ def test_a_webhook_is_created_tested_and_a_delivery_is_seen_with_its_attempts_an
         page.get_by_role("checkbox", name="All (proxy.*)").uncheck()
         page.get_by_role("checkbox", name="user.deleted").check()
         page.get_by_role("button", name="Create webhook").click()
-        secret = page.get_by_role("dialog", name="The signing secret")
+        secret = page.get_by_role("dialog", name="Signing secret")
         shown = secret.locator("code").inner_text()
         secret.get_by_role("button", name="Next").click()
         expect(page.get_by_role("heading", level=1, name="of a test")).to_be_visible()
         webhook = re.search(r"/webhooks/(\w+)", page.url)
         assert webhook
         try:
-            page.get_by_role("button", name="Send a test").click()
-            expect(page.get_by_text("The test was not delivered:")).to_be_visible()
-            page.get_by_role("button", name="Send a test").click()
-            expect(page.get_by_text("The test was delivered: 200")).to_be_visible()
+            page.get_by_role("button", name="Send test").click()
+            expect(page.get_by_text("Test not delivered:")).to_be_visible()
+            page.get_by_role("button", name="Send test").click()
+            expect(page.get_by_text("Test delivered: 200")).to_be_visible()
             assert target.received[-1].verified(shown)["type"] == "webhook.test"
             page.get_by_role("group", name="State").get_by_text("failed").click()
             row = page.get_by_role("row").filter(has_text="webhook.test")

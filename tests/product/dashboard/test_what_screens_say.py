@@ -45,7 +45,7 @@ class Row(NamedTuple):
 
 def step(name: str) -> Callable[[Page], Locator]:
     """Of the way of a request."""
-    way = "The way of a request"
+    way = "Route of a request"
     return lambda page: page.get_by_role("list", name=way).get_by_role("listitem").filter(has_text=name)
 
 
@@ -113,7 +113,7 @@ def rows(fleet: Fleet) -> Iterator[Row]:
         row("Pools", f"{unused} made"),
         pools,
         lambda data: (
-            f"{usable(found := listed(unused, 'pools')(data))}, {found['status']['unknown']} unknown, not used"
+            f"{usable(found := listed(unused, 'pools')(data))}, {found['status']['unknown']} unknown, not in use"
         ),
     )
     yield Row("/pools/{NAME}", card("State"), "/pools/{NAME}", lambda data: f"Usable: {usable(pool_of(data))}")
@@ -132,7 +132,9 @@ def rows(fleet: Fleet) -> Iterator[Row]:
         card("State"),
         "/pools/{NAME}-unused",
         lambda data: (
-            "" if pool_of(data)["status"]["used"] else "Not used by an active proxy, so not checked by itself."
+            ""
+            if pool_of(data)["status"]["used"]
+            else "No active proxy uses this pool, so it is not checked automatically."
         ),
     )
     for kind in ("pool", "own", "direct"):
@@ -233,8 +235,8 @@ def test_each_screen_says_what_the_api_says(page: Page, product: Product, fleet:
 def test_a_pool_that_nothing_uses_is_checked_by_its_button(page: Page, product: Product, fleet: Fleet) -> None:
     page.goto(f"/ui/proxies/pools/{fleet.name}-unused")
     state = card("State")(page)
-    expect(state).to_contain_text("Usable: 0 of 2, 2 unknown, not used")
+    expect(state).to_contain_text("Usable: 0 of 2, 2 unknown, not in use")
     state.get_by_role("button", name="Check now").click()
-    expect(state).to_contain_text("Usable: 1 of 2, not used")
+    expect(state).to_contain_text("Usable: 1 of 2, not in use")
     status = product.data("GET", f"/pools/{fleet.name}-unused")["pool"]["status"]
     assert (status["usable"], status["up"], status["down"], status["used"]) == (1, 1, 1, False)

@@ -104,20 +104,22 @@ def test_one_address_has_only_so_many_connections_and_others_are_served(besieged
         assert besieged.quickest() < ANSWERED
 
 
-def test_an_endless_head_is_ended_by_its_size(besieged: Besieged) -> None:
-    with besieged.connect() as endless:
-        endless.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n")
-        assert status_after(endless, b"X-Fill: " + b"a" * 1000 + b"\r\n") == 431
-    assert besieged.quickest() < ANSWERED
+HEAD = b"GET /health HTTP/1.1\r\nHost: x\r\n"
+BODY = (
+    b"POST /api/v1/auth/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\n"
+)
 
 
-def test_an_endless_body_is_ended_by_its_size(besieged: Besieged) -> None:
+@table(
+    ("opening", "piece", "status"),
+    [(HEAD, b"X-Fill: " + b"a" * 1000 + b"\r\n", 431), (BODY, b"10000\r\n" + b" " * 0x10000 + b"\r\n", 413)],
+    ids=["head", "body"],
+)
+def test_what_is_endless_is_ended_by_its_size(besieged: Besieged, opening: bytes, piece: bytes, status: int) -> None:
     with besieged.connect() as endless:
-        endless.sendall(
-            b"POST /api/v1/auth/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-            b"Transfer-Encoding: chunked\r\n\r\n"
-        )
-        assert status_after(endless, b"10000\r\n" + b" " * 0x10000 + b"\r\n") == 413
+        endless.sendall(opening)
+        assert status_after(endless, piece) == status
     assert besieged.quickest() < ANSWERED
 
 

@@ -36,7 +36,7 @@ pytestmark = [
 PAGES = [str(each.relative_to(ROOT)) for each in DOCUMENTS if is_run(each)]
 ORIGINS = re.compile(r"https?://(?:example\.com|127\.0\.0\.1:8088)/")
 PORTS = re.compile(r"(?<=:)(?:1080|8000|3\d{3}|9000)\b|(?:(?<=port )|(?<=port = )|(?<=\"port\": ))(?:1080|3\d{3})\b")
-UPSTREAMS = re.compile(r"198\.51\.100\.[12]:")
+UPSTREAMS = re.compile(r"exit[12]\.example\.net:")
 ASKS = ("rollback", "proxies change", "policies delete", "apply")
 """Commands that ask before they change something, where no terminal is: the session says yes."""
 OFFICE = "proxyfleet proxies create office --protocol http --port 3128 --tag berlin"

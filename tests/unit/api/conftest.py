@@ -7,20 +7,21 @@ from typing import Any
 
 import pytest
 
-from api.container import ApiSettings
+from api.api_settings import ApiSettings
 from api.import_export import document
 from api.oauth import transport
 from config import passwords
 from config.settings.settings import Auth
 from tests.kit.api_stage import QUIET, Api
 from tests.kit.fake_provider import FakeProvider, Make
-from tests.kit.ledgers import EACH, LEDGERS, ledger_of_test
+from tests.kit.ledgers import EACH, ledger_of_test, ledgers_of
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    chosen = metafunc.config.getoption("--ledger")
-    if chosen != "embedded" and metafunc.definition.get_closest_marker("embedded") is None:
-        metafunc.parametrize("_ledger", [EACH[name] for name in LEDGERS[chosen]], indirect=True)
+    path = metafunc.definition.nodeid.partition("::")[0]
+    names = ledgers_of(path, metafunc.config.getoption("--ledger"))
+    if names != ["embedded"] and metafunc.definition.get_closest_marker("embedded") is None:
+        metafunc.parametrize("_ledger", [EACH[name] for name in names], indirect=True)
 
 
 @pytest.fixture(autouse=True)

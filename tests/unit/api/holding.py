@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from api.container import ApiSettings
+from api.api_settings import ApiSettings
 from config.model.fleet_accounts import FleetAccountCreate
 from config.settings.settings import AccountSettings
 from tests.kit.api_stage import INTRANET, QUIET, Api, error_of

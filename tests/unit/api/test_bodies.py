@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from api.api_settings import ApiSettings
 from api.app import create_app
-from api.container import ApiSettings
 from api.http import body
 from api.http.body import IMPORT_PATH, MAX_BODY, MAX_IMPORT
 from api.process import keep_temporary_files_in

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from falcon.testing import Result
 
-from api.container import ApiSettings
+from api.api_settings import ApiSettings
 from api.http.representation import preferred
 from api.ui.page import all_files, files_in
 from config.settings.settings import RateLimiting, Security

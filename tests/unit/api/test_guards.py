@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from actors.log_lines import JsonFormatter
-from api.container import ApiSettings
+from api.api_settings import ApiSettings
 from config.settings.settings import RateLimiting, Security, Server
 from tests.kit.api_stage import PASSWORD, PROXY, QUIET, Api, error_of
 from tests.kit.tables import table

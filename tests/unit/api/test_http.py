@@ -11,7 +11,7 @@ from actors.bus.messages.events import WebhookSenderState
 from actors.bus.messages.metrics import SystemMetrics
 from actors.bus.messages.records import LogPage, QueryLogs
 from actors.bus.messages.supervision import Runtime
-from api.container import ApiSettings
+from api.api_settings import ApiSettings
 from api.http.body import MAX_BODY, MAX_IMPORT
 from api.http.request_site import client_address
 from api.store import LedgerError, StoreWriteError

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from falcon.testing import Result
 
+from api.api_settings import ApiSettings
 from api.app import OPERATIONS
-from api.container import ApiSettings
 from api.http.request_site import Site
 from api.operations import NONE
 from api.security.tokens import GRACE

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from actors.log_lines import JsonFormatter
-from api.container import ApiSettings
+from api.api_settings import ApiSettings
 from api.server.http_server import ApiServer
 from api.server.tasks import MAX_HEAD, RejectedRequestLog
 from config.settings.settings import RateLimiting, Security, Server

@@ -29,8 +29,8 @@ from actors.bus.messages.forwarding import (
     QueryConnections,
 )
 from actors.bus.messages.specs import QueryUpstreams, Upstreams, UpstreamState
+from api.api_settings import ApiSettings
 from api.bus_bridge import united_upstreams
-from api.container import ApiSettings
 from api.objects.proxies import proxy_service as proxies
 from config.settings.settings import ProxyGroup
 from tests.kit.api_stage import PROXY, QUIET, Api, error_of

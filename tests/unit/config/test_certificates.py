@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import os
+import ssl
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from config.files.certificates import LARGEST, CertificateError, server_context
 from config.files.secret_box import SecretBox
@@ -75,6 +82,22 @@ def test_which_file_is_blamed_tells_nothing_of_the_other(tmp_path: Path) -> None
     absent = str(tmp_path / "none")
     fields = {refusal_of({"cert_file": each, "key_file": absent})[0] for each in (str(text), absent, str(tmp_path))}
     assert fields == {"tls.cert_file"}
+
+
+def test_an_encrypted_key_is_refused_without_a_try_since_it_says_itself_how_much_work_that_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cert, key = map(Path, make_pair(tmp_path))
+    encrypted = load_pem_private_key(key.read_bytes(), None).private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"sesame")
+    )
+    legacy = key.read_bytes().replace(b"KEY-----\n", b"KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: DES-CBC,0011\n\n", 1)
+    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", lambda *_given, **_more: pytest.fail("it was tried"))
+    for content in (encrypted, legacy):
+        key.write_bytes(content)
+        with pytest.raises(CertificateError, match="is encrypted") as refused:
+            server_context(cert, key)
+        assert refused.value.field == "key_file"
 
 
 def folder(parent: Path, name: str) -> Path:

@@ -35,29 +35,22 @@ name = "x"
 '''
 
 
-@table(
-    ("path", "line"),
-    [
-        (("server",), 2),
-        (("server", "port"), 3),
-        (("server", "host"), 4),
-        (("server", "list"), 5),
-        (("server", "list", 1), 5),
-        (("server", "text"), 9),
-        (("server", "tls", "enabled"), 13),
-        (("auth", "jwt", "access_token_ttl"), 16),
-        (("auth", "jwt", "table", "inner", "deep"), 17),
-        (("parents", "name"), 21),
-        (("parents",), 20),
-        (("proxy",), None),
-        (("metrics", "publish"), None),
-        (("server", "unsaid"), 2),
-    ],
-)
-def test_a_key_has_the_line_that_it_begins_on(path: tuple[Any, ...], line: int | None) -> None:
-    assert line_of(lines_of(FILE), path) == line
-
-
+OF_FILE = [
+    (("server",), 2),
+    (("server", "port"), 3),
+    (("server", "host"), 4),
+    (("server", "list"), 5),
+    (("server", "list", 1), 5),
+    (("server", "text"), 9),
+    (("server", "tls", "enabled"), 13),
+    (("auth", "jwt", "access_token_ttl"), 16),
+    (("auth", "jwt", "table", "inner", "deep"), 17),
+    (("parents", "name"), 21),
+    (("parents",), 20),
+    (("proxy",), None),
+    (("metrics", "publish"), None),
+    (("server", "unsaid"), 2),
+]
 ARRAYS = """[[proxies]]
 name = "a"
 upstreams = [
@@ -77,25 +70,18 @@ username = "e"
 """
 
 
-@table(
-    ("path", "line"),
-    [
-        (("proxies", 0, "name"), 2),
-        (("proxies", 0, "upstreams", 0, "host"), 4),
-        (("proxies", 0, "auth", "username"), 7),
-        (("proxies", 1), 8),
-        (("proxies", 1, "name"), 9),
-        (("proxies", 1, "accounts", 1, "username"), 13),
-        (("proxies", 2, "name"), 14),
-        (("proxies", 2, "accounts", 0, "username"), 16),
-        (("proxies", 2, "accounts", 1, "username"), 15),  # there is no second one: where they begin
-        (("proxies", "name"), 2),
-    ],
-)
-def test_what_is_in_an_array_of_tables_is_found_by_its_number(path: tuple[Any, ...], line: int) -> None:
-    assert line_of(lines_of(ARRAYS), path) == line
-
-
+OF_ARRAYS = [
+    (("proxies", 0, "name"), 2),
+    (("proxies", 0, "upstreams", 0, "host"), 4),
+    (("proxies", 0, "auth", "username"), 7),
+    (("proxies", 1), 8),
+    (("proxies", 1, "name"), 9),
+    (("proxies", 1, "accounts", 1, "username"), 13),
+    (("proxies", 2, "name"), 14),
+    (("proxies", 2, "accounts", 0, "username"), 16),
+    (("proxies", 2, "accounts", 1, "username"), 15),  # there is no second one: where they begin
+    (("proxies", "name"), 2),
+]
 INLINE = """\
 [[pools]]
 name = "a"
@@ -108,19 +94,20 @@ check = { url = "x", of = [{}] }
 """
 
 
-@table(
-    ("path", "line"),
-    [
-        (("pools", 0, "upstreams"), 3),
-        (("pools", 0, "upstreams", 0, "auth", "username"), 4),
-        (("pools", 0, "upstreams", 1, "host"), 6),
-        (("pools", 0, "upstreams", 2), 6),
-        (("pools", 0, "upstreams", 3), 3),  # there is none
-        (("pools", 0, "check", "url"), 8),
-    ],
-)
-def test_each_table_of_an_array_has_its_line(path: tuple[Any, ...], line: int) -> None:
-    assert line_of(lines_of(INLINE), path) == line
+OF_INLINE = [
+    (("pools", 0, "upstreams"), 3),
+    (("pools", 0, "upstreams", 0, "auth", "username"), 4),
+    (("pools", 0, "upstreams", 1, "host"), 6),
+    (("pools", 0, "upstreams", 2), 6),
+    (("pools", 0, "upstreams", 3), 3),  # there is none
+    (("pools", 0, "check", "url"), 8),
+]
+
+
+@table(("text", "found"), [(FILE, OF_FILE), (ARRAYS, OF_ARRAYS), (INLINE, OF_INLINE)], ids=["file", "arrays", "inline"])
+def test_a_key_has_the_line_that_it_begins_on(text: str, found: list[tuple[tuple[Any, ...], int | None]]) -> None:
+    lines = lines_of(text)
+    assert [(path, line_of(lines, path)) for path, _ in found] == found
 
 
 @given(

@@ -36,17 +36,10 @@ def test_any_other_address_needs_the_keys_of_subscribers(tmp_path: Path, address
 @table(
     "address",
     [
-        "127.0.0.1:5556",
-        "udp://127.0.0.1:1",
-        "tcp://localhost:1",
-        "tcp://127.0.0.1",
-        "tcp://127.0.0.1:65536",
-        "tcp://1.2.3:5",
-        "tcp://[127.0.0.1]:5",
-        "tcp://*:5",
-        "tcp://127.0.0.1:५",
+        "127.0.0.1:5556", "udp://127.0.0.1:1", "tcp://localhost:1", "tcp://127.0.0.1", "tcp://127.0.0.1:65536",
+        "tcp://1.2.3:5", "tcp://[127.0.0.1]:5", "tcp://*:5", "tcp://127.0.0.1:५",
     ],
-)
+)  # fmt: skip
 def test_what_is_no_address_is_refused(tmp_path: Path, address: str) -> None:
     with pytest.raises(ConfigError, match=r"metrics\.publish: must be empty, or tcp://"):
         loaded(tmp_path, publish=address, curve_clients=[KEY])

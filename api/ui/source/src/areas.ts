@@ -82,7 +82,7 @@ export const AREAS: Area[] = [
     ],
   },
   {
-    key: "plans", title: "plans.title", place: "accounts", icon: "plans", permission: "proxy.read", path: "/accounts/plans",
+    key: "plans", title: "shell.area.plans", place: "accounts", icon: "plans", permission: "proxy.read", path: "/accounts/plans",
     routes: [
       { path: "/accounts/plans", load: () => import("./screens/plans/Plans.svelte") },
       { path: "/accounts/plans/new", permission: "proxy.write", load: () => import("./screens/plans/Plan.svelte") },

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { amounts, NOTHING, placesOf, STEPS, type Mark } from "../src/components/chart";
+import { amounts, colorOf, NOTHING, placesOf, STEPS, type Mark } from "../src/components/chart";
 import { brief } from "../src/lib/brief";
 import { short } from "../src/lib/format";
 
@@ -17,6 +17,11 @@ test("each label of the axis is its amount, and none is there where there is not
   expect(amounts([0, 0.2, 0.4], short, 0.5)).toEqual(["0", "0.2", "0.4"]);
   expect(amounts([0, NOTHING / 2], short, NOTHING)).toEqual(["0", ""]);
   expect(STEPS.filter((step) => step >= 0.1 && step < 10)).toEqual([0.1, 0.2, 0.5, 1, 2, 5]);
+});
+
+test("a line has its own colour, that of its place, or the one that belongs to the line above zero", () => {
+  const [one, own] = [{ title: "one", values: [] }, { title: "own", values: [], color: "--refused" }];
+  expect([colorOf(one, 0, true), colorOf(one, 1, true), colorOf(one, 1, false), colorOf(own, 1, true)]).toEqual(["--series-1", "--data-pair", "--series-2", "--refused"]);
 });
 
 test("marks that would cover each other are one, with the latest first", () => {

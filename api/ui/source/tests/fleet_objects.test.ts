@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { differences } from "../src/lib/differences";
 import { freshness, lists, type ListValue } from "../src/screens/lists/list";
-import { appliedBy } from "../src/screens/policies/applied";
+import { appliedBy } from "../src/screens/policies/decision";
 import { readUpstreams } from "../src/screens/proxies/form/value";
 import { pools } from "../src/screens/pools/pool";
 import { upstreamState, wordOf } from "../src/screens/pools/state";
@@ -135,7 +135,7 @@ describe("a pool in its form", () => {
   it("is usable as far as its upstreams are", () => {
     const status = { state: "degraded", up: 1, down: 1, unknown: 0, cooling_down: 1, banned: 0, usable: 1, used: true, checked: true };
     const words = [status, { ...status, unknown: 2, used: null }, { ...status, up: 0, down: 0, unknown: 2, usable: 0, used: false }].map((each) => wordOf({ upstream_count: 2, status: each } as never));
-    expect(words).toEqual(["1 of 2", "1 of 2, 2 unknown", "0 of 2, 2 unknown, not used"]);
+    expect(words).toEqual(["1 of 2", "1 of 2, 2 unknown", "0 of 2, 2 unknown, not in use"]);
     const one = { name: "one", state: "up" as const, since: null, latency: 1, failures: 0, cooldown: null, cooldown_until: null, banned_until: null, last_error: null };
     const later = new Date(2000).toISOString();
     expect([one, { ...one, cooldown_until: later }, { ...one, cooldown_until: later, banned_until: later }].map((each) => upstreamState(each, 1000))).toEqual(["up", "cooling", "banned"]);

@@ -33,19 +33,19 @@ test("a limit says nothing else, and its sentence has all of it", () => {
   expect(ruleOf(limit, 0)).toEqual({ name: "limit for bob", match: { accounts: ["bob"], until: "1970-01-02T00:00:00.000Z" }, action: { limits: { bandwidth_out: 1_000_000, connections: 5 } }, mode: "enforce" });
   const sentence = sentenceOf(limit, "everywhere");
   for (const part of ["to any host", "on all proxies", "for the account bob", "for a day", "1 MB/s", " 5", "last rule of the policy everywhere"]) expect(sentence).toContain(part);
-  expect(sentenceOf({ ...wanted, proxy }, "")).toBe("Requests to casino.example on the proxy office for everybody are refused for ever. The policy everywhere is made for it, and holds on all proxies before their own rules.");
+  expect(sentenceOf({ ...wanted, proxy }, "")).toBe("Requests to casino.example on the proxy office for everyone are refused permanently. This creates the policy everywhere, which applies on all proxies before their own rules.");
 });
 
 test("a row offers what there is something for, and what its visitor may", () => {
   const asked = vi.fn();
   const titles = (subject: object) => interventions({ host: "casino.example", account: "bob", proxy, ...subject }, asked).map(({ title }) => title);
-  expect(titles({})).toEqual(["Block casino.example …", "Limit …", "Disable bob …"]);
-  expect(titles({ account: "" })).toEqual(["Block casino.example …", "Limit …"]);
-  expect(titles({ host: "" })).toEqual(["Limit …", "Disable bob …"]);
+  expect(titles({})).toEqual(["Block casino.example…", "Limit…", "Disable bob…"]);
+  expect(titles({ account: "" })).toEqual(["Block casino.example…", "Limit…"]);
+  expect(titles({ host: "" })).toEqual(["Limit…", "Disable bob…"]);
   interventions({ host: "casino.example", account: "bob", proxy }, asked)[0]!.run!();
   expect(asked).toHaveBeenCalledWith({ deed: "block", host: "casino.example", account: "bob", proxy });
   may.mockImplementation((permission) => permission !== "settings.read");
-  expect(titles({})).toEqual(["Disable bob …"]);
+  expect(titles({})).toEqual(["Disable bob…"]);
   may.mockReturnValue(false);
   expect(titles({})).toEqual([]);
 });

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { Fleet, type Node } from "../src/lib/fleet.svelte";
 import { bodyOf, blank } from "../src/screens/proxies/form/value";
-import { address, reachable } from "../src/screens/proxies/columns";
+import { address } from "../src/screens/proxies/columns";
 import { addressLines, pendingWords, problemsOf, tokenState, type Token } from "../src/screens/nodes/node";
 
 const node = (more: Partial<Node> = {}): Node => ({
@@ -27,7 +27,7 @@ describe("a node's problems", () => {
     expect(problemsOf(node(more))).toEqual(words);
   });
   it("are beside what it alone has", () => {
-    expect(pendingWords({ usage_bytes: 1_500_000, usage_seconds: 90, sign_ins: 1, credentials: 0, audit: 2 })).toBe("1.5 MB of usage, since 1 min, 1 sign-in, 2 audit entries");
+    expect(pendingWords({ usage_bytes: 1_500_000, usage_seconds: 90, sign_ins: 1, credentials: 0, audit: 2 })).toBe("1.5 MB of usage, for 1 min, 1 sign-in, 2 audit entries");
     expect(pendingWords({ usage_bytes: 0, usage_seconds: 0 })).toBe("");
   });
 });
@@ -50,11 +50,11 @@ describe("the fleet", () => {
   it("is there with one node that has an id, and is several with two", () => {
     const fleet = new Fleet();
     fleet.nodes = [node({ id: null })];
-    expect([fleet.exists, fleet.several, fleet.choices("")]).toEqual([false, false, []]);
+    expect([fleet.exists, fleet.several, fleet.choices()]).toEqual([false, false, []]);
     fleet.nodes = [node()];
     expect([fleet.exists, fleet.several]).toEqual([true, false]);
     fleet.nodes = [node(), node({ id: "nod_2", name: "fra2" })];
-    expect(fleet.choices("fra2")[0]).toMatchObject({ key: "node", value: "fra2", options: [{ value: "fra1" }, { value: "fra2" }] });
+    expect(fleet.choices()[0]).toMatchObject({ key: "node", options: [{ value: "fra1" }, { value: "fra2" }] });
   });
   it("is cut off from a response that says so until one that doesn't, since one moment", () => {
     const fleet = new Fleet();
@@ -78,9 +78,9 @@ describe("the fleet", () => {
   });
 });
 
-it("a proxy at the address of each node is written as such, and reached at the node that is asked", () => {
+it("a proxy at the address of each node is written as such, and with that of the node that is asked", () => {
   const proxy = { host: "{address:public}", port: 3128 };
-  expect([address(proxy), reachable(proxy, "192.0.2.7"), address({ host: "::1", port: 1 })]).toEqual(["{address:public}:3128", "192.0.2.7:3128", "[::1]:1"]);
+  expect([address(proxy), address({ host: "::1", port: 1 })]).toEqual(["{address:public}:3128", "[::1]:1"]);
   const here = { ...proxy, runtime: { host: "2001:db8::1" } };
-  expect([address(here), reachable(here, "192.0.2.7")]).toEqual(["[2001:db8::1]:3128", "[2001:db8::1]:3128"]);
+  expect(address(here)).toBe("[2001:db8::1]:3128");
 });

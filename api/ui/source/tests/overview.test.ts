@@ -23,9 +23,9 @@ const SAID: [Partial<Entry>, string, string][] = [
   [{ kind: "proxy", reason: "list_unreadable", count: 2, parts: ["ads", "mail"], detail: "empty" }, "2 lists, ads, mail: empty", "2 Listen, ads, mail: empty"],
   [{ kind: "pool", reason: "pool_fetch_failed", detail: "404" }, "404. It has no upstreams yet, so nothing can be reached through it.", "404. Er hat noch keine Upstreams; durch ihn ist nichts erreichbar."],
   [{ kind: "account", reason: "quota_reached", count: 7, parts: ["ada", "bob"] }, "ada, bob, … have used up their quotas.", "ada, bob, … haben ihre Kontingente aufgebraucht."],
-  [{ kind: "disk", reason: "disk_full", percent: 93 }, "93 % in use", "zu 93 % belegt"],
-  [{ kind: "user", reason: "first_password" }, "The password of the first start is still in use, and in its file.", "Das Passwort des ersten Starts gilt noch und steht in seiner Datei."],
-  [{ kind: "webhook", reason: "deliveries_given_up", detail: "proxy.down" }, "Deliveries were given up, the last one of proxy.down.", "Zustellungen wurden aufgegeben, zuletzt eine von proxy.down."],
+  [{ kind: "disk", reason: "disk_full", percent: 93 }, "93 % in use", "93 % belegt"],
+  [{ kind: "user", reason: "first_password" }, "The first password is still in use, and stored in a file.", "Das erste Passwort gilt noch und steht in einer Datei."],
+  [{ kind: "webhook", reason: "deliveries_given_up", detail: "proxy.down" }, "Deliveries were given up, most recently of proxy.down.", "Zustellungen wurden aufgegeben, zuletzt von proxy.down."],
   [{ kind: "actor", reason: "process", detail: null }, "in English", "in English"],
 ];
 

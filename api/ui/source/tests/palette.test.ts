@@ -56,7 +56,7 @@ test("without the permission there is no action, and its word is a text as any o
   expect(commandOf("why office", reader)).toEqual({ verb: "why", rest: "office" });
   expect(shown("", [], reader)).toEqual([["actions", ["Why was … refused?"]], ["screens", ["Logs", "Proxies"]]]);
   expect(shown("new", [], reader)).toEqual([]);
-  expect(shown("office", [result("proxy", "office")], reader)).toEqual([["proxy", ["office"]], ["with", ["What was refused at office?"]]]);
+  expect(shown("office", [result("proxy", "office")], reader)).toEqual([["proxy", ["office"]], ["with", ["What did office refuse?"]]]);
 });
 
 test("actions lead to what does them", () => {
@@ -81,10 +81,11 @@ test("the best group comes first, and what can be done with the first result beh
     ["proxy", ["log"]],
     ["screens", ["Logs"]],
     ["pool", ["log-pool"]],
-    ["with", ["Restart log", "Start log", "What was refused at log?"]],
+    ["with", ["Restart log", "Start log", "What did log refuse?"]],
   ]);
   expect(shown("log", [result("proxy", "x-log", { match: "word" })])).toEqual([["screens", ["Logs"]], ["proxy", ["x-log"]]]);
   expect(shown("new pr")).toEqual([["actions", ["New proxy"]]]);
+  expect(shown("undo")).toEqual([["actions", ["Undo the last change"]]]);
 });
 
 test("a result leads to its screen, and its line is in words of the page", async () => {

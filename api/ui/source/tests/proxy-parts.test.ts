@@ -2,9 +2,8 @@ import { expect, test } from "vitest";
 import type { Schemas } from "../src/api/client";
 import { askingFirst } from "../src/screens/accounts/credentials";
 import { blank, bodyOf } from "../src/screens/proxies/accounts/value";
-import { reachable } from "../src/screens/proxies/columns";
 import { listenerAt } from "../src/screens/proxies/form/value";
-import { asksForSecret, kindsOf, withSecret } from "../src/screens/proxies/snippets";
+import { addressIn, asksForSecret, kindsOf, withSecret } from "../src/screens/proxies/snippets";
 import { upstreamsOf } from "../src/screens/proxies/upstreams";
 
 const configured = (name: string) => ({ name, protocol: "socks5" as const, host: "::1", port: 1080, weight: 2 });
@@ -30,10 +29,10 @@ test("the body of an account has what is different; its name only while it is ne
   expect(bodyOf(stored, { ...stored, enabled: false, limits: { ...stored.limits, connections: null } })).toEqual({ enabled: false, limits: { connections: 0 } });
 });
 
-test("lines get the secret where its placeholder is, and addresses are never those of all addresses", () => {
+test("lines get the secret where its placeholder is, and what clients connect to is in them", () => {
   expect(withSecret("curl --proxy http://PASSWORD:PASSWORD@h:1", "pfc_/")).toBe("curl --proxy http://PASSWORD:pfc_%2F@h:1");
   expect(withSecret("socks4a://CREDENTIAL:@h:1", "pfc_1")).toBe("socks4a://pfc_1:@h:1");
-  expect([reachable({ host: "0.0.0.0", port: "2000-2009" }, "proxy.example"), reachable({ host: "::", port: 1 }, "::1"), reachable({ host: "10.0.0.1", port: 1 }, "x")]).toEqual(["proxy.example:2000", "[::1]:1", "10.0.0.1:1"]);
+  expect(["http://USER:PASSWORD@proxy.example:2000", "socks5h://[::1]:1", "socks4a://CREDENTIAL:@h:1"].map((url) => addressIn({ url }))).toEqual(["proxy.example:2000", "[::1]:1", "h:1"]);
 });
 
 test.each([

@@ -5,7 +5,7 @@ const row = (key: string, more: Partial<SettingSource> = {}): SettingSource => (
 
 describe("the source of a setting", () => {
   it("is named with its place, where there is one", () => {
-    expect(fromWords(row("a"))).toBe("from the defaults");
+    expect(fromWords(row("a"))).toBe("default");
     expect(fromWords(row("a", { source: "file", place: "/etc/p.toml:3" }))).toBe("from /etc/p.toml:3");
     expect(fromWords(row("a", { source: "environment", place: "PROXYFLEET_A" }))).toBe("from the variable PROXYFLEET_A");
   });

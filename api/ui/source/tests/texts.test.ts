@@ -3,6 +3,7 @@ import { t } from "../src/texts";
 import { catalogue } from "../src/texts/catalogue.svelte";
 import { de } from "../src/texts/de";
 import { en } from "../src/texts/en";
+import { byNumber } from "../texts-by-number";
 
 const sources = Object.entries(import.meta.glob<string>("../src/**/*.{svelte,ts}", { query: "?raw", import: "default", eager: true }));
 
@@ -28,4 +29,24 @@ test("no source shows markup from elsewhere, evaluates texts or keeps secrets in
     if (!name.endsWith("lib/kept.ts")) expect([name, source.includes("localStorage")]).toEqual([name, false]);
     expect([name, / style="/.test(source)]).toEqual([name, false]);
   }
+});
+
+test("the build has numbers in place of the keys of texts, and names for those that are put together", () => {
+  const keys = ["a.close", "a.open", "state.up", "state.down", "b.n", "b.word.x.y", "c.title"];
+  const source = [
+    'import { t } from "./texts";',
+    'const row = { title: "c.title" };',
+    't("a.close"); t(is ? "a.close" : "a.open"); t("b.n", { n: 1 }); not("a.open"); t(row.title);',
+    "t(`state.${state}`); tMaybe(`b.word.${word}`, word);",
+  ].join("\n");
+  const { order, names, numbered } = byNumber(keys, [source]);
+  expect(names).toEqual(["a.open", "state.up", "state.down", "b.word.x.y", "c.title"]);
+  expect(order).toEqual([...names, "a.close", "b.n"]);
+  expect(numbered(source, "at").split("\n").slice(0, 3)).toEqual([
+    'import { catalogue as TEXTS } from "at"; import { t } from "./texts";',
+    'const row = { title: "c.title" };',
+    'TEXTS.texts[5]; TEXTS.texts[is ? 5 : 0]; t(6, { n: 1 }); not("a.open"); t(row.title);',
+  ]);
+  expect(numbered("import x;", "at")).toBe("import x;");
+  expect(() => byNumber([...keys, "a.unused"], [source])).toThrow("no source uses these texts: a.unused");
 });

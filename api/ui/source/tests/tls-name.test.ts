@@ -3,7 +3,7 @@ import { otherName } from "../src/screens/connections/query";
 import { shownColumns } from "../src/screens/logs/columns";
 import { offered } from "../src/screens/logs/query";
 import { CHECKS, askedOf, checkText, detailOf, fixOf, ruleText } from "../src/screens/objects/tls-name";
-import * as plan from "../src/screens/plans/value";
+import { plans } from "../src/screens/plans/value";
 import { blank, bodyOf } from "../src/screens/proxies/form/value";
 import { en } from "../src/texts/en";
 
@@ -33,8 +33,8 @@ test.each([
 ])("%s with the detail %s has what to do", (reason, detail, text) => expect(fixOf({ reason, detail })).toBe(text));
 
 test("a record leads to a question about its name, or about none where it had none", () => {
-  expect(askedOf({ tls_name: "", detail: "no_name: the handshake has no name" })).toEqual({ tls_name: "", nameless: "1" });
-  expect(askedOf({ tls_name: "b.example", detail: "mismatch: x" })).toEqual({ tls_name: "b.example", nameless: "" });
+  expect(askedOf({ tls_name: "", detail: "no_name: the handshake has no name" })).toEqual({ tls_name: "", nameless: true });
+  expect(askedOf({ tls_name: "b.example", detail: "mismatch: x" })).toEqual({ tls_name: "b.example", nameless: false });
 });
 
 test("a detail is shown without its kind, and the field of the proxy as what it is", () => {
@@ -63,6 +63,6 @@ test("protocols that a client offered are values of their own", () => {
 });
 
 test("a plan discloses unless it says otherwise", () => {
-  expect(plan.blank().disclose).toBe(true);
-  expect(plan.bodyOf(plan.blank(), { ...plan.blank(), disclose: false })).toEqual({ disclose: false });
+  expect(plans.blank().disclose).toBe(true);
+  expect(plans.bodyOf(plans.blank(), { ...plans.blank(), disclose: false })).toEqual({ disclose: false });
 });

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -127,6 +129,29 @@ def test_unknown_parameters_are_refused_when_the_user_is_known(world: World) -> 
     assert (unknown and unknown.rule) == ""
     assert known is not None
     assert known.rule.startswith("username_params.reject_unknown: ")
+
+
+def test_another_time_is_asked_about_without_an_effect_on_usage(world: World) -> None:
+    """At night the account is closed, in a year it has ended, and until then its quota is used up this month."""
+    now, hour = time.time(), 3600.0
+    today = datetime.fromtimestamp(now, UTC)
+    minutes = today.hour * 60 + today.minute
+    schedule = ("UTC", ((tuple(range(7)), (minutes - 60) % 1440, (minutes + 60) % 1440),))
+    account = {"schedule": schedule, "expires_at": now + 365 * 24 * hour, "quota": 1000, "period": "month"}
+    world.configure(RuleSpec("for now", until=now + 48 * hour, use="deny"), account=account)
+
+    def reason(at: float) -> str:
+        decision = refused_before_target(world.context, ANN, CLIENT, at=at)
+        return "" if decision is None else decision.reason
+
+    assert [reason(at) for at in (0.0, now + 12 * hour, now + 24 * hour)] == ["", "outside_schedule", ""]
+    assert reason(now + 400 * 24 * hour) == "account_expired"
+    spent = world.context.limits.account("ann")
+    assert spent is not None
+    spent.count(True, 2000)
+    assert [reason(at) for at in (now + 90 * 24 * hour, 0.0)] == ["account_quota_reached"] * 2
+    judges = [Subject(CLIENT, 3128, "", None, at=at).judge(world.context, target()) for at in (0.0, now + 49 * hour)]
+    assert [world.by_name(judge) for judge in judges] == ["policy", ""]
 
 
 def test_what_is_only_asked_about_does_not_count(world: World) -> None:

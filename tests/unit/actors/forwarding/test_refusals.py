@@ -15,12 +15,16 @@ import pytest
 
 from actors.forwarding import stats
 from actors.forwarding.access import rules
+from actors.forwarding.actor import DRAIN_ENDED
+from actors.forwarding.connections.table import ENDED_BY_OPERATOR
+from actors.forwarding.limits import accounts
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Decider, Failure, denied_by_policy
 from actors.forwarding.protocols.http.error_body import Asker, error_response, wants_page
 from actors.forwarding.protocols.http.head_parser import parse_request
 from actors.forwarding.protocols.refusals import ADVICE, DOCS, advice_for
 from actors.forwarding.upstreams import http_connect
+from config.text.reasons import REASONS, words_of
 from tests.kit.folders import ROOT
 from tests.kit.tables import table
 
@@ -129,10 +133,55 @@ def test_every_denial_that_is_counted_has_its_advice() -> None:
     assert stats.DENIALS - reasons == {*failures.TLS_REASONS, failures.BAD_PROXY_HEADER, failures.LATE_PROXY_HEADER}
 
 
-def test_the_dashboard_has_words_for_each_reason() -> None:
-    texts = (ROOT / "api" / "ui" / "source" / "src" / "texts" / "en" / "reason.ts").read_text()
-    reasons = {reason for _status, reason in ADVICE} | stats.DENIALS
-    assert reasons <= set(re.findall(r'^  "(\w+)":', texts, re.MULTILINE))
+def aborts() -> set[str]:
+    """The reasons for which an exchange that has begun is cut."""
+    trees = (ast.parse(path.read_text()) for path in (ROOT / "actors/forwarding/protocols").rglob("*.py"))
+    calls = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call))
+    cut = (call.args for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == "abort")
+    return {str(reason[0].value) for reason in cut if reason and isinstance(reason[0], ast.Constant)}
+
+
+ENDS = {
+    ENDED_BY_OPERATOR,
+    DRAIN_ENDED,
+    accounts.REMOVED,
+    accounts.PASSWORD_CHANGED,
+    accounts.CERTIFICATE_REMOVED,
+    accounts.NAME_NOT_ENOUGH,
+    accounts.REVOKED,
+}
+"""Of what had passed."""
+
+
+def test_each_reason_has_a_step_and_words_in_both_languages() -> None:
+    rows = [reason for of_step in REASONS.values() for reason in of_step]
+    assert len(rows) == len(set(rows))
+    written = {reason for _status, reason in ADVICE} | stats.DENIALS | aborts() | ENDS
+    assert {reason.partition(".")[0] for reason in rows} == written
+    assert set(REASONS["ended"]) == ENDS
+    german = (ROOT / "api/ui/source/src/texts/de/reason.ts").read_text()
+    assert set(re.findall(r'^  "([\w.]+)":', german, re.MULTILINE)) == {*rows, "reported"}
+
+
+@table(
+    ("reason", "words"),
+    [
+        ("policy_denied", "denied by a policy"),
+        ("reported:destination_denied", "only reported: target denied"),
+        ("of_tomorrow", "of_tomorrow"),
+        ("", ""),
+    ],
+)
+def test_a_reason_in_words(reason: str, words: str) -> None:
+    assert words_of(reason) == words
+
+
+def test_the_docs_have_the_step_of_each_reason() -> None:
+    text = (ROOT / "docs" / Path(DOCS).name).read_text().partition("## Where in the way")[2]
+    found = re.findall(r"^\| ([a-z-]+) \| (.*`) \|$", text, re.MULTILINE)
+    rows = {step: re.findall(r"`(\w+)`", reasons) for step, reasons in found}
+    steps = {step.replace("_", "-"): [each for each in of_step if "." not in each] for step, of_step in REASONS.items()}
+    assert rows == {step: reasons for step, reasons in steps.items() if step != "ended"}
 
 
 def test_the_docs_have_the_rows_of_the_table_and_an_anchor_for_each_reason() -> None:

@@ -14,7 +14,8 @@ from actors.bus.messages.records import CountLogs, LogCounts, QueryLogs
 from actors.bus.records import RecordBatch
 from actors.logs import blocks, counting, dayfile, index
 from actors.logs.counting import host_of
-from actors.logs.record_schema import HOST, OUTCOME, OUTCOMES, SEPARATOR, WAY
+from actors.logs.record_schema import HOST, OUTCOME, SEPARATOR, WAY
+from config.model.choices import OUTCOMES
 from tests.kit.clocks import Clock
 from tests.kit.records import NOON, SearchedIndex, row
 from tests.kit.tables import table

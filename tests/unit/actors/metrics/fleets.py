@@ -13,7 +13,6 @@ from actors.cluster.database import Database, DatabaseSession
 from actors.cluster.errors import DatabaseUnavailable
 from actors.metrics.usage.reporter import UsageReporter
 from api.cluster.fleet_usage import Unreported, unreported
-from api.cluster.migration_runner import migrate
 from tests.unit.actors.forwarding.usage_world import World
 
 
@@ -97,7 +96,6 @@ class Fleet:
         self.dsn, self._folder, self._stack = dsn, folder, stack
         self.database = stack.enter_context(closing(Database(dsn)))
         self.nodes: list[Node] = []
-        migrate(self.database, "a")
 
     def node(self, policy: str = "share", follows: bool = True) -> Node:
         name = f"nod_{len(self.nodes)}"

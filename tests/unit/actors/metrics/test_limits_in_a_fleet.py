@@ -15,7 +15,7 @@ from actors.bus.messages.specs import LimitsSpec
 from actors.forwarding.limits.meter import Meter
 from actors.metrics.usage.limits_reporter import CUT_OFF_AFTER, IDLE
 from actors.state.other_nodes import HOLDS
-from tests.kit.postgresql import database, needs_postgresql
+from tests.kit.postgresql import migrated_database, needs_postgresql
 from tests.kit.tables import table
 from tests.unit.actors.forwarding.bandwidth_flows import RATE, STEP, Flow, Worker
 from tests.unit.actors.forwarding.usage_world import ADA, Process
@@ -30,7 +30,7 @@ TURN = 0.25
 
 @pytest.fixture
 def fleet(tmp_path: Path) -> Iterator[Fleet]:
-    with database() as dsn, ExitStack() as stack:
+    with migrated_database() as dsn, ExitStack() as stack:
         yield Fleet(dsn, tmp_path, stack)
 
 
@@ -160,7 +160,7 @@ def move(fleet: Fleet, seconds: float) -> None:
 def test_a_bandwidth_is_divided_by_the_flows_of_all_nodes(
     tmp_path: Path, flows: tuple[int, ...], shares: tuple[float, ...]
 ) -> None:
-    with database() as dsn, ExitStack() as stack:
+    with migrated_database() as dsn, ExitStack() as stack:
         fleet = Fleet(dsn, tmp_path / f"{flows}", stack)
         nodes = [fleet.node() for _ in flows]
         workers = [Worker(node, node.machine.state(), RATE) for node in nodes]

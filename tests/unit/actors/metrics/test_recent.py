@@ -5,13 +5,17 @@ from __future__ import annotations
 from itertools import accumulate
 from pathlib import Path
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from actors.bus.messages.metrics import RecentUse
-from actors.metrics.recent import BUCKETS, KEYS_MAX, LONG, SHORT, PoolUses, RecentUses, upstream_key
-from actors.pools.state import identity, number_of, pool_state
-from actors.pools.upstream import Upstream
+from actors.metrics import recent
+from actors.metrics.recent import BUCKETS, KEYS_MAX, LONG, SHORT, RecentUses, UpstreamUses, upstream_key
+from actors.pools.state import OwnStates, identity, number_of, own_numbers, pool_state
+from actors.pools.upstream import OWN_SPANS, Upstream
+from tests.kit.live_state import PROXY, Machine
+from tests.kit.upstreams import upstream_entry
 from tests.unit.actors.pools.pools import pool
 
 NOON = 1_767_268_800.0
@@ -90,7 +94,7 @@ def test_of_a_pool_uses_checks_and_failures_count_by_upstream_and_together_from_
     tmp_path: Path,
 ) -> None:
     spec, uses = pool("a", "b"), RecentUses(NOON)
-    sampler = PoolUses(tmp_path, uses)
+    sampler = UpstreamUses(tmp_path, tmp_path / "state", uses)
     state = pool_state(tmp_path, spec)
     one, other = (
         Upstream(each, index, state.slots[index], 1.0, spec.name) for index, each in enumerate(spec.upstreams.entries)
@@ -110,3 +114,30 @@ def test_of_a_pool_uses_checks_and_failures_count_by_upstream_and_together_from_
         keys[0]: (2, 0),
         keys[1]: (1, 1),
     }
+
+
+def test_of_a_proxys_own_upstreams_each_worker_counts_for_itself_and_nothing_for_the_proxy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recent, "OWN_AT_ONCE", 1)
+    machine, uses = Machine(tmp_path), RecentUses(NOON)
+    sampler = UpstreamUses(tmp_path / "pools", tmp_path, uses)
+    upstream = identity(upstream_entry(1))
+    workers = [OwnStates(machine.state(worker=each), OWN_SPANS).slot(upstream, 1.0) for each in range(2)]
+    other = OwnStates(machine.state("prx_2"), OWN_SPANS).slot(upstream, 1.0)
+    workers[0].count_use(5, 10, 20)
+    for at in (0, 5):  # each of the two files is looked at
+        sampler.sample(NOON + at)
+    workers[0].count_use(2, 0, 0)
+    workers[1].count_use(1, 0, 0)
+    workers[1].failed(1.0, "connect", "unreachable", "refused")
+    other.count_use(7, 0, 0)
+    for at in (10, 15):
+        sampler.sample(NOON + at)
+    keys = [upstream_key(PROXY, number) for number in own_numbers(upstream, 2)]
+    found = uses.of([PROXY, "prx_2", *keys, upstream_key("prx_2", own_numbers(upstream, 1)[0])], NOON + 15)
+    assert [(use.requests[-1], use.failed[-1]) for use in found.values()] == [(2, 0), (1, 1), (7, 0)]
+    for file in tmp_path.glob("*.upstreams"):
+        file.unlink()
+    sampler.sample(NOON + 20)
+    assert sampler._known == {}

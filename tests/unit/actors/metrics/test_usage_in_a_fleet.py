@@ -21,7 +21,7 @@ from actors.metrics.usage.changes import FIRST
 from actors.metrics.usage.reporter import CUT_OFF_AFTER, GIVEN_BACK_AFTER, NEWS_LAST, READ_EACH
 from api.cluster.fleet_usage import Unreported
 from tests.kit.cutting_relay import CuttingRelay, Where
-from tests.kit.postgresql import database, needs_postgresql
+from tests.kit.postgresql import migrated_database, needs_postgresql
 from tests.kit.tables import table
 from tests.unit.actors.forwarding.usage_world import ADA, Process, World
 from tests.unit.actors.metrics.fleets import CutDatabase, Fleet, Node
@@ -34,7 +34,7 @@ QUOTA = 16 * MIB
 
 @pytest.fixture
 def fleet(tmp_path: Path) -> Iterator[Fleet]:
-    with database() as dsn, ExitStack() as stack:
+    with migrated_database() as dsn, ExitStack() as stack:
         yield Fleet(dsn, tmp_path, stack)
 
 
@@ -173,7 +173,7 @@ def test_collectors_that_die_and_reports_that_get_no_reply_count_nothing_twice(f
 def test_a_quota_that_nodes_race_for_ends_within_a_mebibyte_for_each_proxy_on_each_node(
     tmp_path: Path, nodes: int, proxies: int
 ) -> None:
-    with database() as dsn, ExitStack() as stack:
+    with migrated_database() as dsn, ExitStack() as stack:
         fleet = Fleet(dsn, tmp_path / f"{nodes}{proxies}", stack)
         made = [fleet.node() for _ in range(nodes)]
         processes = [process(node, proxy=f"px{number}") for node in made for number in range(proxies)]
@@ -268,7 +268,7 @@ def test_processes_know_first_of_what_they_wait_for(fleet: Fleet, monkeypatch: p
 
 @table(("policy", "goes_on"), [("share", True), ("unlimited", True), ("lease", False)])
 def test_accounts_go_on_as_soon_as_the_database_is_known_to_be_away(tmp_path: Path, policy: str, goes_on: bool) -> None:
-    with database() as dsn, ExitStack() as stack:
+    with migrated_database() as dsn, ExitStack() as stack:
         fleet = Fleet(dsn, tmp_path / policy, stack)
         one = fleet.node(policy)
         here = process(one, 1 << 30)
@@ -315,7 +315,7 @@ def cut_off(fleet: Fleet, policy: str, cut: int = 2) -> tuple[list[Process], int
 def test_without_the_database_nodes_go_on_as_far_as_the_policy_says(
     tmp_path: Path, policy: str, least: int, most: int
 ) -> None:
-    with database() as dsn, ExitStack() as stack:
+    with migrated_database() as dsn, ExitStack() as stack:
         fleet = Fleet(dsn, tmp_path / policy, stack)
         processes, used = cut_off(fleet, policy)
         for _ in range(60):
@@ -362,7 +362,7 @@ def test_periods_are_those_of_the_database_whatever_the_clock_here_says(
 ) -> None:
     """As a clock that is two minutes off, around midnight."""
     real = time.time
-    with database() as dsn, ExitStack() as stack, monkeypatch.context() as patch:
+    with migrated_database() as dsn, ExitStack() as stack, monkeypatch.context() as patch:
         patch.setattr(time, "time", lambda: real() + 3600 * hours)
         fleet = Fleet(dsn, tmp_path / str(hours), stack)
         nodes = [fleet.node() for _ in range(2)]
@@ -389,7 +389,7 @@ def test_a_collector_that_begins_with_a_wrong_clock_forgets_nothing_of_the_perio
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hours: int
 ) -> None:
     real = time.time
-    with database() as dsn, ExitStack() as stack, monkeypatch.context() as patch:
+    with migrated_database() as dsn, ExitStack() as stack, monkeypatch.context() as patch:
         fleet = Fleet(dsn, tmp_path / str(hours), stack)
         patch.setattr(time, "time", lambda: real() + 3600 * hours)
         one = fleet.node()

@@ -97,6 +97,17 @@ def test_a_line_says_whose_it_is_and_what_was_counted(machine: Machine) -> None:
     assert table.lines_of("acc_2") == []
 
 
+def test_open_connections_are_those_of_all_lines_of_processes_that_live(machine: Machine) -> None:
+    lines = [new(machine, each) for each in ("acc_1", "acc_1", "acc_2", "crd_1", "acc_3")]
+    table = collector(machine)
+    assert table.write_total("acc_2", PERIOD, 5, 5, {})
+    for shared, count in zip(lines, (2, 3, 0, 4, 7), strict=True):
+        shared.numbers[shared.line + CONNECTIONS] = count
+    assert table.open_connections("acc_") == {"acc_1": 5, "acc_3": 7}
+    end(machine, lines[4])
+    assert table.open_connections("acc_") == {"acc_1": 5}
+
+
 def test_what_is_new_is_found_once_and_what_is_final_until_it_is_free(machine: Machine) -> None:
     one, other, table = new(machine), new(machine), collector(machine)
     assert set(table.changed()) == {one.line, other.line}

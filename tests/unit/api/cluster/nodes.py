@@ -24,7 +24,7 @@ from config.files.paths import DataDir, open_data_dir
 from config.files.secret_box import SecretBox, secret_box_of
 from tests.kit.fleet_database import create_fleet
 from tests.kit.folders import FOLDERS
-from tests.kit.postgresql import database, shared_server
+from tests.kit.postgresql import database, migrated_database, shared_server
 from tests.kit.postgresql_server import PASSWORD
 from tests.unit.api.store.replicas import write_of
 
@@ -155,7 +155,7 @@ def fleet(dsn: str | None = None, known: Sequence[Migration] | None = None) -> I
     Its schema is that of this release, or has the migrations that are `known`.
     """
     with (
-        nullcontext(dsn) if dsn else database() as found,
+        nullcontext(dsn) if dsn else database() if known else migrated_database() as found,
         tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS) as folder,
         ExitStack() as stack,
     ):

@@ -16,7 +16,7 @@ from api.cluster.following import audit_trails
 from api.http.query import cursor_text
 from config.model.nodes import NodeRecord
 from tests.kit.api_stage import PROXY, error_of
-from tests.kit.postgresql import database, needs_postgresql
+from tests.kit.postgresql import migrated_database, needs_postgresql
 from tests.kit.tables import table
 from tests.unit.api.audit_reader import rows
 from tests.unit.api.cluster.node_api import FollowingApi, following
@@ -28,7 +28,7 @@ GONE = "nod_gone"
 
 @contextmanager
 def fra_and_nyc() -> Iterator[list[FollowingApi]]:
-    with database() as dsn, following(dsn, dsn) as found:
+    with migrated_database() as dsn, following(dsn, dsn) as found:
         for number, (each, name) in enumerate(zip(found, ("fra", "nyc"), strict=True)):
             record = NodeRecord(id=each.name, name=name, created_at=float(number))
             found[0].engine.put("nodes", record.model_dump(mode="json"), 0)

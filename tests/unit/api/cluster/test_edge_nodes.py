@@ -11,11 +11,11 @@ import psycopg
 import pytest
 
 from actors.cluster.identity import NodeIdentity
+from api.api_settings import ApiSettings
 from api.app import OPERATIONS
 from api.cluster.fleet_chores import ApiAddress, reached_at
 from api.cluster.fleet_node import FleetNode, NodeHost
 from api.cluster.following.heartbeat import Beat
-from api.container import ApiSettings
 from api.fleet import ThisNode
 from api.process import ApiStart
 from config.files.secret_box import secret_box_of

@@ -13,11 +13,10 @@ import pytest
 from actors.cluster.database import Database
 from actors.cluster.usage_report import LedgerReport, LedgerRow, ReportedAccount, UsageTable
 from api.cluster.fleet_usage import UsageOfFleet
-from api.cluster.migration_runner import migrate
 from api.fleet import ThisNode
 from api.queries.usage_report import days_on_all_nodes
 from tests.kit.api_stage import Api
-from tests.kit.postgresql import database, needs_postgresql
+from tests.kit.postgresql import migrated_database, needs_postgresql
 from tests.kit.tables import table
 
 pytestmark = needs_postgresql
@@ -41,7 +40,6 @@ class FleetApi(Api):
 
     def __init__(self, dsn: str) -> None:
         self.database = Database(dsn)
-        migrate(self.database, "nod_1")
         self.node = NodeOfTest(self.database)
         super().__init__()
         self._execute(
@@ -86,7 +84,7 @@ def text(hour: int) -> str:
 
 @pytest.fixture(scope="module")
 def api() -> Iterator[FleetApi]:
-    with database() as dsn:
+    with migrated_database() as dsn:
         made = FleetApi(dsn)
         with closing(made.database):
             yield made
@@ -161,7 +159,7 @@ def test_the_days_of_one_account_are_those_on_all_nodes(api: FleetApi) -> None:
     ],
 )
 def test_what_is_selected_is_all_that_is_added_up(query: dict[str, str], total: int) -> None:
-    with database() as dsn:
+    with migrated_database() as dsn:
         api = FleetApi(dsn)
         data = api.usage(**query)
         assert data["total"]["bytes_in"] == total == sum(row["bytes_in"] for row in data["usage"])

@@ -33,7 +33,7 @@ SEARCH = QueryLogs(0, 1, 10, 0, None, "word", None)
 REFUSED = {
     # what an actor says to another of its own machine
     "Hello", "Terminated", "Stop", "ApplySettings", "Configure", "Idle", "Sleep", "Resume", "CheckPoolOnce",
-    "CheckPools", "DrainConnections", "DropProxyMetrics", "SetProxyNames", "Listening", "ReportProblems",
+    "CheckPools", "QueryOpen", "DrainConnections", "DropProxyMetrics", "SetProxyNames", "Listening", "ReportProblems",
     "ReportDeniedNames", "Counters", "RenewPassword", "DrainEnded", "ReplayEvents", "FetchWebhooks", "DisableWebhook",
     # what follows from a commit, which each node applies by itself
     "ReserveListener", "CancelListeners", "ApplyProxies", "AwaitProxy", "QueryDesired", "ReplaceProxies",

@@ -11,7 +11,7 @@ from api.http import idempotency
 from api.objects.nodes import proxies_over_nodes
 from api.objects.proxies import supervisor_link
 from tests.kit.api_stage import error_of
-from tests.kit.postgresql import Server, database, needs_postgresql
+from tests.kit.postgresql import Server, migrated_database, needs_postgresql
 from tests.kit.wait import wait_until
 from tests.unit.api.cluster.node_api import FollowingApi, following
 
@@ -24,7 +24,7 @@ class NodeKilled(BaseException):
 
 @pytest.fixture
 def nodes() -> Iterator[list[FollowingApi]]:
-    with database() as dsn, following(dsn, dsn) as found:
+    with migrated_database() as dsn, following(dsn, dsn) as found:
         found[0].token()  # which makes the key of tokens
         found[1].engine.catch_up()
         yield found

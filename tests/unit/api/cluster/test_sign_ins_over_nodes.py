@@ -26,7 +26,7 @@ from config.settings.settings import AccountSettings
 from config.text.formatting import timestamp_text
 from tests.kit.api_stage import PASSWORD
 from tests.kit.fleet_database import create_fleet
-from tests.kit.postgresql import database, needs_postgresql
+from tests.kit.postgresql import migrated_database, needs_postgresql
 from tests.kit.postgresql_server import Server
 from tests.kit.wait import wait_until
 from tests.unit.api.cluster.node_api import NodeApi
@@ -76,7 +76,7 @@ def two(dsn: str) -> Iterator[tuple[SharingApi, SharingApi]]:
 
 @pytest.fixture
 def nodes() -> Iterator[tuple[SharingApi, SharingApi]]:
-    with database() as dsn, two(dsn) as found:
+    with migrated_database() as dsn, two(dsn) as found:
         yield found
 
 

@@ -24,8 +24,7 @@ from actors.cluster.usage_report import (
     TotalsCursor,
     UsageTable,
 )
-from api.cluster.migration_runner import migrate
-from tests.kit.postgresql import database, needs_postgresql
+from tests.kit.postgresql import migrated_database, needs_postgresql
 from tests.kit.tables import table
 from tests.kit.wait import wait_until
 
@@ -44,7 +43,6 @@ class FleetUsage:
 
     def __init__(self, dsn: str, database: Database) -> None:
         self.dsn, self.database = dsn, database
-        migrate(database, "a")
         copies = "; ".join(f"CREATE TABLE dump.{each} AS TABLE proxyfleet.{each}" for each in TABLES)
         self.execute(f"CREATE SCHEMA dump; {copies}")
 
@@ -98,7 +96,7 @@ class FleetUsage:
 
 @pytest.fixture(scope="module")
 def one_fleet() -> Iterator[FleetUsage]:
-    with database() as dsn, closing(Database(dsn)) as opened:
+    with migrated_database() as dsn, closing(Database(dsn)) as opened:
         yield FleetUsage(dsn, opened)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from actors.bus.messages.common import SUPERVISOR
 from api.import_export.proxy_batches import proxy_batch
+from api.objects.proxies.proxy_operations import ListProxies
 from tests.kit.api_stage import PROXY, Api, error_of
 from tests.kit.tables import table
 
@@ -211,7 +212,22 @@ def test_many_passwords_and_many_proxies_are_refused(api: Api, ids: list[str], m
     batch(api, update=[{"where": {"protocol": "socks5"}, "set": auth}])
     assert stored(api, ids[1]).auth.enabled
     monkeypatch.setattr(proxy_batch, "BATCH_MAX", 2)
-    assert "3 proxies" in str(problems(api, update=[{"where": {"all": True}, "set": {}}]))
+    assert "more than 2 proxies" in str(problems(api, update=[{"where": {"all": True}, "set": {}}]))
+
+
+def test_filters_that_select_all_proxies_again_and_again_are_refused_before_they_cost_much(
+    api: Api, ids: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matching = ListProxies.matching
+    looks: list[object] = []
+    monkeypatch.setattr(ListProxies, "matching", lambda *given: looks.append(given) or matching(*given))
+    everything = {"where": {"q": "p"}, "set": {"workers": 2}}
+    monkeypatch.setattr(proxy_batch, "BATCH_MAX", 5)
+    assert problems(api, update=[everything] * 50) == {"None": "more than 5 proxies would change in one request"}
+    assert len(looks) == 2
+    nothing = {"where": {"q": "none"}, "set": {"workers": 2}}
+    assert problems(api, update=[nothing] * 101).keys() == {"update"}
+    assert len(looks) == 2
 
 
 def test_the_secret_of_a_back_end_has_to_be_given(api: Api, ids: list[str]) -> None:

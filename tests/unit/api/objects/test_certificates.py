@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import ssl
 import stat
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from api.objects import certificate_operations
+from config.files import pairs
 from config.files.certificates import server_context
 from tests.kit.api_stage import Api, error_of
 from tests.kit.certificates import make_ended_pair, make_pair
@@ -115,14 +122,56 @@ def refused(api: Api, body: dict[str, Any], fields: dict[str, str]) -> None:
     assert [name for name, text in fields.items() if text not in found[name]] == []
 
 
-def test_where_there_is_no_room_pairs_that_no_proxy_names_go(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept, left = created(api, names=["kept.example"]), created(api, names=["left.example"])
+def test_where_there_is_no_room_pairs_that_nothing_names_go(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, left, upstream = (created(api, names=[f"{each}.example"]) for each in ("kept", "left", "upstream"))
     files = {name: kept[name] for name in ("cert_file", "key_file")}
     assert api.post("/proxies", {**HTTPS, "tls": files}, api.token()).status_code == 201
+    chained = {"protocol": "https", "host": "up.example", "port": 1, "tls": {"ca_file": upstream["cert_file"]}}
+    body = {"name": "chained", "port": 3444, "protocol": "http", "upstreams": [chained]}
+    assert api.post("/proxies", body, api.token()).status_code == 201
+    for each in api.data.keys.glob("tls-*"):
+        os.utime(each, (1, 1))
+    fresh = created(api, names=["fresh.example"])
     size = sum(each.stat().st_size for each in api.data.keys.glob("tls-*"))
-    monkeypatch.setattr(certificate_operations, "ROOM", size + 100)
+    monkeypatch.setattr(pairs, "ROOM", size + 100)
     created(api, names=["new.example"])
-    assert [Path(each["key_file"]).exists() for each in (kept, left)] == [True, False]
-    monkeypatch.setattr(certificate_operations, "ROOM", 100)
+    there = [Path(each["key_file"]).exists() for each in (kept, left, upstream, fresh)]
+    assert there == [True, False, True, True], "one that was just made is about to be named"
+    monkeypatch.setattr(pairs, "ROOM", 100)
     assert error_of(api.post("/certificates", {"names": ["more.example"]}, api.token()))[0] == 400
     assert all(Path(each).exists() for each in files.values())
+
+
+def test_a_stored_pair_that_was_damaged_is_stored_again(api: Api, tmp_path: Path) -> None:
+    body = texts(make_pair(tmp_path))
+    files = [Path(created(api, **body)[name]) for name in ("cert_file", "key_file")]
+    whole = [each.read_text() for each in files]
+    files[1].write_text("")
+    files[0].unlink()
+    files[0].symlink_to(tmp_path / "cert.pem")
+    assert created(api, **body)["cert_file"] == str(files[0])
+    assert [each.read_text() for each in files] == whole
+    assert not files[0].is_symlink()
+
+
+def test_names_of_an_unknown_kind_are_left_out(api: Api, tmp_path: Path) -> None:
+    private, now = generate_private_key(SECP256R1()), datetime.now(UTC)
+    name, edi_party_name = x509.Name([]), b"\x30\x07\xa5\x05\xa1\x03\x0c\x01a"
+    builder = x509.CertificateBuilder(name, name, private.public_key(), 1, now, now + timedelta(days=1))
+    extension = x509.UnrecognizedExtension(x509.ExtensionOID.SUBJECT_ALTERNATIVE_NAME, edi_party_name)
+    made = builder.add_extension(extension, critical=False).sign(private, SHA256())
+    key = private.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+    found = created(api, certificate=made.public_bytes(Encoding.PEM).decode(), private_key=key.decode())
+    assert found["names"] == []
+
+
+def test_on_a_full_disk_nothing_is_left_and_the_response_says_that_nothing_was_changed(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, _content: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr(pairs, "write_synced", full)
+    response = api.post("/certificates", {"names": ["a.example"]}, api.token())
+    assert (response.status_code, "nothing was changed" in response.text) == (500, True), response.text
+    assert [*api.data.keys.glob("tls-*")] == []

@@ -9,8 +9,8 @@ import pytest
 
 from actors.bus.messages.common import SUPERVISOR
 from actors.bus.messages.supervision import ApplyObjects, ApplyOverrides
+from api.api_settings import ApiSettings
 from api.audit.masking import field_names
-from api.container import ApiSettings
 from api.store import StoreWriteError
 from config.settings.groups import Logging
 from config.settings.runtime import InvalidOverride, merge, overlay

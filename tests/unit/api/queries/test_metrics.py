@@ -12,7 +12,7 @@ from actors.bus.messages.common import METRICS
 from actors.bus.messages.metrics import MetricSeries, QueryMetricSeries, QueryRealtime, Realtime, RecentUse
 from actors.metrics.catalogue import NAMES
 from actors.metrics.recent import upstream_key
-from actors.pools.state import number_of
+from actors.pools.state import number_of, own_numbers
 from api.queries.metrics.metric_operations import Snapshot
 from tests.kit.api_stage import PROXY, Api, error_of
 from tests.kit.tables import table
@@ -215,6 +215,22 @@ def test_the_latest_uses_of_an_upstream_are_asked_for_by_its_pool_and_name(
     query = f"recent={made['id']}&recent={made['id']}/exit&recent=paris/exit&recent=paris/gone&recent=gone/exit"
     recent = api.get(f"/metrics/realtime?{query}", headers).json["data"]["recent"]
     key = upstream_key(made["id"], number_of(("http", "exit.example", 3128, None)))
-    assert asked[0].recent == (made["id"], key, key, "", "")
+    assert asked[0].recent == (made["id"], key, key)
     assert len(recent) == 5
+    assert recent["gone/exit"]["requests"] == [None] * 10 + [0, 0]
     assert recent["paris/exit"]["requests"] == [None] * 10 + [5, 5]
+
+
+def test_the_latest_uses_of_a_proxys_own_upstream_are_the_sum_of_its_workers(
+    api: Api, headers: dict[str, str], asked: list[Any]
+) -> None:
+    upstreams = [{"name": "exit", "protocol": "http", "host": "192.0.2.1", "port": 3128}]
+    made = new_proxy(api, headers, upstreams=upstreams, workers=2)
+    wanted = f"recent={made}/exit&recent={made}/gone&recent=prx_gone/exit"
+    recent = api.get(f"/metrics/realtime?{wanted}", headers).json["data"]["recent"]
+    numbers = own_numbers(("http", "192.0.2.1", 3128, None), 2)
+    assert asked[0].recent == tuple(upstream_key(made, each) for each in numbers)
+    assert [each["requests"][-2:] for each in recent.values()] == [[10, 10], [0, 0], [0, 0]]
+    assert recent[f"{made}/exit"]["failed"] == [None] * 10 + [4, 4]
+    key = api.key(permissions=["metrics.read"], scope={"proxies": [made]})
+    assert list(api.get(f"/metrics/realtime?{wanted}", key).json["data"]["recent"]) == [f"{made}/exit", f"{made}/gone"]

@@ -16,6 +16,7 @@ from tests.kit.api_stage import Api, error_of
 from tests.kit.clocks import Clock
 from tests.kit.live_state import counted_line
 from tests.kit.tables import table
+from tests.unit.api.creating import create
 
 NOON = datetime(2026, 3, 31, 12, tzinfo=UTC).timestamp()
 MARCH = {"from": "2026-03-01T00:00:00Z", "to": "2026-04-02T00:00:00Z"}
@@ -116,6 +117,17 @@ def test_rows_are_by_account_proxy_or_both(api: Api, books: Books) -> None:
         (day, "acc_1", "px2", 20),
         (day, "acc_2", "px1", 3),
     ]
+
+
+def test_rows_by_proxy_have_its_name_or_the_id_of_one_that_is_gone(api: Api, books: Books) -> None:
+    made = [create(api, api.token(), name=f"p{number}", port=4000 + number) for number in range(101)]
+    books.uses("acc_1", made[-1]["id"], 100)
+    books.uses("acc_1", "prx_gone", 20)
+    rows = report(api, group_by="proxy", interval="total", top="5")["usage"]
+    assert [(row["proxy"], row["proxy_name"]) for row in rows] == [(made[-1]["id"], "p100"), ("prx_gone", "prx_gone")]
+    lines = api.get("/usage", api.token(), params={**MARCH, "group_by": "proxy", "format": "csv"}).text.splitlines()
+    assert lines[0].startswith("from,to,proxy,proxy_name,bytes_in")
+    assert sorted(line.split(",")[3] for line in lines[1:]) == ["p100", "prx_gone"]
 
 
 def test_a_report_of_one_account_has_its_rows_alone(api: Api, books: Books) -> None:

@@ -119,17 +119,13 @@ def test_every_altered_octet_is_noticed_or_changes_nothing(data: DataDir, file: 
 @table(
     "statement",
     [
-        "CREATE TRIGGER t AFTER DELETE ON documents BEGIN SELECT 1; END",
-        "CREATE VIEW v AS SELECT 1",
-        "DELETE FROM steps",
-        "UPDATE steps SET revision = 1",
-        "UPDATE steps SET revision = 9223372036854775807",
-        "UPDATE documents SET collection = 'userr'",
-        "UPDATE documents SET id = 'c' WHERE id = 'b'",
+        "CREATE TRIGGER t AFTER DELETE ON documents BEGIN SELECT 1; END", "CREATE VIEW v AS SELECT 1",
+        "DELETE FROM steps", "UPDATE steps SET revision = 1", "UPDATE steps SET revision = 9223372036854775807",
+        "UPDATE documents SET collection = 'userr'", "UPDATE documents SET id = 'c' WHERE id = 'b'",
         "UPDATE documents SET revision = 'abc' WHERE id = 'b'",
         "UPDATE documents SET body = CAST(x'7b22ff227d' AS TEXT) WHERE id = 'b'",
     ],
-)
+)  # fmt: skip
 def test_what_others_did_to_the_file_is_refused(data: DataDir, file: Path, statement: str) -> None:
     whole = file.read_bytes()
     with closing(sqlite3.connect(file)) as database, database:

@@ -8,8 +8,12 @@ export interface Series {
   title: string;
   /** One for each time; null where there is no value. */
   values: readonly (number | null)[];
+  /** A token, for what has a colour everywhere. */
   color?: string;
 }
+
+/** The token of the colour of a series: its own, or the one of its place. */
+export const colorOf = ({ color }: Series, index: number, mirrored: boolean): string => color ?? (mirrored && index ? "--data-pair" : `--series-${index + 1}`);
 
 /** Something that happened at a time, in Unix seconds. */
 export interface Mark {
@@ -53,7 +57,8 @@ interface Drawn {
 export function drawn({ width, height, series, format, sync, zoomed, moved, mirrored, placed }: Drawn): uPlot.Options {
   const text = color("--muted");
   const grid = { stroke: color("--border"), width: 1 };
-  const font = '12px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif';
+  const font = `${token("--size-s")} ${token("--font")}`;
+  const glow = color("--data-glow");
   const base = { stroke: text, font, grid, ticks: { show: false } };
   return {
     width,
@@ -75,8 +80,8 @@ export function drawn({ width, height, series, format, sync, zoomed, moved, mirr
     series: [
       {},
       ...series.map((each, index) => {
-        const stroke = color(each.color ?? `--series-${index + 1}`);
-        return { stroke, width: 1.6, dash: DASHES[index] ?? [], fill: series.length === 1 || mirrored ? faint(stroke) : undefined, spanGaps: false, points: { show: false } };
+        const stroke = color(colorOf(each, index, mirrored));
+        return { stroke, width: 1.8, dash: DASHES[index] ?? [], fill: series.length === 1 || mirrored ? (plot: uPlot) => faded(plot, each.color ? stroke : glow, index > 0) : undefined, spanGaps: false, points: { show: false } };
       }),
     ],
     hooks: {
@@ -123,16 +128,21 @@ function axisWidth(texts: string[] | null, font: string): number {
   return Math.ceil(Math.max(...texts.map((each) => canvas.measureText(each).width))) + 12;
 }
 
+const token = (name: string): string => getComputedStyle(document.documentElement).getPropertyValue(name);
+
 /** A colour of the theme as the canvas takes it. */
 function color(name: string): string {
   const probe = document.createElement("span");
-  probe.style.color = name.startsWith("--") ? `var(${name})` : name;
+  probe.style.color = `var(${name})`;
   document.body.append(probe);
   const found = getComputedStyle(probe).color;
   probe.remove();
   return found;
 }
 
-function faint(rgb: string): string {
-  return rgb.replace(/^rgb\((.+)\)$/, "rgba($1, 0.1)");
+/** Between a line and zero: it fades towards zero. */
+function faded({ ctx, bbox: { top, height }, valToPos }: uPlot, rgb: string, below: boolean): CanvasGradient {
+  const gradient = ctx.createLinearGradient(0, below ? top + height : top, 0, valToPos(0, "y", true) || top + height);
+  for (const [place, alpha] of [[0, 0.36], [1, 0.05]] as const) gradient.addColorStop(place, rgb.replace(")", `, ${alpha})`));
+  return gradient;
 }

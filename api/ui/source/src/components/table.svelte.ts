@@ -2,6 +2,7 @@
 import type { Snippet } from "svelte";
 import { kept } from "../lib/kept";
 import { router } from "../lib/router.svelte";
+import type { ValueKind } from "./Value.svelte";
 
 export interface Column<T> {
   key: string;
@@ -21,7 +22,8 @@ export interface Column<T> {
   hidden?: boolean;
   /** On a phone a row is a card: its first line, its corner, a further value with or without its name, or left out. */
   card?: "title" | "corner" | "line" | "plain" | "hide";
-  /** What is in the cell: a text, or a snippet for more than that. */
+  /** What is in the cell: its value as this, a text, or a snippet for more than that. */
+  as?: ValueKind;
   text?: (row: T) => string | number | null | undefined;
   cell?: Snippet<[T]>;
 }

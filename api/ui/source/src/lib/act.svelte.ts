@@ -3,6 +3,12 @@ import { toasts } from "./toasts.svelte";
 
 export class Act {
   busy = $state(false);
+  #after: () => unknown;
+
+  /** `after` follows each, whether it worked or not: such as to read again what was changed. */
+  constructor(after: () => unknown = () => undefined) {
+    this.#after = after;
+  }
 
   /** Run it unless it runs already. Says `done` at the end, or why it failed with `failed` before it; returns success. */
   async run(task: () => Promise<unknown>, said: { done?: string; failed: string }): Promise<boolean> {
@@ -17,6 +23,7 @@ export class Act {
       return false;
     } finally {
       this.busy = false;
+      await this.#after();
     }
   }
 }

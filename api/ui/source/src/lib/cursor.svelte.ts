@@ -9,7 +9,7 @@ export interface CursorPage<T> {
 export class CursorList<T> {
   rows = $state.raw<T[]>([]);
   more = $state(false);
-  readonly poll: Poll<void>;
+  readonly poll: Poll<true>;
   #next: string | null = null;
   #busy = false;
   #paged = false;
@@ -47,16 +47,17 @@ export class CursorList<T> {
     }
   };
 
-  async #first(signal: AbortSignal): Promise<void> {
+  async #first(signal: AbortSignal): Promise<true> {
     const page = await this.#fetch(undefined, signal);
-    if (signal.aborted) return;
-    if (!this.#paged) {
+    if (signal.aborted) return true;
+    if (this.#paged) {
+      const current = new Map(page.rows.map((row) => [this.#id(row), row]));
+      this.rows = this.rows.map((row) => current.get(this.#id(row)) ?? row);
+    } else {
       this.rows = page.rows;
       this.#continue(page.next);
-      return;
     }
-    const current = new Map(page.rows.map((row) => [this.#id(row), row]));
-    this.rows = this.rows.map((row) => current.get(this.#id(row)) ?? row);
+    return true;
   }
 
   #continue(next: string | null): void {

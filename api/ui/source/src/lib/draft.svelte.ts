@@ -1,6 +1,7 @@
 /** An object that is edited in a form: what it was, what it is to be, and what the API says about its fields. */
 import { ApiError } from "../api/client";
 import { changes, differences, merged } from "./differences";
+import { explained } from "./explained";
 import { router } from "./router.svelte";
 import { toasts } from "./toasts.svelte";
 
@@ -17,6 +18,8 @@ export class Draft<T extends object> {
   /** As it is stored now, where another person or program has changed it meanwhile. */
   theirs = $state.raw<T | null>(null);
   busy = $state(false);
+  /** What is wrong with it as a whole. */
+  problem = $state("");
   #etag: string | null;
   #errors = $state.raw<Record<string, string>>({});
   /** What they are about: the entries of a list may be others by now. */
@@ -25,6 +28,11 @@ export class Draft<T extends object> {
   constructor(loaded: Loaded<T>) {
     this.#etag = loaded.etag;
     this.reset(loaded.data);
+  }
+
+  /** Of what is not stored yet. */
+  static of<T extends object>(blank: T): Draft<T> {
+    return new Draft({ data: blank, etag: null });
   }
 
   /** Errors by the path of a field: `settings.timeout`. */
@@ -74,24 +82,46 @@ export class Draft<T extends object> {
     this.original = stored;
     this.value = structuredClone(stored);
     this.errors = {};
+    this.problem = "";
     this.theirs = null;
   }
 
+  /** Send something new, or an order: what is wrong with it is in `errors` and `problem` then. Returns whether it was taken. */
+  async send(task: (value: T) => Promise<unknown>): Promise<boolean> {
+    if (this.busy) return false;
+    this.busy = true;
+    this.errors = {};
+    this.problem = "";
+    try {
+      await task($state.snapshot(this.value) as T);
+      return true;
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      this.errors = error.fields;
+      this.problem = explained(error);
+      return false;
+    } finally {
+      this.busy = false;
+    }
+  }
+
   /**
-   * Send the changes with the ETag. `send` returns what is stored then; `load` is asked when it was changed meanwhile.
-   * Errors of fields go to `errors`, others to a message with `failed` before them. Returns whether it was stored.
+   * Send the changes: `change` gets the header with the ETag, and that, and `load` reads what is stored then, or was stored meanwhile by others.
+   * Errors of fields go to `errors`, others to a message with `said.failed` before them. Returns whether it was stored.
    */
-  async save(send: (etag: string | null) => Promise<Loaded<T>>, load: () => Promise<Loaded<T>>, failed: string): Promise<boolean> {
+  async save(change: (header: Record<string, string>, etag: string | null) => Promise<unknown>, load: () => Promise<Loaded<T>>, said: { done: string; failed: string }): Promise<boolean> {
     if (this.busy) return false;
     this.busy = true;
     try {
-      const stored = await send(this.#etag);
+      await change(this.#etag ? { "If-Match": this.#etag } : {}, this.#etag);
+      const stored = await load();
       this.#etag = stored.etag;
       this.reset(stored.data);
       router.guard(null);
+      toasts.done(said.done);
       return true;
     } catch (error) {
-      await this.#refused(error, load, failed);
+      await this.#refused(error, load, said.failed);
       return false;
     } finally {
       this.busy = false;

@@ -26,9 +26,9 @@ export class Fleet {
   }
 
   /** The filter by node of a list (`FiltersBar`); none where there are no several. */
-  choices(value: string): { key: string; title: string; value: string; options: { value: string; title: string }[] }[] {
+  choices(): { key: string; title: string; options: { value: string; title: string }[] }[] {
     const options = this.nodes.map(({ name }) => ({ value: name, title: name }));
-    return this.several ? [{ key: "node", title: t("nodes.node"), value, options }] : [];
+    return this.several ? [{ key: "node", title: t("nodes.node"), options }] : [];
   }
 
   /** Nodes that what is on the screen lacks, each once. */

@@ -56,10 +56,13 @@ export function ratesOf(read: (signal: AbortSignal) => Promise<Record<string, nu
   return { of: (key) => polled.data?.map(({ rates }) => rates[key] ?? 0) };
 }
 
-/** The rates of pools (`pool:NAME`) or, with `members`, of their upstreams (`upstream:POOL/NAME`): those of the fifty busiest exits. */
-export function exitRates(members: boolean): { of: (key: string) => number[] | undefined } {
+/**
+ * The rates of pools (`pool:NAME`) or, with `members`, of their upstreams (`upstream:POOL/NAME`), or of a proxy's own ones (`upstream:NAME`):
+ * those of the fifty busiest exits.
+ */
+export function exitRates(which: () => { members?: "true"; proxy_id?: string }): { of: (key: string) => number[] | undefined } {
   return ratesOf(async (signal) => {
-    const { exits } = await data(api.GET("/api/v1/flow", { params: { query: { most: 50, members: members ? "true" : undefined } }, signal }));
+    const { exits } = await data(api.GET("/api/v1/flow", { params: { query: { most: 50, ...which() } }, signal }));
     return Object.fromEntries(exits.map((exit) => [exit.key, exit.rate_in + exit.rate_out]));
   });
 }

@@ -23,7 +23,7 @@ export function changedWords(revision: Revision): string {
     return `${t(`history.kind.${kind}`)} ${name ?? id}: ${words}`;
   });
   const more = total - named.length;
-  return [...named, ...(more > 0 ? [t("history.more", { n: more })] : [])].join(" · ");
+  return [...named, ...(more > 0 ? [t("common.bulk.more", { n: more })] : [])].join(" · ");
 }
 
 /** By kind and action where these numbers are known, else by action with the kinds behind. */

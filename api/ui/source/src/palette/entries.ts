@@ -49,17 +49,18 @@ export const VERBS = {
 export type VerbName = keyof typeof VERBS;
 const NAMES = Object.keys(VERBS) as VerbName[];
 
-/** What can be made: the words are `palette.new.NAME`. */
+/** What needs no name: making something, and taking back the last change. The words are `palette.new.NAME`. */
 const MADE = {
-  proxy: { icon: "proxies", permission: "proxy.write", path: "/proxies/new" },
-  account: { icon: "accounts", permission: "proxy.write", path: "/accounts/new" },
-  pool: { icon: "pools", permission: "proxy.write", path: "/pools/new" },
-  policy: { icon: "policies", permission: "proxy.write", path: "/policies/new" },
-  list: { icon: "lists", permission: "proxy.write", path: "/lists/new" },
-  plan: { icon: "plans", permission: "proxy.write", path: "/plans/new" },
-  user: { icon: "users", permission: "users.write", path: "/users/new" },
-  webhook: { icon: "webhooks", permission: "settings.write", path: "/webhooks/new" },
-} satisfies Record<string, { icon: IconName; permission: string; path: string }>;
+  proxy: ["proxy.write", "/proxies/new"],
+  account: ["proxy.write", "/accounts/new"],
+  pool: ["proxy.write", "/pools/new"],
+  policy: ["proxy.write", "/policies/new"],
+  list: ["proxy.write", "/lists/new"],
+  plan: ["proxy.write", "/plans/new"],
+  user: ["users.write", "/users/new"],
+  webhook: ["settings.write", "/webhooks/new"],
+  undo: ["admin", "/changes?undo=1"],
+} as const;
 
 /** Each kind: the title of its section, its icon, and the screen of one. */
 const KINDS: Record<Kind, { title: Key; icon: IconName; path: (id: string) => string }> = {
@@ -69,7 +70,7 @@ const KINDS: Record<Kind, { title: Key; icon: IconName; path: (id: string) => st
   pool: { title: "shell.area.pools", icon: "pools", path: (id) => below("/pools", id) },
   policy: { title: "shell.area.policies", icon: "policies", path: (id) => below("/policies", id) },
   list: { title: "shell.area.lists", icon: "lists", path: (id) => below("/lists", id) },
-  plan: { title: "plans.title", icon: "plans", path: (id) => below("/plans", id) },
+  plan: { title: "shell.area.plans", icon: "plans", path: (id) => below("/plans", id) },
   webhook: { title: "shell.area.webhooks", icon: "webhooks", path: (id) => below("/webhooks", id) },
   node: { title: "shell.area.nodes", icon: "nodes", path: () => "/nodes" },
   host: { title: "palette.hosts", icon: "resolver", path: (id) => address("/logs", { target: id }) },
@@ -122,12 +123,12 @@ export function question(typed: string, may: (permission: string) => boolean): {
 /** What the palette shows. `results` are those of the `question`; `recent` what was chosen before. */
 export function sectionsOf(typed: string, results: readonly Result[], areas: readonly Area[], may: (permission: string) => boolean, recent: readonly Entry[]): Section[] {
   const command = commandOf(typed, may);
-  if (command?.rest) return section("actions", t("palette.actions"), actionsOf(command, results));
+  if (command?.rest) return section("actions", t("common.actions"), actionsOf(command, results));
   const text = typed.trim();
-  if (!text) return [...section("recent", t("palette.recent"), [...recent]), ...section("actions", t("palette.actions"), offers(may)), ...section("screens", t("palette.screens"), areas.map(screen))];
+  if (!text) return [...section("recent", t("palette.recent"), [...recent]), ...section("actions", t("common.actions"), offers(may)), ...section("screens", t("palette.screens"), areas.map(screen))];
   const local = [
     ...ranked("screens", t("palette.screens"), areas.map(screen), text),
-    ...ranked("actions", t("palette.actions"), [...offers(may), ...made(may)], text),
+    ...ranked("actions", t("common.actions"), [...offers(may), ...made(may)], text),
   ];
   const groups = [...local, ...found(results, text), ...section("with", t("palette.with"), withBest(results, may)).map((each) => ({ ...each, rank: 2 }))];
   return groups.sort((a, b) => a.rank - b.rank).map(({ key, title, entries }) => ({ key, title, entries }));
@@ -191,7 +192,7 @@ const offers = (may: (permission: string) => boolean): Entry[] =>
   NAMES.filter((verb) => may(VERBS[verb].permission)).map((verb) => ({ key: verb, icon: VERBS[verb].icon, title: t(`palette.${verb}`, { name: "…" }), detail: "", does: { type: `${wordsOf(verb)[0]} ` } }));
 
 const made = (may: (permission: string) => boolean): Entry[] =>
-  (Object.keys(MADE) as (keyof typeof MADE)[]).filter((kind) => may(MADE[kind].permission)).map((kind) => ({ key: `new ${kind}`, icon: "plus", title: t(`palette.new.${kind}`), detail: "", does: { go: MADE[kind].path } }));
+  (Object.keys(MADE) as (keyof typeof MADE)[]).filter((kind) => may(MADE[kind][0])).map((kind) => ({ key: `new ${kind}`, icon: kind === "undo" ? "restart" : "plus", title: t(`palette.new.${kind}`), detail: "", does: { go: MADE[kind][1] } }));
 
 /** A screen is found by the name of its place, too. */
 const screen = ({ key, icon, title, place, path, shortcut }: Area): Entry => ({ key: `screen ${key}`, icon, title: t(title), detail: shortcut ? `g ${shortcut}` : "", also: place ? t(PLACES[place].title) : "", does: { go: path } });

@@ -1,13 +1,13 @@
 /** Which language is shown: the browser's, if there are texts in it, else English. Others are loaded when needed. */
-import { en, type En } from "./en";
-import type { Texts } from "./index";
+import { texts as english } from "./en";
 
 export const LANGUAGES = { en: "English", de: "Deutsch" } as const;
 export type Language = keyof typeof LANGUAGES;
 
 class Catalogue {
   language = $state<Language>("en");
-  texts = $state.raw<Texts>(en satisfies En);
+  /** By key. */
+  texts = $state.raw(english);
 
   /** The browser's form of the language. */
   get locale(): string {
@@ -21,7 +21,7 @@ class Catalogue {
   }
 
   async choose(language: Language): Promise<void> {
-    this.texts = language === "de" ? keyed((await import("./de")).de) : en;
+    this.texts = language === "de" ? (await import("./de")).texts : english;
     this.language = language;
   }
 
@@ -30,15 +30,6 @@ class Catalogue {
     const short = navigator.languages.map((each) => each.slice(0, 2).toLowerCase());
     return short.find((each): each is Language => each in LANGUAGES) ?? "en";
   }
-}
-
-/** With the keys of English, where the build left them out (`vite.config.ts`). */
-function keyed(texts: Texts): Texts {
-  const areas = Object.entries(texts).map(([area, found]: [string, object]) => {
-    const keys = Object.keys(en[area as keyof En]).sort();
-    return [area, Array.isArray(found) ? Object.fromEntries(keys.map((key, at) => [key, found[at]])) : found];
-  });
-  return Object.fromEntries(areas);
 }
 
 export const catalogue = new Catalogue();

@@ -12,17 +12,11 @@ export type Values = Record<string, string | number>;
 
 /** The text in the language of the page; reactive. */
 export function t(key: Key, values: Values = {}): string {
-  const dot = key.indexOf(".");
-  const area = catalogue.texts[key.slice(0, dot) as keyof En] as Record<string, string>;
-  return filled(form(area[key.slice(dot + 1)] ?? key, values), values);
+  return filled(form(catalogue.texts[key] ?? key, values), values);
 }
 
 /** A text whose key is put together at run time, such as the name of a state; `otherwise` where there is none. */
-export function tMaybe(key: string, otherwise: string): string {
-  const dot = key.indexOf(".");
-  const area = (catalogue.texts as unknown as Record<string, Record<string, string> | undefined>)[key.slice(0, dot)];
-  return area?.[key.slice(dot + 1)] ?? otherwise;
-}
+export const tMaybe = (key: string, otherwise: string): string => catalogue.texts[key] ?? otherwise;
 
 /** `en` or `de`. */
 export const language = (): string => catalogue.language;

@@ -48,23 +48,10 @@ def test_a_path_may_mean(path: str, meant: tuple[str, ...]) -> None:
 @table(
     "path",
     [
-        "/a%2f..%2fb",
-        "/a%2Fb",
-        "/a%5c..%5cb",
-        "/a\\b",
-        "/a%252e%252e/b",
-        "/a%00b",
-        "/a%0d%0ab",
-        "/a%7f",
-        "/a%",
-        "/a%4",
-        "/a%zz",
-        "/a%u002e",
-        "/%c0%ae%c0%ae/b",
-        "/%ff",
-        "/caf\xe9",
+        "/a%2f..%2fb", "/a%2Fb", "/a%5c..%5cb", "/a\\b", "/a%252e%252e/b", "/a%00b", "/a%0d%0ab", "/a%7f", "/a%",
+        "/a%4", "/a%zz", "/a%u002e", "/%c0%ae%c0%ae/b", "/%ff", "/caf\xe9",
     ],
-)
+)  # fmt: skip
 def test_a_path_with_no_certain_meaning_has_no_reading(path: str) -> None:
     assert readings(path) == ()
 

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from actors.bus.messages.accounts import OpenOfAccounts, QueryOpen
 from actors.bus.messages.common import METRICS, Done, Unreachable
 from actors.bus.messages.metrics import QueryRealtime, Realtime, RecentUse
 from actors.metrics.usage.account_usage import SCHEMA
 from actors.sqlite import open_database
-from api.container import ApiSettings
+from api.api_settings import ApiSettings
 from api.http.query import ListCursor, checksum
 from config.model.choices import period_at
 from config.settings.settings import AccountSettings
@@ -92,26 +93,31 @@ def test_pages_have_accounts_of_both_kinds_once_in_every_order(api: Api) -> None
     assert [each["proxies"] for each in inline if each["username"] == "eve"] == [{"ids": [first["id"]]}]
 
 
-def test_rates_of_now_are_an_order_of_both_kinds(api: Api) -> None:
+@pytest.mark.parametrize("sort", ["rate", "connections"])
+def test_figures_of_now_are_an_order_of_both_kinds(api: Api, sort: str) -> None:
     proxy(api, "p1", 4001, "bob", "eve")
     account(api, "carol")
     account(api, "dave")
     ids = {each["username"]: each["id"] for each in listed(api)}
-    uses = {ids[name]: RecentUse((*(0,) * 11, rate), (), ()) for name, rate in {"eve": 9, "carol": 5}.items()}
+    figures = {ids[name]: figure for name, figure in {"eve": 9, "carol": 5}.items()}
+    uses = {each: RecentUse((*(0,) * 11, rate), (), ()) for each, rate in figures.items()}
 
     def collector(message: Any) -> Any:
-        if not isinstance(message, QueryRealtime):
-            return Unreachable(METRICS, "it is not played")
-        assert message.busy == "acc_"
-        return Realtime(0.0, {}, recent=uses)
+        if isinstance(message, QueryRealtime) and sort == "rate":
+            assert message.busy == "acc_"
+            return Realtime(0.0, {}, recent=uses)
+        if isinstance(message, QueryOpen) and sort == "connections":
+            assert message.beginning == "acc_"
+            return OpenOfAccounts(figures)
+        return Unreachable(METRICS, "it is not played")
 
     api.fleet.others[METRICS] = collector
     for limit in (1, 3, 100):
-        found = [each["username"] for each in listed(api, limit, sort="-rate")]
+        found = [each["username"] for each in listed(api, limit, sort=f"-{sort}")]
         assert found[:2] == ["eve", "carol"]
         assert sorted(found) == ["bob", "carol", "dave", "eve"]
-        assert [each["username"] for each in listed(api, limit, sort="rate")] == found[::-1]
-    assert names(api, sort="-rate", inline="false")[0] == "carol"
+        assert [each["username"] for each in listed(api, limit, sort=sort)] == found[::-1]
+    assert names(api, sort=f"-{sort}", inline="false")[0] == "carol"
 
 
 def test_filters_find_them(api: Api) -> None:

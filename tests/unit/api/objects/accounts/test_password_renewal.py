@@ -11,7 +11,7 @@ import pytest
 
 from actors.bus.messages.accounts import RenewPassword
 from actors.bus.messages.common import Done, Failed
-from api.container import ApiSettings
+from api.api_settings import ApiSettings
 from api.objects.accounts.password_renewal import PasswordRenewalHandler
 from api.store import LedgerError, StoreError, StoreWriteError
 from config.model.fleet_accounts import FleetAccount, FleetAccountCreate, FleetAccountUpdate

@@ -16,8 +16,8 @@ from actors.bus.messages.accounts import AccountActivity, AccountUsage, QueryUsa
 from actors.bus.messages.common import METRICS, forwarding_name
 from actors.bus.messages.forwarding import ConnectionFilter, ConnectionPage, ConnectionReport, QueryConnections
 from actors.state.account_clients import open_clients
+from api.api_settings import ApiSettings
 from api.app import OPERATIONS
-from api.container import ApiSettings
 from api.engine.operation import HOLDER, NONE
 from api.objects.accounts import self_service
 from api.queries import me_operations as me

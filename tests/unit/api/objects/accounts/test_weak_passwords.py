@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from falcon.testing import Result
 
-from api.container import ApiSettings
+from api.api_settings import ApiSettings
 from config.passwords import hash_password
 from config.settings.settings import AccountSettings
 from config.weak_passwords import weakness_of_account

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from api.container import ApiSettings
+from api.api_settings import ApiSettings
 from tests.kit.api_stage import PROXY, Api, error_of
 from tests.kit.tables import table
 from tests.unit.api.objects.nodes.staged_nodes import FleetApi, presence, two_nodes

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+import pytest
 
 from actors.bus.messages.supervision import ApplyProxies, ReplaceProxies, ReserveListener
 from tests.kit.api_stage import PROXY, Api, error_of
@@ -55,6 +58,22 @@ def test_changes_of_other_nodes_that_come_together_are_one_message_about_these_p
         assert isinstance(message, ApplyProxies)
         after = nyc.services.nodes.here()
         assert [each is known for each, known in zip(after, before, strict=True)] == [False, False, True]
+
+
+def test_a_node_gets_certificates_of_others_before_it_serves_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    with two_nodes() as (fra, nyc):
+        seen: list[tuple[list[str], set[str]]] = []
+
+        def have(proxies: Iterable[Mapping[str, Any]]) -> None:
+            seen.append(([each["name"] for each in proxies], {*nyc.fleet.desired}))
+
+        monkeypatch.setattr(nyc.node, "have_certificates", have)
+        made = fra.ask("POST", "/proxies", PROXY)[1]["proxy"]
+        assert nyc.specs.keys() == {"first"}
+        assert seen == [(["first"], set())]
+        fra.ask("PATCH", f"/proxies/{made['id']}", {"tags": ["b"]})
+        nyc.follow()
+        assert len(seen) == 1, "it listens as before"
 
 
 def test_node_and_address_stand_for_those_of_each_node() -> None:

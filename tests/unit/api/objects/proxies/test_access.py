@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -120,6 +121,17 @@ def test_explain_asks_the_proxys_own_process(api: Api, headers: dict[str, str]) 
         },
         "assumed": [],
     }
+
+
+def test_explain_asks_about_another_time(api: Api, headers: dict[str, str]) -> None:
+    proxy = create(api, headers)
+    api.fleet.others[forwarding_name(proxy["id"])] = lambda _question: EXPLAINED
+    path = f"/proxies/{proxy['id']}/explain"
+    assert api.post(path, {**QUESTION, "at": "2030-01-31T12:00:00Z"}, headers).status_code == 200
+    asked = api.fleet.received[-1][1]
+    assert isinstance(asked, Explain)
+    assert asked.at == datetime(2030, 1, 31, 12, tzinfo=UTC).timestamp()
+    assert error_of(api.post(path, {**QUESTION, "at": "tomorrow"}, headers))[2]["field"] == "at"
 
 
 @pytest.mark.parametrize("name", ["other.example", "192.0.2.1", "2001:db8::1", "xn--bcher-kva.example", ""])

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from requests.utils import DEFAULT_CA_BUNDLE_PATH
 
-from api.container import ApiSettings
+from api.api_settings import ApiSettings
 from api.objects.proxies import client_operations
 from api.objects.proxies.client_operations import is_private
 from config.model.proxies import ProxyCreate, ProxyRecord, new_record
@@ -178,7 +178,7 @@ def test_the_public_name_is_in_lines_and_pac_files_unless_the_request_names_anot
     assert url("all", "host=other.example") == "http://other.example:3128"
     assert url("one") == "http://192.0.2.1:3129"
     assert "PROXY proxy.example.com:3128" in pac_of(api, api.token()).text
-    for wrong in ("a b", "a/b", "host:80", "1.2.3"):
+    for wrong in ("a b", "a/b", "host:80", "1.2.3", "0.0.0.0", "::", "a.example\r\nX: y", "bücher.example", "[::1]"):
         refused = api.patch("/settings", {"proxy": {"public_name": wrong}}, api.token())
         assert error_of(refused)[2]["field"] == "proxy.public_name"
     assert api.patch("/settings", {"proxy": {"public_name": ""}}, api.token()).status_code == 200

@@ -18,7 +18,7 @@ from actors.bus.messages.dns import (
     NamesForgotten,
     QueryDnsCache,
 )
-from api.container import ApiSettings
+from api.api_settings import ApiSettings
 from api.objects.proxies import proxy_changes
 from api.queries.metrics.dns_operations import added
 from api.queries.metrics.prometheus import expose_names

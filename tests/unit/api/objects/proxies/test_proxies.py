@@ -393,17 +393,10 @@ def test_list_is_paged_and_filtered(api: Api, headers: dict[str, str]) -> None:
 @table(
     "query",
     [
-        "page=0",
-        "page=x",
-        "per_page=0",
-        "per_page=101",
-        "per_page=+5",
-        "status=up",
-        "protocol=",
-        "page=1&page=2",
+        "page=0", "page=x", "per_page=0", "per_page=101", "per_page=+5", "status=up", "protocol=", "page=1&page=2",
         "stat=active",
     ],
-)
+)  # fmt: skip
 def test_a_bad_filter_is_400_naming_it(api: Api, headers: dict[str, str], query: str) -> None:
     response = error_of(api.get(f"/proxies?{query}", headers))
     assert (response[0], response[2]["field"]) == (400, query.partition("=")[0])

@@ -10,7 +10,7 @@ import pytest
 
 from actors.bus.messages.common import forwarding_name
 from actors.bus.messages.specs import Upstreams, UpstreamSpec, UpstreamState
-from api.container import ApiSettings
+from api.api_settings import ApiSettings
 from api.objects.proxies.proxy_cache import ProxyCache
 from api.operator.start import read_desired_proxies
 from api.store import StoreDamaged

@@ -12,8 +12,8 @@ from typing import Any
 import jwt
 import pytest
 
+from api.api_settings import ApiSettings
 from api.app import OPERATIONS
-from api.container import ApiSettings
 from api.operations import NONE, Operation
 from api.security import api_keys, authentication, password_checker, tokens, users
 from api.security.permissions import PERMISSIONS

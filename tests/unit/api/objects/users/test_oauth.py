@@ -6,7 +6,7 @@ import threading
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from api.container import ApiSettings
+from api.api_settings import ApiSettings
 from api.oauth.id_token import Identity, same_address
 from api.oauth.linking import mapped_role
 from api.security import users

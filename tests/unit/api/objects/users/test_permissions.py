@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from falcon.testing import Result
 
+from api.api_settings import ApiSettings
 from api.app import OPERATIONS
-from api.container import ApiSettings
 from api.operations import Operation
 from api.store import Write
 from config.model.fleet_accounts import FleetAccount

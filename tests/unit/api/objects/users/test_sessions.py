@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from api.container import ApiSettings
+from api.api_settings import ApiSettings
 from api.security import tokens
 from api.security.sessions import LONGEST_USER_AGENT, client_of
 from config.settings.settings import RateLimiting, Security

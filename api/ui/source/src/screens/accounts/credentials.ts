@@ -1,5 +1,6 @@
 /** Where the list of credentials comes from: the operations on an account, or those of its holder. */
 import { api, data, type Schemas } from "../../api/client";
+import { linesFor } from "../proxies/snippets";
 
 /** When an account was last seen, and from where. */
 export interface Seen {
@@ -40,6 +41,6 @@ export function credentialsOf(account_id: string, username: string): Calls {
       const { account } = await data(api.GET("/api/v1/accounts/{account_id}", { params: { path }, signal }));
       return { at: account.last_seen_at, from: account.last_client_ip };
     },
-    lines: async (proxy_id, signal) => (await data(api.GET("/api/v1/proxies/{proxy_id}/snippets", { params: { path: { proxy_id }, query: { username } }, signal }))).snippets,
+    lines: (proxy_id, signal) => linesFor(proxy_id, signal, username),
   };
 }

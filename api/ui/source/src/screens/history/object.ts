@@ -18,7 +18,7 @@ export function objectWords(revision: Revision, id: string): string {
   if (!found) return "";
   if (found.action !== "update") return t(`history.action.${found.action}`);
   const rest = found.fields.length - NAMED;
-  return [found.fields.slice(0, NAMED).join(", "), ...(rest > 0 ? [t("history.more", { n: rest })] : [])].join(", ");
+  return [found.fields.slice(0, NAMED).join(", "), ...(rest > 0 ? [t("common.bulk.more", { n: rest })] : [])].join(", ");
 }
 
 /** The object before and after a revision; null where the state before it is no longer kept. */

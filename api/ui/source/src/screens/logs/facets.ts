@@ -1,8 +1,9 @@
 /** The values of records that are offered as filters, each with its number. */
 import type { Schemas } from "../../api/client";
+import { reasonText } from "../../lib/reasons";
 import { t } from "../../texts";
 import { CLASSES, type Values } from "./query";
-import { OUTCOMES, reasonText, type Outcome } from "./reasons";
+import { OUTCOMES, type Outcome } from "./outcome";
 
 /** By the name of the filter. */
 export const FACETS = ["outcome", "class", "reason", "proxy", "user", "target"] as const;
@@ -39,5 +40,5 @@ function rowsOf(key: FacetKey, found: Schemas["LogFacet"]["values"]): Row[] {
 
 function nameOf(key: FacetKey, value: string, name: string): string {
   if (key === "outcome") return t(`logs.outcome.${value as Outcome}`);
-  return key === "reason" ? reasonText({ reason: value, status_code: 0 }) : name;
+  return key === "reason" ? reasonText({ reason: value }) : name;
 }

@@ -2,10 +2,12 @@
 import { api, ApiError, data, type Schemas } from "../../api/client";
 import { choice, filters, flag, number, text } from "../../lib/filters.svelte";
 import { bounds, isRange, RANGES, type RangeName, type TimeSpan } from "../../lib/range";
+import { reasonText } from "../../lib/reasons";
 import { url } from "../../lib/router.svelte";
 import { askedOf } from "../objects/tls-name";
+import { isPlain, tryUrl } from "../policies/decision";
 import { hostOf, type Subject } from "../policies/intervention";
-import { OUTCOMES, reasonText } from "./reasons";
+import { OUTCOMES } from "./outcome";
 
 export type Entry = Schemas["LogEntry"];
 
@@ -72,9 +74,9 @@ export const subjectOf = ({ target_url, user, proxy_id, proxy_name }: Entry): Su
 
 /** The rules of its proxy, asked about the same request now, with what the record says. */
 export function explainUrl(entry: Entry): string {
-  const { proxy_id, target_url, client_ip, user, credential, status_code, reason, detail } = entry;
+  const { proxy_id, target_url, client_ip, user, credential, method, status_code, reason, detail } = entry;
   const was = reason ? [status_code, reasonText(entry), detail].filter(Boolean).join(", ") : "";
-  return url(`/proxies/${proxy_id}/rules`, { target: target_url, client: client_ip, user, credential, ...askedOf(entry), was });
+  return tryUrl({ proxy: proxy_id, target: target_url, client: client_ip, account: user, credential, ...(isPlain(target_url) ? { method } : askedOf(entry)), was });
 }
 
 /** The record of a key; null where there is none any more. */

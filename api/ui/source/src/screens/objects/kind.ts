@@ -1,4 +1,4 @@
-/** What the screens of lists, pools and policies have in common: objects with a name, of which one is read, saved, deleted. */
+/** What the screens of lists, pools, policies and plans have in common: objects with a name, of which one is read, saved, deleted. */
 import type { Schemas } from "../../api/client";
 import { linesOf } from "../../lib/format";
 
@@ -19,7 +19,7 @@ export interface Stored<O> {
 
 /** One kind of object: its requests, and how its form has it. */
 export interface ObjectKind<V extends ObjectValue, O> {
-  area: "lists" | "policies" | "pools";
+  area: "lists" | "policies" | "pools" | "plans";
   get(id: string, signal: AbortSignal | null): Promise<Stored<O>>;
   /** Returns the id. */
   create(body: Record<string, unknown>): Promise<string>;

@@ -24,7 +24,7 @@ export function fixOf({ reason, detail }: { reason: string; detail: string }): s
 }
 
 /** What Explain is asked about the handshake of a record: its name, or that it had none. */
-export const askedOf = ({ tls_name, detail }: { tls_name: string; detail: string }): { tls_name: string; nameless: string } => ({ tls_name, nameless: detail.startsWith("no_name:") ? "1" : "" });
+export const askedOf = ({ tls_name, detail }: { tls_name: string; detail: string }): { tls_name: string; nameless: boolean } => ({ tls_name, nameless: detail.startsWith("no_name:") });
 
 /** What a record says is wrong, without the kind before it. */
 export const detailOf = ({ reason, detail }: { reason: string; detail: string }): string => (/^(reported:)?tls_name_denied$/.test(reason) ? detail.replace(/^[a-z_]+: /, "") : detail);

@@ -22,15 +22,15 @@ export const LINES = ["bytes", "requests", "errors", "time"] as const;
 
 /** The lines of the chart, and how their values are written. Bytes to clients go up, those from clients down. */
 export function linesOf(series: Series, line: (typeof LINES)[number]): { series: ChartSeries[]; format: (value: number) => string; mirrored?: boolean } {
-  if (line === "requests") return { format: short, series: [{ title: t("overview.requests"), values: series.requests_per_second }] };
-  if (line === "errors") return { format: percent, series: [{ title: t("overview.errors"), values: series.error_rate, color: "--bad" }] };
-  if (line === "time") return { format: milliseconds, series: [{ title: t("overview.p95"), values: series.response_time_p95, color: "--series-3" }] };
+  if (line === "requests") return { format: short, series: [{ title: t("common.requests"), values: series.requests_per_second }] };
+  if (line === "errors") return { format: percent, series: [{ title: t("overview.errors"), values: series.error_rate, color: "--refused" }] };
+  if (line === "time") return { format: milliseconds, series: [{ title: t("overview.p95"), values: series.response_time_p95 }] };
   return {
     format: rate,
     mirrored: true,
     series: [
-      { title: t("common.to_clients"), values: series.bandwidth_out, color: "--to-clients" },
-      { title: t("common.from_clients"), values: series.bandwidth_in, color: "--from-clients" },
+      { title: t("common.to_clients"), values: series.bandwidth_out },
+      { title: t("common.from_clients"), values: series.bandwidth_in },
     ],
   };
 }

@@ -52,7 +52,11 @@ export const pools: ObjectKind<PoolValue, Pool> = {
     const found = await tagged(api.GET("/api/v1/pools/{pool_id}", { params: { path: { pool_id: id } }, signal }));
     return { object: found.data.pool, warnings: found.data.warnings, etag: found.etag };
   },
-  create: async (body) => (await data(api.POST("/api/v1/pools", { body: body as never }))).pool.id,
+  async create(body) {
+    const { pool } = await data(api.POST("/api/v1/pools", { body: body as never }));
+    if (pool.check.enabled) await api.POST("/api/v1/pools/{pool_id}/check", { params: { path: { pool_id: pool.id } } }).catch(() => undefined); // no proxy uses it yet: what is dead is seen at once
+    return pool.id;
+  },
   change: (id, etag, body) => data(api.PATCH("/api/v1/pools/{pool_id}", { params: { path: { pool_id: id }, header: ifMatch(etag) }, body: body as never })),
   remove: (id) => data(api.DELETE("/api/v1/pools/{pool_id}", { params: { path: { pool_id: id } } })),
   valueOf({ name, description, policy, upstreams, source, check, retry, cooldown }) {

@@ -8,11 +8,11 @@ export type ProxySet = Partial<Schemas["ProxySet"]>;
 type Kind = "rate" | "seconds" | "number" | "text" | "policies" | "pools" | "switch";
 
 export const FIELDS = {
-  "limits.bandwidth_out": { title: "proxyform.limits.out", kind: "rate" },
-  "limits.bandwidth_in": { title: "proxyform.limits.in", kind: "rate" },
+  "limits.bandwidth_out": { title: "accounts.limit.bandwidth_out", kind: "rate" },
+  "limits.bandwidth_in": { title: "accounts.limit.bandwidth_in", kind: "rate" },
   "limits.connections_per_client": { title: "proxyform.limits.connections", kind: "number" },
   "limits.requests_per_minute": { title: "proxyform.limits.requests", kind: "number" },
-  "policy": { title: "proxyform.fleet_policy", kind: "policies" },
+  "policy": { title: "accounts.policy", kind: "policies" },
   "pool": { title: "proxyform.pool", kind: "pools" },
   "auth.enabled": { title: "proxyform.auth.enabled", kind: "switch" },
   "sleep_after": { title: "proxyform.sleep_after", kind: "seconds" },

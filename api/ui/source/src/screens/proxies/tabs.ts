@@ -18,11 +18,11 @@ export interface ProxyTab {
 
 export const TABS: ProxyTab[] = [
   { key: "now", title: "proxies.now", permission: null, load: () => import("./ProxyNow.svelte") },
-  { key: "log", title: "proxies.tab.log", permission: "metrics.read", load: () => import("./ProxyLog.svelte") },
+  { key: "log", title: "common.log", permission: "metrics.read", load: () => import("./ProxyLog.svelte") },
   { key: "rules", title: "proxies.tab.rules", permission: "proxy.read", load: () => import("./ProxyRules.svelte") },
   { key: "configuration", title: "proxies.configuration", permission: "proxy.write", load: () => import("./ProxyEdit.svelte") },
   { key: "history", title: "shell.area.history", permission: "admin", role: "auditor", load: () => import("./ProxyHistory.svelte") },
-  { key: "accounts", title: "proxies.accounts", permission: "proxy.read", under: "rules", load: () => import("./ProxyAccounts.svelte") },
+  { key: "accounts", title: "shell.area.accounts", permission: "proxy.read", under: "rules", load: () => import("./ProxyAccounts.svelte") },
 ];
 
 /** Where links lead that name a tab of before: a path, with the query of the link; null: it is none. */

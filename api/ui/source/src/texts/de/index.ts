@@ -1,3 +1,5 @@
+import { flat } from "../flat";
+import type { Texts } from "../index";
 import { palette } from "./palette";
 import { intervention } from "./intervention";
 import { policies } from "./policies";
@@ -9,7 +11,6 @@ import { settings } from "./settings";
 import { apikeys, sessions, users } from "./users";
 import { nodes } from "./nodes";
 import { webhooks } from "./webhooks";
-import type { Texts } from "../index";
 import { audit } from "./audit";
 import { history } from "./history";
 import { transfer } from "./transfer";
@@ -31,3 +32,4 @@ import { common, errors, shell } from "./shell";
 
 /** German. The type holds it to the keys of English. */
 export const de: Texts = { common, errors, shell, overview, proxies, proxyform, proxyrules, proxyaccounts, connections, logs, reason, accounts, plans, audit, history, transfer, webhooks, users, apikeys, sessions, settings, me, usage, accountimport, objects, lists, intervention, policies, pools, resolver, tlsname, nodes, palette };
+export const texts = flat(de);

@@ -1,15 +1,14 @@
 import type { Texts } from "../index";
 
 export const proxyaccounts: Texts["proxyaccounts"] = {
-  "create": "Konto dieses Proxys",
-  "fleet": "Konto mehrerer Proxys",
+  "create": "Konto für diesen Proxy",
+  "fleet": "Konto für mehrere",
   "back": "Alle Konten dieses Proxys",
-  "explain": "Eine Anfrage davon erklären",
-  "limits": "0 ist keine Grenze. Das Kontingent zählt beide Richtungen zusammen.",
-  "open": "Hier braucht kein Client eine Anmeldung, also auch kein Konto. Die Anmeldung wird in der Konfiguration eingeschaltet, und durch das erste Konto dieses Proxys.",
-  "own": "Daneben darf der Benutzer {name} des Proxys selbst ihn benutzen, ohne Grenzen.",
-  "backend": "Über Benutzer, die keine Konten sind, entscheidet Ihr eigener Dienst.",
-  "empty.title": "Kein Konto darf diesen Proxy benutzen",
-  "empty.text": "Ein Konto ist eine Person oder ein Programm mit Passwort, Grenzen und Kontingent: nur dieses Proxys oder mehrerer.",
-  "delete.text": "Clients mit diesem Namen werden ab dann abgelehnt, und offene Verbindungen enden.",
+  "limits": "0 heißt kein Limit. Das Kontingent zählt beide Richtungen zusammen.",
+  "open": "Clients brauchen hier keine Zugangsdaten, also wird kein Konto geprüft. Verlangen Sie Zugangsdaten in der Konfiguration, oder legen Sie ein Konto für diesen Proxy an.",
+  "own": "Auch der eigene Benutzer {name} des Proxys darf ihn benutzen, ohne Limits.",
+  "backend": "Über Benutzer ohne Konto entscheidet Ihr eigener Dienst.",
+  "empty.title": "Noch kein Konto darf diesen Proxy benutzen",
+  "empty.text": "Ein Konto ist eine Person oder ein Programm mit Passwort, Limits und Kontingent, nur für diesen Proxy oder für mehrere.",
+  "delete.text": "Clients mit seinen Zugangsdaten werden ab dann abgelehnt, und offene Verbindungen enden.",
 };

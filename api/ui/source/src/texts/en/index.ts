@@ -1,3 +1,4 @@
+import { flat } from "../flat";
 import { palette } from "./palette";
 import { intervention } from "./intervention";
 import { policies } from "./policies";
@@ -31,3 +32,4 @@ import { tlsname } from "./tlsname";
 /** English: every key there is. An area adds a line here and in `de/index.ts`. */
 export const en = { common, errors, shell, overview, proxies, proxyform, proxyrules, proxyaccounts, connections, logs, reason, accounts, plans, audit, history, transfer, webhooks, users, apikeys, sessions, settings, me, usage, accountimport, objects, lists, intervention, policies, pools, resolver, tlsname, nodes, palette };
 export type En = { [A in keyof typeof en]: { [K in keyof (typeof en)[A]]: string } };
+export const texts = flat(en);

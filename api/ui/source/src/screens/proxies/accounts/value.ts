@@ -1,9 +1,7 @@
 /** An account of one proxy as its form has it, and as the API takes it. */
 import type { Schemas } from "../../../api/client";
 import { changes } from "../../../lib/differences";
-import { CLIENTS_WINDOW, type Limit } from "../../accounts/rules";
-
-export const PERIODS = ["day", "week", "month", "total"] as const;
+import { CLIENTS_WINDOW, type Limit, type PERIODS } from "../../accounts/rules";
 
 export interface AccountValue {
   username: string;

@@ -1,6 +1,6 @@
 /** A proxy as its form has it, and as the API takes it. */
 import type { Schemas } from "../../../api/client";
-import { changes } from "../../../lib/differences";
+import { changes, isObject } from "../../../lib/differences";
 import { fieldLines, fieldsOf } from "../../objects/kind";
 import type { Detailed } from "../columns";
 
@@ -207,10 +207,6 @@ const KEPT = new Set(["backend", "policy", "pool"]);
 function filled(value: Record<string, unknown>, path = ""): Record<string, unknown> {
   const kept = Object.entries(value).filter(([name, each]) => each !== undefined && (each !== null || path === "tls" || KEPT.has(name)));
   return Object.fromEntries(kept.map(([name, each]) => [name, isObject(each) ? filled(each, name) : each]));
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 /**
