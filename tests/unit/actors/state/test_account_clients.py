@@ -231,9 +231,9 @@ def test_of_many_processes_at_once_exactly_the_limit_gets_in(tmp_path: Path) -> 
 
 def test_a_process_that_is_killed_leaves_places_that_others_count_on_with(tmp_path: Path) -> None:
     path, (gate, opens) = tmp_path / "clients", os.pipe()
+    clients = open_clients(path)  # first: who makes the file waits a few milliseconds for another one that does
     process = started(path, gate, opens, (f"10.0.0.{number % 250}" for number in itertools.count()), 3)
     os.close(opens)
-    clients = open_clients(path)
     wait_until(lambda: clients.in_use("acc_1", WINDOW) == 3, "it has admitted three")
     os.kill(process, signal.SIGKILL)
     os.waitpid(process, 0)
