@@ -231,7 +231,7 @@ def change_a_limit_of_fifty_proxies(user: Hands, fleet: Fleet) -> None:
     user.press("Enter")
     expect(change.get_by_role("status")).to_have_text(f"{MANY} proxies will change.")
     user.press("Enter")
-    expect(page.get_by_text(f"Done: {MANY} proxies")).to_be_visible()
+    expect(page.get_by_text(f"Done: {MANY} proxies").first).to_be_visible()
 
     def limits() -> list[int]:
         proxies = fleet.product.data("GET", "/config/export")["proxies"]

@@ -93,7 +93,7 @@ def test_the_check_and_its_ports_are_chosen_for_a_proxy_and_shown(
     press(page, "Review and save")
     press(page.get_by_role("dialog", name="Review changes"), "Save")
     expect(ports).to_have_attribute("aria-invalid", "true")
-    expect(ports).to_have_accessible_description(re.compile(r"none is\. https: must be"))
+    expect(ports).to_have_accessible_description(re.compile(r"check none https: must be"))
     press(page, "Remove https")
     ports.press_sequentially("8443,")
     page.set_viewport_size({"width": 320, "height": 700})

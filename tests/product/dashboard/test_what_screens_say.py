@@ -140,7 +140,7 @@ def rows(fleet: Fleet) -> Iterator[Row]:
     for kind in ("pool", "own", "direct"):
         screen = f"/proxies/{{{kind}}}"
         yield Row(screen, step("Exit"), screen, exit_of)
-        yield Row(screen, step("Policy"), screen, policy_of)
+        yield Row(screen, step("Rules"), screen, policy_of)
         yield Row(f"{screen}/rules", part("Policy of this proxy"), screen, policy_of)
     for index, each in enumerate(("live", "dead")):
         yield Row(
