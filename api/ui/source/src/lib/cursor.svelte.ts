@@ -73,8 +73,10 @@ export function cursorList<T>(
   options: { every?: number; reset?: () => unknown } = {},
 ): CursorList<T> {
   const made = new CursorList(fetch, id, options.every ?? 5000);
+  /** Other values of the address, such as what is open beside the list, leave its pages as they are. */
+  const wanted = $derived(JSON.stringify(options.reset?.() ?? null));
   $effect(() => {
-    void JSON.stringify(options.reset?.() ?? null);
+    void wanted;
     made.restart();
     return () => made.poll.stop();
   });
