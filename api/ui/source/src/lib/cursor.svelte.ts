@@ -1,4 +1,5 @@
 /** A list of which the API returns pages by a cursor: the first page is kept current, others come as they are needed. */
+import { untrack } from "svelte";
 import { Poll } from "./poll.svelte";
 
 export interface CursorPage<T> {
@@ -77,7 +78,7 @@ export function cursorList<T>(
   const wanted = $derived(JSON.stringify(options.reset?.() ?? null));
   $effect(() => {
     void wanted;
-    made.restart();
+    untrack(() => made.restart()); // what is read to ask is no other reason
     return () => made.poll.stop();
   });
   $effect(() => made.poll.watch());
