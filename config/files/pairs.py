@@ -10,6 +10,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Collection
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -77,14 +78,12 @@ def keep_pair(folder: Path, pair: Pair, used: Callable[[], Collection[str]]) -> 
             _check(*files)
             return files
         _make_room(folder, len(pair.certificate) + len(pair.key), used)
-        try:
+        with ExitStack() as undone:
             for path, content in zip(files, pair, strict=True):
+                undone.callback(path.unlink, missing_ok=True)
                 write_synced(path, content)
             _check(*files)
-        except BaseException:
-            for path in files:
-                path.unlink(missing_ok=True)
-            raise
+            undone.pop_all()
         sync(folder)
     return files
 

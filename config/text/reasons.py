@@ -97,7 +97,7 @@ REASONS: Final[dict[str, dict[str, str]]] = {
 }
 """By the step that stops the request, in the order in which it comes to them; `ended` is what had passed all of them.
 
-What follows a dot tells two of one reason apart: `.user` where a user was named, `.upstream` for a 403 of the upstream.
+What follows a dot distinguishes cases of one reason: `.user` where a user was named, `.upstream` for a 403 of one.
 """
 
 _WORDS: Final = {reason: words for of_step in REASONS.values() for reason, words in of_step.items()}

@@ -31,10 +31,14 @@ class Nodes:
         """`server` ends with the block, too."""
         self._stack = ExitStack()
         self.server = server or Server()
-        self._stack.callback(lambda: self.server.remove())  # noqa: PLW0108 - the one that is there then
+        self._stack.callback(self._remove_server)
         self.dsn = self.server.dsn()
         self.addresses: dict[Product, str] = {}
         """Where products listen for other nodes."""
+
+    def _remove_server(self) -> None:
+        """The one that is there then: a failover puts another one in its place."""
+        self.server.remove()
 
     def __enter__(self) -> Self:
         return self

@@ -45,7 +45,7 @@ def pooler(server: Server, mode: str, sign_in: str = "auth_type = plain") -> Ite
         for each in (folder, users, settings):
             shutil.chown(each, "postgres")
     command = ["pgbouncer", "-q", settings]
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL, **RUN_AS) as process:  # type: ignore[call-overload]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL, **RUN_AS) as process:
         try:
             wait_until(lambda: _is_open(port), "pgbouncer takes connections", 30)
             yield port

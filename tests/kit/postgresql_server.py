@@ -13,7 +13,7 @@ from functools import cache
 from itertools import count
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Self
+from typing import Any, Self
 
 import psycopg
 
@@ -24,7 +24,7 @@ from tests.kit.wait import wait_until
 PASSWORD = "sesame"
 OLDEST = 13
 """The oldest PostgreSQL that a fleet can be on."""
-RUN_AS = {"user": "postgres", "group": "postgres", "extra_groups": []} if os.geteuid() == 0 else {}
+RUN_AS: dict[str, Any] = {"user": "postgres", "group": "postgres", "extra_groups": []} if os.geteuid() == 0 else {}
 """The server refuses to run as root."""
 _numbers = count()
 
@@ -95,7 +95,7 @@ class Server:
         with (self._folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 [*self._wrapper, _program("postgres"), "-D", self._folder / "data", "-p", str(self.port), *options],
-                stdout=log, stderr=log, cwd="/", **RUN_AS,  # type: ignore[call-overload]
+                stdout=log, stderr=log, cwd="/", **RUN_AS,
             )  # fmt: skip
         wait_until(self._takes_connections, f"PostgreSQL takes connections: {self._folder}/log", 60)
 
@@ -178,7 +178,7 @@ def _new_cluster() -> Path:
 
 
 def _run(*command: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, cwd="/", **RUN_AS)  # type: ignore[call-overload]
+    done = subprocess.run(command, capture_output=True, text=True, cwd="/", **RUN_AS)
     assert done.returncode == 0, done.stderr
 
 

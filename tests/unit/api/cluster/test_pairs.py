@@ -17,14 +17,14 @@ from api.engine.commit import Engine
 from config.files.pairs import Pair, files_of, keep_pair, read_pair
 from config.files.paths import open_data_dir
 from config.files.secret_box import secret_box_of
-from config.model.nodes import NodeRecord
+from config.model.nodes import NodeRecord, NodeRole
 from tests.kit.certificates import make_pair
 
 
 class Fleet:
     """The node `a`, at which a pair was uploaded, and `b`, which asks it."""
 
-    def __init__(self, folder: Path, stack: ExitStack, role: str) -> None:
+    def __init__(self, folder: Path, stack: ExitStack, role: NodeRole) -> None:
         self.data = {name: open_data_dir(folder / name) for name in "ab"}
         self.own = {name: own_certificate(data) for name, data in self.data.items()}
         self.engines = {
@@ -35,8 +35,9 @@ class Fleet:
         route = Route(pairs_for_nodes(engine), for_edges=True)
         self.api = stack.enter_context(closing(InternalApi(("127.0.0.1", 0), known, lambda: {PATH: route})))
         self.api.start()
-        for name, of_node in (("a", "full"), ("b", role)):
-            record = NodeRecord(id=f"nod_{name}", name=name, created_at=1.0, role=of_node)  # type: ignore[arg-type]
+        of_nodes: dict[str, NodeRole] = {"a": "full", "b": role}
+        for name, of_node in of_nodes.items():
+            record = NodeRecord(id=f"nod_{name}", name=name, created_at=1.0, role=of_node)
             own = {"fingerprint": self.own[name].fingerprint, "pem": self.own[name].pem}
             place = {"internal": "{}:{}".format(*self.api.address)}
             self.put("nodes", {**record.model_dump(mode="json"), "certificate": own, "addresses": place})
@@ -57,12 +58,12 @@ class Fleet:
 
 
 @pytest.fixture
-def role() -> str:
+def role() -> NodeRole:
     return "full"
 
 
 @pytest.fixture
-def fleet(tmp_path: Path, role: str) -> Iterator[Fleet]:
+def fleet(tmp_path: Path, role: NodeRole) -> Iterator[Fleet]:
     with ExitStack() as stack:
         yield Fleet(tmp_path, stack, role)
 
