@@ -21,7 +21,8 @@ from tests.product.e2e.foreign.programs import dante, needs, pproxy, squid, tiny
 
 pytestmark = [pytest.mark.product, needs("curl")]
 
-SESSIONS = range(1, 7)
+# The ports, and so the hashes, are new each time: this many fall on one of three upstreams once in 170,000 runs.
+SESSIONS = range(1, 13)
 Exits = tuple[str, list[int]]
 """A protocol, and the ports of three upstreams."""
 
