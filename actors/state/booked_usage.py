@@ -23,6 +23,7 @@ from actors.state.usage import (
     INSTANCE,
     LINE,
     NAME,
+    NO_MORE,
     PERIOD,
     PROXY,
     QUOTA,
@@ -199,10 +200,12 @@ class BookedUsage:
         bytes_out: int,
         booked: Mapping[tuple[int, int], tuple[int, int]],
         may_use: int = FOREVER,
+        no_more: bool = False,
     ) -> bool:
         """What the account has used in its period, by the word for that, with what is in it of each line.
 
-        `booked` is by instance and serial. Returns false if it can't be written now.
+        `booked` is by instance and serial; `may_use` and `no_more` as in `SharedUsage`. Returns false if it can't be
+        written now.
         """
         key, words = self._digests.of(account_id), self._table.words
         total = self._total(key) or self._claim(key)
@@ -216,7 +219,8 @@ class BookedUsage:
                 words[line + BOOKED + 2 * place] = of_line[0]
                 words[line + BOOKED + 2 * place + 1] = of_line[1]
         at = total + TOTAL + TOTAL_WORDS * place
-        for word, number in enumerate((period, bytes_in, bytes_out, may_use), at):
+        limit = may_use & ~NO_MORE | (NO_MORE if no_more and may_use != FOREVER else 0)
+        for word, number in enumerate((period, bytes_in, bytes_out, limit), at):
             words[word] = number
         words[total + STATE] = state
         return True

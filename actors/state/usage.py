@@ -36,7 +36,8 @@ Killed between any two of these it leaves the total before, which is as exact. W
 first, by INSTANCE and SERIAL, so a line is booked once however often it is read.
 
 **Up to what an account may be used on this machine** the collector says in TOTAL: `FOREVER` leaves it to the quota.
-Processes stop reading at that number, until there is a larger one.
+Processes stop reading at that number, until there is a larger one. With `NO_MORE` in it there is none before the
+fleet's database is back.
 
 **Periods are those of one clock.** In a fleet it is the database's, and the collector says in the header by how much
 that is ahead of this machine's. Else a process whose clock is wrong would begin a period of its own, about which the
@@ -78,6 +79,8 @@ LINE: Final = NUMBERS + 47
 STATE: Final = NUMBERS
 TOTAL: Final = NUMBERS + 1
 TOTAL_WORDS: Final = 4
+NO_MORE: Final = 1
+"""The lowest bit of the number up to which an account may be used, which is even otherwise."""
 
 AHEAD: Final = 3
 """The word of the header with the microseconds by which the clock of periods is ahead, a number with a sign."""
@@ -167,6 +170,7 @@ class SharedUsage:
         "known",
         "line",
         "may_use",
+        "no_more",
         "numbers",
         "serial",
     )
@@ -193,6 +197,8 @@ class SharedUsage:
         """Whether the collector has said what was used before."""
         self.may_use = FOREVER
         """Bytes of the period up to which it may be used here."""
+        self.no_more = False
+        """Whether that stays so until the fleet's database is back."""
 
     # --- the line of this process ---
 
@@ -378,13 +384,14 @@ class SharedUsage:
             booked = BOOKED + 2 * place
             self._booked_in = words[at + 1] - sum(words[line + booked] for line in lines)
             self._booked_out = words[at + 2] - sum(words[line + booked + 1] for line in lines)
-            self.may_use, self.known = words[at + 3], True
+            may_use = words[at + 3]
+            self.may_use, self.no_more, self.known = may_use & ~NO_MORE, may_use & NO_MORE != 0, True
         elif not self.known or self._state:  # else the collector is about to write its first total
             names = [(words[line + INSTANCE], serial) for line, serial in self._others]
             begun = [self._begun.get(each, (0, 0)) for each in names]
             begun.append(self._begun.get((self._process.instance, self.serial), (0, 0)))
             self._booked_in, self._booked_out = -sum(each for each, _ in begun), -sum(each for _, each in begun)
-            self.may_use, self.known = FOREVER, False
+            self.may_use, self.no_more, self.known = FOREVER, False, False
 
     def __repr__(self) -> str:
         return f"<SharedUsage of {self._account_id}: {self.used()} bytes>"

@@ -51,6 +51,7 @@ REASONS: Final[dict[str, dict[str, str]]] = {
         "account_quota_reached": "quota of the account used up",
         "credential_connection_limit": "too many connections of the credential",
         "credential_quota_reached": "quota of the credential used up",
+        "quota_unavailable": "what is left of the quota is not known",
         "rule_connection_limit": "too many connections for a rule",
         "rule_request_limit": "too many requests for a rule",
     },

@@ -51,7 +51,8 @@ class _Ended(Exception):
 class Target:
     """A proxy to go through, with the credentials (`name:password`), and the seconds between two attempts, if rarer.
 
-    Of several credentials each has its turn. `may_end` is a status that is a good end of an attempt, too.
+    Of several credentials each has its turn. A response whose head has one of `may_end` is a good end of an attempt,
+    too.
     """
 
     name: str
@@ -62,7 +63,7 @@ class Target:
     host: str = "127.0.0.1"
     in_turn: tuple[str, ...] = ()
     turn: float = 60.0
-    may_end: bytes = b""
+    may_end: tuple[bytes, ...] = ()
 
     @property
     def login(self) -> str:
@@ -90,7 +91,7 @@ class _Wire:
         self.write(f"{line} HTTP/1.1\r\nHost: {host}\r\n{self._field}\r\n".encode())
         head = await self._reader.readuntil(b"\r\n\r\n")
         self.received += len(head)
-        if head.split(b" ", 2)[1] == self._may_end:
+        if any(each in head for each in self._may_end):
             raise _Ended
         if head.split(b" ", 2)[1] != b"200":
             raise _Status(head.split(b"\r\n", 1)[0].decode(errors="replace"))

@@ -186,7 +186,7 @@ class Account:
             until = self.usage.until
             wait = 0 if until is None else max(1, round(until - now))
             return failures.account_quota(self.spec.period, wait)
-        return None
+        return failures.QUOTA_UNAVAILABLE if self.usage.is_unavailable else None
 
     def admit(self, meter: Meter) -> Failure | None:
         """Count one more request of this connection. Returns why it is refused, else None."""
@@ -306,7 +306,9 @@ class Credential(Account):
             return failures.CREDENTIAL_EXPIRED
         if self.spec.allow_clients and not self.may_come_from(client_ip):
             return failures.CREDENTIAL_NETWORK
-        return failures.CREDENTIAL_QUOTA if self.usage.exhausted else None
+        if self.usage.exhausted:
+            return failures.CREDENTIAL_QUOTA
+        return failures.QUOTA_UNAVAILABLE if self.usage.is_unavailable else None
 
     def admit(self, meter: Meter) -> Failure | None:
         """See `Account.admit`."""

@@ -56,6 +56,8 @@ ASKED_AFTER: Final = 0.05
 ASKED_EACH: Final = 0.5
 """Seconds after which the collector is asked again, which says something each time: `ASKED_AFTER` at first, and twice
 as many each time that it lets no more be used, up to `ASKED_EACH`."""
+NO_MORE_AFTER: Final = 5.0
+"""Seconds that a connection waits for the fleet's database, which alone knows what is left."""
 CHECKED_EACH: Final = 0.02
 """Seconds after which it is seen whether it has."""
 REFRESHED_AFTER: Final = 4096
@@ -66,7 +68,8 @@ TIME_PERIOD: Final = 60.0
 
 
 class AccountCounter:
-    """What one account or credential uses. `quota` is 0 for none; `on_reached` is called when it is used up."""
+    """What one account or credential uses. `quota` is 0 for none; `on_reached` is called when it is used up, or
+    what is left is not to be known."""
 
     def __init__(self, counts: UsageCounters, account_id: str, shared: SharedUsage) -> None:
         self.id = account_id
@@ -95,7 +98,7 @@ class AccountCounter:
         self._ask_after = ASKED_AFTER
         """Seconds from that question to the next."""
         self._waiting: list[Wake] = []
-        self._away_at = 0.0
+        self._away_at = self._ends_at = 0.0
         self._writes = 0
         self.period = ""
         self.since, self.until = period_at("total", 0.0)
@@ -249,6 +252,11 @@ class AccountCounter:
         return self._left <= 0
 
     @property
+    def is_unavailable(self) -> bool:
+        """Whether what may be used without the fleet's database is used up."""
+        return self._shared.no_more and self.quota > 0 and self._leased() <= 0
+
+    @property
     def overrun(self) -> int:
         """Bytes beyond the quota; negative while there is some left."""
         return -self._left
@@ -303,7 +311,8 @@ class AccountCounter:
         if not self.quota or self._leased() > 0:
             return False
         if not self._waiting:
-            self._writes, self._away_at = self._shared.writes, self._counts.loop.now + AWAY_AFTER
+            now = self._counts.loop.now
+            self._writes, self._away_at, self._ends_at = self._shared.writes, now + AWAY_AFTER, now + NO_MORE_AFTER
             self._counts.loop.call_later(CHECKED_EACH, self._go_on)
         self._waiting.append(wake)
         return True
@@ -316,6 +325,8 @@ class AccountCounter:
         if self._leased() <= 0 and loop.now >= self._away_at:
             self._beyond = min(max(WINDOW_MIN, 2 * self._beyond), UNLIMITED)
         if self._leased() <= 0 and self.quota:
+            if loop.now >= self._ends_at and self.is_unavailable:
+                self.on_reached()
             loop.call_later(CHECKED_EACH, self._go_on)
             return
         waiting, self._waiting = self._waiting, []

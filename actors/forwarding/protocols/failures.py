@@ -258,6 +258,7 @@ LIMIT_REASONS = (
     "credential_network_not_allowed",
     "credential_connection_limit",
     "credential_quota_reached",
+    "quota_unavailable",
     "rule_connection_limit",
     "rule_request_limit",
 )
@@ -334,6 +335,14 @@ CREDENTIAL_NETWORK = Failure(
 CREDENTIAL_QUOTA = Failure(
     429, "http_request_denied", "the quota of this credential is used up", rule="credential_quota_reached"
 )
+QUOTA_UNAVAILABLE = Failure(
+    503,
+    "proxy_internal_error",
+    "what is left of this quota is not known at the moment",
+    rule="quota_unavailable",
+    retry_after=5,
+)
+"""Of a node without the fleet's database, whose share of what was left is used up."""
 
 
 def credential_connections(limit: int) -> Failure:

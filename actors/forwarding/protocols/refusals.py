@@ -203,6 +203,9 @@ ADVICE: Final[dict[tuple[int, str], Advice]] = {
     (503, "accounts_unavailable"): Advice(
         "The accounts can't be read now", True, f"{_AGAIN}. {_ASK} if the problem persists."
     ),
+    (503, "quota_unavailable"): Advice(
+        "What is left of the quota is not known now", True, f"{_AGAIN}. {_ASK} if the problem persists."
+    ),
     (504, "dns_timeout"): Advice("The target's name did not resolve in time", True, f"{_AGAIN}."),
     (504, "connection_timeout"): Advice(
         "The target did not accept the connection in time", True, f"{_AGAIN}, and check whether the target is up."

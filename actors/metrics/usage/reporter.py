@@ -112,13 +112,13 @@ class UsageReporter:
         return self._fails and self._loop.now - self._connected_at >= CUT_OFF_AFTER
 
     @property
-    def _is_away(self) -> bool:
+    def is_away(self) -> bool:
         """Whether accounts go on without the database: it is known to be away, or this node is cut off from it."""
         return self._fails and (self.is_cut_off or not self._database.is_available)
 
     def may_use(self, account_id: str, usage: AccountUsage) -> int:
         """Bytes of the period up to which an account may be used here, which has used so much of it."""
-        return self.changes.may_use(account_id, usage, self._quota_offline if self._is_away else None)
+        return self.changes.may_use(account_id, usage, self._quota_offline if self.is_away else None)
 
     def set_quota_offline(self, policy: str) -> None:
         """What accounts may use without the database, also if it is away now."""
@@ -128,8 +128,8 @@ class UsageReporter:
 
     def _note_away(self) -> None:
         """Have processes know how far accounts may go, if that has changed for all of them."""
-        if self._is_away != self._was_away:
-            self._was_away = self._is_away
+        if self.is_away != self._was_away:
+            self._was_away = self.is_away
             self._books.totals_changed(tuple(self.changes.quotas))
 
     # --- what is to be reported ---

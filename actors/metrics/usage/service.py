@@ -357,12 +357,14 @@ class UsageService:
             if total is None:
                 return True
             usage = total.usage
-            may_use = FOREVER if self._reporter is None else self._reporter.may_use(account_id, usage)
+            may_use, no_more = FOREVER, False
+            if self._reporter is not None:
+                may_use, no_more = self._reporter.may_use(account_id, usage), self._reporter.is_away
         except sqlite3.Error as error:
             self._errors.error(error)
             return False
         period = period_word(usage.period, usage.since)
-        return table.write_total(account_id, period, usage.bytes_in, usage.bytes_out, total.booked, may_use)
+        return table.write_total(account_id, period, usage.bytes_in, usage.bytes_out, total.booked, may_use, no_more)
 
     # --- events ---
 

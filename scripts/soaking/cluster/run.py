@@ -15,7 +15,7 @@ from soaking import verdict
 from soaking.changes import COUNTED, LIST, PLAN, POLICY, PREFIX, USER, Guarded, denying, id_of, stored
 from soaking.cluster import verdict as of_fleet
 from soaking.cluster.changes import SIGNER, Confirmed, FleetChanges, FleetLedger, SignIns
-from soaking.cluster.drills import Drills
+from soaking.cluster.drills import OF_DATABASE, Drills
 from soaking.cluster.faults import CLOCK_OFF, LINES, FleetJournal, unexplained_calls
 from soaking.cluster.fleet import HOSTS, SoakedFleet
 from soaking.disturb import Plan
@@ -34,6 +34,8 @@ MIB = 1 << 20
 QUOTA = 6 * MIB
 """Of each account that is used up in its turn."""
 TURN = 40.0
+WITHOUT_DATABASE = {*OF_DATABASE, "node cut off", "node cut off one way"}
+"""Drills in which an account may use a share of what was left."""
 BEYOND = 3 * MIB + 3 * MIB
 """What nodes may use beyond a quota: each a mebibyte, and what was under way."""
 
@@ -78,7 +80,7 @@ class FleetSoak:
                     more = {"credentials": f"{COUNTED}:{PASSWORD}"}
                 elif name == "quota":
                     logins = tuple(f"{each}:{PASSWORD}" for each in self._quotas)
-                    more = {"in_turn": logins, "turn": TURN, "may_end": b"429"}
+                    more = {"in_turn": logins, "turn": TURN, "may_end": (b" 429 ", b"rule=quota_unavailable")}
                 targets.append(Target(f"{node.name}/{name}", protocol, port, host=HOSTS[node.name], **more))
         self._traffic = Traffic(targets, http_port, echo_port, arguments.rate / 2.3)
         self._ledger, self._journal = FleetLedger(), FleetJournal()
@@ -213,7 +215,8 @@ class FleetSoak:
     def _attempts(self) -> list[Attempt]:
         """Those that say something about the product.
 
-        At its quota an account's connections are ended: `_beyond` has what it used.
+        At its quota an account's connections are ended: `_beyond` has what it used. Without the database they are,
+        too, at the node's share of what was left.
         """
         stalls = self._traffic.stalls
         _print(f"the clients had no processor {len(stalls)} times, {sum(end - begin for begin, end in stalls):.0f} s")
@@ -225,6 +228,8 @@ class FleetSoak:
         def is_at_quota(each: Attempt) -> bool:
             if each.result != CUT or not each.proxy.endswith("/quota"):
                 return False
+            if not WITHOUT_DATABASE.isdisjoint(self._journal.around(each.begin, each.end)):
+                return True
             return used[self._quotas[int(each.begin / TURN) % len(self._quotas)]] >= QUOTA
 
         used = self._used_of_quotas()

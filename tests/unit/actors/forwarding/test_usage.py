@@ -24,11 +24,13 @@ from actors.forwarding.limits.usage import (
     BEYOND_MAX,
     CHECKED_EACH,
     GRACE_BYTES,
+    NO_MORE_AFTER,
     TIME_PERIOD,
     UNKNOWN_MAX,
     WINDOW_MIN,
     WINDOW_OF_PROCESS_MIN,
 )
+from actors.forwarding.protocols.failures import QUOTA_UNAVAILABLE
 from actors.metrics.usage.account_usage import UsageLedger
 from actors.metrics.usage.service import LINES_AT_ONCE
 from actors.state.booked_usage import open_booked
@@ -339,6 +341,51 @@ def test_at_the_number_of_the_collector_connections_wait_until_there_is_a_larger
     booked.close()
 
 
+def test_what_may_be_used_without_the_fleets_database_ends_and_goes_on_when_that_is_back(
+    world: World, tmp_path: Path
+) -> None:
+    one = Process(world)
+    one.configure(RICH)
+    world.turn()
+    world.collector.silent = True
+    booked = open_booked(tmp_path / "state")
+    assert booked is not None
+
+    def may_use(number: int, no_more: bool) -> None:
+        assert booked.write_total("acc_1", period_word("total", 0.0), 0, 0, {}, number, no_more)
+        world.hand.time += CHECKED_EACH
+        world.turn()
+        one.ada.room()
+
+    ended: list[float] = []
+    one.ada.on_reached = lambda: ended.append(world.hand.time)
+    may_use(100_000, no_more=True)
+    assert (one.ada.room(), one.limits.user_refusal("ada", "127.0.0.1")) == (100_000, None)
+    one.uses(100_000)
+    assert (one.ada.room(), one.ada.is_unavailable, one.ada.exhausted) == (0, True, False)
+    assert one.limits.user_refusal("ada", "127.0.0.1") is QUOTA_UNAVAILABLE
+    began, woken = world.hand.time, list[int]()
+    assert one.ada.wait(lambda: woken.append(1))
+    for _ in range(3):
+        world.pass_time(AWAY_AFTER * 0.9)
+        may_use(100_000, no_more=True)
+    assert (ended, woken) == ([], []), "a short outage ends nothing"
+    for _ in range(3):
+        world.pass_time(AWAY_AFTER * 0.9)
+        may_use(100_000, no_more=True)
+    assert ended
+    assert ended[0] - began == pytest.approx(NO_MORE_AFTER, abs=0.1)
+    may_use(150_000, no_more=False)
+    world.pass_time(0.1)
+    assert (woken, one.ada.is_unavailable, one.ada.room()) == ([1], False, 50_000)
+    one.uses(50_000)
+    assert one.ada.wait(lambda: woken.append(2))
+    assert not one.ada.is_unavailable, "the database is there: more will come"
+    may_use(FOREVER, no_more=True)
+    assert (one.ada.is_unavailable, one.ada.wait(lambda: None)) == (False, False)
+    booked.close()
+
+
 def test_while_it_lets_no_more_be_used_the_collector_is_asked_soon_again_and_then_less_often(
     world: World, tmp_path: Path
 ) -> None:
@@ -361,7 +408,7 @@ def test_while_it_lets_no_more_be_used_the_collector_is_asked_soon_again_and_the
         world.hand.time += 0.01
         world.turn()
     assert asked == pytest.approx([0.0, 0.05, 0.15, 0.35, 0.75, 1.25, 1.75, 2.25, 2.75], abs=0.03)
-    assert booked.write_total("acc_1", period_word("total", 0.0), 0, 0, {}, 100_001)
+    assert booked.write_total("acc_1", period_word("total", 0.0), 0, 0, {}, 100_002)
     world.turn()
     one.ada.room()
     one.uses(30_000)

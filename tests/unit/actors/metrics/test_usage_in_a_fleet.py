@@ -322,8 +322,11 @@ def test_without_the_database_nodes_go_on_as_far_as_the_policy_says(
             used += uses_all_it_may(processes[: 1 if policy == "unlimited" else 2], MIB)
             fleet.pass_time(0.5)
         assert least <= used <= most
+        waits = policy != "unlimited"
+        assert [each.ada.is_unavailable for each in processes] == [waits, waits]
         fleet.cut(False)
         fleet.pass_time(5)
+        assert [each.ada.is_unavailable for each in processes] == [False, False]
         assert fleet.total() == fleet.hours() == used
         assert all(node.unreported().bytes == 0 for node in fleet.nodes)
 

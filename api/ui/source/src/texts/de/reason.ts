@@ -33,6 +33,7 @@ export const reason: Texts["reason"] = {
   "credential_quota_reached": "Kontingent des Zugangsschlüssels aufgebraucht",
   "rule_connection_limit": "zu viele Verbindungen für eine Regel",
   "rule_request_limit": "zu viele Anfragen für eine Regel",
+  "quota_unavailable": "Rest des Kontingents nicht bekannt",
   "proxy_internal_error": "interner Fehler des Proxys",
   "dns_error": "Name nicht auflösbar",
   "dns_timeout": "Name nicht rechtzeitig aufgelöst",
