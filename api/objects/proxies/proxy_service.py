@@ -132,8 +132,12 @@ class ProxyService:
 
     def name_of(self, proxy_id: str) -> str:
         """The name of a proxy; its id when it is deleted."""
+        return self.find_name(proxy_id) or proxy_id
+
+    def find_name(self, proxy_id: str) -> str | None:
+        """The name of a proxy; None when it is deleted."""
         found = self._cache.get(proxy_id)
-        return proxy_id if found is None else found.record.name
+        return None if found is None else found.record.name
 
     def create(self, body: ProxyCreate) -> StoredProxy:
         """A new, active proxy whose socket is bound, and whose process serves unless that takes long."""

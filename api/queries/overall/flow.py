@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
@@ -168,8 +168,8 @@ def exit_of(pool: str, parent: str, visible: frozenset[str] | None, members: boo
     return f"pool:{pool}" if pool else f"upstream:{parent}"
 
 
-def of_columns(ways: Iterable[Way], most: int, names: Mapping[str, str]) -> dict[str, Any]:
-    """The columns with their nodes and the links, as `TrafficFlow`; `names` are those of proxies by id."""
+def of_columns(ways: Iterable[Way], most: int, name_of: Callable[[str], str | None]) -> dict[str, Any]:
+    """The columns with their nodes and the links, as `TrafficFlow`; `name_of` has the name of a proxy by its id."""
     found = list(ways)
     largest = [_largest(found, column, most) for column in range(len(COLUMNS))]
     nodes: list[dict[str, Sums]] = [defaultdict(Sums) for _ in COLUMNS]
@@ -181,7 +181,7 @@ def of_columns(ways: Iterable[Way], most: int, names: Mapping[str, str]) -> dict
         for pair in pairwise(keys):
             links[pair].add(way, "")
     accounts, proxies, exits, targets = (
-        [_node(key, sums, column, names) for key, sums in _ordered(each)] for column, each in enumerate(nodes)
+        [_node(key, sums, column, name_of) for key, sums in _ordered(each)] for column, each in enumerate(nodes)
     )
     listed = [{"source": pair[0], "target": pair[1], **sums.view()} for pair, sums in _ordered(links)]
     return {"accounts": accounts, "proxies": proxies, "exits": exits, "targets": targets, "links": listed}
@@ -203,13 +203,13 @@ def _is_rest(key: str | tuple[str, str]) -> bool:
     return any(each.startswith(OTHERS) for each in ((key,) if isinstance(key, str) else key))
 
 
-def _node(key: str, sums: Sums, column: int, names: Mapping[str, str]) -> dict[str, Any]:
+def _node(key: str, sums: Sums, column: int, name_of: Callable[[str], str | None]) -> dict[str, Any]:
     kind, _, value = key.partition(":")
     rest = _is_rest(key)
     return {
         "key": key,
         "id": value if kind == "proxy" else None,
-        "name": None if rest else names.get(value) if kind == "proxy" else value or None,
+        "name": None if rest else name_of(value) if kind == "proxy" else value or None,
         "kind": COLUMNS[column] if rest else kind,
         "others": len(sums.members) if rest else 0,
         **sums.view(),
@@ -236,7 +236,6 @@ def flow(call: Call) -> Reply:
 def _made(call: Call, query: FlowQuery, visible: frozenset[str] | None) -> dict[str, Any]:
     scope = call.caller.scope
     proxies = [each.record for each in call.services.proxies.all() if scope is None or each.record.id in scope]
-    names = {each.id: each.name for each in proxies}
     if query.proxy_id is not None:
         proxies = [each for each in proxies if each.id == query.proxy_id]
     fleet = MergedConnections(call.services.bridge, proxies, call.services.runtime.whole(), call.nodes)
@@ -258,7 +257,7 @@ def _made(call: Call, query: FlowQuery, visible: frozenset[str] | None) -> dict[
         counted, was_exact = _requests(call, proxies, visible, query.members is not None)
         ways += counted
         exact = exact and was_exact
-    found = of_columns(_through(ways, query), query.most, names)
+    found = of_columns(_through(ways, query), query.most, call.services.proxies.find_name)
     return {"window": WINDOW, **found, "exact": exact, **call.nodes.meta()}
 
 

@@ -261,7 +261,7 @@ class Overviews:
             "series": self._series(seen.scope, RANGES[name], nodes) if seen.metrics else None,
             "proxies": self._by_state(found, {} if fleet is None else fleet.proxies, nodes) if seen.proxies else None,
             "pools": self._pools() if seen.proxies and seen.of_all else None,
-            "top": self._top(seen, name, found, nodes) if seen.metrics else None,
+            "top": self._top(seen, name, nodes) if seen.metrics else None,
             "attention": self._attention.entries(
                 visible,
                 seen.settings,
@@ -298,16 +298,15 @@ class Overviews:
             states = [runtimes[each.record.id].state if each.record.id in runtimes else "stopped" for each in found]
         return {"total": len(states), "by_state": dict(sorted(Counter(states).items()))}
 
-    def _top(self, seen: Visibility, name: str, found: list[StoredProxy], nodes: AskedNodes) -> View | None:
+    def _top(self, seen: Visibility, name: str, nodes: AskedNodes) -> View | None:
         key, max_age = (seen.scope, name, nodes.key), RANGES[name].max_age
         counts, missing = self._tops.get(key, max_age, lambda: self._count(seen.scope, RANGES[name], nodes))
         nodes.reasons.update({**missing, **nodes.reasons})
         if counts is None:
             return None
-        names = {each.record.id: each.record.name for each in found}
         lists = {title: _entries(counts.values.get(counted, ()), name) for title, (counted, name) in LISTS.items()}
         for entry in lists["proxies"]:
-            entry["name"] = names.get(entry["id"])
+            entry["name"] = self._proxies.find_name(entry["id"])
         return {**lists, "exact": counts.exact, "records": self._access()}
 
     def _count(

@@ -101,7 +101,7 @@ def test_upstreams_of_pools_are_exits_by_themselves_when_they_are_asked_for(traf
 def test_the_largest_have_nodes_and_all_others_are_one_whatever_they_are_called() -> None:
     ways = [way_of(f"u{number}", "prx_1", "direct", "a.example", rate_in=float(number)) for number in range(5)]
     ways.append(way_of("*", "prx_1", "direct", "a.example", rate_in=100.0))
-    found = of_columns(ways, 2, {})
+    found = of_columns(ways, 2, lambda _id: None)
     assert [(each["key"], each["others"], each["rate_in"]) for each in found["accounts"]] == [
         ("account:*", 0, 100),
         ("account:u4", 0, 4),
