@@ -43,8 +43,7 @@ class Node(Product):
         return [python, "-P", *rest]  # of the current directory nothing is imported, which may be a checkout
 
     def command(self) -> list[str]:
-        lab = ["--lab"] if self.name == next(iter(ROLES)) else []
-        return [*super().command(), "--host", self.host, *lab]
+        return [*super().command(), "--host", self.host, "--lab"]  # each, so that all have the same settings
 
 
 @contextmanager
