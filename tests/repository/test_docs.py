@@ -338,7 +338,7 @@ def test_the_glossary_explains_each_term_once_and_rejects_no_term_of_its_own() -
     assert rejected & set(terms) == set()
 
 
-WORDS = {"": 44_500, "README.md": 450, "docs/api.md": 1_250, "docs/how-to/": 8_800}
+WORDS = {"": 44_200, "README.md": 450, "docs/api.md": 1_250, "docs/how-to/": 8_800}
 """The most words of all documents that begin so. They may only fall."""
 MEDIAN, NINETIETH = 15, 28
 """Words of a sentence."""
