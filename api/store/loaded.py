@@ -14,8 +14,9 @@ T = TypeVar("T")
 
 _BOOKKEEPING = {"updated_at"}
 
-REMEMBERED = 10_000
-"""Objects of a store; with more of them all are forgotten, which costs no more than a moment's work."""
+REMEMBERED = 1_000
+"""Objects of a store, also deleted ones, each up to 2 KB; with more of them all are forgotten, which costs no more than
+a moment's work."""
 
 
 class Loaded(Generic[T]):
