@@ -118,8 +118,7 @@ def _print_version(given: bool) -> None:
 
 def _top_level_options(
     _version: Annotated[
-        bool,
-        typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version),
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
     ] = False,
 ) -> None:
     """Options before a command."""

@@ -18,15 +18,7 @@ from typing import Final
 from config.settings.env import wipe, wipe_option
 
 FORWARDED: Final = frozenset(
-    (
-        signal.SIGTERM,
-        signal.SIGINT,
-        signal.SIGHUP,
-        signal.SIGQUIT,
-        signal.SIGUSR1,
-        signal.SIGUSR2,
-        signal.SIGWINCH,
-    )
+    (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH)
 )
 """Signals that the command gets in our place."""
 NOT_FOUND: Final = 127

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +37,9 @@ from api.cli.options import (
 from api.cli.quantities import moment_option, span_option
 from api.cli.terminal import Column, Detail, Pairs, Row, fields_of, pairs_of, titled, with_node
 from config.model.choices import LIST_FORMATS, LIST_KINDS, POOL_FORMATS, POOL_POLICIES
+from config.net.names import in_a_labels
 from config.text.formatting import parse_moment
 
-NAME_MAX = 100
-"""Characters of the name of a rule."""
 CHECK_PAUSE = 0.2
 """Seconds until a check is looked at again."""
 CHECK_MARGIN = 5.0
@@ -305,24 +303,34 @@ _FIELDS_OF_BLOCK = {
 class _Block:
     """What is refused, where and to whom: one rule of the policy for all proxies."""
 
-    def __init__(self, destination: str, proxies: Sequence[str] | None, accounts: Sequence[str] | None) -> None:
-        self._match = {"destinations": [destination], "accounts": list(accounts or ())}
-        self._proxies = list(proxies or ())
-        where = f" on {', '.join(self._proxies)}" if proxies else ""
+    def __init__(
+        self, api: ApiClient, destination: str, proxies: Sequence[str] | None, accounts: Sequence[str] | None
+    ) -> None:
+        where = f" on {', '.join(proxies)}" if proxies else ""
         whom = f" for {', '.join(accounts)}" if accounts else ""
         self.text = f"{destination}{where}{whom}"
+        ids = [find_id(api, PROXY, each) for each in proxies or ()]  # they stay
+        self._match = _given({"destinations": [destination], "accounts": list(accounts or ()), "proxies": ids})
 
-    @property
-    def name(self) -> str:
-        """The name of its rule, which says all that it matches."""
-        name = f"block {self.text}"
-        return name if len(name) <= NAME_MAX else f"{name[: NAME_MAX - 9]} {sha256(name.encode()).hexdigest()[:8]}"
+    def rule(self, until: str | None, reason: str | None) -> dict[str, Any]:
+        """The rule, to which the API gives its name."""
+        match = {**self._match, **_given({"until": until})}
+        return {"match": match, "action": _given({"use": "deny", "reason": reason})}
 
-    def rule(self, api: ApiClient, until: str | None, reason: str | None) -> dict[str, Any]:
-        """The rule; proxies by their ids, which stay."""
-        match = {**self._match, "proxies": [find_id(api, PROXY, each) for each in self._proxies], "until": until}
-        action = {"use": "deny", "reason": reason}
-        return {"name": self.name, "match": _given(match), "action": _given(action)}
+    def is_in(self, rule: Mapping[str, Any]) -> bool:
+        """Whether a rule of a policy is this block, whatever it is called and whenever it ends."""
+        found = _given({**rule["match"], "until": None})
+        asked = {**self._match, "destinations": [_stored(each) for each in self._match["destinations"]]}
+        same = found.keys() == asked.keys() and all(sorted(found[name]) == sorted(asked[name]) for name in asked)
+        return same and rule["action"].get("use") == "deny"
+
+
+def _stored(destination: str) -> str:
+    """As the API keeps it."""
+    try:
+        return in_a_labels(destination)
+    except ValueError:
+        return destination  # which the API has never taken
 
 
 def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -343,8 +351,8 @@ def block(
 
     The rule is in the policy of the setting proxy.policy, which is made if there is none.
     """
-    wanted = _Block(destination, proxies, accounts)
-    rule = {**wanted.rule(session.api, until, reason), **_given({"end_existing": end_existing})}
+    wanted = _Block(session.api, destination, proxies, accounts)
+    rule = {**wanted.rule(until, reason), **_given({"end_existing": end_existing})}
     policy = _policy_of_all(session.api)
     if not policy:
         policy = EVERYWHERE
@@ -359,9 +367,9 @@ def block(
 @command(TOP, "unblock", _PLACES, rich_help_panel=RESOURCES)
 def unblock(session: Session, destination: str, proxies: list[str] | None, accounts: list[str] | None) -> None:
     """End a block, given as it was made."""
-    wanted, policy = _Block(destination, proxies, accounts), _policy_of_all(session.api)
+    wanted, policy = _Block(session.api, destination, proxies, accounts), _policy_of_all(session.api)
     rules = session.api.get(f"/policies/{quoted(policy)}")["policy"]["rules"] if policy else []
-    left = [each for each in rules if each["name"] != wanted.name]
+    left = [each for each in rules if not wanted.is_in(each)]
     if len(left) == len(rules):
         hint = f"Its rules: proxyfleet policies show {policy or EVERYWHERE}"
         raise CommandError(f"There is no block of {wanted.text}", hint, Status.NOT_FOUND)

@@ -245,10 +245,7 @@ _GROUPED = {
     "tag": (Column("TAG", "tag"),),
     "node": (Column("NODE", "node"),),
 }
-_FIGURES = (
-    *TRAFFIC,
-    *titled("requests", ("SECONDS", "connection_seconds"), "refusals", right=True),
-)
+_FIGURES = (*TRAFFIC, *titled("requests", ("SECONDS", "connection_seconds"), "refusals", right=True))
 
 
 def _groups(given: str) -> list[str]:
@@ -332,10 +329,7 @@ CONNECTIONS = (
 COUNTED_BY = {name: titled(name) for name in ("client", "account", "target", "proxy")}
 """The first column by what connections are grouped by."""
 
-COUNTS = (
-    Column("CONNECTIONS", "count", right=True),
-    *TRAFFIC,
-)
+COUNTS = (Column("CONNECTIONS", "count", right=True), *TRAFFIC)
 
 _WHICH = "A name or id; by default all active ones."
 
@@ -345,8 +339,7 @@ _CONNECTIONS = {
     **OF_CONNECTIONS,
     "group_by": choice("--group-by", "Count connections by this; the largest groups come first.", tuple(COUNTED_BY)),
     "sort": text(
-        "--sort",
-        "age, bytes_in, bytes_out, rate_in, rate_out, client, user, target; - reverses it. By default -age.",
+        "--sort", "age, bytes_in, bytes_out, rate_in, rate_out, client, user, target; - reverses it. By default -age."
     ),
     "limit": number("--limit", "The number of lines at most.", default=100, min=1, max=1000),
     "offset": number("--offset", "How many to skip.", min=0),

@@ -62,10 +62,7 @@ def whoami(session: Session) -> None:
 users = Commands(
     USER,
     "Users of the management API.",
-    (
-        *titled("username", "role", "status", "email"),
-        *titled("permissions", "last_login", "id", spare=True),
-    ),
+    (*titled("username", "role", "status", "email"), *titled("permissions", "last_login", "id", spare=True)),
     (
         *("username", "id", "email", "role", "status", "permissions", "last_login", "created_at", "updated_at"),
         ("signs in by", lambda user: user["oauth_provider"] or "password"),

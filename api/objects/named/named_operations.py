@@ -152,11 +152,14 @@ def put_rule_first(call: Call) -> Reply:
     """Put a rule first.
 
     Puts one rule before all others of the policy, which decides then where it matches. A rule of its name gives way to
-    it, so the same request again changes nothing. `match.until` ends it by itself. The response is the policy.
+    it, so the same request again changes nothing. `match.until` ends it by itself. The response is the policy, whose
+    first rule has the name that was given or made.
     """
-    policies, key = call.services.objects[POLICIES.collection], call.params["policy_id"]
+    policies, key, wanted = call.services.objects[POLICIES.collection], call.params["policy_id"], call.body
+    ids = set(wanted.match.proxies or ())
+    names = {each.record.id: each.record.name for each in call.services.proxies.all() if each.record.id in ids}
     try:
-        stored = policies.change(key, lambda policy: put_first(policy, call.body, time.time()), call.if_match)
+        stored = policies.change(key, lambda policy: put_first(policy, wanted, names, time.time()), call.if_match)
     except Invalid as error:  # of a list or a pool that is not there
         raise Invalid((error.field or "").removeprefix("rules[0].") or None, error.error) from error
     (view,) = policies.views(call.caller, [stored], True)

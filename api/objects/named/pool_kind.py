@@ -39,10 +39,7 @@ from config.model.shared_objects.pools import (
     change_pool,
     new_pool,
 )
-from config.model.shared_objects.upstreams import (
-    ALL_UPSTREAMS,
-    ONE_UPSTREAM,
-)
+from config.model.shared_objects.upstreams import ALL_UPSTREAMS, ONE_UPSTREAM
 
 
 class EntryPoolUpstream(EntryUpstream, PoolUpstreamInput):

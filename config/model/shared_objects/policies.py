@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
+from hashlib import sha256
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StrictBool, StrictStr, WithJsonSchema
@@ -49,6 +50,8 @@ MATCHES_MAX = 1_000
 ENTRIES_MAX = 50_000
 """Of all rules of a policy: a proxy compiles them while its clients wait, which takes about 25 µs an entry."""
 METHODS_MAX = 50
+NAME_MAX = 100
+"""Characters of the name of a rule."""
 POOL_PREFIX = "pool:"
 
 _METHOD = re.compile(json_patterns.METHOD, re.ASCII)
@@ -216,13 +219,18 @@ class ActionInput(Body):
     """
 
 
-class RuleInput(Body):
-    """A rule. With the mode `report` it decides nothing, and records say what it would have decided."""
+class RuleParts(Body):
+    """All of a rule but its name."""
 
-    name: Name
     match: MatchInput
     action: ActionInput
     mode: Mode = "enforce"
+
+
+class RuleInput(RuleParts):
+    """A rule. With the mode `report` it decides nothing, and records say what it would have decided."""
+
+    name: Name
 
 
 class PolicyRule(Viewed):
@@ -311,21 +319,22 @@ class PolicyCreate(PolicyUpdate):
     name: ObjectName
 
 
-class RuleFirst(RuleInput):
+class RuleFirst(RuleParts):
     """A rule that is to come before all others of its policy, in place of one of its name.
 
-    With `end_existing` tunnels are ended that are no longer allowed.
+    Without a name, one that denies is called by what it matches: `block casino.example on office for bob`. With
+    `end_existing` tunnels are ended that are no longer allowed.
     """
 
     model_config = example(
         {
-            "name": "block casino.example",
             "match": {"destinations": ["casino.example"], "until": "2030-01-31T12:00:00Z"},
             "action": {"use": "deny"},
             "end_existing": True,
         }
     )
 
+    name: Name | None = None
     end_existing: StrictBool | None = None
 
 
@@ -345,14 +354,30 @@ def change_policy(policy: Policy, body: PolicyUpdate, now: float) -> Policy:
     return policy.model_copy(update=changed)
 
 
-def put_first(policy: Policy, body: RuleFirst, now: float) -> Policy:
-    """`policy` with a rule before all others, and without another one of its name. Raises `InvalidResource`."""
-    rules = [_rule(body, ""), *(each for each in policy.rules if each.name != body.name)]
+def put_first(policy: Policy, body: RuleFirst, proxies: Mapping[str, str], now: float) -> Policy:
+    """`policy` with a rule before all others, and without another one of its name. `proxies` are names by their ids.
+
+    Raises `InvalidResource`.
+    """
+    rule = _rule(body, body.name or "", "")
+    rule.name = rule.name or _name_of_block(rule, proxies)
+    rules = [rule, *(each for each in policy.rules if each.name != rule.name)]
     if len(rules) > RULES_MAX:
         raise InvalidResource("name", f"there are {RULES_MAX:,} rules already")
     _check_size(rules)
     changed: dict[str, Any] = {"rules": rules, "updated_at": now}
     return policy.model_copy(update=changed | ({"ended": policy.ended + 1} if body.end_existing else {}))
+
+
+def _name_of_block(rule: PolicyRule, proxies: Mapping[str, str]) -> str:
+    """It says where and whom it blocks, not for how long: the same block again takes the place of this one."""
+    if rule.action.use != "deny":
+        raise InvalidResource("name", "is required of a rule that does not deny")
+    match = rule.match
+    where = ", ".join(proxies.get(each, each) for each in match.proxies)
+    parts = [("", ", ".join(match.destinations or ["all"])), ("on ", where), ("for ", ", ".join(match.accounts))]
+    name = " ".join(["block", *(word + text for word, text in parts if text)])
+    return name if len(name) <= NAME_MAX else f"{name[: NAME_MAX - 9]} {sha256(name.encode()).hexdigest()[:8]}"
 
 
 def _stored(given: Sequence[RuleInput]) -> list[PolicyRule]:
@@ -363,14 +388,14 @@ def _stored(given: Sequence[RuleInput]) -> list[PolicyRule]:
         if entry.name in named:
             raise InvalidResource(f"{path}name", f"is the name of rules[{named[entry.name]}], too")
         named[entry.name] = index
-        rules.append(_rule(entry, path))
+        rules.append(_rule(entry, entry.name, path))
     return rules
 
 
-def _rule(given: RuleInput, path: str) -> PolicyRule:
+def _rule(given: RuleParts, name: str, path: str) -> PolicyRule:
     """`path` precedes fields in errors about it."""
-    parts = given.model_dump(by_alias=True, exclude_none=True, include=set(PolicyRule.model_fields))
-    rule = PolicyRule.model_validate(parts)
+    parts = given.model_dump(by_alias=True, exclude_none=True, include=set(RuleParts.model_fields))
+    rule = PolicyRule.model_validate({"name": name, **parts})
     _check_tunnel(given, path)
     _check_action(rule.action, given.action.model_fields_set, f"{path}action")
     return rule
@@ -383,7 +408,7 @@ def _check_size(given: Sequence[RuleInput | PolicyRule]) -> None:
         raise InvalidResource("rules", f"have {entries:,} entries in all, and {ENTRIES_MAX:,} are allowed; use a list")
 
 
-def _check_tunnel(rule: RuleInput, path: str) -> None:
+def _check_tunnel(rule: RuleParts, path: str) -> None:
     """A rule that could match nothing, or do nothing."""
     match, action = rule.match.model_fields_set, rule.action.model_fields_set
     of_tunnels = "match.tunnel" if "tunnel" in match else "action.tls_name"

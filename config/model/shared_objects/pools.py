@@ -64,9 +64,7 @@ def _in_order(span: list[float]) -> list[float]:
 
 Attempts = Annotated[StrictInt, Field(ge=1, le=ATTEMPTS_MAX)]
 Statuses = Annotated[
-    list[Annotated[StrictInt, Field(ge=400, le=599)]],
-    Field(max_length=STATUSES_MAX),
-    Distinct("status"),
+    list[Annotated[StrictInt, Field(ge=400, le=599)]], Field(max_length=STATUSES_MAX), Distinct("status")
 ]
 _Cooldown = Annotated[
     StrictInt | StrictFloat, Field(ge=0, le=COOLDOWN_MAX), json_patterns.number(COOLDOWN_MAX, minimum=0)

@@ -416,10 +416,7 @@ HOLES[148:156] = b"%06o\0 " % tarfile.calc_chksums(bytes(HOLES))[0]
 MORE_HOLES = b"00000000001\0" * 42 + b"\1".ljust(8, b"\0")
 
 
-@pytest.mark.parametrize(
-    "rest",
-    [LONG_NAME * 5000, bytes(HOLES), bytes(HOLES) + MORE_HOLES * 5000],
-)
+@pytest.mark.parametrize("rest", [LONG_NAME * 5000, bytes(HOLES), bytes(HOLES) + MORE_HOLES * 5000])
 def test_headers_that_go_on_about_headers_or_holes_are_refused(folder: Path, rest: bytes) -> None:
     file = crafted(folder / "c.tar.gz")
     content = gzip.decompress(file.read_bytes())

@@ -55,13 +55,7 @@ def test_strict_writes_nothing_unless_all_was_carried_over(stranger: Shell, tmp_
     assert "admin" in report.read_text()
 
 
-@table(
-    ("content", "arguments", "words"),
-    [
-        (None, [], "no such file"),
-        ("", [], "--format"),
-    ],
-)
+@table(("content", "arguments", "words"), [(None, [], "no such file"), ("", [], "--format")])
 def test_what_can_not_be_read_ends_with_2(
     stranger: Shell, tmp_path: Path, content: str | None, arguments: list[str], words: str
 ) -> None:

@@ -185,17 +185,10 @@ def test_an_error_is_printed_once_with_the_name_of_its_proxy(shell: Shell, produ
 def test_problems_of_several_things_say_whose_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     both = combined([("a", CommandError("no", "ask", problems=(("port", "taken"),))), ("b", CommandError("never"))])
     Output("table").error(both)
-    assert capsys.readouterr().err.splitlines()[:3] == [
-        "proxyfleet: a: no",
-        "proxyfleet: b: never",
-        "  a: port: taken",
-    ]
+    assert capsys.readouterr().err.splitlines()[:3] == ["proxyfleet: a: no", "proxyfleet: b: never", "  a: port: taken"]
 
 
-@table(
-    ("status", "said"),
-    [("waiting", "dlv_1 is sent again; "), ("delivered", "dlv_1 is delivered: 200")],
-)
+@table(("status", "said"), [("waiting", "dlv_1 is sent again; "), ("delivered", "dlv_1 is delivered: 200")])
 def test_a_redelivery_says_how_older_attempts_went_only_at_its_end(status: str, said: str) -> None:
     delivery = {"id": "dlv_1", "status": status, "attempts": [{"error": None, "status_code": 200}]}
     assert sent_again("hook", delivery).startswith(said)

@@ -19,13 +19,7 @@ from typing import Any
 import pytest
 
 from api.cli import isolated_job, isolation
-from api.cli.isolation import (
-    IsolationUnavailable,
-    RelayedProxy,
-    reason,
-    run_at_socket,
-    run_isolated,
-)
+from api.cli.isolation import IsolationUnavailable, RelayedProxy, reason, run_at_socket, run_isolated
 from tests.kit.certificates import make_pair
 from tests.kit.http_origins import Origin, serving
 from tests.kit.wait import wait_until

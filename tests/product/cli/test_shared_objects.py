@@ -68,7 +68,11 @@ def test_a_host_is_blocked_on_all_proxies_on_one_and_no_longer(shell: Shell, pro
     shell.good("unblock", "over.example")
     assert shell("unblock", "other.example").status == 5
     shell.good("unblock", "casino.example")
-    shell.good("unblock", "*.casino.example", "--proxy", proxy["name"], "--account", "bob")
+    assert shell("unblock", "*.casino.example", "--account", "bob").status == 5
+    shell.good("unblock", "*.casino.example", "--proxy", proxy["id"], "--account", "bob")
+    long = f"{'x' * 60}.{'y' * 60}.b\u00fccher.example"
+    shell.good("block", long)
+    shell.good("unblock", long)
     assert shell.good("policies", "show", "everywhere", "-o", "json").data["policy"]["rules"] == []
     shell.good("settings", "set", "proxy.policy=")
     shell.good("policies", "delete", "everywhere", "--yes")

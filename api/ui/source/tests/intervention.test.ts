@@ -1,6 +1,6 @@
 import { beforeEach, expect, test, vi } from "vitest";
 import { session } from "../src/lib/session.svelte";
-import { hostOf, interventions, nameOf, ruleOf, sentenceOf, type Wanted } from "../src/screens/policies/intervention";
+import { hostOf, interventions, ruleOf, sentenceOf, type Wanted } from "../src/screens/policies/intervention";
 
 const proxy = { id: "prx_1", name: "office" };
 const wanted: Wanted = { deed: "block", host: "casino.example", account: "", proxy: null, seconds: 0, limits: { bandwidth_in: null, bandwidth_out: null, connections: null, requests_per_minute: null }, endExisting: false };
@@ -15,15 +15,14 @@ test.each([
   ["", ""],
 ])("the host of %s", (target, host) => expect(hostOf(target)).toBe(host));
 
-test("a block is the rule that the command line makes, and ends at its time", () => {
-  expect(ruleOf(wanted)).toEqual({ name: "block casino.example", match: { destinations: ["casino.example"] }, action: { use: "deny" }, mode: "enforce" });
+test("a block has no name, which the service makes, and ends at its time", () => {
+  expect(ruleOf(wanted)).toEqual({ match: { destinations: ["casino.example"] }, action: { use: "deny" }, mode: "enforce" });
   const narrow = { ...wanted, account: "bob", proxy, seconds: 3600 };
-  expect(nameOf(narrow)).toBe("block casino.example on office for bob");
   expect(ruleOf(narrow, 0).match).toEqual({ destinations: ["casino.example"], accounts: ["bob"], proxies: ["prx_1"], until: "1970-01-01T01:00:00.000Z" });
 });
 
-test("long names are cut and stay different", () => {
-  const names = ["a", "b"].map((end) => nameOf({ ...wanted, host: `${"x".repeat(120)}${end}.example` }));
+test("long names of limits are cut and stay different", () => {
+  const names = ["a", "b"].map((end) => ruleOf({ ...wanted, deed: "limit", host: `${"x".repeat(120)}${end}.example` }).name!);
   expect(names.map((name) => name.length)).toEqual([100, 100]);
   expect(names[0]).not.toBe(names[1]);
 });

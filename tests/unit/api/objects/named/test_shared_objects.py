@@ -231,6 +231,28 @@ def test_a_rule_is_put_before_all_others_in_place_of_one_of_its_name_and_once(ap
     assert api.post("/policies/gone/rules", {**rule("c")}, api.token()).status_code == 404
 
 
+def test_a_block_without_a_name_is_called_by_what_it_matches_and_the_same_takes_its_place(api: Api) -> None:
+    api.post("/policies", {"name": "builds", "rules": []}, api.token())
+    proxy = api.post("/proxies", {**PROXY, "name": "office"}, api.token()).json["data"]["proxy"]
+    deny = {"use": "deny"}
+
+    def named(match: dict[str, Any]) -> list[str]:
+        put = api.post("/policies/builds/rules", {"match": match, "action": deny}, api.token())
+        return [each["name"] for each in put.json["data"]["policy"]["rules"]]
+
+    narrow = {"destinations": ["casino.example"], "accounts": ["bob"], "proxies": [proxy["id"], "tag:eu"]}
+    first = "block casino.example on office, tag:eu for bob"
+    assert named(narrow) == [first]
+    assert named({**narrow, "until": "2030-01-31T12:00:00Z"}) == [first]
+    assert named({"accounts": ["bob"]})[0] == "block all for bob"
+    long = [f"{'x' * 60}.{'y' * 60}{end}.example" for end in "ab"]
+    names = [named({"destinations": [each]})[0] for each in long]
+    assert {len(each) for each in names} == {100}
+    assert len(set(names)) == 2
+    refused = api.post("/policies/builds/rules", {"match": {}, "action": {"use": "direct"}}, api.token())
+    assert problem(refused) == ("name", "is required of a rule that does not deny")
+
+
 def test_what_is_wrong_with_a_rule_that_is_put_first_is_named_as_its_body_has_it(api: Api) -> None:
     api.post("/policies", {"name": "builds", "rules": [rule("a")]}, api.token())
     assert problem(first_rule(api, match={"destinations": ["list:gone"]}))[0] == "match.destinations[0]"

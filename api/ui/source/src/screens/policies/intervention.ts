@@ -1,6 +1,6 @@
 /**
  * What is done about traffic where it is seen: a host is blocked, requests are limited, an account is disabled. Blocks and limits are
- * rules of the policy for all proxies, as those of `proxyfleet block`, which `proxyfleet unblock` ends, too.
+ * rules of the policy for all proxies. The service names a block; `proxyfleet unblock` ends it, too.
  */
 import { api, data, tagged, type Schemas } from "../../api/client";
 import type { MenuItem } from "../../components";
@@ -57,20 +57,21 @@ export function interventions(subject: Subject, act: (wanted: Intervention) => v
   ];
 }
 
-/** The name of the rule says all that it matches; that of a block is the one that the command line gives it. */
-export function nameOf({ deed, host, account, proxy }: Omit<Wanted, "seconds" | "limits" | "endExisting">): string {
-  const name = [deed, host, proxy && `on ${proxy.name}`, account && `for ${account}`].filter(Boolean).join(" ");
+/** The name of a limit says all that it matches. */
+function nameOf({ host, account, proxy }: Subject): string {
+  const name = ["limit", host, proxy && `on ${proxy.name}`, account && `for ${account}`].filter(Boolean).join(" ");
   return name.length <= NAME_MAX ? name : `${name.slice(0, NAME_MAX - 9)} ${digest(name)}`;
 }
 
-export function ruleOf(wanted: Wanted, now: number = Date.now()): Schemas["RuleInput"] {
+/** The rule as the API takes it; a block has no name yet. */
+export function ruleOf(wanted: Wanted, now: number = Date.now()): Schemas["RuleFirst"] {
   const { deed, host, account, proxy, seconds, limits } = wanted;
   const match = {
     ...(host ? { destinations: [host] } : {}), ...(account ? { accounts: [account] } : {}), ...(proxy ? { proxies: [proxy.id] } : {}),
     ...(seconds ? { until: new Date(now + seconds * 1000).toISOString() } : {}),
   };
-  const given = Object.fromEntries(Object.entries(limits).filter(([, value]) => value));
-  return { name: nameOf(wanted), match, action: deed === "block" ? { use: "deny" } : { limits: given }, mode: "enforce" } as Schemas["RuleInput"];
+  if (deed === "block") return { match, action: { use: "deny" }, mode: "enforce" };
+  return { name: nameOf(wanted), match, action: { limits: Object.fromEntries(Object.entries(limits).filter(([, value]) => value)) }, mode: "enforce" };
 }
 
 /** What it will do, in a sentence or two. */
@@ -94,14 +95,17 @@ export async function policyForAll(): Promise<string> {
 /** Put the rule into the policy for all proxies, which is made if there is none. Returns what takes it back. */
 export async function enforce(wanted: Wanted): Promise<() => Promise<void>> {
   const policy = (await policyForAll()) || (await made());
-  const rule = ruleOf(wanted);
   const before = await rulesOf(policy);
-  const same = before.rules.findIndex(({ name }) => name === rule.name);
-  if (wanted.deed === "block") await data(api.POST("/api/v1/policies/{policy_id}/rules", { params: { path: { policy_id: policy } }, body: { ...rule, ...(wanted.endExisting ? { end_existing: true } : {}) } }));
-  else await replace(policy, before.etag, [...before.rules.filter(({ name }) => name !== rule.name), rule]); // as the first one it would pass over what other rules deny
+  const rule = ruleOf(wanted);
+  let { name } = rule;
+  if (wanted.deed === "block") {
+    const body = { ...rule, ...(wanted.endExisting ? { end_existing: true } : {}) };
+    name = (await data(api.POST("/api/v1/policies/{policy_id}/rules", { params: { path: { policy_id: policy } }, body }))).policy.rules[0]!.name;
+  } else await replace(policy, before.etag, [...before.rules.filter((each) => each.name !== name), rule]); // as the first one it would pass over what other rules deny
+  const same = before.rules.findIndex((rule) => rule.name === name);
   return async () => {
     const now = await rulesOf(policy);
-    const left = now.rules.filter(({ name }) => name !== rule.name);
+    const left = now.rules.filter((rule) => rule.name !== name);
     await replace(policy, now.etag, same < 0 ? left : [...left.slice(0, same), before.rules[same]!, ...left.slice(same)]);
   };
 }
@@ -128,7 +132,7 @@ async function rulesOf(policy: string): Promise<{ rules: Rule[]; etag: string | 
   return { rules: found.data.policy.rules, etag: found.etag };
 }
 
-const replace = (policy: string, etag: string | null, rules: readonly (Rule | Schemas["RuleInput"])[]): Promise<unknown> =>
+const replace = (policy: string, etag: string | null, rules: readonly (Rule | Schemas["RuleFirst"])[]): Promise<unknown> =>
   data(api.PATCH("/api/v1/policies/{policy_id}", { params: { path: { policy_id: policy }, header: ifMatch(etag) }, body: { rules } as never }));
 
 /** Eight digits that tell long names apart (FNV-1a). */
