@@ -28,7 +28,7 @@ PATIENCE, AT_LEAST = 1.7, 0.5
 """Seconds since this process began in which the database has to say how it stands, for a person waits two at most; and
 those that it has in any case."""
 BEHIND = 10.0
-"""Seconds behind the fleet from which a node isn't current."""
+"""Seconds after which a node that does not run is behind: one that runs catches up by itself."""
 
 _WAITING = """
 SELECT iif(collection = 'credentials', 'credentials', 'sign_ins'), count(*) FROM loose WHERE was IS NOT NULL GROUP BY 1
@@ -63,7 +63,7 @@ class FleetState:
     pending: dict[str, int]
     disk_free: int
     problem: str | None
-    """Why it can't use what the fleet seals, with the remedy."""
+    """Why it does not follow the fleet by itself, with the remedy."""
 
 
 def patience(runs_for: float) -> float:
@@ -125,13 +125,16 @@ def state_of(data: DataDir, within: float) -> FleetState | None:
             doorbell=doorbell,
             pending=waiting,
             disk_free=shutil.disk_usage(data.path).free,
-            problem=None
-            if not key or key in marks
-            else (
-                f"the fleet's key {key} is missing in {seal.path}: while the product runs it asks full nodes for it,"
-                " at the addresses `internal`; else add it there"
-            ),
+            problem=_problem(key if key and key not in marks else None, seal.path, behind if doorbell is None else 0.0),
         )
+
+
+def _problem(missing: str | None, keys: Path, stands_behind: float) -> str | None:
+    if missing is not None:
+        asks = "while the product runs it asks full nodes for it, at the addresses `internal`"
+        return f"the fleet's key {missing} is missing in {keys}: {asks}; else add it there"
+    stands = "the product does not run on this node, so it takes no changes: start it"
+    return stands if stands_behind > BEHIND else None
 
 
 def _in_time(database: Database, within: float, statement: str, parameters: list[Any]) -> list[Any]:

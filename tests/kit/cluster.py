@@ -115,4 +115,4 @@ def current(product: Product) -> dict[str, Any]:
 
 
 def _ok(done: tuple[int, str]) -> str | None:
-    return done[1] if done[0] == 0 else None
+    return done[1] if done[0] == 0 and json.loads(done[1])["behind_seconds"] == 0 else None

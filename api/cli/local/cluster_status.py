@@ -9,12 +9,12 @@ from api.cli.errors import CommandError, Status
 from api.cli.local.shared import data_of, require_own_directory, translated
 from api.cli.terminal import Column, Output
 from api.history.lost_changes import NeverLost, lost_changes
-from api.operator.fleet_state import BEHIND, NO_NODE, FleetState, patience, runs_for, state_of
+from api.operator.fleet_state import NO_NODE, FleetState, patience, runs_for, state_of
 from config.model.nodes import pending_text
 from config.text.formatting import counted, size_text
 
-_CUT_OFF, _BEHIND = Status.UNREACHABLE, 4
-"""Exit statuses; 1 is no fleet."""
+_CUT_OFF, _PROBLEM = Status.UNREACHABLE, 4
+"""Exit statuses; 1 is no fleet. A node that is behind and follows by itself needs no one: 0."""
 
 
 @translated()
@@ -28,8 +28,8 @@ def status(out: Output, config: Path | None, data_dir: Path | None) -> None:
     out.data(asdict(found), lambda: _show(out, found))
     if not found.connected:
         raise SystemExit(_CUT_OFF)
-    if found.behind_seconds > BEHIND:
-        raise SystemExit(_BEHIND)
+    if found.problem is not None:
+        raise SystemExit(_PROBLEM)
 
 
 def _show(out: Output, found: FleetState) -> None:

@@ -29,13 +29,7 @@ class Replica:
     """A node that takes what there is when it is asked, with the changes that its effects have got."""
 
     def __init__(
-        self,
-        fleet: Fleet,
-        name: str,
-        stack: ExitStack,
-        folder: str = "",
-        login: NodeLogin | None = None,
-        dsn: str = "",
+        self, fleet: Fleet, name: str, stack: ExitStack, folder: str = "", login: NodeLogin | None = None, dsn: str = ""
     ) -> None:
         dsn = dsn or fleet.dsn
         self.name = name

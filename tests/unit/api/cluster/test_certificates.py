@@ -73,10 +73,7 @@ def test_who_has_the_key_can_sign_and_others_can_not(tmp_path: Path) -> None:
     assert not is_signed(one.pem, "this", b"")
 
 
-@table(
-    "pem",
-    [("",), ("x",), ("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n",), ("é",), ("a" * 5000,)],
-)
+@table("pem", [("",), ("x",), ("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n",), ("é",), ("a" * 5000,)])
 def test_what_is_no_certificate_is_refused(pem: str) -> None:
     with pytest.raises(NodeCertificateError):
         fingerprint_of(pem)

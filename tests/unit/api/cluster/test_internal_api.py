@@ -16,13 +16,7 @@ from typing import Any
 import pytest
 
 from api.cluster.links import internal_api as module
-from api.cluster.links.certificates import (
-    Certificates,
-    KnownNode,
-    NodeCertificateError,
-    connected,
-    own_certificate,
-)
+from api.cluster.links.certificates import Certificates, KnownNode, NodeCertificateError, connected, own_certificate
 from api.cluster.links.internal_api import InternalApi, NodeConnection, NodeRefused, NodeUnreachable, Route, ask
 from config.files.paths import DataDir
 from tests.kit.tables import table

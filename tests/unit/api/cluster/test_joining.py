@@ -277,8 +277,7 @@ def test_a_clock_that_is_a_year_off_keeps_no_machine_from_joining_and_none_in_by
 
 
 @table(
-    "line",
-    ["", "pfn1.", "pfn2." + "0" * 64, "pfn1." + "0" * 64 + ".tok_0000000000000000." + "A" * 43 + ".host:99999"],
+    "line", ["", "pfn1.", "pfn2." + "0" * 64, "pfn1." + "0" * 64 + ".tok_0000000000000000." + "A" * 43 + ".host:99999"]
 )
 def test_a_line_that_is_no_token_is_refused_without_its_text(data: DataDir, line: str) -> None:
     with pytest.raises((JoinRefused, ValueError)) as caught:

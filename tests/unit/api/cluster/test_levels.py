@@ -54,13 +54,7 @@ def absent(fleet: Fleet, node: str) -> None:
 
 @table(
     "body, level",
-    [
-        (None, 1),
-        ({}, 1),
-        ({"nodes": None}, 1),
-        ({"nodes": {"zones": []}}, 1),
-        ({"nodes": {"zones": ["a"]}}, 2),
-    ],
+    [(None, 1), ({}, 1), ({"nodes": None}, 1), ({"nodes": {"zones": []}}, 1), ({"nodes": {"zones": ["a"]}}, 2)],
 )
 def test_a_document_has_the_lowest_level_that_knows_its_fields(body: Any, level: int) -> None:
     assert NEXT.of("proxies", body) == level

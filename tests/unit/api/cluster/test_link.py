@@ -167,17 +167,7 @@ def test_what_is_not_for_other_nodes_to_send_does_not_reach_the_bus(stage: Stage
     assert stage.buses["a"].received == []
 
 
-@table(
-    "asked, within",
-    [
-        ([["logs"]], 1.0),
-        ([["logs", 7]], 1.0),
-        (["logs"], 1.0),
-        ([], "1"),
-        ([], None),
-        ([], True),
-    ],
-)
+@table("asked, within", [([["logs"]], 1.0), ([["logs", 7]], 1.0), (["logs"], 1.0), ([], "1"), ([], None), ([], True)])
 def test_what_is_no_request_to_the_bus_is_refused(stage: Stage, asked: list[Any], within: Any) -> None:
     with pytest.raises(NodeRefused) as caught:
         stage.ask(stage.own["asks"], *asked, within=within)
@@ -338,8 +328,7 @@ def of_body(body: Any, of_other_release: bool = True) -> Any:
 
 
 @table(
-    "more",
-    [{}, {"new": 2}, {"only": {"client": "192.0.2.1", "new": [1]}}, {"offset": 0}, {"sort": "age", "new": None}],
+    "more", [{}, {"new": 2}, {"only": {"client": "192.0.2.1", "new": [1]}}, {"offset": 0}, {"sort": "age", "new": None}]
 )
 def test_of_another_release_unknown_fields_are_ignored_and_missing_ones_have_their_default(
     more: dict[str, Any],

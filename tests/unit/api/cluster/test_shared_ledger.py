@@ -20,13 +20,7 @@ from hypothesis import strategies as st
 from actors.cluster import database as connections
 from api.cluster import shared_ledger as module
 from api.cluster.commit_transfer import decoded, encoded
-from api.cluster.shared_ledger import (
-    LedgerUnavailable,
-    NoFleet,
-    OtherFleet,
-    Rewound,
-    SharedLedger,
-)
+from api.cluster.shared_ledger import LedgerUnavailable, NoFleet, OtherFleet, Rewound, SharedLedger
 from api.engine.commit import Engine
 from api.engine.ledger import TooFarBehind
 from api.store import CommitRefused, HistoryPruned, LedgerError, NotStored, OutcomeUnknown, StoreDamaged, Write

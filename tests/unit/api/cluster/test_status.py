@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import socket
 import time
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
 from actors.cluster.identity import NodeIdentity
+from api.cli.local import cluster_status
 from api.cli.local.cluster_status import status
 from api.cli.terminal import Output
 from api.engine.commit import Engine
-from api.operator.fleet_state import AT_LEAST, PATIENCE, patience, runs_for, state_of
+from api.operator.fleet_state import AT_LEAST, BEHIND, PATIENCE, FleetState, _problem, patience, runs_for, state_of
 from config.files.paths import DataDir, open_data_dir
 from config.files.secret_box import secret_box_of
 from tests.kit.tables import table
@@ -50,6 +51,28 @@ def test_a_database_that_hangs_is_named_in_time_with_what_the_node_knows(
     printed = dict(line.split("\t") for line in capsys.readouterr().out.splitlines())
     assert printed["database"].startswith(f"cut off: {place}: does not respond")
     assert (printed["revision"], printed["behind"]) == ("1", "-")
+
+
+@table(
+    "missing, stands_behind, says",
+    [(None, BEHIND, None), (None, BEHIND + 0.1, "start it"), ("key9", 0.0, "key9 is missing in keys")],
+)
+def test_an_operator_must_act_where_a_key_is_missing_or_a_node_stands(
+    missing: str | None, stands_behind: float, says: str | None
+) -> None:
+    found = _problem(missing, Path("keys"), stands_behind)
+    assert (found is None) is (says is None)
+    assert (says or "") in (found or "")
+
+
+@table("behind, problem, ends", [(3600.0, None, None), (0.0, "start it", 4)])
+def test_only_where_an_operator_must_act_it_ends_with_4(
+    node: DataDir, monkeypatch: pytest.MonkeyPatch, behind: float, problem: str | None, ends: int | None
+) -> None:
+    state = FleetState("f", "nod_1", "here", "full", "db", True, None, 1, 1, behind, None, {}, 0, problem)
+    monkeypatch.setattr(cluster_status, "state_of", lambda *_: state)
+    with nullcontext() if ends is None else pytest.raises(SystemExit, match=str(ends)):
+        status(Output(), None, node.path)
 
 
 @table("runs_for, seconds", [(0.0, PATIENCE), (0.7, PATIENCE - 0.7), (1.5, AT_LEAST), (90.0, AT_LEAST)])
