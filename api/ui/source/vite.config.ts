@@ -91,7 +91,7 @@ export default defineConfig({
     modulePreload: { polyfill: false },
     sourcemap: false,
     reportCompressedSize: false,
-    rolldownOptions: { output: { advancedChunks: { groups: PARTS } } },
+    rolldownOptions: { output: { codeSplitting: { groups: PARTS } } },
   },
   server: { proxy: { "/api": process.env.PROXYFLEET_URL ?? "http://127.0.0.1:8080" } },
 });

@@ -69,6 +69,8 @@ def test_users_change_their_password_and_address_in_their_account_and_stay_signe
     expect(here.get_by_role("heading", level=1, name="Ihr Konto")).to_be_visible()
     expect(here.get_by_text("diese", exact=True)).to_be_visible()
     here.reload()
+    expect(here.get_by_role("heading", level=1, name="Ihr Konto")).to_be_visible()  # as it was chosen here
+    here.get_by_label("Sprache").select_option("English")
     is_user(here, person["username"])
 
 

@@ -362,6 +362,8 @@ def test_several_proxies_are_stopped_and_started_at_once(make_proxy: MakeProxy, 
         expect(rows).to_have_count(len(both))
         page.get_by_role("checkbox", name="Select all").check()
         press(page.get_by_role("region", name="2 selected"), action)
+        if action == "Stop":
+            press(page.get_by_role("dialog", name="Stop 2 proxies"), action)
         expect(rows.filter(has_text=state)).to_have_count(len(both))
         if state == "stopped":
             assert {through(each, origin.url("/hello")).returncode for each in both} == {COULD_NOT_CONNECT}

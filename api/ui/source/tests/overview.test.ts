@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import { problems } from "../src/lib/problems.svelte";
 import { session } from "../src/lib/session.svelte";
 import { placeOf, wordsOf, type Entry } from "../src/screens/overview/attention";
+import { drawn, placesOf, TARGET, type Flow, type FlowNode } from "../src/screens/overview/flow";
 import { moved, timesOf } from "../src/screens/overview/overview";
 import { catalogue } from "../src/texts/catalogue.svelte";
 
@@ -52,4 +53,28 @@ test("what needs attention is counted where it is dealt with, and all of it at t
   expect(problems.at("proxies", "pools")).toEqual({ n: 2, severe: true });
   problems.set({ total: 0, entries: [] });
   expect(problems.at("overview")).toBeNull();
+});
+
+const node = (kind: string, name: string | null, more: object = {}) => ({ key: `${kind}:${name}`, kind, id: "prx_1", name, rate_in: 0, rate_out: 1, requests: 1, refused: 0, others: 0, ...more }) as unknown as FlowNode;
+
+test.each<[FlowNode, string | null, string | null]>([
+  [node("proxy", "office"), "/ui/proxies/prx_1", "/ui/logs?range=5m&proxy=prx_1"],
+  [node("account", "bob"), "/ui/accounts?q=bob", "/ui/logs?range=5m&user=bob"],
+  [node("account", null), null, null],
+  [node("pool", "eu"), "/ui/proxies/pools?q=eu", null],
+  [node("target", "a.example"), null, "/ui/logs?range=5m&target=a.example"],
+  [node("target", "a.example", { others: 3 }), null, null],
+])("a node of the flow leads to what it is of, by filters that the screens have: %o", (of, page, log) => {
+  expect(placesOf(of)).toEqual({ page, log });
+});
+
+test("the targets of the lowest bars do not overlap", () => {
+  const targets = Array.from({ length: 9 }, (_, index) => node("target", `t${index}`, { rate_out: index ? 1 : 1e6 }));
+  const way = [node("account", "bob"), node("proxy", "office"), node("direct", null)];
+  const link = (source: FlowNode, target: FlowNode) => ({ source: source.key, target: target.key, rate_in: 0, rate_out: target.rate_out, requests: 1, refused: 0 });
+  const links = [link(way[0]!, way[1]!), link(way[1]!, way[2]!), ...targets.map((target) => link(way[2]!, target))];
+  const flow = { accounts: [way[0]], proxies: [way[1]], exits: [way[2]], targets, links, exact: true } as unknown as Flow;
+  const middles = drawn(flow, "bytes", 900, 400).nodes.filter(({ node: { kind } }) => kind === "target").map(({ y, height }) => [y + height / 2, Math.max(TARGET, height) / 2] as const);
+  expect(middles).toHaveLength(9);
+  middles.slice(1).forEach(([middle, half], index) => expect(middle - half).toBeGreaterThanOrEqual(middles[index]![0] + middles[index]![1] - 1e-6));
 });

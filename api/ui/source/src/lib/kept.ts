@@ -1,4 +1,4 @@
-/** What this browser keeps from one visit to the next, such as the theme: choices of the reader, and nothing of the service. */
+/** What this browser keeps from one visit to the next, such as theme and language: choices of the reader, and nothing of the service. */
 const PREFIX = "proxyfleet.";
 
 export const kept = {

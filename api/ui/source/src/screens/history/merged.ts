@@ -3,11 +3,13 @@ import type { CursorPage } from "../../lib/cursor.svelte";
 
 export type Source<T> = (cursor: string | undefined, signal: AbortSignal) => Promise<CursorPage<T>>;
 
+/** What is between two pages; the next cursor has it. */
 interface State<T> {
   /** Rows that older ones of another source may come before. */
   rows: T[];
+  /** The cursor of each source; null: it has no more. */
   next: (string | null | undefined)[];
-  /** Until when each source is read, in milliseconds; all of it is -Infinity. */
+  /** Until when each source is read, in milliseconds. */
   until: number[];
 }
 
@@ -16,23 +18,20 @@ const TOGETHER = 5000;
 
 /** Pages of all sources, newest first. `timeOf` returns milliseconds. */
 export function merged<T>(sources: readonly Source<T>[], timeOf: (row: T) => number): Source<T> {
-  const states = new Map<string, State<T>>();
   return async (cursor, signal) => {
-    const { rows, next, until } = (cursor === undefined ? null : states.get(cursor)) ?? { rows: [], next: sources.map(() => undefined), until: sources.map(() => Infinity) };
-    const newest = Math.max(...until);
-    const pages = await Promise.all(sources.map((source, index) => (next[index] !== null && until[index]! >= newest ? source(next[index], signal) : null)));
+    const { rows, next, until }: State<T> = cursor === undefined ? { rows: [], next: sources.map(() => undefined), until: sources.map(() => Infinity) } : JSON.parse(cursor);
+    const left = next.map((each, index) => (each === null ? -Infinity : until[index]!));
+    const newest = Math.max(...left);
+    const pages = await Promise.all(sources.map((source, index) => (left[index]! > -Infinity && left[index] === newest ? source(next[index]!, signal) : null)));
     const state: State<T> = {
       rows: [...rows, ...pages.flatMap((page) => page?.rows ?? [])].sort((one, other) => timeOf(other) - timeOf(one)),
       next: pages.map((page, index) => (page ? page.next : next[index])),
-      until: pages.map((page, index) => (page ? (page.next === null ? -Infinity : timeOf(page.rows.at(-1)!)) : until[index]!)),
+      until: pages.map((page, index) => (page?.next ? timeOf(page.rows.at(-1)!) : until[index]!)),
     };
-    const end = Math.max(...state.until);
+    const end = Math.max(...state.until.filter((_, index) => state.next[index] !== null));
     const ready = state.rows.filter((row) => timeOf(row) > end + TOGETHER);
     const page = ready.length ? ready : state.rows.filter((row) => timeOf(row) >= end);
     state.rows = state.rows.slice(page.length);
-    if (end === -Infinity) return { rows: page, next: null };
-    const token = JSON.stringify(state.next);
-    states.set(token, state);
-    return { rows: page, next: token };
+    return { rows: page, next: end === -Infinity ? null : JSON.stringify(state) };
   };
 }

@@ -2,16 +2,10 @@
 import { api, data } from "../../api/client";
 import { saved } from "../../lib/save";
 import type { TimeSpan } from "../../lib/range";
-import { toasts } from "../../lib/toasts.svelte";
-import { t } from "../../texts";
 import { times, type which } from "./query";
 
-/** Ask for the records of the search and save them; an error is shown. */
+/** Ask for the records of the search and save them. Throws `ApiError`. */
 export async function exported(query: ReturnType<typeof which>, span: TimeSpan): Promise<void> {
-  try {
-    const file = await data(api.GET("/api/v1/logs/export", { params: { query: { ...query, ...times(span) } }, parseAs: "blob" }));
-    saved(file as unknown as Blob, "access.ndjson");
-  } catch (error) {
-    toasts.failed(error, t("logs.export"));
-  }
+  const file = await data(api.GET("/api/v1/logs/export", { params: { query: { ...query, ...times(span) } }, parseAs: "blob" }));
+  saved(file as unknown as Blob, "access.ndjson");
 }

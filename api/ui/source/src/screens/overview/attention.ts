@@ -5,7 +5,7 @@ import { moment } from "../../lib/format";
 import { placed } from "../../lib/places";
 import { url } from "../../lib/router.svelte";
 import { session } from "../../lib/session.svelte";
-import { t } from "../../texts";
+import { t, type Key } from "../../texts";
 import type { Overview } from "./overview";
 
 export type Entry = Overview["attention"]["entries"][number];
@@ -53,8 +53,8 @@ export function wordsOf(entry: Entry): string {
 }
 
 /** Does what mends an entry, where that is one request; the others are done on its screen. */
-export const MENDING: Partial<Record<NonNullable<Entry["fix"]>, { permission: string; run: (id: string) => Promise<unknown> }>> = {
-  restart: { permission: "proxy.write", run: (id) => data(api.POST("/api/v1/proxies/{proxy_id}/restart", { params: { path: { proxy_id: id } } })) },
-  fetch: { permission: "proxy.write", run: (id) => (id.startsWith("pool_") ? data(api.POST("/api/v1/pools/{pool_id}/refresh", { params: { path: { pool_id: id } } })) : data(api.POST("/api/v1/lists/{list_id}/refresh", { params: { path: { list_id: id } } }))) },
-  enable: { permission: "settings.write", run: (id) => data(api.PATCH("/api/v1/webhooks/{webhook_id}", { params: { path: { webhook_id: id } }, body: { enabled: true } })) },
+export const MENDING: Partial<Record<NonNullable<Entry["fix"]>, { permission: string; failed: Key; run: (id: string) => Promise<unknown> }>> = {
+  restart: { permission: "proxy.write", failed: "proxies.restart.failed", run: (id) => data(api.POST("/api/v1/proxies/{proxy_id}/restart", { params: { path: { proxy_id: id } } })) },
+  fetch: { permission: "proxy.write", failed: "lists.refresh.failed", run: (id) => (id.startsWith("pool_") ? data(api.POST("/api/v1/pools/{pool_id}/refresh", { params: { path: { pool_id: id } } })) : data(api.POST("/api/v1/lists/{list_id}/refresh", { params: { path: { list_id: id } } }))) },
+  enable: { permission: "settings.write", failed: "objects.changed.failed", run: (id) => data(api.PATCH("/api/v1/webhooks/{webhook_id}", { params: { path: { webhook_id: id } }, body: { enabled: true } })) },
 };

@@ -1,5 +1,5 @@
 /** Where traffic flows, as a Sankey diagram: what is drawn of the response, and what a node leads to. */
-import { sankey, sankeyLinkHorizontal } from "d3-sankey";
+import { sankey } from "d3-sankey";
 import type { Schemas } from "../../api/client";
 import { url } from "../../lib/router.svelte";
 
@@ -12,9 +12,9 @@ export const WEIGHTS = ["bytes", "requests"] as const;
 export type Weight = (typeof WEIGHTS)[number];
 export const COLUMNS = ["accounts", "proxies", "exits", "targets"] as const;
 
-/** Pixels: the width of a bar, and the distance of two in a column. */
+/** Pixels: the width of a bar, and the least height and width of what the pointer has to meet. */
 const BAR = 10;
-const GAP = 14;
+export const TARGET = 24;
 /** The least part of the height that a link with something has. */
 const LEAST = 0.004;
 
@@ -54,14 +54,20 @@ export function drawn(flow: Flow, by: Weight, width: number, height: number): { 
     .nodeAlign((node) => node.column)
     .nodeSort(() => 0)
     .nodeWidth(BAR)
-    .nodePadding(GAP)
+    .nodePadding(TARGET) // targets of the lowest do not overlap
     .extent([[0, 4], [width, height - 4]]);
   const graph = layout({ nodes, links: wanted.map((link) => ({ source: link.source, target: link.target, value: Math.max(weightOf(link, by), all * LEAST), link })) });
-  const path = sankeyLinkHorizontal();
   return {
     nodes: graph.nodes.map(({ node, column, x0 = 0, y0 = 0, y1 = 0 }) => ({ node, column, x: x0, y: y0, height: Math.max(1, y1 - y0), refused: refusedPart(node) })),
-    links: graph.links.map((each) => ({ key: `${each.link.source} ${each.link.target}`, path: path(each) ?? "", width: Math.max(1, each.width ?? 1), refused: refusedPart(each.link), link: each.link })),
+    links: graph.links.map((each) => ({ key: `${each.link.source} ${each.link.target}`, path: pathOf(each), width: Math.max(1, each.width ?? 1), refused: refusedPart(each.link), link: each.link })),
   };
+}
+
+/** The middle of a link: level where it leaves its source and where it comes to its target. */
+function pathOf({ source, target, y0, y1 }: { source: unknown; target: unknown; y0?: number | undefined; y1?: number | undefined }): string {
+  const [from, to] = [(source as { x1: number }).x1, (target as { x0: number }).x0];
+  const middle = (from + to) / 2;
+  return `M${from},${y0}C${middle},${y0} ${middle},${y1} ${to},${y1}`;
 }
 
 /** The query of the flow through a node. */
@@ -76,8 +82,8 @@ export function through(node: FlowNode | null): Partial<Record<"account" | "prox
 export function placesOf(node: FlowNode): { page: string | null; log: string | null } {
   const range = { range: "5m" };
   if (node.others > 0) return { page: null, log: null };
-  if (node.kind === "proxy") return { page: node.name === null ? null : url(`/proxies/${node.id}`), log: url("/logs", { ...range, proxy_id: node.id ?? "" }) };
-  if (node.kind === "account") return { page: node.name === null ? null : url("/accounts", { search: node.name }), log: node.name === null ? null : url("/logs", { ...range, user: node.name }) };
+  if (node.kind === "proxy") return { page: node.name === null ? null : url(`/proxies/${node.id}`), log: url("/logs", { ...range, proxy: node.id ?? "" }) };
+  if (node.kind === "account") return { page: node.name === null ? null : url("/accounts", { q: node.name }), log: node.name === null ? null : url("/logs", { ...range, user: node.name }) };
   if (node.kind === "target") return { page: null, log: node.name === null ? null : url("/logs", { ...range, target: node.name }) };
-  return { page: node.kind === "pool" ? url("/pools", { search: node.name ?? "" }) : null, log: null };
+  return { page: node.kind === "pool" ? url("/pools", { q: node.name ?? "" }) : null, log: null };
 }

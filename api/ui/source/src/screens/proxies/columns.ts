@@ -24,7 +24,7 @@ export function errorRate({ stats }: Pick<Listed, "stats">): number | null {
 /** `20 Mbit/s to clients, 60 requests per minute`. */
 export function limitsText({ limits }: Pick<Detailed, "limits">): string {
   const set = (Object.entries(limits) as [keyof Detailed["limits"], number][]).filter(([, value]) => value);
-  return set.map(([name, value]) => t(`proxies.limits.${name}`, { value: name.startsWith("bandwidth") ? asTyped("rate", value) : value })).join(", ") || t("proxies.limits.none");
+  return set.map(([name, value]) => t(`proxies.limits.${name}`, { n: value, value: name.startsWith("bandwidth") ? asTyped("rate", value) : value })).join(", ") || t("proxies.limits.none");
 }
 
 /** Whether clients sign in, and as whom. */

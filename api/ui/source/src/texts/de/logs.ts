@@ -52,7 +52,7 @@ export const logs: Texts["logs"] = {
   "steps": "Schritte der Anfrage",
   "step.listener": "Listener",
   "step.sign_in": "Anmeldung",
-  "step.limits": "Grenzen",
+  "step.limits": "Limits",
   "step.policy": "Regeln",
   "step.exit": "Ausgang",
   "step.target": "Ziel",

@@ -69,7 +69,7 @@ export const common = {
   "never": "nie",
   "next": "Weiter",
   "no": "Nein",
-  "none": "Keine",
+  "none": "Ohne",
   "open_fully": "Seite öffnen",
   "optional": "optional",
   "remove": "{name} entfernen",

@@ -13,7 +13,7 @@ export const usage: Texts["usage"] = {
   "by.plan": "Tarif",
   "by.tag": "Tag",
   "by.node": "Knoten",
-  "without": "keiner",
+  "without": "ohne",
   "days.day": "Pro Tag: die fünf mit dem größten Verbrauch",
   "days.month": "Pro Monat: die fünf mit dem größten Verbrauch",
   "rest": "Alle anderen",
