@@ -33,7 +33,6 @@ from xdist.workermanage import WorkerController
 from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS, TIMES_ON_SLOW_MACHINES
 
-PARTS = ("quick", "all", "pure", "compiled")
 NOT_QUICK = (
     "tests/product/dashboard",
     "tests/product/systemd",

@@ -15,8 +15,6 @@ from tests.actor.forwarding.http_client import connect, get, read_response, tunn
 from tests.kit.forwarding_rig import Rig, until
 from tests.kit.scripted_origins import Origin, counted, echoes, read_head, responds
 
-POLICY_ID = "policy_1"
-
 
 @pytest.fixture
 def rig(shared: Rig) -> Rig:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 from urllib.parse import quote
 
 import pytest
@@ -18,8 +17,6 @@ from tests.kit.wait import wait_until
 from tests.product.dashboard.signing import buttons
 
 pytestmark = needs_curl
-
-MakeObject = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture(scope="module")

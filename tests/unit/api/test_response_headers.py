@@ -10,8 +10,6 @@ from api.app import OPERATIONS
 from api.server.tasks import spelled
 from tests.kit.api_stage import Api
 
-SHARED = {"getDocs", "getDocsFile", "getOpenapi"}
-
 
 @pytest.mark.parametrize("known", [True, False], ids=["an administrator", "a stranger"])
 def test_no_cache_keeps_a_response_and_no_other_site_can_embed_one(api: Api, known: bool) -> None:

@@ -177,7 +177,6 @@ NAME = (SERVER_NAME, server_name(b"a.example"))
 TWO_NAMES = vector(2 * (b"\0" + vector(b"a.example", 2)), 2)
 OTHER_KIND_FIRST = vector(b"\1" + vector(b"b.example", 2) + b"\0" + vector(b"a.example", 2), 2)
 MESSAGE = A.message()
-BARE = Hello(extensions=None)
 MALFORMED_ONES = {
     "an empty record": record(b""),
     "a record over 2^14": b"\x16\x03\x01\x40\x01",

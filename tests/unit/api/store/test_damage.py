@@ -29,6 +29,7 @@ from api.store import (
 from config.files.paths import DataDir
 from tests.kit.tables import table
 
+pytestmark = pytest.mark.embedded
 COLLECTIONS = ("proxies", "users")
 
 

@@ -36,6 +36,8 @@ from tests.unit.api.store.replicas import (
     nodes,
 )
 
+pytestmark = pytest.mark.embedded  # they have a ledger in memory
+
 
 def replay(source: Engine, target: Engine) -> None:
     for each in source.changes(target.file.last_number):

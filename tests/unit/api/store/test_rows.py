@@ -63,6 +63,7 @@ def statements(connection: sqlite3.Connection) -> list[str]:
     return found
 
 
+@pytest.mark.embedded
 @pytest.mark.skipif(not TINYDB.exists(), reason="TinyDB's sources are not there (.ci/run fetches them)")
 def test_tinydbs_own_tests_hold() -> None:
     left_out = " and ".join(f"not {name}" for name in (*OF_JSON_FILES, *NO_EMPTY_TABLES))
