@@ -9,10 +9,10 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 85_038,
+    "code lines of the product": 85_063,
     "files of the product": 624,
-    "code lines of the tests": 95_403,
-    "code lines of scripts": 6_309,
+    "code lines of the tests": 95_431,
+    "code lines of scripts": 6_315,
     "files under 60 lines that one module imports": 4,
     "class names that stand twice": 0,
     "modules of the longest folder": 15,

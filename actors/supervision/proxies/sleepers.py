@@ -187,10 +187,6 @@ class SleepWatch:
         self.unwatch(proxy_id)
         self._idle.pop(proxy_id, None)
 
-    def watches(self, proxy_id: str) -> bool:
-        """Whether its sockets are watched."""
-        return proxy_id in self._watched
-
     def _client_waits(self, proxy_id: str, _mask: int) -> None:
         if proxy_id in self._watched:
             self.unwatch(proxy_id)
