@@ -219,7 +219,7 @@ class BookedUsage:
                 words[line + BOOKED + 2 * place] = of_line[0]
                 words[line + BOOKED + 2 * place + 1] = of_line[1]
         at = total + TOTAL + TOTAL_WORDS * place
-        limit = may_use & ~NO_MORE | (NO_MORE if no_more and may_use != FOREVER else 0)
+        limit = (may_use + NO_MORE) & ~NO_MORE | (NO_MORE if no_more and may_use != FOREVER else 0)
         for word, number in enumerate((period, bytes_in, bytes_out, limit), at):
             words[word] = number
         words[total + STATE] = state

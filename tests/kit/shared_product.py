@@ -24,6 +24,8 @@ contact = "{CONTACT}"
 test_url = "{test_url}"
 [security]
 public_pac = true
+[security.rate_limiting]
+session_per_minute = 6000
 [webhooks]
 allow_private = true
 retry_schedule = [0.2, 0.2, 0.2]

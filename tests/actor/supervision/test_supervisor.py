@@ -485,6 +485,7 @@ def test_a_whole_desired_state_moves_a_proxy_and_renames_another_and_refuses_no_
     supervised.put(spec("old", kept))
     mover, old = supervised.running("mover"), supervised.running("old")
     with Caller(kept) as caller:
+        wait_until(lambda: caller.pids, "the old proxy serves")
         assert isinstance(supervised.ask(ReserveListener("mover", "127.0.0.1", there, ("old",))), ListenerReserved)
         assert isinstance(supervised.ask(ReserveListener("new", "127.0.0.1", kept, ("old",))), ListenerReserved)
         assert greeting(here)[0] == mover.pid  # nothing has moved yet

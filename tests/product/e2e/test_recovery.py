@@ -51,7 +51,8 @@ def test_nodes_follow_a_moved_database_and_what_a_restored_one_lacks_is_made_aga
         assert (status, json.loads(said)) == (0, {"database": named})
         for each in (first, second):
             wait_until(lambda p=each: json.loads(command(p, "status")[1])["database"] == named, "it follows")
-        assert nodes.server.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = 'postgres'") == [(1,)]
+        connected = "SELECT count(*) FROM pg_stat_activity WHERE datname = 'postgres'"
+        wait_until(lambda: nodes.server.execute(connected) == [(1,)], "nodes have left it")
         wait_until(lambda: made(first, "moved"), "changes go on")
         second.forget_token()
         wait_until(lambda: {"behind", "moved"} <= names(second), "it follows")

@@ -80,9 +80,9 @@ def test_tunnels_are_seen_by_their_names_and_refusals_of_all_workers_are_one_eve
     wait_until(lambda: counted(product) == {"match": 1, "mismatch": REFUSED}, "the counters of both workers")
     wait_until(lambda: target.received, "the first refusal is an event at once")
     product.actor("metrics").terminate()
-    wait_until(lambda: events(target)[1:], "what waits is published when the collector ends")
-    assert sum(each["count"] for each in events(target)) == REFUSED
-    assert len(events(target)) == 2
+    counts = "what waits is published when the collector ends"
+    wait_until(lambda: sum(each["count"] for each in events(target)) == REFUSED, counts)
+    assert len(events(target)) < 4, "a slow machine has one for each minute"
     for each in events(target):
         assert (each["username"], each["proxy"], each["proxy_id"]) == ("ada", proxy["name"], proxy["id"])
         wanted = {"target": f"localhost:{origin.port}", "tls_name": "other.example", "kind": "mismatch"}

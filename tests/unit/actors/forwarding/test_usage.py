@@ -381,6 +381,8 @@ def test_what_may_be_used_without_the_fleets_database_ends_and_goes_on_when_that
     one.uses(50_000)
     assert one.ada.wait(lambda: woken.append(2))
     assert not one.ada.is_unavailable, "the database is there: more will come"
+    may_use(150_001, no_more=False)
+    assert one.ada.room() > 0, "the last byte of an odd quota may be used, too"
     may_use(FOREVER, no_more=True)
     assert (one.ada.is_unavailable, one.ada.wait(lambda: None)) == (False, False)
     booked.close()

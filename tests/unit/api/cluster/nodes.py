@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from itertools import count
@@ -122,8 +121,6 @@ class Fleet:
     def __init__(self, dsn: str, folder: Path, stack: ExitStack, known: Sequence[Migration] | None = None) -> None:
         self.dsn, self.folder, self._stack = dsn, folder, stack
         self.database = stack.enter_context(closing(Database(dsn)))
-        self._operator = stack.enter_context(psycopg.connect(dsn, autocommit=True, prepare_threshold=None))
-        self._thread = threading.get_ident()
         self.id: UUID = uuid4()
         migrate(self.database, "a", known)
         self.stamp = create_fleet(self.database, self.id, "a")
@@ -137,9 +134,8 @@ class Fleet:
         return node
 
     def execute(self, statement: str) -> list[Any]:
-        """As an operator with `psql`, at one connection: most statements cost less. Other threads have their own."""
-        ours = threading.get_ident() == self._thread
-        with nullcontext(self._operator) if ours else psycopg.connect(self.dsn, autocommit=True) as connection:
+        """As an operator with `psql`."""
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
             cursor = connection.execute(statement.encode())
             return cursor.fetchall() if cursor.description else []
 

@@ -222,7 +222,7 @@ def test_five_of_ten_nodes_that_say_nothing_hold_up_no_other(stage: Stage) -> No
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (link, internal_api):
-        monkeypatch.setattr(module, "SILENCE", 0.1)
+        monkeypatch.setattr(module, "SILENCE", 0.5)
 
 
 @pytest.mark.usefixtures("impatient")
