@@ -91,7 +91,9 @@ def test_a_proxy_is_created_used_by_its_line_to_copy_and_seen_in_its_log_and_cha
     page.goto("/ui/proxies")
     page.get_by_role("link", name="Create proxy").first.click()
     page.get_by_label("Name", exact=True).fill(name)
-    page.get_by_label("Port", exact=True).fill(str(product.free_port()))
+    port = page.get_by_label("Port", exact=True)
+    expect(port).not_to_have_value("")  # the next free one
+    port.fill(str(product.free_port()))
     press(page, "Create proxy")
     expect(page.get_by_role("heading", level=1, name=name)).to_be_visible()
     made = page.url.rpartition("/")[2]
