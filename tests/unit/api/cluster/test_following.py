@@ -283,12 +283,10 @@ def test_a_node_at_rest_makes_no_statement_but_its_heartbeats(ours: Fleet, monke
         wait_until(lambda: one.node.requests.locked_for("p") > 0, "a lock is known without a notification", 5)
 
 
-def test_an_entry_of_the_audit_trail_that_no_commit_brings_waits_until_the_next_heartbeat(
-    ours: Fleet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(beating, "PERIOD", 60.0)  # none but those that are asked for
+def test_an_entry_of_the_audit_trail_that_no_commit_brings_waits_until_the_next_heartbeat(ours: Fleet) -> None:
     with nodes(ours, "a", "b") as (one, other):
         assert other.node.wait_for(one.engine.commit(proxy()), 5)
+        one.node.heartbeat.close()  # the entry waits for the heartbeat that is made below
         one.node.heartbeat.beat_now()
         one.engine.trail.append("user.signed_in")
         assert one.node.wait_for(other.engine.commit(proxy(1)), 5)
