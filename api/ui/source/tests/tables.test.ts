@@ -116,13 +116,13 @@ describe("pictures of what was counted lately", () => {
     expect(sumOf([1, null, 2])).toBe(3);
   });
   test("the worse, the higher", () => {
-    const heights = (["none", "good", "warn", "bad"] as const).map((kind) => Number(/V([\d.]+)h/.exec(cellsOf([kind], kind))![1]));
-    expect(heights).toEqual([...heights].sort((one, other) => other - one));
-    expect(cellsOf(["good", "bad"], "bad")).toMatch(/^M1 1V0h/);
+    const heights = cellsOf(["none", "good", "warn", "bad"]).map(([, path]) => Number(/v-([\d.]+)h/.exec(path)![1]));
+    expect(heights).toEqual([...heights].sort((one, other) => one - other));
+    expect(cellsOf(["good", "bad", "good"])).toEqual([["good", expect.stringMatching(/^M0 18v-9h24V18zM64 18/)], ["bad", "M32 18v-18h24V18z"]]);
   });
   test("the largest rate is at the top, and no rate at the bottom", () => {
-    expect(areaOf([0, 50, 100])).toBe("M0 1L0 1L1 0.5L2 0V1z");
-    expect(areaOf([0, 0])).toBe("M0 1L0 1L1 1V1z");
+    expect(areaOf([0, 50, 100])).toBe("M0 18L0 18L28 9L56 0V18z");
+    expect(areaOf([0, 0])).toBe("M0 18L0 18L56 18V18z");
   });
 });
 

@@ -1,4 +1,7 @@
-/** The pictures of what was counted lately: bytes of a minute as a line, requests of an hour as cells. */
+/**
+ * The pictures of what was counted lately: bytes of a minute as a line, requests of an hour as cells. Their paths are in
+ * pixels: a list has two in each row, and what is scaled costs each frame of a scroll.
+ */
 export type Beat = "none" | "good" | "warn" | "bad" | "unknown";
 
 /** Percent of refusals and errors from which on a cell is red. */
@@ -20,13 +23,21 @@ export const sumOf = (values: readonly (number | null)[]): number => values.redu
 /** The height of a cell of 1: colour alone says nothing to some. */
 const HEIGHTS: Record<Beat, number> = { none: 0.15, unknown: 0.15, good: 0.5, warn: 0.75, bad: 1 };
 
-/** The cells of one kind as a path of `beats.length` by 1. */
-export function cellsOf(beats: readonly Beat[], kind: Beat): string {
-  return beats.map((each, index) => (each === kind ? `M${index} 1V${1 - HEIGHTS[kind]}h.75V1z` : "")).join("");
+/** Pixels. */
+export const HEIGHT = 18;
+export const WIDTH = { cells: 96, area: 56 };
+
+const pixels = (value: number): number => Number(value.toFixed(1));
+
+/** The cells of each kind that there is, as a path. */
+export function cellsOf(beats: readonly Beat[]): [Beat, string][] {
+  const cell = WIDTH.cells / beats.length;
+  const path = (kind: Beat) => beats.map((each, index) => (each === kind ? `M${pixels(index * cell)} ${HEIGHT}v${pixels(-HEIGHT * HEIGHTS[kind])}h${pixels(0.75 * cell)}V${HEIGHT}z` : "")).join("");
+  return [...new Set(beats)].map((kind) => [kind, path(kind)]);
 }
 
-/** Values as the outline of an area of `values.length - 1` by 1, from the lower left. */
+/** Values as the outline of an area, from the lower left. */
 export function areaOf(values: readonly number[]): string {
   const most = Math.max(1, ...values);
-  return `M0 1${values.map((value, index) => `L${index} ${Number((1 - value / most).toFixed(3))}`).join("")}V1z`;
+  return `M0 ${HEIGHT}${values.map((value, index) => `L${pixels((index * WIDTH.area) / (values.length - 1))} ${pixels(HEIGHT * (1 - value / most))}`).join("")}V${HEIGHT}z`;
 }

@@ -27,10 +27,10 @@ export class Pages<T> {
   /** The row at an index; undefined while it is loaded. */
   at = (index: number): T | undefined => this.#rows.get(Math.floor(index / this.size))?.[index % this.size];
 
-  /** Which rows are visible: their pages are loaded and kept current. */
+  /** Which rows are visible: their pages are loaded and kept current, and so are those that come next. */
   see = (from: number, to: number): void => {
-    const first = Math.floor(from / this.size);
-    const last = Math.floor(Math.max(from, to - 1) / this.size);
+    const first = Math.floor(Math.max(0, from - NEXT) / this.size);
+    const last = Math.floor(Math.max(from, Math.min(to + NEXT, untrack(() => this.total) || to) - 1) / this.size);
     if (first !== untrack(() => this.#first)) this.#first = first;
     if (last !== untrack(() => this.#last)) this.#last = last;
   };
@@ -57,6 +57,8 @@ export class Pages<T> {
 
 /** Pages beside the visible ones that stay in memory. */
 const KEPT = 10;
+/** Rows before and after the visible ones that are loaded with them. */
+const NEXT = 20;
 
 /**
  * `const list = pages((page, size, signal) => …)` while a component is made; `<Table count={list.total} at={list.at}
