@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from actors.compiled import runs_compiled
-from benchmarks import cluster, fleet, management, objects, traffic
+from benchmarks import browser, cluster, fleet, management, objects, traffic
 from benchmarks.ours import OURS, PURE, Product
 from benchmarks.processes import FAILURES, allow_many_descriptors
 from benchmarks.programs import origin, version_of
@@ -45,6 +45,8 @@ MEASURES: dict[str, Callable[[Bench], Results]] = {
     "read": management.one,
     "page": management.page,
     "search": management.search,
+    "scrolling": browser.scrolling,
+    "tabs": browser.tabs,
     "accounts": objects.accounts,
     "signin": objects.signin,
     "policies": objects.policies,

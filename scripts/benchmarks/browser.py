@@ -1,0 +1,107 @@
+"""Measures of the page: how smoothly a long list scrolls on a slow machine, and what many open tabs ask of the API."""
+
+from __future__ import annotations
+
+import http.client
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
+
+from benchmarks.management import OurApi
+from benchmarks.ours import OURS
+from benchmarks.processes import BenchError, Missing, cpu_seconds
+from benchmarks.rounds import Bench, Results
+from tests.kit.browser import chromium, log_in, wait_until_loaded
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+SLOWER, STEP = 4, 120
+"""By how much Chromium slows down the page, and by how many pixels each frame scrolls."""
+TABS, CLIENTS = 200, 8
+SCROLL = """async ([step, seconds]) => {
+  let direction = 1, frames = 0;
+  const began = performance.now();
+  await new Promise((done) => {
+    const next = (now) => {
+      frames += 1;
+      scrollBy(0, direction * step);
+      if (scrollY + innerHeight >= document.documentElement.scrollHeight - 2) direction = -1;
+      if (scrollY <= 0) direction = 1;
+      if (now < began + 1000 * seconds) requestAnimationFrame(next); else done();
+    };
+    requestAnimationFrame(next);
+  });
+  return 1000 * frames / (performance.now() - began);
+}"""
+
+
+@contextmanager
+def _shown(product: OurApi, path: str) -> Iterator[Page]:
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError as error:
+        raise Missing(f"{error.name} is not installed") from error
+    with sync_playwright() as playwright, chromium(playwright) as browser:
+        context = browser.new_context(viewport={"width": 1440, "height": 900}, base_url=product.base_url)
+        log_in(context, "admin")
+        page = context.new_page()
+        page.goto(path)
+        wait_until_loaded(page)
+        yield page
+
+
+def scrolling(bench: Bench) -> Results:
+    """The list of all proxies; the first second, in which the page is still compiled, doesn't count."""
+    product = OurApi(bench.effort.stored)
+    try:
+        with _shown(product, "/ui/proxies") as page:
+            page.context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": SLOWER})
+            page.evaluate(SCROLL, [STEP, 1])
+            frames = page.evaluate(SCROLL, [STEP, 5 * bench.effort.seconds])
+            resting = page.evaluate(SCROLL, [0, bench.effort.seconds])
+    finally:
+        product.end()
+    return {OURS: {"frames": frames, "resting": resting}}
+
+
+def tabs(bench: Bench) -> Results:
+    """What one tab of the overview asks, by as many as stay open, at even distances."""
+    product = OurApi(bench.effort.stored)
+    try:
+        seconds = bench.effort.quiet
+        asked = list[str]()
+        with _shown(product, "/ui/") as page:
+            page.on("request", lambda request: asked.append(request.url) if "/api/v1/" in request.url else None)
+            page.wait_for_timeout(1000 * seconds)
+        paths = [url.removeprefix(product.base_url) for url in asked]
+        began, before = time.monotonic(), cpu_seconds(product.everything())
+        with ThreadPoolExecutor(CLIENTS) as clients:
+            for each in [clients.submit(_replay, product, paths, seconds, number) for number in range(CLIENTS)]:
+                each.result()
+        used = cpu_seconds(product.everything()) - before
+    finally:
+        product.end()
+    return {OURS: {"cpu": 100 * used / (time.monotonic() - began), "asked": 60 * len(paths) / seconds}}
+
+
+def _replay(product: OurApi, paths: Sequence[str], seconds: float, client: int) -> None:
+    """The requests of a share of the tabs, of which each has seen the responses before."""
+    mine = range(client, TABS, CLIENTS)
+    due = sorted(
+        (seconds * (place + tab / TABS) / len(paths), path) for tab in mine for place, path in enumerate(paths)
+    )
+    known = dict[str, str]()
+    began = time.monotonic()
+    with closing(http.client.HTTPConnection("127.0.0.1", product.port, timeout=30)) as connection:
+        for at, path in due:
+            time.sleep(max(0.0, began + at - time.monotonic()))
+            headers = {"X-API-Key": product.key, **({"If-None-Match": known[path]} if path in known else {})}
+            connection.request("GET", path, headers=headers)
+            response = connection.getresponse()
+            response.read()
+            if response.status not in (200, 304):
+                raise BenchError(f"GET {path}: {response.status}")
+            known[path] = response.headers.get("ETag", "")
