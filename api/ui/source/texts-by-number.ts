@@ -52,3 +52,17 @@ export function byNumber(keys: readonly string[], sources: readonly string[]): N
   };
   return { order, names, numbered };
 }
+
+/** Names one after the other, each with a dot in place of each part that the one before has, too: `state.up .down` for `state.up state.down`. */
+export const folded = (names: readonly string[]): string =>
+  names
+    .map((name, at) => {
+      const [parts, before] = [name.split("."), (names[at - 1] ?? "").split(".")];
+      const other = parts.findIndex((part, place) => part !== before[place] || place === parts.length - 1);
+      return ".".repeat(other) + parts.slice(other).join(".");
+    })
+    .join(" ");
+
+/** The program that gives texts their `folded` names. */
+export const unfolding = (names: readonly string[]): string =>
+  `(texts) => { let parts = []; "${folded(names)}".split(" ").forEach((each, at) => { const own = each.replace(/^\\.+/, ""); parts = [...parts.slice(0, each.length - own.length), ...own.split(".")]; texts[parts.join(".")] = texts[at]; }); return texts; }`;

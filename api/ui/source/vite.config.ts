@@ -4,7 +4,7 @@ import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import { runnerImport, type Plugin } from "vite";
 import { defineConfig } from "vitest/config";
-import { byNumber } from "./texts-by-number.ts";
+import { byNumber, unfolding } from "./texts-by-number.ts";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const sources = readdirSync(here, { recursive: true, encoding: "utf8" })
@@ -51,12 +51,23 @@ function textsByNumber(): Plugin {
       all.forEach(({ module }, at) => {
         made[languages[at]!] = `import { flat } from "../flat"; export const texts = flat(${JSON.stringify(order.map((key) => module.texts[key]))});`;
       });
-      made["src/texts/flat.ts"] = `export const flat = (texts) => ("${names.join(" ")}".split(" ").forEach((name, at) => (texts[name] = texts[at])), texts);`;
+      const { module } = await runnerImport<{ REASONS: Record<string, Record<string, string>> }>(join(here, "src/api/reasons.ts"), { configFile: false });
+      const bare = Object.entries(module.REASONS).map(([step, reasons]) => [step, Object.fromEntries(Object.keys(reasons).map((reason) => [reason, 0]))]);
+      made["src/api/reasons.ts"] = `export const REASONS = ${JSON.stringify(Object.fromEntries(bare))};`; // their words are texts
+      made["src/texts/flat.ts"] = `export const flat = ${unfolding(names)};`;
     },
     load: (id) => made[relative(here, id)],
     transform: (code, id) => (sources.includes(relative(here, id)) ? numbered(code, join(here, "src/texts/catalogue.svelte.ts")) : undefined),
   };
 }
+
+/** Without the names of slots, which the compiler adds for components of Svelte 4. */
+const withoutSlots: Plugin = {
+  name: "without-slots",
+  apply: "build",
+  enforce: "post",
+  transform: (code, id) => (id.endsWith(".svelte") ? code.replace(/,\s*\$\$slots: \{[^{}]*\}/g, "") : undefined),
+};
 
 /**
  * The parts of the program: what the first screen needs, and the screens of each group of the navigation. Many small
@@ -83,6 +94,7 @@ export default defineConfig({
         cssHash: ({ filename }) => `_${components.indexOf(relative(here, filename)).toString(36)}`,
       },
     }),
+    withoutSlots,
     licenses(),
   ],
   build: {

@@ -3,7 +3,7 @@ import { t } from "../src/texts";
 import { catalogue } from "../src/texts/catalogue.svelte";
 import { de } from "../src/texts/de";
 import { en } from "../src/texts/en";
-import { byNumber } from "../texts-by-number";
+import { byNumber, folded, unfolding } from "../texts-by-number";
 
 const sources = Object.entries(import.meta.glob<string>("../src/**/*.{svelte,ts}", { query: "?raw", import: "default", eager: true }));
 
@@ -49,4 +49,11 @@ test("the build has numbers in place of the keys of texts, and names for those t
   ]);
   expect(numbered("import x;", "at")).toBe("import x;");
   expect(() => byNumber([...keys, "a.unused"], [source])).toThrow("no source uses these texts: a.unused");
+});
+
+test("names are folded, and are whole again in the page", () => {
+  const names = ["a.flow.by", "a.flow.by.bytes", "a.flow.to", "a.up", "reason.x", "reason.x.user", "b"];
+  expect(folded(names)).toBe("a.flow.by ...bytes ..to .up reason.x ..user b");
+  const flat = Function(`return ${unfolding(names)}`)() as (texts: string[]) => Record<string, string>;
+  expect(Object.keys(flat(names.map((_, at) => `${at}`))).filter((key) => !/^\d/.test(key))).toEqual(names);
 });
